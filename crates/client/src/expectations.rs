@@ -1,0 +1,1 @@
+//! Expectations: what a loop has asked for and its informer has not shown yet. (contract only)

@@ -1,0 +1,8 @@
+//! Container runtimes: the CRI client, the pause image, the mirror for images loaded by hand, streams to containers.
+//!
+//! It knows nothing of the Kubernetes API: `kubelet` and `ferry` call it.
+
+pub mod cri;
+pub mod mirror;
+pub mod pause;
+pub mod stream;

@@ -1,0 +1,150 @@
+//! Revisioned documents: the one place where cluster state lives.
+//!
+//! A [`Store`] maps keys to documents (opaque bytes) and gives every write the next revision, a number that only grows.
+//! `server` is its only caller. What a write acknowledged survives `kill -9` and power loss; a watcher sees every
+//! change after the revision it names exactly once and in order, or a clean [`Error::Compacted`].
+
+mod embedded;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+
+pub use embedded::{Embedded, Options};
+
+/// The number of a write. It only grows; 0 means "before the first write".
+pub type Revision = u64;
+
+/// The current document under a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Where the document is kept, for example `/registry/apps/deployments/default/nginx`.
+    pub key: Arc<str>,
+    /// The document; shared, never copied.
+    pub value: Bytes,
+    /// The write that made the document what it is.
+    pub revision: Revision,
+}
+
+/// What must be true of a key for a write to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// Nothing is stored under the key.
+    Absent,
+    /// The key was last written at this revision.
+    Revision(Revision),
+}
+
+/// One guarded write.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// The key to write.
+    pub key: Arc<str>,
+    /// The condition, checked atomically with the write.
+    pub guard: Guard,
+    /// The new document; `None` deletes the key.
+    pub value: Option<Bytes>,
+    /// The document is deleted this long after the write, unless it is written again before.
+    pub ttl: Option<Duration>,
+}
+
+/// Which records a list returns.
+#[derive(Clone, Debug, Default)]
+pub struct Range {
+    /// Only keys that begin with this.
+    pub prefix: String,
+    /// Only keys after this one; where the page before ended.
+    pub after: Option<String>,
+    /// At most this many; `None`: all.
+    pub limit: Option<usize>,
+    /// As of this revision; `None`: now.
+    pub at: Option<Revision>,
+}
+
+/// The records of one list, all as of one revision.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// In the order of their keys.
+    pub records: Vec<Record>,
+    /// The revision that the whole page is true for.
+    pub revision: Revision,
+    /// How many more records follow the last one.
+    pub remaining: usize,
+}
+
+/// One change of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The write that made the change.
+    pub revision: Revision,
+    /// What was written.
+    pub key: Arc<str>,
+    /// The document after the change; `None`: the key was deleted.
+    pub value: Option<Bytes>,
+    /// The record before the change; `None`: the key was created.
+    pub previous: Option<Record>,
+}
+
+/// Why a store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The guard of a write did not hold; nothing was written.
+    #[error("{key}: the guard {guard:?} does not hold")]
+    Conflict {
+        /// The key of the write.
+        key: Arc<str>,
+        /// The guard that failed.
+        guard: Guard,
+        /// What is stored instead; `None`: nothing.
+        current: Option<Record>,
+    },
+    /// The history before `oldest` is gone.
+    #[error("revision {requested} is compacted; the oldest kept is {oldest}")]
+    Compacted {
+        /// What was asked for.
+        requested: Revision,
+        /// The first revision that can still be read.
+        oldest: Revision,
+    },
+    /// A revision that the store has not reached.
+    #[error("revision {requested} is in the future; the current one is {current}")]
+    Future {
+        /// What was asked for.
+        requested: Revision,
+        /// The newest revision.
+        current: Revision,
+    },
+    /// The data cannot be used. The message names the file and what to do.
+    #[error("{0}")]
+    Unusable(String),
+    /// The engine failed to read or write; nothing was acknowledged.
+    #[error("the store failed: {0}")]
+    Engine(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Events after a revision, in order, none missing. It ends after the first error.
+pub type Watch = BoxStream<'static, Result<Event, Error>>;
+
+/// A revisioned map from keys to documents.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// The record under `key`, if there is one.
+    async fn get(&self, key: &str) -> Result<Option<Record>, Error>;
+
+    /// The records in a range, consistent as of one revision.
+    async fn list(&self, range: Range) -> Result<Page, Error>;
+
+    /// Writes if the guard holds, and returns the write's revision once it is durable.
+    async fn write(&self, write: Write) -> Result<Revision, Error>;
+
+    /// The changes of keys under `prefix` after revision `after`; those that already happened come first.
+    async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, Error>;
+
+    /// The newest revision that can be read.
+    async fn revision(&self) -> Result<Revision, Error>;
+
+    /// Forgets the history up to and including `through`, but not the current records.
+    async fn compact(&self, through: Revision) -> Result<(), Error>;
+}

@@ -1,0 +1,1 @@
+//! Helpers that drive the shipped binary.
