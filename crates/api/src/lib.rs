@@ -1,1 +1,27 @@
-//! (placeholder)
+//! The Kubernetes API as data: tables of types and resources, and everything that is derived from them.
+//!
+//! Decoding, defaults, patches, selectors, validation, conversion, discovery, OpenAPI and table output read the tables in
+//! `schema/`; there is no Rust type per kind. Objects are [`serde_json::Value`]s. No IO, no async.
+
+pub mod convert;
+pub mod decode;
+pub mod defaults;
+pub mod discovery;
+pub mod meta;
+pub mod openapi;
+pub mod patch;
+pub mod quantity;
+pub mod schema;
+pub mod selector;
+pub mod status;
+pub mod table;
+pub mod time;
+pub mod validate;
+
+/// An object or a part of one.
+pub type Value = serde_json::Value;
+/// The fields of an object.
+pub type Map = serde_json::Map<String, serde_json::Value>;
+
+/// The version of Kubernetes whose API this is.
+pub const KUBERNETES_VERSION: &str = "v1.36.4";

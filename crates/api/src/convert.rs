@@ -1,0 +1,103 @@
+//! Conversion between the versions in which one stored object can be read.
+//!
+//! Objects are stored in the version they were written in. Most versions differ in the name only; what differs in form has
+//! a function here.
+
+use serde_json::json;
+
+use crate::{
+    Map, Value, decode, meta,
+    schema::{Resource, schema},
+};
+
+/// The fields of an Event under their names in `v1` and in `events.k8s.io/v1`.
+const EVENT_FIELDS: &[(&str, &str)] = &[
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+];
+
+/// Whether a stored object must be converted to be read through `resource`.
+pub fn needed(resource: &Resource, object: &Value) -> bool {
+    meta::text(object, &["apiVersion"]) != resource.api_version()
+}
+
+/// The object in the version of `resource`.
+pub fn to(resource: &Resource, mut object: Value) -> Value {
+    let from = meta::text(&object, &["apiVersion"]).to_owned();
+    let wanted = resource.api_version();
+    if from == wanted {
+        return object;
+    }
+    if let Value::Object(map) = &mut object {
+        match (from.as_str(), wanted.as_str()) {
+            ("v1", "events.k8s.io/v1") => rename(map, EVENT_FIELDS.iter().copied()),
+            ("events.k8s.io/v1", "v1") => rename(map, EVENT_FIELDS.iter().map(|(core, events)| (*events, *core))),
+            ("autoscaling/v2", "autoscaling/v1") => autoscaler_to_v1(map),
+            ("autoscaling/v1", "autoscaling/v2") => autoscaler_to_v2(map),
+            _ => {}
+        }
+        map.insert("apiVersion".into(), wanted.into());
+        map.insert("kind".into(), resource.kind.into());
+    }
+    // What the other version does not know is dropped; an object that was valid in one version decodes in the other.
+    match decode::canonical(resource.ty, object.clone()) {
+        Ok(decoded) => decoded.object,
+        Err(_) => object,
+    }
+}
+
+/// The resource that a stored object was written through.
+pub fn stored_as(resource: &Resource, object: &Value) -> Option<&'static Resource> {
+    let version = meta::text(object, &["apiVersion"]);
+    schema().resources().iter().find(|r| r.storage() == resource.storage() && r.api_version() == version)
+}
+
+fn rename<'a>(map: &mut Map, names: impl Iterator<Item = (&'a str, &'a str)>) {
+    for (from, to) in names {
+        if let Some(value) = map.remove(from) {
+            map.insert(to.to_owned(), value);
+        }
+    }
+}
+
+/// The CPU utilization is the only metric that v1 knows.
+fn autoscaler_to_v1(map: &mut Map) {
+    let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let metrics = spec.remove("metrics").unwrap_or_default();
+    let cpu = metrics.as_array().into_iter().flatten().find(|metric| meta::text(metric, &["resource", "name"]) == "cpu");
+    if let Some(target) = cpu.and_then(|metric| meta::at(metric, &["resource", "target", "averageUtilization"])) {
+        spec.insert("targetCPUUtilizationPercentage".into(), target.clone());
+    }
+}
+
+fn autoscaler_to_v2(map: &mut Map) {
+    let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    if let Some(target) = spec.remove("targetCPUUtilizationPercentage") {
+        let metric = json!({"type": "Resource", "resource": {"name": "cpu",
+            "target": {"type": "Utilization", "averageUtilization": target}}});
+        spec.insert("metrics".into(), json!([metric]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_read_the_same_in_both_groups() {
+        let events = schema().resource("events.k8s.io", "v1", "events").unwrap();
+        let core = schema().resource("", "v1", "events").unwrap();
+        let given = json!({"apiVersion": "v1", "kind": "Event", "involvedObject": {"name": "p"}, "message": "hello", "count": 3});
+        let event = to(events, given);
+        assert_eq!(event["note"], "hello");
+        assert_eq!(event["deprecatedCount"], 3);
+        let back = to(core, event);
+        assert_eq!(back["message"], "hello");
+        assert_eq!(back["involvedObject"]["name"], "p");
+    }
+}

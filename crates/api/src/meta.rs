@@ -1,0 +1,70 @@
+//! Reading metadata out of an object, without a type for it.
+
+use crate::{Map, Value};
+
+/// The text at a path of field names, or "".
+pub fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
+    at(object, path).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The value at a path of field names.
+pub fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
+    path.iter().try_fold(object, |value, name| value.get(name)).filter(|value| !value.is_null())
+}
+
+/// The number at a path of field names, or 0.
+pub fn number(object: &Value, path: &[&str]) -> i64 {
+    at(object, path).and_then(Value::as_i64).unwrap_or_default()
+}
+
+/// The list at a path of field names, or an empty one.
+pub fn list<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
+    at(object, path).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// `metadata.name`, or "".
+pub fn name(object: &Value) -> &str {
+    text(object, &["metadata", "name"])
+}
+
+/// `metadata.namespace`, or "".
+pub fn namespace(object: &Value) -> &str {
+    text(object, &["metadata", "namespace"])
+}
+
+/// `metadata.uid`, or "".
+pub fn uid(object: &Value) -> &str {
+    text(object, &["metadata", "uid"])
+}
+
+/// Whether `metadata.deletionTimestamp` is set.
+pub fn is_deleting(object: &Value) -> bool {
+    at(object, &["metadata", "deletionTimestamp"]).is_some()
+}
+
+/// `metadata.finalizers`, as text.
+pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
+    list(object, &["metadata", "finalizers"]).iter().filter_map(Value::as_str)
+}
+
+/// `metadata`, made if it is absent. An object that is not a JSON object becomes one.
+pub fn metadata_mut(object: &mut Value) -> &mut Map {
+    field_mut(object, "metadata")
+}
+
+/// A field that holds an object, made if it is absent or something else.
+pub fn field_mut<'a>(object: &'a mut Value, name: &str) -> &'a mut Map {
+    let field = object_mut(object).entry(name).or_insert_with(|| Value::Object(Map::new()));
+    object_mut(field)
+}
+
+/// The value as an object; what is not one becomes an empty one.
+pub fn object_mut(value: &mut Value) -> &mut Map {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    match value {
+        Value::Object(map) => map,
+        _ => unreachable!("just made an object"),
+    }
+}

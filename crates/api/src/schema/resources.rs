@@ -1,0 +1,175 @@
+//! Resources: what is served under which path, with which verbs and names.
+
+use std::collections::HashMap;
+
+use super::TypeId;
+
+const TABLE: &str = include_str!("../../schema/resources.txt");
+const ALL: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// Whether objects live in a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// One for the whole cluster.
+    Cluster,
+    /// One per namespace.
+    Namespaced,
+}
+
+/// A row of the table: one resource in one version.
+#[derive(Clone, Debug)]
+pub struct Resource {
+    /// The API group; empty for core.
+    pub group: &'static str,
+    /// The version.
+    pub version: &'static str,
+    /// The plural name, as in paths.
+    pub name: &'static str,
+    /// The singular name.
+    pub singular: &'static str,
+    /// The kind.
+    pub kind: &'static str,
+    /// The schema of the kind.
+    pub ty: TypeId,
+    /// Whether it is namespaced.
+    pub scope: Scope,
+    /// What may be done.
+    pub verbs: Vec<&'static str>,
+    /// Short names, for example `deploy`.
+    pub short_names: Vec<&'static str>,
+    /// Categories, for example `all`.
+    pub categories: Vec<&'static str>,
+    /// What is under an object's path.
+    pub subresources: Vec<Subresource>,
+    /// Writers see `metadata.generation` grow with the specification.
+    pub generation: bool,
+    /// The paths, besides name and namespace, that field selectors know.
+    pub fields: Vec<&'static str>,
+}
+
+/// Something under an object's path, for example `status`.
+#[derive(Clone, Debug)]
+pub struct Subresource {
+    /// The last part of the path.
+    pub name: &'static str,
+    /// The kind that it takes and gives.
+    pub kind: &'static str,
+    /// The kind's group and version, where they are not the resource's.
+    pub group_version: Option<(&'static str, &'static str)>,
+    /// What may be done.
+    pub verbs: Vec<&'static str>,
+}
+
+impl Resource {
+    /// `v1` or `apps/v1`.
+    pub fn api_version(&self) -> String {
+        join_group_version(self.group, self.version)
+    }
+
+    /// `pods` or `deployments.apps`, as messages name it.
+    pub fn qualified_name(&self) -> String {
+        if self.group.is_empty() { self.name.to_owned() } else { format!("{}.{}", self.name, self.group) }
+    }
+
+    /// A subresource by name.
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|sub| sub.name == name)
+    }
+
+    /// Whether objects live in a namespace.
+    pub fn namespaced(&self) -> bool {
+        self.scope == Scope::Namespaced
+    }
+
+    /// Group and plural name under which the objects of all versions are kept.
+    pub fn storage(&self) -> (&'static str, &'static str) {
+        match (self.group, self.name) {
+            ("events.k8s.io", "events") => ("", "events"),
+            other => other,
+        }
+    }
+}
+
+/// `v1` for the core group, `group/version` otherwise.
+pub fn join_group_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
+/// Parses the table; `types` resolves kinds.
+pub(super) fn load(types: &HashMap<String, TypeId>) -> Vec<Resource> {
+    let mut resources = Vec::new();
+    let mut group_version = ("", "");
+    for line in TABLE.lines().filter(|line| !line.trim().is_empty()) {
+        match line.strip_prefix("  ") {
+            Some(row) => resources.push(resource(group_version, row, types)),
+            None => {
+                let (group, version) = line.trim_end_matches(':').split_once('/').expect("group/version");
+                group_version = (if group == "core" { "" } else { group }, version);
+            }
+        }
+    }
+    resources
+}
+
+fn resource((group, version): (&'static str, &'static str), row: &'static str, types: &HashMap<String, TypeId>) -> Resource {
+    let (name, rest) = row.split_once(": ").expect("a resource has a name");
+    let mut words = rest.split_whitespace();
+    let kind = words.next().expect("a resource has a kind");
+    let package = if group.is_empty() { "core" } else { group.split('.').next().unwrap_or(group) };
+    let ty = *types.get(&format!("{package}/{version}.{kind}")).unwrap_or_else(|| panic!("no type for {group}/{version} {kind}"));
+    let mut resource = Resource {
+        group,
+        version,
+        name,
+        singular: "",
+        kind,
+        ty,
+        scope: Scope::Cluster,
+        verbs: Vec::new(),
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        subresources: Vec::new(),
+        generation: false,
+        fields: Vec::new(),
+    };
+    words.for_each(|word| set(&mut resource, word));
+    resource
+}
+
+fn set(resource: &mut Resource, word: &'static str) {
+    let (key, argument) = match word.split_once('(') {
+        Some((key, argument)) => (key, argument.trim_end_matches(')')),
+        None => (word, ""),
+    };
+    let list = || argument.split(',').collect::<Vec<_>>();
+    match key {
+        "ns" => resource.scope = Scope::Namespaced,
+        "cluster" => resource.scope = Scope::Cluster,
+        "verbs" if argument == "all" => resource.verbs = ALL.to_vec(),
+        "verbs" => resource.verbs = list(),
+        "singular" => resource.singular = argument,
+        "short" => resource.short_names = list(),
+        "cat" => resource.categories = list(),
+        "generation" => resource.generation = true,
+        "fields" => resource.fields = list(),
+        "sub" => resource.subresources.push(subresource(argument)),
+        other => panic!("resources.txt has an unknown word {other:?}"),
+    }
+}
+
+/// `scale:autoscaling/v1.Scale:get,patch,update`
+fn subresource(text: &'static str) -> Subresource {
+    let mut parts = text.splitn(3, ':');
+    let (name, kind, verbs) = (parts.next(), parts.next(), parts.next());
+    let kind = kind.expect("a subresource has a kind");
+    let (group_version, kind) = match kind.rsplit_once('.') {
+        Some((gv, kind)) => (gv.split_once('/'), kind),
+        None => (None, kind),
+    };
+    Subresource {
+        name: name.expect("a subresource has a name"),
+        kind,
+        group_version,
+        verbs: verbs.expect("a subresource has verbs").split(',').collect(),
+    }
+}

@@ -1,0 +1,12 @@
+//! Label and field selectors: parsed once from a query, then matched against objects.
+
+mod field;
+mod label;
+
+pub use field::FieldSelector;
+pub use label::LabelSelector;
+
+/// A selector that cannot be read; the text says why, in upstream's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Error(pub String);

@@ -1,0 +1,190 @@
+//! Errors as the API answers them: `Status` objects with upstream's codes, reasons and messages.
+
+use serde_json::json;
+
+use crate::{Value, schema::Resource, validate::FieldError};
+
+/// An answer that says what went wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    /// The HTTP status.
+    pub code: u16,
+    /// The machine-readable reason; empty where upstream gives none.
+    pub reason: &'static str,
+    /// What a person reads.
+    pub message: String,
+    /// Which object, and the causes.
+    pub details: Option<Value>,
+}
+
+impl Status {
+    fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), details: None }
+    }
+
+    fn about(mut self, resource: &Resource, name: &str) -> Self {
+        self.details = Some(details(name, resource.group, resource.name));
+        self
+    }
+
+    /// 404: no such object.
+    pub fn not_found(resource: &Resource, name: &str) -> Self {
+        Self::new(404, "NotFound", format!("{} {name:?} not found", resource.qualified_name())).about(resource, name)
+    }
+
+    /// 404: no such path.
+    pub fn no_such_path() -> Self {
+        let mut status = Self::new(404, "NotFound", "the server could not find the requested resource");
+        status.details = Some(json!({}));
+        status
+    }
+
+    /// 409: the name is taken.
+    pub fn already_exists(resource: &Resource, name: &str) -> Self {
+        let message = format!("{} {name:?} already exists", resource.qualified_name());
+        Self::new(409, "AlreadyExists", message).about(resource, name)
+    }
+
+    /// 409: somebody else was faster, or a precondition does not hold.
+    pub fn conflict(resource: &Resource, name: &str, why: &str) -> Self {
+        let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", resource.qualified_name());
+        Self::new(409, "Conflict", message).about(resource, name)
+    }
+
+    /// 409: the object changed since the client read it.
+    pub fn modified(resource: &Resource, name: &str) -> Self {
+        Self::conflict(
+            resource,
+            name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    /// 422: fields are wrong.
+    pub fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> Self {
+        let kind = if resource.group.is_empty() {
+            resource.kind.to_owned()
+        } else {
+            format!("{}.{}", resource.kind, resource.group)
+        };
+        let list = match errors {
+            [one] => one.to_string(),
+            many => format!("[{}]", many.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+        };
+        let mut status = Self::new(422, "Invalid", format!("{kind} {name:?} is invalid: {list}"));
+        let mut details = details(name, resource.group, resource.kind);
+        details["causes"] = errors
+            .iter()
+            .map(|e| json!({"reason": e.kind.reason(), "message": e.detail(), "field": e.field}))
+            .collect();
+        status.details = Some(details);
+        status
+    }
+
+    /// 400: the request makes no sense.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    /// 401: who are you?
+    pub fn unauthorized() -> Self {
+        Self::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// 403: you may not.
+    pub fn forbidden(resource: &Resource, name: &str, why: &str) -> Self {
+        let about = if name.is_empty() { String::new() } else { format!(" {name:?}") };
+        let message = format!("{}{about} is forbidden: {why}", resource.qualified_name());
+        Self::new(403, "Forbidden", message).about(resource, name)
+    }
+
+    /// 405: the resource does not do that.
+    pub fn method_not_allowed() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        let mut status = Self::new(405, "MethodNotAllowed", message);
+        status.details = Some(json!({}));
+        status
+    }
+
+    /// 406: no answer in a form that the client accepts.
+    pub fn not_acceptable(supported: &str) -> Self {
+        let message = format!("only the following media types are accepted: {supported}");
+        Self::new(406, "NotAcceptable", message)
+    }
+
+    /// 415: the body is in a form that is not understood.
+    pub fn unsupported_media_type(supported: &str) -> Self {
+        let message = format!("the body of the request was in an unknown format - accepted media types include: {supported}");
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// 410: the revision is gone.
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(410, "Expired", message)
+    }
+
+    /// 413: the body is too large.
+    pub fn too_large(limit: usize) -> Self {
+        Self::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
+    }
+
+    /// 422: a JSON patch that cannot be applied.
+    pub fn unprocessable(message: impl Into<String>) -> Self {
+        let mut status = Self::new(422, "Invalid", message);
+        status.details = Some(json!({}));
+        status
+    }
+
+    /// 500: our fault.
+    pub fn internal(message: impl std::fmt::Display) -> Self {
+        let mut status = Self::new(500, "InternalError", format!("Internal error occurred: {message}"));
+        status.details = Some(json!({"causes": [{"message": message.to_string()}]}));
+        status
+    }
+
+    /// 501: Kubernetes has it, this server does not.
+    pub fn not_implemented(what: impl std::fmt::Display) -> Self {
+        Self::new(501, "NotImplemented", format!("{what} is not supported by this server"))
+    }
+
+    /// 503: come back later.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(503, "ServiceUnavailable", message)
+    }
+
+    /// 504: a revision that is not there yet.
+    pub fn future_revision(requested: u64, current: u64) -> Self {
+        let mut status = Self::new(504, "Timeout", format!("Too large resource version: {requested}, current: {current}"));
+        status.details = Some(json!({
+            "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+            "retryAfterSeconds": 1,
+        }));
+        status
+    }
+
+    /// The object that is sent.
+    pub fn to_value(&self) -> Value {
+        let mut value = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message, "code": self.code,
+        });
+        if !self.reason.is_empty() {
+            value["reason"] = self.reason.into();
+        }
+        if let Some(details) = &self.details {
+            value["details"] = details.clone();
+        }
+        value
+    }
+}
+
+fn details(name: &str, group: &str, kind: &str) -> Value {
+    let mut value = json!({"kind": kind});
+    if !name.is_empty() {
+        value["name"] = name.into();
+    }
+    if !group.is_empty() {
+        value["group"] = group.into();
+    }
+    value
+}
