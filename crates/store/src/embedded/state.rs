@@ -1,0 +1,197 @@
+//! What the embedded engine keeps in memory: the current records and the recent history.
+//!
+//! Every revision is exactly one change, so the history is contiguous: its first change is revision `compacted + 1`.
+//! Each change carries the record that it replaced, which is what makes older revisions readable.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Bound,
+    sync::Arc,
+};
+
+use crate::{Error, Event, Page, Range, Record, Revision};
+
+/// What one change costs in memory besides the document that it replaced.
+const CHANGE_BYTES: usize = 192;
+
+/// One write, as it is kept in memory and on disk.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub event: Arc<Event>,
+    /// When it was written, in milliseconds since the Unix epoch.
+    pub written: u64,
+    /// When the document is to be deleted, in the same unit; 0: never.
+    pub expires: u64,
+}
+
+/// The current records and the changes after `compacted`.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    records: BTreeMap<Arc<str>, Record>,
+    history: VecDeque<Change>,
+    /// Everything up to here is forgotten. It is the oldest revision that can still be read.
+    compacted: Revision,
+    history_bytes: usize,
+}
+
+/// A look at the history for one watcher.
+pub(super) struct Scan {
+    pub events: Vec<Arc<Event>>,
+    /// The watcher has seen everything up to here.
+    pub through: Revision,
+    /// There is more after `through`.
+    pub more: bool,
+}
+
+impl State {
+    pub fn new(compacted: Revision) -> Self {
+        Self { compacted, ..Self::default() }
+    }
+
+    pub fn revision(&self) -> Revision {
+        self.compacted + self.history.len() as u64
+    }
+
+    pub fn compacted(&self) -> Revision {
+        self.compacted
+    }
+
+    pub fn get(&self, key: &str) -> Option<&Record> {
+        self.records.get(key)
+    }
+
+    /// Whether the state as of `revision`, and the changes after it, can be read.
+    pub fn check(&self, revision: Revision) -> Result<(), Error> {
+        if revision < self.compacted {
+            return Err(Error::Compacted { requested: revision, oldest: self.compacted });
+        }
+        if revision > self.revision() {
+            return Err(Error::Future { requested: revision, current: self.revision() });
+        }
+        Ok(())
+    }
+
+    /// Puts back a record whose change is already compacted. Used only while loading.
+    pub fn restore(&mut self, record: Record) -> Option<Record> {
+        self.records.insert(record.key.clone(), record)
+    }
+
+    /// Adds the next change.
+    pub fn apply(&mut self, change: Change) {
+        let event = &change.event;
+        debug_assert_eq!(event.revision, self.revision() + 1);
+        match &event.value {
+            Some(value) => {
+                let record = Record { key: event.key.clone(), value: value.clone(), revision: event.revision };
+                self.records.insert(event.key.clone(), record);
+            }
+            None => {
+                self.records.remove(&event.key);
+            }
+        }
+        self.history_bytes += cost(event);
+        self.history.push_back(change);
+    }
+
+    /// Forgets the changes up to and including `through` and returns them, so that they are dropped outside the lock.
+    pub fn trim(&mut self, through: Revision) -> Vec<Change> {
+        let count = self.count_through(through);
+        let trimmed: Vec<_> = self.history.drain(..count).collect();
+        self.compacted += count as u64;
+        self.history_bytes -= trimmed.iter().map(|change| cost(&change.event)).sum::<usize>();
+        trimmed
+    }
+
+    /// The revisions whose documents nothing needs once the history through `through` is forgotten: what its changes
+    /// replaced, and its deletions.
+    pub fn superseded(&self, through: Revision) -> Vec<Revision> {
+        let count = self.count_through(through);
+        let events = self.history.range(..count).map(|change| &change.event);
+        events
+            .flat_map(|event| {
+                let replaced = event.previous.as_ref().map(|record| record.revision);
+                let deletion = event.value.is_none().then_some(event.revision);
+                [replaced, deletion].into_iter().flatten()
+            })
+            .collect()
+    }
+
+    /// Up to where the history may be forgotten: what is older than `before` and not among the newest
+    /// `keep_revisions`, or does not fit into `keep_bytes`. It looks at no more than `limit` changes.
+    pub fn forgettable(&self, before: u64, keep_revisions: u64, keep_bytes: usize, limit: usize) -> Revision {
+        let mut bytes = self.history_bytes;
+        let mut through = self.compacted;
+        for change in self.history.iter().take(limit) {
+            let surplus = self.revision() - through > keep_revisions && change.written < before;
+            if !surplus && bytes <= keep_bytes {
+                break;
+            }
+            bytes -= cost(&change.event);
+            through += 1;
+        }
+        through
+    }
+
+    /// Looks at up to `limit` changes after `cursor` and takes up to `batch` of those under `prefix`.
+    pub fn scan(&self, cursor: Revision, prefix: &str, limit: usize, batch: usize) -> Result<Scan, Error> {
+        self.check(cursor)?;
+        let mut scan = Scan { events: Vec::new(), through: cursor, more: false };
+        for change in self.history.range((cursor - self.compacted) as usize..).take(limit) {
+            if scan.events.len() == batch {
+                break;
+            }
+            if change.event.key.starts_with(prefix) {
+                scan.events.push(change.event.clone());
+            }
+            scan.through = change.event.revision;
+        }
+        scan.more = scan.through < self.revision();
+        Ok(scan)
+    }
+
+    pub fn list(&self, range: &Range) -> Result<Page, Error> {
+        let revision = range.at.unwrap_or(self.revision());
+        self.check(revision)?;
+        let changed = self.changed_since(revision, &range.prefix);
+        let mut matching = self.as_of(&changed, range);
+        let records = matching.by_ref().take(range.limit.unwrap_or(usize::MAX)).cloned().collect();
+        Ok(Page { records, revision, remaining: matching.count() })
+    }
+
+    /// For each key that changed after `revision`, what it was then.
+    fn changed_since(&self, revision: Revision, prefix: &str) -> BTreeMap<&str, Option<&Record>> {
+        let after = self.history.range((revision - self.compacted) as usize..).map(|change| &change.event);
+        let newest_first = after.rev().filter(|event| event.key.starts_with(prefix));
+        newest_first.map(|event| (&*event.key, event.previous.as_ref())).collect()
+    }
+
+    /// The records of a range, in order of their keys, with `changed` rolled back.
+    fn as_of<'a>(
+        &'a self,
+        changed: &'a BTreeMap<&str, Option<&'a Record>>,
+        range: &'a Range,
+    ) -> impl Iterator<Item = &'a Record> {
+        let start = match range.after.as_deref() {
+            Some(after) if after >= range.prefix.as_str() => Bound::Excluded(after),
+            _ => Bound::Included(range.prefix.as_str()),
+        };
+        let bounds = (start, Bound::Unbounded);
+        let unchanged = self.records.range::<str, _>(bounds).map(|(_, record)| record);
+        let unchanged = unchanged.take_while(|record| record.key.starts_with(&range.prefix));
+        let mut unchanged = unchanged.filter(|record| !changed.contains_key(&*record.key)).peekable();
+        let mut rolled_back = changed.range::<str, _>(bounds).filter_map(|(_, record)| *record).peekable();
+        std::iter::from_fn(move || match (unchanged.peek(), rolled_back.peek()) {
+            (Some(a), Some(b)) if b.key < a.key => rolled_back.next(),
+            (Some(_), _) => unchanged.next(),
+            (None, _) => rolled_back.next(),
+        })
+    }
+
+    fn count_through(&self, through: Revision) -> usize {
+        (through.saturating_sub(self.compacted) as usize).min(self.history.len())
+    }
+}
+
+fn cost(event: &Event) -> usize {
+    CHANGE_BYTES + event.key.len() + event.previous.as_ref().map_or(0, |record| record.value.len())
+}

@@ -1,0 +1,316 @@
+//! What every engine must do, as one function per rule over [`Store`].
+//!
+//! An engine runs all of them by naming itself in the `contract!` list at the end.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use ferry_store::{Embedded, Error, Event, Guard, Options, Page, Range, Record, Revision, Store, Watch, Write};
+use futures::{StreamExt, future::join_all};
+
+type Engine = Arc<dyn Store>;
+
+async fn put(store: &dyn Store, key: &str, guard: Guard, value: &str) -> Result<Revision, Error> {
+    let value = Some(value.to_owned().into());
+    store.write(Write { key: key.into(), guard, value, ttl: None }).await
+}
+
+async fn create(store: &dyn Store, key: &str, value: &str) -> Revision {
+    put(store, key, Guard::Absent, value).await.unwrap()
+}
+
+async fn update(store: &dyn Store, key: &str, value: &str) -> Revision {
+    let revision = store.get(key).await.unwrap().unwrap().revision;
+    put(store, key, Guard::Revision(revision), value).await.unwrap()
+}
+
+async fn delete(store: &dyn Store, key: &str) -> Revision {
+    let revision = store.get(key).await.unwrap().unwrap().revision;
+    store.write(Write { key: key.into(), guard: Guard::Revision(revision), value: None, ttl: None }).await.unwrap()
+}
+
+async fn list_at(store: &dyn Store, prefix: &str, at: Option<Revision>) -> Page {
+    store.list(Range { prefix: prefix.into(), at, ..Range::default() }).await.unwrap()
+}
+
+async fn take(watch: &mut Watch, count: usize) -> Vec<Event> {
+    watch.take(count).map(Result::unwrap).collect().await
+}
+
+/// `key=value@revision` for each record, in order.
+fn show(records: &[Record]) -> Vec<String> {
+    let show =
+        |record: &Record| format!("{}={}@{}", record.key, String::from_utf8_lossy(&record.value), record.revision);
+    records.iter().map(show).collect()
+}
+
+async fn a_new_store_is_empty(store: Engine) {
+    assert_eq!(store.revision().await.unwrap(), 0);
+    assert_eq!(store.get("/a").await.unwrap(), None);
+    let page = list_at(&*store, "", None).await;
+    assert_eq!((page.records.len(), page.revision, page.remaining), (0, 0, 0));
+}
+
+async fn guards_are_checked(store: Engine) {
+    let first = create(&*store, "/a", "1").await;
+    let refused = put(&*store, "/a", Guard::Absent, "2").await.unwrap_err();
+    let Error::Conflict { current: Some(current), .. } = refused else { panic!("{refused}") };
+    assert_eq!(show(&[current]), [format!("/a=1@{first}")]);
+
+    let second = put(&*store, "/a", Guard::Revision(first), "2").await.unwrap();
+    assert!(matches!(put(&*store, "/a", Guard::Revision(first), "3").await, Err(Error::Conflict { .. })));
+    assert!(matches!(
+        put(&*store, "/b", Guard::Revision(first), "3").await,
+        Err(Error::Conflict { current: None, .. })
+    ));
+    assert_eq!(show(&[store.get("/a").await.unwrap().unwrap()]), [format!("/a=2@{second}")]);
+    assert_eq!(store.revision().await.unwrap(), second);
+}
+
+async fn a_deleted_key_can_be_created_again(store: Engine) {
+    create(&*store, "/a", "1").await;
+    let deleted = delete(&*store, "/a").await;
+    assert_eq!(store.get("/a").await.unwrap(), None);
+    assert!(create(&*store, "/a", "2").await > deleted);
+}
+
+async fn revisions_grow_by_one(store: Engine) {
+    let mut revisions = Vec::new();
+    for round in 0..10 {
+        revisions.push(create(&*store, &format!("/{round}"), "x").await);
+        revisions.push(update(&*store, &format!("/{round}"), "y").await);
+        revisions.push(delete(&*store, &format!("/{round}")).await);
+    }
+    assert!(revisions.is_sorted_by(|a, b| a < b), "{revisions:?}");
+    assert_eq!(store.revision().await.unwrap(), *revisions.last().unwrap());
+}
+
+async fn many_writers_of_one_key_lose_nothing(store: Engine) {
+    create(&*store, "/counter", "0").await;
+    let add_one = |store: Engine| async move {
+        loop {
+            let record = store.get("/counter").await.unwrap().unwrap();
+            let count: u32 = std::str::from_utf8(&record.value).unwrap().parse().unwrap();
+            match put(&*store, "/counter", Guard::Revision(record.revision), &(count + 1).to_string()).await {
+                Ok(revision) => return revision,
+                Err(Error::Conflict { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    let writers = (0..64).map(|_| tokio::spawn(add_one(store.clone())));
+    let mut revisions: Vec<_> = join_all(writers).await.into_iter().map(Result::unwrap).collect();
+    revisions.sort_unstable();
+    revisions.dedup();
+    assert_eq!(revisions.len(), 64);
+    assert_eq!(store.get("/counter").await.unwrap().unwrap().value, "64");
+}
+
+async fn a_watch_begins_after_its_revision(store: Engine) {
+    let first = create(&*store, "/a", "1").await;
+    let second = update(&*store, "/a", "2").await;
+    let third = delete(&*store, "/a").await;
+    let mut watch = store.watch("/", first).await.unwrap();
+    let events = take(&mut watch, 2).await;
+    let record = |value: &'static str, revision| Record { key: "/a".into(), value: value.into(), revision };
+    let event = |revision, value: Option<&'static str>, previous| Event {
+        revision,
+        key: "/a".into(),
+        value: value.map(Into::into),
+        previous: Some(previous),
+    };
+    assert_eq!(events, [event(second, Some("2"), record("1", first)), event(third, None, record("2", second))]);
+
+    let fourth = create(&*store, "/a", "3").await;
+    let created = &take(&mut watch, 1).await[0];
+    assert_eq!((created.revision, &created.previous), (fourth, &None));
+}
+
+async fn a_watch_sees_only_its_prefix(store: Engine) {
+    let mut watch = store.watch("/pods/", 0).await.unwrap();
+    for key in ["/nodes/a", "/pods/a", "/podsecurity/a", "/pods/b"] {
+        create(&*store, key, "x").await;
+    }
+    let keys: Vec<_> = take(&mut watch, 2).await.into_iter().map(|event| event.key).collect();
+    assert_eq!(keys, ["/pods/a".into(), "/pods/b".into()]);
+}
+
+async fn a_watch_is_complete_and_in_order(store: Engine) {
+    const WRITERS: usize = 16;
+    const WRITES: usize = 25;
+    let write = |store: Engine, writer: usize| async move {
+        for count in 0..WRITES {
+            create(&*store, &format!("/{writer}/{count}"), "x").await;
+        }
+    };
+    let writers: Vec<_> = (0..WRITERS).map(|writer| tokio::spawn(write(store.clone(), writer))).collect();
+    let early = store.watch("", 0).await.unwrap();
+    let one = store.watch("/7/", 0).await.unwrap();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let late = store.watch("", 0).await.unwrap();
+    let revisions: Vec<Revision> = (1..=(WRITERS * WRITES) as u64).collect();
+    for mut watch in [early, late] {
+        let seen: Vec<_> = take(&mut watch, revisions.len()).await.iter().map(|event| event.revision).collect();
+        assert_eq!(seen, revisions);
+    }
+    let keys: Vec<_> = one.take(WRITES).map(|event| event.unwrap().key.to_string()).collect().await;
+    assert_eq!(keys, (0..WRITES).map(|count| format!("/7/{count}")).collect::<Vec<_>>());
+}
+
+async fn a_watch_resumes_where_another_ended(store: Engine) {
+    for count in 0..10 {
+        create(&*store, &format!("/{count}"), "x").await;
+    }
+    let mut seen = Vec::new();
+    for _ in 0..5 {
+        let after = seen.last().copied().unwrap_or(0);
+        let mut watch = store.watch("/", after).await.unwrap();
+        seen.extend(take(&mut watch, 2).await.iter().map(|event| event.revision));
+    }
+    assert_eq!(seen, (1..=10).collect::<Vec<_>>());
+}
+
+async fn the_future_cannot_be_read(store: Engine) {
+    let current = create(&*store, "/a", "1").await;
+    let requested = current + 1;
+    let is_future =
+        |error: &Error| matches!(error, Error::Future { requested: r, current: c } if (*r, *c) == (requested, current));
+    assert!(is_future(&store.watch("/", requested).await.err().unwrap()));
+    assert!(is_future(&store.list(Range { at: Some(requested), ..Range::default() }).await.unwrap_err()));
+    assert!(is_future(&store.compact(requested).await.unwrap_err()));
+}
+
+async fn a_list_shows_any_kept_revision(store: Engine) {
+    // Every revision is compared with what a plain map held when it was current.
+    let mut now = BTreeMap::new();
+    let mut then = vec![now.clone()];
+    for step in 0..60u32 {
+        let key = format!("/{}/{}", step % 2, step * 7 % 11);
+        let (revision, value) = match now.contains_key(&key) {
+            false => (create(&*store, &key, &step.to_string()).await, Some(step)),
+            true if step % 3 == 0 => (delete(&*store, &key).await, None),
+            true => (update(&*store, &key, &step.to_string()).await, Some(step)),
+        };
+        match value {
+            Some(value) => now.insert(key.clone(), format!("{key}={value}@{revision}")),
+            None => now.remove(&key),
+        };
+        then.push(now.clone());
+    }
+    for (revision, expected) in then.iter().enumerate() {
+        for prefix in ["", "/1/", "/1/1", "/nothing"] {
+            let page = list_at(&*store, prefix, Some(revision as u64)).await;
+            let expected: Vec<_> = expected.iter().filter(|(key, _)| key.starts_with(prefix)).collect();
+            let expected: Vec<_> = expected.into_iter().map(|(_, shown)| shown.clone()).collect();
+            assert_eq!(show(&page.records), expected, "{prefix} at {revision}");
+            assert_eq!((page.revision, page.remaining), (revision as u64, 0));
+        }
+    }
+}
+
+async fn pages_of_one_list_are_consistent(store: Engine) {
+    for count in 0..10 {
+        create(&*store, &format!("/p/{count}"), "old").await;
+    }
+    let whole = list_at(&*store, "/p/", None).await;
+    let mut pages = Vec::new();
+    let mut range = Range { prefix: "/p/".into(), limit: Some(3), ..Range::default() };
+    for (round, remaining) in [7, 4, 1, 0].into_iter().enumerate() {
+        let page = store.list(range.clone()).await.unwrap();
+        assert_eq!((page.remaining, page.revision), (remaining, whole.revision));
+        range.at = Some(page.revision);
+        range.after = page.records.last().map(|record| record.key.to_string());
+        pages.extend(page.records);
+        update(&*store, &format!("/p/{round}"), "new").await;
+        delete(&*store, &format!("/p/{}", 9 - round)).await;
+        create(&*store, &format!("/p/{round}x"), "new").await;
+    }
+    assert_eq!(pages, whole.records);
+}
+
+async fn compacted_history_is_refused(store: Engine) {
+    create(&*store, "/a", "1").await;
+    create(&*store, "/b", "1").await;
+    let through = update(&*store, "/a", "2").await;
+    let gone = delete(&*store, "/b").await;
+    let mut running = store.watch("/", through - 1).await.unwrap();
+    store.compact(through).await.unwrap();
+
+    let is_compacted = |error: &Error| matches!(error, Error::Compacted { oldest, .. } if *oldest == through);
+    assert!(is_compacted(&store.watch("/", through - 1).await.err().unwrap()));
+    assert!(is_compacted(&store.list(Range { at: Some(through - 1), ..Range::default() }).await.unwrap_err()));
+    assert!(is_compacted(&running.next().await.unwrap().unwrap_err()));
+    assert!(running.next().await.is_none(), "a watch ends after its error");
+
+    assert_eq!(list_at(&*store, "/", Some(through)).await.records.len(), 2);
+    assert_eq!(list_at(&*store, "/", None).await.records.len(), 1);
+    assert_eq!(take(&mut store.watch("/", through).await.unwrap(), 1).await[0].revision, gone);
+    store.compact(through).await.unwrap();
+    store.compact(gone).await.unwrap();
+    assert_eq!(store.revision().await.unwrap(), gone);
+    assert_eq!(create(&*store, "/c", "1").await, gone + 1);
+}
+
+async fn documents_expire(store: Engine) {
+    let ttl = Some(Duration::from_millis(20));
+    let write = |key: &'static str, guard| Write { key: key.into(), guard, value: Some("x".into()), ttl };
+    let mut watch = store.watch("/", 0).await.unwrap();
+    let revision = store.write(write("/short", Guard::Absent)).await.unwrap();
+    let events = take(&mut watch, 2).await;
+    assert_eq!((events[0].revision, events[0].value.is_some()), (revision, true));
+    assert_eq!((events[1].revision, &events[1].value), (revision + 1, &None));
+    assert_eq!(events[1].previous.as_ref().unwrap().revision, revision);
+    assert_eq!(store.get("/short").await.unwrap(), None);
+}
+
+async fn a_later_write_ends_the_ttl(store: Engine) {
+    let ttl = Some(Duration::from_millis(30));
+    let write = |key: &'static str, guard| Write { key: key.into(), guard, value: Some("x".into()), ttl };
+    let first = store.write(write("/kept", Guard::Absent)).await.unwrap();
+    let kept = put(&*store, "/kept", Guard::Revision(first), "y").await;
+    // On a machine so slow that the first write has expired already there is nothing to see.
+    let Ok(kept) = kept else { return };
+    let last = store.write(write("/expires-later", Guard::Absent)).await.unwrap();
+    let mut watch = store.watch("/", last).await.unwrap();
+    assert_eq!(&*take(&mut watch, 1).await[0].key, "/expires-later");
+    assert_eq!(store.get("/kept").await.unwrap().unwrap().revision, kept);
+}
+
+/// Runs each rule against each engine, as a test of its own.
+macro_rules! contract {
+    ($($engine:ident: $open:expr),* => $rules:tt) => { $(contract!(@ $engine, $open, $rules);)* };
+    (@ $engine:ident, $open:expr, { $($rule:ident),* $(,)? }) => {
+        mod $engine {
+            use super::*;
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $rule() {
+                let dir = tempfile::tempdir().unwrap();
+                let store: Engine = Arc::new($open(dir.path()).await);
+                super::$rule(store).await;
+            })*
+        }
+    };
+}
+
+async fn embedded(dir: &std::path::Path) -> Embedded {
+    Embedded::open(dir, Options::default()).await.unwrap()
+}
+
+contract!(on_embedded: embedded => {
+    a_new_store_is_empty,
+    guards_are_checked,
+    a_deleted_key_can_be_created_again,
+    revisions_grow_by_one,
+    many_writers_of_one_key_lose_nothing,
+    a_watch_begins_after_its_revision,
+    a_watch_sees_only_its_prefix,
+    a_watch_is_complete_and_in_order,
+    a_watch_resumes_where_another_ended,
+    the_future_cannot_be_read,
+    a_list_shows_any_kept_revision,
+    pages_of_one_list_are_consistent,
+    compacted_history_is_refused,
+    documents_expire,
+    a_later_write_ends_the_ttl,
+});
