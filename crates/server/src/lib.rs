@@ -1,16 +1,51 @@
 //! The API server: one pipeline from request to answer, for every resource and every verb.
+//!
+//! [`Server::serve`] answers HTTPS, [`Server::local`] the components of the same process; both go through
+//! [`pipeline`](mod@pipeline): authenticate, authorize, route, then the registry (decode, default, admit, prepare, validate, store) and
+//! encode. Everything particular to a resource is a strategy.
 
-use std::sync::Arc;
+mod admission;
+mod authorize;
+mod bootstrap;
+mod clock;
+mod document;
+mod encode;
+mod kubelet_proxy;
+mod listen;
+mod paths;
+pub mod pipeline;
+mod query;
+mod registry;
+mod request;
+mod reviews;
+mod strategies;
+mod watch;
+
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use bytes::Bytes;
-use http_body_util::combinators::UnsyncBoxBody;
+use futures::{FutureExt, future::BoxFuture};
+use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// An error of a body on its way.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-/// The body of an answer.
-pub type Body = UnsyncBoxBody<Bytes, BoxError>;
+/// The body of a request or an answer.
+pub type Body = UnsyncBoxBody<Bytes, BodyError>;
+
+/// A body that broke off on its way.
+#[derive(Debug, thiserror::Error)]
+#[error("the body broke off: {0}")]
+pub struct BodyError(#[source] Box<dyn std::error::Error + Send + Sync>);
+
+impl BodyError {
+    fn new(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self(error.into())
+    }
+}
 
 /// Who sends a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,44 +66,60 @@ pub struct Config {
 
 /// An API server. Cheap to clone.
 #[derive(Clone)]
-pub struct Server {}
+pub struct Server {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    registry: registry::Registry,
+    kubelet_tls: Arc<rustls::ClientConfig>,
+    stopping: CancellationToken,
+}
 
 impl Server {
     /// An API server that has created the objects every cluster has.
-    pub async fn new(_config: Config) -> Result<Self, store::Error> {
-        Ok(Self {})
+    pub async fn new(config: Config) -> Result<Self, store::Error> {
+        let registry = registry::Registry::new(config.store);
+        bootstrap::create(&registry).await?;
+        let shared = Shared { registry, kubelet_tls: config.kubelet_tls, stopping: CancellationToken::new() };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// A service that answers as if `user` had authenticated: how components of this process speak to the server.
-    pub fn local(&self, _user: User) -> Local {
-        Local {}
+    pub fn local(&self, user: User) -> Local {
+        Local { server: self.clone(), user }
     }
 
-    /// Answers HTTPS requests on `listener` until `shutdown`, then lets running requests end. Client certificates are
-    /// verified by `tls`; the subject's CN is the user and its Os are the groups.
-    pub async fn serve(self, _listener: TcpListener, _tls: Arc<rustls::ServerConfig>, shutdown: CancellationToken) {
-        shutdown.cancelled().await;
+    /// Answers HTTPS requests on `listener` until `shutdown`, then ends watches and lets other requests end. Client
+    /// certificates are verified by `tls`; the subject's CN is the user and its Os are the groups.
+    pub async fn serve(self, listener: TcpListener, tls: Arc<rustls::ServerConfig>, shutdown: CancellationToken) {
+        listen::serve(self, listener, tls, shutdown).await;
     }
 }
 
 /// The server as a tower service of one user.
 #[derive(Clone)]
-pub struct Local {}
+pub struct Local {
+    server: Server,
+    user: User,
+}
 
 impl<B> tower::Service<http::Request<B>> for Local
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     type Response = http::Response<Body>;
-    type Error = std::convert::Infallible;
-    type Future = futures::future::BoxFuture<'static, Result<Self::Response, Self::Error>>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Self::Error>> {
-        std::task::Poll::Ready(Ok(()))
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, _request: http::Request<B>) -> Self::Future {
-        Box::pin(futures::future::pending())
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let (server, user) = (self.server.clone(), self.user.clone());
+        let request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
+        Box::pin(pipeline::answer(server, Some(user), request).map(Ok))
     }
 }

@@ -1,0 +1,110 @@
+//! The stored form of an object: JSON that begins with its metadata, without the revision.
+//!
+//! The revision is put in when the document is read, at a fixed place, so that an answer is a copy of bytes and never a new
+//! encoding. Only this module knows that place.
+
+use api::{Value, schema::Resource};
+use bytes::{BufMut, Bytes, BytesMut};
+use store::{Record, Revision};
+
+const HEAD: &[u8] = b"{\"metadata\":{";
+
+/// Encodes an object for the store. Its `metadata` is not empty: it has a name.
+pub fn encode(object: &Value) -> Bytes {
+    let mut out = Vec::with_capacity(1024);
+    out.extend_from_slice(b"{\"metadata\":");
+    let metadata = object.get("metadata").and_then(Value::as_object);
+    let mut metadata = metadata.cloned().unwrap_or_default();
+    metadata.remove("resourceVersion");
+    write(&mut out, &Value::Object(metadata));
+    for (name, value) in object.as_object().into_iter().flatten().filter(|(name, _)| *name != "metadata") {
+        out.push(b',');
+        write(&mut out, &Value::String(name.clone()));
+        out.push(b':');
+        write(&mut out, value);
+    }
+    out.push(b'}');
+    out.into()
+}
+
+fn write(out: &mut Vec<u8>, value: &Value) {
+    // Values have text keys and memory does not fail to be written.
+    serde_json::to_writer(out, value).expect("JSON values can be written");
+}
+
+/// The JSON that a client gets.
+pub fn answer(value: &Bytes, revision: Revision) -> Bytes {
+    let mut out = BytesMut::with_capacity(value.len() + 48);
+    append(&mut out, value, revision);
+    out.freeze()
+}
+
+/// Appends the JSON that a client gets.
+pub fn append(out: &mut BytesMut, value: &Bytes, revision: Revision) {
+    match value.strip_prefix(HEAD) {
+        Some(rest) => {
+            out.reserve(value.len() + 48);
+            out.put_slice(HEAD);
+            out.put_slice(b"\"resourceVersion\":\"");
+            out.put_slice(revision.to_string().as_bytes());
+            out.put_slice(b"\",");
+            out.put_slice(rest);
+        }
+        None => out.put_slice(value),
+    }
+}
+
+/// Reads a stored document back, revision included.
+pub fn decode(value: &Bytes, revision: Revision) -> Result<Value, store::Error> {
+    let mut object: Value = serde_json::from_slice(value)
+        .map_err(|error| store::Error::Unusable(format!("a stored document is not JSON: {error}")))?;
+    api::meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
+    Ok(object)
+}
+
+/// Reads a record back.
+pub fn object(record: &Record) -> Result<Value, store::Error> {
+    decode(&record.value, record.revision)
+}
+
+/// `/registry/<group>/<resource>/<namespace>/<name>`; an empty name gives the prefix of a collection.
+pub fn key(resource: &Resource, namespace: &str, name: &str) -> String {
+    let (group, plural) = resource.storage();
+    let mut key = String::from("/registry/");
+    for part in [group, plural] {
+        if !part.is_empty() {
+            key.push_str(part);
+            key.push('/');
+        }
+    }
+    if !namespace.is_empty() {
+        key.push_str(namespace);
+        key.push('/');
+    }
+    key + name
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_revision_is_put_in_when_read() {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "resourceVersion": "1"}, "data": {"x": "y"}});
+        let stored = encode(&object);
+        assert!(!String::from_utf8_lossy(&stored).contains("resourceVersion"));
+        let mut want = object.clone();
+        want["metadata"]["resourceVersion"] = "7".into();
+        assert_eq!(serde_json::from_slice::<Value>(&answer(&stored, 7)).unwrap(), want);
+        assert_eq!(decode(&stored, 7).unwrap(), want);
+    }
+
+    #[test]
+    fn keys_follow_group_resource_namespace_name() {
+        let schema = api::schema::schema();
+        assert_eq!(key(schema.resource("", "v1", "pods").unwrap(), "ns", "p"), "/registry/pods/ns/p");
+        assert_eq!(key(schema.resource("apps", "v1", "deployments").unwrap(), "", ""), "/registry/apps/deployments/");
+    }
+}

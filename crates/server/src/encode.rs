@@ -1,0 +1,176 @@
+//! The last stage: an outcome in the form that the client asked for: JSON, a table, or metadata only.
+
+use api::{
+    Value, convert, meta,
+    status::Status,
+    table::{self, Include},
+};
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Response, header};
+use serde_json::json;
+use store::Revision;
+
+use crate::{Body, clock, document, pipeline::full, registry::List, request::Target};
+
+const SUPPORTED: &str = "application/json";
+
+/// How objects are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As they are.
+    Json,
+    /// As rows of a table.
+    Table(Include),
+    /// Their metadata only.
+    Metadata,
+}
+
+impl Form {
+    /// The first form in `Accept` that can be served.
+    pub fn negotiate(headers: &HeaderMap, target: &Target) -> Result<Self, Status> {
+        let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");
+        let mut choices = accept.split(',').map(str::trim).filter(|choice| !choice.is_empty()).peekable();
+        if choices.peek().is_none() {
+            return Ok(Form::Json);
+        }
+        choices.find_map(|choice| Self::of(choice, target)).ok_or_else(|| Status::not_acceptable(SUPPORTED))
+    }
+
+    fn of(choice: &str, target: &Target) -> Option<Self> {
+        let mut parts = choice.split(';').map(str::trim);
+        if !matches!(parts.next()?, "application/json" | "*/*" | "application/*") {
+            return None;
+        }
+        let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
+        let get = |name: &str| parameters.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
+        let versioned = matches!((get("g"), get("v")), (Some("meta.k8s.io"), Some("v1")));
+        match get("as") {
+            None => Some(Form::Json),
+            Some("Table") if versioned => Some(Form::Table(match target.query.get("includeObject") {
+                Some("None") => Include::None,
+                Some("Object") => Include::Object,
+                _ => Include::Metadata,
+            })),
+            Some("PartialObjectMetadata" | "PartialObjectMetadataList") if versioned => Some(Form::Metadata),
+            Some(_) => None,
+        }
+    }
+}
+
+/// An answer of JSON.
+pub fn json(code: u16, value: &Value) -> Response<Body> {
+    bytes(code, value.to_string())
+}
+
+/// An answer of bytes that are JSON.
+pub fn bytes(code: u16, body: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(full(body));
+    *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// A `Status` that says what went wrong.
+pub fn error(status: &Status) -> Response<Body> {
+    json(status.code, &status.to_value())
+}
+
+/// Adds warnings to an answer.
+pub fn warned(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
+    for warning in warnings {
+        let text = format!("299 - \"{}\"", warning.replace('\\', "\\\\").replace('"', "\\\""));
+        // A warning that is no header text is dropped: the answer matters more.
+        if let Ok(value) = HeaderValue::from_str(&text) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+    response
+}
+
+/// A stored document, as it is where possible.
+pub fn document(target: &Target, form: Form, value: &Bytes, revision: Revision) -> Result<Response<Body>, Status> {
+    if form == Form::Json && as_stored(target, value) {
+        return Ok(bytes(200, document::answer(value, revision)));
+    }
+    let stored = document::decode(value, revision).map_err(Status::internal)?;
+    Ok(object(target, form, convert::to(target.resource, stored), 200))
+}
+
+/// One object.
+pub fn object(target: &Target, form: Form, object: Value, code: u16) -> Response<Body> {
+    json(code, &shaped(target, form, object))
+}
+
+/// One object in a form; what is no object of the resource (a `Status`, a `Scale`) stays as it is.
+pub fn shaped(target: &Target, form: Form, object: Value) -> Value {
+    if object["kind"] != target.resource.kind {
+        return object;
+    }
+    match form {
+        Form::Json => object,
+        Form::Metadata => table::partial_metadata(&object),
+        Form::Table(include) => {
+            let metadata = json!({"resourceVersion": meta::text(&object, &["metadata", "resourceVersion"])});
+            table::table(target.resource, std::iter::once(&object), metadata, include, clock::now())
+        }
+    }
+}
+
+/// Whether a document is in the version that the request asks for. Documents carry `apiVersion` right after the metadata,
+/// but finding it without parsing is not worth it unless the resource has several versions.
+pub fn as_stored(target: &Target, value: &Bytes) -> bool {
+    let several = api::schema::schema().resources().iter().filter(|r| r.storage() == target.resource.storage()).count() > 1;
+    !several || serde_json::from_slice::<Value>(value).is_ok_and(|object| !convert::needed(target.resource, &object))
+}
+
+/// A list.
+pub fn list(target: &Target, form: Form, list: List) -> Result<Response<Body>, Status> {
+    let mut metadata = json!({"resourceVersion": list.revision.to_string()});
+    if let Some(token) = &list.next {
+        metadata["continue"] = token.as_str().into();
+        if let Some(remaining) = list.remaining {
+            metadata["remainingItemCount"] = remaining.into();
+        }
+    }
+    match form {
+        Form::Json => joined(target, &metadata, &list),
+        Form::Table(include) => {
+            let objects = objects(target, &list)?;
+            Ok(json(200, &table::table(target.resource, objects.iter(), metadata, include, clock::now())))
+        }
+        Form::Metadata => {
+            let items: Vec<Value> = objects(target, &list)?.iter().map(table::partial_metadata).collect();
+            let body = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                "metadata": metadata, "items": items});
+            Ok(json(200, &body))
+        }
+    }
+}
+
+fn objects(target: &Target, list: &List) -> Result<Vec<Value>, Status> {
+    let decode = |record| document::object(record).map(|object| convert::to(target.resource, object));
+    list.records.iter().map(decode).collect::<Result<_, _>>().map_err(Status::internal)
+}
+
+/// Joins documents without decoding them.
+fn joined(target: &Target, metadata: &Value, list: &List) -> Result<Response<Body>, Status> {
+    let size: usize = list.records.iter().map(|record| record.value.len() + 64).sum();
+    let mut out = BytesMut::with_capacity(size + 256);
+    let (kind, version) = (target.resource.kind, target.resource.api_version());
+    out.put_slice(format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[").as_bytes());
+    for (at, record) in list.records.iter().enumerate() {
+        if at > 0 {
+            out.put_u8(b',');
+        }
+        if as_stored(target, &record.value) {
+            document::append(&mut out, &record.value, record.revision);
+        } else {
+            let object = document::object(record).map_err(Status::internal)?;
+            out.put_slice(convert::to(target.resource, object).to_string().as_bytes());
+        }
+    }
+    out.put_slice(b"]}");
+    Ok(bytes(200, out.freeze()))
+}

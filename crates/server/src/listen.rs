@@ -1,0 +1,102 @@
+//! Accepts TLS connections and answers HTTP/1.1 and HTTP/2 on them.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use futures::FutureExt;
+use http_body_util::BodyExt;
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::{BodyError, Server, User, pipeline};
+
+/// How long a client may take for the TLS handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long requests may go on after shutdown.
+const DRAIN: Duration = Duration::from_secs(3);
+/// Large enough that a busy informer is not throttled.
+const WINDOW: u32 = 4 << 20;
+/// Connections beyond this many wait in the kernel's queue.
+const MAX_CONNECTIONS: usize = 4096;
+
+/// Runs until `shutdown`, then drains.
+pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::ServerConfig>, shutdown: CancellationToken) {
+    let acceptor = TlsAcceptor::from(tls);
+    let connections = TaskTracker::new();
+    let places = Arc::new(tokio::sync::Semaphore::new(MAX_CONNECTIONS));
+    while let Some(Ok(place)) = shutdown.run_until_cancelled(places.clone().acquire_owned()).await {
+        let accepted = shutdown.run_until_cancelled(listener.accept()).await;
+        let stream = match accepted {
+            None => break,
+            Some(Ok((stream, _))) => stream,
+            Some(Err(error)) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let (server, acceptor, shutdown) = (server.clone(), acceptor.clone(), shutdown.clone());
+        connections.spawn(async move {
+            connection(server, stream, acceptor, shutdown).await;
+            drop(place);
+        });
+    }
+    server.shared.stopping.cancel();
+    connections.close();
+    if tokio::time::timeout(DRAIN, connections.wait()).await.is_err() {
+        tracing::info!(open = connections.len(), "connections still open after the drain time");
+    }
+}
+
+async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, shutdown: CancellationToken) {
+    // Latency before throughput: answers are written whole.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
+    }
+    let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
+        Err(_) => return tracing::debug!("TLS handshake timed out"),
+    };
+    let user = stream.get_ref().1.peer_certificates().and_then(|chain| user_of(chain.first()?));
+    let service = service_fn(move |request: http::Request<Incoming>| {
+        let (server, user) = (server.clone(), user.clone());
+        let request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
+        pipeline::answer(server, user, request).map(Ok::<_, Infallible>)
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http2()
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(4 * WINDOW)
+        .max_concurrent_streams(1000);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = shutdown.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "connection ended");
+    }
+}
+
+/// The user that a verified client certificate names.
+fn user_of(certificate: &rustls::pki_types::CertificateDer<'_>) -> Option<User> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    let subject = certificate.subject();
+    let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
+    let mut groups: Vec<String> =
+        subject.iter_organization().filter_map(|group| group.as_str().ok()).map(str::to_owned).collect();
+    groups.push("system:authenticated".to_owned());
+    Some(User { name, groups })
+}

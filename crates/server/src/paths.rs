@@ -1,0 +1,109 @@
+//! Everything that is not a resource: discovery, OpenAPI, version and health.
+
+use api::{discovery, openapi, status::Status};
+use http::{HeaderValue, Method, Response, header, request::Parts};
+use serde_json::json;
+
+use crate::{Body, Server, encode, pipeline::full, query::Query};
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const HEALTH: &[&str] = &["/healthz", "/livez", "/readyz"];
+
+/// Answers a path, or 404.
+pub async fn answer(server: &Server, request: &Parts) -> Result<Response<Body>, Status> {
+    let path = request.uri.path();
+    if !matches!(request.method, Method::GET | Method::HEAD) {
+        return Err(Status::method_not_allowed());
+    }
+    if HEALTH.iter().any(|health| path == *health || path.strip_prefix(*health).is_some_and(|rest| rest.starts_with('/'))) {
+        return health(server, request).await;
+    }
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let body = match parts.as_slice() {
+        [""] => root(),
+        ["version"] => version(),
+        ["api"] if aggregated(request) => return Ok(discovered(discovery::aggregated(true))),
+        ["apis"] if aggregated(request) => return Ok(discovered(discovery::aggregated(false))),
+        ["api"] => discovery::core_versions(host(request)),
+        ["apis"] => discovery::group_list(),
+        ["api", version] => discovery::resource_list("", version).ok_or_else(Status::no_such_path)?,
+        ["apis", group] => discovery::group(group).ok_or_else(Status::no_such_path)?,
+        ["apis", group, version] => discovery::resource_list(group, version).ok_or_else(Status::no_such_path)?,
+        ["openapi", "v3"] => openapi::index(),
+        ["openapi", "v3", "api", version] => openapi::document("", version).ok_or_else(Status::no_such_path)?,
+        ["openapi", "v3", "apis", group, version] => openapi::document(group, version).ok_or_else(Status::no_such_path)?,
+        _ => return Err(Status::no_such_path()),
+    };
+    Ok(encode::json(200, &body))
+}
+
+fn aggregated(request: &Parts) -> bool {
+    let accept = request.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    accept.split(',').any(|choice| {
+        let mut parts: Vec<&str> = choice.split(';').map(str::trim).collect();
+        parts.sort_unstable();
+        parts == ["application/json", "as=APIGroupDiscoveryList", "g=apidiscovery.k8s.io", "v=v2"]
+    })
+}
+
+fn discovered(body: api::Value) -> Response<Body> {
+    let mut response = encode::json(200, &body);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));
+    response
+}
+
+fn host(request: &Parts) -> &str {
+    let header = request.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    request.uri.authority().map(http::uri::Authority::as_str).or(header).unwrap_or_default()
+}
+
+fn root() -> api::Value {
+    let groups = discovery::groups().into_iter().map(|group| format!("/apis/{group}"));
+    let fixed = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"];
+    let mut paths: Vec<String> = fixed.into_iter().map(str::to_owned).chain(groups).collect();
+    paths.sort();
+    json!({"paths": paths})
+}
+
+fn version() -> api::Value {
+    json!({
+        "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",
+        "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
+        "gitVersion": format!("{}+ferry", api::KUBERNETES_VERSION), "gitCommit": "", "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, platform()),
+    })
+}
+
+fn platform() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+/// `ok`, or with `?verbose` each check; 500 when one fails.
+async fn health(server: &Server, request: &Parts) -> Result<Response<Body>, Status> {
+    let store = server.shared.registry.store().revision().await;
+    let stopping = server.shared.stopping.is_cancelled() && request.uri.path().starts_with("/readyz");
+    let checks = [("ping", true), ("store", store.is_ok()), ("shutdown", !stopping)];
+    let well = checks.iter().all(|(_, ok)| *ok);
+    let lines: String = checks
+        .iter()
+        .map(|(name, ok)| if *ok { format!("[+]{name} ok\n") } else { format!("[-]{name} failed: reason withheld\n") })
+        .collect();
+    let name = request.uri.path().trim_matches('/').split('/').next().unwrap_or_default().to_owned();
+    let verbose = Query::parse(request.uri.query().unwrap_or_default()).flag("verbose");
+    let text = match (well, verbose) {
+        (true, false) => "ok".to_owned(),
+        (true, true) => format!("{lines}{name} check passed\n"),
+        (false, _) => format!("{lines}{name} check failed\n"),
+    };
+    let mut response = Response::new(full(text));
+    if !well {
+        *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
+    }
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    Ok(response)
+}

@@ -1,0 +1,129 @@
+//! The one chain that every request goes through:
+//! authenticate → authorize → route → (decode → default → admit → prepare → validate → store) → encode.
+//!
+//! The listener or the in-process service has authenticated; the registry does what is in parentheses.
+
+use api::{Value, status::Status};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Method, Request, Response, header};
+use http_body_util::{BodyExt, Full, Limited};
+
+use crate::{
+    Body, Server, User, authorize,
+    encode::{self, Form},
+    kubelet_proxy, paths,
+    query::Query,
+    registry::Outcome,
+    request::{self, Target},
+    reviews, watch,
+};
+
+/// The largest body of a request.
+pub const MAX_BODY: usize = 3 << 20;
+
+/// Answers one request; `user` is who authenticated, if anybody did.
+pub fn answer(server: Server, user: Option<User>, request: Request<Body>) -> BoxFuture<'static, Response<Body>> {
+    Box::pin(async move {
+        let method = request.method().clone();
+        let path = request.uri().path().to_owned();
+        let result = route(&server, user, request).await;
+        let response = result.unwrap_or_else(|status| encode::error(&status));
+        tracing::debug!(%method, %path, status = response.status().as_u16(), "answered");
+        response
+    })
+}
+
+async fn route(server: &Server, user: Option<User>, request: Request<Body>) -> Result<Response<Body>, Status> {
+    let path = request.uri().path().to_owned();
+    let query = Query::parse(request.uri().query().unwrap_or_default());
+    match request::parse(request.method(), &path, query) {
+        None => {
+            authorize::path(user.as_ref(), verb_of(request.method()), &path)?;
+            paths::answer(server, &request.into_parts().0).await
+        }
+        Some(target) => {
+            let target = target.inspect_err(|_| tracing::debug!(%path, "no such resource or verb"))?;
+            authorize::target(user.as_ref(), &target)?;
+            resource(server, user.unwrap_or_default(), target, request).await
+        }
+    }
+}
+
+fn verb_of(method: &Method) -> &'static str {
+    match method.as_str() {
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" => "delete",
+        _ => "get",
+    }
+}
+
+async fn resource(server: &Server, user: User, target: Target, request: Request<Body>) -> Result<Response<Body>, Status> {
+    if matches!(target.subresource.as_str(), "log" | "exec") {
+        return kubelet_proxy::answer(server, &target, request).await;
+    }
+    let form = Form::negotiate(request.headers(), &target)?;
+    if target.verb == "watch" {
+        return watch::answer(server, target, form).await;
+    }
+    let content_type = content_type(&request);
+    let body = read(request).await?;
+    if reviews::is_review(target.resource) {
+        return reviews::answer(&user, &target, &content_type, &body).map(|object| encode::object(&target, form, object, 201));
+    }
+    let input = Input { content_type, body };
+    let outcome = server.shared.registry.perform(&target, &input).await?;
+    Ok(match outcome {
+        Outcome::Document { value, revision } => encode::document(&target, form, &value, revision)?,
+        Outcome::Object { object, code, warnings } => encode::warned(encode::object(&target, form, object, code), &warnings),
+        Outcome::List(list) => encode::list(&target, form, list)?,
+        Outcome::Success(status) => encode::json(200, &status),
+    })
+}
+
+/// The body of a request, and what it says it is.
+pub struct Input {
+    /// Without parameters, in lower case; empty when absent.
+    pub content_type: String,
+    /// At most [`MAX_BODY`] bytes.
+    pub body: Bytes,
+}
+
+impl Input {
+    /// The body as JSON.
+    pub fn json(&self, kind: &str) -> Result<Value, Status> {
+        if !matches!(self.content_type.as_str(), "" | "application/json" | "*/*") {
+            return Err(Status::unsupported_media_type("application/json"));
+        }
+        serde_json::from_slice(&self.body).map_err(|error| unreadable(kind, &self.body, &error))
+    }
+}
+
+/// A body that is not JSON.
+pub fn unreadable(kind: &str, body: &[u8], error: &serde_json::Error) -> Status {
+    let start: String = String::from_utf8_lossy(body).chars().take(200).collect();
+    Status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: \
+         {error} ({start})"
+    ))
+}
+
+fn content_type(request: &Request<Body>) -> String {
+    let value = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+async fn read(request: Request<Body>) -> Result<Bytes, Status> {
+    match Limited::new(request.into_body(), MAX_BODY).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Status::too_large(MAX_BODY)),
+        Err(error) => Err(Status::bad_request(format!("cannot read the request's body: {error}"))),
+    }
+}
+
+/// A body of bytes that are at hand.
+pub fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}

@@ -1,0 +1,78 @@
+//! The query of a request, decoded.
+
+/// Name and value pairs, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    pairs: Vec<(String, String)>,
+    raw: String,
+}
+
+impl Query {
+    /// Reads `a=b&c=d`, with `+` and `%xx`.
+    pub fn parse(raw: &str) -> Self {
+        let pairs = raw
+            .split('&')
+            .filter(|pair| !pair.is_empty())
+            .map(|pair| {
+                let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+                (decode(&name.replace('+', " ")), decode(&value.replace('+', " ")))
+            })
+            .collect();
+        Self { pairs, raw: raw.to_owned() }
+    }
+
+    /// As it was sent.
+    pub fn raw(&self) -> &str {
+        &self.raw
+    }
+
+    /// The first value of a name; "" is as good as absent.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.pairs.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// All values of a name.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.pairs.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether a flag is set: `watch`, `watch=1`, `watch=true`.
+    pub fn flag(&self, name: &str) -> bool {
+        self.pairs.iter().any(|(n, value)| n == name && !matches!(value.as_str(), "0" | "false"))
+    }
+}
+
+/// Decodes `%xx`; what is not UTF-8 afterwards is replaced.
+pub fn decode(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while at < bytes.len() {
+        let escaped = (bytes[at] == b'%').then(|| bytes.get(at + 1..at + 3)).flatten();
+        match escaped.and_then(|hex| std::str::from_utf8(hex).ok()).and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                at += 3;
+            }
+            None => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_decoded() {
+        let query = Query::parse("a=x%3D1&b=c+d&watch&bad=%zz&empty=");
+        assert_eq!(query.get("a"), Some("x=1"));
+        assert_eq!(query.get("b"), Some("c d"));
+        assert_eq!(query.get("bad"), Some("%zz"));
+        assert_eq!(query.get("empty"), None);
+        assert!(query.flag("watch"));
+    }
+}

@@ -1,0 +1,146 @@
+//! Create: decode, default, admit, prepare, validate, store.
+
+use api::{Value, convert, decode, defaults, meta, schema::Resource, status::Status, validate};
+use store::Guard;
+
+use super::{FieldValidation, Outcome, Registry, WriteOptions, failed};
+use crate::{admission, clock, pipeline::Input, request::Target, strategies};
+
+/// The characters of generated names: no vowels, so no words.
+const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+const SUFFIX_LENGTH: usize = 5;
+/// A generated name is at most this long, suffix included.
+const MAX_NAME: usize = 63;
+
+impl Registry {
+    pub(super) async fn create(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
+        let options = WriteOptions::of(&target.query)?;
+        let (object, warnings) = decoded(target.resource, input.json(target.resource.kind)?, options.validation)?;
+        let object = self.create_object(target, object, options.dry_run).await?;
+        Ok(Outcome::Object { object, code: 201, warnings })
+    }
+
+    /// Creates an object that is decoded and has its defaults.
+    pub(crate) async fn create_object(&self, target: &Target, mut object: Value, dry_run: bool) -> Result<Value, Status> {
+        let resource = target.resource;
+        place(target, &mut object)?;
+        prepare(resource, &mut object);
+        admission::create(self, resource, &object).await?;
+        let errors = validate::create(resource, &object);
+        if !errors.is_empty() {
+            return Err(Status::invalid(resource, meta::name(&object), &errors));
+        }
+        let name = meta::name(&object).to_owned();
+        self.save(resource, object, Guard::Absent, dry_run).await.map_err(|error| match error {
+            store::Error::Conflict { .. } => Status::already_exists(resource, &name),
+            error => failed(resource, &name, error),
+        })
+    }
+}
+
+/// Reads an object of a resource: right kind, known fields, canonical form, defaults.
+pub fn decoded(resource: &Resource, value: Value, validation: FieldValidation) -> Result<(Value, Vec<String>), Status> {
+    let value = of_kind(resource, value)?;
+    let wrong = |message: String| {
+        let (kind, version) = (resource.kind, resource.version);
+        Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {message}"))
+    };
+    let decoded = decode::canonical(resource.ty, value).map_err(|error| wrong(error.to_string()))?;
+    let unknown: Vec<String> = decoded.unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
+    if validation == FieldValidation::Strict && !unknown.is_empty() {
+        return Err(wrong(format!("strict decoding error: {}", unknown.join(", "))));
+    }
+    let mut object = decoded.object;
+    defaults::apply(resource.ty, &mut object);
+    meta::metadata_mut(&mut object).remove("managedFields");
+    let warnings = if validation == FieldValidation::Warn { unknown } else { Vec::new() };
+    Ok((object, warnings))
+}
+
+/// Checks `kind` and `apiVersion`, which a client may leave out, and converts between versions of one resource.
+fn of_kind(resource: &Resource, mut value: Value) -> Result<Value, Status> {
+    let Some(map) = value.as_object_mut() else {
+        return Err(Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; it is not an object",
+            resource.kind
+        )));
+    };
+    let text = |name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (kind, version) = (text("kind"), text("apiVersion"));
+    let wanted = resource.api_version();
+    if !kind.is_empty() && kind != resource.kind {
+        let given = if version.is_empty() { &wanted } else { &version };
+        return Err(Status::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {}: no kind {kind:?} is registered for version {given:?} in scheme \
+             \"ferry\"",
+            given.rsplit('/').next().unwrap_or_default(),
+            resource.kind
+        )));
+    }
+    if !version.is_empty() && version != wanted && convert::stored_as(resource, &value).is_none() {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({version}) does not match the expected API version ({wanted})"
+        )));
+    }
+    let mut value = if version.is_empty() { value } else { convert::to(resource, value) };
+    meta::object_mut(&mut value).insert("kind".into(), resource.kind.into());
+    meta::object_mut(&mut value).insert("apiVersion".into(), wanted.into());
+    Ok(value)
+}
+
+/// Gives the object the namespace and the name of the request.
+fn place(target: &Target, object: &mut Value) -> Result<(), Status> {
+    let given = meta::namespace(object).to_owned();
+    let metadata = meta::metadata_mut(object);
+    if !given.is_empty() && given != target.namespace {
+        return Err(Status::bad_request(if target.resource.namespaced() {
+            "the namespace of the provided object does not match the namespace sent on the request".to_owned()
+        } else {
+            format!("namespace {given:?} is not allowed: {} is not namespaced", target.resource.qualified_name())
+        }));
+    }
+    if !target.namespace.is_empty() {
+        metadata.insert("namespace".into(), target.namespace.clone().into());
+    }
+    let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    if metadata.get("resourceVersion").is_some() {
+        return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+    }
+    if text("name").is_empty() && !text("generateName").is_empty() {
+        metadata.insert("name".into(), generated(&text("generateName")).into());
+    }
+    Ok(())
+}
+
+fn generated(base: &str) -> String {
+    let keep: String = base.chars().take(MAX_NAME - SUFFIX_LENGTH).collect();
+    let suffix = (0..SUFFIX_LENGTH).map(|_| SUFFIX[fastrand::usize(..SUFFIX.len())] as char);
+    keep + &suffix.collect::<String>()
+}
+
+/// What the server sets, not the client.
+fn prepare(resource: &Resource, object: &mut Value) {
+    let metadata = meta::metadata_mut(object);
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
+        metadata.remove(field);
+    }
+    metadata.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
+    metadata.insert("creationTimestamp".into(), clock::seconds().into());
+    if resource.generation {
+        metadata.insert("generation".into(), 1.into());
+    }
+    let strategy = strategies::of(resource);
+    if resource.subresource("status").is_some() && !strategy.keeps_status_on_create() {
+        reset_status(resource, object);
+    }
+    strategy.prepare_create(object);
+}
+
+/// Status belongs to whoever runs the object: a client's is dropped, and what the defaults say is put there.
+fn reset_status(resource: &Resource, object: &mut Value) {
+    meta::object_mut(object).remove("status");
+    if let Ok(decoded) = decode::canonical(resource.ty, object.take()) {
+        *object = decoded.object;
+        defaults::apply(resource.ty, object);
+    }
+}

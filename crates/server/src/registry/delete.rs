@@ -1,0 +1,171 @@
+//! Delete: grace periods, finalizers, propagation and preconditions, for one object or a collection.
+
+use api::{Value, decode, meta, schema::Resource, schema::schema, status::Status};
+use serde_json::json;
+use store::{Guard, Revision};
+
+use super::{Outcome, RETRIES, Registry, failed};
+use crate::{admission, clock, document, pipeline::Input, query::Query, request::Target, strategies};
+
+const FOREGROUND: &str = "foregroundDeletion";
+const ORPHAN: &str = "orphan";
+
+/// What a client asks of a deletion.
+#[derive(Debug, Default)]
+struct Options {
+    grace: Option<i64>,
+    policy: Option<String>,
+    uid: Option<String>,
+    revision: Option<String>,
+    dry_run: bool,
+}
+
+/// What became of an object.
+enum Deleted {
+    Gone(Value),
+    Waiting(Value),
+}
+
+impl Registry {
+    pub(super) async fn delete(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
+        let options = Options::of(input, &target.query)?;
+        let resource = target.resource;
+        let object = match self.delete_one(resource, &target.namespace, &target.name, &options).await? {
+            Deleted::Gone(object) if !strategies::of(resource).returns_deleted() => {
+                return Ok(Outcome::Success(success(resource, &object)));
+            }
+            Deleted::Gone(object) | Deleted::Waiting(object) => object,
+        };
+        Ok(Outcome::Object { object, code: 200, warnings: Vec::new() })
+    }
+
+    pub(super) async fn delete_collection(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
+        let options = Options::of(input, &target.query)?;
+        let list = self.list(target).await?;
+        for record in &list.records {
+            let object = document::object(record).map_err(Status::internal)?;
+            match self.delete_one(target.resource, meta::namespace(&object), meta::name(&object), &options).await {
+                // Somebody else was faster: that is what was asked for.
+                Err(status) if status.code == 404 => {}
+                result => {
+                    result?;
+                }
+            }
+        }
+        Ok(Outcome::List(list))
+    }
+
+    async fn delete_one(&self, resource: &Resource, namespace: &str, name: &str, options: &Options) -> Result<Deleted, Status> {
+        admission::delete(resource, name)?;
+        for _ in 0..RETRIES {
+            let (object, revision) = self.read_object(resource, namespace, name).await?;
+            options.check(resource, name, &object)?;
+            match self.delete_revision(resource, object, revision, options).await {
+                Err(store::Error::Conflict { current: Some(_), .. }) => continue,
+                result => return result.map_err(|error| failed(resource, name, error)),
+            }
+        }
+        Err(Status::modified(resource, name))
+    }
+
+    async fn delete_revision(&self, resource: &Resource, object: Value, revision: Revision, options: &Options) -> Result<Deleted, store::Error> {
+        let marked = mark(resource, &object, options);
+        let waits = meta::finalizers(&marked).next().is_some()
+            || strategies::of(resource).holds_deletion(&marked)
+            || meta::number(&marked, &["metadata", "deletionGracePeriodSeconds"]) > 0;
+        if !waits {
+            self.remove(resource, &object, revision, options.dry_run).await?;
+            return Ok(Deleted::Gone(marked));
+        }
+        if marked == object {
+            return Ok(Deleted::Waiting(object));
+        }
+        self.save(resource, marked, Guard::Revision(revision), options.dry_run).await.map(Deleted::Waiting)
+    }
+}
+
+/// The object as it waits for its deletion: time, grace and finalizers set.
+fn mark(resource: &Resource, object: &Value, options: &Options) -> Value {
+    let mut marked = object.clone();
+    let strategy = strategies::of(resource);
+    finalizers(&mut marked, options.policy.as_deref());
+    let grace = strategy.grace_period(object, options.grace).max(0);
+    let earlier = meta::at(object, &["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64);
+    let began = meta::is_deleting(object);
+    if !began || earlier.is_some_and(|earlier| grace < earlier) {
+        let time = clock::now() + jiff::SignedDuration::from_secs(grace.min(i64::from(i32::MAX)));
+        let metadata = meta::metadata_mut(&mut marked);
+        metadata.insert("deletionTimestamp".into(), api::time::seconds(time).into());
+        metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
+        if resource.generation && !began {
+            let generation = metadata.get("generation").and_then(Value::as_i64).unwrap_or_default() + 1;
+            metadata.insert("generation".into(), generation.into());
+        }
+        strategy.begin_deletion(&mut marked);
+    }
+    marked
+}
+
+/// The finalizers that a propagation policy stands for.
+fn finalizers(object: &mut Value, policy: Option<&str>) {
+    let Some(policy) = policy else { return };
+    let mut list: Vec<String> = meta::finalizers(object).map(str::to_owned).collect();
+    list.retain(|finalizer| finalizer != FOREGROUND && finalizer != ORPHAN);
+    match policy {
+        "Foreground" => list.push(FOREGROUND.to_owned()),
+        "Orphan" => list.push(ORPHAN.to_owned()),
+        _ => {}
+    }
+    let metadata = meta::metadata_mut(object);
+    if list.is_empty() {
+        metadata.remove("finalizers");
+    } else {
+        metadata.insert("finalizers".into(), json!(list));
+    }
+}
+
+fn success(resource: &Resource, object: &Value) -> Value {
+    let mut details = json!({"name": meta::name(object), "kind": resource.name, "uid": meta::uid(object)});
+    if !resource.group.is_empty() {
+        details["group"] = resource.group.into();
+    }
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+}
+
+impl Options {
+    fn of(input: &Input, query: &Query) -> Result<Self, Status> {
+        let body = if input.body.is_empty() { json!({}) } else { input.json("DeleteOptions")? };
+        let ty = schema().type_named("meta/v1.DeleteOptions").ok_or_else(|| Status::internal("the schema lacks DeleteOptions"))?;
+        let body = decode::canonical(ty, body).map_err(|error| Status::bad_request(error.to_string()))?.object;
+        let text = |path: &[&str]| Some(meta::text(&body, path)).filter(|text| !text.is_empty()).map(str::to_owned);
+        let grace = match query.get("gracePeriodSeconds").map(str::parse) {
+            Some(Ok(grace)) => Some(grace),
+            Some(Err(_)) => return Err(Status::bad_request("gracePeriodSeconds is not a number")),
+            None => body.get("gracePeriodSeconds").and_then(Value::as_i64),
+        };
+        let policy = query.get("propagationPolicy").map(str::to_owned).or(text(&["propagationPolicy"]));
+        let orphan = body.get("orphanDependents").and_then(Value::as_bool);
+        let policy = policy.or(orphan.map(|orphan| if orphan { "Orphan" } else { "Background" }.to_owned()));
+        if let Some(other) = policy.as_deref().filter(|p| !["Foreground", "Background", "Orphan"].contains(p)) {
+            return Err(Status::bad_request(format!(
+                "propagationPolicy: Unsupported value: {other:?}: supported values: \"Background\", \"Foreground\", \"Orphan\""
+            )));
+        }
+        let dry_run = query.get("dryRun") == Some("All") || meta::list(&body, &["dryRun"]).contains(&"All".into());
+        let (uid, revision) = (text(&["preconditions", "uid"]), text(&["preconditions", "resourceVersion"]));
+        Ok(Self { grace, policy, uid, revision, dry_run })
+    }
+
+    fn check(&self, resource: &Resource, name: &str, object: &Value) -> Result<(), Status> {
+        let failed = |what: &str, wanted: &str, found: &str| {
+            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+            Err(Status::conflict(resource, name, &why))
+        };
+        let current = meta::text(object, &["metadata", "resourceVersion"]);
+        match (&self.uid, &self.revision) {
+            (Some(uid), _) if uid != meta::uid(object) => failed("UID", uid, meta::uid(object)),
+            (_, Some(revision)) if revision != current => failed("ResourceVersion", revision, current),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The registry: what every verb does to stored objects, the same for every resource.
+//!
+//! [`Registry::perform`] is called by the pipeline once a request is routed and allowed. Writes are "read, change, write if
+//! unchanged"; nothing is acknowledged before the store has it.
+
+mod create;
+mod delete;
+mod list;
+pub mod selection;
+mod subresources;
+mod update;
+
+use std::{sync::Arc, time::Duration};
+
+use api::{Value, meta, schema::Resource, status::Status};
+use bytes::Bytes;
+use store::{Guard, Record, Revision, Store, Write};
+
+pub use list::{List, revision};
+
+use crate::{document, pipeline::Input, query::Query, request::Target, strategies};
+
+/// How often a change is tried again when somebody else wrote in between.
+const RETRIES: usize = 8;
+
+/// What a request came to.
+pub enum Outcome {
+    /// A stored document, to be sent as it is.
+    Document {
+        /// The document.
+        value: Bytes,
+        /// Its revision.
+        revision: Revision,
+    },
+    /// An object that was written or made.
+    Object {
+        /// The object.
+        object: Value,
+        /// 200 or 201.
+        code: u16,
+        /// For `Warning` headers.
+        warnings: Vec<String>,
+    },
+    /// A page of a list.
+    List(List),
+    /// A `Status` of success.
+    Success(Value),
+}
+
+/// What a client may ask of every write.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteOptions {
+    /// Do everything but store.
+    pub dry_run: bool,
+    /// What to do about unknown fields.
+    pub validation: FieldValidation,
+}
+
+/// What to do about unknown fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldValidation {
+    /// Drop them.
+    Ignore,
+    /// Drop them and warn.
+    Warn,
+    /// Refuse the object.
+    Strict,
+}
+
+impl WriteOptions {
+    fn of(query: &Query) -> Result<Self, Status> {
+        let dry_run = match query.all("dryRun").next() {
+            None | Some("") => false,
+            Some("All") => true,
+            Some(other) => {
+                let message = format!("dryRun: Unsupported value: {other:?}: supported values: \"All\"");
+                return Err(Status::bad_request(message));
+            }
+        };
+        let validation = match query.get("fieldValidation") {
+            Some("Ignore") => FieldValidation::Ignore,
+            None | Some("Warn") => FieldValidation::Warn,
+            Some("Strict") => FieldValidation::Strict,
+            Some(other) => {
+                let message = format!(
+                    "fieldValidation: Unsupported value: {other:?}: supported values: \"Ignore\", \"Strict\", \"Warn\""
+                );
+                return Err(Status::bad_request(message));
+            }
+        };
+        Ok(Self { dry_run, validation })
+    }
+}
+
+/// All objects, behind the verbs.
+pub struct Registry {
+    store: Arc<dyn Store>,
+}
+
+impl Registry {
+    /// A registry over a store.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store }
+    }
+
+    /// The store, for watches and health.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Does what a request asks for.
+    pub async fn perform(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
+        if !target.subresource.is_empty() || target.resource.name == "bindings" {
+            return self.subresource(target, input).await;
+        }
+        match target.verb {
+            "get" => {
+                let record = self.read(target.resource, &target.namespace, &target.name).await?;
+                Ok(Outcome::Document { value: record.value, revision: record.revision })
+            }
+            "list" => self.list(target).await.map(Outcome::List),
+            "create" => self.create(target, input).await,
+            "update" => self.update(target, input).await,
+            "patch" => self.patch(target, input).await,
+            "delete" => self.delete(target, input).await,
+            "deletecollection" => self.delete_collection(target, input).await,
+            _ => Err(Status::method_not_allowed()),
+        }
+    }
+
+    /// The record of an object, or 404.
+    pub async fn read(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Record, Status> {
+        let key = document::key(resource, namespace, name);
+        match self.store.get(&key).await {
+            Ok(Some(record)) => Ok(record),
+            Ok(None) => Err(Status::not_found(resource, name)),
+            Err(error) => Err(failed(resource, name, error)),
+        }
+    }
+
+    /// The object itself, in the version of `resource`, or 404.
+    pub async fn read_object(&self, resource: &Resource, namespace: &str, name: &str) -> Result<(Value, Revision), Status> {
+        let record = self.read(resource, namespace, name).await?;
+        let object = document::object(&record).map_err(Status::internal)?;
+        Ok((api::convert::to(resource, object), record.revision))
+    }
+
+    /// Writes an object and gives it its revision.
+    async fn save(&self, resource: &Resource, mut object: Value, guard: Guard, dry_run: bool) -> Result<Value, store::Error> {
+        if dry_run {
+            return Ok(object);
+        }
+        let key = document::key(resource, meta::namespace(&object), meta::name(&object));
+        let ttl: Option<Duration> = strategies::of(resource).ttl();
+        let write = Write { key: key.into(), guard, value: Some(document::encode(&object)), ttl };
+        let revision = self.store.write(write).await?;
+        meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
+        Ok(object)
+    }
+
+    /// Removes an object for good.
+    async fn remove(&self, resource: &Resource, object: &Value, revision: Revision, dry_run: bool) -> Result<(), store::Error> {
+        if dry_run {
+            return Ok(());
+        }
+        let key = document::key(resource, meta::namespace(object), meta::name(object));
+        let write = Write { key: key.into(), guard: Guard::Revision(revision), value: None, ttl: None };
+        self.store.write(write).await.map(|_| ())
+    }
+}
+
+/// A store's error as a client sees it.
+pub fn failed(resource: &Resource, name: &str, error: store::Error) -> Status {
+    match error {
+        store::Error::Conflict { current: None, .. } => Status::not_found(resource, name),
+        store::Error::Conflict { guard: Guard::Absent, .. } => Status::already_exists(resource, name),
+        store::Error::Conflict { .. } => Status::modified(resource, name),
+        store::Error::Compacted { requested, oldest } => {
+            Status::expired(format!("too old resource version: {requested} ({oldest})"))
+        }
+        store::Error::Future { requested, current } => Status::future_revision(requested, current),
+        error => {
+            tracing::error!(%error, "the store failed");
+            Status::internal(error)
+        }
+    }
+}

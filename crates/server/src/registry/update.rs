@@ -1,0 +1,212 @@
+//! Update and patch: read, change, prepare, validate, write if unchanged.
+
+use api::{
+    Value, meta,
+    patch::{self, Kind},
+    schema::Resource,
+    status::Status,
+    validate,
+};
+use store::{Guard, Revision};
+
+use super::{Outcome, RETRIES, Registry, WriteOptions, create::decoded, failed};
+use crate::{pipeline::Input, request::Target, strategies};
+
+/// What only the server changes.
+const SERVERS: &[&str] =
+    &["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
+
+/// Which part of an object a request may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Everything but the status, where the resource has one as a subresource.
+    Main,
+    /// Metadata and status.
+    Status,
+    /// A namespace's `spec.finalizers`.
+    Finalize,
+    /// Whatever the server itself changes to bind a pod.
+    Binding,
+}
+
+impl Registry {
+    pub(super) async fn update(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
+        self.update_part(target, input, Part::Main).await
+    }
+
+    pub(super) async fn update_part(&self, target: &Target, input: &Input, part: Part) -> Result<Outcome, Status> {
+        let resource = target.resource;
+        let options = WriteOptions::of(&target.query)?;
+        let (mut object, warnings) = decoded(resource, input.json(resource.kind)?, options.validation)?;
+        named_as(target, &mut object)?;
+        let changed = self.change(target, part, options.dry_run, |_| Ok(object.clone())).await?;
+        Ok(Outcome::Object { object: changed, code: 200, warnings })
+    }
+
+    pub(super) async fn patch(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
+        self.patch_part(target, input, Part::Main).await
+    }
+
+    pub(super) async fn patch_part(&self, target: &Target, input: &Input, part: Part) -> Result<Outcome, Status> {
+        let resource = target.resource;
+        let options = WriteOptions::of(&target.query)?;
+        let (kind, body) = patch_body(input)?;
+        let mut warnings = Vec::new();
+        let changed = self
+            .change(target, part, options.dry_run, |current| {
+                let patched = kind.apply(resource.ty, current, &body).map_err(patch_failed)?;
+                let (mut object, unknown) = decoded(resource, patched, options.validation)?;
+                named_as(target, &mut object)?;
+                warnings = unknown;
+                Ok(object)
+            })
+            .await?;
+        Ok(Outcome::Object { object: changed, code: 200, warnings })
+    }
+
+    /// Reads the object, lets `edit` make the new one, and writes it if nobody else wrote; tries again otherwise.
+    pub(super) async fn change(
+        &self,
+        target: &Target,
+        part: Part,
+        dry_run: bool,
+        mut edit: impl FnMut(&Value) -> Result<Value, Status>,
+    ) -> Result<Value, Status> {
+        let resource = target.resource;
+        for _ in 0..RETRIES {
+            let (current, revision) = self.read_object(resource, &target.namespace, &target.name).await?;
+            let edited = edit(&current)?;
+            preconditions(resource, &target.name, &edited, &current, revision)?;
+            let object = prepare(resource, part, edited, &current);
+            if object == current {
+                return Ok(current);
+            }
+            let errors = match part {
+                Part::Main => validate::update(resource, &object, &current),
+                Part::Status | Part::Finalize | Part::Binding => Vec::new(),
+            };
+            if !errors.is_empty() {
+                return Err(Status::invalid(resource, &target.name, &errors));
+            }
+            match self.write_or_finish(resource, object, revision, dry_run).await {
+                Ok(object) => return Ok(object),
+                // The next round reads again; an object that names a revision then fails its precondition.
+                Err(store::Error::Conflict { current: Some(_), .. }) => continue,
+                Err(error) => return Err(failed(resource, &target.name, error)),
+            }
+        }
+        Err(Status::modified(resource, &target.name))
+    }
+
+    /// Writes the object, or removes it if it was only waiting for its last finalizer.
+    async fn write_or_finish(&self, resource: &Resource, object: Value, revision: Revision, dry_run: bool) -> Result<Value, store::Error> {
+        let waiting = meta::finalizers(&object).next().is_some()
+            || strategies::of(resource).holds_deletion(&object)
+            || meta::number(&object, &["metadata", "deletionGracePeriodSeconds"]) > 0;
+        if meta::is_deleting(&object) && !waiting {
+            self.remove(resource, &object, revision, dry_run).await?;
+            return Ok(object);
+        }
+        self.save(resource, object, Guard::Revision(revision), dry_run).await
+    }
+}
+
+/// The revision that a client's object names; a patch that does not touch it carries the current one.
+fn part_revision(object: &Value) -> &str {
+    meta::text(object, &["metadata", "resourceVersion"])
+}
+
+fn patch_body(input: &Input) -> Result<(Kind, Value), Status> {
+    let kind = Kind::of(&input.content_type).ok_or_else(|| {
+        Status::unsupported_media_type(
+            "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json",
+        )
+    })?;
+    let body = serde_json::from_slice(&input.body)
+        .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+    Ok((kind, body))
+}
+
+fn patch_failed(error: patch::Error) -> Status {
+    match error {
+        patch::Error::Malformed(message) => Status::bad_request(message),
+        patch::Error::Unprocessable(message) => Status::unprocessable(message),
+    }
+}
+
+/// The object must be the one that the path names.
+fn named_as(target: &Target, object: &mut Value) -> Result<(), Status> {
+    let (name, namespace) = (meta::name(object).to_owned(), meta::namespace(object).to_owned());
+    if !name.is_empty() && name != target.name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            target.name
+        )));
+    }
+    if !namespace.is_empty() && namespace != target.namespace {
+        return Err(Status::bad_request(format!(
+            "the namespace of the object ({namespace}) does not match the namespace on the URL ({})",
+            target.namespace
+        )));
+    }
+    let metadata = meta::metadata_mut(object);
+    metadata.insert("name".into(), target.name.clone().into());
+    if !target.namespace.is_empty() {
+        metadata.insert("namespace".into(), target.namespace.clone().into());
+    }
+    Ok(())
+}
+
+/// Revision and UID, where the client's object names them, must be the current ones.
+fn preconditions(resource: &Resource, name: &str, edited: &Value, current: &Value, revision: Revision) -> Result<(), Status> {
+    let (given, uid) = (part_revision(edited), meta::uid(edited));
+    if !uid.is_empty() && uid != meta::uid(current) {
+        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", meta::uid(current));
+        return Err(Status::conflict(resource, name, &why));
+    }
+    if !given.is_empty() && given != revision.to_string() {
+        return Err(Status::modified(resource, name));
+    }
+    Ok(())
+}
+
+/// The new object with what the client may not change taken from the current one.
+fn prepare(resource: &Resource, part: Part, mut object: Value, current: &Value) -> Value {
+    if part == Part::Status {
+        let mut kept = current.clone();
+        kept["status"] = object["status"].take();
+        kept["metadata"] = object["metadata"].take();
+        object = kept;
+    }
+    if part == Part::Finalize {
+        let mut kept = current.clone();
+        meta::field_mut(&mut kept, "spec").insert("finalizers".into(), object["spec"]["finalizers"].take());
+        object = kept;
+    }
+    for field in SERVERS {
+        keep(&mut object["metadata"], &current["metadata"], field);
+    }
+    meta::metadata_mut(&mut object).insert("resourceVersion".into(), current["metadata"]["resourceVersion"].clone());
+    if part == Part::Main && resource.subresource("status").is_some() {
+        keep(&mut object, current, "status");
+    }
+    strategies::of(resource).prepare_update(&mut object, current);
+    if resource.generation && part == Part::Main && strategies::of(resource).bumps_generation(&object, current) {
+        let generation = meta::number(current, &["metadata", "generation"]) + 1;
+        meta::metadata_mut(&mut object).insert("generation".into(), generation.into());
+    }
+    object
+}
+
+/// Takes a field from `current`, also when it is absent there.
+fn keep(object: &mut Value, current: &Value, field: &str) {
+    let map = meta::object_mut(object);
+    match current.get(field) {
+        Some(value) => {
+            map.insert(field.to_owned(), value.clone());
+        }
+        None => {
+            map.remove(field);
+        }
+    }
+}

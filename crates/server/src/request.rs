@@ -1,0 +1,125 @@
+//! What a request is about, read from its method, path and query: verb, resource, namespace, name, subresource.
+
+use api::{
+    schema::{Resource, schema},
+    status::Status,
+};
+use http::Method;
+
+use crate::query::Query;
+
+/// A request for a resource.
+#[derive(Debug)]
+pub struct Target {
+    /// The row of the resource.
+    pub resource: &'static Resource,
+    /// `create`, `get`, `list`, `watch`, `update`, `patch`, `delete` or `deletecollection`.
+    pub verb: &'static str,
+    /// Empty: all namespaces, or the resource has none.
+    pub namespace: String,
+    /// Empty for collections.
+    pub name: String,
+    /// Empty for the object itself.
+    pub subresource: String,
+    /// Whatever follows the subresource, for proxies.
+    pub query: Query,
+}
+
+/// Reads a path under `/api` or `/apis`; `None` for paths of other kinds.
+pub fn parse(method: &Method, path: &str, query: Query) -> Option<Result<Target, Status>> {
+    let parts: Vec<String> = path.split('/').skip(1).map(crate::query::decode).collect();
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    let (group, version, rest) = match parts.as_slice() {
+        ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
+        ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
+        _ => return None,
+    };
+    Some(target(method, (group, version), rest, query))
+}
+
+fn target(method: &Method, (group, version): (&str, &str), rest: &[&str], query: Query) -> Result<Target, Status> {
+    let (namespace, rest) = match rest {
+        ["namespaces", namespace, rest @ ..] if !is_namespace_itself(rest) => (*namespace, rest),
+        rest => ("", rest),
+    };
+    let (name, subresource) = match rest {
+        [_] | [_, ""] => ("", String::new()),
+        [_, name] => (*name, String::new()),
+        [_, name, subresource @ ..] => (*name, subresource.join("/")),
+        [] => return Err(Status::no_such_path()),
+    };
+    let resource = schema().resource(group, version, rest[0]).ok_or_else(Status::no_such_path)?;
+    if resource.namespaced() && namespace.is_empty() && !name.is_empty() || !resource.namespaced() && !namespace.is_empty() {
+        return Err(Status::no_such_path());
+    }
+    let verb = verb(method, name, &query).ok_or_else(Status::method_not_allowed)?;
+    let target = Target { resource, verb, namespace: namespace.into(), name: name.into(), subresource, query };
+    target.allowed()?;
+    Ok(target)
+}
+
+/// `namespaces/x` and its own subresources are about the namespace, not about something in it.
+fn is_namespace_itself(rest: &[&str]) -> bool {
+    matches!(rest, [] | [""] | ["status" | "finalize"])
+}
+
+fn verb(method: &Method, name: &str, query: &Query) -> Option<&'static str> {
+    Some(match (method.as_str(), name.is_empty()) {
+        ("GET" | "HEAD", true) if query.flag("watch") => "watch",
+        ("GET" | "HEAD", true) => "list",
+        ("GET" | "HEAD", false) => "get",
+        ("POST", _) => "create",
+        ("PUT", false) => "update",
+        ("PATCH", false) => "patch",
+        ("DELETE", true) => "deletecollection",
+        ("DELETE", false) => "delete",
+        _ => return None,
+    })
+}
+
+impl Target {
+    fn allowed(&self) -> Result<(), Status> {
+        let verbs = if self.subresource.is_empty() {
+            if self.verb == "create" && !self.name.is_empty() {
+                return Err(Status::method_not_allowed());
+            }
+            &self.resource.verbs
+        } else {
+            let name = self.subresource.split('/').next().unwrap_or_default();
+            let found = self.resource.subresource(name);
+            &found.filter(|sub| sub.name == self.subresource || sub.name == "proxy").ok_or_else(Status::no_such_path)?.verbs
+        };
+        if self.subresource.is_empty() && self.resource.namespaced() && self.namespace.is_empty() && self.verb == "create" {
+            return Err(Status::method_not_allowed());
+        }
+        if verbs.contains(&self.verb) { Ok(()) } else { Err(Status::method_not_allowed()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(method: Method, path: &str, want: Result<(&str, &str, &str, &str, &str), u16>) {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let got = parse(&method, path, Query::parse(query)).expect("a resource path");
+        let got = got.as_ref().map(|t| (t.verb, t.resource.name, &*t.namespace, &*t.name, &*t.subresource));
+        assert_eq!(got.map_err(|status| status.code), want, "{path}");
+    }
+
+    #[test]
+    fn paths_name_their_target() {
+        check(Method::GET, "/api/v1/pods?watch=1", Ok(("watch", "pods", "", "", "")));
+        check(Method::GET, "/api/v1/namespaces/a/pods/b/log", Ok(("get", "pods", "a", "b", "log")));
+        check(Method::GET, "/api/v1/namespaces/a", Ok(("get", "namespaces", "", "a", "")));
+        check(Method::PUT, "/api/v1/namespaces/a/finalize", Ok(("update", "namespaces", "", "a", "finalize")));
+        check(Method::POST, "/apis/apps/v1/namespaces/a/deployments", Ok(("create", "deployments", "a", "", "")));
+        check(Method::DELETE, "/apis/apps/v1/namespaces/a/deployments", Ok(("deletecollection", "deployments", "a", "", "")));
+        check(Method::POST, "/apis/apps/v1/namespaces/a/deployments/d", Err(405));
+        check(Method::GET, "/apis/apps/v1/nope", Err(404));
+        check(Method::GET, "/api/v1/pods/b", Err(404));
+        check(Method::DELETE, "/api/v1/namespaces", Err(405));
+        check(Method::GET, "/api/v1/namespaces/a/pods/b/nope", Err(404));
+        assert!(parse(&Method::GET, "/healthz", Query::parse("")).is_none());
+    }
+}

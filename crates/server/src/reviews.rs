@@ -1,0 +1,42 @@
+//! Reviews: questions that are asked by creating an object, answered and not stored.
+
+use api::{Value, meta, schema::Resource, status::Status};
+use serde_json::json;
+
+use crate::{User, pipeline, request::Target};
+
+/// Whether a resource is a question.
+pub fn is_review(resource: &Resource) -> bool {
+    matches!(resource.group, "authentication.k8s.io" | "authorization.k8s.io")
+}
+
+/// Answers a review. Who has authenticated may do everything, so every access review of a known user says yes.
+pub fn answer(user: &User, target: &Target, content_type: &str, body: &[u8]) -> Result<Value, Status> {
+    let resource = target.resource;
+    if !matches!(content_type, "" | "application/json") {
+        return Err(Status::unsupported_media_type("application/json"));
+    }
+    let value: Value = serde_json::from_slice(body).map_err(|error| pipeline::unreadable(resource.kind, body, &error))?;
+    let decoded = api::decode::canonical(resource.ty, value).map_err(|error| Status::bad_request(error.to_string()))?;
+    let mut review = decoded.object;
+    review["kind"] = resource.kind.into();
+    review["apiVersion"] = resource.api_version().into();
+    review["status"] = match resource.kind {
+        "SelfSubjectReview" => json!({"userInfo": {"username": user.name, "groups": user.groups}}),
+        "TokenReview" => json!({"user": {}, "error": "this server authenticates client certificates only"}),
+        "SelfSubjectRulesReview" => json!({
+            "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+            "incomplete": false,
+        }),
+        "SelfSubjectAccessReview" => json!({"allowed": true}),
+        _ => json!({"allowed": known(&review)}),
+    };
+    Ok(review)
+}
+
+/// Whether the subject of a review could have authenticated.
+fn known(review: &Value) -> bool {
+    let user = meta::text(review, &["spec", "user"]);
+    !matches!(user, "" | "system:anonymous")
+}

@@ -1,0 +1,90 @@
+//! What is particular to a resource. Every method has a default; a strategy holds only the differences.
+
+mod event;
+mod job;
+mod namespace;
+mod pod;
+mod workload;
+
+use std::time::Duration;
+
+use api::{Value, schema::Resource};
+
+/// How one resource differs from the rest.
+pub trait Strategy: Sync {
+    /// Called once for a new object, after defaults and before validation; may change it.
+    fn prepare_create(&self, _object: &mut Value) {}
+
+    /// Called for every change, before validation; may change the new object.
+    fn prepare_update(&self, _object: &mut Value, _current: &Value) {}
+
+    /// Whether the status of a new object is the client's to set.
+    fn keeps_status_on_create(&self) -> bool {
+        false
+    }
+
+    /// Whether a change counts as a new generation. By default: whatever is not metadata or status.
+    fn bumps_generation(&self, object: &Value, current: &Value) -> bool {
+        specification(object) != specification(current)
+    }
+
+    /// How long a deletion waits for whoever runs the object.
+    fn grace_period(&self, _object: &Value, _requested: Option<i64>) -> i64 {
+        0
+    }
+
+    /// Whether something besides finalizers keeps the object from being removed.
+    fn holds_deletion(&self, _object: &Value) -> bool {
+        false
+    }
+
+    /// Called when a deletion begins and has to wait; may change the object.
+    fn begin_deletion(&self, _object: &mut Value) {}
+
+    /// Whether a deletion is answered with the object instead of a `Status`.
+    fn returns_deleted(&self) -> bool {
+        false
+    }
+
+    /// How long an object lives after its last write.
+    fn ttl(&self) -> Option<Duration> {
+        None
+    }
+}
+
+fn specification(object: &Value) -> Vec<(&String, &Value)> {
+    let fields = object.as_object().into_iter().flatten();
+    fields.filter(|(name, _)| !matches!(name.as_str(), "metadata" | "status")).collect()
+}
+
+struct Plain;
+impl Strategy for Plain {}
+
+/// Resources that answer a deletion with the object.
+struct ReturnsDeleted;
+impl Strategy for ReturnsDeleted {
+    fn returns_deleted(&self) -> bool {
+        true
+    }
+}
+
+const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
+    ("", "pods", &pod::Pod),
+    ("", "namespaces", &namespace::Namespace),
+    ("", "events", &event::Event),
+    ("", "nodes", &workload::KeepsStatus),
+    ("", "services", &ReturnsDeleted),
+    ("", "podtemplates", &ReturnsDeleted),
+    ("", "persistentvolumes", &ReturnsDeleted),
+    ("", "persistentvolumeclaims", &ReturnsDeleted),
+    ("", "resourcequotas", &ReturnsDeleted),
+    ("", "serviceaccounts", &ReturnsDeleted),
+    ("apps", "deployments", &workload::Deployment),
+    ("batch", "jobs", &job::Job),
+];
+
+/// The strategy of a resource.
+pub fn of(resource: &Resource) -> &'static dyn Strategy {
+    let (group, name) = resource.storage();
+    STRATEGIES.iter().find(|(g, n, _)| *g == group && *n == name).map_or(&Plain, |(_, _, strategy)| *strategy)
+}
