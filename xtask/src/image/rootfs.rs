@@ -1,0 +1,71 @@
+//! A root file system with nginx, built from Debian's packages once and kept in the user's cache.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result};
+use sha2::{Digest, Sha256};
+
+use crate::{packages, process};
+
+/// Part of the file's name: raise it whenever what is built changes.
+const VERSION: u32 = 1;
+
+/// An uncompressed layer.
+#[derive(Debug)]
+pub struct Layer {
+    pub path: PathBuf,
+    /// In hexadecimal.
+    pub sha256: String,
+    pub size: u64,
+}
+
+pub fn nginx() -> Result<Layer> {
+    let path = cache()?.join(format!("nginx-bookworm-{VERSION}.tar"));
+    if !path.exists() {
+        packages::ensure(&[packages::MMDEBSTRAP])?;
+        build(&path)?;
+    }
+    Layer::of(path)
+}
+
+fn cache() -> Result<PathBuf> {
+    let set = env::var_os("XDG_CACHE_HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+    let cache = set.or_else(home).context("neither XDG_CACHE_HOME nor HOME is set")?.join("ferry/images");
+    fs::create_dir_all(&cache).with_context(|| format!("cannot create {}", cache.display()))?;
+    Ok(cache)
+}
+
+/// Builds under another name first, so that a file under the final name is always whole.
+fn build(path: &Path) -> Result<()> {
+    let unfinished = path.with_extension(format!("{}.tar", std::process::id()));
+    let mut command = Command::new("mmdebstrap");
+    command.args(["--variant=minbase", "--include=nginx"]);
+    for excluded in ["doc", "man", "locale", "info"] {
+        command.arg(format!("--dpkgopt=path-exclude=/usr/share/{excluded}/*"));
+    }
+    // The runtime keeps what goes to these two; a file in the container would only grow.
+    for (log, stream) in [("access.log", "/dev/stdout"), ("error.log", "/dev/stderr")] {
+        command.arg(format!("--customize-hook=ln -sf {stream} \"$1/var/log/nginx/{log}\""));
+    }
+    command.arg("bookworm").arg(&unfinished);
+    let built = process::run(&mut command).and_then(|()| Ok(fs::rename(&unfinished, path)?));
+    if built.is_err() {
+        // The first error is the one to tell.
+        let _ = fs::remove_file(&unfinished);
+    }
+    built
+}
+
+impl Layer {
+    fn of(path: PathBuf) -> Result<Self> {
+        let mut file = fs::File::open(&path)?;
+        let mut hash = Sha256::new();
+        let size = io::copy(&mut file, &mut hash).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(Self { path, sha256: format!("{:x}", hash.finalize()), size })
+    }
+}

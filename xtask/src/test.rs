@@ -1,0 +1,28 @@
+//! `cargo xtask test`: everything that must be green before a change goes in.
+
+use anyhow::Result;
+
+use crate::{
+    packages::{self, CNI_PLUGINS, CONTAINERD, IPROUTE, MMDEBSTRAP, NFTABLES, PROTOC, RUNC, UTIL_LINUX},
+    process::{self, command},
+    repository,
+};
+
+const NEEDED: [packages::Package; 8] =
+    [PROTOC, CONTAINERD, RUNC, CNI_PLUGINS, NFTABLES, IPROUTE, MMDEBSTRAP, UTIL_LINUX];
+
+/// The binary is built before the tests run, because the end-to-end tests start it.
+const COMMANDS: [&str; 4] = [
+    "cargo fmt --check",
+    "cargo clippy --workspace --all-targets -- -D warnings",
+    "cargo build -p ferry",
+    "cargo test --workspace",
+];
+
+pub fn run() -> Result<()> {
+    packages::ensure(&NEEDED)?;
+    for line in COMMANDS {
+        process::run(command(line).current_dir(repository()))?;
+    }
+    Ok(())
+}
