@@ -1,9 +1,9 @@
 //! The stored form of an object: JSON that begins with its metadata, without the revision.
 //!
-//! The revision is put in when the document is read, at a fixed place, so that an answer is a copy of bytes and never a new
-//! encoding. Only this module knows that place.
+//! The revision is put in when the document is read, at a fixed place, and version and kind are at its end, where a list
+//! leaves them out: an answer is a copy of bytes and never a new encoding. Only this module knows those places.
 
-use api::{Value, schema::Resource};
+use api::{Value, meta, schema::Resource};
 use bytes::{BufMut, Bytes, BytesMut};
 use store::{Record, Revision};
 
@@ -17,14 +17,42 @@ pub fn encode(object: &Value) -> Bytes {
     let mut metadata = metadata.cloned().unwrap_or_default();
     metadata.remove("resourceVersion");
     write(&mut out, &Value::Object(metadata));
-    for (name, value) in object.as_object().into_iter().flatten().filter(|(name, _)| *name != "metadata") {
-        out.push(b',');
-        write(&mut out, &Value::String(name.clone()));
-        out.push(b':');
-        write(&mut out, value);
+    for (name, value) in object.as_object().into_iter().flatten() {
+        if !matches!(name.as_str(), "metadata" | "apiVersion" | "kind") {
+            out.push(b',');
+            write(&mut out, &Value::String(name.clone()));
+            out.push(b':');
+            write(&mut out, value);
+        }
     }
-    out.push(b'}');
+    out.extend_from_slice(tail(meta::text(object, &["apiVersion"]), meta::text(object, &["kind"])).as_bytes());
     out.into()
+}
+
+/// How a document of a version and kind ends. Neither has characters that JSON escapes.
+fn tail(version: &str, kind: &str) -> String {
+    format!(",\"apiVersion\":\"{version}\",\"kind\":\"{kind}\"}}")
+}
+
+/// The ends of documents that can be sent as they are to who asks for a resource.
+pub struct Tail(String);
+
+impl Tail {
+    /// The end of the documents of a resource in its own version.
+    pub fn of(resource: &Resource) -> Self {
+        Self(tail(&resource.api_version(), resource.kind))
+    }
+
+    /// Whether a document is in the resource's version.
+    pub fn ends(&self, value: &Bytes) -> bool {
+        value.ends_with(self.0.as_bytes())
+    }
+
+    /// Appends a document as an item of a list: without version and kind, which the list has.
+    pub fn append_item(&self, out: &mut BytesMut, value: &Bytes, revision: Revision) {
+        append(out, &value.slice(..value.len() - self.0.len()), revision);
+        out.put_u8(b'}');
+    }
 }
 
 fn write(out: &mut Vec<u8>, value: &Value) {
@@ -40,7 +68,7 @@ pub fn answer(value: &Bytes, revision: Revision) -> Bytes {
 }
 
 /// Appends the JSON that a client gets.
-pub fn append(out: &mut BytesMut, value: &Bytes, revision: Revision) {
+fn append(out: &mut BytesMut, value: &Bytes, revision: Revision) {
     match value.strip_prefix(HEAD) {
         Some(rest) => {
             out.reserve(value.len() + 48);
@@ -58,7 +86,7 @@ pub fn append(out: &mut BytesMut, value: &Bytes, revision: Revision) {
 pub fn decode(value: &Bytes, revision: Revision) -> Result<Value, store::Error> {
     let mut object: Value = serde_json::from_slice(value)
         .map_err(|error| store::Error::Unusable(format!("a stored document is not JSON: {error}")))?;
-    api::meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
+    meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
     Ok(object)
 }
 
@@ -99,6 +127,11 @@ mod tests {
         want["metadata"]["resourceVersion"] = "7".into();
         assert_eq!(serde_json::from_slice::<Value>(&answer(&stored, 7)).unwrap(), want);
         assert_eq!(decode(&stored, 7).unwrap(), want);
+        let tail = Tail::of(api::schema::schema().resource("", "v1", "configmaps").unwrap());
+        assert!(tail.ends(&stored));
+        let mut item = BytesMut::new();
+        tail.append_item(&mut item, &stored, 7);
+        assert_eq!(serde_json::from_slice::<Value>(&item).unwrap(), json!({"metadata": want["metadata"], "data": {"x": "y"}}));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Response, header};
 use serde_json::json;
 use store::Revision;
 
-use crate::{Body, clock, document, pipeline::full, registry::List, request::Target};
+use crate::{Body, clock, document::{self, Tail}, pipeline::full, registry::List, request::Target};
 
 const SUPPORTED: &str = "application/json";
 
@@ -91,7 +91,7 @@ pub fn warned(mut response: Response<Body>, warnings: &[String]) -> Response<Bod
 
 /// A stored document, as it is where possible.
 pub fn document(target: &Target, form: Form, value: &Bytes, revision: Revision) -> Result<Response<Body>, Status> {
-    if form == Form::Json && as_stored(target, value) {
+    if form == Form::Json && Tail::of(target.resource).ends(value) {
         return Ok(bytes(200, document::answer(value, revision)));
     }
     let stored = document::decode(value, revision).map_err(Status::internal)?;
@@ -116,13 +116,6 @@ pub fn shaped(target: &Target, form: Form, object: Value) -> Value {
             table::table(target.resource, std::iter::once(&object), metadata, include, clock::now())
         }
     }
-}
-
-/// Whether a document is in the version that the request asks for. Documents carry `apiVersion` right after the metadata,
-/// but finding it without parsing is not worth it unless the resource has several versions.
-pub fn as_stored(target: &Target, value: &Bytes) -> bool {
-    let several = api::schema::schema().resources().iter().filter(|r| r.storage() == target.resource.storage()).count() > 1;
-    !several || serde_json::from_slice::<Value>(value).is_ok_and(|object| !convert::needed(target.resource, &object))
 }
 
 /// A list.
@@ -158,17 +151,20 @@ fn objects(target: &Target, list: &List) -> Result<Vec<Value>, Status> {
 fn joined(target: &Target, metadata: &Value, list: &List) -> Result<Response<Body>, Status> {
     let size: usize = list.records.iter().map(|record| record.value.len() + 64).sum();
     let mut out = BytesMut::with_capacity(size + 256);
+    let tail = Tail::of(target.resource);
     let (kind, version) = (target.resource.kind, target.resource.api_version());
     out.put_slice(format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[").as_bytes());
     for (at, record) in list.records.iter().enumerate() {
         if at > 0 {
             out.put_u8(b',');
         }
-        if as_stored(target, &record.value) {
-            document::append(&mut out, &record.value, record.revision);
+        if tail.ends(&record.value) {
+            tail.append_item(&mut out, &record.value, record.revision);
         } else {
             let object = document::object(record).map_err(Status::internal)?;
-            out.put_slice(convert::to(target.resource, object).to_string().as_bytes());
+            let mut item = convert::to(target.resource, object);
+            meta::object_mut(&mut item).retain(|name, _| name != "kind" && name != "apiVersion");
+            out.put_slice(item.to_string().as_bytes());
         }
     }
     out.put_slice(b"]}");

@@ -16,7 +16,8 @@ use store::{Event, Record, Revision};
 use tokio::time::Instant;
 
 use crate::{
-    Body, BodyError, Server, document,
+    Body, BodyError, Server,
+    document::{self, Tail},
     encode::{self, Form},
     registry::{self, selection::Selection},
     request::Target,
@@ -49,6 +50,7 @@ struct View {
     form: Form,
     selection: Selection,
     prefix: String,
+    tail: Tail,
     bookmarks: bool,
 }
 
@@ -57,7 +59,8 @@ impl View {
         let selection = Selection::of(&target)?;
         let prefix = document::key(target.resource, &target.namespace, "");
         let bookmarks = target.query.flag("allowWatchBookmarks");
-        Ok(Self { target, form, selection, prefix, bookmarks })
+        let tail = Tail::of(target.resource);
+        Ok(Self { target, form, selection, prefix, tail, bookmarks })
     }
 }
 
@@ -223,7 +226,7 @@ impl View {
     }
 
     fn render(&self, kind: &str, value: &Bytes, revision: Revision) -> Result<Option<Bytes>, store::Error> {
-        if self.form == Form::Json && self.selection.is_everything() && encode::as_stored(&self.target, value) {
+        if self.form == Form::Json && self.selection.is_everything() && self.tail.ends(value) {
             return Ok(Some(line(kind, &document::answer(value, revision))));
         }
         let object = convert::to(self.target.resource, document::decode(value, revision)?);
