@@ -1,0 +1,191 @@
+//! A cluster of its own for one test, and the host it lives on.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use serde_json::Value;
+
+use crate::{Output, eventually, machine, run};
+
+/// The address of a host's uplink; it leads nowhere.
+const UPLINK: &str = "192.0.2.2/24";
+
+/// A network namespace with an uplink that leads nowhere, and a directory: a machine as far as Ferry can tell.
+pub struct Host {
+    /// The name of the namespace.
+    pub netns: String,
+    dir: tempfile::TempDir,
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Host {
+    /// A new host.
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let netns = format!("ferry-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        // Short, because sockets under it have paths of at most 107 bytes.
+        let dir = tempfile::Builder::new().prefix("ft").tempdir_in("/tmp").expect("a directory under /tmp");
+        let host = Self { netns, dir };
+        run(Command::new("ip").args(["netns", "add", &host.netns]), None).ok();
+        for line in ["link set lo up", "link add up0 type bridge", &format!("addr add {UPLINK} dev up0"), "link set up0 up"] {
+            host.command("ip", &line.split(' ').collect::<Vec<_>>()).ok();
+        }
+        host
+    }
+
+    /// Runs a program in the host's network.
+    #[track_caller]
+    pub fn command(&self, program: impl AsRef<Path>, args: &[&str]) -> Output {
+        run(&mut self.prepared(program, args), None)
+    }
+
+    /// A command in the host's network, not started yet.
+    pub fn prepared(&self, program: impl AsRef<Path>, args: &[&str]) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{}", self.netns)).arg(program.as_ref()).args(args);
+        command.env("KUBECACHEDIR", self.dir.path().join("kubecache")).env("HOME", self.dir.path());
+        command
+    }
+
+    /// Runs `ferry` with this host's data directory.
+    #[track_caller]
+    pub fn ferry(&self, args: &[&str]) -> Output {
+        let data = self.data_dir();
+        let mut all = args.to_vec();
+        all.extend(["--data-dir", data.to_str().expect("paths under /tmp are text")]);
+        self.command(machine::built("ferry"), &all)
+    }
+
+    /// Where the cluster keeps its state.
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("d")
+    }
+
+    /// A file of this host that is not the cluster's.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = fs::read_to_string(self.data_dir().join("ferry.log")).unwrap_or_default();
+            let tail: Vec<&str> = log.lines().rev().take(60).collect();
+            eprintln!("--- the end of ferry.log ---");
+            tail.iter().rev().for_each(|line| eprintln!("{line}"));
+        }
+        let down = self.ferry(&["down", "--purge"]);
+        if down.code != 0 {
+            eprintln!("{}: {}{}", down.line, down.stdout, down.stderr);
+        }
+        let gone = run(Command::new("ip").args(["netns", "delete", &self.netns]), None);
+        if gone.code != 0 {
+            eprintln!("{}: {}", gone.line, gone.stderr);
+        }
+    }
+}
+
+/// A running cluster with the nginx image loaded.
+pub struct Cluster {
+    /// Where it runs.
+    pub host: Host,
+    kubeconfig: PathBuf,
+}
+
+impl Cluster {
+    /// Brings one up on a host of its own.
+    #[track_caller]
+    pub fn up() -> Self {
+        Self::up_on(Host::new())
+    }
+
+    /// Brings one up.
+    #[track_caller]
+    pub fn up_on(host: Host) -> Self {
+        let kubeconfig = host.file("kubeconfig");
+        let cluster = Self { host, kubeconfig };
+        cluster.start().ok();
+        cluster.load_nginx(&["docker.io/library/nginx:latest", "docker.io/library/nginx:2"]);
+        cluster
+    }
+
+    /// `ferry up`, once more if it ran before.
+    #[track_caller]
+    pub fn start(&self) -> Output {
+        self.host.ferry(&["up", "--install-runtime", "--kubeconfig", self.kubeconfig.to_str().expect("text")])
+    }
+
+    /// Builds the nginx image and loads it under these names.
+    #[track_caller]
+    pub fn load_nginx(&self, names: &[&str]) {
+        let data = self.host.data_dir();
+        let mut args = vec!["image", "nginx", "--data-dir", data.to_str().expect("text")];
+        args.extend(names.iter().flat_map(|name| ["--tag", name]));
+        // The image is built with the machine's own network and home, which has the cache; only loading needs the socket.
+        run(Command::new(machine::built("xtask")).args(&args), None).ok();
+    }
+
+    /// Runs `kubectl`; arguments are split at spaces.
+    #[track_caller]
+    pub fn kubectl(&self, line: &str) -> Output {
+        self.kubectl_args(&line.split(' ').collect::<Vec<_>>(), None)
+    }
+
+    /// Runs `kubectl` with arguments as they are, and with input.
+    #[track_caller]
+    pub fn kubectl_args(&self, args: &[&str], input: Option<&str>) -> Output {
+        let mut command = self.host.prepared("kubectl", &["--kubeconfig", self.kubeconfig.to_str().expect("text")]);
+        run(command.args(args), input)
+    }
+
+    /// The objects that `kubectl get` lists, as JSON.
+    #[track_caller]
+    pub fn get(&self, line: &str) -> Vec<Value> {
+        let text = self.kubectl(&format!("get {line} -o json")).ok();
+        let list: Value = serde_json::from_str(&text).expect("kubectl writes JSON");
+        list["items"].as_array().cloned().unwrap_or_else(|| vec![list.clone()])
+    }
+
+    /// The pods of a selector once exactly `count` of them are there, all Running and Ready, and none is ending.
+    #[track_caller]
+    pub fn running(&self, selector: &str, count: usize) -> Vec<Value> {
+        eventually(&format!("{count} running pods of {selector}"), || {
+            let pods = self.get(&format!("pods -l {selector}"));
+            let ready = |pod: &Value| {
+                let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+                pod["status"]["phase"] == "Running"
+                    && pod["metadata"].get("deletionTimestamp").is_none()
+                    && conditions.clone().any(|c| c["type"] == "Ready" && c["status"] == "True")
+            };
+            if pods.len() == count && pods.iter().all(ready) {
+                return Ok(pods);
+            }
+            let told = self.kubectl(&format!("get pods -l {selector} -o wide"));
+            Err(format!("there are {} pods:\n{}", pods.len(), told.stdout))
+        })
+    }
+
+    /// The status line of `GET /` at an address of the cluster, asked from the host.
+    pub fn http(&self, address: &str) -> Result<String, String> {
+        let netns = format!("/run/netns/{}", self.host.netns);
+        let address = format!("{address}:80");
+        // Only a thread that has entered the namespace sees the cluster's network, so a helper program asks.
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net={netns}")).args(["bash", "-c"]).arg(format!(
+            "exec 3<>/dev/tcp/{}; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; head -1 <&3",
+            address.replace(':', "/")
+        ));
+        let output = run(&mut command, None);
+        if output.code == 0 { Ok(output.stdout.trim().to_owned()) } else { Err(output.stderr) }
+    }
+}

@@ -1,0 +1,126 @@
+//! What the machine has: tools, binaries, and a picture of everything that a cluster could leave behind.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::run;
+
+/// What the tests need besides the repository, by the program they start.
+const PROGRAMS: &[&str] = &["kubectl", "containerd", "ctr", "runc", "nft", "ip", "nsenter", "mmdebstrap"];
+
+/// What is missing for tests with containers.
+pub fn missing() -> Option<String> {
+    if run(Command::new("id").arg("-u"), None).stdout.trim() != "0" {
+        return Some("tests with containers need root".to_owned());
+    }
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let found = |program: &&&str| !std::env::split_paths(&paths).any(|dir| dir.join(program).is_file());
+    let missing: Vec<&str> = PROGRAMS.iter().filter(found).copied().collect();
+    (!missing.is_empty()).then(|| format!("{} not installed; `cargo xtask test` installs it", missing.join(", ")))
+}
+
+/// A program that cargo has built beside this test.
+pub fn built(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    let path = test.parent().and_then(Path::parent).expect("tests are in target/<profile>/deps").join(name);
+    assert!(path.is_file(), "{} is not there: build it with `cargo build -p {name}`", path.display());
+    path
+}
+
+/// Everything that outlives a process: what a cluster must not leave behind.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Picture {
+    /// Command lines of the processes that are not the kernel's.
+    pub processes: BTreeSet<String>,
+    /// Mount points.
+    pub mounts: BTreeSet<String>,
+    /// Network links, and addresses, of the namespace.
+    pub links: BTreeSet<String>,
+    /// Netfilter rules of the namespace.
+    pub rules: BTreeSet<String>,
+    /// Control groups.
+    pub cgroups: BTreeSet<String>,
+    /// Named network namespaces.
+    pub namespaces: BTreeSet<String>,
+    /// `net.ipv4.ip_forward` of the namespace.
+    pub forwarding: String,
+}
+
+impl Picture {
+    /// Takes one, as seen from the network namespace `netns`.
+    pub fn take(netns: &str) -> Self {
+        let inside = |program: &str, args: &[&str]| {
+            let mut command = Command::new("nsenter");
+            command.arg(format!("--net=/run/netns/{netns}")).arg(program).args(args);
+            lines(&run(&mut command, None).ok())
+        };
+        Self {
+            processes: processes(),
+            mounts: lines(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
+                .into_iter()
+                .filter_map(|line| line.split(' ').nth(4).map(str::to_owned))
+                .collect(),
+            links: inside("ip", &["-o", "addr"]).iter().chain(&inside("ip", &["-o", "link"])).map(|l| steady(l)).collect(),
+            rules: inside("nft", &["list", "ruleset"]),
+            cgroups: cgroups(Path::new("/sys/fs/cgroup")),
+            namespaces: lines(&run(Command::new("ip").args(["netns", "list"]), None).stdout),
+            forwarding: inside("cat", &["/proc/sys/net/ipv4/ip_forward"]).into_iter().collect(),
+        }
+    }
+
+    /// What is in this picture and was not in `before`, one line each.
+    pub fn new_since(&self, before: &Self) -> Vec<String> {
+        let parts = [
+            ("process", &self.processes, &before.processes),
+            ("mount", &self.mounts, &before.mounts),
+            ("link", &self.links, &before.links),
+            ("rule", &self.rules, &before.rules),
+            ("cgroup", &self.cgroups, &before.cgroups),
+            ("namespace", &self.namespaces, &before.namespaces),
+        ];
+        let mut out: Vec<String> = parts
+            .iter()
+            .flat_map(|(what, now, then)| now.difference(then).map(move |entry| format!("{what}: {entry}")))
+            .collect();
+        if self.forwarding != before.forwarding {
+            out.push(format!("ip_forward: {}", self.forwarding));
+        }
+        out
+    }
+}
+
+fn lines(text: &str) -> BTreeSet<String> {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+/// A line of `ip` without what changes by itself: link numbers and the operational state.
+fn steady(line: &str) -> String {
+    line.split_whitespace().skip(1).take(4).collect::<Vec<_>>().join(" ")
+}
+
+fn processes() -> BTreeSet<String> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let line = |pid: u32| {
+        let bytes = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let text = String::from_utf8_lossy(&bytes).replace('\0', " ").trim().to_owned();
+        (!text.is_empty()).then(|| format!("{pid} {text}"))
+    };
+    // Tools that a test itself has just started are gone by the next picture.
+    pids.filter_map(line).filter(|line| !line.contains("/deps/") && !line.contains("nsenter")).collect()
+}
+
+fn cgroups(dir: &Path) -> BTreeSet<String> {
+    let mut out = BTreeSet::new();
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            out.extend(cgroups(&entry.path()));
+            out.insert(entry.path().display().to_string());
+        }
+    }
+    out
+}

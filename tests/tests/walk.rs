@@ -1,0 +1,147 @@
+//! The walk: a Deployment from creation to removal, with the unmodified kubectl and real containers.
+
+use std::{collections::BTreeSet, process::Command};
+
+use ferry_tests::{Cluster, eventually, run, skip_reason};
+use serde_json::Value;
+
+#[test]
+fn a_deployment_lives() {
+    if skip_reason().is_some() {
+        return;
+    }
+    let cluster = Cluster::up();
+    create_three(&cluster);
+    read_in_every_form(&cluster);
+    logs_and_exec(&cluster);
+    restart_a_killed_container(&cluster);
+    replace_a_deleted_pod(&cluster);
+    scale(&cluster);
+    roll_over(&cluster);
+    remove(&cluster);
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn create_three(cluster: &Cluster) {
+    cluster.kubectl("create deployment nginx --image=nginx --replicas=3").ok();
+    cluster.kubectl("wait --for=condition=Available --timeout=90s deployment/nginx").ok();
+    let pods = cluster.running("app=nginx", 3);
+    let addresses: BTreeSet<&str> = pods.iter().map(|pod| text(pod, "/status/podIP")).collect();
+    assert_eq!(addresses.len(), 3, "every pod has an address of its own: {addresses:?}");
+    for address in addresses {
+        let status = eventually("an answer from nginx", || cluster.http(address));
+        assert_eq!(status, "HTTP/1.1 200 OK", "{address}");
+    }
+    let node = text(&pods[0], "/spec/nodeName");
+    assert!(!node.is_empty() && pods.iter().all(|pod| text(pod, "/spec/nodeName") == node));
+}
+
+fn read_in_every_form(cluster: &Cluster) {
+    let table = cluster.kubectl("get deployments").ok();
+    assert!(table.lines().next().is_some_and(|head| head.starts_with("NAME")), "{table}");
+    assert!(table.contains("3/3"), "{table}");
+    let wide = cluster.kubectl("get pods -o wide").ok();
+    assert_eq!(wide.lines().filter(|line| line.contains("Running")).count(), 3, "{wide}");
+    let yaml = cluster.kubectl("get deployment nginx -o yaml").ok();
+    assert!(yaml.contains("kind: Deployment") && yaml.contains("image: nginx"), "{yaml}");
+    let path = cluster.kubectl("get pods -o jsonpath={.items[*].status.phase}").ok();
+    assert_eq!(path, "Running Running Running");
+    let told = cluster.kubectl("describe deployment nginx").ok();
+    assert!(told.contains("ScalingReplicaSet") && told.contains("3 available"), "{told}");
+    let told = cluster.kubectl("describe pods").ok();
+    assert!(told.contains("Started container") || told.contains("Container started"), "{told}");
+    let told = cluster.kubectl("describe nodes").ok();
+    assert!(told.contains("Ready") && told.contains("Non-terminated Pods"), "{told}");
+    assert!(cluster.kubectl("get all").ok().contains("replicaset.apps/nginx-"));
+    assert!(cluster.kubectl("get events").ok().contains("Scheduled"));
+    assert!(cluster.kubectl("get serviceaccounts,configmaps").ok().contains("kube-root-ca.crt"));
+}
+
+fn logs_and_exec(cluster: &Cluster) {
+    let logs = cluster.kubectl("logs deployment/nginx").ok();
+    let all = cluster.kubectl("logs -l app=nginx --tail=-1").ok();
+    assert!(all.contains("GET / HTTP/1.0") && all.len() >= logs.len(), "{all}");
+    assert_eq!(cluster.kubectl("exec deployment/nginx -- cat /etc/debian_version").ok().split('.').next(), Some("12"));
+    let echoed = cluster.kubectl_args(&["exec", "-i", "deployment/nginx", "--", "cat"], Some("through and back\n"));
+    assert_eq!(echoed.ok(), "through and back\n", "input ends when the client's does");
+    let failed = cluster.kubectl_args(&["exec", "deployment/nginx", "--", "sh", "-c", "echo oops >&2; exit 7"], None);
+    assert_eq!(failed.code, 7);
+    assert!(failed.stderr.contains("oops"), "{}", failed.stderr);
+}
+
+fn restart_a_killed_container(cluster: &Cluster) {
+    let pods = cluster.running("app=nginx", 3);
+    let name = text(&pods[0], "/metadata/name").to_owned();
+    // Killed from the host, as the kernel's OOM killer would.
+    let id = text(&pods[0], "/status/containerStatuses/0/containerID").trim_start_matches("containerd://").to_owned();
+    let socket = cluster.host.data_dir().join("containerd/containerd.sock");
+    let socket = socket.to_str().expect("text");
+    run(Command::new("ctr").args(["-a", socket, "-n", "k8s.io", "tasks", "kill", "-s", "SIGKILL", &id]), None).ok();
+    eventually("a restart", || {
+        let pod = cluster.get(&format!("pod {name}")).remove(0);
+        let status = &pod["status"]["containerStatuses"][0];
+        let restarted = status["restartCount"] == 1 && status["ready"] == true;
+        restarted.then_some(()).ok_or_else(|| status.to_string())
+    });
+    let pods = cluster.running("app=nginx", 3);
+    assert!(pods.iter().any(|pod| text(pod, "/metadata/name") == name), "the pod stays the same");
+}
+
+fn replace_a_deleted_pod(cluster: &Cluster) {
+    let name = text(&cluster.running("app=nginx", 3)[0], "/metadata/name").to_owned();
+    cluster.kubectl(&format!("delete pod {name}")).ok();
+    let pods = cluster.running("app=nginx", 3);
+    assert!(pods.iter().all(|pod| text(pod, "/metadata/name") != name), "another pod took its place");
+}
+
+fn scale(cluster: &Cluster) {
+    cluster.kubectl("scale deployment nginx --replicas=5").ok();
+    let pods = cluster.running("app=nginx", 5);
+    let addresses: BTreeSet<&str> = pods.iter().map(|pod| text(pod, "/status/podIP")).collect();
+    assert_eq!(addresses.len(), 5);
+    cluster.kubectl("scale deployment nginx --replicas=1").ok();
+    cluster.running("app=nginx", 1);
+    cluster.kubectl("scale deployment nginx --replicas=3").ok();
+    cluster.running("app=nginx", 3);
+}
+
+/// Never fewer than three quarters (rounded up) of three pods are available, and never more than four exist.
+fn roll_over(cluster: &Cluster) {
+    cluster.kubectl("set image deployment/nginx nginx=nginx:2").ok();
+    eventually("the roll-over", || {
+        let deployment = cluster.get("deployment nginx").remove(0);
+        let status = &deployment["status"];
+        let number = |field: &str| status[field].as_i64().unwrap_or_default();
+        assert!(number("availableReplicas") >= 3, "too few: {status}");
+        assert!(number("replicas") <= 4, "too many: {status}");
+        let done = number("updatedReplicas") == 3 && number("replicas") == 3 && number("availableReplicas") == 3;
+        done.then_some(()).ok_or_else(|| status.to_string())
+    });
+    assert!(cluster.kubectl("rollout status deployment/nginx --timeout=60s").ok().contains("successfully rolled out"));
+    let images: BTreeSet<String> =
+        cluster.running("app=nginx", 3).iter().map(|pod| text(pod, "/spec/containers/0/image").to_owned()).collect();
+    assert_eq!(images, BTreeSet::from(["nginx:2".to_owned()]));
+    let history = cluster.kubectl("rollout history deployment/nginx").ok();
+    assert!(history.contains('1') && history.contains('2'), "{history}");
+    cluster.kubectl("rollout undo deployment/nginx").ok();
+    cluster.kubectl("rollout status deployment/nginx --timeout=60s").ok();
+    let pods = cluster.running("app=nginx", 3);
+    assert!(pods.iter().all(|pod| text(pod, "/spec/containers/0/image") == "nginx"));
+    assert_eq!(cluster.get("replicasets").len(), 2, "the old set is used again");
+}
+
+fn remove(cluster: &Cluster) {
+    cluster.kubectl("delete deployment nginx").ok();
+    eventually("nothing of the deployment is left", || {
+        let left = cluster.kubectl("get deployments,replicasets,pods -o name").ok();
+        if left.trim().is_empty() { Ok(()) } else { Err(left) }
+    });
+    cluster.kubectl("create namespace short").ok();
+    cluster.kubectl("create deployment web --image=nginx -n short").ok();
+    cluster.kubectl("wait --for=condition=Available --timeout=90s deployment/web -n short").ok();
+    cluster.kubectl("delete namespace short --timeout=60s").ok();
+    assert!(cluster.kubectl("get namespace short").refused().contains("not found"));
+}
