@@ -1,0 +1,157 @@
+//! Which pods go first when there are too many: those whose loss hurts least.
+
+use std::{cmp::Ordering, collections::HashMap, sync::Arc};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::availability::{is_active, is_ready, phase, ready_since};
+
+/// `count` pods of `pods`, best to delete first. `related` are the pods that share their nodes with them.
+pub(super) fn to_delete(mut pods: Vec<Arc<Pod>>, related: &[Arc<Pod>], count: usize, now: Timestamp) -> Vec<Arc<Pod>> {
+    if count < pods.len() {
+        let mut on_node: HashMap<&str, usize> = HashMap::new();
+        related.iter().filter(|pod| is_active(pod)).for_each(|pod| *on_node.entry(node(pod)).or_default() += 1);
+        let neighbours = |pod: &Pod| on_node.get(node(pod)).copied().unwrap_or(0);
+        pods.sort_by(|a, b| compare(a, b, &neighbours, now));
+    }
+    pods.truncate(count);
+    pods
+}
+
+/// Unassigned, then pending, not ready, cheap, crowded, lately ready, often restarted, young pods come first.
+fn compare(a: &Pod, b: &Pod, neighbours: &dyn Fn(&Pod) -> usize, now: Timestamp) -> Ordering {
+    let assigned = |pod: &Pod| !node(pod).is_empty();
+    assigned(a)
+        .cmp(&assigned(b))
+        .then_with(|| phase_order(a).cmp(&phase_order(b)))
+        .then_with(|| is_ready(a).cmp(&is_ready(b)))
+        .then_with(|| deletion_cost(a).cmp(&deletion_cost(b)))
+        .then_with(|| neighbours(b).cmp(&neighbours(a)))
+        .then_with(|| younger(ready_since(a), ready_since(b), a, b, now))
+        .then_with(|| restarts(b).cmp(&restarts(a)))
+        .then_with(|| younger(created(a), created(b), a, b, now))
+}
+
+fn node(pod: &Pod) -> &str {
+    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("")
+}
+
+fn phase_order(pod: &Pod) -> u8 {
+    match phase(pod) {
+        "Unknown" => 1,
+        "Running" => 2,
+        _ => 0,
+    }
+}
+
+fn deletion_cost(pod: &Pod) -> i32 {
+    let cost = pod.metadata.annotations.as_ref().and_then(|all| all.get("controller.kubernetes.io/pod-deletion-cost"));
+    cost.and_then(|cost| cost.parse().ok()).unwrap_or(0)
+}
+
+fn created(pod: &Pod) -> Option<Timestamp> {
+    pod.metadata.creation_timestamp.as_ref().map(|time| time.0)
+}
+
+/// The highest number of restarts among the containers, then among the sidecars.
+fn restarts(pod: &Pod) -> (i32, i32) {
+    let Some(status) = &pod.status else { return (0, 0) };
+    let regular = status.container_statuses.iter().flatten().map(|container| container.restart_count).max();
+    let sidecars: Vec<&str> = pod
+        .spec
+        .iter()
+        .flat_map(|spec| spec.init_containers.iter().flatten())
+        .filter(|container| container.restart_policy.as_deref() == Some("Always"))
+        .map(|container| container.name.as_str())
+        .collect();
+    let sidecar = status
+        .init_container_statuses
+        .iter()
+        .flatten()
+        .filter(|container| sidecars.contains(&container.name.as_str()))
+        .map(|container| container.restart_count)
+        .max();
+    (regular.unwrap_or(0), sidecar.unwrap_or(0))
+}
+
+/// Times are compared by the logarithm of their age, so that among pods of about the same age chance (the uid)
+/// decides: else whole generations of pods would go at once.
+fn younger(a_time: Option<Timestamp>, b_time: Option<Timestamp>, a: &Pod, b: &Pod, now: Timestamp) -> Ordering {
+    match (a_time, b_time) {
+        (None, None) => Ordering::Equal,
+        (None, Some(_)) => Ordering::Less,
+        (Some(_), None) => Ordering::Greater,
+        (Some(a_time), Some(b_time)) if a_time == b_time => Ordering::Equal,
+        (Some(a_time), Some(b_time)) => {
+            let age = |time: Timestamp| now.duration_since(time).as_nanos().max(0).checked_ilog2();
+            age(a_time).cmp(&age(b_time)).then_with(|| a.metadata.uid.cmp(&b.metadata.uid))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const NOW: &str = "2030-01-01T00:00:00Z";
+
+    fn pod(name: &str, spec: Value, status: Value, annotations: Value) -> Arc<Pod> {
+        let object = json!({"metadata": {"name": name, "uid": name, "annotations": annotations,
+            "creationTimestamp": "2029-12-31T00:00:00Z"}, "spec": spec, "status": status});
+        Arc::new(serde_json::from_value(object).unwrap())
+    }
+
+    fn running(name: &str, node: &str, ready_since: &str) -> Arc<Pod> {
+        let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": ready_since}]);
+        pod(
+            name,
+            json!({"nodeName": node, "containers": []}),
+            json!({"phase": "Running", "conditions": ready}),
+            json!({}),
+        )
+    }
+
+    /// Of these two pods, whatever their order, the first is deleted.
+    fn check(first: Arc<Pod>, second: Arc<Pod>, related: &[Arc<Pod>]) {
+        for pods in [vec![first.clone(), second.clone()], vec![second.clone(), first.clone()]] {
+            let chosen = to_delete(pods, related, 1, NOW.parse().unwrap());
+            assert_eq!(chosen[0].metadata.name, first.metadata.name);
+        }
+    }
+
+    #[test]
+    fn order_of_deletion() {
+        let healthy = running("z", "n1", "2029-12-31T12:00:00Z");
+        let containers = json!({"nodeName": "n1", "containers": []});
+        check(pod("a", json!({"containers": []}), json!({"phase": "Running"}), json!({})), healthy.clone(), &[]);
+        check(pod("a", containers.clone(), json!({"phase": "Pending"}), json!({})), healthy.clone(), &[]);
+        check(pod("a", containers.clone(), json!({"phase": "Unknown"}), json!({})), healthy.clone(), &[]);
+        check(pod("a", containers.clone(), json!({"phase": "Running"}), json!({})), healthy.clone(), &[]);
+        check(running("a", "n1", "2029-12-31T23:59:00Z"), healthy.clone(), &[]);
+    }
+
+    #[test]
+    fn cost_comes_before_crowding_before_age() {
+        let (old, young) =
+            (running("old", "n1", "2029-12-01T00:00:00Z"), running("young", "n2", "2029-12-31T23:00:00Z"));
+        let crowd = [running("c", "n1", "2029-12-31T12:00:00Z"), old.clone(), young.clone()];
+        check(young.clone(), old.clone(), &[]);
+        check(old.clone(), young.clone(), &crowd);
+        let mut cheap = (*young).clone();
+        cheap.metadata.annotations = Some([("controller.kubernetes.io/pod-deletion-cost".into(), "-1".into())].into());
+        check(Arc::new(cheap), old, &crowd);
+    }
+
+    #[test]
+    fn restarts_count_among_equals() {
+        let status = |restarts| {
+            json!({"phase": "Pending", "containerStatuses": [{"name": "c", "image": "", "imageID": "", "ready": false,
+                "restartCount": restarts}]})
+        };
+        let spec = json!({"nodeName": "n1", "containers": []});
+        check(pod("b", spec.clone(), status(3), json!({})), pod("a", spec, status(1), json!({})), &[]);
+    }
+}

@@ -1,0 +1,51 @@
+//! Batches that double while all goes well, so that what always fails is not tried many times.
+
+use futures::future::join_all;
+
+/// Calls `action` up to `count` times, in batches of 1, 2, 4…, each batch at once. Stops after a batch with a failure.
+/// Returns how many calls made something, and the first failure.
+pub(super) async fn batches<F, E>(count: usize, action: impl Fn() -> F) -> (usize, Result<(), E>)
+where
+    F: Future<Output = Result<bool, E>>,
+{
+    let (mut made, mut left, mut size) = (0, count, 1);
+    while left > 0 {
+        size = size.min(left);
+        let results = join_all((0..size).map(|_| action())).await;
+        made += results.iter().filter(|result| matches!(result, Ok(true))).count();
+        if let Some(Err(error)) = results.into_iter().find(Result::is_err) {
+            return (made, Err(error));
+        }
+        left -= size;
+        size *= 2;
+    }
+    (made, Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Runs `count` calls of which all from number `fails_from` on fail.
+    async fn check(count: usize, fails_from: usize, calls_made: usize, made: usize) {
+        let calls = Cell::new(0);
+        let action = || {
+            calls.set(calls.get() + 1);
+            let call = calls.get();
+            async move { if call >= fails_from { Err(call) } else { Ok(true) } }
+        };
+        let (done, result) = batches(count, action).await;
+        assert_eq!((calls.get(), done, result.is_err()), (calls_made, made, made < count));
+    }
+
+    #[tokio::test]
+    async fn a_failure_stops_the_next_batch() {
+        check(10, usize::MAX, 10, 10).await;
+        check(10, 1, 1, 0).await;
+        check(10, 3, 3, 2).await;
+        check(10, 4, 7, 3).await;
+        check(0, 1, 0, 0).await;
+    }
+}

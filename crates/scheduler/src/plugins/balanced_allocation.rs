@@ -1,0 +1,42 @@
+//! Prefers nodes where CPU and memory are used up evenly, so that neither runs out while the other lies idle.
+
+use super::Plugin;
+use crate::cache::{NodeInfo, PodInfo};
+
+pub(super) struct BalancedAllocation;
+
+impl Plugin for BalancedAllocation {
+    fn score(&self, pod: &PodInfo, node: &NodeInfo) -> i64 {
+        let used = |name: &str| {
+            let (all, used) = (node.allocatable.get(name), node.requested.get(name) + pod.requests.get(name));
+            if all <= 0 { 1.0 } else { (used as f64 / all as f64).min(1.0) }
+        };
+        // The standard deviation of two numbers is half their distance.
+        let deviation = (used("cpu") - used("memory")).abs() / 2.0;
+        ((1.0 - deviation) * 100.0) as i64
+    }
+
+    fn weight(&self) -> i64 {
+        1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{super::tests, *};
+
+    #[test]
+    fn evenness_scores() {
+        let check = |cpu: &str, memory: &str, expected: i64| {
+            let node = tests::node(json!({"status": {"allocatable": {"cpu": "4", "memory": "1000Mi"}}}));
+            let requests = json!({"cpu": cpu, "memory": memory});
+            let pod = tests::pod(json!({"spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]}}));
+            assert_eq!(BalancedAllocation.score(&pod, &node), expected);
+        };
+        check("2", "500Mi", 100);
+        check("4", "0", 50);
+        check("2", "0", 75);
+    }
+}

@@ -1,0 +1,34 @@
+//! Rejects all nodes but the one that the pod names.
+
+use kube::ResourceExt;
+
+use super::Plugin;
+use crate::cache::{NodeInfo, PodInfo};
+
+pub(super) struct NodeName;
+
+impl Plugin for NodeName {
+    fn filter(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Vec<String>> {
+        let wanted = pod.pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("");
+        let name = node.node.as_ref().map(|node| node.name_any()).unwrap_or_default();
+        match wanted.is_empty() || wanted == name {
+            true => Ok(()),
+            false => Err(vec!["node(s) didn't match the requested node name".into()]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{super::tests::check, *};
+
+    #[test]
+    fn names() {
+        let node = json!({"metadata": {"name": "a"}});
+        check(&NodeName, json!({}), node.clone(), "");
+        check(&NodeName, json!({"spec": {"nodeName": "a"}}), node.clone(), "");
+        check(&NodeName, json!({"spec": {"nodeName": "b"}}), node, "node(s) didn't match the requested node name");
+    }
+}

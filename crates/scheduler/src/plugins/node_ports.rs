@@ -1,0 +1,56 @@
+//! Rejects nodes where a host port that the pod wants is taken.
+
+use super::Plugin;
+use crate::{
+    cache::{HostPort, NodeInfo, PodInfo},
+    queue::Event,
+};
+
+pub(super) struct NodePorts;
+
+impl Plugin for NodePorts {
+    fn filter(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Vec<String>> {
+        let taken =
+            |wanted: &HostPort| node.pods.values().any(|other| other.ports.iter().any(|port| collide(port, wanted)));
+        match pod.ports.iter().any(taken) {
+            true => Err(vec!["node(s) didn't have free ports for the requested pod ports".into()]),
+            false => Ok(()),
+        }
+    }
+
+    fn helped_by(&self) -> Vec<Event> {
+        vec![Event::Node, Event::PodGone]
+    }
+}
+
+/// A port on all addresses collides with the same port on any.
+fn collide(a: &HostPort, b: &HostPort) -> bool {
+    let any = |port: &HostPort| port.ip == "0.0.0.0";
+    a.port == b.port && a.protocol == b.protocol && (a.ip == b.ip || any(a) || any(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{super::tests, *};
+
+    #[test]
+    fn ports_collide() {
+        let pod = |ip: &str, protocol: &str, port: i32| {
+            let port = json!({"containerPort": 80, "hostPort": port, "hostIP": ip, "protocol": protocol});
+            tests::pod(json!({"spec": {"containers": [{"name": "c", "ports": [port]}]}}))
+        };
+        let mut node = tests::node(json!({}));
+        node.add("1".into(), pod("", "TCP", 80));
+        node.add("2".into(), pod("10.0.0.1", "UDP", 53));
+        let check = |wanted: PodInfo, free: bool| assert_eq!(NodePorts.filter(&wanted, &node).is_ok(), free);
+        check(pod("", "TCP", 80), false);
+        check(pod("10.0.0.1", "TCP", 80), false);
+        check(pod("", "UDP", 80), true);
+        check(pod("", "TCP", 81), true);
+        check(pod("", "TCP", 0), true);
+        check(pod("10.0.0.2", "UDP", 53), true);
+        check(pod("", "UDP", 53), false);
+    }
+}
