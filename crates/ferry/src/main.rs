@@ -1,1 +1,33 @@
-fn main() {}
+//! The `ferry` program: a Kubernetes cluster on this machine from one command.
+//!
+//! `cli` says what can be typed; `up`, `status` and `down` do it; `run` is the cluster itself. The other modules each
+//! own one thing that a cluster needs: certificates, kubeconfig, container runtime, network.
+
+mod atomic;
+mod caller;
+mod cli;
+mod containerd;
+mod down;
+mod instance;
+mod kubeconfig;
+mod log;
+mod network;
+mod options;
+mod pidfile;
+mod pki;
+mod preflight;
+mod refusal;
+mod run;
+mod runtime_check;
+mod screen;
+mod shutdown;
+mod state;
+mod status;
+mod steps;
+mod up;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}

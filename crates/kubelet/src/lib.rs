@@ -1,9 +1,52 @@
 //! The node agent: registers its node, runs the pods bound to it over CRI, and reports what became of them.
 
-use std::{net::IpAddr, path::PathBuf, sync::Arc};
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
+use client::{Informer, Recorder};
+use kube::{Api, runtime::watcher};
+use runtime::cri::Cri;
+use sys::cgroup::Cgroups;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+
+mod agent;
+mod backoff;
+mod conditions;
+mod containers;
+mod cri_log;
+mod env;
+mod exec;
+mod handlers;
+mod hooks;
+mod hosts;
+mod images;
+mod logs;
+mod machine;
+mod messages;
+mod node;
+mod objects;
+mod plan;
+mod pods;
+mod probes;
+mod quantity;
+mod resources;
+mod sandbox;
+mod security;
+mod server;
+mod status;
+mod status_writer;
+mod terminate;
+mod truth;
+mod unsupported;
+mod volumes;
+mod worker;
+
+/// Where the kernel shows control groups.
+const CGROUP_MOUNT: &str = "/sys/fs/cgroup";
 
 /// Everything a kubelet needs to know; validated by the caller.
 pub struct Config {
@@ -38,10 +81,71 @@ pub enum Error {
         /// What it said.
         message: String,
     },
+    /// A directory cannot be used.
+    #[error("{}: {source}", path.display())]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The listener has no address.
+    #[error("the kubelet's listener: {0}")]
+    Listener(std::io::Error),
 }
 
 /// Runs until `shutdown`. Containers keep running afterwards; the next start takes them over.
-pub async fn run(_config: Config, _client: kube::Client, shutdown: CancellationToken) -> Result<(), Error> {
-    shutdown.cancelled().await;
+pub async fn run(config: Config, client: kube::Client, shutdown: CancellationToken) -> Result<(), Error> {
+    for path in [&config.root_dir, &config.pod_logs_dir] {
+        std::fs::create_dir_all(path).map_err(|source| Error::Directory { path: path.clone(), source })?;
+    }
+    let runtime_failed = |error: runtime::cri::Error| Error::Runtime {
+        endpoint: config.runtime_endpoint.clone(),
+        message: error.message(),
+    };
+    let cri = Cri::connect(&config.runtime_endpoint).await.map_err(runtime_failed)?;
+    let version = cri.version().await.map_err(runtime_failed)?;
+    let machine = machine::Machine::read(
+        &config.root_dir,
+        format!("{}://{}", version.runtime_name, version.runtime_version),
+    );
+    let registration = node::Registration {
+        name: config.node_name.clone(),
+        ip: config.node_ip,
+        pod_cidr: config.pod_cidr.clone(),
+        port: config.listener.local_addr().map_err(Error::Listener)?.port(),
+        machine: machine.clone(),
+        client: client.clone(),
+        cri: cri.clone(),
+    };
+    let own = watcher::Config::default().fields(&format!("spec.nodeName={}", config.node_name));
+    let agent = Arc::new(agent::Agent {
+        recorder: Recorder::new(client.clone(), "kubelet", Some(&config.node_name)),
+        pods: Informer::start(Api::all(client.clone()), own, shutdown.clone()),
+        services: Informer::start(Api::all(client.clone()), watcher::Config::default(), shutdown.clone()),
+        changes: tokio::sync::broadcast::channel(256).0,
+        node_name: config.node_name,
+        node_ip: config.node_ip,
+        root_dir: config.root_dir,
+        pod_logs_dir: config.pod_logs_dir,
+        cgroups: cgroups(),
+        cgroup_root: config.cgroup_root,
+        capacity: [machine.cpus * 1000, machine.memory],
+        runtime_name: version.runtime_name,
+        client,
+        cri,
+    });
+    tokio::join!(
+        registration.run(shutdown.clone()),
+        server::serve(agent.clone(), config.listener, config.tls, shutdown.clone()),
+        pods::run(agent, shutdown),
+    );
     Ok(())
+}
+
+/// Without control groups of its own the kubelet leaves limits to the runtime.
+fn cgroups() -> Option<Cgroups> {
+    Cgroups::detect(Path::new(CGROUP_MOUNT))
+        .inspect_err(|error| tracing::warn!(%error, "pods get no control groups of their own"))
+        .ok()
 }

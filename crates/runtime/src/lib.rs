@@ -3,6 +3,7 @@
 //! It knows nothing of the Kubernetes API: `kubelet` and `ferry` call it.
 
 pub mod cri;
+pub mod file_watch;
 pub mod mirror;
 pub mod pause;
 pub mod stream;

@@ -1,9 +1,90 @@
-//! The pause image: one static binary that holds a pod's namespaces and reaps its orphans. (contract only)
+//! The pause image: one static binary that holds a pod's namespaces and reaps its orphans.
+//!
+//! The binary is compiled with this crate and the image is made in memory, so a node needs no registry for its sandboxes.
+
+use serde_json::json;
+use sha2::{Digest, Sha256};
 
 /// The name under which the image is loaded and that sandboxes ask for.
 pub const IMAGE: &str = "ferry.local/pause:1";
 
+static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pause"));
+
 /// The image as a docker archive, for `ctr images import`.
 pub fn archive() -> Vec<u8> {
-    Vec::new()
+    let layer = tar_of(&[("pause", PROGRAM, 0o755)]);
+    let diff_id = sha256(&layer);
+    let config = json!({
+        "architecture": architecture(),
+        "os": "linux",
+        "created": "1970-01-01T00:00:00Z",
+        "config": { "Entrypoint": ["/pause"], "User": "65535:65535", "WorkingDir": "/" },
+        "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{diff_id}")] },
+        "history": [{ "created": "1970-01-01T00:00:00Z", "created_by": "ferry" }],
+    })
+    .to_string();
+    let config_name = format!("{}.json", sha256(config.as_bytes()));
+    let layer_name = format!("{diff_id}.tar");
+    let manifest = json!([{ "Config": config_name, "RepoTags": [IMAGE], "Layers": [layer_name] }]).to_string();
+    tar_of(&[
+        (&layer_name, &layer, 0o644),
+        (&config_name, config.as_bytes(), 0o644),
+        ("manifest.json", manifest.as_bytes(), 0o644),
+    ])
+}
+
+/// The architecture as image manifests spell it.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+fn sha256(data: &[u8]) -> String {
+    Sha256::digest(data).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A tar of regular files owned by root, the same bytes every time.
+fn tar_of(files: &[(&str, &[u8], u32)]) -> Vec<u8> {
+    let mut tar = tar::Builder::new(Vec::new());
+    for (name, content, mode) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(*mode);
+        tar.append_data(&mut header, name, *content).expect("writing to memory with short names");
+    }
+    tar.into_inner().expect("writing to memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn the_archive_names_what_it_holds() {
+        let archive = archive();
+        let mut entries = std::collections::HashMap::new();
+        for entry in tar::Archive::new(archive.as_slice()).entries().unwrap() {
+            let mut entry = entry.unwrap();
+            let mut content = Vec::new();
+            entry.read_to_end(&mut content).unwrap();
+            entries.insert(entry.path().unwrap().display().to_string(), content);
+        }
+        let manifest: serde_json::Value = serde_json::from_slice(&entries["manifest.json"]).unwrap();
+        assert_eq!(manifest[0]["RepoTags"][0], IMAGE);
+        let config: serde_json::Value =
+            serde_json::from_slice(&entries[manifest[0]["Config"].as_str().unwrap()]).unwrap();
+        let layer = &entries[manifest[0]["Layers"][0].as_str().unwrap()];
+        assert_eq!(config["rootfs"]["diff_ids"][0], format!("sha256:{}", sha256(layer)));
+    }
+
+    #[test]
+    fn the_program_is_small_and_static() {
+        assert!(PROGRAM.starts_with(b"\x7fELF"));
+        assert!(PROGRAM.len() < 64 << 10, "{} bytes", PROGRAM.len());
+        assert!(!PROGRAM.windows(8).any(|window| window == b"ld-linux"), "it asks for a dynamic linker");
+    }
 }

@@ -1,0 +1,72 @@
+//! What `down` removes from disk: always the runtime's traces of what ran, and with `--purge` the cluster itself.
+
+use std::{fs, io, path::Path};
+
+use anyhow::{Context, bail};
+
+use super::mounts;
+use crate::{instance::Instance, kubeconfig::Kubeconfig, state::State};
+
+/// Removes what containerd, its shims and runc kept about running containers.
+pub fn runtime_state(instance: &Instance) -> anyhow::Result<String> {
+    let home = instance.containerd();
+    let state = home.join("state");
+    nothing_mounted(&home)?;
+    remove_shim_sockets(&state);
+    for directory in [state, home.join("runc")] {
+        remove(&directory, |path| fs::remove_dir_all(path))?;
+    }
+    for socket in ["containerd.sock", "containerd.sock.ttrpc"] {
+        remove(&home.join(socket), |path| fs::remove_file(path))?;
+    }
+    remove(&instance.pid_file(), |path| fs::remove_file(path))?;
+    // Nothing that a user would call being up: it counts as nothing removed.
+    Ok(String::new())
+}
+
+/// Shims that were killed leave their sockets outside the data directory; each container's directory says where.
+fn remove_shim_sockets(state: &Path) {
+    let tasks = state.join("io.containerd.runtime.v2.task/k8s.io");
+    for task in fs::read_dir(tasks).into_iter().flatten().flatten() {
+        let address = fs::read_to_string(task.path().join("address")).unwrap_or_default();
+        if let Some(socket) = address.trim().strip_prefix("unix://") {
+            // The containers of a pod share a socket, so it may be gone already.
+            let _ = fs::remove_file(socket);
+        }
+    }
+}
+
+/// Forgets the cluster: its directory and its context in the user's kubeconfig.
+pub fn data(instance: &Instance, state: &State) -> anyhow::Result<String> {
+    let mut removed = Vec::new();
+    if let Some(path) = &state.kubeconfig
+        && path.exists()
+    {
+        let mut kubeconfig = Kubeconfig::read(path)?;
+        kubeconfig.remove(&instance.context(), state.previous_context.as_deref());
+        kubeconfig.write(None)?;
+        removed.push(format!("context {}", instance.context()));
+    }
+    if instance.data().exists() {
+        nothing_mounted(instance.data())?;
+        remove(instance.data(), |path| fs::remove_dir_all(path))?;
+        removed.push(instance.data().display().to_string());
+    }
+    Ok(removed.join(", "))
+}
+
+/// What is mounted is not ours to delete, even where it should not be.
+fn nothing_mounted(directory: &Path) -> anyhow::Result<()> {
+    let mounted = mounts::under(directory).context("/proc/self/mountinfo")?;
+    match mounted.first() {
+        None => Ok(()),
+        Some(mount) => bail!("{} is still mounted; nothing below {} was deleted", mount.display(), directory.display()),
+    }
+}
+
+fn remove(path: &Path, how: impl FnOnce(&Path) -> io::Result<()>) -> anyhow::Result<()> {
+    match how(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome.with_context(|| format!("cannot remove {}", path.display())),
+    }
+}

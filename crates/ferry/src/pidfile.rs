@@ -1,0 +1,97 @@
+//! Which process runs a cluster: a lock that only one process can hold, and a file that says who it is.
+//!
+//! The file is believed only if `/proc` shows a process of that number with the same start, program and arguments: a
+//! number alone may have been given to somebody else since.
+
+use std::{
+    fs::{self, File},
+    io,
+};
+
+use anyhow::Context;
+use rustix::fs::{FlockOperation, flock};
+use sys::process::Process;
+
+use crate::{atomic, instance::Instance};
+
+/// The right to run or to take down a cluster, for as long as this lives.
+#[derive(Debug)]
+pub struct Lock {
+    instance: Instance,
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the lock; `None` if another process has it.
+    pub fn take(instance: &Instance) -> anyhow::Result<Option<Self>> {
+        let path = instance.lock();
+        let open = fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+        let file = open.with_context(|| path.display().to_string())?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Self { instance: instance.clone(), _file: file })),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(io::Error::from(error)).with_context(|| path.display().to_string()),
+        }
+    }
+
+    /// Says that this process runs the cluster.
+    pub fn claim(&self) -> anyhow::Result<()> {
+        let text = describe(&Process::current()?)?;
+        let path = self.instance.pid_file();
+        atomic::write(&path, text.as_bytes(), atomic::PUBLIC).with_context(|| path.display().to_string())
+    }
+
+    /// Says that no process runs the cluster any more.
+    pub fn release(&self) {
+        // Nothing depends on it: a file without a living process means nothing.
+        let _ = fs::remove_file(self.instance.pid_file());
+    }
+}
+
+/// The process that runs the cluster.
+pub fn running(instance: &Instance) -> Option<Process> {
+    let text = atomic::read(&instance.pid_file()).ok()??;
+    let process = Process::of(text.lines().next()?.parse().ok()?).ok()?;
+    (describe(&process).ok()? == text).then_some(process)
+}
+
+/// Pid, start, program and arguments, a line each.
+fn describe(process: &Process) -> io::Result<String> {
+    let program = process.executable()?;
+    // The program may have been replaced by a newer one meanwhile.
+    let program = program.to_string_lossy();
+    let program = program.trim_end_matches(" (deleted)");
+    let arguments = process.arguments()?.join(" ").replace('\n', " ");
+    Ok(format!("{}\n{}\n{program}\n{arguments}\n", process.pid, process.started))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_process_that_claimed_is_believed() {
+        let directory = tempfile::tempdir().unwrap();
+        let instance = Instance::at(directory.path()).unwrap();
+        assert_eq!(running(&instance), None);
+
+        let lock = Lock::take(&instance).unwrap().unwrap();
+        lock.claim().unwrap();
+        assert_eq!(running(&instance).unwrap().pid, std::process::id());
+        assert!(Lock::take(&instance).unwrap().is_none());
+
+        let claimed = fs::read_to_string(instance.pid_file()).unwrap();
+        let lines: Vec<&str> = claimed.lines().collect();
+        for (line, wrong) in [(0, "1"), (1, "12345"), (2, "/bin/other"), (3, "other arguments")] {
+            let mut forged = lines.clone();
+            forged[line] = wrong;
+            fs::write(instance.pid_file(), forged.join("\n") + "\n").unwrap();
+            assert_eq!(running(&instance), None, "line {line}");
+        }
+
+        lock.release();
+        drop(lock);
+        assert_eq!(running(&instance), None);
+        assert!(Lock::take(&instance).unwrap().is_some());
+    }
+}

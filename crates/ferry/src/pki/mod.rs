@@ -1,0 +1,191 @@
+//! The cluster's certificates and keys: made at the first start, reused afterwards, renewed when they must be.
+//!
+//! The CA and the key that signs service-account tokens are never replaced: that would cut off every client. Leaf
+//! certificates are issued anew when they end soon, when the CA did not issue them, or when the node's names changed.
+
+mod files;
+mod leaf;
+mod tls;
+
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    PublicKeyData,
+};
+
+use crate::refusal::refusal;
+use files::Files;
+use leaf::Leaf;
+pub use tls::{api_server_tls, kubelet_client_tls, kubelet_tls};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const CA_LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+const LEAF_LIFE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// A leaf certificate that ends within this time is issued anew at the next start.
+const RENEW_BEFORE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// A certificate and its key, both PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// The certificate.
+    pub certificate: String,
+    /// The private key.
+    pub key: String,
+}
+
+/// Under which names the node and its API server are reached.
+#[derive(Clone, Debug)]
+pub struct Names {
+    /// The node's name.
+    pub node: String,
+    /// The node's addresses.
+    pub ips: Vec<IpAddr>,
+}
+
+/// Everything that a cluster needs.
+#[derive(Clone, Debug)]
+pub struct Pki {
+    /// The CA's certificate.
+    pub ca: String,
+    /// What the API server shows its clients.
+    pub api_server: Pair,
+    /// What the API server shows kubelets.
+    pub kubelet_client: Pair,
+    /// What the kubelet shows the API server.
+    pub kubelet: Pair,
+    /// What the administrator shows the API server.
+    pub admin: Pair,
+    /// The files that this start wrote.
+    pub issued: Vec<&'static str>,
+}
+
+/// Reads what is in `directory`, makes what is missing, renews what must be. Refuses a damaged file.
+pub fn prepare(directory: &Path, names: &Names, now: SystemTime) -> anyhow::Result<Pki> {
+    let mut files = Files::open(directory)?;
+    let ca = authority(&mut files, now)?;
+    service_account_key(&mut files)?;
+    let [api_server, kubelet_client, kubelet, admin] = leaf::all(names);
+    Ok(Pki {
+        api_server: ensure(&mut files, &ca, &api_server, now)?,
+        kubelet_client: ensure(&mut files, &ca, &kubelet_client, now)?,
+        kubelet: ensure(&mut files, &ca, &kubelet, now)?,
+        admin: ensure(&mut files, &ca, &admin, now)?,
+        ca: ca.certificate,
+        issued: files.written,
+    })
+}
+
+/// Whether the files in `directory` can be used; changes nothing. An absent directory is usable.
+pub fn check(directory: &Path) -> anyhow::Result<()> {
+    let files = Files::view(directory);
+    if let Some(pair) = files.pair("ca")? {
+        parse_authority(directory, &pair)?;
+    }
+    for leaf in leaf::NAMES {
+        if let Some(pair) = files.pair(leaf)? {
+            leaf::expiry(&pair.certificate).map_err(|error| damaged(&directory.join(format!("{leaf}.crt")), &error))?;
+        }
+    }
+    Ok(())
+}
+
+/// The certificates in `directory` with the time when each one ends; the soonest first.
+pub fn expiries(directory: &Path) -> anyhow::Result<Vec<(String, SystemTime)>> {
+    let files = Files::view(directory);
+    let mut found = Vec::new();
+    for name in leaf::NAMES.into_iter().chain(["ca"]) {
+        if let Some(pair) = files.pair(name)? {
+            let file = directory.join(format!("{name}.crt"));
+            let end = leaf::expiry(&pair.certificate).map_err(|error| damaged(&file, &error))?;
+            found.push((name.to_owned(), end));
+        }
+    }
+    found.sort_by_key(|(_, end)| *end);
+    Ok(found)
+}
+
+/// The CA, ready to sign.
+struct Authority {
+    certificate: String,
+    issuer: Issuer<'static, KeyPair>,
+    /// What certificates that it issued name as their authority.
+    key_id: Vec<u8>,
+}
+
+fn authority(files: &mut Files, now: SystemTime) -> anyhow::Result<Authority> {
+    let pair = match files.pair("ca")? {
+        Some(pair) => pair,
+        None => files.write_pair("ca", new_authority(now)?)?,
+    };
+    parse_authority(files.directory(), &pair)
+}
+
+fn new_authority(now: SystemTime) -> anyhow::Result<Pair> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, "kubernetes");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages =
+        vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment, KeyUsagePurpose::KeyCertSign];
+    leaf::set_life(&mut params, now, CA_LIFE);
+    let key = KeyPair::generate()?;
+    Ok(Pair { certificate: params.self_signed(&key)?.pem(), key: key.serialize_pem() })
+}
+
+fn parse_authority(directory: &Path, pair: &Pair) -> anyhow::Result<Authority> {
+    let (certificate_file, key_file) = (directory.join("ca.crt"), directory.join("ca.key"));
+    let key = KeyPair::from_pem(&pair.key).map_err(|error| damaged(&key_file, &error))?;
+    let key_id = leaf::subject_key_id(&pair.certificate).map_err(|error| damaged(&certificate_file, &error))?;
+    if !leaf::is_for_key(&pair.certificate, key.der_bytes()) {
+        return Err(damaged(&key_file, &"it is not the key of ca.crt"));
+    }
+    let issuer =
+        Issuer::from_ca_cert_pem(&pair.certificate, key).map_err(|error| damaged(&certificate_file, &error))?;
+    Ok(Authority { certificate: pair.certificate.clone(), issuer, key_id })
+}
+
+/// Signs service-account tokens; its public half verifies them.
+fn service_account_key(files: &mut Files) -> anyhow::Result<()> {
+    let path = files.directory().join("sa.key");
+    let key = match files.read("sa.key")? {
+        Some(pem) => KeyPair::from_pem(&pem).map_err(|error| damaged(&path, &error))?,
+        None => {
+            let key = KeyPair::generate()?;
+            files.write("sa.key", &key.serialize_pem())?;
+            key
+        }
+    };
+    if files.read("sa.pub")?.is_none_or(|public| public != key.public_key_pem()) {
+        files.write("sa.pub", &key.public_key_pem())?;
+    }
+    Ok(())
+}
+
+fn ensure(files: &mut Files, ca: &Authority, leaf: &Leaf, now: SystemTime) -> anyhow::Result<Pair> {
+    let file = files.directory().join(format!("{}.crt", leaf.name));
+    if let Some(pair) = files.pair(leaf.name)?
+        && leaf.is_current(&pair, &ca.key_id, now + RENEW_BEFORE).map_err(|error| damaged(&file, &error))?
+    {
+        return Ok(pair);
+    }
+    files.write_pair(leaf.name, leaf.issue(&ca.issuer, now)?)
+}
+
+fn damaged(file: &Path, why: &dyn std::fmt::Display) -> anyhow::Error {
+    let is_root = file.file_stem().is_some_and(|stem| stem == "ca" || stem == "sa");
+    let remedy = if is_root {
+        format!("Restore {} from a copy, or forget the cluster with `ferry down --purge`.", file.display())
+    } else {
+        let both: PathBuf = file.with_extension("*");
+        format!("Delete {}; the next start makes a new one.", both.display())
+    };
+    refusal(format!("{} cannot be used: {why}", file.display()), remedy)
+}
+
+#[cfg(test)]
+mod tests;

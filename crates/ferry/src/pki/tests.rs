@@ -1,0 +1,81 @@
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    time::{Duration, SystemTime},
+};
+
+use super::{Names, check, expiries, kubelet_client_tls, kubelet_tls, prepare, tls::api_server_tls};
+
+fn names(ip: &str) -> Names {
+    Names { node: "node-1".into(), ips: vec![ip.parse().unwrap()] }
+}
+
+const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+#[test]
+fn what_is_there_is_reused() {
+    let directory = tempfile::tempdir().unwrap();
+    let now = SystemTime::now();
+    let first = prepare(directory.path(), &names("192.0.2.1"), now).unwrap();
+    assert!(first.issued.contains(&"ca") && first.issued.contains(&"sa.key"));
+    let second = prepare(directory.path(), &names("192.0.2.1"), now).unwrap();
+    assert_eq!(second.issued, Vec::<&str>::new());
+    assert_eq!((first.ca, first.api_server, first.admin), (second.ca, second.api_server, second.admin));
+    check(directory.path()).unwrap();
+}
+
+#[test]
+fn new_names_and_a_near_end_renew_leaves_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let now = SystemTime::now();
+    let first = prepare(directory.path(), &names("192.0.2.1"), now).unwrap();
+    let moved = prepare(directory.path(), &names("192.0.2.2"), now).unwrap();
+    assert_eq!(moved.issued, ["apiserver", "kubelet"]);
+    assert_eq!((&first.ca, &first.admin), (&moved.ca, &moved.admin));
+    let late = prepare(directory.path(), &names("192.0.2.2"), now + YEAR - Duration::from_secs(3600)).unwrap();
+    assert_eq!(late.issued, ["apiserver", "apiserver-kubelet-client", "kubelet", "admin"]);
+    assert_eq!(first.ca, late.ca);
+    assert_eq!(expiries(directory.path()).unwrap().len(), 5);
+}
+
+#[test]
+fn leaves_of_another_authority_are_renewed() {
+    let directory = tempfile::tempdir().unwrap();
+    let now = SystemTime::now();
+    prepare(directory.path(), &names("192.0.2.1"), now).unwrap();
+    for file in ["ca.crt", "ca.key"] {
+        fs::remove_file(directory.path().join(file)).unwrap();
+    }
+    let pki = prepare(directory.path(), &names("192.0.2.1"), now).unwrap();
+    assert_eq!(pki.issued, ["ca", "apiserver", "apiserver-kubelet-client", "kubelet", "admin"]);
+}
+
+#[test]
+fn damage_is_refused_by_file() {
+    let directory = tempfile::tempdir().unwrap();
+    check(&directory.path().join("absent")).unwrap();
+    prepare(directory.path(), &names("192.0.2.1"), SystemTime::now()).unwrap();
+    for (file, remedy) in [("admin.crt", "Delete"), ("ca.crt", "Restore")] {
+        let path = directory.path().join(file);
+        let good = fs::read(&path).unwrap();
+        fs::write(&path, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
+        let refused = check(directory.path()).unwrap_err().to_string();
+        assert!(refused.contains(file) && refused.contains(remedy), "{refused}");
+        assert!(prepare(directory.path(), &names("192.0.2.1"), SystemTime::now()).is_err());
+        fs::write(&path, good).unwrap();
+    }
+}
+
+#[test]
+fn keys_are_private_and_tls_is_usable() {
+    let directory = tempfile::tempdir().unwrap();
+    let pki = prepare(directory.path(), &names("192.0.2.1"), SystemTime::now()).unwrap();
+    for entry in fs::read_dir(directory.path()).unwrap().flatten() {
+        if entry.file_name().to_string_lossy().ends_with(".key") {
+            assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", entry.file_name());
+        }
+    }
+    api_server_tls(&pki).unwrap();
+    kubelet_tls(&pki).unwrap();
+    kubelet_client_tls(&pki).unwrap();
+}

@@ -1,0 +1,55 @@
+//! TLS configurations from the cluster's certificates: for the API server, for the kubelet, and between the two.
+
+use std::sync::Arc;
+
+use rustls::{
+    ClientConfig, RootCertStore, ServerConfig,
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::WebPkiClientVerifier,
+};
+
+use super::{Pair, Pki};
+
+/// Serves everybody; a client that shows a certificate must have it from the CA.
+pub fn api_server_tls(pki: &Pki) -> anyhow::Result<ServerConfig> {
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots(&pki.ca)?, provider());
+    let verifier = verifier.allow_unauthenticated().build()?;
+    let (chain, key) = parse(&pki.api_server)?;
+    let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    let mut config = builder.with_client_cert_verifier(verifier).with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Serves only clients that show a certificate of the CA.
+pub fn kubelet_tls(pki: &Pki) -> anyhow::Result<ServerConfig> {
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots(&pki.ca)?, provider()).build()?;
+    let (chain, key) = parse(&pki.kubelet)?;
+    let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    let mut config = builder.with_client_cert_verifier(verifier).with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// How the API server reaches kubelets.
+pub fn kubelet_client_tls(pki: &Pki) -> anyhow::Result<ClientConfig> {
+    let (chain, key) = parse(&pki.kubelet_client)?;
+    let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    Ok(builder.with_root_certificates(roots(&pki.ca)?).with_client_auth_cert(chain, key)?)
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+fn roots(ca: &str) -> anyhow::Result<Arc<RootCertStore>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(ca.as_bytes())?)?;
+    Ok(Arc::new(roots))
+}
+
+fn parse(pair: &Pair) -> anyhow::Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+    let certificate = CertificateDer::from_pem_slice(pair.certificate.as_bytes())?;
+    Ok((vec![certificate], PrivateKeyDer::from_pem_slice(pair.key.as_bytes())?))
+}

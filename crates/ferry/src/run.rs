@@ -1,0 +1,299 @@
+//! The cluster itself: store, API server, controllers, scheduler and kubelet in one process, started in that order and
+//! ended in the reverse one. Components reach the API server without a socket, each under its upstream identity.
+
+use std::{
+    fs,
+    net::{IpAddr, Ipv4Addr},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use anyhow::{Context, anyhow, bail};
+use client::Informers;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use kube::{Api, Client, runtime::wait::await_condition};
+use server::{Server, User};
+use store::Store;
+use tokio::net::TcpListener;
+
+use crate::{
+    containerd::Containerd,
+    kubeconfig::Kubeconfig,
+    network,
+    options::{Options, Runtime},
+    pidfile::Lock,
+    pki::{self, Pki},
+    preflight,
+    refusal::refusal,
+    runtime_check,
+    shutdown::Components,
+    state::State,
+    steps::Steps,
+};
+
+/// How long the node may take to become Ready.
+const READY: Duration = Duration::from_secs(60);
+
+/// Runs the cluster until it is asked to end; `ready` is called once it is up.
+pub async fn run(options: &Options, steps: &mut Steps, ready: impl FnOnce(&Steps)) -> anyhow::Result<()> {
+    let data = options.instance.data();
+    fs::create_dir_all(data).with_context(|| data.display().to_string())?;
+    let Some(lock) = Lock::take(&options.instance)? else {
+        return Err(preflight::already_running(&options.instance));
+    };
+    lock.claim()?;
+    let mut components = Components::new()?;
+    let outcome = match start(options, steps, &mut components).await {
+        Ok(()) => {
+            ready(steps);
+            components.must_end().await
+        }
+        Err(error) => Err(error),
+    };
+    components.end().await;
+    lock.release();
+    outcome
+}
+
+async fn start(options: &Options, steps: &mut Steps, components: &mut Components) -> anyhow::Result<()> {
+    let instance = &options.instance;
+    let mut state = State::load(instance)?;
+    let listeners = Listeners::bind(options).await?;
+
+    let store = steps.step("store", open_store(options)).await?;
+    let pki = steps.step("certificates", certificates(options)).await?;
+    let runtime = steps.step("container runtime", container_runtime(options, &mut state, components)).await?;
+    for warning in &state.warnings {
+        steps.warn(warning);
+    }
+
+    let server = steps.step("API server", api_server(options, store, &pki, listeners.api, components)).await?;
+    steps.step("controllers, scheduler", loops(&server, &pki, components)).await?;
+    let client = in_process(&server, format!("system:node:{}", options.node_name), &["system:nodes"]);
+    let kubelet = Kubelet { options, pki: &pki, endpoint: runtime, listener: listeners.kubelet };
+    steps.step("kubelet", kubelet.start(client.clone(), components)).await?;
+
+    steps.begin("node Ready");
+    tokio::select! {
+        ready = node_ready(client, &options.node_name) => ready?,
+        ended = components.must_end() => {
+            ended?;
+            bail!("asked to end before the node was Ready");
+        }
+    }
+    steps.done(&format!("{} ({})", options.node_name, options.node_ip));
+    steps.step("kubeconfig", write_kubeconfig(options, &pki, &mut state)).await
+}
+
+/// The ports, taken before anything else is done.
+struct Listeners {
+    api: TcpListener,
+    kubelet: TcpListener,
+}
+
+impl Listeners {
+    async fn bind(options: &Options) -> anyhow::Result<Self> {
+        let listen = async |address: IpAddr, port: u16| {
+            let listener = TcpListener::bind((address, port)).await;
+            listener.with_context(|| format!("cannot listen on {address} port {port}"))
+        };
+        let api = listen(options.bind_address, options.port).await?;
+        Ok(Self { api, kubelet: listen(options.kubelet_address(), options.kubelet_port).await? })
+    }
+}
+
+async fn open_store(options: &Options) -> anyhow::Result<(Arc<dyn Store>, String)> {
+    let store = store::Embedded::open(&options.instance.store(), store::Options::default()).await?;
+    let page = store.list(store::Range { limit: Some(1), ..Default::default() }).await?;
+    let objects = page.records.len() + page.remaining;
+    Ok((Arc::new(store), if objects == 0 { "new".into() } else { format!("{objects} objects") }))
+}
+
+async fn certificates(options: &Options) -> anyhow::Result<(Pki, String)> {
+    let pki = pki::prepare(&options.instance.pki(), &options.names(), SystemTime::now())?;
+    let mut admin = Kubeconfig::read(&options.instance.admin_kubeconfig())?;
+    admin.set(&options.instance.context(), &options.server_url(), &pki);
+    admin.write(None)?;
+    let detail = match pki.issued.len() {
+        0 => "found".to_owned(),
+        _ => format!("issued {}", if pki.issued.contains(&"ca") { "all".into() } else { pki.issued.join(", ") }),
+    };
+    Ok((pki, detail))
+}
+
+/// Finds or starts the runtime; returns its endpoint.
+async fn container_runtime(
+    options: &Options,
+    state: &mut State,
+    components: &mut Components,
+) -> anyhow::Result<(String, String)> {
+    let instance = &options.instance;
+    state.node_name = Some(options.node_name.clone());
+    state.own_runtime = options.runtime == Runtime::Own;
+    let (endpoint, cri, found) = match &options.runtime {
+        Runtime::External(endpoint) => {
+            state.warnings.clear();
+            (endpoint.clone(), runtime_check::external(endpoint).await?, true)
+        }
+        Runtime::Own => {
+            state.warnings = network::set_up(instance, options.pod_cidr, state)?;
+            let mut containerd = Containerd::new(instance)?;
+            let (cri, found) = containerd.ensure().await?;
+            containerd.load_pause(&cri).await?;
+            serve_mirror(options, state, components).await?;
+            components.start("containerd", |shutdown| containerd.supervise(shutdown));
+            (instance.own_endpoint(), cri, found)
+        }
+    };
+    state.runtime_endpoint = Some(endpoint.clone());
+    state.save(instance)?;
+    let version = cri.version().await?;
+    let how = if found { "found" } else { "started" };
+    Ok((endpoint, format!("{how} {} {}", version.runtime_name, version.runtime_version)))
+}
+
+/// Serves images that were loaded by hand to the cluster's own containerd.
+async fn serve_mirror(options: &Options, state: &mut State, components: &mut Components) -> anyhow::Result<()> {
+    let wished = TcpListener::bind((Ipv4Addr::LOCALHOST, options.mirror_port.unwrap_or(0))).await;
+    let listener = match wished {
+        Ok(listener) => listener,
+        // The port of the last start is taken: any other will do, because containerd is told.
+        Err(_) => TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("image mirror")?,
+    };
+    let port = listener.local_addr()?.port();
+    Containerd::set_mirror(&options.instance, port)?;
+    state.mirror_port = Some(port);
+    let images = options.instance.images();
+    components.start("image mirror", |shutdown| async move {
+        runtime::mirror::serve(listener, images, shutdown).await;
+        Ok(())
+    });
+    Ok(())
+}
+
+async fn api_server(
+    options: &Options,
+    store: Arc<dyn Store>,
+    pki: &Pki,
+    listener: TcpListener,
+    components: &mut Components,
+) -> anyhow::Result<(Server, String)> {
+    let config = server::Config { store, kubelet_tls: Arc::new(pki::kubelet_client_tls(pki)?) };
+    let server = Server::new(config).await?;
+    let tls = Arc::new(pki::api_server_tls(pki)?);
+    let serving = server.clone();
+    components.start("API server", |shutdown| async move {
+        serving.serve(listener, tls, shutdown).await;
+        Ok(())
+    });
+    Ok((server, options.server_url()))
+}
+
+async fn loops(server: &Server, pki: &Pki, components: &mut Components) -> anyhow::Result<((), String)> {
+    let manager = in_process(server, "system:kube-controller-manager".into(), &[]);
+    let planner = in_process(server, "system:kube-scheduler".into(), &[]);
+    let options = controllers::Options { root_ca: pki.ca.clone() };
+    // One set of informers for both; it lives as long as the first of the two that started, which ends last.
+    let (share, shared) = std::sync::mpsc::channel();
+    components.start("controllers", |shutdown| {
+        let informers = Informers::new(manager.clone(), shutdown.clone());
+        // The receiver is read below, before it can be dropped.
+        let _ = share.send(informers.clone());
+        async move {
+            controllers::run(manager, informers, options, shutdown).await;
+            Ok(())
+        }
+    });
+    let informers = shared.recv().context("informers")?;
+    components.start("scheduler", |shutdown| async move {
+        scheduler::run(planner, informers, shutdown).await;
+        Ok(())
+    });
+    Ok(((), String::new()))
+}
+
+struct Kubelet<'a> {
+    options: &'a Options,
+    pki: &'a Pki,
+    endpoint: String,
+    listener: TcpListener,
+}
+
+impl Kubelet<'_> {
+    async fn start(self, client: Client, components: &mut Components) -> anyhow::Result<((), String)> {
+        let Self { options, pki, endpoint, listener } = self;
+        let instance = &options.instance;
+        let config = kubelet::Config {
+            node_name: options.node_name.clone(),
+            node_ip: options.node_ip,
+            pod_cidr: options.pod_cidr.to_string(),
+            runtime_endpoint: endpoint,
+            root_dir: instance.kubelet(),
+            pod_logs_dir: instance.pod_logs(),
+            cgroup_root: format!("{}/kubepods", instance.cgroup()),
+            listener,
+            tls: Arc::new(pki::kubelet_tls(pki)?),
+        };
+        components.start("kubelet", |shutdown| async move { Ok(kubelet::run(config, client, shutdown).await?) });
+        Ok(((), format!("port {}", options.kubelet_port)))
+    }
+}
+
+/// A client of this process's API server for a component.
+fn in_process(server: &Server, name: String, groups: &[&str]) -> Client {
+    let groups = groups.iter().chain(&["system:authenticated"]).map(|group| (*group).to_owned()).collect();
+    client::transport::in_process(server.local(User { name, groups }))
+}
+
+async fn node_ready(client: Client, name: &str) -> anyhow::Result<()> {
+    let last = Mutex::new("the node has not registered".to_owned());
+    let started = Timestamp::now().as_second();
+    let is_ready = |node: Option<&Node>| {
+        let (ready, message) = readiness(node);
+        *last.lock().unwrap_or_else(PoisonError::into_inner) = message;
+        // What the node said before this start does not count.
+        ready && node.and_then(heartbeat).is_some_and(|at| at.as_second() >= started)
+    };
+    match tokio::time::timeout(READY, await_condition(Api::<Node>::all(client), name, is_ready)).await {
+        Ok(waited) => waited.map(drop).map_err(|error| anyhow!(error)),
+        Err(_) => {
+            let last = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            Err(refusal(
+                format!("the node {name} is not Ready after {} s: {last}", READY.as_secs()),
+                "The log says more; `ferry down` removes what was started.",
+            ))
+        }
+    }
+}
+
+fn heartbeat(node: &Node) -> Option<Timestamp> {
+    ready_condition(node)?.last_heartbeat_time.as_ref().map(|time| time.0)
+}
+
+fn ready_condition(node: &Node) -> Option<&NodeCondition> {
+    node.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == "Ready")
+}
+
+/// Whether a node is Ready, and why not.
+pub fn readiness(node: Option<&Node>) -> (bool, String) {
+    match (node, node.and_then(ready_condition)) {
+        (None, _) => (false, "the node has not registered".into()),
+        (_, None) => (false, "the node has not reported its condition".into()),
+        (_, Some(ready)) => (ready.status == "True", ready.message.clone().unwrap_or_default()),
+    }
+}
+
+/// Last of all, so that a start that fails leaves the user's current context alone.
+async fn write_kubeconfig(options: &Options, pki: &Pki, state: &mut State) -> anyhow::Result<((), String)> {
+    let context = options.instance.context();
+    let mut kubeconfig = Kubeconfig::read(&options.kubeconfig)?;
+    if kubeconfig.current_context() != Some(&context) {
+        state.previous_context = kubeconfig.current_context().map(str::to_owned);
+    }
+    kubeconfig.set(&context, &options.server_url(), pki);
+    kubeconfig.write(options.kubeconfig_owner)?;
+    state.kubeconfig = Some(options.kubeconfig.clone());
+    state.save(&options.instance)?;
+    Ok(((), format!("{}, context {context}", options.kubeconfig.display())))
+}

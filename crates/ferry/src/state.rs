@@ -1,0 +1,52 @@
+//! `state.json`: what a later `up`, `status` or `down` must know that cannot be seen otherwise.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use crate::{atomic, instance::Instance, refusal::refusal};
+
+/// What is remembered between starts.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct State {
+    /// The cluster runs a containerd of its own.
+    pub own_runtime: bool,
+    /// The runtime that was used last.
+    pub runtime_endpoint: Option<String>,
+    /// The loopback port of the image mirror.
+    pub mirror_port: Option<u16>,
+    /// Whether the host forwarded packets before ferry turned it on; absent while ferry has not.
+    pub ip_forward_before: Option<bool>,
+    /// The user's kubeconfig that has the cluster's context.
+    pub kubeconfig: Option<PathBuf>,
+    /// That file's current context before.
+    pub previous_context: Option<String>,
+    /// The node's name.
+    pub node_name: Option<String>,
+    /// What works less well than it should, for `status`.
+    pub warnings: Vec<String>,
+}
+
+impl State {
+    /// The remembered state; empty at the first start.
+    pub fn load(instance: &Instance) -> anyhow::Result<Self> {
+        let path = instance.state();
+        let text = atomic::read(&path).with_context(|| path.display().to_string())?;
+        let Some(text) = text else { return Ok(Self::default()) };
+        serde_json::from_str(&text).map_err(|error| {
+            refusal(
+                format!("{} is damaged: {error}", path.display()),
+                "Delete that file; if the cluster runs its own containerd, start with --install-runtime again.",
+            )
+        })
+    }
+
+    /// Remembers.
+    pub fn save(&self, instance: &Instance) -> anyhow::Result<()> {
+        let path = instance.state();
+        let text = serde_json::to_vec_pretty(self)?;
+        atomic::write(&path, &text, atomic::PUBLIC).with_context(|| path.display().to_string())
+    }
+}

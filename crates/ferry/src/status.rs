@@ -1,0 +1,166 @@
+//! `ferry status`: what runs, where things are, and what is wrong.
+
+use std::{
+    process::ExitCode,
+    time::{Duration, SystemTime},
+};
+
+use anyhow::{Context, anyhow};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::{Api, api::ListParams};
+use sys::process::Process;
+
+use crate::{cli, containerd, instance::Instance, pidfile, pki, run, runtime_check, screen::Screen, state::State};
+
+/// How long the API server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Certificates that end within this time are worth a word.
+const SOON: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const NOT_RUNNING: u8 = 3;
+
+/// Shows the state of a cluster.
+pub fn status(arguments: cli::Status) -> anyhow::Result<ExitCode> {
+    let instance = Instance::at(&arguments.data_dir).context("--data-dir")?;
+    let state = State::load(&instance)?;
+    let mut report = Report::default();
+    let running = pidfile::running(&instance);
+    report.line("cluster", format!("{} in {}", instance.context(), instance.data().display()));
+    match &running {
+        Some(process) => report.line("ferry", describe(process)),
+        None => report.problem("ferry", "not running", "start it with `ferry up`"),
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        report.runtime(&instance, &state).await;
+        if running.is_some() {
+            report.cluster(&instance, &state).await;
+        }
+    });
+    report.certificates(&instance);
+    report.places(&instance, &state);
+    report.problems.extend(state.warnings);
+    report.show(running.is_some())
+}
+
+/// What is shown: facts, then problems.
+#[derive(Default)]
+struct Report {
+    lines: Vec<(&'static str, String)>,
+    problems: Vec<String>,
+}
+
+impl Report {
+    fn line(&mut self, name: &'static str, text: impl Into<String>) {
+        self.lines.push((name, text.into()));
+    }
+
+    fn problem(&mut self, name: &'static str, what: &str, remedy: &str) {
+        self.line(name, what);
+        self.problems.push(format!("{name}: {what}; {remedy}"));
+    }
+
+    async fn runtime(&mut self, instance: &Instance, state: &State) {
+        let Some(endpoint) = &state.runtime_endpoint else { return };
+        let process = if state.own_runtime { containerd::process(instance) } else { None };
+        let who = process.map(|process| format!(", {}", describe(&process))).unwrap_or_default();
+        let answer = async { Ok::<_, anyhow::Error>(runtime_check::connect(endpoint).await?.version().await?) };
+        match answer.await {
+            Ok(version) => {
+                let version = format!("{} {}", version.runtime_name, version.runtime_version);
+                self.line("runtime", format!("{version} at {endpoint}{who}"));
+            }
+            Err(error) => {
+                let remedy = if state.own_runtime { "`ferry up` starts it again" } else { "start it" };
+                self.problem("runtime", &format!("does not answer at {endpoint}: {error:#}"), remedy);
+            }
+        }
+    }
+
+    async fn cluster(&mut self, instance: &Instance, state: &State) {
+        let asked = tokio::time::timeout(PATIENCE, ask(instance, state)).await;
+        match asked.unwrap_or_else(|_| Err(anyhow!("no answer within {} s", PATIENCE.as_secs()))) {
+            Ok((nodes, pods)) => {
+                for node in &nodes {
+                    self.node(node);
+                }
+                if nodes.is_empty() {
+                    self.problem("node", "none has registered", "see the log");
+                }
+                let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
+                let running = pods.iter().filter(|pod| phase(pod).as_deref() == Some("Running")).count();
+                self.line("pods", format!("{running} of {} running", pods.len()));
+            }
+            Err(error) => self.problem("API server", &format!("does not answer: {error:#}"), "see the log"),
+        }
+    }
+
+    fn node(&mut self, node: &Node) {
+        let name = node.metadata.name.clone().unwrap_or_default();
+        match run::readiness(Some(node)) {
+            (true, _) => self.line("node", format!("{name} Ready")),
+            (false, message) => self.problem("node", &format!("{name} not Ready: {message}"), "see the log"),
+        }
+    }
+
+    fn certificates(&mut self, instance: &Instance) {
+        match pki::expiries(&instance.pki()) {
+            Err(error) => self.problem("certificates", &error.to_string(), ""),
+            Ok(all) => {
+                let Some((name, end)) = all.first() else { return };
+                let text = format!("valid until {} ({name} ends first)", time(*end));
+                if *end < SystemTime::now() + SOON {
+                    self.problem("certificates", &text, "`ferry down` and `ferry up` issue new ones");
+                } else {
+                    self.line("certificates", text);
+                }
+            }
+        }
+    }
+
+    fn places(&mut self, instance: &Instance, state: &State) {
+        if let Some(file) = &state.kubeconfig {
+            self.line("kubeconfig", format!("{}, context {}", file.display(), instance.context()));
+        }
+        if instance.log().exists() {
+            self.line("log", instance.log().display().to_string());
+        }
+    }
+
+    fn show(self, running: bool) -> anyhow::Result<ExitCode> {
+        let screen = Screen::new();
+        for (name, text) in &self.lines {
+            screen.line(&format!("{} {text}", screen.paint("1", &format!("{name:<13}"))));
+        }
+        for problem in &self.problems {
+            screen.warning(problem.trim_end_matches("; "));
+        }
+        Ok(match (running, self.problems.is_empty()) {
+            (false, _) => ExitCode::from(NOT_RUNNING),
+            (true, true) => ExitCode::SUCCESS,
+            (true, false) => ExitCode::FAILURE,
+        })
+    }
+}
+
+async fn ask(instance: &Instance, state: &State) -> anyhow::Result<(Vec<Node>, Vec<Pod>)> {
+    let client = client::transport::from_kubeconfig(&instance.admin_kubeconfig()).await?;
+    let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await?.items;
+    let pods = Api::<Pod>::all(client).list(&ListParams::default()).await?.items;
+    let own = nodes.into_iter().filter(|node| state.node_name.is_none() || node.metadata.name == state.node_name);
+    Ok((own.collect(), pods))
+}
+
+fn describe(process: &Process) -> String {
+    let memory = process.resident_memory().map(|bytes| format!(", {} MB resident", bytes / 1_000_000));
+    format!("pid {}, since {}{}", process.pid, since(process), memory.unwrap_or_default())
+}
+
+/// When a process started, for people.
+pub fn since(process: &Process) -> String {
+    process.started_at().map_or_else(|_| "?".into(), time)
+}
+
+fn time(time: SystemTime) -> String {
+    Timestamp::try_from(time).map_or_else(|_| "?".into(), |time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
+}

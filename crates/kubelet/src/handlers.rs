@@ -1,0 +1,169 @@
+//! The actions that probes and lifecycle hooks have in common: a command, a request, a connection.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper_util::rt::TokioIo;
+use k8s_openapi::{
+    api::core::v1::{Container, ExecAction, HTTPGetAction, TCPSocketAction},
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+
+use crate::agent::Agent;
+
+/// More of an answer is not read.
+const MAX_BODY: usize = 10 << 10;
+
+/// What an action is done to.
+pub struct Target<'a> {
+    /// The shared parts.
+    pub agent: &'a Agent,
+    /// The container's spec.
+    pub container: &'a Container,
+    /// Its id.
+    pub id: &'a str,
+    /// The pod's address.
+    pub ip: &'a str,
+    /// How long an action may take.
+    pub timeout: Duration,
+}
+
+impl Target<'_> {
+    /// Runs a command in the container; an error is what it wrote.
+    pub async fn exec(&self, action: &ExecAction) -> Result<(), String> {
+        let command = action.command.clone().unwrap_or_default();
+        match self.agent.cri.exec_sync(self.id, command, self.timeout).await {
+            Ok(answer) if answer.exit_code == 0 => Ok(()),
+            Ok(answer) => {
+                let output = [answer.stdout, answer.stderr].concat();
+                Err(String::from_utf8_lossy(&output[..output.len().min(MAX_BODY)]).into_owned())
+            }
+            Err(error) => Err(error.message()),
+        }
+    }
+
+    /// Opens a connection and closes it.
+    pub async fn tcp(&self, action: &TCPSocketAction) -> Result<(), String> {
+        let host = action.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(self.ip);
+        let port = self.port(&action.port)?;
+        self.in_time(async { TcpStream::connect((host, port)).await.map(drop).map_err(|error| error.to_string()) }).await
+    }
+
+    /// Sends a request; 200 to 399 is good.
+    pub async fn http(&self, action: &HTTPGetAction) -> Result<(), String> {
+        let status = self.in_time(self.request(action)).await?;
+        if (200..400).contains(&status) { Ok(()) } else { Err(format!("HTTP probe failed with statuscode: {status}")) }
+    }
+
+    async fn in_time<T>(&self, action: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+        let late = || "context deadline exceeded (Client.Timeout exceeded while awaiting headers)".to_string();
+        tokio::time::timeout(self.timeout, action).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    async fn request(&self, action: &HTTPGetAction) -> Result<u16, String> {
+        let host = action.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(self.ip);
+        let port = self.port(&action.port)?;
+        let stream = TcpStream::connect((host, port)).await.map_err(|error| format!("dial tcp {host}:{port}: {error}"))?;
+        let path = action.path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/");
+        let path = if path.starts_with('/') { path.to_string() } else { format!("/{path}") };
+        let mut request = http::Request::get(path).header("User-Agent", "kube-probe/1.36").header("Accept", "*/*");
+        let headers = action.http_headers.as_deref().unwrap_or_default();
+        if !headers.iter().any(|header| header.name.eq_ignore_ascii_case("host")) {
+            request = request.header("Host", format!("{host}:{port}"));
+        }
+        for header in headers {
+            request = request.header(&header.name, &header.value);
+        }
+        let request = request.body(Empty::<Bytes>::new()).map_err(|error| error.to_string())?;
+        if action.scheme.as_deref() == Some("HTTPS") {
+            return send(tls(stream, host).await?, request).await;
+        }
+        send(stream, request).await
+    }
+
+    fn port(&self, port: &IntOrString) -> Result<u16, String> {
+        let number = match port {
+            IntOrString::Int(number) => Some(*number),
+            IntOrString::String(name) => {
+                let mut ports = self.container.ports.iter().flatten();
+                let named = ports.find(|port| port.name.as_ref() == Some(name)).map(|port| port.container_port);
+                named.or_else(|| name.parse().ok())
+            }
+        };
+        number.and_then(|number| u16::try_from(number).ok()).ok_or_else(|| format!("no port {port:?}"))
+    }
+}
+
+async fn send(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    request: http::Request<Empty<Bytes>>,
+) -> Result<u16, String> {
+    let text = |error: hyper::Error| error.to_string();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(text)?;
+    // It ends when the sender and the answer are dropped.
+    tokio::spawn(connection);
+    let response = sender.send_request(request).await.map_err(text)?;
+    let status = response.status().as_u16();
+    // What cannot be read or is too long does not matter: the status came.
+    let _ = Limited::new(response.into_body(), MAX_BODY).collect().await;
+    Ok(status)
+}
+
+async fn tls(stream: TcpStream, host: &str) -> Result<tokio_rustls::client::TlsStream<TcpStream>, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+        .with_no_client_auth();
+    let name = rustls::pki_types::ServerName::try_from(host.to_string()).map_err(|error| error.to_string())?;
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    connector.connect(name, stream).await.map_err(|error| error.to_string())
+}
+
+/// Probes ask whether a server answers, not who it is: any certificate will do, as upstream has it.
+#[derive(Debug)]
+struct AnyCertificate(Arc<rustls::crypto::CryptoProvider>);
+
+impl rustls::client::danger::ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &rustls::pki_types::CertificateDer<'_>,
+        _: &[rustls::pki_types::CertificateDer<'_>],
+        _: &rustls::pki_types::ServerName<'_>,
+        _: &[u8],
+        _: rustls::pki_types::UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &rustls::pki_types::CertificateDer<'_>,
+        signature: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &rustls::pki_types::CertificateDer<'_>,
+        signature: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

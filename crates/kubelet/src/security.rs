@@ -1,0 +1,145 @@
+//! Security contexts: what a pod's and its containers' say together, in the runtime's words.
+
+use k8s_openapi::api::core::v1::{Container, PodSecurityContext, PodSpec, SeccompProfile, SecurityContext};
+use runtime::cri::types::{
+    Capability, Image, Int64Value, LinuxContainerSecurityContext, LinuxSandboxSecurityContext, NamespaceMode,
+    NamespaceOption, SecurityProfile, security_profile::ProfileType,
+};
+
+/// What containers must not see of `/proc` and `/sys`.
+const MASKED: [&str; 11] = [
+    "/proc/asound",
+    "/proc/acpi",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/sys/firmware",
+];
+/// What they may only read.
+const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+/// The namespaces that a pod shares with its node, and its containers with each other.
+pub fn namespaces(spec: &PodSpec) -> NamespaceOption {
+    let node = |host: Option<bool>, otherwise: NamespaceMode| match host {
+        Some(true) => NamespaceMode::Node as i32,
+        _ => otherwise as i32,
+    };
+    let shared = spec.share_process_namespace == Some(true);
+    let pid = if shared { NamespaceMode::Pod } else { NamespaceMode::Container };
+    NamespaceOption {
+        network: node(spec.host_network, NamespaceMode::Pod),
+        pid: node(spec.host_pid, pid),
+        ipc: node(spec.host_ipc, NamespaceMode::Pod),
+        ..Default::default()
+    }
+}
+
+/// The context of the sandbox.
+pub fn sandbox(spec: &PodSpec) -> LinuxSandboxSecurityContext {
+    let context = spec.security_context.clone().unwrap_or_default();
+    let privileged = |container: &Container| privileged(container.security_context.as_ref());
+    LinuxSandboxSecurityContext {
+        namespace_options: Some(namespaces(spec)),
+        run_as_user: context.run_as_user.map(|value| Int64Value { value }),
+        run_as_group: context.run_as_group.map(|value| Int64Value { value }),
+        supplemental_groups: groups(&context),
+        privileged: spec.containers.iter().chain(spec.init_containers.iter().flatten()).any(privileged),
+        seccomp: Some(profile(ProfileType::RuntimeDefault)),
+        ..Default::default()
+    }
+}
+
+/// The context of a container.
+pub fn container(spec: &PodSpec, container: &Container) -> LinuxContainerSecurityContext {
+    let pod = spec.security_context.clone().unwrap_or_default();
+    let own = container.security_context.clone().unwrap_or_default();
+    let privileged = privileged(Some(&own));
+    let unmasked = privileged || own.proc_mount.as_deref() == Some("Unmasked");
+    let paths = |list: &[&str]| if unmasked { Vec::new() } else { list.iter().map(|path| path.to_string()).collect() };
+    let capabilities = own.capabilities.clone().unwrap_or_default();
+    LinuxContainerSecurityContext {
+        capabilities: Some(Capability {
+            add_capabilities: capabilities.add.unwrap_or_default(),
+            drop_capabilities: capabilities.drop.unwrap_or_default(),
+            ..Default::default()
+        }),
+        privileged,
+        namespace_options: Some(namespaces(spec)),
+        run_as_user: own.run_as_user.or(pod.run_as_user).map(|value| Int64Value { value }),
+        run_as_group: own.run_as_group.or(pod.run_as_group).map(|value| Int64Value { value }),
+        readonly_rootfs: own.read_only_root_filesystem == Some(true),
+        supplemental_groups: groups(&pod),
+        no_new_privs: own.allow_privilege_escalation == Some(false),
+        masked_paths: paths(&MASKED),
+        readonly_paths: paths(&READ_ONLY),
+        seccomp: Some(seccomp(own.seccomp_profile.as_ref().or(pod.seccomp_profile.as_ref()), privileged)),
+        ..Default::default()
+    }
+}
+
+fn privileged(context: Option<&SecurityContext>) -> bool {
+    context.is_some_and(|context| context.privileged == Some(true))
+}
+
+fn groups(context: &PodSecurityContext) -> Vec<i64> {
+    let supplemental = context.supplemental_groups.iter().flatten().copied();
+    supplemental.chain(context.fs_group).collect()
+}
+
+fn profile(kind: ProfileType) -> SecurityProfile {
+    SecurityProfile { profile_type: kind as i32, localhost_ref: String::new() }
+}
+
+fn seccomp(asked: Option<&SeccompProfile>, privileged: bool) -> SecurityProfile {
+    match asked {
+        Some(asked) if asked.type_ == "RuntimeDefault" && !privileged => profile(ProfileType::RuntimeDefault),
+        _ => profile(ProfileType::Unconfined),
+    }
+}
+
+/// Why `runAsNonRoot` forbids this image, if it does.
+pub fn forbids_root(spec: &PodSpec, container: &Container, image: &Image) -> Option<String> {
+    let pod = spec.security_context.clone().unwrap_or_default();
+    let own = container.security_context.clone().unwrap_or_default();
+    if own.run_as_non_root.or(pod.run_as_non_root) != Some(true) {
+        return None;
+    }
+    match (own.run_as_user.or(pod.run_as_user), &image.uid) {
+        (Some(0), _) => Some("container's runAsUser breaks non-root policy".into()),
+        (Some(_), _) => None,
+        (None, Some(uid)) if uid.value != 0 => None,
+        (None, None) if !image.username.is_empty() => Some(format!(
+            "container has runAsNonRoot and image has non-numeric user ({}), cannot verify user is non-root",
+            image.username
+        )),
+        (None, _) => Some("container has runAsNonRoot and image will run as root".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_container_s_word_goes_before_the_pod_s() {
+        let spec: PodSpec = serde_json::from_value(json!({
+            "securityContext": { "runAsUser": 1, "runAsGroup": 2, "fsGroup": 3, "runAsNonRoot": true },
+            "containers": [{ "name": "c", "securityContext": { "runAsUser": 9, "capabilities": { "add": ["NET_ADMIN"] } } },
+                           { "name": "d", "securityContext": { "privileged": true, "runAsUser": 0 } }] }))
+        .unwrap();
+        let context = container(&spec, &spec.containers[0]);
+        assert_eq!((context.run_as_user.unwrap().value, context.run_as_group.unwrap().value), (9, 2));
+        assert_eq!(context.supplemental_groups, [3]);
+        assert!(!context.masked_paths.is_empty());
+        assert!(container(&spec, &spec.containers[1]).masked_paths.is_empty());
+        assert!(sandbox(&spec).privileged);
+        assert_eq!(forbids_root(&spec, &spec.containers[0], &Image::default()), None);
+        assert!(forbids_root(&spec, &spec.containers[1], &Image::default()).is_some());
+    }
+}

@@ -1,0 +1,48 @@
+//! Hears when a file grows: for whoever follows the log that a runtime writes.
+
+use std::{io, mem::MaybeUninit, os::fd::OwnedFd, path::Path};
+
+use rustix::fs::inotify;
+use tokio::io::unix::AsyncFd;
+
+/// A watch on one file. Dropping it ends it.
+pub struct FileWatch(AsyncFd<OwnedFd>);
+
+impl FileWatch {
+    /// Watches the file at `path`, which must exist.
+    #[allow(unsafe_code)]
+    pub fn new(path: &Path) -> io::Result<Self> {
+        let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
+        inotify::add_watch(&watch, path, inotify::WatchFlags::MODIFY)?;
+        // SAFETY: the descriptor is owned by the value that is registered, so it is open until that is dropped.
+        let registered = unsafe { AsyncFd::register(watch) };
+        Ok(Self(registered.map_err(io::Error::from)?))
+    }
+
+    /// Returns when the file was written to since the last call, or since the watch began.
+    pub async fn changed(&self) -> io::Result<()> {
+        let mut ready = self.0.readable().await?;
+        let mut buffer = [MaybeUninit::<u8>::uninit(); 4096];
+        // What the events say does not matter; reading them all lets the next one be heard.
+        while rustix::io::read(&self.0, &mut buffer).is_ok() {}
+        ready.clear_ready();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[tokio::test]
+    async fn writes_are_heard() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let watch = FileWatch::new(file.path()).unwrap();
+        for _ in 0..2 {
+            file.write_all(b"x").unwrap();
+            watch.changed().await.unwrap();
+        }
+        assert!(FileWatch::new(Path::new("/nonexistent")).is_err());
+    }
+}

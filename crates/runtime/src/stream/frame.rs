@@ -1,0 +1,179 @@
+//! The frames of SPDY/3.1 that a streaming client needs, to and from bytes.
+//!
+//! Header blocks are one zlib stream per direction. Ours is made of stored blocks, each followed by an empty one so that
+//! the peer's reader hands out what it has; the peer's are skipped, because they carry nothing that is needed.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+/// The last frame of a stream in this direction.
+const FIN: u8 = 1;
+const VERSION: u16 = 3;
+/// No frame of a well-behaved peer is larger: Go's copy buffers have 32 KiB.
+const MAX_LENGTH: usize = 1 << 20;
+
+const SYN_STREAM: u16 = 1;
+const RST_STREAM: u16 = 3;
+const PING: u16 = 6;
+const GOAWAY: u16 = 7;
+
+/// A frame that arrived.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// Bytes of a stream.
+    Data {
+        /// The stream.
+        stream: u32,
+        /// Whether the peer will send no more on it.
+        fin: bool,
+        /// The bytes.
+        data: Bytes,
+    },
+    /// The peer gave up a stream.
+    Reset(u32),
+    /// To be sent back as it is.
+    Ping(u32),
+    /// The peer will close the connection.
+    GoAway,
+    /// A frame that means nothing here: replies, settings, windows.
+    Other,
+}
+
+/// The peer does not speak SPDY/3.1, or sends frames larger than any that it should.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("the container runtime's stream is not SPDY/3.1: {0}")]
+pub struct Malformed(&'static str);
+
+/// Takes one whole frame off the front of `buffer`, if it holds one.
+pub fn decode(buffer: &mut BytesMut) -> Result<Option<Frame>, Malformed> {
+    if buffer.len() < 8 {
+        return Ok(None);
+    }
+    let word = u32::from_be_bytes([buffer[0], buffer[1], buffer[2], buffer[3]]);
+    let flags = buffer[4];
+    let length = u32::from_be_bytes([0, buffer[5], buffer[6], buffer[7]]) as usize;
+    if length > MAX_LENGTH {
+        return Err(Malformed("a frame is longer than 1 MiB"));
+    }
+    if buffer.len() < 8 + length {
+        buffer.reserve(8 + length - buffer.len());
+        return Ok(None);
+    }
+    buffer.advance(8);
+    let mut payload = buffer.split_to(length).freeze();
+    if word >> 31 == 0 {
+        return Ok(Some(Frame::Data { stream: word, fin: flags & FIN != 0, data: payload }));
+    }
+    if (word >> 16) as u16 & 0x7fff != VERSION {
+        return Err(Malformed("a control frame of another version"));
+    }
+    let kind = word as u16;
+    if matches!(kind, RST_STREAM | PING) && payload.len() < 4 {
+        return Err(Malformed("a control frame is too short"));
+    }
+    Ok(Some(match kind {
+        RST_STREAM => Frame::Reset(payload.get_u32() & 0x7fff_ffff),
+        PING => Frame::Ping(payload.get_u32()),
+        GOAWAY => Frame::GoAway,
+        _ => Frame::Other,
+    }))
+}
+
+/// A data frame. `data` must be shorter than 16 MiB.
+pub fn data(stream: u32, fin: bool, data: &[u8]) -> Bytes {
+    let mut frame = BytesMut::with_capacity(8 + data.len());
+    frame.put_u32(stream);
+    frame.put_u32(u32::from(if fin { FIN } else { 0 }) << 24 | data.len() as u32);
+    frame.put_slice(data);
+    frame.freeze()
+}
+
+/// The answer to a ping.
+pub fn ping(id: u32) -> Bytes {
+    control(PING, &id.to_be_bytes())
+}
+
+/// Makes the frames that open streams; it remembers whether the zlib stream was begun.
+#[derive(Default)]
+pub struct Opener {
+    begun: bool,
+}
+
+impl Opener {
+    /// A frame that opens `stream` with these headers, whose names must be in lower case.
+    pub fn open(&mut self, stream: u32, headers: &[(&str, &str)]) -> Bytes {
+        let mut block = BytesMut::new();
+        block.put_u32(headers.len() as u32);
+        for text in headers.iter().flat_map(|(name, value)| [name, value]) {
+            block.put_u32(text.len() as u32);
+            block.put_slice(text.as_bytes());
+        }
+        let mut payload = BytesMut::new();
+        payload.put_u32(stream);
+        payload.put_u32(0); // no associated stream
+        payload.put_u16(0); // highest priority, no slot
+        if !std::mem::replace(&mut self.begun, true) {
+            payload.put_slice(&[0x78, 0x01]); // zlib, no dictionary
+        }
+        stored(&mut payload, &block);
+        stored(&mut payload, &[]);
+        control(SYN_STREAM, &payload)
+    }
+}
+
+/// A deflate block that holds `data`, shorter than 64 KiB, as it is.
+fn stored(out: &mut BytesMut, data: &[u8]) {
+    let length = data.len() as u16;
+    out.put_u8(0);
+    out.put_u16_le(length);
+    out.put_u16_le(!length);
+    out.put_slice(data);
+}
+
+fn control(kind: u16, payload: &[u8]) -> Bytes {
+    let mut frame = BytesMut::with_capacity(8 + payload.len());
+    frame.put_u16(0x8000 | VERSION);
+    frame.put_u16(kind);
+    frame.put_u32(payload.len() as u32);
+    frame.put_slice(payload);
+    frame.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_survive_being_cut_anywhere() {
+        let mut wire = BytesMut::new();
+        wire.put_slice(&data(5, false, b"hello"));
+        wire.put_slice(&ping(2));
+        wire.put_slice(&data(5, true, b""));
+        wire.put_slice(&control(RST_STREAM, &[0, 0, 0, 5, 0, 0, 0, 5]));
+        wire.put_slice(&control(4, &[0; 4]));
+        let mut buffer = BytesMut::new();
+        let mut frames = Vec::new();
+        for byte in wire {
+            buffer.put_u8(byte);
+            frames.extend(decode(&mut buffer).unwrap());
+        }
+        let hello = Bytes::from_static(b"hello");
+        let expected = [
+            Frame::Data { stream: 5, fin: false, data: hello },
+            Frame::Ping(2),
+            Frame::Data { stream: 5, fin: true, data: Bytes::new() },
+            Frame::Reset(5),
+            Frame::Other,
+        ];
+        assert_eq!(frames, expected);
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        let mut http = BytesMut::from(&b"\x80\x02\0\x01\0\0\0\0"[..]);
+        assert!(decode(&mut http).is_err());
+        let mut long = BytesMut::from(&b"\0\0\0\x01\0\xff\xff\xff"[..]);
+        assert!(decode(&mut long).is_err());
+        let mut short = BytesMut::from(&b"\x80\x03\0\x06\0\0\0\x01\0"[..]);
+        assert!(decode(&mut short).is_err());
+    }
+}
