@@ -31,9 +31,9 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 
-    /// Leave the cluster running afterwards; this is the default
-    #[arg(long, conflicts_with = "purge")]
-    keep: bool,
+    /// Cargo profile to build ferry with
+    #[arg(long, value_name = "NAME", default_value = "release")]
+    profile: String,
 
     /// Stop and remove the cluster afterwards, whether or not everything worked
     #[arg(long)]
@@ -43,9 +43,9 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let walk = Walk::new(args)?;
     step("what the build needs", || packages::ensure(&[PROTOC, KUBECTL]))?;
-    step("build", || process::run(command("cargo build --release -p ferry").current_dir(repository())))?;
+    step("build", || process::run(command("cargo build -p ferry --profile").arg(&args.profile).current_dir(repository())))?;
     let walked = walk.cluster();
-    if args.purge && !args.keep {
+    if args.purge {
         let purged = step("remove the cluster", || process::run(&mut walk.ferry("down --purge")));
         return walked.and(purged);
     }
@@ -63,12 +63,13 @@ impl Walk {
         let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
         let target = std::path::absolute(target)?;
         let data_dir = args.data_dir.as_deref().map(std::path::absolute).transpose()?;
-        Ok(Self { ferry: target.join("release/ferry"), data_dir })
+        let folder = if args.profile == "dev" { "debug" } else { &args.profile };
+        Ok(Self { ferry: target.join(folder).join("ferry"), data_dir })
     }
 
     /// Everything from `ferry up` on.
     fn cluster(&self) -> Result<()> {
-        step("start the cluster", || process::run(&mut self.up()))?;
+        step("start the cluster", || self.start())?;
         step("load the nginx image", || process::run(&mut self.image()))?;
         let start = Instant::now();
         step("create the deployment", || self.create())?;
@@ -91,6 +92,15 @@ impl Walk {
             command.arg("--data-dir").arg(dir);
         }
         command
+    }
+
+    fn start(&self) -> Result<()> {
+        let running = self.ferry("status").output().context("cannot run ferry")?.status.success();
+        if running {
+            println!("  it runs already and is left as it is");
+            return Ok(());
+        }
+        process::run(&mut self.up())
     }
 
     fn up(&self) -> Command {
