@@ -135,6 +135,14 @@ impl Status {
         status
     }
 
+    /// 429: come back in a second.
+    pub fn too_many_requests() -> Self {
+        let message = "the server has received too many requests and has asked us to try again later";
+        let mut status = Self::new(429, "TooManyRequests", message);
+        status.details = Some(json!({"retryAfterSeconds": 1}));
+        status
+    }
+
     /// 500: our fault.
     pub fn internal(message: impl std::fmt::Display) -> Self {
         let mut status = Self::new(500, "InternalError", format!("Internal error occurred: {message}"));

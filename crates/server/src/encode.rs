@@ -74,7 +74,19 @@ pub fn bytes(code: u16, body: impl Into<Bytes>) -> Response<Body> {
 
 /// A `Status` that says what went wrong.
 pub fn error(status: &Status) -> Response<Body> {
-    json(status.code, &status.to_value())
+    let mut response = json(status.code, &status.to_value());
+    if let Some(seconds) = status.details.as_ref().and_then(|details| details["retryAfterSeconds"].as_u64()) {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// What a path gets that nothing is at.
+pub fn no_page() -> Response<Body> {
+    let mut response = Response::new(full("404 page not found\n"));
+    *response.status_mut() = http::StatusCode::NOT_FOUND;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
 }
 
 /// Adds warnings to an answer.

@@ -18,6 +18,7 @@ mod query;
 mod registry;
 mod request;
 mod reviews;
+mod shed;
 mod strategies;
 mod watch;
 
@@ -56,6 +57,26 @@ pub struct User {
     pub groups: Vec<String>,
 }
 
+/// Where a request comes from, as far as it could be found out.
+#[derive(Clone, Debug)]
+pub enum Caller {
+    /// A component of this process.
+    Component(User),
+    /// Somebody who showed a certificate.
+    Client(User),
+    /// Somebody who showed nothing.
+    Anonymous,
+}
+
+impl Caller {
+    fn user(&self) -> Option<&User> {
+        match self {
+            Caller::Component(user) | Caller::Client(user) => Some(user),
+            Caller::Anonymous => None,
+        }
+    }
+}
+
 /// What an API server is made of.
 pub struct Config {
     /// Where objects are kept.
@@ -73,6 +94,7 @@ pub struct Server {
 struct Shared {
     registry: registry::Registry,
     kubelet_tls: Arc<rustls::ClientConfig>,
+    limits: shed::Limits,
     stopping: CancellationToken,
 }
 
@@ -81,7 +103,12 @@ impl Server {
     pub async fn new(config: Config) -> Result<Self, store::Error> {
         let registry = registry::Registry::new(config.store);
         bootstrap::create(&registry).await?;
-        let shared = Shared { registry, kubelet_tls: config.kubelet_tls, stopping: CancellationToken::new() };
+        let shared = Shared {
+            registry,
+            kubelet_tls: config.kubelet_tls,
+            limits: shed::Limits::default(),
+            stopping: CancellationToken::new(),
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -120,6 +147,6 @@ where
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let (server, user) = (self.server.clone(), self.user.clone());
         let request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
-        Box::pin(pipeline::answer(server, Some(user), request).map(Ok))
+        Box::pin(pipeline::answer(server, Caller::Component(user), request).map(Ok))
     }
 }

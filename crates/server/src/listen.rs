@@ -14,7 +14,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::{BodyError, Server, User, pipeline};
+use crate::{BodyError, Caller, Server, User, pipeline};
 
 /// How long a client may take for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -65,10 +65,11 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
         Err(_) => return tracing::debug!("TLS handshake timed out"),
     };
     let user = stream.get_ref().1.peer_certificates().and_then(|chain| user_of(chain.first()?));
+    let caller = user.map_or(Caller::Anonymous, Caller::Client);
     let service = service_fn(move |request: http::Request<Incoming>| {
-        let (server, user) = (server.clone(), user.clone());
+        let (server, caller) = (server.clone(), caller.clone());
         let request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
-        pipeline::answer(server, user, request).map(Ok::<_, Infallible>)
+        pipeline::answer(server, caller, request).map(Ok::<_, Infallible>)
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder

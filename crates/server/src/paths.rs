@@ -20,21 +20,21 @@ pub async fn answer(server: &Server, request: &Parts) -> Result<Response<Body>, 
     }
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     let body = match parts.as_slice() {
-        [""] => root(),
-        ["version"] => version(),
+        [""] => Some(root()),
+        ["version"] => Some(version()),
         ["api"] if aggregated(request) => return Ok(discovered(discovery::aggregated(true))),
         ["apis"] if aggregated(request) => return Ok(discovered(discovery::aggregated(false))),
-        ["api"] => discovery::core_versions(host(request)),
-        ["apis"] => discovery::group_list(),
-        ["api", version] => discovery::resource_list("", version).ok_or_else(Status::no_such_path)?,
-        ["apis", group] => discovery::group(group).ok_or_else(Status::no_such_path)?,
-        ["apis", group, version] => discovery::resource_list(group, version).ok_or_else(Status::no_such_path)?,
-        ["openapi", "v3"] => openapi::index(),
-        ["openapi", "v3", "api", version] => openapi::document("", version).ok_or_else(Status::no_such_path)?,
-        ["openapi", "v3", "apis", group, version] => openapi::document(group, version).ok_or_else(Status::no_such_path)?,
-        _ => return Err(Status::no_such_path()),
+        ["api"] => Some(discovery::core_versions(host(request))),
+        ["apis"] => Some(discovery::group_list()),
+        ["api", version] => discovery::resource_list("", version),
+        ["apis", group] => discovery::group(group),
+        ["apis", group, version] => discovery::resource_list(group, version),
+        ["openapi", "v3"] => Some(openapi::index()),
+        ["openapi", "v3", "api", version] => openapi::document("", version),
+        ["openapi", "v3", "apis", group, version] => openapi::document(group, version),
+        _ => return Ok(encode::no_page()),
     };
-    Ok(encode::json(200, &body))
+    Ok(body.map_or_else(encode::no_page, |body| encode::json(200, &body)))
 }
 
 fn aggregated(request: &Parts) -> bool {

@@ -1,5 +1,5 @@
 //! The one chain that every request goes through:
-//! authenticate → authorize → route → (decode → default → admit → prepare → validate → store) → encode.
+//! authenticate → shed → authorize → route → (decode → default → admit → prepare → validate → store) → encode.
 //!
 //! The listener or the in-process service has authenticated; the registry does what is in parentheses.
 
@@ -10,7 +10,7 @@ use http::{Method, Request, Response, header};
 use http_body_util::{BodyExt, Full, Limited};
 
 use crate::{
-    Body, Server, User, authorize,
+    Body, Caller, Server, authorize,
     encode::{self, Form},
     kubelet_proxy, paths,
     query::Query,
@@ -22,30 +22,34 @@ use crate::{
 /// The largest body of a request.
 pub const MAX_BODY: usize = 3 << 20;
 
-/// Answers one request; `user` is who authenticated, if anybody did.
-pub fn answer(server: Server, user: Option<User>, request: Request<Body>) -> BoxFuture<'static, Response<Body>> {
+/// Answers one request of `caller`.
+pub fn answer(server: Server, caller: Caller, request: Request<Body>) -> BoxFuture<'static, Response<Body>> {
     Box::pin(async move {
         let method = request.method().clone();
         let path = request.uri().path().to_owned();
-        let result = route(&server, user, request).await;
+        let result = route(&server, &caller, request).await;
         let response = result.unwrap_or_else(|status| encode::error(&status));
         tracing::debug!(%method, %path, status = response.status().as_u16(), "answered");
         response
     })
 }
 
-async fn route(server: &Server, user: Option<User>, request: Request<Body>) -> Result<Response<Body>, Status> {
+async fn route(server: &Server, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Status> {
     let path = request.uri().path().to_owned();
     let query = Query::parse(request.uri().query().unwrap_or_default());
     match request::parse(request.method(), &path, query) {
         None => {
-            authorize::path(user.as_ref(), verb_of(request.method()), &path)?;
+            authorize::path(caller.user(), verb_of(request.method()), &path)?;
             paths::answer(server, &request.into_parts().0).await
         }
         Some(target) => {
             let target = target.inspect_err(|_| tracing::debug!(%path, "no such resource or verb"))?;
-            authorize::target(user.as_ref(), &target)?;
-            resource(server, user.unwrap_or_default(), target, request).await
+            authorize::target(caller.user(), &target)?;
+            let _place = match caller {
+                Caller::Component(_) => None,
+                Caller::Client(_) | Caller::Anonymous => server.shared.limits.admit(&target)?,
+            };
+            resource(server, caller, target, request).await
         }
     }
 }
@@ -60,7 +64,7 @@ fn verb_of(method: &Method) -> &'static str {
     }
 }
 
-async fn resource(server: &Server, user: User, target: Target, request: Request<Body>) -> Result<Response<Body>, Status> {
+async fn resource(server: &Server, caller: &Caller, target: Target, request: Request<Body>) -> Result<Response<Body>, Status> {
     if matches!(target.subresource.as_str(), "log" | "exec") {
         return kubelet_proxy::answer(server, &target, request).await;
     }
@@ -71,7 +75,7 @@ async fn resource(server: &Server, user: User, target: Target, request: Request<
     let content_type = content_type(&request);
     let body = read(request).await?;
     if reviews::is_review(target.resource) {
-        return reviews::answer(&user, &target, &content_type, &body).map(|object| encode::object(&target, form, object, 201));
+        return reviews::answer(caller.user(), &target, &content_type, &body).map(|object| encode::object(&target, form, object, 201));
     }
     let input = Input { content_type, body };
     let outcome = server.shared.registry.perform(&target, &input).await?;

@@ -25,7 +25,7 @@ pub struct Target {
     pub query: Query,
 }
 
-/// Reads a path under `/api` or `/apis`; `None` for paths of other kinds.
+/// Reads a path of a group and version that exist; `None` for paths of other kinds.
 pub fn parse(method: &Method, path: &str, query: Query) -> Option<Result<Target, Status>> {
     let parts: Vec<String> = path.split('/').skip(1).map(crate::query::decode).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
@@ -34,6 +34,7 @@ pub fn parse(method: &Method, path: &str, query: Query) -> Option<Result<Target,
         ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
         _ => return None,
     };
+    schema().resources().iter().find(|resource| resource.group == group && resource.version == version)?;
     Some(target(method, (group, version), rest, query))
 }
 
