@@ -29,6 +29,9 @@ const ENTRIES: [&str; 13] = [
     "store",
 ];
 
+/// The name of the context in a kubeconfig.
+pub const CONTEXT: &str = "ferry";
+
 /// A cluster, known by its data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
@@ -71,9 +74,9 @@ impl Instance {
         Ok(self.store().exists())
     }
 
-    /// The name of the cluster in a kubeconfig.
-    pub fn context(&self) -> String {
-        self.named("ferry", "ferry-")
+    /// The name of the cluster among those of this machine, for a kubeconfig where `ferry` is another cluster.
+    pub fn cluster_name(&self) -> String {
+        self.named(CONTEXT, "ferry-")
     }
 
     /// The bridge that pods are attached to; also the name of the CNI network.
@@ -193,7 +196,7 @@ mod tests {
     #[test]
     fn the_default_has_plain_names() {
         let instance = Instance { data: DATA_DIR.into(), suffix: None };
-        assert_eq!(instance.context(), "ferry");
+        assert_eq!(instance.cluster_name(), "ferry");
         assert_eq!(instance.bridge(), "ferry0");
         assert_eq!(instance.cgroup(), "/ferry");
         assert_eq!(instance.nft_table(), "ferry");

@@ -49,9 +49,28 @@ impl Kubeconfig {
         Ok(Self { path, root, text })
     }
 
+    /// Refuses a place where the file cannot be: its directory may be missing, but not that one's.
+    pub fn check_place(&self) -> anyhow::Result<()> {
+        let directory = self.path.parent().unwrap_or(Path::new("/"));
+        if directory.is_dir() || directory.parent().is_some_and(Path::is_dir) && !directory.exists() {
+            return Ok(());
+        }
+        Err(refusal(
+            format!("the kubeconfig {} cannot be written: its directory does not exist", self.path.display()),
+            "Make that directory, or write elsewhere with --kubeconfig FILE.",
+        ))
+    }
+
     /// The name of the current context.
     pub fn current_context(&self) -> Option<&str> {
         self.root.get("current-context")?.as_str().filter(|name| !name.is_empty())
+    }
+
+    /// Whether the file has a cluster of that name which is not the one of this CA.
+    pub fn names_another(&self, name: &str, ca: &str) -> bool {
+        let clusters = self.root.get("clusters").and_then(Value::as_sequence);
+        let found = clusters.and_then(|all| all.iter().find(|entry| is_named(entry, name)));
+        found.is_some_and(|entry| entry["cluster"]["certificate-authority-data"].as_str() != Some(&*STANDARD.encode(ca)))
     }
 
     /// Sets cluster, user and context `name` and makes it the current one.
@@ -107,7 +126,7 @@ impl Kubeconfig {
     fn make_directory(&self, owner: Option<(u32, u32)>) -> anyhow::Result<Option<(u32, u32)>> {
         let Some(directory) = self.path.parent().filter(|directory| !directory.exists()) else { return Ok(owner) };
         let context = || format!("cannot make {}", directory.display());
-        fs::create_dir_all(directory).with_context(context)?;
+        fs::create_dir(directory).with_context(context)?;
         if let Some((user, group)) = owner {
             std::os::unix::fs::chown(directory, Some(user), Some(group)).with_context(context)?;
         }
@@ -198,6 +217,8 @@ unknown: {kept: [1, 2]}
     fn the_users_namespace_and_unchanged_bytes_stay() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new/config");
+        Kubeconfig::read(&path).unwrap().check_place().unwrap();
+        assert!(Kubeconfig::read(&directory.path().join("a/b/config")).unwrap().check_place().is_err());
         let mut first = Kubeconfig::read(&path).unwrap();
         first.set("ferry", "https://127.0.0.1:6443", &pki());
         first.root["contexts"][0]["context"]["namespace"] = "mine".into();

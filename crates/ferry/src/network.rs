@@ -23,7 +23,7 @@ pub fn set_up(instance: &Instance, pods: Cidr, state: &mut State) -> anyhow::Res
     atomic::write(&file, text.as_bytes(), atomic::PUBLIC).with_context(|| file.display().to_string())?;
     forward(instance, state)?;
     match net::nft(&ruleset(instance, pods)) {
-        Ok(()) => Ok(Vec::new()),
+        Ok(_) => Ok(Vec::new()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Ok(vec!["nft is not installed: pods cannot reach other machines (Debian: apt-get install nftables)".into()])
         }
@@ -109,24 +109,27 @@ pub fn tear_down(instance: &Instance, state: &mut State) -> anyhow::Result<Vec<S
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).context("address records"),
         _ => {}
     }
-    if remove_filters(&instance.nft_table())? {
+    let tables = tables();
+    if tables.contains(&instance.nft_table()) {
+        let table = instance.nft_table();
+        let deleted = net::nft(&format!("delete table ip {table}\n"));
+        deleted.with_context(|| format!("cannot delete the packet filters of table {table}"))?;
         removed.push("packet filters".into());
     }
-    if state.ip_forward_before.take() == Some(false) {
+    // Another cluster on this machine still needs it.
+    let shared = tables.iter().any(|table| *table != instance.nft_table());
+    if state.ip_forward_before.take() == Some(false) && !shared && net::ip_forward().context("net.ipv4.ip_forward")? {
         net::set_ip_forward(false).context("net.ipv4.ip_forward")?;
         removed.push("forwarding".into());
     }
     Ok(removed)
 }
 
-/// Deletes the table; false if there is none.
-fn remove_filters(table: &str) -> anyhow::Result<bool> {
-    match net::nft(&format!("list table ip {table}\n")) {
-        Ok(()) => {}
-        Err(_) => return Ok(false), // no such table, or no nft that could have made it
-    }
-    let deleted = net::nft(&format!("delete table ip {table}\n"));
-    deleted.with_context(|| format!("cannot delete the packet filters of table {table}")).map(|()| true)
+/// The tables of packet filters that ferry made, for this cluster or another; none if there is no `nft`.
+fn tables() -> Vec<String> {
+    let listed = net::nft("list tables ip\n").unwrap_or_default();
+    let names = listed.lines().filter_map(|line| line.strip_prefix("table ip "));
+    names.filter(|name| *name == "ferry" || name.starts_with("ferry_")).map(str::to_owned).collect()
 }
 
 /// The ports of the bridge, then the bridge.

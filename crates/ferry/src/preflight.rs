@@ -37,7 +37,7 @@ pub async fn check(options: &Options) -> anyhow::Result<()> {
         ));
     }
     pod_range_free(options)?;
-    Kubeconfig::read(&options.kubeconfig)?;
+    Kubeconfig::read(&options.kubeconfig)?.check_place()?;
     pki::check(&options.instance.pki())?;
     store_usable(&options.instance).await?;
     container_runtime(options).await

@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 
 use crate::{
     containerd::Containerd,
+    instance::CONTEXT,
     kubeconfig::Kubeconfig,
     network,
     options::{Options, Runtime},
@@ -113,7 +114,7 @@ async fn open_store(options: &Options) -> anyhow::Result<(Arc<dyn Store>, String
 async fn certificates(options: &Options) -> anyhow::Result<(Pki, String)> {
     let pki = pki::prepare(&options.instance.pki(), &options.names(), SystemTime::now())?;
     let mut admin = Kubeconfig::read(&options.instance.admin_kubeconfig())?;
-    admin.set(&options.instance.context(), &options.server_url(), &pki);
+    admin.set(CONTEXT, &options.server_url(), &pki);
     admin.write(None)?;
     let detail = match pki.issued.len() {
         0 => "found".to_owned(),
@@ -286,14 +287,17 @@ pub fn readiness(node: Option<&Node>) -> (bool, String) {
 
 /// Last of all, so that a start that fails leaves the user's current context alone.
 async fn write_kubeconfig(options: &Options, pki: &Pki, state: &mut State) -> anyhow::Result<((), String)> {
-    let context = options.instance.context();
     let mut kubeconfig = Kubeconfig::read(&options.kubeconfig)?;
+    // The default cluster takes over what an earlier one left; others step aside.
+    let taken = kubeconfig.names_another(CONTEXT, &pki.ca);
+    let context = if taken { options.instance.cluster_name() } else { CONTEXT.to_owned() };
     if kubeconfig.current_context() != Some(&context) {
         state.previous_context = kubeconfig.current_context().map(str::to_owned);
     }
     kubeconfig.set(&context, &options.server_url(), pki);
     kubeconfig.write(options.kubeconfig_owner)?;
     state.kubeconfig = Some(options.kubeconfig.clone());
+    state.context = Some(context.clone());
     state.save(&options.instance)?;
     Ok(((), format!("{}, context {context}", options.kubeconfig.display())))
 }

@@ -21,6 +21,8 @@ pub struct State {
     pub ip_forward_before: Option<bool>,
     /// The user's kubeconfig that has the cluster's context.
     pub kubeconfig: Option<PathBuf>,
+    /// The name of that context.
+    pub context: Option<String>,
     /// That file's current context before.
     pub previous_context: Option<String>,
     /// The node's name.

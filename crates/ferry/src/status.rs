@@ -25,7 +25,7 @@ pub fn status(arguments: cli::Status) -> anyhow::Result<ExitCode> {
     let state = State::load(&instance)?;
     let mut report = Report::default();
     let running = pidfile::running(&instance);
-    report.line("cluster", format!("{} in {}", instance.context(), instance.data().display()));
+    report.line("cluster", format!("{} in {}", instance.cluster_name(), instance.data().display()));
     match &running {
         Some(process) => report.line("ferry", describe(process)),
         None => report.problem("ferry", "not running", "start it with `ferry up`"),
@@ -119,8 +119,8 @@ impl Report {
     }
 
     fn places(&mut self, instance: &Instance, state: &State) {
-        if let Some(file) = &state.kubeconfig {
-            self.line("kubeconfig", format!("{}, context {}", file.display(), instance.context()));
+        if let (Some(file), Some(context)) = (&state.kubeconfig, &state.context) {
+            self.line("kubeconfig", format!("{}, context {context}", file.display()));
         }
         if instance.log().exists() {
             self.line("log", instance.log().display().to_string());

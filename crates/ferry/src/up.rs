@@ -81,8 +81,8 @@ fn in_background(arguments: &Up, caller: &Caller) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What the calling shell set up for itself must not limit the cluster: files for everybody to read are, and as many
-/// connections as the system allows.
+/// The caller's habits must not limit the cluster: pods of any user can read the files that it makes for them, and it may
+/// have as many connections as the system allows.
 fn prepare_process() -> anyhow::Result<()> {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let limit = rustix::process::getrlimit(Resource::Nofile);

@@ -39,13 +39,13 @@ fn remove_shim_sockets(state: &Path) {
 /// Forgets the cluster: its directory and its context in the user's kubeconfig.
 pub fn data(instance: &Instance, state: &State) -> anyhow::Result<String> {
     let mut removed = Vec::new();
-    if let Some(path) = &state.kubeconfig
+    if let (Some(path), Some(context)) = (&state.kubeconfig, &state.context)
         && path.exists()
     {
         let mut kubeconfig = Kubeconfig::read(path)?;
-        kubeconfig.remove(&instance.context(), state.previous_context.as_deref());
+        kubeconfig.remove(context, state.previous_context.as_deref());
         kubeconfig.write(None)?;
-        removed.push(format!("context {}", instance.context()));
+        removed.push(format!("context {context}"));
     }
     if instance.data().exists() {
         nothing_mounted(instance.data())?;
@@ -57,7 +57,7 @@ pub fn data(instance: &Instance, state: &State) -> anyhow::Result<String> {
 
 /// What is mounted is not ours to delete, even where it should not be.
 fn nothing_mounted(directory: &Path) -> anyhow::Result<()> {
-    let mounted = mounts::under(directory).context("/proc/self/mountinfo")?;
+    let mounted = mounts::under(directory)?;
     match mounted.first() {
         None => Ok(()),
         Some(mount) => bail!("{} is still mounted; nothing below {} was deleted", mount.display(), directory.display()),

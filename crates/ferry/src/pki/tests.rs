@@ -1,3 +1,5 @@
+//! What a start finds, makes, renews and refuses in the directory of certificates.
+
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
