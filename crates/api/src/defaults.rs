@@ -1,5 +1,6 @@
 //! What upstream fills in: static defaults from the tables, and the few that are computed from other fields.
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::json;
 
 use crate::{
@@ -16,6 +17,7 @@ const COMPUTED: &[(&str, Computed)] = &[
     ("core/v1.EphemeralContainerCommon", container),
     ("core/v1.Pod", pod),
     ("core/v1.PodSpec", pod_spec),
+    ("core/v1.Secret", secret),
     ("core/v1.Service", service),
     ("apps/v1.DeploymentStrategy", |map| rolling_update(map, json!({"maxUnavailable": "25%", "maxSurge": "25%"}))),
     ("apps/v1.DaemonSetUpdateStrategy", |map| rolling_update(map, json!({"maxUnavailable": 1, "maxSurge": 0}))),
@@ -118,6 +120,15 @@ fn pod_spec(map: &mut Map) {
     }
 }
 
+/// `stringData` is for writing only: it becomes `data`.
+fn secret(map: &mut Map) {
+    let Some(Value::Object(given)) = map.remove("stringData") else { return };
+    let data = meta::object_mut(map.entry("data").or_insert_with(|| json!({})));
+    for (key, text) in given {
+        data.insert(key, BASE64_STANDARD.encode(text.as_str().unwrap_or_default()).into());
+    }
+}
+
 fn service(map: &mut Map) {
     let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) else { return };
     for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -190,6 +201,12 @@ mod tests {
         assert_eq!(spec["containers"][0]["imagePullPolicy"], "Always");
         assert_eq!(spec["securityContext"], json!({}));
         assert_eq!(spec.get("enableServiceLinks"), None, "only pods get it");
+    }
+
+    #[test]
+    fn a_secret_given_as_text_is_kept_as_data() {
+        let secret = check("core/v1.Secret", json!({"data": {"a": "MQ=="}, "stringData": {"b": "2"}}));
+        assert_eq!((&secret["data"], secret.get("stringData")), (&json!({"a": "MQ==", "b": "Mg=="}), None));
     }
 
     #[test]

@@ -81,6 +81,22 @@ impl Status {
         status
     }
 
+    /// What another component answered, with the reason that belongs to its code.
+    pub fn of_code(code: u16, message: impl Into<String>) -> Self {
+        let reason = match code {
+            400 => "BadRequest",
+            401 => "Unauthorized",
+            403 => "Forbidden",
+            404 => "NotFound",
+            405 => "MethodNotAllowed",
+            500 => "InternalError",
+            501 => "NotImplemented",
+            503 => "ServiceUnavailable",
+            _ => "",
+        };
+        Self::new(code, reason, message)
+    }
+
     /// 400: the request makes no sense.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)

@@ -13,8 +13,6 @@ use sys::cgroup::Cgroups;
 
 /// The parts, and the facts about the node that do not change.
 pub struct Agent {
-    /// The node's name.
-    pub node_name: String,
     /// The node's address.
     pub node_ip: IpAddr,
     /// Pod directories are below `pods` here.
@@ -47,11 +45,6 @@ impl Agent {
     /// Where the logs of a pod are.
     pub fn log_dir(&self, pod: &Pod) -> PathBuf {
         self.pod_logs_dir.join(format!("{}_{}_{}", namespace(pod), name(pod), uid(pod)))
-    }
-
-    /// The runtime's id of a container as the API shows it.
-    pub fn container_id(&self, id: &str) -> String {
-        format!("{}://{id}", self.runtime_name)
     }
 }
 

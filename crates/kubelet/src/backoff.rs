@@ -15,10 +15,10 @@ const MAXIMUM: Duration = Duration::from_secs(300);
 /// After this long without trouble a key starts over.
 const FORGET: Duration = Duration::from_secs(600);
 
-#[derive(Clone, Copy)]
 struct Entry {
     delay: Duration,
     updated: Timestamp,
+    cause: String,
 }
 
 /// The delays of several keys.
@@ -38,17 +38,28 @@ impl Backoffs {
 
     /// Notes that `key`, which failed at `failed`, is tried again: the next failure waits longer.
     pub fn next(&self, key: &str, failed: Timestamp, now: Timestamp) {
+        self.next_because(key, failed, now, String::new());
+    }
+
+    /// The same, with the cause of the failure.
+    pub fn next_because(&self, key: &str, failed: Timestamp, now: Timestamp, cause: String) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let delay = match entries.get(key) {
             Some(entry) if elapsed(entry.updated, failed) <= FORGET => (entry.delay * 2).min(MAXIMUM),
             _ => INITIAL,
         };
-        entries.insert(key.into(), Entry { delay, updated: now });
+        entries.insert(key.into(), Entry { delay, updated: now, cause });
     }
 
     /// When `key` was last noted; a failing pull has no other time of failure.
     pub fn updated(&self, key: &str) -> Option<Timestamp> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).get(key).map(|entry| entry.updated)
+    }
+
+    /// The cause that was noted last.
+    pub fn cause(&self, key: &str) -> String {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.get(key).map(|entry| entry.cause.clone()).unwrap_or_default()
     }
 
     /// Starts `key` over.

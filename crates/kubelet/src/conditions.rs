@@ -28,23 +28,22 @@ impl Finding {
     }
 }
 
-/// All conditions of the pod, given its phase and its containers' statuses.
-pub fn compute(view: &View<'_>, spec: &PodSpec, status: &PodStatus) -> Vec<PodCondition> {
-    let old = view.pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+/// All conditions of the pod, given its phase, its containers' statuses and the status that it had.
+pub fn compute(view: &View<'_>, spec: &PodSpec, status: &PodStatus, old: &PodStatus) -> Vec<PodCondition> {
+    let old = old.conditions.as_deref().unwrap_or_default();
+    let theirs = view.pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let phase = status.phase.as_deref().unwrap_or_default();
     let containers_ready = containers_ready(phase, status.container_statuses.as_deref().unwrap_or_default());
     let findings = [
         sandbox_ready(view),
         initialized(phase, status.init_container_statuses.as_deref().unwrap_or_default(), status),
-        ready(&containers_ready, spec, old),
+        ready(&containers_ready, spec, theirs),
         containers_ready,
     ];
     let generation = view.pod.metadata.generation;
-    let mut conditions: Vec<_> = findings
-        .into_iter()
-        .map(|finding| dated(finding, old, generation, Time(view.now)))
-        .collect();
-    conditions.extend(old.iter().filter(|condition| !OWNED.contains(&condition.type_.as_str())).cloned());
+    let mut conditions: Vec<_> =
+        findings.into_iter().map(|finding| dated(finding, old, generation, Time(view.now))).collect();
+    conditions.extend(theirs.iter().filter(|condition| !OWNED.contains(&condition.type_.as_str())).cloned());
     if !conditions.iter().any(|condition| condition.type_ == "PodScheduled") {
         conditions.push(dated(Finding::holds("PodScheduled"), old, generation, Time(view.now)));
     }
@@ -73,7 +72,8 @@ fn sandbox_ready(view: &View<'_>) -> Finding {
 }
 
 fn initialized(phase: &str, init: &[ContainerStatus], status: &PodStatus) -> Finding {
-    let incomplete: Vec<_> = init.iter().filter(|status| !succeeded(status)).map(|status| status.name.as_str()).collect();
+    let incomplete: Vec<_> =
+        init.iter().filter(|status| !succeeded(status)).map(|status| status.name.as_str()).collect();
     if phase == "Succeeded" {
         return Finding { reason: Some("PodCompleted"), ..Finding::holds("Initialized") };
     }
@@ -101,11 +101,11 @@ fn containers_ready(phase: &str, containers: &[ContainerStatus]) -> Finding {
 }
 
 /// Ready is what containers say, and every readiness gate.
-fn ready(containers: &Finding, spec: &PodSpec, old: &[PodCondition]) -> Finding {
+fn ready(containers: &Finding, spec: &PodSpec, theirs: &[PodCondition]) -> Finding {
     if !containers.holds {
         return Finding { kind: "Ready", message: containers.message.clone(), ..*containers };
     }
-    let closed = |gate: &str| match old.iter().find(|condition| condition.type_ == gate) {
+    let closed = |gate: &str| match theirs.iter().find(|condition| condition.type_ == gate) {
         None => Some(format!("corresponding condition of pod readiness gate {gate:?} does not exist.")),
         Some(condition) if condition.status == "True" => None,
         Some(condition) => {

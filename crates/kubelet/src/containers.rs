@@ -150,7 +150,10 @@ impl Launch<'_> {
         for mount in self.container.volume_mounts.iter().flatten() {
             let volume = spec.volumes.iter().flatten().find(|volume| volume.name == mount.name);
             let volume = volume.ok_or_else(|| format!("volume {:?} not found", mount.name))?;
-            let content = volume.config_map.is_some() || volume.secret.is_some() || volume.projected.is_some() || volume.downward_api.is_some();
+            let content = volume.config_map.is_some()
+                || volume.secret.is_some()
+                || volume.projected.is_some()
+                || volume.downward_api.is_some();
             let propagation = match mount.mount_propagation.as_deref() {
                 Some("HostToContainer") => MountPropagation::PropagationHostToContainer,
                 Some("Bidirectional") => MountPropagation::PropagationBidirectional,

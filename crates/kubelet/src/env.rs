@@ -57,7 +57,8 @@ pub async fn resolve(container: &Container, sources: &Sources<'_>) -> Result<Vec
             values.push((variable.name.clone(), value));
         }
     }
-    let last: HashMap<String, usize> = values.iter().enumerate().map(|(index, (name, _))| (name.clone(), index)).collect();
+    let last: HashMap<String, usize> =
+        values.iter().enumerate().map(|(index, (name, _))| (name.clone(), index)).collect();
     Ok(values.into_iter().enumerate().filter(|(index, (name, _))| last[name] == *index).map(|(_, pair)| pair).collect())
 }
 
@@ -105,7 +106,9 @@ fn field(reference: &ObjectFieldSelector, sources: &Sources<'_>) -> Result<Strin
         "status.podIP" => sources.pod_ips.first().cloned().unwrap_or_default(),
         "status.podIPs" => sources.pod_ips.join(","),
         "status.hostIP" | "status.hostIPs" => sources.host_ip.clone(),
-        _ => pod_field(sources.pod, path).ok_or_else(|| Error::Unsupported(format!("unsupported fieldPath: {path}")))?,
+        _ => {
+            pod_field(sources.pod, path).ok_or_else(|| Error::Unsupported(format!("unsupported fieldPath: {path}")))?
+        }
     })
 }
 

@@ -16,7 +16,11 @@ use runtime::{
 };
 use tokio_tungstenite::{
     WebSocketStream,
-    tungstenite::{Message, handshake::derive_accept_key, protocol::Role},
+    tungstenite::{
+        Message,
+        handshake::derive_accept_key,
+        protocol::{CloseFrame, Role, frame::coding::CloseCode},
+    },
 };
 
 use crate::{
@@ -76,7 +80,9 @@ fn negotiate(headers: &HeaderMap) -> Result<(String, &'static str), String> {
     let get = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let upgrade = get("upgrade");
     if upgrade.to_ascii_uppercase().starts_with("SPDY") {
-        return Err("SPDY is not supported by this kubelet; use a client that speaks WebSocket (kubectl 1.31 or later)".into());
+        return Err(
+            "SPDY is not supported by this kubelet; use a client that speaks WebSocket (kubectl 1.31 or later)".into(),
+        );
     }
     if !upgrade.eq_ignore_ascii_case("websocket") || get("sec-websocket-key").is_empty() {
         return Err("unable to upgrade: a WebSocket handshake is required".into());
@@ -84,7 +90,8 @@ fn negotiate(headers: &HeaderMap) -> Result<(String, &'static str), String> {
     let asked = headers.get_all("sec-websocket-protocol").iter().filter_map(|value| value.to_str().ok());
     let mut asked = asked.flat_map(|value| value.split(',')).map(str::trim);
     let found = asked.find_map(|asked| PROTOCOLS.into_iter().find(|known| *known == asked));
-    let protocol = found.ok_or_else(|| format!("unable to negotiate a subprotocol: this kubelet has {}", PROTOCOLS.join(", ")))?;
+    let protocol =
+        found.ok_or_else(|| format!("unable to negotiate a subprotocol: this kubelet has {}", PROTOCOLS.join(", ")))?;
     Ok((get("sec-websocket-key").into(), protocol))
 }
 
@@ -137,7 +144,9 @@ async fn run(agent: &Agent, socket: Socket, container: String, command: Vec<Stri
             let _ = sink.send(message(ERROR, internal_error(&error).as_bytes())).await;
         }
     }
-    // The client may have closed it already.
+    // Clients take any other code for a failure. The client may have closed it already.
+    let normal = CloseFrame { code: CloseCode::Normal, reason: Default::default() };
+    let _ = sink.send(Message::Close(Some(normal))).await;
     let _ = sink.close().await;
 }
 

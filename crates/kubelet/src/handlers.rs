@@ -51,7 +51,8 @@ impl Target<'_> {
     pub async fn tcp(&self, action: &TCPSocketAction) -> Result<(), String> {
         let host = action.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(self.ip);
         let port = self.port(&action.port)?;
-        self.in_time(async { TcpStream::connect((host, port)).await.map(drop).map_err(|error| error.to_string()) }).await
+        self.in_time(async { TcpStream::connect((host, port)).await.map(drop).map_err(|error| error.to_string()) })
+            .await
     }
 
     /// Sends a request; 200 to 399 is good.
@@ -68,7 +69,8 @@ impl Target<'_> {
     async fn request(&self, action: &HTTPGetAction) -> Result<u16, String> {
         let host = action.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(self.ip);
         let port = self.port(&action.port)?;
-        let stream = TcpStream::connect((host, port)).await.map_err(|error| format!("dial tcp {host}:{port}: {error}"))?;
+        let stream =
+            TcpStream::connect((host, port)).await.map_err(|error| format!("dial tcp {host}:{port}: {error}"))?;
         let path = action.path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/");
         let path = if path.starts_with('/') { path.to_string() } else { format!("/{path}") };
         let mut request = http::Request::get(path).header("User-Agent", "kube-probe/1.36").header("Accept", "*/*");

@@ -26,7 +26,9 @@ pub async fn ensure(
     let image = container.image.as_deref().unwrap_or_default();
     let about = || container_reference(pod, container);
     if !is_valid(image) {
-        let message = format!("Failed to apply default image tag {image:?}: couldn't parse image name {image:?}: invalid reference format");
+        let message = format!(
+            "Failed to apply default image tag {image:?}: couldn't parse image name {image:?}: invalid reference format"
+        );
         agent.recorder.warning(about(), "InspectFailed", message.clone());
         agent.recorder.warning(about(), "Failed", "Error: InvalidImageName");
         return Err(Waiting { reason: "InvalidImageName", message });
@@ -38,7 +40,8 @@ pub async fn ensure(
     match (policy(container), present) {
         ("Always", _) | ("IfNotPresent", None) => pull(agent, pod, container, backoffs, sandbox).await,
         (_, Some(present)) => {
-            let message = format!("Container image {image:?} already present on machine and can be accessed by the pod");
+            let message =
+                format!("Container image {image:?} already present on machine and can be accessed by the pod");
             agent.recorder.normal(about(), "Pulled", message);
             Ok(present)
         }
@@ -71,7 +74,8 @@ async fn pull(
     if backoffs.updated(&key).is_some_and(|failed| backoffs.waiting(&key, failed, now).is_some()) {
         agent.recorder.normal(about(), "BackOff", format!("Back-off pulling image {image:?}"));
         agent.recorder.warning(about(), "Failed", "Error: ImagePullBackOff");
-        return Err(Waiting { reason: "ImagePullBackOff", message: format!("Back-off pulling image {image:?}") });
+        let message = format!("Back-off pulling image {image:?}: {}", backoffs.cause(&key));
+        return Err(Waiting { reason: "ImagePullBackOff", message });
     }
     agent.recorder.normal(about(), "Pulling", format!("Pulling image {image:?}"));
     let started = Instant::now();
@@ -86,13 +90,15 @@ async fn pull(
             backoffs.forget(&key);
             let took = format!("{}ms", started.elapsed().as_millis());
             let size = pulled.size;
-            let message = format!("Successfully pulled image {image:?} in {took} ({took} including waiting). Image size: {size} bytes.");
+            let message = format!(
+                "Successfully pulled image {image:?} in {took} ({took} including waiting). Image size: {size} bytes."
+            );
             agent.recorder.normal(about(), "Pulled", message);
             Ok(pulled)
         }
         Err(error) => {
-            backoffs.next(&key, now, Timestamp::now());
             let message = error.message();
+            backoffs.next_because(&key, now, Timestamp::now(), format!("ErrImagePull: {message}"));
             agent.recorder.warning(about(), "Failed", format!("Failed to pull image {image:?}: {message}"));
             agent.recorder.warning(about(), "Failed", "Error: ErrImagePull");
             Err(Waiting { reason: "ErrImagePull", message })
@@ -118,7 +124,8 @@ async fn credentials(agent: &Agent, pod: &Pod, image: &str) -> Option<AuthConfig
 /// The entry for `host` of a docker configuration.
 fn find_auth(config: &serde_json::Value, host: &str) -> Option<AuthConfig> {
     let auths = config.get("auths")?.as_object()?;
-    let bare = |key: &str| key.trim_start_matches("https://").trim_start_matches("http://").split('/').next() == Some(host);
+    let bare =
+        |key: &str| key.trim_start_matches("https://").trim_start_matches("http://").split('/').next() == Some(host);
     let docker = |key: &str| host == "docker.io" && key.contains("index.docker.io");
     let (_, entry) = auths.iter().find(|(key, _)| bare(key) || docker(key))?;
     let text = |name: &str| entry.get(name).and_then(|value| value.as_str()).unwrap_or_default().to_string();
@@ -177,13 +184,22 @@ mod tests {
         assert_eq!(with_tag("nginx"), "nginx:latest");
         assert_eq!(with_tag("localhost:5000/a"), "localhost:5000/a:latest");
         assert_eq!(with_tag("a:1"), "a:1");
-        for good in ["nginx", "nginx:1.2", "quay.io/a/b_c:v1", "localhost:5000/a/b", "a@sha256:0123456789abcdef0123456789abcdef"] {
+        for good in [
+            "nginx",
+            "nginx:1.2",
+            "quay.io/a/b_c:v1",
+            "localhost:5000/a/b",
+            "a@sha256:0123456789abcdef0123456789abcdef",
+        ] {
             assert!(is_valid(good), "{good}");
         }
         for bad in ["", "Nginx", "a b", "a/", "a:", "a/B", "a@sha256:xyz", "/a"] {
             assert!(!is_valid(bad), "{bad}");
         }
-        assert_eq!([registry("nginx:1"), registry("a/b"), registry("quay.io/a"), registry("localhost:5/a")], ["docker.io", "docker.io", "quay.io", "localhost:5"]);
+        assert_eq!(
+            [registry("nginx:1"), registry("a/b"), registry("quay.io/a"), registry("localhost:5/a")],
+            ["docker.io", "docker.io", "quay.io", "localhost:5"]
+        );
     }
 
     #[test]

@@ -105,10 +105,8 @@ pub async fn run(config: Config, client: kube::Client, shutdown: CancellationTok
     };
     let cri = Cri::connect(&config.runtime_endpoint).await.map_err(runtime_failed)?;
     let version = cri.version().await.map_err(runtime_failed)?;
-    let machine = machine::Machine::read(
-        &config.root_dir,
-        format!("{}://{}", version.runtime_name, version.runtime_version),
-    );
+    let machine =
+        machine::Machine::read(&config.root_dir, format!("{}://{}", version.runtime_name, version.runtime_version));
     let registration = node::Registration {
         name: config.node_name.clone(),
         ip: config.node_ip,
@@ -124,7 +122,6 @@ pub async fn run(config: Config, client: kube::Client, shutdown: CancellationTok
         pods: Informer::start(Api::all(client.clone()), own, shutdown.clone()),
         services: Informer::start(Api::all(client.clone()), watcher::Config::default(), shutdown.clone()),
         changes: tokio::sync::broadcast::channel(256).0,
-        node_name: config.node_name,
         node_ip: config.node_ip,
         root_dir: config.root_dir,
         pod_logs_dir: config.pod_logs_dir,

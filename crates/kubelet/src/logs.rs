@@ -8,7 +8,10 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    api::core::v1::Pod,
+    jiff::{SignedDuration, Timestamp},
+};
 use runtime::file_watch::FileWatch;
 use tokio::{
     fs::File,
@@ -122,10 +125,24 @@ async fn find(agent: &Agent, of: [&str; 3], previous: bool) -> Result<Seen, (Sta
     found.cloned().ok_or_else(|| {
         let message = match previous {
             true => format!("previous terminated container {container:?} in pod {name:?} not found"),
-            false => format!("container {container:?} in pod {name:?} is waiting to start: ContainerCreating"),
+            false => format!("container {container:?} in pod {name:?} is waiting to start: {}", why(&pod, container)),
         };
         (StatusCode::BAD_REQUEST, message)
     })
+}
+
+/// Why a container has no log yet, in upstream's words.
+fn why(pod: &Pod, container: &str) -> String {
+    let status = pod.status.as_ref();
+    let init = status.iter().flat_map(|status| status.init_container_statuses.iter().flatten());
+    let mut all = init.chain(status.iter().flat_map(|status| status.container_statuses.iter().flatten()));
+    let state = all.find(|status| status.name == container).and_then(|status| status.state.clone());
+    match state.and_then(|state| state.waiting?.reason).as_deref() {
+        Some("ErrImagePull") => "image can't be pulled".into(),
+        Some("ImagePullBackOff") => "trying and failing to pull image".into(),
+        Some(reason) => reason.into(),
+        None => "ContainerCreating".into(),
+    }
 }
 
 /// Reads one log for one client.
@@ -280,7 +297,12 @@ mod tests {
         let check = |query: &str, expected: &str| {
             let options = Options::parse(&Query::parse(Some(query)), Timestamp::from_second(100).unwrap()).unwrap();
             let mut output = Output::new(&options);
-            let lines = ["1970-01-01T00:00:50Z stdout F old\n", "1970-01-01T00:01:35Z stdout P ha\n", "1970-01-01T00:01:35Z stdout F lf\n", "junk\n"];
+            let lines = [
+                "1970-01-01T00:00:50Z stdout F old\n",
+                "1970-01-01T00:01:35Z stdout P ha\n",
+                "1970-01-01T00:01:35Z stdout F lf\n",
+                "junk\n",
+            ];
             let text: Vec<u8> = lines.iter().flat_map(|line| output.format(line)).collect();
             assert_eq!(String::from_utf8(text).unwrap(), expected, "{query}");
         };

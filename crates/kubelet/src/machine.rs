@@ -34,7 +34,9 @@ impl Machine {
             kernel_version: uname.release().to_string_lossy().into_owned(),
             kube_proxy_version: String::new(),
             kubelet_version: VERSION.into(),
-            system_uuid: Some(read("/sys/class/dmi/id/product_uuid")).filter(|id| !id.is_empty()).unwrap_or_else(|| machine_id.clone()),
+            system_uuid: Some(read("/sys/class/dmi/id/product_uuid"))
+                .filter(|id| !id.is_empty())
+                .unwrap_or_else(|| machine_id.clone()),
             machine_id,
             operating_system: "linux".into(),
             os_image: os_name(&read("/etc/os-release")),
@@ -76,7 +78,10 @@ mod tests {
     #[test]
     fn the_system_is_read_from_its_files() {
         assert_eq!(memory("MemTotal:       24689012 kB\nMemFree: 1 kB\n"), 24_689_012 * 1024);
-        assert_eq!(os_name("ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"), "Debian GNU/Linux 12 (bookworm)");
+        assert_eq!(
+            os_name("ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"),
+            "Debian GNU/Linux 12 (bookworm)"
+        );
         let machine = Machine::read(Path::new("/"), "containerd://1".into());
         assert!(machine.cpus > 0 && machine.memory > 0 && machine.storage > 0);
     }

@@ -74,7 +74,12 @@ impl Objects {
     }
 
     /// One value of a ConfigMap; nothing if it is missing and may be.
-    pub async fn config_map_key(&self, name: &str, key: &str, optional: Option<bool>) -> Result<Option<Vec<u8>>, Missing> {
+    pub async fn config_map_key(
+        &self,
+        name: &str,
+        key: &str,
+        optional: Option<bool>,
+    ) -> Result<Option<Vec<u8>>, Missing> {
         let data = self.config_map(name, optional).await?;
         self.key("ConfigMap", name, key, optional, data)
     }
@@ -94,12 +99,9 @@ impl Objects {
         mut data: Data,
     ) -> Result<Option<Vec<u8>>, Missing> {
         match data.remove(key) {
-            None if optional != Some(true) => Err(Missing::Key {
-                title,
-                namespace: self.namespace.clone(),
-                name: name.into(),
-                key: key.into(),
-            }),
+            None if optional != Some(true) => {
+                Err(Missing::Key { title, namespace: self.namespace.clone(), name: name.into(), key: key.into() })
+            }
             value => Ok(value),
         }
     }

@@ -83,7 +83,7 @@ impl Probes {
             for kind in Kind::ALL {
                 let key = (seen.status.id.clone(), kind);
                 let Some(probe) = kind.of(container).filter(|_| !self.tasks.contains_key(&key)) else { continue };
-                self.lock().insert(key.clone(), None);
+                self.lock().insert(key.clone(), known(pod, &seen.status.id, kind));
                 let prober = Prober {
                     agent: agent.clone(),
                     pod: pod.clone(),
@@ -133,6 +133,19 @@ impl Probes {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Option<bool>>> {
         self.verdicts.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What an earlier kubelet found out about this container, so that a restarted one does not take it back.
+fn known(pod: &Pod, id: &str, kind: Kind) -> Option<bool> {
+    let mut statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    let same = |known: &Option<String>| known.as_deref().is_some_and(|known| known.ends_with(&format!("://{id}")));
+    let status = statuses.find(|status| same(&status.container_id))?;
+    let holds = match kind {
+        Kind::Startup => status.started == Some(true),
+        Kind::Readiness => status.ready,
+        Kind::Liveness => false,
+    };
+    holds.then_some(true)
 }
 
 /// One probe of one container.
@@ -241,7 +254,8 @@ mod tests {
     fn verdicts_need_results_in_a_row() {
         let probe = Probe { success_threshold: Some(2), failure_threshold: Some(3), ..Default::default() };
         let mut streak = Streak::new(&probe);
-        let verdicts: Vec<_> = [true, true, false, false, true, false, false, false].map(|result| streak.add(result)).into();
+        let verdicts: Vec<_> =
+            [true, true, false, false, true, false, false, false].map(|result| streak.add(result)).into();
         assert_eq!(verdicts, [None, Some(true), None, None, None, None, None, Some(false)]);
     }
 }

@@ -166,13 +166,18 @@ mod tests {
         assert_eq!(class(json!({})), "BestEffort");
         assert_eq!(class(json!({ "requests": { "cpu": "100m" } })), "Burstable");
         assert_eq!(class(json!({ "limits": { "cpu": "1", "memory": "1Gi" } })), "Guaranteed");
-        assert_eq!(class(json!({ "limits": { "cpu": "1", "memory": "1Gi" }, "requests": { "cpu": "500m", "memory": "1Gi" } })), "Burstable");
+        assert_eq!(
+            class(json!({ "limits": { "cpu": "1", "memory": "1Gi" }, "requests": { "cpu": "500m", "memory": "1Gi" } })),
+            "Burstable"
+        );
         assert_eq!(class(json!({ "limits": { "memory": "1Gi" } })), "Burstable");
     }
 
     #[test]
     fn the_runtime_gets_upstream_s_numbers() {
-        let spec = spec(json!({ "requests": { "cpu": "100m", "memory": "1Gi" }, "limits": { "cpu": "250m", "memory": "2Gi" } }));
+        let spec = spec(
+            json!({ "requests": { "cpu": "100m", "memory": "1Gi" }, "limits": { "cpu": "250m", "memory": "2Gi" } }),
+        );
         let given = container(&spec, &spec.containers[0], 10 << 30);
         assert_eq!((given.cpu_shares, given.cpu_quota, given.memory_limit_in_bytes), (102, 25_000, 2 << 30));
         assert_eq!(given.oom_score_adj, 900);

@@ -183,7 +183,10 @@ mod tests {
         let host = "# comment\nnameserver 10.0.0.1\nsearch a.example b.example\noptions ndots:2 # x\n";
         let spec = |value| serde_json::from_value::<PodSpec>(value).unwrap();
         let default = dns(&spec(json!({ "containers": [] })), host);
-        assert_eq!((default.servers, default.searches.len(), default.options), (vec!["10.0.0.1".into()], 2, vec!["ndots:2".into()]));
+        assert_eq!(
+            (default.servers, default.searches.len(), default.options),
+            (vec!["10.0.0.1".into()], 2, vec!["ndots:2".into()])
+        );
         let none = spec(json!({ "containers": [], "dnsPolicy": "None",
             "dnsConfig": { "nameservers": ["1.1.1.1"], "options": [{ "name": "ndots", "value": "5" }, { "name": "edns0" }] } }));
         let none = dns(&none, host);
@@ -192,7 +195,8 @@ mod tests {
 
     #[test]
     fn a_long_name_is_cut() {
-        let pod: Pod = serde_json::from_value(json!({ "metadata": { "name": format!("{}-x", "a".repeat(62)) } })).unwrap();
+        let pod: Pod =
+            serde_json::from_value(json!({ "metadata": { "name": format!("{}-x", "a".repeat(62)) } })).unwrap();
         assert_eq!(hostname(&pod), "a".repeat(62));
     }
 }

@@ -172,7 +172,8 @@ mod tests {
 
     #[test]
     fn queries_are_decoded() {
-        let query = Query::parse(Some("command=sh&command=-c&command=echo%20%22a%26b%22+c&tty=1&stdin=false&tailLines=x"));
+        let query =
+            Query::parse(Some("command=sh&command=-c&command=echo%20%22a%26b%22+c&tty=1&stdin=false&tailLines=x"));
         assert_eq!(query.all("command"), ["sh", "-c", "echo \"a&b\" c"]);
         assert!(query.is_set("tty") && !query.is_set("stdin") && !query.is_set("absent"));
         assert!(query.number("tailLines").is_err());

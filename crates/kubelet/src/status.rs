@@ -50,8 +50,10 @@ pub struct Health {
 
 /// Everything that a status is computed from.
 pub struct View<'a> {
-    /// The pod, with its last known status.
+    /// The pod, with the status that the API server has.
     pub pod: &'a Pod,
+    /// The status that was computed last, which may be on its way to the API server.
+    pub last: Option<&'a PodStatus>,
     /// What the runtime says.
     pub truth: &'a Truth,
     /// Containers that do not run, by name.
@@ -75,12 +77,15 @@ pub struct View<'a> {
 /// Computes the status.
 pub fn compute(view: &View<'_>) -> PodStatus {
     let spec = view.pod.spec.clone().unwrap_or_default();
-    let old = view.pod.status.clone().unwrap_or_default();
+    let old = view.last.or(view.pod.status.as_ref()).cloned().unwrap_or_default();
     let init_list = spec.init_containers.as_deref().unwrap_or_default();
+    // A pod that was refused has no containers to speak of.
+    let refused = view.verdict.is_some() && view.truth.containers.is_empty();
     let init: Vec<_> = init_list.iter().map(|container| view.container(container, "PodInitializing", true)).collect();
     let initialized = init.iter().all(succeeded);
     let waiting = if initialized { "ContainerCreating" } else { "PodInitializing" };
-    let containers: Vec<_> = spec.containers.iter().map(|container| view.container(container, waiting, false)).collect();
+    let containers: Vec<_> =
+        spec.containers.iter().map(|container| view.container(container, waiting, false)).collect();
     let phase = match view.verdict {
         Some(_) => "Failed",
         None => phase(&spec, &init, &containers, view.terminal),
@@ -96,12 +101,12 @@ pub fn compute(view: &View<'_>) -> PodStatus {
         pod_ips: (!ips.is_empty()).then(|| ips.into_iter().map(|ip| PodIP { ip }).collect()),
         start_time: old.start_time.clone().or(Some(Time(view.now))),
         qos_class: old.qos_class.clone().or(Some(resources::qos(&spec).name().into())),
-        init_container_statuses: (!init.is_empty()).then_some(init),
-        container_statuses: (!containers.is_empty()).then_some(containers),
+        init_container_statuses: (!init.is_empty() && !refused).then_some(init),
+        container_statuses: (!containers.is_empty() && !refused).then_some(containers),
         observed_generation: view.pod.metadata.generation,
         ..old.clone()
     };
-    status.conditions = Some(conditions::compute(view, &spec, &status));
+    status.conditions = Some(conditions::compute(view, &spec, &status, &old));
     status
 }
 
@@ -189,8 +194,8 @@ impl View<'_> {
         let status = &seen.status;
         let default = if status.exit_code == 0 { "Completed" } else { "Error" };
         let reason = if status.reason.is_empty() { default } else { &status.reason };
-        let told = self.messages.get(&status.id).cloned();
-        let message = told.or_else(|| Some(status.message.clone())).filter(|message| !message.is_empty());
+        let told = self.messages.get(&status.id).filter(|message| !message.is_empty());
+        let message = told.or(Some(&status.message)).filter(|message| !message.is_empty()).cloned();
         let terminated = ContainerStateTerminated {
             exit_code: status.exit_code,
             reason: Some(reason.into()),

@@ -53,6 +53,11 @@ impl StatusWriter {
         });
     }
 
+    /// What was asked for last.
+    pub fn last(&self) -> Option<Arc<PodStatus>> {
+        self.wanted.borrow().clone()
+    }
+
     /// Returns once what was asked for last is written, or can never be.
     pub async fn flushed(&mut self) {
         let wanted = self.wanted.borrow().clone();
@@ -132,7 +137,12 @@ mod tests {
 
     #[test]
     fn only_changed_fields_are_sent() {
-        let old = PodStatus { phase: Some("Pending".into()), reason: Some("x".into()), host_ip: Some("h".into()), ..Default::default() };
+        let old = PodStatus {
+            phase: Some("Pending".into()),
+            reason: Some("x".into()),
+            host_ip: Some("h".into()),
+            ..Default::default()
+        };
         let new = PodStatus { phase: Some("Running".into()), host_ip: Some("h".into()), ..Default::default() };
         let sent = Value::Object(difference(Some(&old), &new));
         assert_eq!(sent, json!({ "phase": "Running", "reason": null }));

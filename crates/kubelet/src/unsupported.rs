@@ -46,8 +46,14 @@ fn of_pod(spec: &PodSpec) -> Option<String> {
         (context.windows_options.is_some(), "spec.securityContext.windowsOptions"),
         (context.se_linux_options.is_some(), "spec.securityContext.seLinuxOptions"),
         (localhost(context.seccomp_profile.as_ref().map(|p| p.type_.as_str())), "spec.securityContext.seccompProfile"),
-        (localhost(context.app_armor_profile.as_ref().map(|p| p.type_.as_str())), "spec.securityContext.appArmorProfile"),
-        (context.supplemental_groups_policy.as_deref() == Some("Strict"), "spec.securityContext.supplementalGroupsPolicy"),
+        (
+            localhost(context.app_armor_profile.as_ref().map(|p| p.type_.as_str())),
+            "spec.securityContext.appArmorProfile",
+        ),
+        (
+            context.supplemental_groups_policy.as_deref() == Some("Strict"),
+            "spec.securityContext.supplementalGroupsPolicy",
+        ),
     ];
     checks.into_iter().find(|(used, _)| *used).map(|(_, field)| field.into())
 }
@@ -81,7 +87,9 @@ fn of_container(container: &Container, host_network: bool, init: bool) -> Option
         }
     }
     let context = container.security_context.clone().unwrap_or_default();
-    let grpc = |probe: &Option<_>| probe.as_ref().is_some_and(|probe: &k8s_openapi::api::core::v1::Probe| probe.grpc.is_some());
+    let grpc = |probe: &Option<_>| {
+        probe.as_ref().is_some_and(|probe: &k8s_openapi::api::core::v1::Probe| probe.grpc.is_some())
+    };
     let checks = [
         (container.restart_policy.is_some(), "restartPolicy"),
         (container.restart_policy_rules.as_ref().is_some_and(|rules| !rules.is_empty()), "restartPolicyRules"),

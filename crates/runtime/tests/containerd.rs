@@ -130,11 +130,7 @@ state = "{state}"
             "ipam": { "type": "host-local", "dataDir": path("ipam"), "ranges": [[{ "subnet": "10.234.0.0/24" }]] } }] });
         std::fs::write(path("cni/10-test.conflist"), network.to_string()).unwrap();
         let log = std::fs::File::create(path("containerd.log")).unwrap();
-        let daemon = Command::new("containerd")
-            .args(["--config", &path("config.toml")])
-            .stderr(log)
-            .spawn()
-            .unwrap();
+        let daemon = Command::new("containerd").args(["--config", &path("config.toml")]).stderr(log).spawn().unwrap();
         let cgroup = cgroup_of(&dir);
         Self { dir, daemon, cgroup }
     }
@@ -147,14 +143,19 @@ state = "{state}"
         format!("unix://{}", self.path("containerd.sock").display())
     }
 
+    fn ctr(&self, arguments: &[&str]) {
+        assert!(self.ctr_command(arguments).status().unwrap().success(), "ctr {arguments:?}");
+    }
+
+    fn ctr_command(&self, arguments: &[&str]) -> Command {
+        let mut ctr = Command::new("ctr");
+        ctr.args(["--address", &self.path("containerd.sock").display().to_string(), "-n", "k8s.io"]).args(arguments);
+        ctr
+    }
+
     fn import(&self, archive: &[u8]) {
-        let mut ctr = Command::new("ctr")
-            .args(["--address", &self.path("containerd.sock").display().to_string()])
-            .args(["-n", "k8s.io", "images", "import", "-"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut ctr = self.ctr_command(&["images", "import", "-"]);
+        let mut ctr = ctr.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         ctr.stdin.take().unwrap().write_all(archive).unwrap();
         assert!(ctr.wait().unwrap().success());
     }
@@ -257,6 +258,8 @@ async fn inside(dir: PathBuf) {
 
     commands(&cri, &container).await;
     death(&cri, &sandbox, config, &mut changes).await;
+    containerd.ctr(&["tasks", "kill", "-s", "KILL", &sandbox]);
+    sandbox_death(&cri, &sandbox, &mut changes).await;
 
     cri.stop_container(&container, Duration::ZERO).await.unwrap();
     cri.stop_sandbox(&sandbox).await.unwrap();
@@ -317,6 +320,17 @@ async fn death(
         let status = cri.container_status(&container).await.unwrap();
         if change == Change::Pod("uid-1".into()) && status.state == types::ContainerState::ContainerExited as i32 {
             return assert_eq!(status.exit_code, 7);
+        }
+    }
+}
+
+/// A sandbox that is killed is told of, and the runtime shows it as dead by then.
+async fn sandbox_death(cri: &Cri, sandbox: &str, changes: &mut (impl futures::Stream<Item = Change> + Unpin)) {
+    loop {
+        let change = tokio::time::timeout(Duration::from_secs(20), changes.next()).await.expect("a change").unwrap();
+        let state = cri.sandbox_status(sandbox).await.unwrap().state;
+        if change == Change::Pod("uid-1".into()) && state == types::PodSandboxState::SandboxNotready as i32 {
+            return;
         }
     }
 }

@@ -10,13 +10,16 @@ use api::{
     status::Status,
 };
 use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::{Body, BodyError, Server, pipeline::full, request::Target};
+
+/// The longest refusal of a kubelet that is passed on.
+const MAX_REFUSAL: usize = 4096;
 
 /// Answers `pods/<name>/log` and `pods/<name>/exec`.
 pub async fn answer(server: &Server, target: &Target, request: Request<Body>) -> Result<Response<Body>, Status> {
@@ -100,6 +103,9 @@ async fn pass(mut kubelet: Sender, mut request: Request<Body>, uri: &str) -> Res
     }
     let passed = passed.body(full("")).map_err(|error| Status::bad_request(format!("the request cannot be passed on: {error}")))?;
     let mut answer = kubelet.send_request(passed).await.map_err(|error| Status::unavailable(format!("the kubelet: {error}")))?;
+    if answer.status().is_client_error() || answer.status().is_server_error() {
+        return Err(refused(answer).await);
+    }
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Ok(answer.map(|body| body.map_err(BodyError::new).boxed_unsync()));
     }
@@ -115,6 +121,16 @@ async fn pass(mut kubelet: Sender, mut request: Request<Body>, uri: &str) -> Res
         }
     });
     Ok(answer.map(|_| full("")))
+}
+
+/// A kubelet says in plain text what is wrong; clients expect a `Status`.
+async fn refused(answer: Response<hyper::body::Incoming>) -> Status {
+    let code = answer.status().as_u16();
+    let text = match Limited::new(answer.into_body(), MAX_REFUSAL).collect().await {
+        Ok(body) => String::from_utf8_lossy(&body.to_bytes()).trim().to_owned(),
+        Err(error) => format!("the kubelet refused and its answer broke off: {error}"),
+    };
+    Status::of_code(code, text)
 }
 
 fn is_handshake(name: &http::HeaderName) -> bool {

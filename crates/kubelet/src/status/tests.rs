@@ -34,6 +34,7 @@ fn check(pod: &Pod, truth: &Truth, waiting: Option<Waiting>, terminal: bool) -> 
     let waiting = waiting.map(|waiting| ("c".to_string(), waiting)).into_iter().collect();
     compute(&View {
         pod,
+        last: None,
         truth,
         waiting: &waiting,
         health: &HashMap::new(),
@@ -95,7 +96,9 @@ fn a_crashing_container_shows_how_it_died() {
 
 #[test]
 fn a_finished_pod_has_succeeded_or_failed() {
-    let phase = |policy: &str, code, terminal| check(&pod(policy), &truth(vec![seen(Exited, code, 0)]), None, terminal).phase.unwrap();
+    let phase = |policy: &str, code, terminal| {
+        check(&pod(policy), &truth(vec![seen(Exited, code, 0)]), None, terminal).phase.unwrap()
+    };
     assert_eq!(phase("Never", 0, false), "Succeeded");
     assert_eq!(phase("Never", 1, false), "Failed");
     assert_eq!(phase("OnFailure", 1, false), "Running");

@@ -59,7 +59,8 @@ fn shows(target: &Path, files: &Files) -> bool {
     let data = target.join(DATA);
     let same = |(path, file): (&String, &File)| {
         let mode = fs::metadata(data.join(path)).map(|meta| meta.permissions().mode() & 0o777);
-        mode.is_ok_and(|mode| mode & file.mode == file.mode) && fs::read(data.join(path)).is_ok_and(|old| old == file.data)
+        mode.is_ok_and(|mode| mode & file.mode == file.mode)
+            && fs::read(data.join(path)).is_ok_and(|old| old == file.data)
     };
     data.is_dir() && count(&data) == files.len() && files.iter().all(same)
 }

@@ -4,8 +4,8 @@ use k8s_openapi::{
     api::{
         authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
         core::v1::{
-            DownwardAPIVolumeFile, KeyToPath, Pod, ProjectedVolumeSource, ServiceAccount, ServiceAccountTokenProjection,
-            Volume, VolumeProjection,
+            DownwardAPIVolumeFile, KeyToPath, Pod, ProjectedVolumeSource, ServiceAccount,
+            ServiceAccountTokenProjection, Volume, VolumeProjection,
         },
     },
     jiff::Timestamp,

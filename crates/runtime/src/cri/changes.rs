@@ -6,9 +6,8 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, stream};
 use tokio::sync::{mpsc, watch};
-use tokio_stream_of::stream_of;
 
 use super::{Cri, Error, types};
 
@@ -48,16 +47,6 @@ impl Cri {
     pub fn changes(&self, wanted: watch::Receiver<bool>) -> impl Stream<Item = Change> + Send + Unpin + use<> {
         let (sender, receiver) = mpsc::channel(256);
         tokio::spawn(observe(self.clone(), wanted, sender));
-        stream_of(receiver)
-    }
-}
-
-/// A stream over a channel.
-mod tokio_stream_of {
-    use futures::{Stream, stream};
-    use tokio::sync::mpsc::Receiver;
-
-    pub fn stream_of<T: Send + 'static>(receiver: Receiver<T>) -> impl Stream<Item = T> + Send + Unpin {
         Box::pin(stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) }))
     }
 }
@@ -95,14 +84,12 @@ async fn follow(
 
 async fn cri_events(cri: &Cri, sender: &mpsc::Sender<Change>) -> Result<(), Error> {
     let fail = |status| Error::Call { method: "GetContainerEvents", status: Box::new(status) };
+    // The answer begins with the first event, so nothing that happened before it may be relied upon.
+    send(sender, Change::All).await;
     let stream = cri.runtime().get_container_events(types::GetEventsRequest {}).await.map_err(fail)?;
     let mut stream = stream.into_inner();
-    let mut announced = false;
     while let Some(event) = stream.next().await {
         let event = event.map_err(fail)?;
-        if !std::mem::replace(&mut announced, true) {
-            send(sender, Change::All).await;
-        }
         let uid = event.pod_sandbox_status.and_then(|status| status.metadata).map(|metadata| metadata.uid);
         send(sender, uid.map_or(Change::All, Change::Pod)).await;
     }

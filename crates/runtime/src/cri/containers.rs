@@ -44,7 +44,9 @@ impl Cri {
     pub async fn list_containers(&self, labels: HashMap<String, String>) -> Result<Vec<types::Container>, Error> {
         let filter = types::ContainerFilter { label_selector: labels, ..Default::default() };
         let request = types::ListContainersRequest { filter: Some(filter) };
-        Ok(within("ListContainers", CALL, async move { self.runtime().list_containers(request).await }).await?.containers)
+        Ok(within("ListContainers", CALL, async move { self.runtime().list_containers(request).await })
+            .await?
+            .containers)
     }
 
     /// One container with times and exit code.

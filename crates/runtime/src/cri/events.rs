@@ -11,11 +11,16 @@ use tonic::codegen::http::uri::PathAndQuery;
 use super::{
     Cri, Error,
     changes::{Change, send},
+    types::{ContainerState, PodSandboxState},
 };
 
 const METHOD: &str = "/containerd.services.events.v1.Events/Subscribe";
 /// CRI's containers live in this namespace; an out-of-memory kill is followed by an exit.
 const FILTER: &str = r#"namespace==k8s.io,topic=="/tasks/exit""#;
+
+/// The pauses while CRI does not show an end, from first to last: 20 s in all.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LAST_PAUSE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct Subscribe {
@@ -63,13 +68,18 @@ pub(super) async fn follow(cri: &Cri, sender: &mpsc::Sender<Change>) -> Result<(
     send(sender, Change::All).await;
     let mut stream = grpc.server_streaming(request, path, codec).await.map_err(fail)?.into_inner();
     while let Some(envelope) = stream.next().await {
-        if let Some(container) = ended(envelope.map_err(fail)?)
-            && let Some(uid) = owner(cri, &container).await
-        {
-            send(sender, Change::Pod(uid)).await;
+        if let Some(id) = ended(envelope.map_err(fail)?) {
+            // Beside this loop: one that CRI is slow to notice must not hold up the others.
+            tokio::spawn(tell(cri.clone(), id, sender.clone()));
         }
     }
     Ok(())
+}
+
+async fn tell(cri: Cri, id: String, sender: mpsc::Sender<Change>) {
+    if let Some(uid) = owner(&cri, &id).await {
+        send(&sender, Change::Pod(uid)).await;
+    }
 }
 
 /// The container whose main process ended.
@@ -78,20 +88,28 @@ fn ended(envelope: Envelope) -> Option<String> {
     (exit.id == exit.container_id).then_some(exit.container_id)
 }
 
-/// Whose container or sandbox that was, once CRI too shows it as ended: it hears of the same event, perhaps a moment later.
+/// Whose container or sandbox that was, once CRI too shows it as ended: it hears of the same event, but on a busy machine
+/// much later, and whoever looked before that would not look again.
 ///
 /// One that is gone already was removed by whoever knows about it.
-async fn owner(cri: &Cri, container: &str) -> Option<String> {
-    const EXITED: i32 = super::types::ContainerState::ContainerExited as i32;
-    for _ in 0..20 {
-        match cri.container_status(container).await {
-            Ok(status) if status.state != EXITED => tokio::time::sleep(Duration::from_millis(10)).await,
-            Ok(status) => return status.labels.get("io.kubernetes.pod.uid").cloned(),
-            Err(_) => return cri.sandbox_status(container).await.ok()?.metadata.map(|metadata| metadata.uid),
+async fn owner(cri: &Cri, id: &str) -> Option<String> {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let (over, uid) = match cri.container_status(id).await {
+            Ok(status) => {
+                (status.state == ContainerState::ContainerExited as i32, status.labels.get("io.kubernetes.pod.uid").cloned())
+            }
+            Err(_) => {
+                let status = cri.sandbox_status(id).await.ok()?;
+                (status.state == PodSandboxState::SandboxNotready as i32, status.metadata.map(|metadata| metadata.uid))
+            }
+        };
+        if over || pause > LAST_PAUSE {
+            return uid;
         }
+        tokio::time::sleep(pause).await;
+        pause *= 2;
     }
-    let status = cri.container_status(container).await.ok()?;
-    status.labels.get("io.kubernetes.pod.uid").cloned()
 }
 
 #[cfg(test)]

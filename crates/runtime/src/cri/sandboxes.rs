@@ -21,7 +21,9 @@ impl Cri {
     /// Removes a sandbox and its containers. Doing it twice is no error.
     pub async fn remove_sandbox(&self, id: &str) -> Result<(), Error> {
         let request = types::RemovePodSandboxRequest { pod_sandbox_id: id.into() };
-        within("RemovePodSandbox", CALL, async move { self.runtime().remove_pod_sandbox(request).await }).await.map(drop)
+        within("RemovePodSandbox", CALL, async move { self.runtime().remove_pod_sandbox(request).await })
+            .await
+            .map(drop)
     }
 
     /// One sandbox with its network addresses.

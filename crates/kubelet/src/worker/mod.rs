@@ -19,17 +19,20 @@ use tokio::{
 use crate::{
     agent::{self, Agent},
     backoff::{Backoffs, go_seconds},
-    containers::Launch,
-    hooks, messages,
-    plan::{self, Facts, SANDBOX, Step},
+    messages,
+    plan::{self, Facts},
     probes::Probes,
-    sandbox,
     status::{self, Verdict, View, Waiting},
     status_writer::StatusWriter,
-    terminate, unsupported,
-    truth::Truth,
+    terminate,
+    truth::{Seen, Truth},
+    unsupported,
     volumes::Tokens,
 };
+
+mod work;
+
+use work::{Ended, Outcome, container};
 
 /// How often a pod is looked at when nothing happens: volumes show objects that may have changed.
 const RESYNC: Duration = Duration::from_secs(45);
@@ -66,24 +69,6 @@ enum Stage {
     Stopped,
     /// All is written and removed; waiting for the API server to forget the pod.
     Done,
-}
-
-/// Work that ended.
-struct Ended {
-    key: String,
-    outcome: Outcome,
-}
-
-enum Outcome {
-    Fine,
-    /// A container does not run.
-    Waiting(Waiting),
-    /// The sandbox could not be made.
-    NoSandbox(sandbox::Error),
-    /// Everything was stopped.
-    Stopped,
-    /// The runtime could not stop everything.
-    NotStopped(runtime::cri::Error),
 }
 
 /// The task of one pod.
@@ -162,7 +147,7 @@ impl Worker {
         let pod = desired.pod().clone();
         let leaving = matches!(desired, Desired::Gone(_)) || pod.metadata.deletion_timestamp.is_some();
         if self.stage == Stage::Active && leaving {
-            self.stage = Stage::Stopping;
+            self.stop_working();
         }
         let now = Instant::now();
         self.held.retain(|_, until| *until > now);
@@ -174,7 +159,9 @@ impl Worker {
         match self.stage {
             Stage::Active | Stage::Stopping => Ok(Some(next)),
             Stage::Stopped => {
-                self.finish(&pod).await?;
+                if !self.finish(&pod).await? {
+                    return Ok(Some(RUNTIME_RETRY));
+                }
                 self.stage = Stage::Done;
                 self.leave(desired, leaving).await
             }
@@ -186,12 +173,12 @@ impl Worker {
     async fn active(&mut self, pod: &Arc<Pod>) -> Result<Duration, runtime::cri::Error> {
         let truth = Truth::read(&self.agent.cri, agent::uid(pod)).await?;
         if has_ended(pod) {
-            self.stage = Stage::Stopping;
+            self.stop_working();
             return self.stopping(pod, false).await;
         }
         if let Some(verdict) = self.judge(pod) {
             self.verdict = Some(verdict);
-            self.stage = Stage::Stopping;
+            self.stop_working();
             return self.stopping(pod, false).await;
         }
         let mut busy = self.busy.clone();
@@ -210,17 +197,26 @@ impl Worker {
         self.collect_garbage(&truth);
         self.refresh_volumes(pod, &truth);
         if plan.finished {
-            self.stage = Stage::Stopping;
+            self.stop_working();
             return self.stopping(pod, false).await;
         }
         let deadline = time_left(pod).unwrap_or(RESYNC);
         Ok(plan.again.unwrap_or(RESYNC).min(deadline).min(RESYNC))
     }
 
+    /// Breaks off what is being started, such as a pull that may take hours: from now on things only end.
+    fn stop_working(&mut self) {
+        self.work.abort_all();
+        self.busy.clear();
+        self.held.clear();
+        self.stage = Stage::Stopping;
+    }
+
     /// Whether the pod has failed as a whole.
     fn judge(&self, pod: &Pod) -> Option<Verdict> {
         if let Some(message) = unsupported::find(pod) {
             self.agent.recorder.warning(agent::reference(pod), "UnsupportedPodFeature", message.clone());
+            let message = format!("Pod was rejected: {message}");
             return Some(Verdict { reason: "UnsupportedPodFeature", message });
         }
         if time_left(pod) == Some(Duration::ZERO) {
@@ -244,136 +240,6 @@ impl Worker {
         }
     }
 
-    /// Starts a step beside this task.
-    fn begin(&mut self, pod: &Arc<Pod>, truth: &Truth, step: Step) {
-        let (agent, pod) = (self.agent.clone(), pod.clone());
-        match step {
-            Step::Sandbox { attempt } => {
-                let tokens = self.tokens.clone();
-                let old: Vec<_> = truth.sandboxes.iter().map(|sandbox| sandbox.id.clone()).collect();
-                self.spawn(SANDBOX.into(), async move {
-                    for id in old {
-                        // What is left of a dead sandbox must not keep its address; a failure shows in the next one.
-                        let _ = agent.cri.stop_sandbox(&id).await;
-                    }
-                    match sandbox::create(&agent, &pod, &tokens, attempt).await {
-                        Ok(_) => Outcome::Fine,
-                        Err(error) => Outcome::NoSandbox(error),
-                    }
-                });
-            }
-            Step::Start { name, attempt, replaces } => {
-                let (Some(container), Some(sandbox)) = (container(&pod, &name).cloned(), truth.sandbox().cloned()) else {
-                    return;
-                };
-                let (ips, backoffs) = (truth.ips(), self.backoffs.clone());
-                self.spawn(name, async move {
-                    if let Some(id) = replaces {
-                        // Making the new one fails by itself if the old one is in the way.
-                        let _ = agent.cri.remove_container(&id).await;
-                    }
-                    let (agent, pod) = (&*agent, &*pod);
-                    let launch = Launch {
-                        agent,
-                        pod,
-                        container: &container,
-                        attempt,
-                        sandbox: &sandbox,
-                        ips: &ips,
-                        backoffs: &backoffs,
-                    };
-                    match launch.run().await {
-                        Ok(id) => hooks::post_start(agent, pod, &container, &id, &ips)
-                            .await
-                            .map_or(Outcome::Fine, Outcome::Waiting),
-                        Err(waiting) => Outcome::Waiting(waiting),
-                    }
-                });
-            }
-            Step::Kill { name, id } => {
-                let message = format!("Container {name} definition changed, will be restarted");
-                self.kill(&pod, name, id, message);
-            }
-        }
-    }
-
-    /// Ends one container, which the next step starts again.
-    fn kill(&mut self, pod: &Arc<Pod>, name: String, id: String, message: String) {
-        let (agent, pod) = (self.agent.clone(), pod.clone());
-        let Some(container) = container(&pod, &name).cloned() else { return };
-        self.spawn(name, async move {
-            agent.recorder.normal(agent::container_reference(&pod, &container), "Killing", message);
-            let grace = terminate::grace(&pod);
-            match terminate::stop_container(&agent, &pod, &container, &id, grace).await {
-                Ok(()) => Outcome::Fine,
-                Err(error) => Outcome::Waiting(Waiting { reason: "KillContainerError", message: error.message() }),
-            }
-        });
-    }
-
-    fn kill_unhealthy(&mut self, pod: &Arc<Pod>, truth: &Truth) {
-        for (name, id, probe) in self.probes.unhealthy(truth) {
-            if !self.busy.contains(&name) {
-                let message = format!("Container {name} failed {probe} probe, will be restarted");
-                self.kill(pod, name, id, message);
-            }
-        }
-    }
-
-    fn spawn(&mut self, key: String, work: impl Future<Output = Outcome> + Send + 'static) {
-        self.busy.insert(key.clone());
-        self.work.spawn(async move { Ended { key, outcome: work.await } });
-    }
-
-    /// Takes note of work that ended.
-    fn absorb(&mut self, pod: &Pod, ended: Result<Ended, tokio::task::JoinError>) {
-        let Ended { key, outcome } = match ended {
-            Ok(ended) => ended,
-            Err(error) => {
-                // Work that panicked leaves its key behind; nothing of the pod would move any more.
-                tracing::error!(pod = agent::full_name(pod), %error, "work on a pod broke off");
-                return self.busy.clear();
-            }
-        };
-        self.busy.remove(&key);
-        match outcome {
-            Outcome::Fine => {
-                self.waiting.remove(&key);
-                self.sandbox_failures = 0;
-            }
-            Outcome::Waiting(waiting) => {
-                self.held.insert(key.clone(), Instant::now() + self.pause(pod, &key, &waiting));
-                self.waiting.insert(key, waiting);
-            }
-            Outcome::NoSandbox(error) => {
-                self.agent.recorder.warning(agent::reference(pod), error.reason(), error.to_string());
-                let pause = Duration::from_millis(500) * 2u32.pow(self.sandbox_failures.min(6));
-                self.sandbox_failures += 1;
-                self.held.insert(key, Instant::now() + pause.min(MAX_SANDBOX_RETRY));
-            }
-            Outcome::Stopped => self.stage = Stage::Stopped,
-            Outcome::NotStopped(error) => {
-                tracing::warn!(pod = agent::full_name(pod), %error, "a pod cannot be stopped");
-                self.told_grace = None;
-                self.held.insert(key, Instant::now() + RUNTIME_RETRY);
-            }
-        }
-    }
-
-    /// How long a container that could not be started waits.
-    fn pause(&self, pod: &Pod, name: &str, waiting: &Waiting) -> Duration {
-        let image = container(pod, name).and_then(|container| container.image.clone()).unwrap_or_default();
-        let key = format!("pull {image}");
-        let now = Timestamp::now();
-        let left = self.backoffs.updated(&key).and_then(|failed| self.backoffs.waiting(&key, failed, now));
-        match (waiting.reason, left) {
-            ("ImagePullBackOff", Some((_, left))) => left,
-            ("RunContainerError", _) => Duration::ZERO,
-            ("ErrImagePull", _) => Duration::from_secs(2),
-            _ => Duration::from_secs(5),
-        }
-    }
-
     /// Computes the status and has it written.
     fn report(&mut self, pod: &Pod, truth: &Truth, terminal: bool) {
         if has_ended(pod) && truth.containers.is_empty() {
@@ -389,8 +255,11 @@ impl Worker {
             }
         }
         self.messages.retain(|id, _| truth.containers.iter().any(|seen| seen.status.id == *id));
+        let last = self.writer.last();
+        let now = Timestamp::now();
         let view = View {
             pod,
+            last: last.as_deref(),
             truth,
             waiting: &self.waiting,
             health: &self.probes.health(),
@@ -399,37 +268,10 @@ impl Worker {
             terminal,
             host_ip: &self.agent.node_ip.to_string(),
             runtime_name: &self.agent.runtime_name,
-            now: Timestamp::now(),
+            // The API has whole seconds; anything finer would look like a change.
+            now: Timestamp::from_second(now.as_second()).unwrap_or(now),
         };
         self.writer.set(status::compute(&view));
-    }
-
-    /// Removes dead containers that nobody will ask about.
-    fn collect_garbage(&mut self, truth: &Truth) {
-        for id in truth.outdated() {
-            let agent = self.agent.clone();
-            tokio::spawn(async move {
-                if let Err(error) = agent.cri.remove_container(&id).await {
-                    tracing::debug!(%error, "an old container cannot be removed");
-                }
-            });
-        }
-    }
-
-    /// Objects that volumes show may have changed since.
-    fn refresh_volumes(&mut self, pod: &Arc<Pod>, truth: &Truth) {
-        let due = self.refreshed.elapsed() >= RESYNC;
-        if !due || truth.sandbox().is_none() || self.busy.contains(SANDBOX) {
-            return;
-        }
-        self.refreshed = Instant::now();
-        let (agent, pod, tokens) = (self.agent.clone(), pod.clone(), self.tokens.clone());
-        self.spawn(SANDBOX.into(), async move {
-            if let Err(error) = sandbox::prepare_volumes(&agent, &pod, &tokens).await {
-                agent.recorder.warning(agent::reference(&pod), error.reason(), error.to_string());
-            }
-            Outcome::Fine
-        });
     }
 
     /// Has everything stopped, again if the grace became shorter.
@@ -438,9 +280,7 @@ impl Worker {
         self.probes.stop();
         let grace = if leaving { terminate::deletion_grace(pod) } else { terminate::grace(pod) };
         let shorter = self.told_grace.is_none_or(|told| grace < told);
-        // What is being started must be there before it can be stopped.
-        let starting = self.busy.iter().any(|key| key != terminate::KEY);
-        if shorter && !starting && !self.held.contains_key(terminate::KEY) {
+        if shorter && !self.held.contains_key(terminate::KEY) {
             self.told_grace = Some(grace);
             let (agent, pod, truth) = (self.agent.clone(), pod.clone(), truth.clone());
             self.spawn(terminate::KEY.into(), async move {
@@ -454,13 +294,19 @@ impl Worker {
         Ok(RESYNC)
     }
 
-    /// Writes the final status and removes the pod's volumes and control group.
-    async fn finish(&mut self, pod: &Arc<Pod>) -> Result<(), runtime::cri::Error> {
+    /// Writes the final status and removes the pod's volumes and control group; false if something runs after all.
+    async fn finish(&mut self, pod: &Arc<Pod>) -> Result<bool, runtime::cri::Error> {
         let truth = Truth::read(&self.agent.cri, agent::uid(pod)).await?;
+        if truth.sandbox().is_some() || truth.containers.iter().any(Seen::running) {
+            // The runtime finished what had been broken off.
+            self.told_grace = None;
+            self.stage = Stage::Stopping;
+            return Ok(false);
+        }
         self.report(pod, &truth, true);
         let clean = terminate::clean(self.agent.clone(), pod.clone());
         tokio::join!(self.writer.flushed(), clean);
-        Ok(())
+        Ok(true)
     }
 
     /// Lets the API server forget the pod, and forgets it too.
@@ -477,12 +323,6 @@ impl Worker {
             Desired::Pod(_) => Ok(Some(RESYNC * 20)),
         }
     }
-}
-
-/// The container of that name in the spec.
-fn container<'a>(pod: &'a Pod, name: &str) -> Option<&'a k8s_openapi::api::core::v1::Container> {
-    let spec = pod.spec.as_ref()?;
-    spec.init_containers.iter().flatten().chain(&spec.containers).find(|container| container.name == name)
 }
 
 /// Whether the API server has a final status of the pod: it is never started again.
