@@ -5,7 +5,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-use crate::status::{View, succeeded};
+use crate::status::{View, is_sidecar_status, passed};
 
 /// The conditions that this kubelet owns; all others are kept as they are.
 const OWNED: [&str; 4] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"];
@@ -33,10 +33,13 @@ pub fn compute(view: &View<'_>, spec: &PodSpec, status: &PodStatus, old: &PodSta
     let old = old.conditions.as_deref().unwrap_or_default();
     let theirs = view.pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let phase = status.phase.as_deref().unwrap_or_default();
-    let containers_ready = containers_ready(phase, status.container_statuses.as_deref().unwrap_or_default());
+    let init = status.init_container_statuses.as_deref().unwrap_or_default();
+    let sidecars = init.iter().filter(|status| is_sidecar_status(spec, status));
+    let lasting: Vec<_> = sidecars.chain(status.container_statuses.iter().flatten()).collect();
+    let containers_ready = containers_ready(phase, &lasting);
     let findings = [
         sandbox_ready(view),
-        initialized(phase, status.init_container_statuses.as_deref().unwrap_or_default(), status),
+        initialized(phase, spec, init, status),
         ready(&containers_ready, spec, theirs),
         containers_ready,
     ];
@@ -71,9 +74,9 @@ fn sandbox_ready(view: &View<'_>) -> Finding {
     Finding { kind: OWNED[0], holds, reason: None, message: None }
 }
 
-fn initialized(phase: &str, init: &[ContainerStatus], status: &PodStatus) -> Finding {
-    let incomplete: Vec<_> =
-        init.iter().filter(|status| !succeeded(status)).map(|status| status.name.as_str()).collect();
+fn initialized(phase: &str, spec: &PodSpec, init: &[ContainerStatus], status: &PodStatus) -> Finding {
+    let incomplete = init.iter().filter(|status| !passed(spec, status));
+    let incomplete: Vec<_> = incomplete.map(|status| status.name.as_str()).collect();
     if phase == "Succeeded" {
         return Finding { reason: Some("PodCompleted"), ..Finding::holds("Initialized") };
     }
@@ -86,7 +89,7 @@ fn initialized(phase: &str, init: &[ContainerStatus], status: &PodStatus) -> Fin
     Finding::fails("Initialized", "ContainersNotInitialized", Some(message))
 }
 
-fn containers_ready(phase: &str, containers: &[ContainerStatus]) -> Finding {
+fn containers_ready(phase: &str, containers: &[&ContainerStatus]) -> Finding {
     match phase {
         "Succeeded" => return Finding::fails("ContainersReady", "PodCompleted", None),
         "Failed" => return Finding::fails("ContainersReady", "PodFailed", None),

@@ -135,9 +135,10 @@ async fn run(agent: &Agent, socket: Socket, container: String, command: Vec<Stri
     };
     match connected {
         Ok(exec) => {
-            let input = tokio::spawn(feed(source, exec.input));
-            output(&mut sink, exec.output, &input).await;
-            input.abort();
+            tokio::select! {
+                () = feed(source, exec.input) => {}
+                () = output(&mut sink, exec.output) => {}
+            }
         }
         Err(error) => {
             // The client may be gone.
@@ -150,12 +151,8 @@ async fn run(agent: &Agent, socket: Socket, container: String, command: Vec<Stri
     let _ = sink.close().await;
 }
 
-/// Passes on what the command writes, until it ends or the client goes away.
-async fn output(
-    sink: &mut SplitSink<Socket, Message>,
-    mut output: tokio::sync::mpsc::Receiver<Output>,
-    client: &tokio::task::JoinHandle<()>,
-) {
+/// Passes on what the command writes, until it ends or the client takes no more.
+async fn output(sink: &mut SplitSink<Socket, Message>, mut output: tokio::sync::mpsc::Receiver<Output>) {
     while let Some(piece) = output.recv().await {
         let message = match &piece {
             Output::Stdout(data) => message(STDOUT, data),
@@ -165,7 +162,7 @@ async fn output(
             }
             Output::Exit(status) => message(ERROR, status),
         };
-        if sink.send(message).await.is_err() || client.is_finished() {
+        if sink.send(message).await.is_err() {
             return;
         }
     }

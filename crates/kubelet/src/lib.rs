@@ -125,7 +125,7 @@ pub async fn run(config: Config, client: kube::Client, shutdown: CancellationTok
         node_ip: config.node_ip,
         root_dir: config.root_dir,
         pod_logs_dir: config.pod_logs_dir,
-        cgroups: cgroups(),
+        cgroups: cgroups(&config.cgroup_root),
         cgroup_root: config.cgroup_root,
         capacity: [machine.cpus * 1000, machine.memory],
         runtime_name: version.runtime_name,
@@ -140,9 +140,19 @@ pub async fn run(config: Config, client: kube::Client, shutdown: CancellationTok
     Ok(())
 }
 
-/// Without control groups of its own the kubelet leaves limits to the runtime.
-fn cgroups() -> Option<Cgroups> {
-    Cgroups::detect(Path::new(CGROUP_MOUNT))
-        .inspect_err(|error| tracing::warn!(%error, "pods get no control groups of their own"))
+/// Makes the control groups of the QoS classes. Without groups of its own the kubelet leaves limits to the runtime.
+fn cgroups(root: &str) -> Option<Cgroups> {
+    let make = || {
+        let cgroups = Cgroups::detect(Path::new(CGROUP_MOUNT))?;
+        for class in ["burstable", "besteffort"] {
+            cgroups.create(&format!("{}/{class}", root.trim_end_matches('/')))?;
+        }
+        // Pods that asked for nothing get what nobody else wants.
+        let least = sys::cgroup::Limits { cpu_shares: Some(2), ..Default::default() };
+        cgroups.set(&format!("{}/besteffort", root.trim_end_matches('/')), &least)?;
+        Ok(cgroups)
+    };
+    make()
+        .inspect_err(|error: &sys::cgroup::Error| tracing::warn!(%error, "pods get no control groups of their own"))
         .ok()
 }

@@ -1,6 +1,9 @@
 //! Decides what to do for a pod, from its spec and the runtime's truth. Pure: the worker does it.
 
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use k8s_openapi::{
     api::core::v1::{Container, Pod, PodSpec},
@@ -10,6 +13,7 @@ use runtime::cri::types::ContainerState;
 
 use crate::{
     backoff::Backoffs,
+    status::Health,
     truth::{Seen, Truth, labels},
 };
 
@@ -65,6 +69,8 @@ pub struct Facts<'a> {
     pub backoffs: &'a Backoffs,
     /// What is being worked on.
     pub busy: &'a HashSet<String>,
+    /// What probes say of running containers, by id.
+    pub health: &'a HashMap<String, Health>,
     /// Now.
     pub now: Timestamp,
 }
@@ -82,25 +88,57 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
         }
         return plan;
     };
+    if initialize(&mut plan, facts, spec, &sandbox.id) {
+        run(&mut plan, facts, spec);
+    }
+    plan
+}
+
+/// Runs init containers one after the other; true when the pod's own containers may start.
+fn initialize(plan: &mut Plan, facts: &Facts<'_>, spec: &PodSpec, sandbox: &str) -> bool {
+    let in_sandbox =
+        |container: &Container| facts.truth.latest(&container.name).is_some_and(|seen| seen.sandbox == sandbox);
+    let begun = spec.containers.iter().any(in_sandbox);
     for container in spec.init_containers.iter().flatten() {
-        match facts.truth.latest(&container.name) {
-            Some(seen) if seen.exited() && seen.status.exit_code == 0 && seen.sandbox == sandbox.id => continue,
-            Some(seen) if seen.running() => return plan,
-            seen => {
-                start(&mut plan, facts, container, seen);
-                return plan;
-            }
+        let seen = facts.truth.latest(&container.name);
+        let passed = match seen {
+            Some(seen) if is_sidecar(container) => seen.running() && facts.started(seen),
+            Some(seen) => seen.exited() && seen.status.exit_code == 0 && seen.sandbox == sandbox,
+            None => false,
+        };
+        let running = seen.is_some_and(Seen::running);
+        if !passed && !running && (is_sidecar(container) || !begun) {
+            start(plan, facts, container, seen);
+        }
+        if !passed && !begun {
+            return false;
         }
     }
+    true
+}
+
+/// Starts the pod's own containers, all at once.
+fn run(plan: &mut Plan, facts: &Facts<'_>, spec: &PodSpec) {
     for container in &spec.containers {
         let seen = facts.truth.latest(&container.name);
         match seen {
-            Some(seen) if seen.running() => changed(&mut plan, facts, container, seen),
+            Some(seen) if seen.running() => changed(plan, facts, container, seen),
             Some(seen) if seen.exited() && !restarts(spec, seen) => {}
-            seen => start(&mut plan, facts, container, seen),
+            seen => start(plan, facts, container, seen),
         }
     }
-    plan
+}
+
+impl Facts<'_> {
+    /// Whether a running container's startup probe has succeeded, if it has one.
+    fn started(&self, seen: &Seen) -> bool {
+        self.health.get(&seen.status.id).is_none_or(|health| health.started)
+    }
+}
+
+/// An init container that runs beside the pod's own containers, started before them and ended after them.
+pub fn is_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
 }
 
 /// The restart policy, `Always` unless it says otherwise.
@@ -125,7 +163,8 @@ fn finished(spec: &PodSpec, truth: &Truth) -> bool {
     let failed = |container: &Container| {
         truth.latest(&container.name).is_some_and(|seen| seen.exited() && seen.status.exit_code != 0)
     };
-    let init_failed = policy(spec) == "Never" && spec.init_containers.iter().flatten().any(failed);
+    let mut init = spec.init_containers.iter().flatten().filter(|container| !is_sidecar(container));
+    let init_failed = policy(spec) == "Never" && init.any(failed);
     init_failed || (!spec.containers.is_empty() && spec.containers.iter().all(over))
 }
 

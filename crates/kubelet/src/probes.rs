@@ -12,6 +12,7 @@ use tokio::{sync::Notify, task::JoinHandle};
 use crate::{
     agent::{Agent, container_reference},
     handlers::Target,
+    plan::is_sidecar,
     status::Health,
     truth::Truth,
 };
@@ -78,7 +79,9 @@ impl Probes {
             keep
         });
         self.lock().retain(|(id, _), _| running(id));
-        for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
+        let sidecars =
+            pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten()).filter(|init| is_sidecar(init));
+        for container in pod.spec.iter().flat_map(|spec| &spec.containers).chain(sidecars) {
             let Some(seen) = truth.latest(&container.name).filter(|seen| seen.running()) else { continue };
             for kind in Kind::ALL {
                 let key = (seen.status.id.clone(), kind);
@@ -137,7 +140,8 @@ impl Probes {
 
 /// What an earlier kubelet found out about this container, so that a restarted one does not take it back.
 fn known(pod: &Pod, id: &str, kind: Kind) -> Option<bool> {
-    let mut statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    let init = pod.status.iter().flat_map(|status| status.init_container_statuses.iter().flatten());
+    let mut statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten()).chain(init);
     let same = |known: &Option<String>| known.as_deref().is_some_and(|known| known.ends_with(&format!("://{id}")));
     let status = statuses.find(|status| same(&status.container_id))?;
     let holds = match kind {

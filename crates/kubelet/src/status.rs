@@ -16,7 +16,7 @@ use k8s_openapi::{
 use crate::{
     agent::time,
     conditions,
-    plan::policy,
+    plan::{is_sidecar, policy},
     resources,
     truth::{Seen, Truth},
 };
@@ -82,7 +82,7 @@ pub fn compute(view: &View<'_>) -> PodStatus {
     // A pod that was refused has no containers to speak of.
     let refused = view.verdict.is_some() && view.truth.containers.is_empty();
     let init: Vec<_> = init_list.iter().map(|container| view.container(container, "PodInitializing", true)).collect();
-    let initialized = init.iter().all(succeeded);
+    let initialized = init.iter().all(|status| passed(&spec, status));
     let waiting = if initialized { "ContainerCreating" } else { "PodInitializing" };
     let containers: Vec<_> =
         spec.containers.iter().map(|container| view.container(container, waiting, false)).collect();
@@ -103,6 +103,7 @@ pub fn compute(view: &View<'_>) -> PodStatus {
         qos_class: old.qos_class.clone().or(Some(resources::qos(&spec).name().into())),
         init_container_statuses: (!init.is_empty() && !refused).then_some(init),
         container_statuses: (!containers.is_empty() && !refused).then_some(containers),
+        ephemeral_container_statuses: ephemeral(&spec),
         observed_generation: view.pod.metadata.generation,
         ..old.clone()
     };
@@ -156,7 +157,11 @@ impl View<'_> {
         let health = self.health.get(&seen.status.id).copied().unwrap_or(healthy);
         status.started = Some(seen.running() && health.started);
         // An init container is ready when it has done its work.
-        status.ready = if init { succeeded(&status) } else { seen.running() && health.started && health.ready };
+        status.ready = if init && !is_sidecar(container) {
+            succeeded(&status)
+        } else {
+            seen.running() && health.started && health.ready
+        };
         status
     }
 
@@ -226,10 +231,36 @@ fn mounts(container: &Container) -> Option<Vec<VolumeMountStatus>> {
     Some(mounts.iter().map(status).collect())
 }
 
+/// Ephemeral containers join a pod that runs, so the pod goes on and they are refused one by one.
+fn ephemeral(spec: &PodSpec) -> Option<Vec<ContainerStatus>> {
+    let containers = spec.ephemeral_containers.as_ref()?;
+    let message = "spec.ephemeralContainers is not supported by this node";
+    let status = |container: &k8s_openapi::api::core::v1::EphemeralContainer| ContainerStatus {
+        name: container.name.clone(),
+        image: container.image.clone().unwrap_or_default(),
+        state: Some(waiting_state("UnsupportedPodFeature", Some(message))),
+        ..Default::default()
+    };
+    Some(containers.iter().map(status).collect())
+}
+
 /// Whether a container ended well.
 pub fn succeeded(status: &ContainerStatus) -> bool {
     let terminated = status.state.as_ref().and_then(|state| state.terminated.as_ref());
     terminated.is_some_and(|terminated| terminated.exit_code == 0)
+}
+
+/// Whether an init container is no longer in the way of the pod's own containers: it has done its work, or it is a sidecar
+/// that has started, be it that it died since.
+pub fn passed(spec: &PodSpec, status: &ContainerStatus) -> bool {
+    let died = |state: &Option<ContainerState>| state.as_ref().is_some_and(|state| state.terminated.is_some());
+    let ran = status.started == Some(true) || died(&status.state) || died(&status.last_state);
+    succeeded(status) || (is_sidecar_status(spec, status) && ran)
+}
+
+/// Whether this is the status of a sidecar.
+pub fn is_sidecar_status(spec: &PodSpec, status: &ContainerStatus) -> bool {
+    spec.init_containers.iter().flatten().any(|container| container.name == status.name && is_sidecar(container))
 }
 
 /// How containers are counted for the phase.
@@ -262,9 +293,9 @@ impl Count {
 fn phase(spec: &PodSpec, init: &[ContainerStatus], containers: &[ContainerStatus], terminal: bool) -> &'static str {
     let failed = |status: &ContainerStatus| {
         let terminated = status.state.as_ref().and_then(|state| state.terminated.as_ref());
-        terminated.is_some_and(|terminated| terminated.exit_code != 0)
+        terminated.is_some_and(|terminated| terminated.exit_code != 0) && !is_sidecar_status(spec, status)
     };
-    let uninitialized = init.iter().any(|status| !succeeded(status));
+    let uninitialized = init.iter().any(|status| !passed(spec, status));
     if init.iter().any(failed) && policy(spec) == "Never" {
         return "Failed";
     }

@@ -9,7 +9,9 @@ use runtime::cri::Error;
 
 use crate::{
     agent::{self, Agent},
-    hooks, sandbox,
+    hooks,
+    plan::is_sidecar,
+    sandbox,
     status_writer::answered,
     truth::{Seen, Truth},
     volumes::PodDir,
@@ -35,11 +37,22 @@ pub fn deletion_grace(pod: &Pod) -> Duration {
     }
 }
 
-/// Stops all containers of a pod at once, then its sandboxes.
+/// Stops the containers of a pod all at once, then its sidecars, the last one first, then its sandboxes.
 pub async fn stop_pod(agent: &Agent, pod: &Pod, truth: &Truth, grace: Duration) -> Result<(), Error> {
-    let running = truth.containers.iter().filter(|seen| !seen.exited());
-    let stopped = join_all(running.map(|seen| stop_seen(agent, pod, seen, grace))).await;
+    let deadline = tokio::time::Instant::now() + grace;
+    let sidecars: Vec<_> = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten()).collect();
+    let order =
+        |seen: &Seen| sidecars.iter().position(|container| container.name == seen.name() && is_sidecar(container));
+    let running = || truth.containers.iter().filter(|seen| !seen.exited());
+    let regular = running().filter(|seen| order(seen).is_none());
+    let stopped = join_all(regular.map(|seen| stop_seen(agent, pod, seen, grace))).await;
     stopped.into_iter().collect::<Result<(), _>>()?;
+    let mut sidecars: Vec<_> = running().filter_map(|seen| Some((order(seen)?, seen))).collect();
+    sidecars.sort_by_key(|(index, _)| std::cmp::Reverse(*index));
+    for (_, seen) in sidecars {
+        let left = deadline.saturating_duration_since(tokio::time::Instant::now()).max(MINIMUM);
+        stop_seen(agent, pod, seen, left).await?;
+    }
     for sandbox in &truth.sandboxes {
         gone_is_fine(agent.cri.stop_sandbox(&sandbox.id).await)?;
     }
@@ -114,8 +127,8 @@ pub fn remove_logs(agent: &Agent, uid: &str) {
     }
 }
 
-/// Tells the API server that nothing of the pod runs any more.
-pub async fn delete(agent: &Agent, pod: &Pod) {
+/// Tells the API server that nothing of the pod runs any more; false if it did not hear.
+pub async fn delete(agent: &Agent, pod: &Pod) -> bool {
     let pods: kube::Api<Pod> = kube::Api::namespaced(agent.client.clone(), agent::namespace(pod));
     let parameters = DeleteParams {
         grace_period_seconds: Some(0),
@@ -123,10 +136,13 @@ pub async fn delete(agent: &Agent, pod: &Pod) {
         ..Default::default()
     };
     match pods.delete(agent::name(pod), &parameters).await {
-        Ok(_) => {}
+        Ok(_) => true,
         // Gone already, or another pod has its name.
-        Err(error) if answered(&error, 404) || answered(&error, 409) => {}
-        Err(error) => tracing::warn!(pod = agent::full_name(pod), %error, "a pod cannot be deleted"),
+        Err(error) if answered(&error, 404) || answered(&error, 409) => true,
+        Err(error) => {
+            tracing::warn!(pod = agent::full_name(pod), %error, "a pod cannot be deleted");
+            false
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
+use crate::plan::is_sidecar;
+
 const VOLUMES: [&str; 6] = ["emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected"];
 
 /// The first field of the pod that is not supported, in the words of its status.
@@ -40,7 +42,6 @@ fn of_pod(spec: &PodSpec) -> Option<String> {
     let checks = [
         (spec.runtime_class_name.is_some(), "spec.runtimeClassName"),
         (spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()), "spec.resourceClaims"),
-        (spec.ephemeral_containers.as_ref().is_some_and(|list| !list.is_empty()), "spec.ephemeralContainers"),
         (spec.host_users == Some(false), "spec.hostUsers: false"),
         (spec.os.as_ref().is_some_and(|os| os.name != "linux"), "spec.os.name"),
         (context.windows_options.is_some(), "spec.securityContext.windowsOptions"),
@@ -87,17 +88,18 @@ fn of_container(container: &Container, host_network: bool, init: bool) -> Option
         }
     }
     let context = container.security_context.clone().unwrap_or_default();
+    let sidecar = init && is_sidecar(container);
     let grpc = |probe: &Option<_>| {
         probe.as_ref().is_some_and(|probe: &k8s_openapi::api::core::v1::Probe| probe.grpc.is_some())
     };
     let checks = [
-        (container.restart_policy.is_some(), "restartPolicy"),
+        (container.restart_policy.is_some() && !sidecar, "restartPolicy"),
         (container.restart_policy_rules.as_ref().is_some_and(|rules| !rules.is_empty()), "restartPolicyRules"),
         (container.volume_devices.as_ref().is_some_and(|list| !list.is_empty()), "volumeDevices"),
         (grpc(&container.liveness_probe), "livenessProbe.grpc"),
         (grpc(&container.readiness_probe), "readinessProbe.grpc"),
         (grpc(&container.startup_probe), "startupProbe.grpc"),
-        (init && container.lifecycle.is_some(), "lifecycle"),
+        (init && !sidecar && container.lifecycle.is_some(), "lifecycle"),
         (context.windows_options.is_some(), "securityContext.windowsOptions"),
         (context.se_linux_options.is_some(), "securityContext.seLinuxOptions"),
         (localhost(context.seccomp_profile.as_ref().map(|p| p.type_.as_str())), "securityContext.seccompProfile"),

@@ -105,7 +105,11 @@ impl Cgroups {
             for group in tree(&dir)?.iter().rev() {
                 match fs::remove_dir(group) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        return Err(Error { operation: "remove the control group", path: group.clone(), source: error });
+                        return Err(Error {
+                            operation: "remove the control group",
+                            path: group.clone(),
+                            source: error,
+                        });
                     }
                     _ => {}
                 }

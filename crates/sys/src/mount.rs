@@ -37,7 +37,8 @@ pub fn tmpfs(target: &Path, size: Option<u64>, mode: u32) -> Result<(), Error> {
 
 /// Shows `source` at `target` too, with what is mounted below it.
 pub fn bind(source: &Path, target: &Path, read_only: bool) -> Result<(), Error> {
-    let failed = |errno: rustix::io::Errno| Error { operation: "bind a mount to", path: target.into(), source: errno.into() };
+    let failed =
+        |errno: rustix::io::Errno| Error { operation: "bind a mount to", path: target.into(), source: errno.into() };
     rustix::mount::mount_bind_recursive(source, target).map_err(failed)?;
     rustix::mount::mount_change(target, MountPropagationFlags::PRIVATE).map_err(failed)?;
     if !read_only {

@@ -208,12 +208,12 @@ pub fn delete_link(name: &str) -> io::Result<bool> {
     }
 }
 
-/// Loads a ruleset of `nft` syntax in one transaction: all of it or nothing.
-pub fn nft(ruleset: &str) -> io::Result<()> {
+/// Loads a ruleset of `nft` syntax in one transaction: all of it or nothing. Returns what was asked to be listed.
+pub fn nft(ruleset: &str) -> io::Result<String> {
     let mut child = Command::new("nft")
         .args(["-f", "-"])
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
@@ -221,7 +221,7 @@ pub fn nft(ruleset: &str) -> io::Result<()> {
     }
     let output = child.wait_with_output()?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     Err(io::Error::other(format!("nft: {}", String::from_utf8_lossy(&output.stderr).trim())))
 }

@@ -29,7 +29,7 @@ fn truth(containers: Vec<Seen>) -> Truth {
 
 fn plan_of(pod: &Pod, truth: &Truth) -> Plan {
     let now = Timestamp::from_second(1001).unwrap();
-    plan(&Facts { pod, truth, backoffs: &Backoffs::default(), busy: &HashSet::new(), now })
+    plan(&Facts { pod, truth, backoffs: &Backoffs::default(), busy: &HashSet::new(), health: &HashMap::new(), now })
 }
 
 fn started(plan: &Plan) -> Vec<(&str, u32)> {
@@ -66,12 +66,13 @@ fn what_ended_is_restarted_as_the_policy_says() {
 fn a_second_crash_waits() {
     let pod = pod("Always");
     let truth = truth(vec![seen("i", Exited, 0, 0), seen("a", Exited, 1, 0), seen("b", Running, 0, 0)]);
-    let (backoffs, busy) = (Backoffs::default(), HashSet::new());
+    let (backoffs, busy, health) = (Backoffs::default(), HashSet::new(), HashMap::new());
     let at = |second| Facts {
         pod: &pod,
         truth: &truth,
         backoffs: &backoffs,
         busy: &busy,
+        health: &health,
         now: Timestamp::from_second(second).unwrap(),
     };
     assert_eq!(started(&plan(&at(1000))), [("a", 1)]);
@@ -100,4 +101,23 @@ fn a_changed_image_ends_the_container() {
     same.status.annotations.insert(labels::HASH.into(), hash);
     let plan = plan_of(&pod, &truth(vec![seen("i", Exited, 0, 0), old, same]));
     assert_eq!(plan.steps, [Step::Kill { name: "a".into(), id: "a-0".into() }]);
+}
+
+#[test]
+fn a_sidecar_runs_beside_the_others() {
+    let mut pod = pod("Never");
+    let spec = pod.spec.as_mut().unwrap();
+    spec.init_containers.as_mut().unwrap()[0].restart_policy = Some("Always".into());
+    assert_eq!(started(&plan_of(&pod, &truth(vec![]))), [("i", 0)]);
+    assert_eq!(started(&plan_of(&pod, &truth(vec![seen("i", Running, 0, 0)]))), [("a", 0), ("b", 0)]);
+    let died = vec![seen("i", Exited, 1, 0), seen("a", Running, 0, 0), seen("b", Running, 0, 0)];
+    assert_eq!(started(&plan_of(&pod, &truth(died))), [("i", 1)]);
+    let over = vec![seen("i", Running, 0, 0), seen("a", Exited, 0, 0), seen("b", Exited, 0, 0)];
+    assert!(plan_of(&pod, &truth(over)).finished);
+    let unstarted = truth(vec![seen("i", Running, 0, 0)]);
+    let health = HashMap::from([("i-0".to_string(), Health { started: false, ready: false })]);
+    let (backoffs, busy) = (Backoffs::default(), HashSet::new());
+    let now = Timestamp::from_second(1001).unwrap();
+    let facts = Facts { pod: &pod, truth: &unstarted, backoffs: &backoffs, busy: &busy, health: &health, now };
+    assert_eq!(started(&plan(&facts)), [], "its startup probe has not succeeded");
 }

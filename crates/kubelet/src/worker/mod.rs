@@ -176,14 +176,16 @@ impl Worker {
             self.stop_working();
             return self.stopping(pod, false).await;
         }
-        if let Some(verdict) = self.judge(pod) {
+        if let Some(verdict) = self.judge(pod, &truth) {
             self.verdict = Some(verdict);
             self.stop_working();
             return self.stopping(pod, false).await;
         }
         let mut busy = self.busy.clone();
         busy.extend(self.held.keys().cloned());
-        let facts = Facts { pod, truth: &truth, backoffs: &self.backoffs, busy: &busy, now: Timestamp::now() };
+        let health = self.probes.health();
+        let facts =
+            Facts { pod, truth: &truth, backoffs: &self.backoffs, busy: &busy, health: &health, now: Timestamp::now() };
         let plan = plan::plan(&facts);
         for (name, delay) in &plan.crashing {
             self.crashing(pod, name, *delay);
@@ -213,8 +215,10 @@ impl Worker {
     }
 
     /// Whether the pod has failed as a whole.
-    fn judge(&self, pod: &Pod) -> Option<Verdict> {
-        if let Some(message) = unsupported::find(pod) {
+    fn judge(&self, pod: &Pod, truth: &Truth) -> Option<Verdict> {
+        // What runs already was accepted, by this kubelet or by an earlier one.
+        let refusal = truth.sandboxes.is_empty().then(|| unsupported::find(pod)).flatten();
+        if let Some(message) = refusal {
             self.agent.recorder.warning(agent::reference(pod), "UnsupportedPodFeature", message.clone());
             let message = format!("Pod was rejected: {message}");
             return Some(Verdict { reason: "UnsupportedPodFeature", message });
@@ -317,8 +321,8 @@ impl Worker {
                 Ok(None)
             }
             Desired::Pod(pod) if leaving => {
-                terminate::delete(&self.agent, pod).await;
-                Ok(Some(RUNTIME_RETRY * 5))
+                let told = terminate::delete(&self.agent, pod).await;
+                Ok(Some(if told { RESYNC } else { RUNTIME_RETRY }))
             }
             Desired::Pod(_) => Ok(Some(RESYNC * 20)),
         }
