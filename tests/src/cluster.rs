@@ -36,7 +36,9 @@ impl Host {
         let dir = tempfile::Builder::new().prefix("ft").tempdir_in("/tmp").expect("a directory under /tmp");
         let host = Self { netns, dir };
         run(Command::new("ip").args(["netns", "add", &host.netns]), None).ok();
-        for line in ["link set lo up", "link add up0 type bridge", &format!("addr add {UPLINK} dev up0"), "link set up0 up"] {
+        for line in
+            ["link set lo up", "link add up0 type bridge", &format!("addr add {UPLINK} dev up0"), "link set up0 up"]
+        {
             host.command("ip", &line.split(' ').collect::<Vec<_>>()).ok();
         }
         host

@@ -64,7 +64,11 @@ impl Picture {
                 .into_iter()
                 .filter_map(|line| line.split(' ').nth(4).map(str::to_owned))
                 .collect(),
-            links: inside("ip", &["-o", "addr"]).iter().chain(&inside("ip", &["-o", "link"])).map(|l| steady(l)).collect(),
+            links: inside("ip", &["-o", "addr"])
+                .iter()
+                .chain(&inside("ip", &["-o", "link"]))
+                .map(|l| steady(l))
+                .collect(),
             rules: inside("nft", &["list", "ruleset"]),
             cgroups: cgroups(Path::new("/sys/fs/cgroup")),
             namespaces: lines(&run(Command::new("ip").args(["netns", "list"]), None).stdout),

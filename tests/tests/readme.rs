@@ -62,7 +62,8 @@ fn every_command_works() {
 fn walk(cluster: &Cluster) {
     let data = cluster.host.data_dir();
     let data = data.to_str().expect("text");
-    let mut command = cluster.host.prepared(machine::built("xtask"), &["walk", "--data-dir", data, "--profile", "dev", "--purge"]);
+    let mut command =
+        cluster.host.prepared(machine::built("xtask"), &["walk", "--data-dir", data, "--profile", "dev", "--purge"]);
     for name in ["HOME", "CARGO_HOME", "RUSTUP_HOME", "CARGO_TARGET_DIR"] {
         match std::env::var_os(name) {
             Some(value) => command.env(name, value),

@@ -59,7 +59,9 @@ fn a_missing_runtime_is_explained() {
     let host = Host::new();
     let endpoint = format!("unix://{}", host.file("no.sock").display());
     let kubeconfig = host.file("kubeconfig");
-    let told = host.ferry(&["up", "--runtime-endpoint", &endpoint, "--kubeconfig", kubeconfig.to_str().expect("text")]).refused();
+    let told = host
+        .ferry(&["up", "--runtime-endpoint", &endpoint, "--kubeconfig", kubeconfig.to_str().expect("text")])
+        .refused();
     assert!(told.contains("--install-runtime") && told.contains("no.sock"), "{told}");
     assert!(!host.data_dir().exists() && !kubeconfig.exists(), "nothing was made");
 }

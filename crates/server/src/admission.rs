@@ -17,7 +17,8 @@ pub async fn create(registry: &Registry, resource: &Resource, object: &Value) ->
     if !resource.namespaced() || namespace.is_empty() {
         return Ok(());
     }
-    let namespaces = schema().resource("", "v1", "namespaces").ok_or_else(|| Status::internal("the schema lacks namespaces"))?;
+    let namespaces =
+        schema().resource("", "v1", "namespaces").ok_or_else(|| Status::internal("the schema lacks namespaces"))?;
     let (found, _) = registry.read_object(namespaces, "", namespace).await?;
     if meta::is_deleting(&found) {
         let why = format!("unable to create new content in namespace {namespace} because it is being terminated");

@@ -9,14 +9,16 @@ const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube
 
 /// Creates what is missing.
 pub async fn create(registry: &Registry) -> Result<(), store::Error> {
-    let resource =
-        schema().resource("", "v1", "namespaces").ok_or_else(|| store::Error::Unusable("the schema lacks namespaces".into()))?;
+    let resource = schema()
+        .resource("", "v1", "namespaces")
+        .ok_or_else(|| store::Error::Unusable("the schema lacks namespaces".into()))?;
     for name in NAMESPACES {
         if registry.read(resource, "", name).await.is_ok() {
             continue;
         }
         let given = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        let mut object = decode::canonical(resource.ty, given).map_err(|error| store::Error::Unusable(error.to_string()))?.object;
+        let mut object =
+            decode::canonical(resource.ty, given).map_err(|error| store::Error::Unusable(error.to_string()))?.object;
         defaults::apply(resource.ty, &mut object);
         let target = Target {
             resource,
@@ -27,7 +29,8 @@ pub async fn create(registry: &Registry) -> Result<(), store::Error> {
             query: Query::default(),
         };
         let created = registry.create_object(&target, object, false).await;
-        created.map_err(|status| store::Error::Unusable(format!("cannot create namespace {name}: {}", status.message)))?;
+        created
+            .map_err(|status| store::Error::Unusable(format!("cannot create namespace {name}: {}", status.message)))?;
     }
     Ok(())
 }

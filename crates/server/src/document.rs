@@ -131,7 +131,10 @@ mod tests {
         assert!(tail.ends(&stored));
         let mut item = BytesMut::new();
         tail.append_item(&mut item, &stored, 7);
-        assert_eq!(serde_json::from_slice::<Value>(&item).unwrap(), json!({"metadata": want["metadata"], "data": {"x": "y"}}));
+        assert_eq!(
+            serde_json::from_slice::<Value>(&item).unwrap(),
+            json!({"metadata": want["metadata"], "data": {"x": "y"}})
+        );
     }
 
     #[test]

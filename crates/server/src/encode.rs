@@ -10,7 +10,13 @@ use http::{HeaderMap, HeaderValue, Response, header};
 use serde_json::json;
 use store::Revision;
 
-use crate::{Body, clock, document::{self, Tail}, pipeline::full, registry::List, request::Target};
+use crate::{
+    Body, clock,
+    document::{self, Tail},
+    pipeline::full,
+    registry::List,
+    request::Target,
+};
 
 const SUPPORTED: &str = "application/json";
 
@@ -165,7 +171,10 @@ fn joined(target: &Target, metadata: &Value, list: &List) -> Result<Response<Bod
     let mut out = BytesMut::with_capacity(size + 256);
     let tail = Tail::of(target.resource);
     let (kind, version) = (target.resource.kind, target.resource.api_version());
-    out.put_slice(format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[").as_bytes());
+    out.put_slice(
+        format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[")
+            .as_bytes(),
+    );
     for (at, record) in list.records.iter().enumerate() {
         if at > 0 {
             out.put_u8(b',');

@@ -64,7 +64,8 @@ fn container(target: &Target, pod: &Value) -> Result<String, Status> {
 }
 
 async fn kubelet(server: &Server, node: &str) -> Result<(String, u16), Status> {
-    let nodes: &Resource = schema().resource("", "v1", "nodes").ok_or_else(|| Status::internal("the schema lacks nodes"))?;
+    let nodes: &Resource =
+        schema().resource("", "v1", "nodes").ok_or_else(|| Status::internal("the schema lacks nodes"))?;
     let (node, _) = server.shared.registry.read_object(nodes, "", node).await?;
     let addresses = meta::list(&node, &["status", "addresses"]);
     let of = |kind: &str| addresses.iter().find(|address| address["type"] == kind).map(|a| meta::text(a, &["address"]));
@@ -78,7 +79,9 @@ async fn kubelet(server: &Server, node: &str) -> Result<(String, u16), Status> {
 type Sender = hyper::client::conn::http1::SendRequest<Body>;
 
 async fn connect(tls: Arc<rustls::ClientConfig>, host: &str, port: u16) -> Result<Sender, Status> {
-    let away = |error: &dyn std::fmt::Display| Status::unavailable(format!("the kubelet at {host}:{port} does not answer: {error}"));
+    let away = |error: &dyn std::fmt::Display| {
+        Status::unavailable(format!("the kubelet at {host}:{port} does not answer: {error}"))
+    };
     let stream = TcpStream::connect((host, port)).await.map_err(|error| away(&error))?;
     let name = ServerName::try_from(host.to_owned()).map_err(|error| away(&error))?;
     let stream = TlsConnector::from(tls).connect(name, stream).await.map_err(|error| away(&error))?;
@@ -101,8 +104,11 @@ async fn pass(mut kubelet: Sender, mut request: Request<Body>, uri: &str) -> Res
             passed = passed.header(name, value);
         }
     }
-    let passed = passed.body(full("")).map_err(|error| Status::bad_request(format!("the request cannot be passed on: {error}")))?;
-    let mut answer = kubelet.send_request(passed).await.map_err(|error| Status::unavailable(format!("the kubelet: {error}")))?;
+    let passed = passed
+        .body(full(""))
+        .map_err(|error| Status::bad_request(format!("the request cannot be passed on: {error}")))?;
+    let mut answer =
+        kubelet.send_request(passed).await.map_err(|error| Status::unavailable(format!("the kubelet: {error}")))?;
     if answer.status().is_client_error() || answer.status().is_server_error() {
         return Err(refused(answer).await);
     }

@@ -15,7 +15,10 @@ pub async fn answer(server: &Server, request: &Parts) -> Result<Response<Body>, 
     if !matches!(request.method, Method::GET | Method::HEAD) {
         return Err(Status::method_not_allowed());
     }
-    if HEALTH.iter().any(|health| path == *health || path.strip_prefix(*health).is_some_and(|rest| rest.starts_with('/'))) {
+    if HEALTH
+        .iter()
+        .any(|health| path == *health || path.strip_prefix(*health).is_some_and(|rest| rest.starts_with('/')))
+    {
         return health(server, request).await;
     }
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();

@@ -64,7 +64,12 @@ fn verb_of(method: &Method) -> &'static str {
     }
 }
 
-async fn resource(server: &Server, caller: &Caller, target: Target, request: Request<Body>) -> Result<Response<Body>, Status> {
+async fn resource(
+    server: &Server,
+    caller: &Caller,
+    target: Target,
+    request: Request<Body>,
+) -> Result<Response<Body>, Status> {
     if matches!(target.subresource.as_str(), "log" | "exec") {
         return kubelet_proxy::answer(server, &target, request).await;
     }
@@ -75,13 +80,16 @@ async fn resource(server: &Server, caller: &Caller, target: Target, request: Req
     let content_type = content_type(&request);
     let body = read(request).await?;
     if reviews::is_review(target.resource) {
-        return reviews::answer(caller.user(), &target, &content_type, &body).map(|object| encode::object(&target, form, object, 201));
+        return reviews::answer(caller.user(), &target, &content_type, &body)
+            .map(|object| encode::object(&target, form, object, 201));
     }
     let input = Input { content_type, body };
     let outcome = server.shared.registry.perform(&target, &input).await?;
     Ok(match outcome {
         Outcome::Document { value, revision } => encode::document(&target, form, &value, revision)?,
-        Outcome::Object { object, code, warnings } => encode::warned(encode::object(&target, form, object, code), &warnings),
+        Outcome::Object { object, code, warnings } => {
+            encode::warned(encode::object(&target, form, object, code), &warnings)
+        }
         Outcome::List(list) => encode::list(&target, form, list)?,
         Outcome::Success(status) => encode::json(200, &status),
     })

@@ -50,7 +50,9 @@ fn target(method: &Method, (group, version): (&str, &str), rest: &[&str], query:
         [] => return Err(Status::no_such_path()),
     };
     let resource = schema().resource(group, version, rest[0]).ok_or_else(Status::no_such_path)?;
-    if resource.namespaced() && namespace.is_empty() && !name.is_empty() || !resource.namespaced() && !namespace.is_empty() {
+    if resource.namespaced() && namespace.is_empty() && !name.is_empty()
+        || !resource.namespaced() && !namespace.is_empty()
+    {
         return Err(Status::no_such_path());
     }
     let verb = verb(method, name, &query).ok_or_else(Status::method_not_allowed)?;
@@ -88,9 +90,16 @@ impl Target {
         } else {
             let name = self.subresource.split('/').next().unwrap_or_default();
             let found = self.resource.subresource(name);
-            &found.filter(|sub| sub.name == self.subresource || sub.name == "proxy").ok_or_else(Status::no_such_path)?.verbs
+            &found
+                .filter(|sub| sub.name == self.subresource || sub.name == "proxy")
+                .ok_or_else(Status::no_such_path)?
+                .verbs
         };
-        if self.subresource.is_empty() && self.resource.namespaced() && self.namespace.is_empty() && self.verb == "create" {
+        if self.subresource.is_empty()
+            && self.resource.namespaced()
+            && self.namespace.is_empty()
+            && self.verb == "create"
+        {
             return Err(Status::method_not_allowed());
         }
         if verbs.contains(&self.verb) { Ok(()) } else { Err(Status::method_not_allowed()) }
@@ -115,7 +124,11 @@ mod tests {
         check(Method::GET, "/api/v1/namespaces/a", Ok(("get", "namespaces", "", "a", "")));
         check(Method::PUT, "/api/v1/namespaces/a/finalize", Ok(("update", "namespaces", "", "a", "finalize")));
         check(Method::POST, "/apis/apps/v1/namespaces/a/deployments", Ok(("create", "deployments", "a", "", "")));
-        check(Method::DELETE, "/apis/apps/v1/namespaces/a/deployments", Ok(("deletecollection", "deployments", "a", "", "")));
+        check(
+            Method::DELETE,
+            "/apis/apps/v1/namespaces/a/deployments",
+            Ok(("deletecollection", "deployments", "a", "", "")),
+        );
         check(Method::POST, "/apis/apps/v1/namespaces/a/deployments/d", Err(405));
         check(Method::GET, "/apis/apps/v1/nope", Err(404));
         check(Method::GET, "/api/v1/pods/b", Err(404));

@@ -16,7 +16,8 @@ pub fn answer(user: Option<&User>, target: &Target, content_type: &str, body: &[
     if !matches!(content_type, "" | "application/json") {
         return Err(Status::unsupported_media_type("application/json"));
     }
-    let value: Value = serde_json::from_slice(body).map_err(|error| pipeline::unreadable(resource.kind, body, &error))?;
+    let value: Value =
+        serde_json::from_slice(body).map_err(|error| pipeline::unreadable(resource.kind, body, &error))?;
     let decoded = api::decode::canonical(resource.ty, value).map_err(|error| Status::bad_request(error.to_string()))?;
     let mut review = decoded.object;
     review["kind"] = resource.kind.into();

@@ -102,15 +102,25 @@ async fn start(server: &Server, view: &View) -> Result<Start, Status> {
 /// The lines of the answer.
 fn lines(server: Server, view: View, start: Start, ends: Instant) -> impl Stream<Item = Bytes> + Send {
     let stopping = server.shared.stopping.clone();
-    let state = Lines { server, view, existing: start.existing.into_iter(), after: start.after, mark_end: start.mark_end, watch: None, seen: start.after, done: false };
+    let state = Lines {
+        server,
+        view,
+        existing: start.existing.into_iter(),
+        after: start.after,
+        mark_end: start.mark_end,
+        watch: None,
+        seen: start.after,
+        done: false,
+    };
     let timeout = tokio::time::sleep_until(ends);
-    stream::unfold(state, |mut state| async move { state.next().await.map(|line| (line, state)) })
-        .take_until(async move {
+    stream::unfold(state, |mut state| async move { state.next().await.map(|line| (line, state)) }).take_until(
+        async move {
             tokio::select! {
                 () = timeout => {}
                 () = stopping.cancelled() => {}
             }
-        })
+        },
+    )
 }
 
 struct Lines {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use ferry_server::{self as server, Config, Local, Server, User};
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
-use ferry_server::{self as server, Config, Local, Server, User};
 use tower::ServiceExt;
 
 struct Fixture {
@@ -27,7 +27,14 @@ impl Fixture {
         Self { service: server.local(user), _dir: dir }
     }
 
-    async fn raw(&self, method: Method, path: &str, content_type: &str, accept: &str, body: Bytes) -> http::Response<server::Body> {
+    async fn raw(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        accept: &str,
+        body: Bytes,
+    ) -> http::Response<server::Body> {
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -93,7 +100,8 @@ async fn every_resource_is_created_read_changed_and_deleted() {
         let scope = if resource.namespaced() { "/namespaces/default" } else { "" };
         let path = format!("{group}{scope}/{}", resource.name);
         let name = format!("x-{}", resource.version);
-        let mut object = json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": {"name": name}});
+        let mut object =
+            json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": {"name": name}});
         if !minimal(resource.kind).is_null() {
             object["spec"] = minimal(resource.kind);
         }
@@ -190,8 +198,10 @@ async fn bad_input_is_refused_and_changes_nothing() {
         let (status, answer) = server.post(path, body.clone()).await;
         assert_eq!((status, answer["kind"].as_str()), (want, Some("Status")), "{path} {body}: {answer}");
     }
-    let strict = server.post(&format!("{MAPS}?fieldValidation=Strict"), json!({"metadata": {"name": "a"}, "zzz": 1})).await;
-    let message = "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"zzz\"";
+    let strict =
+        server.post(&format!("{MAPS}?fieldValidation=Strict"), json!({"metadata": {"name": "a"}, "zzz": 1})).await;
+    let message =
+        "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"zzz\"";
     assert_eq!((strict.0, strict.1["message"].as_str()), (400, Some(message)));
     let apply = server.send(Method::PATCH, &format!("{MAPS}/a"), "application/apply-patch+yaml", json!({})).await;
     assert_eq!(apply.0, 415);
@@ -228,7 +238,10 @@ async fn a_pod_is_bound_once() {
     let (status, answer) = server.post(&format!("{pods}/p/binding"), binding.clone()).await;
     assert_eq!((status, answer["status"].as_str()), (201, Some("Success")), "{answer}");
     let (_, pod) = server.get(&format!("{pods}/p")).await;
-    assert_eq!((&pod["spec"]["nodeName"], &pod["status"]["conditions"][0]["type"]), (&json!("n1"), &json!("PodScheduled")));
+    assert_eq!(
+        (&pod["spec"]["nodeName"], &pod["status"]["conditions"][0]["type"]),
+        (&json!("n1"), &json!("PodScheduled"))
+    );
     assert_eq!(server.post(&format!("{pods}/p/binding"), binding).await.0, 409);
     let (status, pod) = server.delete(&format!("{pods}/p"), Value::Null).await;
     assert_eq!((status, &pod["metadata"]["deletionGracePeriodSeconds"]), (200, &json!(30)));
@@ -263,14 +276,17 @@ async fn finalizers_and_namespaces_hold_deletion() {
 async fn lists_are_paged_consistently() {
     let server = Fixture::new().await;
     for at in 0..10 {
-        server.post(MAPS, json!({"metadata": {"name": format!("m{at}"), "labels": {"even": (at % 2 == 0).to_string()}}})).await;
+        server
+            .post(MAPS, json!({"metadata": {"name": format!("m{at}"), "labels": {"even": (at % 2 == 0).to_string()}}}))
+            .await;
     }
     let (_, first) = server.get(&format!("{MAPS}?limit=4")).await;
     assert_eq!((first["items"].as_array().unwrap().len(), &first["metadata"]["remainingItemCount"]), (4, &json!(6)));
     server.delete(&format!("{MAPS}/m5"), Value::Null).await;
     let token = first["metadata"]["continue"].as_str().unwrap();
     let (_, rest) = server.get(&format!("{MAPS}?continue={token}")).await;
-    let names: Vec<&str> = rest["items"].as_array().unwrap().iter().map(|i| i["metadata"]["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> =
+        rest["items"].as_array().unwrap().iter().map(|i| i["metadata"]["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["m4", "m5", "m6", "m7", "m8", "m9"], "as of the first page");
     let (_, even) = server.get(&format!("{MAPS}?labelSelector=even%3Dtrue&limit=3")).await;
     assert_eq!(even["items"].as_array().unwrap().len(), 3);
@@ -299,14 +315,22 @@ async fn events(response: http::Response<server::Body>, count: usize) -> Vec<(St
 async fn watches_show_what_a_selector_sees() {
     let server = Fixture::new().await;
     server.post(MAPS, json!({"metadata": {"name": "old", "labels": {"on": "1"}}})).await;
-    let query = "watch=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&labelSelector=on";
+    let query =
+        "watch=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&labelSelector=on";
     let watch = server.raw(Method::GET, &format!("{MAPS}?{query}"), "", "application/json", Bytes::new()).await;
     server.post(MAPS, json!({"metadata": {"name": "off"}})).await;
     server.patch(&format!("{MAPS}/off"), "merge-patch", json!({"metadata": {"labels": {"on": "1"}}})).await;
     server.patch(&format!("{MAPS}/off"), "merge-patch", json!({"data": {"x": "1"}})).await;
     server.patch(&format!("{MAPS}/off"), "merge-patch", json!({"metadata": {"labels": null}})).await;
     server.delete(&format!("{MAPS}/old"), Value::Null).await;
-    let want = [("ADDED", "old"), ("BOOKMARK", ""), ("ADDED", "off"), ("MODIFIED", "off"), ("DELETED", "off"), ("DELETED", "old")];
+    let want = [
+        ("ADDED", "old"),
+        ("BOOKMARK", ""),
+        ("ADDED", "off"),
+        ("MODIFIED", "off"),
+        ("DELETED", "off"),
+        ("DELETED", "old"),
+    ];
     let got = events(watch, want.len()).await;
     assert_eq!(got.iter().map(|(kind, name)| (kind.as_str(), name.as_str())).collect::<Vec<_>>(), want);
     let future = server.raw(Method::GET, &format!("{MAPS}?watch=1&resourceVersion=99999"), "", "", Bytes::new()).await;

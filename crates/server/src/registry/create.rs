@@ -21,7 +21,12 @@ impl Registry {
     }
 
     /// Creates an object that is decoded and has its defaults.
-    pub(crate) async fn create_object(&self, target: &Target, mut object: Value, dry_run: bool) -> Result<Value, Status> {
+    pub(crate) async fn create_object(
+        &self,
+        target: &Target,
+        mut object: Value,
+        dry_run: bool,
+    ) -> Result<Value, Status> {
         let resource = target.resource;
         place(target, &mut object)?;
         prepare(resource, &mut object);

@@ -55,7 +55,13 @@ impl Registry {
         Ok(Outcome::List(list))
     }
 
-    async fn delete_one(&self, resource: &Resource, namespace: &str, name: &str, options: &Options) -> Result<Deleted, Status> {
+    async fn delete_one(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+        options: &Options,
+    ) -> Result<Deleted, Status> {
         admission::delete(resource, name)?;
         for _ in 0..RETRIES {
             let (object, revision) = self.read_object(resource, namespace, name).await?;
@@ -68,7 +74,13 @@ impl Registry {
         Err(Status::modified(resource, name))
     }
 
-    async fn delete_revision(&self, resource: &Resource, object: Value, revision: Revision, options: &Options) -> Result<Deleted, store::Error> {
+    async fn delete_revision(
+        &self,
+        resource: &Resource,
+        object: Value,
+        revision: Revision,
+        options: &Options,
+    ) -> Result<Deleted, store::Error> {
         let marked = mark(resource, &object, options);
         let waits = meta::finalizers(&marked).next().is_some()
             || strategies::of(resource).holds_deletion(&marked)
@@ -135,7 +147,9 @@ fn success(resource: &Resource, object: &Value) -> Value {
 impl Options {
     fn of(input: &Input, query: &Query) -> Result<Self, Status> {
         let body = if input.body.is_empty() { json!({}) } else { input.json("DeleteOptions")? };
-        let ty = schema().type_named("meta/v1.DeleteOptions").ok_or_else(|| Status::internal("the schema lacks DeleteOptions"))?;
+        let ty = schema()
+            .type_named("meta/v1.DeleteOptions")
+            .ok_or_else(|| Status::internal("the schema lacks DeleteOptions"))?;
         let body = decode::canonical(ty, body).map_err(|error| Status::bad_request(error.to_string()))?.object;
         let text = |path: &[&str]| Some(meta::text(&body, path)).filter(|text| !text.is_empty()).map(str::to_owned);
         let grace = match query.get("gracePeriodSeconds").map(str::parse) {

@@ -55,8 +55,12 @@ impl Registry {
         let everything = selection.is_everything();
         loop {
             let wanted = limit.map(|limit| if everything { limit - records.len() } else { CHUNK });
-            let range =
-                Range { prefix: document::key(target.resource, &target.namespace, ""), after: after.clone(), limit: wanted, at };
+            let range = Range {
+                prefix: document::key(target.resource, &target.namespace, ""),
+                after: after.clone(),
+                limit: wanted,
+                at,
+            };
             let page = self.store().list(range).await.map_err(|error| gone(target, error))?;
             at = Some(page.revision);
             after = page.records.last().map(|record| record.key.to_string());
@@ -73,7 +77,12 @@ impl Registry {
                 let last = records.last().map(|record| record.key.to_string());
                 let more = full && (page.remaining > 0 || last != after);
                 let next = last.filter(|_| more).map(|after| token(page.revision, after));
-                return Ok(List { records, revision: page.revision, next, remaining: everything.then_some(page.remaining) });
+                return Ok(List {
+                    records,
+                    revision: page.revision,
+                    next,
+                    remaining: everything.then_some(page.remaining),
+                });
             }
         }
     }

@@ -139,14 +139,25 @@ impl Registry {
     }
 
     /// The object itself, in the version of `resource`, or 404.
-    pub async fn read_object(&self, resource: &Resource, namespace: &str, name: &str) -> Result<(Value, Revision), Status> {
+    pub async fn read_object(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(Value, Revision), Status> {
         let record = self.read(resource, namespace, name).await?;
         let object = document::object(&record).map_err(Status::internal)?;
         Ok((api::convert::to(resource, object), record.revision))
     }
 
     /// Writes an object and gives it its revision.
-    async fn save(&self, resource: &Resource, mut object: Value, guard: Guard, dry_run: bool) -> Result<Value, store::Error> {
+    async fn save(
+        &self,
+        resource: &Resource,
+        mut object: Value,
+        guard: Guard,
+        dry_run: bool,
+    ) -> Result<Value, store::Error> {
         if dry_run {
             return Ok(object);
         }
@@ -159,7 +170,13 @@ impl Registry {
     }
 
     /// Removes an object for good.
-    async fn remove(&self, resource: &Resource, object: &Value, revision: Revision, dry_run: bool) -> Result<(), store::Error> {
+    async fn remove(
+        &self,
+        resource: &Resource,
+        object: &Value,
+        revision: Revision,
+        dry_run: bool,
+    ) -> Result<(), store::Error> {
         if dry_run {
             return Ok(());
         }

@@ -23,7 +23,8 @@ impl Selection {
         let bad = |error: api::selector::Error| Status::bad_request(error.to_string());
         Ok(Self {
             labels: LabelSelector::parse(target.query.get("labelSelector").unwrap_or_default()).map_err(bad)?,
-            fields: FieldSelector::parse(target.query.get("fieldSelector").unwrap_or_default(), target.resource).map_err(bad)?,
+            fields: FieldSelector::parse(target.query.get("fieldSelector").unwrap_or_default(), target.resource)
+                .map_err(bad)?,
         })
     }
 

@@ -43,12 +43,17 @@ impl Registry {
         Ok(Outcome::Object { object: scale, code: 200, warnings: Vec::new() })
     }
 
-    async fn set_scale(&self, target: &Target, mut edit: impl FnMut(&Value) -> Result<Value, Status>) -> Result<Value, Status> {
+    async fn set_scale(
+        &self,
+        target: &Target,
+        mut edit: impl FnMut(&Value) -> Result<Value, Status>,
+    ) -> Result<Value, Status> {
         let options = WriteOptions::of(&target.query)?;
         let changed = self
             .change(target, Part::Main, options.dry_run, |current| {
                 let edited = edit(&scale_of(current))?;
-                let scale = decode::canonical(scale_type()?, edited).map_err(|e| Status::bad_request(e.to_string()))?.object;
+                let scale =
+                    decode::canonical(scale_type()?, edited).map_err(|e| Status::bad_request(e.to_string()))?.object;
                 let mut object = current.clone();
                 let revision = meta::text(&scale, &["metadata", "resourceVersion"]);
                 meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.into());
@@ -97,7 +102,11 @@ fn bound(pod: &Value, binding: &Value, node: &str, pods: &api::schema::Resource)
         return Err(Status::conflict(pods, name, &why));
     }
     if meta::is_deleting(pod) {
-        return Err(Status::conflict(pods, name, &format!("pod {name} is being deleted, cannot be assigned to a host")));
+        return Err(Status::conflict(
+            pods,
+            name,
+            &format!("pod {name} is being deleted, cannot be assigned to a host"),
+        ));
     }
     let assigned = meta::text(pod, &["spec", "nodeName"]);
     if !assigned.is_empty() {
@@ -150,8 +159,7 @@ fn scale_of(object: &Value) -> Value {
 /// A label selector, or a plain map of labels, in the form of queries.
 fn selector_text(selector: &Value) -> String {
     let labels = meta::at(selector, &["matchLabels"]).unwrap_or(selector).as_object().into_iter().flatten();
-    let mut parts: Vec<String> =
-        labels.filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?))).collect();
+    let mut parts: Vec<String> = labels.filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?))).collect();
     for expression in meta::list(selector, &["matchExpressions"]) {
         let key = meta::text(expression, &["key"]);
         let values = meta::list(expression, &["values"]).iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",");

@@ -99,7 +99,13 @@ impl Registry {
     }
 
     /// Writes the object, or removes it if it was only waiting for its last finalizer.
-    async fn write_or_finish(&self, resource: &Resource, object: Value, revision: Revision, dry_run: bool) -> Result<Value, store::Error> {
+    async fn write_or_finish(
+        &self,
+        resource: &Resource,
+        object: Value,
+        revision: Revision,
+        dry_run: bool,
+    ) -> Result<Value, store::Error> {
         let waiting = meta::finalizers(&object).next().is_some()
             || strategies::of(resource).holds_deletion(&object)
             || meta::number(&object, &["metadata", "deletionGracePeriodSeconds"]) > 0;
@@ -158,10 +164,17 @@ fn named_as(target: &Target, object: &mut Value) -> Result<(), Status> {
 }
 
 /// Revision and UID, where the client's object names them, must be the current ones.
-fn preconditions(resource: &Resource, name: &str, edited: &Value, current: &Value, revision: Revision) -> Result<(), Status> {
+fn preconditions(
+    resource: &Resource,
+    name: &str,
+    edited: &Value,
+    current: &Value,
+    revision: Revision,
+) -> Result<(), Status> {
     let (given, uid) = (part_revision(edited), meta::uid(edited));
     if !uid.is_empty() && uid != meta::uid(current) {
-        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", meta::uid(current));
+        let why =
+            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", meta::uid(current));
         return Err(Status::conflict(resource, name, &why));
     }
     if !given.is_empty() && given != revision.to_string() {

@@ -34,7 +34,9 @@ fn qos_class(pod: &Value) -> &'static str {
         Quantity::parse(meta::text(container, &["resources", kind, name])).filter(|quantity| quantity.millis() > 0)
     };
     let asks = |container: &&Value| {
-        ["requests", "limits"].iter().any(|kind| ["cpu", "memory"].iter().any(|name| amount(container, kind, name).is_some()))
+        ["requests", "limits"]
+            .iter()
+            .any(|kind| ["cpu", "memory"].iter().any(|name| amount(container, kind, name).is_some()))
     };
     let guaranteed = |container: &&Value| {
         ["cpu", "memory"].iter().all(|name| {
@@ -68,7 +70,8 @@ mod tests {
 
     #[test]
     fn only_pods_on_a_node_get_grace() {
-        let pod = json!({"spec": {"terminationGracePeriodSeconds": 30, "nodeName": "n"}, "status": {"phase": "Running"}});
+        let pod =
+            json!({"spec": {"terminationGracePeriodSeconds": 30, "nodeName": "n"}, "status": {"phase": "Running"}});
         assert_eq!(Pod.grace_period(&pod, None), 30);
         assert_eq!(Pod.grace_period(&pod, Some(5)), 5);
         assert_eq!(Pod.grace_period(&json!({"spec": {"terminationGracePeriodSeconds": 30}}), None), 0);
