@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -34,7 +35,7 @@ pub fn built(name: &str) -> PathBuf {
 /// Everything that outlives a process: what a cluster must not leave behind.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Picture {
-    /// Command lines of the processes that are not the kernel's.
+    /// Processes of clusters, with their command lines.
     pub processes: BTreeSet<String>,
     /// Mount points.
     pub mounts: BTreeSet<String>,
@@ -59,7 +60,7 @@ impl Picture {
             lines(&run(&mut command, None).ok())
         };
         Self {
-            processes: processes(),
+            processes: processes(netns),
             mounts: lines(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
                 .into_iter()
                 .filter_map(|line| line.split(' ').nth(4).map(str::to_owned))
@@ -106,16 +107,21 @@ fn steady(line: &str) -> String {
     line.split_whitespace().skip(1).take(4).collect::<Vec<_>>().join(" ")
 }
 
-fn processes() -> BTreeSet<String> {
+/// The processes of clusters: in the host's network, in a control group of Ferry's, or started for a data directory of a
+/// test. Whatever else starts on the machine meanwhile is not a cluster's.
+fn processes(netns: &str) -> BTreeSet<String> {
+    let network = fs::metadata(format!("/run/netns/{netns}")).map(|file| file.ino()).ok();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let line = |pid: u32| {
         let bytes = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let text = String::from_utf8_lossy(&bytes).replace('\0', " ").trim().to_owned();
-        (!text.is_empty()).then(|| format!("{pid} {text}"))
+        let grouped = fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|groups| groups.contains(":/ferry"));
+        let inside = fs::metadata(format!("/proc/{pid}/ns/net")).map(|file| file.ino()).ok() == network;
+        let ours = grouped || inside || text.contains("/tmp/ft");
+        (ours && !text.is_empty()).then(|| format!("{pid} {text}"))
     };
-    // Tools that a test itself has just started are gone by the next picture.
-    pids.filter_map(line).filter(|line| !line.contains("/deps/") && !line.contains("nsenter")).collect()
+    pids.filter_map(line).collect()
 }
 
 fn cgroups(dir: &Path) -> BTreeSet<String> {

@@ -1,17 +1,18 @@
 //! Turns what a client sent into the form that upstream would write: known fields only, right types, zeros as the
-//! tables say. [`canonical`] is the only way an object enters the server.
+//! tables say. [`read`] decodes bytes, [`canonical`] a value; nothing else lets an object enter the server.
 
-use base64::{Engine, prelude::BASE64_STANDARD};
+mod scalar;
 
 use crate::{
     Map, Value,
-    quantity::Quantity,
-    schema::{Field, Presence, Ty, Type, TypeId, schema},
-    time,
+    budget::{Budget, Exceeded},
+    json::{self, Violation},
+    path::Path,
+    schema::{Field, Presence, Shapes, Ty, Type, TypeId, schema},
 };
 
 /// How deep an object may be nested.
-const MAX_DEPTH: usize = 256;
+pub const MAX_DEPTH: usize = 256;
 
 /// A canonical object, and the paths of the fields that were dropped because the schema does not know them.
 #[derive(Debug)]
@@ -22,204 +23,276 @@ pub struct Decoded {
     pub unknown: Vec<String>,
 }
 
+/// What is done about unknown and duplicate fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// They are dropped.
+    Ignore,
+    /// They are dropped, and the client is told.
+    #[default]
+    Warn,
+    /// The object is refused.
+    Strict,
+}
+
 /// Why an object does not fit its type.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A value of the wrong type.
     #[error("json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {wanted}")]
     Type {
-        /// What was sent: `string`, `number`, `bool`, `object` or `array`.
-        found: &'static str,
+        /// What was sent: `string`, `number`, `number 1.5`, `bool`, `object` or `array`.
+        found: String,
         /// The type that has the field.
         owner: String,
         /// Where it is.
         path: String,
         /// What should be there.
-        wanted: &'static str,
+        wanted: String,
+    },
+    /// The whole is no object.
+    #[error("json: cannot unmarshal {found} into Go value of type {wanted}")]
+    Whole {
+        /// What was sent.
+        found: String,
+        /// What should be there.
+        wanted: String,
     },
     /// A value of the right type that cannot be read.
-    #[error("{path}: {message}")]
+    #[error("{message}")]
     Value {
         /// Where it is.
         path: String,
         /// What is wrong.
         message: String,
     },
+    /// Fields that the schema does not know or that are there twice.
+    #[error("strict decoding error: {}", .0.join(", "))]
+    Strict(Vec<String>),
     /// Nested too deeply.
     #[error("the object is nested more than {MAX_DEPTH} levels deep")]
     Depth,
+    /// Too much memory.
+    #[error(transparent)]
+    Memory(#[from] Exceeded),
+    /// No JSON.
+    #[error(transparent)]
+    Json(#[from] json::Error),
+}
+
+/// Reads JSON as an object of type `ty`; the second part is what a client is warned of.
+pub fn read(ty: TypeId, bytes: &[u8], mode: Mode) -> Result<(Value, Vec<String>), Error> {
+    let parsed = json::parse_as(bytes, ty)?;
+    let mut walk = Walk { unknown: Vec::new(), budget: parsed.budget };
+    let object = walk.top(ty, parsed.value)?;
+    let violations: Vec<String> = parsed.violations.iter().map(Violation::to_string).collect();
+    match mode {
+        Mode::Strict if !violations.is_empty() => Err(Error::Strict(violations)),
+        Mode::Warn => Ok((object, violations)),
+        Mode::Strict | Mode::Ignore => Ok((object, Vec::new())),
+    }
 }
 
 /// Reads `value` as an object of type `ty`. `kind` and `apiVersion` are kept as they are.
-pub fn canonical(ty: TypeId, mut value: Value) -> Result<Decoded, Error> {
-    let mut walk = Walk { unknown: Vec::new(), path: Vec::new() };
-    let type_meta = value.as_object_mut().map(|map| (map.remove("apiVersion"), map.remove("kind")));
-    let mut object = walk.structure(ty, value)?;
-    if let (Some(map), Some((version, kind))) = (object.as_object_mut(), type_meta) {
-        version.map(|version| map.insert("apiVersion".into(), version));
-        kind.map(|kind| map.insert("kind".into(), kind));
-    }
+pub fn canonical(ty: TypeId, value: Value) -> Result<Decoded, Error> {
+    let mut walk = Walk { unknown: Vec::new(), budget: Budget::default() };
+    let object = walk.top(ty, value)?;
     Ok(Decoded { object, unknown: walk.unknown })
+}
+
+/// Writes the zeros of a struct that JSON shows though they are not set.
+pub(crate) fn fill(ty: &Type, map: &mut Map, budget: &mut Budget) -> Result<(), Exceeded> {
+    for field in ty.fields.iter().filter(|field| shows_zero(field)) {
+        if !map.contains_key(field.name) {
+            budget.entry(map.len(), field.name.len())?;
+            let zero = zero(&field.ty, budget)?;
+            map.insert(field.name.to_owned(), zero);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a field that is set stands in JSON.
+pub(crate) fn shows(field: &Field, value: &Value) -> bool {
+    field.presence != Presence::NonZero || writes_zero(&field.ty) || !is_zero(value)
+}
+
+/// Whether a field that is not set stands in JSON as its zero.
+fn shows_zero(field: &Field) -> bool {
+    match field.presence {
+        Presence::Pointer => false,
+        Presence::Always => true,
+        Presence::NonZero => writes_zero(&field.ty),
+    }
+}
+
+/// The zero of a type, as JSON has it.
+pub(crate) fn zero(ty: &Ty, budget: &mut Budget) -> Result<Value, Exceeded> {
+    Ok(match ty {
+        Ty::String => "".into(),
+        Ty::Duration => "0s".into(),
+        Ty::Bool => false.into(),
+        Ty::Int32 | Ty::Int64 | Ty::Double | Ty::IntOrString => 0.into(),
+        Ty::Quantity => "0".into(),
+        Ty::Struct(id) => {
+            let mut map = Map::new();
+            fill(schema().get(*id), &mut map, budget)?;
+            Value::Object(map)
+        }
+        Ty::Bytes | Ty::Time | Ty::MicroTime | Ty::Raw | Ty::List(_) | Ty::Map(_) => Value::Null,
+    })
 }
 
 struct Walk {
     unknown: Vec<String>,
-    path: Vec<String>,
+    budget: Budget,
+}
+
+/// What is being read: the struct that has it, the field, and the type, which may be of an element of the field.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    owner: &'a Type,
+    field: &'a Field,
+    ty: &'a Ty,
+    path: &'a Path<'a>,
 }
 
 impl Walk {
-    fn structure(&mut self, id: TypeId, value: Value) -> Result<Value, Error> {
+    fn top(&mut self, id: TypeId, mut value: Value) -> Result<Value, Error> {
         let ty = schema().get(id);
-        let mut source = match value {
-            Value::Object(map) => map,
-            Value::Null => Map::new(),
-            other => return Err(self.mismatch(ty, &other, "map[string]interface {}")),
-        };
-        let mut out = Map::new();
-        for field in &ty.fields {
-            let given = source.remove(field.name).filter(|value| !value.is_null());
-            self.path.push(field.name.to_owned());
-            if self.path.len() > MAX_DEPTH {
-                return Err(Error::Depth);
-            }
-            if let Some(value) = self.field(ty, field, given)? {
-                out.insert(field.name.to_owned(), value);
-            }
-            self.path.pop();
+        match &mut value {
+            Value::Object(map) => self.structure(ty, map, &Path::TOP)?,
+            Value::Null => value = zero(&Ty::Struct(id), &mut self.budget)?,
+            other => return Err(Error::Whole { found: kind(other).to_owned(), wanted: go_struct(ty) }),
         }
-        for name in source.keys() {
-            self.path.push(name.clone());
-            self.unknown.push(self.joined());
-            self.path.pop();
-        }
-        Ok(Value::Object(out))
+        Ok(value)
     }
 
-    fn field(&mut self, owner: &Type, field: &Field, given: Option<Value>) -> Result<Option<Value>, Error> {
-        let value = match given {
-            Some(value) => Some(self.value(owner, &field.ty, value)?),
-            None => None,
+    /// Makes the fields of a struct canonical in place.
+    fn structure(&mut self, ty: &Type, map: &mut Map, path: &Path) -> Result<(), Error> {
+        if path.depth > MAX_DEPTH {
+            return Err(Error::Depth);
+        }
+        let mut failed = None;
+        map.retain(|name, value| {
+            if failed.is_some() {
+                return true;
+            }
+            match self.entry(ty, name, value, path) {
+                Ok(keep) => keep,
+                Err(error) => {
+                    failed = Some(error);
+                    true
+                }
+            }
+        });
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(fill(ty, map, &mut self.budget)?),
+        }
+    }
+
+    /// Whether an entry of a struct is kept.
+    fn entry(&mut self, ty: &Type, name: &str, value: &mut Value, path: &Path) -> Result<bool, Error> {
+        let top = path.depth == 0;
+        let Some(field) = ty.field(name) else {
+            let type_meta = matches!(name, "apiVersion" | "kind") && (top || ty.kind);
+            if !type_meta {
+                self.unknown.push(path.field(name).to_string());
+            }
+            return Ok(type_meta && (top || value.as_str().is_some_and(|text| !text.is_empty())));
         };
-        match field.presence {
-            Presence::Pointer => Ok(value),
-            Presence::Always => match value {
-                Some(value) => Ok(Some(value)),
-                None => self.zero(&field.ty).map(Some),
+        if value.is_null() {
+            return Ok(false);
+        }
+        let place = Place { owner: ty, field, ty: &field.ty, path: &path.field(field.name) };
+        self.value(place, value)?;
+        Ok(shows(field, value))
+    }
+
+    fn value(&mut self, place: Place, value: &mut Value) -> Result<(), Error> {
+        match (place.ty, &mut *value) {
+            (Ty::Raw, _) => match place.field.shapes {
+                Some(shapes) => self.shape(place, shapes, value),
+                None => Ok(()),
             },
-            Presence::NonZero if writes_zero(&field.ty) => match value {
-                Some(value) => Ok(Some(value)),
-                None => self.zero(&field.ty).map(Some),
+            (Ty::Struct(id), Value::Object(map)) => self.structure(schema().get(*id), map, place.path),
+            (Ty::List(inner), Value::Array(items)) => {
+                for (at, item) in items.iter_mut().enumerate() {
+                    self.element(Place { ty: inner, path: &place.path.index(at), ..place }, item)?;
+                }
+                Ok(())
+            }
+            (Ty::Map(inner), Value::Object(map)) => {
+                for (key, item) in map.iter_mut() {
+                    self.element(Place { ty: inner, path: &place.path.key(key), ..place }, item)?;
+                }
+                Ok(())
+            }
+            (ty, _) => match scalar::canonical(ty, value) {
+                Ok(()) => Ok(()),
+                Err(Some(message)) => Err(Error::Value { path: place.path.to_string(), message }),
+                Err(None) => Err(mismatch(place, value)),
             },
-            Presence::NonZero => Ok(value.filter(|value| !is_zero(value))),
         }
     }
 
-    fn zero(&mut self, ty: &Ty) -> Result<Value, Error> {
-        Ok(match ty {
-            Ty::String | Ty::Duration => "".into(),
-            Ty::Bool => false.into(),
-            Ty::Int32 | Ty::Int64 | Ty::Double | Ty::IntOrString => 0.into(),
-            Ty::Quantity => "0".into(),
-            Ty::Struct(id) => self.structure(*id, Value::Null)?,
-            Ty::Bytes | Ty::Time | Ty::MicroTime | Ty::Raw | Ty::List(_) | Ty::Map(_) => Value::Null,
-        })
-    }
-
-    fn value(&mut self, owner: &Type, ty: &Ty, value: Value) -> Result<Value, Error> {
-        match (ty, value) {
-            (Ty::Raw, value) => Ok(value),
-            (Ty::Struct(id), value) => self.structure(*id, value),
-            (Ty::List(inner), Value::Array(items)) => self.items(owner, inner, items),
-            (Ty::Map(inner), Value::Object(map)) => self.entries(owner, inner, map),
-            (Ty::String, Value::String(text)) => Ok(Value::String(text)),
-            (Ty::Bool, Value::Bool(value)) => Ok(Value::Bool(value)),
-            (Ty::IntOrString, value @ Value::String(_)) => Ok(value),
-            (Ty::Int32 | Ty::IntOrString, Value::Number(number))
-                if number.as_i64().is_some_and(|n| i32::try_from(n).is_ok()) =>
-            {
-                Ok(Value::Number(number))
-            }
-            (Ty::Int64, Value::Number(number)) if number.as_i64().is_some() => Ok(Value::Number(number)),
-            (Ty::Double, Value::Number(number)) => Ok(Value::Number(number)),
-            (Ty::Quantity, Value::String(text)) => self.quantity(&text),
-            (Ty::Quantity, Value::Number(number)) => self.quantity(&number.to_string()),
-            (Ty::Bytes, Value::String(text)) => self.bytes(text),
-            (Ty::Duration, Value::String(text)) => Ok(Value::String(text)),
-            (Ty::Time, Value::String(text)) => self.time(&text, time::seconds),
-            (Ty::MicroTime, Value::String(text)) => self.time(&text, time::micros),
-            (ty, value) => Err(self.mismatch(owner, &value, go_type(ty))),
+    fn element(&mut self, place: Place, value: &mut Value) -> Result<(), Error> {
+        if value.is_null() {
+            *value = zero(place.ty, &mut self.budget)?;
+            return Ok(());
         }
+        self.value(place, value)
     }
 
-    fn items(&mut self, owner: &Type, inner: &Ty, items: Vec<Value>) -> Result<Value, Error> {
-        let mut out = Vec::with_capacity(items.len());
-        for (at, item) in items.into_iter().enumerate() {
-            let last = self.path.last().cloned().unwrap_or_default();
-            if let Some(name) = self.path.last_mut() {
-                *name = format!("{last}[{at}]");
+    /// A schema, or what may stand instead of one. Upstream never tells of unknown fields in there.
+    fn shape(&mut self, place: Place, shapes: Shapes, value: &mut Value) -> Result<(), Error> {
+        let (Shapes::SchemaOrBool(id) | Shapes::SchemaOrArray(id) | Shapes::SchemaOrStrings(id)) = shapes;
+        let known = self.unknown.len();
+        let ty = schema().get(id);
+        match (shapes, &mut *value) {
+            (_, Value::Object(map)) => self.structure(ty, map, place.path)?,
+            (Shapes::SchemaOrBool(_), Value::Bool(_)) => {}
+            (Shapes::SchemaOrArray(id), Value::Array(items)) => {
+                for (at, item) in items.iter_mut().enumerate() {
+                    self.element(Place { ty: &Ty::Struct(id), path: &place.path.index(at), ..place }, item)?;
+                }
             }
-            out.push(if item.is_null() { self.zero(inner)? } else { self.value(owner, inner, item)? });
-            if let Some(name) = self.path.last_mut() {
-                *name = last;
+            (Shapes::SchemaOrStrings(_), Value::Array(items)) if items.iter().all(Value::is_string) => {}
+            _ => {
+                let message = match shapes {
+                    Shapes::SchemaOrBool(_) => "boolean or JSON schema expected",
+                    Shapes::SchemaOrArray(_) | Shapes::SchemaOrStrings(_) => "JSON schema or array expected",
+                };
+                return Err(Error::Value { path: place.path.to_string(), message: message.to_owned() });
             }
         }
-        Ok(Value::Array(out))
+        self.unknown.truncate(known);
+        Ok(())
     }
+}
 
-    fn entries(&mut self, owner: &Type, inner: &Ty, map: Map) -> Result<Value, Error> {
-        let mut out = Map::new();
-        for (key, item) in map {
-            self.path.push(key.clone());
-            let value = if item.is_null() { self.zero(inner)? } else { self.value(owner, inner, item)? };
-            self.path.pop();
-            out.insert(key, value);
-        }
-        Ok(Value::Object(out))
+fn mismatch(place: Place, found: &Value) -> Error {
+    let number = match found {
+        Value::Number(number) if matches!(place.ty, Ty::Int32 | Ty::Int64) => Some(format!("number {number}")),
+        _ => None,
+    };
+    Error::Type {
+        found: number.unwrap_or_else(|| kind(found).to_owned()),
+        owner: place.owner.short_name().to_owned(),
+        path: place.path.fields(),
+        wanted: go_type(place.ty),
     }
+}
 
-    fn quantity(&self, text: &str) -> Result<Value, Error> {
-        match Quantity::parse(text.trim()) {
-            Some(quantity) => Ok(Value::String(quantity.to_string())),
-            None => Err(self.invalid(
-                "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".into(),
-            )),
-        }
-    }
-
-    fn bytes(&self, text: String) -> Result<Value, Error> {
-        match BASE64_STANDARD.decode(&text) {
-            Ok(_) => Ok(Value::String(text)),
-            Err(_) => Err(self.invalid("illegal base64 data".into())),
-        }
-    }
-
-    fn time(&self, text: &str, write: fn(jiff::Timestamp) -> String) -> Result<Value, Error> {
-        match time::parse(text) {
-            Some(time) => Ok(Value::String(write(time))),
-            None => Err(self.invalid(format!("parsing time {text:?} as RFC 3339 failed"))),
-        }
-    }
-
-    fn invalid(&self, message: String) -> Error {
-        Error::Value { path: self.joined(), message }
-    }
-
-    fn mismatch(&self, owner: &Type, found: &Value, wanted: &'static str) -> Error {
-        let found = match found {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        };
-        let owner = owner.name.rsplit('.').next().unwrap_or_default().to_owned();
-        let path = self.path.iter().map(|part| part.split('[').next().unwrap_or_default()).collect::<Vec<_>>().join(".");
-        Error::Type { found, owner, path, wanted }
-    }
-
-    fn joined(&self) -> String {
-        self.path.join(".")
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
     }
 }
 
@@ -240,17 +313,25 @@ pub fn is_zero(value: &Value) -> bool {
     }
 }
 
-fn go_type(ty: &Ty) -> &'static str {
+/// The type as Go's messages name it.
+fn go_type(ty: &Ty) -> String {
     match ty {
-        Ty::String | Ty::Quantity | Ty::Time | Ty::MicroTime | Ty::Duration => "string",
-        Ty::Bool => "bool",
-        Ty::Int32 | Ty::IntOrString => "int32",
-        Ty::Int64 => "int64",
-        Ty::Double => "float64",
-        Ty::Bytes => "[]uint8",
-        Ty::List(_) => "[]interface {}",
-        Ty::Map(_) | Ty::Struct(_) | Ty::Raw => "map[string]interface {}",
+        Ty::String | Ty::Quantity | Ty::Time | Ty::MicroTime | Ty::Duration => "string".to_owned(),
+        Ty::Bool => "bool".to_owned(),
+        Ty::Int32 | Ty::IntOrString => "int32".to_owned(),
+        Ty::Int64 => "int64".to_owned(),
+        Ty::Double => "float64".to_owned(),
+        Ty::Bytes => "[]uint8".to_owned(),
+        Ty::Raw => "map[string]interface {}".to_owned(),
+        Ty::List(inner) => format!("[]{}", go_type(inner)),
+        Ty::Map(inner) => format!("map[string]{}", go_type(inner)),
+        Ty::Struct(id) => go_struct(schema().get(*id)),
     }
+}
+
+/// `v1.Pod`
+fn go_struct(ty: &Type) -> String {
+    ty.name.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -279,9 +360,57 @@ mod tests {
         let error = check("apps/v1.Deployment", json!({"metadata": {"labels": {"a": 1}}})).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels.a of type string"
+            "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string"
         );
         check("apps/v1.Deployment", json!({"spec": {"replicas": "3"}})).unwrap_err();
         check("core/v1.Secret", json!({"data": {"a": "%"}})).unwrap_err();
+    }
+
+    #[test]
+    fn modes_differ_in_what_they_do_about_strange_fields() {
+        let ty = schema().type_named("apps/v1.Deployment").unwrap();
+        let text = br#"{"kind":"Deployment","zz":{"a":1,"a":2},"spec":{"b":[1],"template":{"spec":{"containers":[
+            {"name":"x","name":"y","nmae":1}]}}},"aa":0}"#;
+        let want = [
+            r#"unknown field "zz""#,
+            r#"unknown field "spec.b""#,
+            r#"duplicate field "spec.template.spec.containers[0].name""#,
+            r#"unknown field "spec.template.spec.containers[0].nmae""#,
+            r#"unknown field "aa""#,
+        ];
+        let (object, warnings) = read(ty, text, Mode::Warn).unwrap();
+        assert_eq!(warnings, want);
+        assert_eq!(object["spec"]["template"]["spec"]["containers"][0]["name"], "y");
+        assert_eq!(read(ty, text, Mode::Ignore).unwrap(), (object, vec![]));
+        let refused = read(ty, text, Mode::Strict).unwrap_err().to_string();
+        assert_eq!(refused, format!("strict decoding error: {}", want.join(", ")));
+    }
+
+    #[test]
+    fn embedded_objects_may_say_what_they_are() {
+        let claim = json!({"kind": "PersistentVolumeClaim", "apiVersion": "v1", "metadata": {"name": "a"}});
+        let decoded = check("apps/v1.StatefulSet", json!({"spec": {"volumeClaimTemplates": [claim]}})).unwrap();
+        assert_eq!(decoded.object["spec"]["volumeClaimTemplates"][0]["kind"], "PersistentVolumeClaim");
+        assert!(decoded.unknown.is_empty());
+    }
+
+    #[test]
+    fn schemas_are_canonical_inside_too() {
+        let given = json!({"items": {"type": "string", "bogus": 1, "title": ""}, "additionalProperties": false,
+            "dependencies": {"a": ["b"]}});
+        let decoded = check("apiextensions/v1.JSONSchemaProps", given).unwrap();
+        assert_eq!(
+            decoded.object,
+            json!({"items": {"type": "string"}, "additionalProperties": false, "dependencies": {"a": ["b"]}})
+        );
+        assert!(decoded.unknown.is_empty());
+        check("apiextensions/v1.JSONSchemaProps", json!({"items": 1})).unwrap_err();
+    }
+
+    #[test]
+    fn few_bytes_cannot_become_much_memory() {
+        let containers = vec![json!({}); 100_000];
+        let error = check("core/v1.Pod", json!({"spec": {"containers": containers}})).err();
+        assert_eq!(error, Some(Error::Memory(Exceeded)));
     }
 }

@@ -1,18 +1,34 @@
 //! Discovery documents: what the server offers, in the old form and in the aggregated one.
+//!
+//! The functions without `enabled` describe every group-version of the tables; those with it leave out what a server does
+//! not serve. Order, empty fields and hashes are upstream's: clients cache and compare these documents.
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::json;
+use sha2::{Digest, Sha256};
 
 use crate::{
-    Value,
+    Map, Value,
     schema::{Resource, Subresource, schema},
 };
 
-/// Group and version pairs in order, without repeats.
-fn group_versions() -> Vec<(&'static str, &'static str)> {
+/// Whether a group-version is served.
+pub type Enabled<'a> = &'a dyn Fn(&str, &str) -> bool;
+
+const ALL: Enabled<'static> = &|_, _| true;
+
+/// Whether upstream serves a group-version without being asked to: what is neither alpha nor beta.
+pub fn enabled_by_default(_group: &str, version: &str) -> bool {
+    !version.contains("alpha") && !version.contains("beta")
+}
+
+/// Served group and version pairs in order, without repeats.
+pub fn group_versions(enabled: Enabled) -> Vec<(&'static str, &'static str)> {
     let mut out: Vec<(&str, &str)> = Vec::new();
     for resource in schema().resources() {
-        if !out.contains(&(resource.group, resource.version)) {
-            out.push((resource.group, resource.version));
+        let pair = (resource.group, resource.version);
+        if !out.contains(&pair) && enabled(pair.0, pair.1) {
+            out.push(pair);
         }
     }
     out
@@ -20,8 +36,13 @@ fn group_versions() -> Vec<(&'static str, &'static str)> {
 
 /// The groups besides core, in order.
 pub fn groups() -> Vec<&'static str> {
+    groups_where(ALL)
+}
+
+/// The served groups besides core, in order.
+pub fn groups_where(enabled: Enabled) -> Vec<&'static str> {
     let mut out: Vec<&str> = Vec::new();
-    for (group, _) in group_versions() {
+    for (group, _) in group_versions(enabled) {
         if !group.is_empty() && !out.contains(&group) {
             out.push(group);
         }
@@ -37,20 +58,30 @@ pub fn core_versions(server_address: &str) -> Value {
 
 /// `/apis`
 pub fn group_list() -> Value {
-    let groups: Vec<Value> = groups().into_iter().filter_map(group_body).collect();
+    group_list_where(ALL)
+}
+
+/// `/apis`, of the served group-versions.
+pub fn group_list_where(enabled: Enabled) -> Value {
+    let groups: Vec<Value> = groups_where(enabled).into_iter().filter_map(|name| group_body(name, enabled)).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
 /// `/apis/<group>`
 pub fn group(name: &str) -> Option<Value> {
-    let mut body = group_body(name)?;
+    group_where(name, ALL)
+}
+
+/// `/apis/<group>`, of the served group-versions.
+pub fn group_where(name: &str, enabled: Enabled) -> Option<Value> {
+    let mut body = group_body(name, enabled)?;
     body["kind"] = "APIGroup".into();
     body["apiVersion"] = "v1".into();
     Some(body)
 }
 
-fn group_body(name: &str) -> Option<Value> {
-    let versions: Vec<Value> = group_versions()
+fn group_body(name: &str, enabled: Enabled) -> Option<Value> {
+    let versions: Vec<Value> = group_versions(enabled)
         .into_iter()
         .filter(|(group, _)| *group == name && !group.is_empty())
         .map(|(group, version)| json!({"groupVersion": format!("{group}/{version}"), "version": version}))
@@ -61,8 +92,7 @@ fn group_body(name: &str) -> Option<Value> {
 
 /// `/api/v1` and `/apis/<group>/<version>`
 pub fn resource_list(group: &str, version: &str) -> Option<Value> {
-    let resources: Vec<&Resource> =
-        schema().resources().iter().filter(|r| r.group == group && r.version == version).collect();
+    let resources: Vec<&Resource> = of_version(group, version).collect();
     let first = resources.first()?;
     let entries: Vec<Value> = resources.iter().flat_map(|resource| resource_entries(resource)).collect();
     let mut body = json!({"kind": "APIResourceList", "groupVersion": first.api_version(), "resources": entries});
@@ -72,14 +102,20 @@ pub fn resource_list(group: &str, version: &str) -> Option<Value> {
     Some(body)
 }
 
+fn of_version<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static Resource> + 'a {
+    schema().resources().iter().filter(move |r| r.group == group && r.version == version)
+}
+
 fn resource_entries(resource: &Resource) -> Vec<Value> {
-    let mut entry = json!({"name": resource.name, "singularName": resource.singular,
-        "namespaced": resource.namespaced(), "kind": resource.kind, "verbs": resource.verbs});
-    if !resource.short_names.is_empty() {
-        entry["shortNames"] = json!(resource.short_names);
-    }
-    if !resource.categories.is_empty() {
-        entry["categories"] = json!(resource.categories);
+    let mut entry = Map::new();
+    entry.insert("name".into(), resource.name.into());
+    entry.insert("singularName".into(), resource.singular.into());
+    entry.insert("namespaced".into(), resource.namespaced().into());
+    entry.insert("kind".into(), resource.kind.into());
+    entry.insert("verbs".into(), json!(resource.verbs));
+    names(resource, &mut entry);
+    if resource.verbs.contains(&"watch") {
+        entry.insert("storageVersionHash".into(), storage_version_hash(resource).into());
     }
     let subresources = resource.subresources.iter().map(|sub| {
         let mut entry = json!({"name": format!("{}/{}", resource.name, sub.name), "singularName": "",
@@ -90,57 +126,83 @@ fn resource_entries(resource: &Resource) -> Vec<Value> {
         }
         entry
     });
-    std::iter::once(entry).chain(subresources).collect()
+    std::iter::once(Value::Object(entry)).chain(subresources).collect()
+}
+
+fn names(resource: &Resource, entry: &mut Map) {
+    for (field, names) in [("shortNames", &resource.short_names), ("categories", &resource.categories)] {
+        if !names.is_empty() {
+            entry.insert(field.into(), json!(names));
+        }
+    }
+}
+
+/// Tells clients that migrate storage when the stored version changes.
+fn storage_version_hash(resource: &Resource) -> String {
+    let (group, version) = resource.stored;
+    BASE64_STANDARD.encode(&Sha256::digest(format!("{group}/{version}/{}", resource.kind))[..8])
+}
+
+/// The versions of the aggregated form, newest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AggregatedVersion {
+    /// `apidiscovery.k8s.io/v2`
+    V2,
+    /// `apidiscovery.k8s.io/v2beta1`
+    V2Beta1,
 }
 
 /// The aggregated form of `/api` (`core`) or `/apis`.
 pub fn aggregated(core: bool) -> Value {
-    let names = if core { vec![""] } else { groups() };
-    let items: Vec<Value> = names
-        .into_iter()
-        .map(|name| {
-            let versions: Vec<Value> = group_versions()
-                .into_iter()
-                .filter(|(group, _)| *group == name)
-                .map(|(group, version)| aggregated_version(group, version))
-                .collect();
-            let metadata = if name.is_empty() { json!({}) } else { json!({"name": name}) };
-            json!({"metadata": metadata, "versions": versions})
-        })
-        .collect();
-    json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
+    aggregated_where(core, AggregatedVersion::V2, ALL)
+}
+
+/// The aggregated form of `/api` (`core`) or `/apis`, of the served group-versions.
+pub fn aggregated_where(core: bool, form: AggregatedVersion, enabled: Enabled) -> Value {
+    let names = if core { vec![""] } else { groups_where(enabled) };
+    let versions = group_versions(enabled);
+    let items: Vec<Value> = names.into_iter().map(|name| aggregated_group(name, &versions)).collect();
+    let api_version = match form {
+        AggregatedVersion::V2 => "apidiscovery.k8s.io/v2",
+        AggregatedVersion::V2Beta1 => "apidiscovery.k8s.io/v2beta1",
+    };
+    json!({"kind": "APIGroupDiscoveryList", "apiVersion": api_version, "metadata": {}, "items": items})
+}
+
+fn aggregated_group(name: &str, versions: &[(&str, &str)]) -> Value {
+    let of_group = versions.iter().filter(|(group, _)| *group == name);
+    let versions: Vec<Value> = of_group.map(|(group, version)| aggregated_version(group, version)).collect();
+    let metadata = if name.is_empty() { json!({}) } else { json!({"name": name}) };
+    json!({"metadata": metadata, "versions": versions})
 }
 
 fn aggregated_version(group: &str, version: &str) -> Value {
-    let of_version = schema().resources().iter().filter(|r| r.group == group && r.version == version);
-    let resources: Vec<Value> = of_version.map(aggregated_resource).collect();
+    let resources: Vec<Value> = of_version(group, version).map(aggregated_resource).collect();
     json!({"version": version, "resources": resources, "freshness": "Current"})
 }
 
 fn aggregated_resource(resource: &Resource) -> Value {
-    let mut entry = json!({
-        "resource": resource.name,
-        "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
-        "scope": if resource.namespaced() { "Namespaced" } else { "Cluster" },
-        "singularResource": resource.singular,
-        "verbs": resource.verbs,
-    });
-    if !resource.short_names.is_empty() {
-        entry["shortNames"] = json!(resource.short_names);
-    }
-    if !resource.categories.is_empty() {
-        entry["categories"] = json!(resource.categories);
-    }
+    let mut entry = Map::new();
+    entry.insert("resource".into(), resource.name.into());
+    entry.insert("responseKind".into(), response_kind(None, resource.kind));
+    entry.insert("scope".into(), if resource.namespaced() { "Namespaced" } else { "Cluster" }.into());
+    entry.insert("singularResource".into(), resource.singular.into());
+    entry.insert("verbs".into(), json!(resource.verbs));
+    names(resource, &mut entry);
     if !resource.subresources.is_empty() {
-        entry["subresources"] = resource.subresources.iter().map(|sub| aggregated_subresource(resource, sub)).collect();
+        entry.insert("subresources".into(), resource.subresources.iter().map(aggregated_subresource).collect());
     }
-    entry
+    Value::Object(entry)
 }
 
-fn aggregated_subresource(resource: &Resource, sub: &Subresource) -> Value {
-    let (group, version) = sub.group_version.unwrap_or((resource.group, resource.version));
-    json!({"subresource": sub.name, "verbs": sub.verbs,
-        "responseKind": {"group": group, "version": version, "kind": sub.kind}})
+fn aggregated_subresource(sub: &Subresource) -> Value {
+    json!({"subresource": sub.name, "verbs": sub.verbs, "responseKind": response_kind(sub.group_version, sub.kind)})
+}
+
+/// Group and version are empty where they are those of the document.
+fn response_kind(group_version: Option<(&str, &str)>, kind: &str) -> Value {
+    let (group, version) = group_version.unwrap_or_default();
+    json!({"group": group, "version": version, "kind": kind})
 }
 
 #[cfg(test)]
@@ -153,5 +215,13 @@ mod tests {
         assert_eq!(group("nope"), None);
         assert!(resource_list("apps", "v1").unwrap()["resources"].as_array().unwrap().len() > 5);
         assert_eq!(aggregated(true)["items"].as_array().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_is_not_served_is_left_out() {
+        let certificates = group_where("certificates.k8s.io", &enabled_by_default).unwrap();
+        assert_eq!(certificates["versions"].as_array().unwrap().len(), 1);
+        assert_eq!(group_where("internal.apiserver.k8s.io", &enabled_by_default), None);
+        assert!(!groups_where(&enabled_by_default).contains(&"storagemigration.k8s.io"));
     }
 }

@@ -3,13 +3,18 @@
 //! Decoding, defaults, patches, selectors, validation, conversion, discovery, OpenAPI and table output read the tables in
 //! `schema/`; there is no Rust type per kind. Objects are [`serde_json::Value`]s. No IO, no async.
 
+pub mod budget;
 pub mod convert;
 pub mod decode;
 pub mod defaults;
 pub mod discovery;
+pub mod duration;
+pub mod json;
 pub mod meta;
 pub mod openapi;
 pub mod patch;
+mod path;
+pub mod protobuf;
 pub mod quantity;
 pub mod schema;
 pub mod selector;
@@ -17,6 +22,7 @@ pub mod status;
 pub mod table;
 pub mod time;
 pub mod validate;
+pub mod yaml;
 
 /// An object or a part of one.
 pub type Value = serde_json::Value;

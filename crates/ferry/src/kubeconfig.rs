@@ -70,7 +70,8 @@ impl Kubeconfig {
     pub fn names_another(&self, name: &str, ca: &str) -> bool {
         let clusters = self.root.get("clusters").and_then(Value::as_sequence);
         let found = clusters.and_then(|all| all.iter().find(|entry| is_named(entry, name)));
-        found.is_some_and(|entry| entry["cluster"]["certificate-authority-data"].as_str() != Some(&*STANDARD.encode(ca)))
+        found
+            .is_some_and(|entry| entry["cluster"]["certificate-authority-data"].as_str() != Some(&*STANDARD.encode(ca)))
     }
 
     /// Sets cluster, user and context `name` and makes it the current one.

@@ -99,19 +99,15 @@ pub async fn run(config: Config, client: kube::Client, shutdown: CancellationTok
     for path in [&config.root_dir, &config.pod_logs_dir] {
         std::fs::create_dir_all(path).map_err(|source| Error::Directory { path: path.clone(), source })?;
     }
-    let runtime_failed = |error: runtime::cri::Error| Error::Runtime {
-        endpoint: config.runtime_endpoint.clone(),
-        message: error.message(),
-    };
-    let cri = Cri::connect(&config.runtime_endpoint).await.map_err(runtime_failed)?;
-    let version = cri.version().await.map_err(runtime_failed)?;
-    let machine =
-        machine::Machine::read(&config.root_dir, format!("{}://{}", version.runtime_name, version.runtime_version));
+    let port = config.listener.local_addr().map_err(Error::Listener)?.port();
+    let (cri, version) = connect(&config.runtime_endpoint).await?;
+    let runtime_version = format!("{}://{}", version.runtime_name, version.runtime_version);
+    let machine = machine::Machine::read(&config.root_dir, runtime_version);
     let registration = node::Registration {
         name: config.node_name.clone(),
         ip: config.node_ip,
         pod_cidr: config.pod_cidr.clone(),
-        port: config.listener.local_addr().map_err(Error::Listener)?.port(),
+        port,
         machine: machine.clone(),
         client: client.clone(),
         cri: cri.clone(),
@@ -138,6 +134,14 @@ pub async fn run(config: Config, client: kube::Client, shutdown: CancellationTok
         pods::run(agent, shutdown),
     );
     Ok(())
+}
+
+/// The runtime and what it calls itself.
+async fn connect(endpoint: &str) -> Result<(Cri, runtime::cri::types::VersionResponse), Error> {
+    let failed = |error: runtime::cri::Error| Error::Runtime { endpoint: endpoint.into(), message: error.message() };
+    let cri = Cri::lazy(endpoint).map_err(failed)?;
+    let version = cri.version().await.map_err(failed)?;
+    Ok((cri, version))
 }
 
 /// Makes the control groups of the QoS classes. Without groups of its own the kubelet leaves limits to the runtime.

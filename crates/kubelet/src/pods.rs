@@ -24,6 +24,9 @@ use crate::{
     worker::{Desired, Worker},
 };
 
+/// How many pods that are gone are removed at a time.
+const PARALLEL_ORPHANS: usize = 8;
+
 /// How a worker is spoken to.
 struct Handle {
     desired: watch::Sender<Desired>,
@@ -126,21 +129,22 @@ async fn remove_orphans(agent: Arc<Agent>) {
     let there: HashSet<String> = running.chain(volumes::pods_on_disk(&agent.root_dir)).collect();
     agent.pods.synced().await;
     let known: HashSet<String> = agent.pods.list().iter().map(|pod| agent::uid(pod).to_string()).collect();
-    for uid in there.difference(&known) {
-        tracing::info!(uid, "removing what is left of a pod that is gone");
-        if let Err(error) = terminate::remove_orphan(&agent, uid).await {
-            tracing::warn!(uid, %error, "an orphaned sandbox cannot be removed");
-            continue;
-        }
-        let (agent, uid) = (agent.clone(), uid.clone());
-        let cleaned = tokio::task::spawn_blocking(move || {
-            let classes = [Qos::Guaranteed, Qos::Burstable, Qos::BestEffort];
-            let groups = classes.map(|qos| resources::cgroup(&agent.cgroup_root, &uid, qos));
-            terminate::remove_from_node(&agent, &uid, &groups);
-            terminate::remove_logs(&agent, &uid);
-        });
-        if let Err(error) = cleaned.await {
-            tracing::error!(%error, "cleaning up after a pod broke off");
-        }
+    let orphans = futures::stream::iter(there.difference(&known));
+    orphans.for_each_concurrent(PARALLEL_ORPHANS, |uid| remove_orphan(agent.clone(), uid.clone())).await;
+}
+
+async fn remove_orphan(agent: Arc<Agent>, uid: String) {
+    tracing::info!(uid, "removing what is left of a pod that is gone");
+    if let Err(error) = terminate::remove_orphan(&agent, &uid).await {
+        return tracing::warn!(uid, %error, "an orphaned sandbox cannot be removed");
+    }
+    let cleaned = tokio::task::spawn_blocking(move || {
+        let classes = [Qos::Guaranteed, Qos::Burstable, Qos::BestEffort];
+        let groups = classes.map(|qos| resources::cgroup(&agent.cgroup_root, &uid, qos));
+        terminate::remove_from_node(&agent, &uid, &groups);
+        terminate::remove_logs(&agent, &uid);
+    });
+    if let Err(error) = cleaned.await {
+        tracing::error!(%error, "cleaning up after a pod broke off");
     }
 }

@@ -1,7 +1,7 @@
 //! The last stage: an outcome in the form that the client asked for: JSON, a table, or metadata only.
 
 use api::{
-    Value, convert, meta,
+    Value, convert, meta, protobuf,
     status::Status,
     table::{self, Include},
 };
@@ -13,18 +13,20 @@ use store::Revision;
 use crate::{
     Body, clock,
     document::{self, Tail},
-    pipeline::full,
+    pipeline::{PROTOBUF, full},
     registry::List,
     request::Target,
 };
 
-const SUPPORTED: &str = "application/json";
+const SUPPORTED: &str = "application/json, application/vnd.kubernetes.protobuf";
 
 /// How objects are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// As they are.
     Json,
+    /// As they are, in protobuf.
+    Protobuf,
     /// As rows of a table.
     Table(Include),
     /// Their metadata only.
@@ -44,8 +46,11 @@ impl Form {
 
     fn of(choice: &str, target: &Target) -> Option<Self> {
         let mut parts = choice.split(';').map(str::trim);
-        if !matches!(parts.next()?, "application/json" | "*/*" | "application/*") {
-            return None;
+        match parts.next()? {
+            // Tables and metadata are JSON: who asks for them in protobuf has another choice.
+            PROTOBUF => return parts.all(|part| !part.starts_with("as=")).then_some(Form::Protobuf),
+            "application/json" | "*/*" | "application/*" => {}
+            _ => return None,
         }
         let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
         let get = |name: &str| parameters.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
@@ -118,7 +123,19 @@ pub fn document(target: &Target, form: Form, value: &Bytes, revision: Revision) 
 
 /// One object.
 pub fn object(target: &Target, form: Form, object: Value, code: u16) -> Response<Body> {
-    json(code, &shaped(target, form, object))
+    match form {
+        Form::Protobuf => match protobuf::encode_any(&object) {
+            Some(message) => protobuf_bytes(code, message),
+            None => json(code, &object),
+        },
+        Form::Json | Form::Table(_) | Form::Metadata => json(code, &shaped(target, form, object)),
+    }
+}
+
+fn protobuf_bytes(code: u16, message: Vec<u8>) -> Response<Body> {
+    let mut response = bytes(code, message);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
+    response
 }
 
 /// One object in a form; what is no object of the resource (a `Status`, a `Scale`) stays as it is.
@@ -127,7 +144,7 @@ pub fn shaped(target: &Target, form: Form, object: Value) -> Value {
         return object;
     }
     match form {
-        Form::Json => object,
+        Form::Json | Form::Protobuf => object,
         Form::Metadata => table::partial_metadata(&object),
         Form::Table(include) => {
             let metadata = json!({"resourceVersion": meta::text(&object, &["metadata", "resourceVersion"])});
@@ -147,6 +164,9 @@ pub fn list(target: &Target, form: Form, list: List) -> Result<Response<Body>, S
     }
     match form {
         Form::Json => joined(target, &metadata, &list),
+        Form::Protobuf => {
+            Ok(protobuf_bytes(200, protobuf::encode_list(target.resource, &metadata, &objects(target, &list)?)))
+        }
         Form::Table(include) => {
             let objects = objects(target, &list)?;
             Ok(json(200, &table::table(target.resource, objects.iter(), metadata, include, clock::now())))

@@ -3,7 +3,7 @@
 //!
 //! The listener or the in-process service has authenticated; the registry does what is in parentheses.
 
-use api::{Value, status::Status};
+use api::{Map, Value, protobuf, schema::TypeId, status::Status};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, header};
@@ -19,6 +19,10 @@ use crate::{
     reviews, watch,
 };
 
+/// The content type of protobuf.
+pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+/// The content types that objects may be sent in.
+const BODIES: &str = "application/json, application/vnd.kubernetes.protobuf";
 /// The largest body of a request.
 pub const MAX_BODY: usize = 3 << 20;
 
@@ -79,11 +83,11 @@ async fn resource(
     }
     let content_type = content_type(&request);
     let body = read(request).await?;
-    if reviews::is_review(target.resource) {
-        return reviews::answer(caller.user(), &target, &content_type, &body)
-            .map(|object| encode::object(&target, form, object, 201));
-    }
     let input = Input { content_type, body };
+    if reviews::is_review(target.resource) {
+        let review = reviews::answer(caller.user(), &target, &input)?;
+        return Ok(encode::object(&target, form, review, 201));
+    }
     let outcome = server.shared.registry.perform(&target, &input).await?;
     Ok(match outcome {
         Outcome::Document { value, revision } => encode::document(&target, form, &value, revision)?,
@@ -104,12 +108,31 @@ pub struct Input {
 }
 
 impl Input {
-    /// The body as JSON.
-    pub fn json(&self, kind: &str) -> Result<Value, Status> {
-        if !matches!(self.content_type.as_str(), "" | "application/json" | "*/*") {
-            return Err(Status::unsupported_media_type("application/json"));
+    /// The body as an object; `kind` is what it should be, for messages.
+    pub fn object(&self, kind: &str) -> Result<Value, Status> {
+        match self.content_type.as_str() {
+            "" | "application/json" | "*/*" => {
+                serde_json::from_slice(&self.body).map_err(|error| unreadable(kind, &self.body, &error))
+            }
+            PROTOBUF => protobuf::decode_object(&self.body).map_err(|error| self.unreadable_protobuf(kind, &error)),
+            _ => Err(Status::unsupported_media_type(BODIES)),
         }
-        serde_json::from_slice(&self.body).map_err(|error| unreadable(kind, &self.body, &error))
+    }
+
+    /// The body as an object of a type that every group has, such as `DeleteOptions`, whatever group it says it is of.
+    pub fn options(&self, ty: TypeId, kind: &str) -> Result<Value, Status> {
+        if self.body.is_empty() {
+            return Ok(Value::Object(Map::new()));
+        }
+        if self.content_type != PROTOBUF {
+            return self.object(kind);
+        }
+        let decoded = protobuf::open(&self.body).and_then(|unknown| protobuf::decode_as(ty, unknown.raw));
+        decoded.map_err(|error| self.unreadable_protobuf(kind, &error))
+    }
+
+    fn unreadable_protobuf(&self, kind: &str, error: &protobuf::Error) -> Status {
+        Status::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {error}"))
     }
 }
 

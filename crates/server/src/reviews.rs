@@ -3,7 +3,7 @@
 use api::{Value, meta, schema::Resource, status::Status};
 use serde_json::json;
 
-use crate::{User, pipeline, request::Target};
+use crate::{User, pipeline::Input, request::Target};
 
 /// Whether a resource is a question.
 pub fn is_review(resource: &Resource) -> bool {
@@ -11,13 +11,9 @@ pub fn is_review(resource: &Resource) -> bool {
 }
 
 /// Answers a review. Who has authenticated may do everything, so every access review of a known user says yes.
-pub fn answer(user: Option<&User>, target: &Target, content_type: &str, body: &[u8]) -> Result<Value, Status> {
+pub fn answer(user: Option<&User>, target: &Target, input: &Input) -> Result<Value, Status> {
     let resource = target.resource;
-    if !matches!(content_type, "" | "application/json") {
-        return Err(Status::unsupported_media_type("application/json"));
-    }
-    let value: Value =
-        serde_json::from_slice(body).map_err(|error| pipeline::unreadable(resource.kind, body, &error))?;
+    let value = input.object(resource.kind)?;
     let decoded = api::decode::canonical(resource.ty, value).map_err(|error| Status::bad_request(error.to_string()))?;
     let mut review = decoded.object;
     review["kind"] = resource.kind.into();

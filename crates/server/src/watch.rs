@@ -1,14 +1,14 @@
-//! Watches: changes after a revision as a stream of JSON lines, thinned by selectors.
+//! Watches: changes after a revision as a stream of JSON lines or protobuf frames, thinned by selectors.
 //!
 //! An object that begins to match is ADDED, one that ceases to match is DELETED. A watch ends at its time-out, when the
 //! server stops, or with an ERROR event when the history it needs is gone.
 
 use std::time::Duration;
 
-use api::{Value, convert, status::Status, table};
+use api::{Value, convert, protobuf, status::Status, table};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream};
-use http::Response;
+use http::{HeaderValue, Response, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use serde_json::json;
@@ -23,6 +23,8 @@ use crate::{
     request::Target,
 };
 
+/// The content type of a watch in protobuf.
+const STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 /// How often a quiet watch tells how far it is.
 const BOOKMARK: Duration = Duration::from_secs(60);
 /// How long a watch lasts unless it is told; upstream picks one to two times this.
@@ -41,6 +43,9 @@ pub async fn answer(server: &Server, target: Target, form: Form) -> Result<Respo
     let body = StreamBody::new(lines.map(|line| Ok::<_, BodyError>(Frame::data(line)))).boxed_unsync();
     let mut response = encode::bytes(200, Bytes::new());
     *response.body_mut() = body;
+    if form == Form::Protobuf {
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(STREAM));
+    }
     Ok(response)
 }
 
@@ -193,7 +198,7 @@ impl Lines {
             store::Error::Future { requested, current } => Status::future_revision(*requested, *current),
             error => Status::internal(error),
         };
-        line("ERROR", status.to_value().to_string().as_bytes())
+        self.view.line("ERROR", &status.to_value())
     }
 }
 
@@ -243,8 +248,7 @@ impl View {
         if kind == "ADDED" && !self.selection.matches(&object) {
             return Ok(None);
         }
-        let object = encode::shaped(&self.target, self.form, object);
-        Ok(Some(line(kind, object.to_string().as_bytes())))
+        Ok(Some(self.line(kind, &encode::shaped(&self.target, self.form, object))))
     }
 
     fn bookmark(&self, revision: Revision, initial_end: bool) -> Bytes {
@@ -256,9 +260,16 @@ impl View {
         let object: Value = json!({"kind": resource.kind, "apiVersion": resource.api_version(), "metadata": metadata});
         let object = match self.form {
             Form::Metadata => table::partial_metadata(&object),
-            Form::Json | Form::Table(_) => encode::shaped(&self.target, self.form, object),
+            Form::Json | Form::Protobuf | Form::Table(_) => encode::shaped(&self.target, self.form, object),
         };
-        line("BOOKMARK", object.to_string().as_bytes())
+        self.line("BOOKMARK", &object)
+    }
+
+    fn line(&self, kind: &str, object: &Value) -> Bytes {
+        match self.form {
+            Form::Protobuf => protobuf::frame(&protobuf::encode_watch_event(kind, object)).into(),
+            Form::Json | Form::Table(_) | Form::Metadata => line(kind, object.to_string().as_bytes()),
+        }
     }
 }
 

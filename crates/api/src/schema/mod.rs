@@ -33,6 +33,41 @@ pub struct Type {
     pub fields: Vec<Field>,
     /// Server-side apply treats the whole struct as one value.
     pub atomic: bool,
+    /// At most one of some fields is meant to be set.
+    pub union: Option<Union>,
+    /// Objects of it say their `apiVersion` and `kind` in JSON.
+    pub kind: bool,
+    /// What protobuf has, by number.
+    pub slots: Vec<Slot>,
+    /// Positions of the fields, by name.
+    sorted: Vec<usize>,
+}
+
+/// One number of a struct in protobuf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The number.
+    pub number: u32,
+    /// What it carries.
+    pub part: Part,
+}
+
+/// What a number of a struct carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The field at this position.
+    Field(usize),
+    /// A message of this type, whose fields JSON has inline.
+    Nested(TypeId),
+}
+
+/// Fields of which one is meant to be set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Union {
+    /// The field that says which; empty where none does.
+    pub discriminator: &'static str,
+    /// The fields.
+    pub fields: Vec<&'static str>,
 }
 
 /// One field of a struct.
@@ -40,8 +75,20 @@ pub struct Type {
 pub struct Field {
     /// The name in JSON.
     pub name: &'static str,
+    /// The number in protobuf, within the message that has it; JSON alone has fields without one.
+    pub number: Option<u32>,
+    /// Which of several shapes the innermost [`Ty::Raw`] of the type may have, where protobuf tells them apart.
+    pub shapes: Option<Shapes>,
+    /// Protobuf has the list in a message of its own, with the elements as field 1.
+    pub wrapped: bool,
+    /// Protobuf leaves it out when it is not set; other single fields are always written there.
+    pub optional: bool,
     /// The type.
     pub ty: Ty,
+    /// The name of the type in the table, without what makes it a list or a map.
+    pub type_name: &'static str,
+    /// How the table says it is merged: `atomic`, `set`, `map` or `granular`.
+    pub topology: Option<&'static str>,
     /// When the field is written.
     pub presence: Presence,
     /// OpenAPI lists it as required.
@@ -52,6 +99,8 @@ pub struct Field {
     pub patch: PatchRule,
     /// What it is when a client leaves it out.
     pub default: Option<Value>,
+    /// Schemas name the default.
+    pub published: bool,
 }
 
 /// The type of a field.
@@ -87,6 +136,17 @@ pub enum Ty {
     List(Box<Ty>),
     /// A map with text as keys.
     Map(Box<Ty>),
+}
+
+/// A value of several shapes, in JSON without a tag; the type is that of the schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shapes {
+    /// A schema, or whether anything is allowed.
+    SchemaOrBool(TypeId),
+    /// A schema or a list of them.
+    SchemaOrArray(TypeId),
+    /// A schema or a list of texts.
+    SchemaOrStrings(TypeId),
 }
 
 /// When a field is written.
@@ -150,6 +210,12 @@ impl Schema {
         &self.resources
     }
 
+    /// The type of a kind; kinds such as `Status` and `DeleteOptions` are in every group.
+    pub fn type_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<TypeId> {
+        let package = if group.is_empty() { "core" } else { group.split('.').next().unwrap_or(group) };
+        self.type_named(&format!("{package}/{version}.{kind}")).or_else(|| self.type_named(&format!("meta/v1.{kind}")))
+    }
+
     /// The resource at a path such as `apps`, `v1`, `deployments`; the core group is empty.
     pub fn resource(&self, group: &str, version: &str, name: &str) -> Option<&Resource> {
         self.resources.iter().find(|r| r.name == name && r.group == group && r.version == version)
@@ -164,7 +230,30 @@ impl Schema {
 impl Type {
     /// A field by its JSON name.
     pub fn field(&self, name: &str) -> Option<&Field> {
-        self.fields.iter().find(|field| field.name == name)
+        let found = self.sorted.binary_search_by(|at| self.fields[*at].name.cmp(name)).ok()?;
+        Some(&self.fields[self.sorted[found]])
+    }
+
+    /// The name without its package.
+    pub fn short_name(&self) -> &str {
+        self.name.rsplit('.').next().unwrap_or_default()
+    }
+}
+
+/// The positions of fields in the order of their names.
+fn by_name(fields: &[Field]) -> Vec<usize> {
+    let mut sorted: Vec<usize> = (0..fields.len()).collect();
+    sorted.sort_by_key(|at| fields[*at].name);
+    sorted
+}
+
+impl Slot {
+    /// The same slot in a struct in which fields stand before.
+    fn moved(self, before: usize) -> Self {
+        match self.part {
+            Part::Field(at) => Slot { part: Part::Field(at + before), ..self },
+            Part::Nested(_) => self,
+        }
     }
 }
 
@@ -200,5 +289,18 @@ mod tests {
         assert_eq!(ports.list, ListKind::Map(vec!["containerPort", "protocol"]));
         let reference = schema().get(schema().type_named("core/v1.ConfigMapKeySelector").unwrap());
         assert!(reference.atomic && reference.field("name").is_some(), "inlined fields stand in place");
+    }
+
+    #[test]
+    fn protobuf_nests_what_json_inlines() {
+        let reference = schema().get(schema().type_named("core/v1.ConfigMapKeySelector").unwrap());
+        let local = schema().type_named("core/v1.LocalObjectReference").unwrap();
+        assert_eq!(reference.slots[0], Slot { number: 1, part: Part::Nested(local) });
+        let key = reference.slots[1];
+        assert_eq!((key.number, reference.field("key").unwrap().number), (2, Some(2)));
+        for (_, ty) in schema().types() {
+            assert!(ty.slots.is_sorted_by(|a, b| a.number < b.number), "{} has a number twice", ty.name);
+            assert!(ty.fields.iter().all(|field| ty.field(field.name).is_some()), "{}", ty.name);
+        }
     }
 }

@@ -1,11 +1,13 @@
 //! Reads the tables in `schema/types` and `schema/resources.txt`.
 //!
 //! `Container:` begins a type, `  ports: 6 []ContainerPort map(…) patch(merge:…)` is a field: JSON name, protobuf number,
-//! type, then flags in any order. `inline: T` puts the fields of `T` in that place.
+//! type, then flags in any order. `inline: T` puts the fields of `T` in that place; with `#2` protobuf has them in a message
+//! of their own, as field 2. What is set when a client leaves a field out is `default(…)`, or `fill(…)` where schemas do not
+//! say so; either is the last flag.
 
 use std::collections::HashMap;
 
-use super::{Field, ListKind, PatchRule, Presence, Schema, Ty, Type, TypeId, resources};
+use super::{Field, ListKind, Part, PatchRule, Presence, Schema, Shapes, Slot, Ty, Type, TypeId, Union, resources};
 
 macro_rules! tables {
     ($($package:literal = $file:literal),* $(,)?) => {
@@ -18,6 +20,7 @@ const TABLES: &[(&str, &str)] = tables! {
     "meta/v1" = "meta_v1",
     "core/v1" = "core_v1",
     "admission/v1" = "admission_v1",
+    "admission/v1beta1" = "admission_v1beta1",
     "admissionregistration/v1" = "admissionregistration_v1",
     "admissionregistration/v1alpha1" = "admissionregistration_v1alpha1",
     "admissionregistration/v1beta1" = "admissionregistration_v1beta1",
@@ -25,13 +28,17 @@ const TABLES: &[(&str, &str)] = tables! {
     "apidiscovery/v2beta1" = "apidiscovery_v2beta1",
     "apiextensions/v1" = "apiextensions_v1",
     "apiregistration/v1" = "apiregistration_v1",
-    "internal/v1alpha1" = "apiserverinternal_v1alpha1",
     "apps/v1" = "apps_v1",
+    "apps/v1beta1" = "apps_v1beta1",
+    "apps/v1beta2" = "apps_v1beta2",
     "authentication/v1" = "authentication_v1",
+    "authentication/v1beta1" = "authentication_v1beta1",
     "authorization/v1" = "authorization_v1",
+    "authorization/v1beta1" = "authorization_v1beta1",
     "autoscaling/v1" = "autoscaling_v1",
     "autoscaling/v2" = "autoscaling_v2",
     "batch/v1" = "batch_v1",
+    "batch/v1beta1" = "batch_v1beta1",
     "certificates/v1" = "certificates_v1",
     "certificates/v1alpha1" = "certificates_v1alpha1",
     "certificates/v1beta1" = "certificates_v1beta1",
@@ -39,20 +46,35 @@ const TABLES: &[(&str, &str)] = tables! {
     "coordination/v1alpha2" = "coordination_v1alpha2",
     "coordination/v1beta1" = "coordination_v1beta1",
     "discovery/v1" = "discovery_v1",
+    "discovery/v1beta1" = "discovery_v1beta1",
     "events/v1" = "events_v1",
+    "events/v1beta1" = "events_v1beta1",
+    "extensions/v1beta1" = "extensions_v1beta1",
     "flowcontrol/v1" = "flowcontrol_v1",
+    "flowcontrol/v1beta1" = "flowcontrol_v1beta1",
+    "flowcontrol/v1beta2" = "flowcontrol_v1beta2",
+    "flowcontrol/v1beta3" = "flowcontrol_v1beta3",
+    "imagepolicy/v1alpha1" = "imagepolicy_v1alpha1",
+    "internal/v1alpha1" = "apiserverinternal_v1alpha1",
     "networking/v1" = "networking_v1",
     "networking/v1beta1" = "networking_v1beta1",
     "node/v1" = "node_v1",
+    "node/v1alpha1" = "node_v1alpha1",
+    "node/v1beta1" = "node_v1beta1",
     "policy/v1" = "policy_v1",
+    "policy/v1beta1" = "policy_v1beta1",
     "rbac/v1" = "rbac_v1",
+    "rbac/v1alpha1" = "rbac_v1alpha1",
+    "rbac/v1beta1" = "rbac_v1beta1",
     "resource/v1" = "resource_v1",
     "resource/v1alpha3" = "resource_v1alpha3",
     "resource/v1beta1" = "resource_v1beta1",
     "resource/v1beta2" = "resource_v1beta2",
     "scheduling/v1" = "scheduling_v1",
     "scheduling/v1alpha2" = "scheduling_v1alpha2",
+    "scheduling/v1beta1" = "scheduling_v1beta1",
     "storage/v1" = "storage_v1",
+    "storage/v1alpha1" = "storage_v1alpha1",
     "storage/v1beta1" = "storage_v1beta1",
     "storagemigration/v1beta1" = "storagemigration_v1beta1",
 };
@@ -62,6 +84,7 @@ struct RawType {
     package: &'static str,
     name: &'static str,
     atomic: bool,
+    union: Option<Union>,
     lines: Vec<&'static str>,
 }
 
@@ -73,10 +96,17 @@ pub fn load() -> Schema {
     let names = Names { by_name: &by_name, raw: &raw };
     let types = raw
         .iter()
-        .map(|ty| Type {
-            name: format!("{}.{}", ty.package, ty.name),
-            fields: names.fields(ty),
-            atomic: ty.atomic,
+        .map(|ty| {
+            let (fields, slots) = names.members(ty);
+            Type {
+                name: format!("{}.{}", ty.package, ty.name),
+                sorted: super::by_name(&fields),
+                fields,
+                atomic: ty.atomic,
+                union: ty.union.clone(),
+                kind: by_name.contains_key(&format!("{}.{}List", ty.package, ty.name)),
+                slots,
+            }
         })
         .collect();
     let resources = resources::load(&by_name);
@@ -90,10 +120,17 @@ fn split(package: &'static str, table: &'static str) -> Vec<RawType> {
             types.last_mut().expect("a field follows a type").lines.push(field);
         } else {
             let (name, rest) = line.split_once(':').expect("a type ends with a colon");
-            types.push(RawType { package, name, atomic: rest.contains("atomic"), lines: Vec::new() });
+            types.push(RawType { package, name, atomic: rest.contains("atomic"), union: union(rest), lines: Vec::new() });
         }
     }
     types
+}
+
+/// `# union(type:exempt,limited)`: the field that says which, and the fields.
+fn union(rest: &'static str) -> Option<Union> {
+    let (_, arguments) = rest.split_once("union(")?;
+    let (discriminator, fields) = arguments.split_once(')')?.0.split_once(':')?;
+    Some(Union { discriminator, fields: fields.split(',').collect() })
 }
 
 struct Names<'a> {
@@ -102,44 +139,77 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    fn fields(&self, ty: &RawType) -> Vec<Field> {
-        let mut fields = Vec::new();
+    /// The fields as JSON has them, and the slots as protobuf has them.
+    fn members(&self, ty: &RawType) -> (Vec<Field>, Vec<Slot>) {
+        let (mut fields, mut slots) = (Vec::new(), Vec::new());
         for line in &ty.lines {
             let (name, rest) = line.split_once(": ").expect("a field has a name");
-            if name == "inline" {
-                let inlined = rest.split_whitespace().next().unwrap_or_default();
-                if let Ty::Struct(TypeId(at)) = self.ty(ty.package, inlined) {
-                    fields.extend(self.fields(&self.raw[at]));
-                }
-            } else {
-                fields.push(self.field(ty.package, name, rest));
+            if name != "inline" {
+                let field = self.field(ty.package, name, rest);
+                slots.extend(field.number.map(|number| Slot { number, part: Part::Field(fields.len()) }));
+                fields.push(field);
+                continue;
             }
+            let (inlined, number) = rest.split_once(" #").unwrap_or((rest, ""));
+            let Ty::Struct(id) = self.ty(ty.package, inlined.trim()) else { continue };
+            let (inner, inner_slots) = self.members(&self.raw[id.0]);
+            match number.trim().parse() {
+                Ok(number) => slots.push(Slot { number, part: Part::Nested(id) }),
+                Err(_) => slots.extend(inner_slots.into_iter().map(|slot| slot.moved(fields.len()))),
+            }
+            fields.extend(inner);
         }
-        fields
+        slots.sort_by_key(|slot| slot.number);
+        (fields, slots)
     }
 
     fn field(&self, package: &str, name: &'static str, rest: &'static str) -> Field {
-        let (rest, default) = match rest.split_once(" default(") {
-            Some((rest, default)) => (rest, default.strip_suffix(')')),
-            None => (rest, None),
+        let (rest, default, published) = match (rest.split_once(" default("), rest.split_once(" fill(")) {
+            (Some((rest, default)), _) => (rest, default.strip_suffix(')'), true),
+            (None, Some((rest, default))) => (rest, default.strip_suffix(')'), false),
+            (None, None) => (rest, None, false),
         };
-        let mut words = rest.split_whitespace().skip(1).peekable();
+        let mut words = rest.split_whitespace();
+        let number = words.next().and_then(|word| word.parse().ok());
         let first = words.next().expect("a field has a type");
-        let ty = match first {
-            "map" => Ty::Map(Box::new(self.ty(package, words.next().expect("a map has an element type")))),
-            other => self.ty(package, other),
+        let (ty, type_name) = match first {
+            "map" => {
+                let element = words.next().expect("a map has an element type");
+                (Ty::Map(Box::new(self.ty(package, element))), element)
+            }
+            other => (self.ty(package, other), other),
         };
         let mut field = Field {
             name,
+            number,
+            shapes: self.shapes(package, type_name),
+            wrapped: false,
+            optional: false,
             ty,
+            type_name: type_name.trim_start_matches("[]"),
+            topology: None,
             presence: Presence::NonZero,
             required: false,
             list: ListKind::Atomic,
             patch: PatchRule::default(),
+            published,
             default: default.map(|text| serde_json::from_str(text).expect("a default is JSON")),
         };
         words.for_each(|flag| set_flag(&mut field, flag));
         field
+    }
+
+    fn shapes(&self, package: &str, name: &str) -> Option<Shapes> {
+        let schema = || match self.ty(package, "JSONSchemaProps") {
+            Ty::Struct(id) => id,
+            other => panic!("a schema is a struct, not {other:?}"),
+        };
+        match name {
+            "JSONSchemaPropsOrBool" => Some(Shapes::SchemaOrBool(schema())),
+            "JSONSchemaPropsOrArray" => Some(Shapes::SchemaOrArray(schema())),
+            "JSONSchemaPropsOrStringArray" => Some(Shapes::SchemaOrStrings(schema())),
+            _ => None,
+        }
     }
 
     fn ty(&self, package: &str, name: &str) -> Ty {
@@ -171,11 +241,17 @@ fn set_flag(field: &mut Field, flag: &'static str) {
         Some((word, argument)) => (word, argument.trim_end_matches(')')),
         None => (flag, ""),
     };
+    if matches!(word, "atomic" | "granular" | "set" | "map") {
+        field.topology = Some(word);
+    }
     match word {
-        "ptr" => field.presence = Presence::Pointer,
+        "ptr" => (field.presence, field.optional) = (Presence::Pointer, true),
+        "omitzero" => field.presence = Presence::Pointer,
+        "items" => (field.wrapped, field.optional) = (true, true),
         "always" => field.presence = Presence::Always,
         "req" => field.required = true,
         "atomic" => field.list = ListKind::Atomic,
+        "granular" => {}
         "set" => field.list = ListKind::Set,
         "map" => field.list = ListKind::Map(argument.split(',').collect()),
         "patch" => set_patch(field, argument),

@@ -43,6 +43,10 @@ pub struct Resource {
     pub subresources: Vec<Subresource>,
     /// Writers see `metadata.generation` grow with the specification.
     pub generation: bool,
+    /// A delete answers with the deleted object, not with a status.
+    pub returns_deleted: bool,
+    /// Group and version in which upstream stores the objects.
+    pub stored: (&'static str, &'static str),
     /// The paths, besides name and namespace, that field selectors know.
     pub fields: Vec<&'static str>,
 }
@@ -130,6 +134,8 @@ fn resource((group, version): (&'static str, &'static str), row: &'static str, t
         categories: Vec::new(),
         subresources: Vec::new(),
         generation: false,
+        returns_deleted: false,
+        stored: (group, version),
         fields: Vec::new(),
     };
     words.for_each(|word| set(&mut resource, word));
@@ -151,6 +157,8 @@ fn set(resource: &mut Resource, word: &'static str) {
         "short" => resource.short_names = list(),
         "cat" => resource.categories = list(),
         "generation" => resource.generation = true,
+        "deleted" => resource.returns_deleted = true,
+        "stored" => resource.stored = argument.split_once('/').map_or((resource.group, argument), |(_, version)| ("", version)),
         "fields" => resource.fields = list(),
         "sub" => resource.subresources.push(subresource(argument)),
         other => panic!("resources.txt has an unknown word {other:?}"),

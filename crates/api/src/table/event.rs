@@ -1,62 +1,64 @@
 //! An event's row.
 
-use jiff::Timestamp;
-
-use super::Column;
-use crate::{Value, meta, time};
+use super::{
+    printer::{Column, NAME, text, wide},
+    row::Row,
+};
+use crate::{Value, time};
 
 pub(super) const COLUMNS: &[Column] = &[
-    Column("Last Seen", "string", "", 0),
-    Column("Type", "string", "", 0),
-    Column("Reason", "string", "", 0),
-    Column("Object", "string", "", 0),
-    Column("Subobject", "string", "", 1),
-    Column("Source", "string", "", 1),
-    Column("Message", "string", "", 0),
-    Column("First Seen", "string", "", 1),
-    Column("Count", "string", "", 1),
-    Column("Name", "string", "", 1),
+    text("Last Seen"),
+    text("Type"),
+    text("Reason"),
+    text("Object"),
+    wide("Subobject"),
+    wide("Source"),
+    text("Message"),
+    wide("First Seen"),
+    wide("Count"),
+    Column { priority: 1, ..NAME },
 ];
 
-pub(super) fn cells(event: &Value, now: Timestamp) -> Vec<Value> {
-    let text = |path: &[&str]| Some(meta::text(event, path)).filter(|text| !text.is_empty());
-    let event_time = text(&["eventTime"]);
-    let first = text(&["firstTimestamp"]).or(event_time);
-    let last = text(&["series", "lastObservedTime"]).or(text(&["lastTimestamp"])).or(first);
-    let count = match (meta::number(event, &["series", "count"]), meta::number(event, &["count"])) {
-        (0, 0) => 1,
-        (0, count) | (count, _) => count,
+pub(super) fn cells(row: &Row) -> Vec<Value> {
+    let set = |path: &[&str]| Some(row.text(path)).filter(|text| !text.is_empty());
+    let series = row.at(&["series"]);
+    let first = set(&["firstTimestamp"]).or(set(&["eventTime"]));
+    let last = match series {
+        Some(_) => set(&["series", "lastObservedTime"]),
+        None => set(&["lastTimestamp"]).or(first),
+    };
+    let count = match (series, row.number(&["count"])) {
+        (Some(_), _) => row.number(&["series", "count"]),
+        (None, 0) => 1,
+        (None, count) => count,
     };
     vec![
-        time::age(last, now).into(),
-        meta::text(event, &["type"]).into(),
-        meta::text(event, &["reason"]).into(),
-        object(event).into(),
-        meta::text(event, &["involvedObject", "fieldPath"]).into(),
-        source(event).into(),
-        meta::text(event, &["message"]).trim().into(),
-        time::age(first, now).into(),
+        time::age(last, row.now).into(),
+        row.text(&["type"]).into(),
+        row.text(&["reason"]).into(),
+        object(row).into(),
+        row.text(&["involvedObject", "fieldPath"]).into(),
+        source(row).into(),
+        row.text(&["message"]).trim().into(),
+        time::age(first, row.now).into(),
         count.into(),
-        meta::name(event).into(),
+        row.name(),
     ]
 }
 
-fn object(event: &Value) -> String {
-    let kind = meta::text(event, &["involvedObject", "kind"]).to_lowercase();
-    match meta::text(event, &["involvedObject", "name"]) {
+fn object(row: &Row) -> String {
+    let kind = row.text(&["involvedObject", "kind"]).to_lowercase();
+    match row.text(&["involvedObject", "name"]) {
         "" => kind,
         name => format!("{kind}/{name}"),
     }
 }
 
-fn source(event: &Value) -> String {
-    let component = match meta::text(event, &["source", "component"]) {
-        "" => meta::text(event, &["reportingComponent"]),
-        component => component,
-    };
-    let host = match meta::text(event, &["source", "host"]) {
-        "" => meta::text(event, &["reportingInstance"]),
-        host => host,
-    };
-    if host.is_empty() { component.to_owned() } else { format!("{component}, {host}") }
+fn source(row: &Row) -> String {
+    let first = |paths: [&[&str]; 2]| paths.into_iter().map(|path| row.text(path)).find(|text| !text.is_empty());
+    let component = first([&["source", "component"], &["reportingComponent"]]).unwrap_or_default();
+    match first([&["source", "host"], &["reportingInstance"]]) {
+        Some(instance) => format!("{component}, {instance}"),
+        None => component.to_owned(),
+    }
 }

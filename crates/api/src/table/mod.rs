@@ -1,44 +1,33 @@
 //! Tables: what `kubectl get` prints, computed on the server as upstream does.
+//!
+//! One file per family of kinds: the columns of each kind and a function that makes the cells of one object. Kinds without
+//! an entry in [`printer::PRINTERS`] get a name and a time of creation.
 
+mod access;
+mod admission;
+mod autoscaling;
+mod config;
 mod event;
+mod flow;
+mod format;
+mod job;
+mod network;
 mod node;
 mod pod;
+mod printer;
+mod resource_claim;
+mod row;
+mod scheduling;
+mod storage;
 mod workload;
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
+use printer::Printer;
 use serde_json::json;
 
-use crate::{Map, Value, meta, schema::Resource, time};
-
-/// One column: name, type, format, priority.
-pub(crate) struct Column(pub &'static str, pub &'static str, pub &'static str, pub u8);
-
-/// How the objects of one kind are printed.
-struct Printer {
-    group: &'static str,
-    kind: &'static str,
-    columns: &'static [Column],
-    cells: fn(&Value, Timestamp) -> Vec<Value>,
-}
-
-const NAME: Column = Column("Name", "string", "name", 0);
-const AGE: Column = Column("Age", "string", "", 0);
-
-const PRINTERS: &[Printer] = &[
-    Printer { group: "", kind: "Pod", columns: pod::COLUMNS, cells: pod::cells },
-    Printer { group: "", kind: "Node", columns: node::COLUMNS, cells: node::cells },
-    Printer { group: "", kind: "Namespace", columns: NAMESPACE, cells: namespace },
-    Printer { group: "", kind: "Event", columns: event::COLUMNS, cells: event::cells },
-    Printer { group: "apps", kind: "Deployment", columns: workload::DEPLOYMENT, cells: workload::deployment },
-    Printer { group: "apps", kind: "ReplicaSet", columns: workload::REPLICA_SET, cells: workload::replica_set },
-];
-
-const GENERIC: Printer = Printer {
-    group: "",
-    kind: "",
-    columns: &[NAME, Column("Created At", "date", "", 0)],
-    cells: |object, _| vec![meta::name(object).into(), meta::text(object, &["metadata", "creationTimestamp"]).into()],
-};
+use crate::{Map, Value, convert, meta, schema::Resource, schema::schema};
 
 /// How much of each object a row carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,28 +49,43 @@ pub fn table<'a>(
     include: Include,
     now: Timestamp,
 ) -> Value {
-    let printer = printer(resource);
-    let rows: Vec<Value> = objects.map(|object| row(printer, object, include, now)).collect();
+    let mut objects: Vec<&Value> = objects.collect();
+    let printer = objects
+        .first()
+        .and_then(|first| printer_of(first))
+        .unwrap_or_else(|| printer::of(resource.group, resource.kind));
+    if let Some(order) = printer.order {
+        objects.sort_by(|a, b| order(a, b));
+    }
+    let rows: Vec<Value> = objects.into_iter().map(|object| row(printer, resource, object, include, now)).collect();
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
         "columnDefinitions": columns(printer), "rows": rows,
     })
 }
 
-fn printer(resource: &Resource) -> &'static Printer {
-    PRINTERS.iter().find(|p| p.group == resource.group && p.kind == resource.kind).unwrap_or(&GENERIC)
+/// The printer of an object that says what it is: subresources answer with other kinds than their resource.
+fn printer_of(object: &Value) -> Option<&'static Printer> {
+    let (api_version, kind) = (meta::text(object, &["apiVersion"]), meta::text(object, &["kind"]));
+    if kind.is_empty() {
+        return None;
+    }
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    Some(printer::of(group, kind))
 }
 
 fn columns(printer: &Printer) -> Vec<Value> {
-    let column = |Column(name, ty, format, priority): &Column| {
-        json!({"name": name, "type": ty, "format": format, "description": "", "priority": priority})
-    };
+    let column = |column: &printer::Column| json!({"name": column.name, "type": column.ty, "format": column.format, "description": "", "priority": column.priority});
     printer.columns.iter().map(column).collect()
 }
 
-fn row(printer: &Printer, object: &Value, include: Include, now: Timestamp) -> Value {
+fn row(printer: &Printer, resource: &Resource, object: &Value, include: Include, now: Timestamp) -> Value {
+    let printed = as_printed(printer, resource, object);
     let mut row = Map::new();
-    row.insert("cells".into(), (printer.cells)(object, now).into());
+    row.insert("cells".into(), (printer.cells)(&row::Row { object: &printed, now }).into());
+    if let Some(conditions) = printer.conditions.and_then(|conditions| conditions(object)) {
+        row.insert("conditions".into(), conditions);
+    }
     match include {
         Include::None => {}
         Include::Metadata => {
@@ -94,17 +98,20 @@ fn row(printer: &Printer, object: &Value, include: Include, now: Timestamp) -> V
     Value::Object(row)
 }
 
+/// The object in the version that its printer reads.
+fn as_printed<'a>(printer: &Printer, resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
+    let Some((group, version)) = printer.reads.filter(|reads| *reads != (resource.group, resource.version)) else {
+        return Cow::Borrowed(object);
+    };
+    let Some(wanted) = schema().resource(group, version, resource.name) else { return Cow::Borrowed(object) };
+    let mut object = object.clone();
+    if meta::text(&object, &["apiVersion"]).is_empty() {
+        meta::object_mut(&mut object).insert("apiVersion".into(), resource.api_version().into());
+    }
+    Cow::Owned(convert::to(wanted, object))
+}
+
 /// The object's metadata as a `PartialObjectMetadata`.
 pub fn partial_metadata(object: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
-}
-
-fn age(object: &Value, now: Timestamp) -> Value {
-    time::age(Some(meta::text(object, &["metadata", "creationTimestamp"])), now).into()
-}
-
-const NAMESPACE: &[Column] = &[NAME, Column("Status", "string", "", 0), AGE];
-
-fn namespace(object: &Value, now: Timestamp) -> Vec<Value> {
-    vec![meta::name(object).into(), meta::text(object, &["status", "phase"]).into(), age(object, now)]
 }

@@ -41,60 +41,55 @@ pub(super) enum Outcome {
 impl Worker {
     /// Starts a step beside this task.
     pub(super) fn begin(&mut self, pod: &Arc<Pod>, truth: &Truth, step: Step) {
-        let (agent, pod) = (self.agent.clone(), pod.clone());
         match step {
-            Step::Sandbox { attempt } => {
-                let tokens = self.tokens.clone();
-                let old: Vec<_> = truth.sandboxes.iter().map(|sandbox| sandbox.id.clone()).collect();
-                if !old.is_empty() {
-                    let message = "Pod sandbox changed, it will be killed and re-created.";
-                    agent.recorder.normal(agent::reference(&pod), "SandboxChanged", message);
-                }
-                self.spawn(SANDBOX.into(), async move {
-                    for id in old {
-                        // What is left of a dead sandbox must not keep its address; a failure shows in the next one.
-                        let _ = agent.cri.stop_sandbox(&id).await;
-                    }
-                    match sandbox::create(&agent, &pod, &tokens, attempt).await {
-                        Ok(_) => Outcome::Fine,
-                        Err(error) => Outcome::NoSandbox(error),
-                    }
-                });
-            }
-            Step::Start { name, attempt, replaces } => {
-                let (Some(container), Some(sandbox)) = (container(&pod, &name).cloned(), truth.sandbox().cloned())
-                else {
-                    return;
-                };
-                let (ips, backoffs) = (truth.ips(), self.backoffs.clone());
-                self.spawn(name, async move {
-                    if let Some(id) = replaces {
-                        // Making the new one fails by itself if the old one is in the way.
-                        let _ = agent.cri.remove_container(&id).await;
-                    }
-                    let (agent, pod) = (&*agent, &*pod);
-                    let launch = Launch {
-                        agent,
-                        pod,
-                        container: &container,
-                        attempt,
-                        sandbox: &sandbox,
-                        ips: &ips,
-                        backoffs: &backoffs,
-                    };
-                    match launch.run().await {
-                        Ok(id) => hooks::post_start(agent, pod, &container, &id, &ips)
-                            .await
-                            .map_or(Outcome::Fine, Outcome::Waiting),
-                        Err(waiting) => Outcome::Waiting(waiting),
-                    }
-                });
-            }
+            Step::Sandbox { attempt } => self.begin_sandbox(pod, truth, attempt),
+            Step::Start { name, attempt, replaces } => self.begin_container(pod, truth, name, attempt, replaces),
             Step::Kill { name, id } => {
                 let message = format!("Container {name} definition changed, will be restarted");
-                self.kill(&pod, name, id, message);
+                self.kill(pod, name, id, message);
             }
         }
+    }
+
+    fn begin_sandbox(&mut self, pod: &Arc<Pod>, truth: &Truth, attempt: u32) {
+        let (agent, pod, tokens) = (self.agent.clone(), pod.clone(), self.tokens.clone());
+        let old: Vec<_> = truth.sandboxes.iter().map(|sandbox| sandbox.id.clone()).collect();
+        if !old.is_empty() {
+            let message = "Pod sandbox changed, it will be killed and re-created.";
+            agent.recorder.normal(agent::reference(&pod), "SandboxChanged", message);
+        }
+        self.spawn(SANDBOX.into(), async move {
+            for id in old {
+                // What is left of a dead sandbox must not keep its address; a failure shows in the next one.
+                let _ = agent.cri.stop_sandbox(&id).await;
+            }
+            match sandbox::create(&agent, &pod, &tokens, attempt).await {
+                Ok(_) => Outcome::Fine,
+                Err(error) => Outcome::NoSandbox(error),
+            }
+        });
+    }
+
+    fn begin_container(&mut self, pod: &Arc<Pod>, truth: &Truth, name: String, attempt: u32, replaces: Option<String>) {
+        let (agent, pod, backoffs, ips) = (self.agent.clone(), pod.clone(), self.backoffs.clone(), truth.ips());
+        let Some(container) = container(&pod, &name).cloned() else { return };
+        let Some(sandbox) = truth.sandbox().cloned() else { return };
+        self.spawn(name, async move {
+            let (agent, pod, container) = (&*agent, &*pod, &container);
+            if let Some(id) = replaces {
+                // Making the new one fails by itself if the old one is in the way.
+                let _ = agent.cri.remove_container(&id).await;
+            }
+            let (ips, backoffs) = (&ips, &backoffs);
+            let launch = Launch { agent, pod, container, attempt, sandbox: &sandbox, ips, backoffs };
+            match launch.run().await {
+                Ok(id) => {
+                    let failed = hooks::post_start(agent, pod, container, &id, ips).await;
+                    failed.map_or(Outcome::Fine, Outcome::Waiting)
+                }
+                Err(waiting) => Outcome::Waiting(waiting),
+            }
+        });
     }
 
     /// Ends one container, which the next step starts again.

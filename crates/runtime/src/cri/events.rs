@@ -96,9 +96,10 @@ async fn owner(cri: &Cri, id: &str) -> Option<String> {
     let mut pause = FIRST_PAUSE;
     loop {
         let (over, uid) = match cri.container_status(id).await {
-            Ok(status) => {
-                (status.state == ContainerState::ContainerExited as i32, status.labels.get("io.kubernetes.pod.uid").cloned())
-            }
+            Ok(status) => (
+                status.state == ContainerState::ContainerExited as i32,
+                status.labels.get("io.kubernetes.pod.uid").cloned(),
+            ),
             Err(_) => {
                 let status = cri.sandbox_status(id).await.ok()?;
                 (status.state == PodSandboxState::SandboxNotready as i32, status.metadata.map(|metadata| metadata.uid))

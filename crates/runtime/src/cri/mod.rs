@@ -39,7 +39,7 @@ pub enum Error {
         endpoint: String,
     },
     /// The runtime answered with an error, or could not be reached.
-    #[error("{method}: {}: {}", code_name(.status.code()), .status.message())]
+    #[error("{method}: rpc error: code = {:?} desc = {}", .status.code(), .status.message())]
     Call {
         /// The CRI method.
         method: &'static str,
@@ -62,11 +62,6 @@ pub enum Error {
         /// The missing field.
         field: &'static str,
     },
-}
-
-/// A gRPC code as Go spells it, because that is how it appears in events and logs.
-fn code_name(code: tonic::Code) -> String {
-    format!("rpc error: code = {code:?} desc")
 }
 
 impl Error {

@@ -15,7 +15,7 @@ const MAX_NAME: usize = 63;
 impl Registry {
     pub(super) async fn create(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
         let options = WriteOptions::of(&target.query)?;
-        let (object, warnings) = decoded(target.resource, input.json(target.resource.kind)?, options.validation)?;
+        let (object, warnings) = decoded(target.resource, input.object(target.resource.kind)?, options.validation)?;
         let object = self.create_object(target, object, options.dry_run).await?;
         Ok(Outcome::Object { object, code: 201, warnings })
     }

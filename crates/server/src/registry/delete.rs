@@ -146,10 +146,10 @@ fn success(resource: &Resource, object: &Value) -> Value {
 
 impl Options {
     fn of(input: &Input, query: &Query) -> Result<Self, Status> {
-        let body = if input.body.is_empty() { json!({}) } else { input.json("DeleteOptions")? };
         let ty = schema()
             .type_named("meta/v1.DeleteOptions")
             .ok_or_else(|| Status::internal("the schema lacks DeleteOptions"))?;
+        let body = input.options(ty, "DeleteOptions")?;
         let body = decode::canonical(ty, body).map_err(|error| Status::bad_request(error.to_string()))?.object;
         let text = |path: &[&str]| Some(meta::text(&body, path)).filter(|text| !text.is_empty()).map(str::to_owned);
         let grace = match query.get("gracePeriodSeconds").map(str::parse) {

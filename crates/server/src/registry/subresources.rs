@@ -26,7 +26,7 @@ impl Registry {
         let scale = match target.verb {
             "get" => scale_of(&self.read_object(target.resource, &target.namespace, &target.name).await?.0),
             "update" => {
-                let given = input.json("Scale")?;
+                let given = input.object("Scale")?;
                 self.set_scale(target, |_| Ok(given.clone())).await?
             }
             _ => {
@@ -68,7 +68,7 @@ impl Registry {
     /// Assigns a pod to a node: `pods/<name>/binding`, or `bindings` with the pod's name in the metadata.
     async fn bind(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
         let pods = schema().resource("", "v1", "pods").ok_or_else(|| Status::internal("the schema lacks pods"))?;
-        let binding = input.json("Binding")?;
+        let binding = input.object("Binding")?;
         let name = if target.name.is_empty() { meta::name(&binding) } else { &target.name };
         let node = meta::text(&binding, &["target", "name"]).to_owned();
         if node.is_empty() || !matches!(meta::text(&binding, &["target", "kind"]), "" | "Node") {

@@ -37,7 +37,7 @@ impl Registry {
     pub(super) async fn update_part(&self, target: &Target, input: &Input, part: Part) -> Result<Outcome, Status> {
         let resource = target.resource;
         let options = WriteOptions::of(&target.query)?;
-        let (mut object, warnings) = decoded(resource, input.json(resource.kind)?, options.validation)?;
+        let (mut object, warnings) = decoded(resource, input.object(resource.kind)?, options.validation)?;
         named_as(target, &mut object)?;
         let changed = self.change(target, part, options.dry_run, |_| Ok(object.clone())).await?;
         Ok(Outcome::Object { object: changed, code: 200, warnings })

@@ -1,0 +1,114 @@
+//! Durations as Go writes them: `1h15m30.5s`. Protobuf carries them as nanoseconds.
+
+/// Units, longest first, in nanoseconds.
+const UNITS: [(&str, u64); 8] = [
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("μs", 1_000),
+    ("ns", 1),
+];
+
+/// Reads a duration in nanoseconds; `None` for what is none or does not fit.
+pub fn parse(text: &str) -> Option<i64> {
+    let (negative, mut rest) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    if rest == "0" {
+        return Some(0);
+    }
+    if rest.is_empty() {
+        return None;
+    }
+    let mut total: u64 = 0;
+    while !rest.is_empty() {
+        let (nanos, after) = term(rest)?;
+        total = total.checked_add(nanos).filter(|total| *total <= 1 << 63)?;
+        rest = after;
+    }
+    match (negative, i64::try_from(total)) {
+        (true, Ok(total)) => Some(-total),
+        (true, Err(_)) => Some(i64::MIN),
+        (false, total) => total.ok(),
+    }
+}
+
+/// A number and its unit, in nanoseconds, and what follows.
+fn term(text: &str) -> Option<(u64, &str)> {
+    let number_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, rest) = text.split_at(number_end);
+    let unit_end = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
+    let (unit, after) = rest.split_at(unit_end);
+    let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit)?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
+        return None;
+    }
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let part = if fraction.is_empty() { 0.0 } else { format!("0.{fraction}").parse::<f64>().ok()? * *scale as f64 };
+    Some((whole.checked_mul(*scale)?.checked_add(part as u64)?, after))
+}
+
+/// Writes nanoseconds as Go does.
+pub fn write(nanos: i64) -> String {
+    let sign = if nanos < 0 { "-" } else { "" };
+    let total = nanos.unsigned_abs();
+    match total {
+        0 => "0s".to_owned(),
+        1..1_000 => format!("{sign}{total}ns"),
+        1_000..1_000_000 => format!("{sign}{}µs", decimal(total, 1_000)),
+        1_000_000..1_000_000_000 => format!("{sign}{}ms", decimal(total, 1_000_000)),
+        _ => {
+            let minutes = total / 60_000_000_000;
+            let seconds = decimal(total % 60_000_000_000, 1_000_000_000);
+            match (minutes / 60, minutes % 60) {
+                (0, 0) => format!("{sign}{seconds}s"),
+                (0, minutes) => format!("{sign}{minutes}m{seconds}s"),
+                (hours, minutes) => format!("{sign}{hours}h{minutes}m{seconds}s"),
+            }
+        }
+    }
+}
+
+/// `value / unit` without trailing zeros.
+fn decimal(value: u64, unit: u64) -> String {
+    let (whole, fraction) = (value / unit, value % unit);
+    if fraction == 0 {
+        return whole.to_string();
+    }
+    let digits = format!("{:0width$}", fraction, width = unit.ilog10() as usize);
+    format!("{whole}.{}", digits.trim_end_matches('0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_written_as_go_writes_them() {
+        let cases = [
+            ("0", "0s"),
+            ("90s", "1m30s"),
+            ("1.5h", "1h30m0s"),
+            ("100ms", "100ms"),
+            ("1500us", "1.5ms"),
+            ("2us", "2µs"),
+            ("-1h15m30.918273645s", "-1h15m30.918273645s"),
+            ("7ns", "7ns"),
+            ("48h", "48h0m0s"),
+        ];
+        for (text, want) in cases {
+            assert_eq!(parse(text).map(write).as_deref(), Some(want), "{text}");
+        }
+        for text in ["", "-", "1", "1x", "s", ".s", "1..5s", "9999999h", "1.5.5s"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+        assert_eq!(parse("-9223372036854775808ns"), Some(i64::MIN));
+        assert_eq!(write(i64::MIN), "-2562047h47m16.854775808s");
+    }
+}

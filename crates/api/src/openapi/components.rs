@@ -1,0 +1,357 @@
+//! Types as schemas, in the words of either version of OpenAPI.
+//!
+//! A component is known by a key: `core/v1.Pod` for a struct of the tables, `Quantity` and the like for what is none.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde_json::json;
+
+use super::{paths::title, route::Kind};
+use crate::{
+    Map, Value, discovery,
+    schema::{Field, ListKind, Ty, Type, TypeId, schema},
+};
+
+/// Which version of OpenAPI is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    V2,
+    V3,
+}
+
+/// Group-versions that have kinds but no resources; upstream knows its common kinds in them too.
+const WITHOUT_RESOURCES: &[(&str, &[&str])] = &[
+    ("admission.k8s.io", &["v1", "v1beta1"]),
+    ("apiextensions.k8s.io", &["v1beta1"]),
+    ("apiregistration.k8s.io", &["v1beta1"]),
+    ("apps", &["v1beta1", "v1beta2"]),
+    ("authentication.k8s.io", &["v1alpha1", "v1beta1"]),
+    ("authorization.k8s.io", &["v1beta1"]),
+    ("batch", &["v1beta1"]),
+    ("discovery.k8s.io", &["v1beta1"]),
+    ("events.k8s.io", &["v1beta1"]),
+    ("extensions", &["v1beta1"]),
+    ("flowcontrol.apiserver.k8s.io", &["v1beta1", "v1beta2", "v1beta3"]),
+    ("imagepolicy.k8s.io", &["v1alpha1"]),
+    ("node.k8s.io", &["v1alpha1", "v1beta1"]),
+    ("policy", &["v1beta1"]),
+    ("rbac.authorization.k8s.io", &["v1alpha1", "v1beta1"]),
+    ("scheduling.k8s.io", &["v1beta1"]),
+    ("storage.k8s.io", &["v1alpha1"]),
+];
+
+/// Kinds of `meta/v1` that belong to no group.
+const META_KINDS: &[&str] = &["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
+
+/// The fields of `/version`; the first nine are always there.
+const INFO: &[&str] = &[
+    "major",
+    "minor",
+    "gitVersion",
+    "gitCommit",
+    "gitTreeState",
+    "buildDate",
+    "goVersion",
+    "compiler",
+    "platform",
+    "emulationMajor",
+    "emulationMinor",
+    "minCompatibilityMajor",
+    "minCompatibilityMinor",
+];
+
+/// The schemas of one document.
+pub(super) struct Components {
+    dialect: Dialect,
+    kinds: HashMap<TypeId, Kind>,
+    /// Where the kinds that every group has are: in the document's group, or in all.
+    common: BTreeSet<(&'static str, &'static str)>,
+}
+
+impl Components {
+    /// For a document of version 3 about one group-version, or about none.
+    pub fn v3(group_version: Option<(&'static str, &'static str)>) -> Self {
+        let common = group_version.into_iter().chain([("", "v1")]).collect();
+        Self { dialect: Dialect::V3, kinds: kinds(), common }
+    }
+
+    /// For the document of version 2.
+    pub fn v2() -> Self {
+        let without =
+            WITHOUT_RESOURCES.iter().flat_map(|(group, versions)| versions.iter().map(|version| (*group, *version)));
+        let common = discovery::group_versions(&|_, _| true).into_iter().chain(without).collect();
+        Self { dialect: Dialect::V2, kinds: kinds(), common }
+    }
+
+    /// The schemas of some components and of all that they refer to.
+    pub fn closure(&self, keys: impl Iterator<Item = String>) -> Map {
+        let mut found: BTreeMap<String, Value> = BTreeMap::new();
+        let mut waiting: Vec<String> = keys.collect();
+        while let Some(key) = waiting.pop() {
+            if found.contains_key(&key) {
+                continue;
+            }
+            if let Some(id) = schema().type_named(&key) {
+                waiting.extend(schema().get(id).fields.iter().filter_map(|field| reference(&field.ty, field)));
+            }
+            let schema = self.schema(&key);
+            found.insert(key, schema);
+        }
+        found.into_iter().map(|(key, schema)| (name(&key), schema)).collect()
+    }
+
+    /// `{"$ref": …}`
+    pub fn reference(&self, key: &str) -> Value {
+        let place = if self.dialect == Dialect::V2 { "definitions" } else { "components/schemas" };
+        json!({"$ref": format!("#/{place}/{}", name(key))})
+    }
+
+    fn schema(&self, key: &str) -> Value {
+        match (schema().type_named(key), self.dialect) {
+            (Some(id), _) => self.structure(id),
+            (None, Dialect::V2) if key == "Quantity" => json!({"type": "string"}),
+            (None, Dialect::V2) if key == "IntOrString" => json!({"type": "string", "format": "int-or-string"}),
+            (None, _) => self.special(key),
+        }
+    }
+
+    fn special(&self, key: &str) -> Value {
+        match key {
+            "Quantity" => json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
+            "IntOrString" => json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}),
+            "Time" | "MicroTime" => json!({"type": "string", "format": "date-time"}),
+            "Duration" => json!({"type": "string"}),
+            "Info" => self.info(),
+            "JSON" | "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrBool" | "JSONSchemaPropsOrStringArray" => json!({}),
+            _ => json!({"type": "object"}),
+        }
+    }
+
+    fn info(&self) -> Value {
+        let required = &INFO[..9];
+        let property = |name: &&str| {
+            let mut schema = json!({"type": "string"});
+            if self.dialect == Dialect::V3 && required.contains(name) {
+                schema["default"] = "".into();
+            }
+            ((*name).to_owned(), schema)
+        };
+        let properties: Map = INFO.iter().map(property).collect();
+        json!({"type": "object", "properties": properties, "required": required})
+    }
+
+    fn structure(&self, id: TypeId) -> Value {
+        let ty = schema().get(id);
+        let mut properties: Map = ty.fields.iter().map(|field| (field.name.to_owned(), self.property(field))).collect();
+        let kinds = self.kinds_of(id, ty);
+        if !kinds.is_empty() && ty.short_name() != "WatchEvent" {
+            properties.insert("apiVersion".into(), json!({"type": "string"}));
+            properties.insert("kind".into(), json!({"type": "string"}));
+        }
+        let mut out = json!({"type": "object"});
+        if !properties.is_empty() {
+            out["properties"] = Value::Object(properties);
+        }
+        let required: Vec<&str> = ty.fields.iter().filter(|field| field.required).map(|field| field.name).collect();
+        if !required.is_empty() {
+            out["required"] = json!(required);
+        }
+        if !kinds.is_empty() {
+            out["x-kubernetes-group-version-kind"] = kinds.iter().map(kind_value).collect();
+        }
+        if ty.atomic {
+            out["x-kubernetes-map-type"] = "atomic".into();
+        }
+        if let Some(union) = union(ty) {
+            out["x-kubernetes-unions"] = json!([union]);
+        }
+        out
+    }
+
+    fn kinds_of(&self, id: TypeId, ty: &Type) -> Vec<Kind> {
+        let everywhere = matches!(ty.name.as_str(), "meta/v1.DeleteOptions" | "meta/v1.WatchEvent");
+        if everywhere {
+            let kind = |(group, version): &(&'static str, &'static str)| Kind {
+                group,
+                version,
+                kind: ty.short_name().to_owned(),
+            };
+            return self.common.iter().map(kind).collect();
+        }
+        self.kinds.get(&id).cloned().into_iter().collect()
+    }
+
+    fn property(&self, field: &Field) -> Value {
+        let mut out = self.element(&field.ty, field);
+        if self.dialect == Dialect::V3
+            && let Some(default) = published_default(field)
+        {
+            out["default"] = default;
+        }
+        if let Some(topology) = field.topology {
+            let extension = if matches!(field.ty, Ty::List(_) | Ty::Bytes) { "list" } else { "map" };
+            out[format!("x-kubernetes-{extension}-type")] = topology.into();
+        }
+        if let ListKind::Map(keys) = &field.list {
+            out["x-kubernetes-list-map-keys"] = json!(keys);
+        }
+        if let Some(key) = field.patch.merge_key.filter(|key| !key.is_empty()) {
+            out["x-kubernetes-patch-merge-key"] = key.into();
+        }
+        let strategies = patch_strategies(field);
+        if !strategies.is_empty() {
+            out["x-kubernetes-patch-strategy"] = strategies.join(",").into();
+        }
+        match out.as_object() {
+            Some(map) if map.len() > 1 && self.dialect == Dialect::V3 => wrap(out),
+            _ => out,
+        }
+    }
+
+    fn element(&self, ty: &Ty, field: &Field) -> Value {
+        match ty {
+            Ty::String => json!({"type": "string"}),
+            Ty::Bool => json!({"type": "boolean"}),
+            Ty::Int32 => json!({"type": "integer", "format": "int32"}),
+            Ty::Int64 => json!({"type": "integer", "format": "int64"}),
+            Ty::Double => json!({"type": "number", "format": "double"}),
+            Ty::Bytes => json!({"type": "string", "format": "byte"}),
+            Ty::List(inner) => json!({"type": "array", "items": self.inner(inner, field)}),
+            Ty::Map(inner) => json!({"type": "object", "additionalProperties": self.inner(inner, field)}),
+            _ => self.reference(&reference(ty, field).unwrap_or_default()),
+        }
+    }
+
+    /// An element of a list or a map, with the default of its type.
+    fn inner(&self, ty: &Ty, field: &Field) -> Value {
+        let mut out = self.element(ty, field);
+        if self.dialect == Dialect::V3
+            && let Some(zero) = zero(ty)
+        {
+            out["default"] = zero;
+            return wrap(out);
+        }
+        out
+    }
+}
+
+/// A reference with something beside it, as version 3 allows it.
+fn wrap(mut schema: Value) -> Value {
+    if let Some(reference) = schema.as_object_mut().and_then(|map| map.remove("$ref")) {
+        schema["allOf"] = json!([{"$ref": reference}]);
+    }
+    schema
+}
+
+fn patch_strategies(field: &Field) -> Vec<&'static str> {
+    let rules = [
+        (field.patch.merge_key.is_some(), "merge"),
+        (field.patch.retain_keys, "retainKeys"),
+        (field.patch.replace, "replace"),
+    ];
+    rules.into_iter().filter_map(|(on, name)| on.then_some(name)).collect()
+}
+
+fn published_default(field: &Field) -> Option<Value> {
+    field.default.clone().filter(|_| field.published).or_else(|| implied_default(field))
+}
+
+/// What a field that is no pointer holds when nothing is given: structs always, scalars where they are always written.
+fn implied_default(field: &Field) -> Option<Value> {
+    use crate::schema::Presence;
+    match field.ty {
+        Ty::Struct(_) if !field.optional => Some(json!({})),
+        Ty::Struct(_) => None,
+        _ if field.presence == Presence::Always && !field.optional => zero(&field.ty),
+        _ => None,
+    }
+}
+
+fn zero(ty: &Ty) -> Option<Value> {
+    match ty {
+        Ty::String => Some("".into()),
+        Ty::Bool => Some(false.into()),
+        Ty::Int32 | Ty::Int64 => Some(0.into()),
+        Ty::Double => Some(json!(0)),
+        Ty::Struct(_) => Some(json!({})),
+        _ => None,
+    }
+}
+
+/// The key of the component that a type, or the elements of it, are.
+fn reference(ty: &Ty, field: &Field) -> Option<String> {
+    let name = match ty {
+        Ty::Struct(id) => return Some(schema().get(*id).name.clone()),
+        Ty::List(inner) | Ty::Map(inner) => return reference(inner, field),
+        Ty::Time => "Time",
+        Ty::MicroTime => "MicroTime",
+        Ty::Duration => "Duration",
+        Ty::Quantity => "Quantity",
+        Ty::IntOrString => "IntOrString",
+        Ty::Raw => field.type_name,
+        _ => return None,
+    };
+    Some(name.to_owned())
+}
+
+/// `core/v1.Pod` is `io.k8s.api.core.v1.Pod`.
+pub(super) fn name(key: &str) -> String {
+    const MACHINERY: &str = "io.k8s.apimachinery.pkg";
+    let Some((package, rest)) = key.split_once('/') else {
+        return match key {
+            "Quantity" => format!("{MACHINERY}.api.resource.Quantity"),
+            "IntOrString" => format!("{MACHINERY}.util.intstr.IntOrString"),
+            "Raw" => format!("{MACHINERY}.runtime.RawExtension"),
+            "Info" => format!("{MACHINERY}.version.Info"),
+            json if json.starts_with("JSON") => {
+                format!("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.{json}")
+            }
+            other => format!("{MACHINERY}.apis.meta.v1.{other}"),
+        };
+    };
+    match package {
+        "meta" => format!("{MACHINERY}.apis.meta.{rest}"),
+        "apiextensions" => format!("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.{rest}"),
+        "apiregistration" => format!("io.k8s.kube-aggregator.pkg.apis.apiregistration.{rest}"),
+        "internal" => format!("io.k8s.api.apiserverinternal.{rest}"),
+        other => format!("io.k8s.api.{other}.{rest}"),
+    }
+}
+
+/// The kinds of resources, of their lists and of their subresources.
+fn kinds() -> HashMap<TypeId, Kind> {
+    let mut kinds = HashMap::new();
+    let mut add = |group: &'static str, version: &'static str, kind: &str, key: &str| {
+        if let Some(id) = schema().type_named(key) {
+            kinds.insert(id, Kind { group, version, kind: kind.to_owned() });
+        }
+    };
+    for resource in schema().resources() {
+        let key = &schema().get(resource.ty).name;
+        add(resource.group, resource.version, resource.kind, key);
+        add(resource.group, resource.version, &format!("{}List", resource.kind), &format!("{key}List"));
+        for sub in &resource.subresources {
+            if let Some((group, version)) = sub.group_version {
+                let package = group.split('.').next().unwrap_or(group);
+                add(group, version, sub.kind, &format!("{package}/{version}.{}", sub.kind));
+            }
+        }
+    }
+    META_KINDS.iter().for_each(|kind| add("", "v1", kind, &format!("meta/v1.{kind}")));
+    kinds
+}
+
+/// A kind as `x-kubernetes-group-version-kind` has it.
+pub(super) fn kind_value(kind: &Kind) -> Value {
+    json!({"group": kind.group, "version": kind.version, "kind": kind.kind})
+}
+
+fn union(ty: &Type) -> Option<Value> {
+    let union = ty.union.as_ref()?;
+    let fields: Map = union.fields.iter().map(|field| ((*field).to_owned(), title(field).into())).collect();
+    let mut out = json!({"fields-to-discriminateBy": fields});
+    if !union.discriminator.is_empty() {
+        out["discriminator"] = union.discriminator.into();
+    }
+    Some(out)
+}

@@ -1,0 +1,144 @@
+//! OpenAPI documents, made from the tables when they are asked for: version 3 as one document per group-version, version 2
+//! as one for all, in JSON and in protobuf.
+//!
+//! Documents are large and rarely read, so that none is kept: only the hashes of version 3, which clients cache by.
+
+mod components;
+mod documents;
+mod gnostic;
+mod paths;
+mod resource_paths;
+mod route;
+mod v2;
+mod v3;
+
+use std::{fmt::Write as _, io, sync::OnceLock};
+
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use crate::{Map, Value, discovery::Enabled};
+
+const ALL: Enabled<'static> = &|_, _| true;
+
+/// `/openapi/v3`: where the documents are, with a hash of each for caches.
+pub fn index() -> Value {
+    index_where(ALL)
+}
+
+/// `/openapi/v3` of the served group-versions.
+pub fn index_where(enabled: Enabled) -> Value {
+    let served = documents::list(enabled);
+    let entry = |(path, hash): &(String, String)| {
+        (path.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")}))
+    };
+    let paths: Map = hashes().iter().filter(|(path, _)| served.iter().any(|d| d.path == *path)).map(entry).collect();
+    json!({"paths": paths})
+}
+
+/// The document of one group and version.
+pub fn document(group: &str, version: &str) -> Option<Value> {
+    document_at(&paths::of_version(group, version))
+}
+
+/// The document at a path below `/openapi/v3/`, for example `apis/apps/v1`, `apis/apps`, `api` or `version`.
+pub fn document_at(path: &str) -> Option<Value> {
+    let document = documents::list(ALL).into_iter().find(|document| document.path == path)?;
+    Some(v3::document(&document))
+}
+
+/// `/openapi/v2`
+pub fn v2() -> Value {
+    v2_where(ALL)
+}
+
+/// `/openapi/v2` of the served group-versions.
+pub fn v2_where(enabled: Enabled) -> Value {
+    v2::document(&documents::list(enabled))
+}
+
+/// `/openapi/v2` as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
+pub fn v2_protobuf() -> Vec<u8> {
+    gnostic::encode(&v2())
+}
+
+/// `/openapi/v2` of the served group-versions, in protobuf.
+pub fn v2_protobuf_where(enabled: Enabled) -> Vec<u8> {
+    gnostic::encode(&v2_where(enabled))
+}
+
+/// The path and the hash of every document of version 3.
+fn hashes() -> &'static [(String, String)] {
+    static HASHES: OnceLock<Vec<(String, String)>> = OnceLock::new();
+    HASHES.get_or_init(|| {
+        documents::list(ALL)
+            .into_iter()
+            .map(|document| (document.path.clone(), hash(&v3::document(&document))))
+            .collect()
+    })
+}
+
+fn hash(body: &Value) -> String {
+    let mut sink = Hasher(Sha256::new());
+    // A hash takes any bytes.
+    let _ = serde_json::to_writer(io::BufWriter::new(&mut sink), body);
+    sink.0.finalize().iter().fold(String::new(), |mut out, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(out, "{byte:02X}");
+        out
+    })
+}
+
+struct Hasher(Sha256);
+
+impl io::Write for Hasher {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reference_resolves() {
+        for document in documents::list(ALL) {
+            let body = v3::document(&document);
+            let text = body.to_string();
+            for reference in text.split("#/components/schemas/").skip(1) {
+                let name = reference.split('"').next().unwrap();
+                assert!(!body["components"]["schemas"][name].is_null(), "{}: {name}", document.path);
+            }
+        }
+        let body = v2();
+        for (_, reference) in body.to_string().match_indices("#/definitions/").map(|(at, found)| (at, found.len())) {
+            assert_eq!(reference, 14);
+        }
+        for reference in body.to_string().split("#/definitions/").skip(1) {
+            let name = reference.split('"').next().unwrap();
+            assert!(!body["definitions"][name].is_null(), "{name}");
+        }
+    }
+
+    #[test]
+    fn writes_take_field_validation() {
+        let body = document("apps", "v1").unwrap();
+        let patch = &body["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
+        assert!(patch["parameters"].to_string().contains("fieldValidation"));
+        assert_eq!(patch["x-kubernetes-group-version-kind"]["kind"], "Deployment");
+    }
+
+    #[test]
+    fn what_is_not_served_is_left_out() {
+        let index = index_where(&crate::discovery::enabled_by_default);
+        assert!(index["paths"]["apis/apps/v1"].is_object() && index["paths"]["version"].is_object());
+        assert!(index["paths"]["apis/storage.k8s.io/v1beta1"].is_null());
+        assert!(document("nope", "v1").is_none());
+    }
+}

@@ -1,0 +1,131 @@
+//! One operation on one path, before it is written in either version of OpenAPI.
+
+use crate::schema::{Ty, schema};
+
+/// A request that the server answers.
+#[derive(Debug)]
+pub(super) struct Route {
+    pub path: String,
+    pub method: &'static str,
+    /// The name of the operation, unique in all documents.
+    pub id: String,
+    pub tag: String,
+    pub action: Option<&'static str>,
+    pub kind: Option<Kind>,
+    pub parameters: Vec<Parameter>,
+    pub body: Option<Body>,
+    pub consumes: &'static [&'static str],
+    pub produces: &'static [&'static str],
+    /// Answers besides 401.
+    pub answers: Vec<(u16, Shape)>,
+}
+
+/// Group, version and kind.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Kind {
+    pub group: &'static str,
+    pub version: &'static str,
+    pub kind: String,
+}
+
+/// Part of a path or of a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Parameter {
+    pub name: &'static str,
+    pub place: &'static str,
+    pub ty: &'static str,
+}
+
+/// What a request carries.
+#[derive(Debug)]
+pub(super) struct Body {
+    /// The key of the component, as [`super::components`] knows it.
+    pub component: String,
+    pub required: bool,
+}
+
+/// What an answer carries.
+#[derive(Clone, Debug)]
+pub(super) enum Shape {
+    Component(String),
+    Text,
+}
+
+pub(super) const ANY: &[&str] = &["*/*"];
+pub(super) const JSON: &[&str] = &["application/json"];
+pub(super) const DISCOVERY: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+pub(super) const OBJECT: &[&str] =
+    &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/cbor"];
+pub(super) const LIST: &[&str] = &[
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+    "application/cbor",
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+    "application/cbor-seq",
+];
+pub(super) const LOG: &[&str] =
+    &["text/plain", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/cbor"];
+pub(super) const PATCH: &[&str] = &[
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+    "application/apply-patch+cbor",
+];
+
+impl Parameter {
+    pub fn in_path(name: &'static str) -> Self {
+        Self { name, place: "path", ty: "string" }
+    }
+
+    pub fn in_query(name: &'static str, ty: &'static str) -> Self {
+        Self { name, place: "query", ty }
+    }
+
+    pub fn pretty() -> Self {
+        Self::in_query("pretty", "string")
+    }
+
+    /// The fields of a struct of options that fit into a query: all but structs and times.
+    pub fn options(struct_name: &str) -> Vec<Self> {
+        let Some(id) = schema().type_named(struct_name) else { return Vec::new() };
+        let fields = schema().get(id).fields.iter();
+        fields.filter_map(|field| Some(Self::in_query(field.name, query_type(&field.ty)?))).collect()
+    }
+}
+
+fn query_type(ty: &Ty) -> Option<&'static str> {
+    match ty {
+        Ty::String => Some("string"),
+        Ty::Bool => Some("boolean"),
+        Ty::Int32 | Ty::Int64 => Some("integer"),
+        Ty::List(element) => query_type(element),
+        _ => None,
+    }
+}
+
+/// The routes of one path: what all of them take, and the rest of each in the same order.
+pub(super) fn split_common(routes: &[&Route]) -> (Vec<Parameter>, Vec<Vec<Parameter>>) {
+    let everywhere = |parameter: &&Parameter| routes.iter().all(|route| route.parameters.contains(parameter));
+    let mut common: Vec<Parameter> =
+        routes.first().map(|route| route.parameters.iter().filter(everywhere).copied().collect()).unwrap_or_default();
+    common.sort();
+    let rest = |route: &&Route| {
+        let mut own: Vec<Parameter> = route.parameters.iter().filter(|p| !common.contains(p)).copied().collect();
+        own.sort();
+        own
+    };
+    let own = routes.iter().map(rest).collect();
+    (common, own)
+}
+
+/// Routes by path, in the order of the paths.
+pub(super) fn by_path(routes: &[Route]) -> std::collections::BTreeMap<&str, Vec<&Route>> {
+    let mut paths = std::collections::BTreeMap::<&str, Vec<&Route>>::new();
+    for route in routes {
+        paths.entry(&route.path).or_default().push(route);
+    }
+    paths
+}

@@ -1,0 +1,85 @@
+//! The place in an object that a decoder is at, kept on the stack and written out only when there is something to say.
+
+use std::fmt;
+
+/// A place, as a chain towards the top of the object.
+#[derive(Clone, Copy, Debug)]
+pub struct Path<'a> {
+    parent: Option<&'a Path<'a>>,
+    step: Step<'a>,
+    /// How many steps there are to here.
+    pub depth: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step<'a> {
+    Top,
+    Field(&'a str),
+    Key(&'a str),
+    Index(usize),
+}
+
+impl<'a> Path<'a> {
+    /// The object itself.
+    pub const TOP: Path<'static> = Path { parent: None, step: Step::Top, depth: 0 };
+
+    /// A field of the struct that is here.
+    pub fn field<'b>(&'b self, name: &'b str) -> Path<'b> {
+        self.step(Step::Field(name))
+    }
+
+    /// A key of the map that is here.
+    pub fn key<'b>(&'b self, name: &'b str) -> Path<'b> {
+        self.step(Step::Key(name))
+    }
+
+    /// An element of the list that is here.
+    pub fn index(&'a self, at: usize) -> Path<'a> {
+        self.step(Step::Index(at))
+    }
+
+    /// The fields alone, without keys and indexes: `spec.containers.image`.
+    pub fn fields(&self) -> String {
+        let mut out = self.parent.map(Path::fields).unwrap_or_default();
+        if let Step::Field(name) = self.step {
+            if !out.is_empty() {
+                out.push('.');
+            }
+            out.push_str(name);
+        }
+        out
+    }
+
+    fn step<'b>(&'b self, step: Step<'b>) -> Path<'b> {
+        Path { parent: Some(self), step, depth: self.depth + 1 }
+    }
+}
+
+/// `spec.containers[0].image`
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(parent) = self.parent else { return Ok(()) };
+        parent.fmt(f)?;
+        match self.step {
+            Step::Top => Ok(()),
+            Step::Index(at) => write!(f, "[{at}]"),
+            Step::Field(name) | Step::Key(name) if parent.parent.is_none() => f.write_str(name),
+            Step::Field(name) | Step::Key(name) => write!(f, ".{name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Path;
+
+    #[test]
+    fn paths_are_written_as_upstream_writes_them() {
+        let (spec, list) = (Path::TOP.field("spec"), "containers");
+        let list = spec.field(list);
+        let item = list.index(3);
+        let env = item.key("env");
+        assert_eq!(env.to_string(), "spec.containers[3].env");
+        assert_eq!((env.fields().as_str(), env.depth), ("spec.containers", 4));
+    }
+}

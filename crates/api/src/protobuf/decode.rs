@@ -1,0 +1,322 @@
+//! From a message to the canonical object: fields that the schema does not have are skipped, zeros are written as JSON has
+//! them, and a field that comes twice is merged or replaced as protobuf says.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use jiff::Timestamp;
+
+use super::{
+    Error, MAGIC, MAX_DEPTH, decode_enveloped,
+    encode::ZERO_TIME,
+    wire::{Reader, Wire},
+};
+use crate::{
+    Map, Value,
+    budget::Budget,
+    decode::{fill, shows, zero},
+    duration, json,
+    quantity::Quantity,
+    schema::{Field, Part, Shapes, Ty, Type, schema},
+    time,
+};
+
+/// Reads the messages of one object.
+pub struct Decoder<'b> {
+    budget: &'b mut Budget,
+}
+
+impl<'b> Decoder<'b> {
+    pub fn new(budget: &'b mut Budget) -> Self {
+        Self { budget }
+    }
+
+    /// A struct with its zeros.
+    pub fn whole(&mut self, ty: &Type, bytes: &[u8], depth: usize) -> Result<Map, Error> {
+        let mut map = Map::new();
+        self.structure(ty, bytes, &mut map, depth)?;
+        fill(ty, &mut map, self.budget)?;
+        Ok(map)
+    }
+
+    /// The fields that a message sets.
+    fn structure(&mut self, ty: &Type, bytes: &[u8], map: &mut Map, depth: usize) -> Result<(), Error> {
+        if depth > MAX_DEPTH {
+            return Err(Error::Depth);
+        }
+        let mut fields = Reader::new(bytes);
+        while let Some((number, value)) = fields.next()? {
+            let Ok(at) = ty.slots.binary_search_by_key(&number, |slot| slot.number) else { continue };
+            match ty.slots[at].part {
+                Part::Nested(id) => {
+                    let Wire::Bytes(bytes) = value else { return Err(Error::WireType(ty.name.clone())) };
+                    self.structure(schema().get(id), bytes, map, depth + 1)?;
+                }
+                Part::Field(at) => self.field(&ty.fields[at], value, map, depth)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn field(&mut self, field: &Field, value: Wire, map: &mut Map, depth: usize) -> Result<(), Error> {
+        let before = map.remove(field.name);
+        if before.is_none() {
+            self.budget.entry(map.len(), field.name.len())?;
+        }
+        let value = match &field.ty {
+            Ty::List(inner) => {
+                let mut items = list(before);
+                if field.wrapped {
+                    self.wrapped(field, inner, value, &mut items, depth)?;
+                } else {
+                    self.item(field, inner, value, &mut items, depth)?;
+                }
+                Value::Array(items)
+            }
+            Ty::Map(inner) => {
+                let mut entries = object(before);
+                self.entry(field, inner, value, &mut entries, depth)?;
+                Value::Object(entries)
+            }
+            Ty::Struct(id) => {
+                let ty = schema().get(*id);
+                let mut inner = object(before);
+                self.structure(ty, message(field, value)?, &mut inner, depth + 1)?;
+                fill(ty, &mut inner, self.budget)?;
+                Value::Object(inner)
+            }
+            ty => self.element(field, ty, value, depth)?,
+        };
+        let unset = value.is_null() && !matches!(field.ty, Ty::Raw);
+        if !unset && shows(field, &value) {
+            map.insert(field.name.to_owned(), value);
+        }
+        Ok(())
+    }
+
+    /// One element of a list, or several that are packed.
+    fn item(&mut self, field: &Field, inner: &Ty, value: Wire, items: &mut Vec<Value>, depth: usize) -> Result<(), Error> {
+        let packed = match (inner, value) {
+            (Ty::Int32 | Ty::Int64 | Ty::Bool | Ty::Double, Wire::Bytes(bytes)) => Reader::new(bytes),
+            _ => {
+                self.budget.element()?;
+                items.push(self.element(field, inner, value, depth)?);
+                return Ok(());
+            }
+        };
+        let mut packed = packed;
+        while !packed.at_end() {
+            let value = match inner {
+                Ty::Double => Wire::Fixed64(packed.fixed64()?),
+                _ => Wire::Varint(packed.varint()?),
+            };
+            self.budget.element()?;
+            items.push(self.element(field, inner, value, depth)?);
+        }
+        Ok(())
+    }
+
+    /// A message with the elements of a list as field 1.
+    fn wrapped(&mut self, field: &Field, inner: &Ty, value: Wire, items: &mut Vec<Value>, depth: usize) -> Result<(), Error> {
+        let mut fields = Reader::new(message(field, value)?);
+        while let Some((number, value)) = fields.next()? {
+            if number == 1 {
+                self.item(field, inner, value, items, depth)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, field: &Field, inner: &Ty, value: Wire, entries: &mut Map, depth: usize) -> Result<(), Error> {
+        let mut fields = Reader::new(message(field, value)?);
+        let (mut key, mut found) = (String::new(), None);
+        while let Some((number, value)) = fields.next()? {
+            match number {
+                1 => key = text(message(field, value)?),
+                2 => found = Some(self.element(field, inner, value, depth)?),
+                _ => {}
+            }
+        }
+        if !entries.contains_key(&key) {
+            self.budget.entry(entries.len(), key.len())?;
+        }
+        let value = match found {
+            Some(value) => value,
+            None => zero(inner, self.budget)?,
+        };
+        entries.insert(key, value);
+        Ok(())
+    }
+
+    fn element(&mut self, field: &Field, ty: &Ty, value: Wire, depth: usize) -> Result<Value, Error> {
+        Ok(match (ty, value) {
+            (Ty::String, Wire::Bytes(bytes)) => {
+                self.budget.text(bytes.len())?;
+                Value::String(text(bytes))
+            }
+            (Ty::Bool, Wire::Varint(value)) => Value::Bool(value != 0),
+            (Ty::Int32, Wire::Varint(value)) => (value as i32).into(),
+            (Ty::Int64, Wire::Varint(value)) => (value as i64).into(),
+            (Ty::Double, Wire::Fixed64(bits)) => double(field, f64::from_bits(bits))?,
+            (Ty::Bytes, Wire::Bytes(bytes)) => {
+                self.budget.text(bytes.len() / 3 * 4 + 4)?;
+                Value::String(BASE64_STANDARD.encode(bytes))
+            }
+            (Ty::Time, Wire::Bytes(bytes)) => instant(field, bytes, false)?,
+            (Ty::MicroTime, Wire::Bytes(bytes)) => instant(field, bytes, true)?,
+            (Ty::Duration, Wire::Bytes(bytes)) => duration::write(varint_field(bytes, 1)? as i64).into(),
+            (Ty::Quantity, Wire::Bytes(bytes)) => quantity(field, bytes)?,
+            (Ty::IntOrString, Wire::Bytes(bytes)) => self.int_or_string(field, bytes)?,
+            (Ty::Raw, Wire::Bytes(bytes)) => match field.shapes {
+                Some(shapes) => self.shape(field, shapes, bytes, depth + 1)?,
+                None => self.raw(bytes, depth + 1)?,
+            },
+            (Ty::Struct(id), Wire::Bytes(bytes)) => Value::Object(self.whole(schema().get(*id), bytes, depth + 1)?),
+            (Ty::List(inner), Wire::Bytes(_)) => {
+                let mut items = Vec::new();
+                self.wrapped(field, inner, value, &mut items, depth + 1)?;
+                Value::Array(items)
+            }
+            _ => return Err(Error::WireType(field.name.to_owned())),
+        })
+    }
+
+    fn int_or_string(&mut self, field: &Field, bytes: &[u8]) -> Result<Value, Error> {
+        let (mut kind, mut number, mut string) = (0, 0, String::new());
+        let mut fields = Reader::new(bytes);
+        while let Some(part) = fields.next()? {
+            match part {
+                (1, Wire::Varint(value)) => kind = value,
+                (2, Wire::Varint(value)) => number = value as i32,
+                (3, Wire::Bytes(bytes)) => string = text(bytes),
+                (1..=3, _) => return Err(Error::WireType(field.name.to_owned())),
+                _ => {}
+            }
+        }
+        self.budget.text(string.len())?;
+        match kind {
+            0 => Ok(number.into()),
+            1 => Ok(string.into()),
+            _ => Err(invalid(field, "impossible IntOrString.Type".to_owned())),
+        }
+    }
+
+    /// Any JSON, or an object in an envelope.
+    fn raw(&mut self, bytes: &[u8], depth: usize) -> Result<Value, Error> {
+        if depth > MAX_DEPTH {
+            return Err(Error::Depth);
+        }
+        let mut raw: &[u8] = b"";
+        let mut fields = Reader::new(bytes);
+        while let Some((number, value)) = fields.next()? {
+            if let (1, Wire::Bytes(bytes)) = (number, value) {
+                raw = bytes;
+            }
+        }
+        match raw {
+            b"" => Ok(Value::Null),
+            sealed if sealed.starts_with(MAGIC) => decode_enveloped(sealed, self.budget, depth),
+            json => Ok(json::parse_within(json, self.budget)?),
+        }
+    }
+
+    fn shape(&mut self, field: &Field, shapes: Shapes, bytes: &[u8], depth: usize) -> Result<Value, Error> {
+        let (Shapes::SchemaOrBool(id) | Shapes::SchemaOrArray(id) | Shapes::SchemaOrStrings(id)) = shapes;
+        let (one, many) = match shapes {
+            Shapes::SchemaOrBool(_) => (2, 0),
+            Shapes::SchemaOrArray(_) | Shapes::SchemaOrStrings(_) => (1, 2),
+        };
+        let inner = if matches!(shapes, Shapes::SchemaOrStrings(_)) { Ty::String } else { Ty::Struct(id) };
+        let (mut allows, mut schema, mut items) = (false, None, Vec::new());
+        let mut fields = Reader::new(bytes);
+        while let Some((number, value)) = fields.next()? {
+            match (number, value) {
+                (1, Wire::Varint(value)) => allows = value != 0,
+                (number, value) if number == one => schema = Some(self.element(field, &Ty::Struct(id), value, depth)?),
+                (number, value) if number == many => self.item(field, &inner, value, &mut items, depth)?,
+                _ => {}
+            }
+        }
+        Ok(match (shapes, schema) {
+            (Shapes::SchemaOrBool(_), None) => Value::Bool(allows),
+            (_, Some(schema)) if items.is_empty() => schema,
+            _ if items.is_empty() => Value::Null,
+            _ => Value::Array(items),
+        })
+    }
+}
+
+fn list(value: Option<Value>) -> Vec<Value> {
+    match value {
+        Some(Value::Array(items)) => items,
+        _ => Vec::new(),
+    }
+}
+
+fn object(value: Option<Value>) -> Map {
+    match value {
+        Some(Value::Object(map)) => map,
+        _ => Map::new(),
+    }
+}
+
+fn message<'a>(field: &Field, value: Wire<'a>) -> Result<&'a [u8], Error> {
+    match value {
+        Wire::Bytes(bytes) => Ok(bytes),
+        _ => Err(Error::WireType(field.name.to_owned())),
+    }
+}
+
+/// The last varint of a number in a message; 0 without one.
+fn varint_field(bytes: &[u8], wanted: u32) -> Result<u64, Error> {
+    let mut found = 0;
+    let mut fields = Reader::new(bytes);
+    while let Some((number, value)) = fields.next()? {
+        if let Wire::Varint(value) = value
+            && number == wanted
+        {
+            found = value;
+        }
+    }
+    Ok(found)
+}
+
+fn double(field: &Field, value: f64) -> Result<Value, Error> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if value.fract() == 0.0 && value.abs() <= EXACT {
+        return Ok((value as i64).into());
+    }
+    serde_json::Number::from_f64(value).map(Value::Number).ok_or_else(|| invalid(field, format!("unsupported value: {value}")))
+}
+
+/// Null for Go's zero time.
+fn instant(field: &Field, bytes: &[u8], micros: bool) -> Result<Value, Error> {
+    let (seconds, nanos) = (varint_field(bytes, 1)? as i64, varint_field(bytes, 2)? as i32);
+    let nanos = if micros { nanos / 1000 * 1000 } else { 0 };
+    if bytes.is_empty() || (seconds, nanos) == (ZERO_TIME, 0) {
+        return Ok(Value::Null);
+    }
+    let time = Timestamp::from_second(seconds).and_then(|time| time.checked_add(jiff::SignedDuration::from_nanos(nanos.into())));
+    let time = time.map_err(|error| invalid(field, error.to_string()))?;
+    Ok(if micros { time::micros(time) } else { time::seconds(time) }.into())
+}
+
+fn quantity(field: &Field, bytes: &[u8]) -> Result<Value, Error> {
+    let mut string = None;
+    let mut fields = Reader::new(bytes);
+    while let Some((number, value)) = fields.next()? {
+        if let (1, Wire::Bytes(bytes)) = (number, value) {
+            string = Some(text(bytes));
+        }
+    }
+    let Some(string) = string else { return Ok("0".into()) };
+    let quantity = Quantity::parse(&string).ok_or_else(|| invalid(field, format!("{string:?} is no quantity")))?;
+    Ok(quantity.to_string().into())
+}
+
+fn invalid(field: &Field, message: String) -> Error {
+    Error::Value { path: field.name, message }
+}
+
+/// Text as Go writes it to JSON: bytes that are no UTF-8 become U+FFFD.
+fn text(bytes: &[u8]) -> String {
+    json::replace_invalid(bytes).into_owned()
+}

@@ -1,0 +1,71 @@
+//! The envelope around every object on the wire: four bytes, then a message with `apiVersion`, `kind` and the object.
+
+use super::{
+    Error,
+    wire::{self, Reader, Wire},
+};
+
+/// What every envelope begins with.
+pub const MAGIC: &[u8; 4] = b"k8s\0";
+
+/// What an envelope holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unknown<'a> {
+    /// The object's `apiVersion`.
+    pub api_version: String,
+    /// The object's `kind`.
+    pub kind: String,
+    /// The object's message.
+    pub raw: &'a [u8],
+    /// How `raw` is compressed; empty if it is not.
+    pub encoding: String,
+    /// What `raw` is; empty for protobuf.
+    pub content_type: String,
+}
+
+/// Puts a message into an envelope.
+pub fn seal(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(raw.len() + api_version.len() + kind.len() + 32);
+    out.extend_from_slice(MAGIC);
+    wire::message(&mut out, 1, |out| {
+        wire::bytes(out, 1, api_version.as_bytes());
+        wire::bytes(out, 2, kind.as_bytes());
+    });
+    wire::bytes(&mut out, 2, raw);
+    wire::bytes(&mut out, 3, b"");
+    wire::bytes(&mut out, 4, b"");
+    out
+}
+
+/// Opens an envelope.
+pub fn open(bytes: &[u8]) -> Result<Unknown<'_>, Error> {
+    let mut fields = Reader::new(bytes.strip_prefix(MAGIC).ok_or(Error::Prefix)?);
+    let mut unknown = Unknown::default();
+    while let Some((number, value)) = fields.next()? {
+        match (number, value) {
+            (1, Wire::Bytes(bytes)) => type_meta(bytes, &mut unknown)?,
+            (2, Wire::Bytes(bytes)) => unknown.raw = bytes,
+            (3, Wire::Bytes(bytes)) => unknown.encoding = text(bytes),
+            (4, Wire::Bytes(bytes)) => unknown.content_type = text(bytes),
+            (1..=4, _) => return Err(Error::WireType(format!("Unknown.{number}"))),
+            _ => {}
+        }
+    }
+    Ok(unknown)
+}
+
+fn type_meta(bytes: &[u8], unknown: &mut Unknown<'_>) -> Result<(), Error> {
+    let mut fields = Reader::new(bytes);
+    while let Some((number, value)) = fields.next()? {
+        match (number, value) {
+            (1, Wire::Bytes(bytes)) => unknown.api_version = text(bytes),
+            (2, Wire::Bytes(bytes)) => unknown.kind = text(bytes),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,182 @@
+//! The wire format: varints, tags, lengths.
+
+use super::Error;
+
+/// Appends a varint.
+pub fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends a field that is a varint.
+pub fn number(out: &mut Vec<u8>, field: u32, value: u64) {
+    varint(out, u64::from(field) << 3);
+    varint(out, value);
+}
+
+/// Appends a field that is a float.
+pub fn double(out: &mut Vec<u8>, field: u32, value: f64) {
+    varint(out, u64::from(field) << 3 | 1);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Appends a field that is bytes or text.
+pub fn bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
+    varint(out, u64::from(field) << 3 | 2);
+    varint(out, value.len() as u64);
+    out.extend_from_slice(value);
+}
+
+/// Appends a field that is a message; `write` appends the message's fields.
+pub fn message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
+    varint(out, u64::from(field) << 3 | 2);
+    // Most messages are short: their length takes one byte, and longer ones are moved up.
+    let at = out.len();
+    out.push(0);
+    write(out);
+    let length = out.len() - at - 1;
+    if length < 0x80 {
+        out[at] = length as u8;
+        return;
+    }
+    let mut prefix = Vec::with_capacity(5);
+    varint(&mut prefix, length as u64);
+    out.splice(at..=at, prefix);
+}
+
+/// A value on the wire.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Wire<'a> {
+    /// Integers and booleans.
+    Varint(u64),
+    /// Floats.
+    Fixed64(u64),
+    /// Nothing that Kubernetes uses.
+    Fixed32,
+    /// Text, bytes, messages.
+    Bytes(&'a [u8]),
+    /// An outdated form of messages, skipped.
+    Group,
+}
+
+/// Reads fields one after the other.
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// The next field; `None` at the end.
+    pub fn next(&mut self) -> Result<Option<(u32, Wire<'a>)>, Error> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let tag = self.varint()?;
+        let number = u32::try_from(tag >> 3).ok().filter(|number| *number > 0 && *number < 1 << 29).ok_or(Error::Tag(tag))?;
+        Ok(Some((number, self.value(tag)?)))
+    }
+
+    pub fn at_end(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn value(&mut self, tag: u64) -> Result<Wire<'a>, Error> {
+        Ok(match tag & 7 {
+            0 => Wire::Varint(self.varint()?),
+            1 => Wire::Fixed64(self.fixed64()?),
+            2 => {
+                let length = usize::try_from(self.varint()?).map_err(|_| Error::End)?;
+                Wire::Bytes(self.take(length)?)
+            }
+            3 => {
+                self.skip_group()?;
+                Wire::Group
+            }
+            5 => {
+                self.take(4)?;
+                Wire::Fixed32
+            }
+            _ => return Err(Error::Tag(tag)),
+        })
+    }
+
+    /// Skips to the end of a group, which may hold groups.
+    fn skip_group(&mut self) -> Result<(), Error> {
+        let mut open = 1usize;
+        while open > 0 {
+            let tag = self.varint()?;
+            match tag & 7 {
+                3 => open += 1,
+                4 => open -= 1,
+                _ => {
+                    self.value(tag)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn varint(&mut self) -> Result<u64, Error> {
+        let mut value = 0u64;
+        for shift in (0..70).step_by(7) {
+            let (byte, rest) = self.rest.split_first().ok_or(Error::End)?;
+            self.rest = rest;
+            if shift == 63 && *byte > 1 {
+                return Err(Error::Overflow);
+            }
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(Error::Overflow)
+    }
+
+    pub fn fixed64(&mut self) -> Result<u64, Error> {
+        let bytes = self.take(8)?;
+        let mut value = [0; 8];
+        value.copy_from_slice(bytes);
+        Ok(u64::from_le_bytes(value))
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Error> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(Error::End)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_as_written() {
+        let mut out = Vec::new();
+        number(&mut out, 1, u64::MAX);
+        double(&mut out, 2, 1.5);
+        message(&mut out, 300, |out| bytes(out, 1, &[7; 200]));
+        let mut reader = Reader::new(&out);
+        assert_eq!(reader.next(), Ok(Some((1, Wire::Varint(u64::MAX)))));
+        assert_eq!(reader.next(), Ok(Some((2, Wire::Fixed64(1.5f64.to_bits())))));
+        let Ok(Some((300, Wire::Bytes(inner)))) = reader.next() else { panic!("a message") };
+        assert_eq!(Reader::new(inner).next(), Ok(Some((1, Wire::Bytes(&[7; 200])))));
+        assert_eq!(reader.next(), Ok(None));
+    }
+
+    #[test]
+    fn impossible_tags_and_numbers_are_refused() {
+        assert_eq!(Reader::new(&[0]).next(), Err(Error::Tag(0)));
+        assert_eq!(Reader::new(&[0x0c]).next(), Err(Error::Tag(0x0c)));
+        assert_eq!(Reader::new(&[0x08, 0x80]).next(), Err(Error::End));
+        assert_eq!(Reader::new(&[0xff; 11]).next(), Err(Error::Overflow));
+        assert_eq!(Reader::new(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0x7f]).next(), Err(Error::End));
+        assert_eq!(Reader::new(&[0x0b]).next(), Err(Error::End));
+    }
+}

@@ -1,0 +1,50 @@
+//! The order of keys in written YAML: letters after everything else, runs of digits by their value.
+
+use std::cmp::Ordering;
+
+/// Compares two keys.
+pub fn compare(a: &str, b: &str) -> Ordering {
+    let (left, right): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    match left.iter().zip(&right).position(|(a, b)| a != b) {
+        Some(at) => differing(&left, &right, at),
+        None => left.len().cmp(&right.len()),
+    }
+}
+
+/// Compares keys whose first difference is at `at`.
+fn differing(left: &[char], right: &[char], at: usize) -> Ordering {
+    let (a, b) = (left[at], right[at]);
+    match (a.is_alphabetic(), b.is_alphabetic()) {
+        (true, true) => return a.cmp(&b),
+        (true, false) => return Ordering::Greater,
+        (false, true) => return Ordering::Less,
+        (false, false) => {}
+    }
+    // A zero within a number counts as a digit of it, one before a number does not.
+    let inside = (a == '0' || b == '0') && left[..at].iter().rev().take_while(|c| c.is_numeric()).any(|c| *c != '0');
+    let (an, a_end) = number(left, at, inside);
+    let (bn, b_end) = number(right, at, inside);
+    an.cmp(&bn).then(a_end.cmp(&b_end)).then(a.cmp(&b))
+}
+
+fn number(chars: &[char], at: usize, inside: bool) -> (i64, usize) {
+    let digits = chars[at..].iter().map_while(|c| c.to_digit(10));
+    let length = digits.clone().count();
+    let value = digits.fold(i64::from(inside), |value, digit| value.wrapping_mul(10).wrapping_add(i64::from(digit)));
+    (value, at + length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::compare;
+
+    #[test]
+    fn digits_are_numbers_and_letters_come_last() {
+        let sorted = ["", "0", "1", "01", "2", "10", "-", "_", "A", "a", "a0", "a2", "a10", "a-b", "a/b", "ab", "b"];
+        let mut shuffled: Vec<&str> = sorted.iter().rev().copied().collect();
+        shuffled.sort_by(|a, b| compare(a, b));
+        let position = |key: &str| shuffled.iter().position(|other| *other == key);
+        assert!(position("a2") < position("a10") && position("a-b") < position("ab") && position("A") < position("a"));
+        assert!(position("2") < position("10") && position("") == Some(0) && position("a10") < position("b"));
+    }
+}

@@ -1,0 +1,158 @@
+//! What a plain scalar stands for, by the rules of YAML 1.1 as Go's library has them.
+
+use jiff::civil::Date;
+
+/// What a scalar is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Scalar {
+    Null,
+    Bool(bool),
+    Int(i64),
+    /// An integer beyond 63 bits.
+    Large(u64),
+    Float(f64),
+    /// A date or a time: text to us, but other readers take it for more.
+    Timestamp,
+    Text,
+}
+
+/// What a plain scalar without a tag is.
+pub fn plain(text: &str) -> Scalar {
+    let Some(first) = text.bytes().next() else { return Scalar::Null };
+    match first {
+        b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' | b'~' => word(text),
+        b'.' => special(text).or_else(|| float(text)).unwrap_or(Scalar::Text),
+        b'+' | b'-' | b'0'..=b'9' => {
+            special(text).or_else(|| timestamp(text)).or_else(|| number(text)).unwrap_or(Scalar::Text)
+        }
+        _ => Scalar::Text,
+    }
+}
+
+fn word(text: &str) -> Scalar {
+    match text {
+        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => Scalar::Bool(true),
+        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => Scalar::Bool(false),
+        "~" | "null" | "Null" | "NULL" => Scalar::Null,
+        _ => Scalar::Text,
+    }
+}
+
+fn special(text: &str) -> Option<Scalar> {
+    match text {
+        ".nan" | ".NaN" | ".NAN" => Some(Scalar::Float(f64::NAN)),
+        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => Some(Scalar::Float(f64::INFINITY)),
+        "-.inf" | "-.Inf" | "-.INF" => Some(Scalar::Float(f64::NEG_INFINITY)),
+        _ => None,
+    }
+}
+
+fn number(text: &str) -> Option<Scalar> {
+    let plain: String = text.chars().filter(|c| *c != '_').collect();
+    integer(&plain).or_else(|| float(&plain))
+}
+
+/// An integer with Go's prefixes; a leading zero is octal.
+fn integer(text: &str) -> Option<Scalar> {
+    let (negative, digits) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let lower = digits.get(..2).map(str::to_ascii_lowercase);
+    let (radix, digits) = match lower.as_deref() {
+        Some("0x") => (16, &digits[2..]),
+        Some("0o") => (8, &digits[2..]),
+        Some("0b") => (2, &digits[2..]),
+        Some(prefix) if prefix.starts_with('0') => (8, &digits[1..]),
+        _ => (10, digits),
+    };
+    if !digits.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        return None;
+    }
+    let value = u64::from_str_radix(digits, radix).ok()?;
+    match (negative, i64::try_from(value)) {
+        (false, Ok(value)) => Some(Scalar::Int(value)),
+        (true, Ok(value)) => Some(Scalar::Int(-value)),
+        (true, Err(_)) if value == 1 << 63 => Some(Scalar::Int(i64::MIN)),
+        (false, Err(_)) if !text.starts_with('+') => Some(Scalar::Large(value)),
+        _ => None,
+    }
+}
+
+/// Digits with a point and an exponent; what no float holds is text.
+fn float(text: &str) -> Option<Scalar> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let shaped = unsigned.starts_with(|c: char| c == '.' || c.is_ascii_digit())
+        && unsigned.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
+    let value: f64 = if shaped { text.parse().ok()? } else { return None };
+    value.is_finite().then_some(Scalar::Float(value))
+}
+
+/// `2006-1-2`, `2006-1-2 15:4:5.9` or `2006-1-2T15:4:5.9Z`, with `t` for `T` and an offset for `Z`.
+fn timestamp(text: &str) -> Option<Scalar> {
+    let (date, time) = match text.find(['T', 't', ' ']) {
+        Some(at) => (&text[..at], Some(text[at..].split_at(1))),
+        None => (text, None),
+    };
+    let mut parts = date.split('-');
+    let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
+    if year.len() != 4 || parts.next().is_some() {
+        return None;
+    }
+    Date::new(year.parse().ok()?, small(month)?, small(day)?).ok()?;
+    let valid = match time {
+        None => true,
+        Some((" ", clock)) => is_clock(clock),
+        Some((_, clock)) => {
+            let end = clock.find(['Z', '+', '-'])?;
+            is_clock(&clock[..end]) && is_offset(&clock[end..])
+        }
+    };
+    valid.then_some(Scalar::Timestamp)
+}
+
+/// A number of one or two digits.
+fn small(text: &str) -> Option<i8> {
+    let digits = matches!(text.len(), 1 | 2) && text.bytes().all(|byte| byte.is_ascii_digit());
+    if digits { text.parse().ok() } else { None }
+}
+
+fn is_clock(text: &str) -> bool {
+    let (clock, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let parts: Option<Vec<i8>> = clock.split(':').map(small).collect();
+    matches!(parts.as_deref(), Some([0..24, 0..60, 0..60]))
+        && !fraction.is_empty()
+        && fraction.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn is_offset(text: &str) -> bool {
+    match text.as_bytes() {
+        b"Z" => true,
+        [b'+' | b'-', hours @ .., b':', _, _] => hours.len() == 2 && text[1..].bytes().all(|b| b.is_ascii_digit() || b == b':'),
+        _ => false,
+    }
+}
+
+/// Whether other libraries read it as a number to base 60, so that it must be quoted.
+pub fn base_60(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let mut parts = unsigned.split(':');
+    let first = parts.next().unwrap_or_default();
+    if !first.starts_with(|c: char| c.is_ascii_digit()) || !first.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_') {
+        return false;
+    }
+    let mut rest: Vec<&str> = parts.collect();
+    if let Some(last) = rest.last_mut()
+        && let Some((whole, fraction)) = last.split_once('.')
+        && fraction.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_')
+    {
+        *last = whole;
+    }
+    let minute = |part: &&str| match part.as_bytes() {
+        [digit] => digit.is_ascii_digit(),
+        [b'0'..=b'5', digit] => digit.is_ascii_digit(),
+        _ => false,
+    };
+    !rest.is_empty() && rest.iter().all(minute)
+}

@@ -1,0 +1,62 @@
+//! Discovery, compared with the documents of an upstream server and with its recorded answers.
+
+mod shared;
+
+use ferry_api::{
+    Value,
+    discovery::{self, AggregatedVersion},
+};
+use shared::{differences, fixture, fixtures, report};
+
+/// The answer to a path, all group-versions on.
+fn legacy(name: &str) -> Option<Value> {
+    let parts: Vec<&str> = name.trim_end_matches(".json").split("__").collect();
+    match parts.as_slice() {
+        ["api"] => Some(discovery::core_versions("10.10.10.10:8050")),
+        ["apis"] => Some(discovery::group_list()),
+        ["api", version] => discovery::resource_list("", version),
+        ["apis", group] => discovery::group(group),
+        ["apis", group, version] => discovery::resource_list(group, version),
+        _ => None,
+    }
+}
+
+#[test]
+fn documents_are_upstreams() {
+    let Some(files) = fixtures("fixtures/discovery") else { return };
+    let mut found = Vec::new();
+    for name in &files {
+        let want = fixture(&format!("fixtures/discovery/{name}"));
+        let got = match name.as_str() {
+            "aggregated_v2.json" => discovery::aggregated(false),
+            name => legacy(name).unwrap_or_default(),
+        };
+        differences(name, &want, &got, &mut found);
+    }
+    report("discovery", files.len(), &found);
+}
+
+#[test]
+fn answers_are_those_recorded() {
+    let Some(exchanges) = shared::exchanges() else { return };
+    let mut found = Vec::new();
+    let mut compared = 0;
+    for exchange in &exchanges {
+        let id = exchange["id"].as_str().unwrap_or_default();
+        let path = exchange["path"].as_str().unwrap_or_default();
+        let enabled = &discovery::enabled_by_default;
+        let got = match (id, path.trim_matches('/').split('/').collect::<Vec<_>>().as_slice()) {
+            ("discovery aggregated /api" | "discovery aggregated /apis", [root]) => {
+                Some(discovery::aggregated_where(*root == "api", AggregatedVersion::V2, enabled))
+            }
+            ("path /apis", _) => Some(discovery::group_list_where(enabled)),
+            (_, ["api", version]) if id.starts_with("discovery ") => discovery::resource_list("", version),
+            (_, ["apis", group, version]) if id.starts_with("discovery ") => discovery::resource_list(group, version),
+            _ => continue,
+        };
+        compared += 1;
+        differences(id, &exchange["response"], &got.unwrap_or_default(), &mut found);
+    }
+    assert!(compared > 10, "{compared} exchanges are about discovery");
+    report("recorded discovery", compared, &found);
+}

@@ -1,0 +1,104 @@
+//! Every kind of upstream's serialization fixtures, in JSON, YAML and protobuf: all three must be the same object, and what we
+//! write must be upstream's bytes. Skips, saying so, where the fixtures are not at hand.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use ferry_api::{
+    Value,
+    decode::{self, Mode},
+    json, protobuf,
+    schema::{TypeId, schema},
+    yaml,
+};
+
+/// One kind in its three forms.
+struct Fixture {
+    name: String,
+    json: Vec<u8>,
+    yaml: Vec<u8>,
+    protobuf: Vec<u8>,
+}
+
+impl Fixture {
+    fn read(path: &Path) -> Self {
+        let form = |extension| fs::read(path.with_extension(extension)).expect("a fixture has three forms");
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Fixture { name, json: form("json"), yaml: form("yaml"), protobuf: form("pb") }
+    }
+
+    /// What is wrong with how we treat it.
+    fn check(&self) -> Result<(), String> {
+        let (value, twice) = json::parse(&self.json).map_err(|error| error.to_string())?;
+        let ty = self.ty(&value)?;
+        let (object, warnings) = decode::read(ty, &self.json, Mode::Warn).map_err(|error| error.to_string())?;
+        same("violations", &warnings, &twice)?;
+        same("JSON → object", &object, &value)?;
+        let (read, warnings) = yaml::read(ty, &self.yaml, Mode::Strict).map_err(|error| error.to_string())?;
+        same("YAML → object", &read, &value)?;
+        same("YAML violations", &warnings, &Vec::new())?;
+        same_bytes("object → YAML", yaml::write(&value).as_bytes(), &self.yaml)?;
+        self.check_protobuf(ty, &value)
+    }
+
+    fn check_protobuf(&self, ty: TypeId, value: &Value) -> Result<(), String> {
+        let envelope = protobuf::open(&self.protobuf).map_err(|error| error.to_string())?;
+        if value["kind"].is_null() {
+            same_bytes("object → message", &protobuf::encode_as(ty, value), envelope.raw)?;
+            let decoded = protobuf::decode_as(ty, envelope.raw).map_err(|error| error.to_string())?;
+            return same("message → object", &decoded, value);
+        }
+        let encoded = protobuf::encode_any(value).ok_or("the kind has no protobuf")?;
+        let decoded = protobuf::decode_object(&self.protobuf).map_err(|error| error.to_string())?;
+        same("protobuf → object", &decoded, value)?;
+        same_bytes("object → protobuf", &encoded, &self.protobuf)
+    }
+
+    /// The type that the object says it is, or that the file's name says.
+    fn ty(&self, value: &Value) -> Result<TypeId, String> {
+        let kind = self.name.rsplit('.').next().unwrap_or_default();
+        let api_version = value["apiVersion"].as_str().unwrap_or("v1");
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        schema().type_of_kind(group, version, kind).ok_or_else(|| format!("no type for {api_version} {kind}"))
+    }
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, ours: &T, theirs: &T) -> Result<(), String> {
+    if ours == theirs { Ok(()) } else { Err(format!("{what}:\n ours   {ours:?}\n theirs {theirs:?}")) }
+}
+
+/// Tells where bytes begin to differ.
+fn same_bytes(what: &str, ours: &[u8], theirs: &[u8]) -> Result<(), String> {
+    let at = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();
+    if at == ours.len() && at == theirs.len() {
+        return Ok(());
+    }
+    let part = |bytes: &[u8]| bytes[at.saturating_sub(40)..(at + 40).min(bytes.len())].escape_ascii().to_string();
+    Err(format!("{what}, from byte {at}:\n ours   {}\n theirs {}", part(ours), part(theirs)))
+}
+
+fn fixtures() -> Option<Vec<PathBuf>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures/api");
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    paths.sort();
+    Some(paths)
+}
+
+#[test]
+fn every_kind_is_read_and_written_as_upstream_does() {
+    let Some(paths) = fixtures() else {
+        eprintln!("skipped: the serialization fixtures are not here");
+        return;
+    };
+    let faults: Vec<String> = paths
+        .iter()
+        .map(|path| Fixture::read(path))
+        .filter_map(|fixture| Some(format!("{}: {}", fixture.name, fixture.check().err()?)))
+        .collect();
+    assert!(faults.is_empty(), "{} of {} kinds differ:\n{}", faults.len(), paths.len(), faults.join("\n"));
+    assert_eq!(paths.len(), 185);
+    eprintln!("{} kinds are the same in JSON, YAML and protobuf", paths.len());
+}

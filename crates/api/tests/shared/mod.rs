@@ -1,0 +1,77 @@
+//! Upstream's documents and answers, which lie outside of the repository, and what tests do with them: where they are
+//! absent a test says so and passes.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+use ferry_api::Value;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared")
+}
+
+/// The names of the files of a folder, sorted; `None`, and a message, where there is no such folder.
+pub fn fixtures(folder: &str) -> Option<Vec<String>> {
+    let Ok(entries) = fs::read_dir(root().join(folder)) else {
+        eprintln!("skipped: {folder} is not here");
+        return None;
+    };
+    let names: BTreeSet<String> = entries
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.ends_with(".json"))
+        .collect();
+    Some(names.into_iter().collect())
+}
+
+/// A JSON file.
+pub fn fixture(path: &str) -> Value {
+    let text = fs::read(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// What was sent to an upstream server and what it answered; `None`, and a message, where there is no such record.
+pub fn exchanges() -> Option<Vec<Value>> {
+    let Ok(text) = fs::read_to_string(root().join("golden/exchanges.jsonl")) else {
+        eprintln!("skipped: golden/exchanges.jsonl is not here");
+        return None;
+    };
+    Some(text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect())
+}
+
+/// Adds a line for every place where two documents differ.
+pub fn differences(path: &str, want: &Value, got: &Value, out: &mut Vec<String>) {
+    match (want, got) {
+        (Value::Object(want), Value::Object(got)) => {
+            for key in want.keys().chain(got.keys()).collect::<BTreeSet<_>>() {
+                let at = format!("{path}.{key}");
+                match (want.get(key), got.get(key)) {
+                    (Some(want), Some(got)) => differences(&at, want, got, out),
+                    (Some(want), None) => out.push(format!("{at}: missing {}", short(want))),
+                    (None, Some(got)) => out.push(format!("{at}: extra {}", short(got))),
+                    (None, None) => {}
+                }
+            }
+        }
+        (Value::Array(want), Value::Array(got)) if want.len() == got.len() => {
+            for (at, (want, got)) in want.iter().zip(got).enumerate() {
+                differences(&format!("{path}[{at}]"), want, got, out);
+            }
+        }
+        _ if want == got => {}
+        _ => out.push(format!("{path}: want {}, got {}", short(want), short(got))),
+    }
+}
+
+fn short(value: &Value) -> String {
+    value.to_string().chars().take(160).collect()
+}
+
+/// Prints how many differences there are and fails when there are any.
+pub fn report(what: &str, compared: usize, found: &[String]) {
+    println!("{what}: {compared} documents compared, {} differences", found.len());
+    let show = std::env::var("SHOW").ok().and_then(|n| n.parse().ok()).unwrap_or(20);
+    found.iter().take(show).for_each(|line| println!("  {line}"));
+    assert!(found.is_empty(), "{what}: {} differences", found.len());
+}

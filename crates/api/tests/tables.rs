@@ -1,0 +1,77 @@
+//! Tables, compared with those that an upstream server made of the same objects.
+
+mod shared;
+
+use std::collections::HashMap;
+
+use ferry_api::{
+    Value,
+    schema::schema,
+    table::{self, Include},
+    time,
+};
+use jiff::Timestamp;
+use serde_json::json;
+use shared::{differences, report};
+
+/// A path of one object: group, version and resource.
+fn resource(path: &str) -> Option<(&str, &str, &str)> {
+    match path.trim_matches('/').split('/').collect::<Vec<_>>().as_slice() {
+        ["api", version, "namespaces", _, resource, _] | ["api", version, resource, _] => Some(("", version, resource)),
+        ["apis", group, version, "namespaces", _, resource, _] | ["apis", group, version, resource, _] => {
+            Some((group, version, resource))
+        }
+        _ => None,
+    }
+}
+
+/// Ages differ with the clock; descriptions are upstream's text.
+fn comparable(table: &Value) -> Value {
+    let mut table = table.clone();
+    for column in table["columnDefinitions"].as_array_mut().into_iter().flatten() {
+        column.as_object_mut().unwrap().remove("description");
+    }
+    for row in table["rows"].as_array_mut().into_iter().flatten() {
+        row.as_object_mut().unwrap().remove("object");
+        for cell in row["cells"].as_array_mut().into_iter().flatten() {
+            let age = cell.as_str().is_some_and(|text| {
+                text == "<unknown>"
+                    || text.ends_with(['s', 'm', 'h', 'd']) && text.starts_with(|c: char| c.is_ascii_digit())
+            });
+            if age {
+                *cell = "<age>".into();
+            }
+        }
+    }
+    json!({"columnDefinitions": table["columnDefinitions"], "rows": table["rows"]})
+}
+
+#[test]
+fn tables_are_those_recorded() {
+    let Some(exchanges) = shared::exchanges() else { return };
+    let objects: HashMap<&str, &Value> = exchanges
+        .iter()
+        .filter(|exchange| exchange["id"].as_str().is_some_and(|id| id.ends_with(" get")))
+        .map(|exchange| (exchange["path"].as_str().unwrap(), &exchange["response"]))
+        .collect();
+    let mut found = Vec::new();
+    let mut compared = 0;
+    for exchange in &exchanges {
+        let id = exchange["id"].as_str().unwrap_or_default();
+        let path = exchange["path"].as_str().unwrap_or_default();
+        if !id.ends_with(" table") {
+            continue;
+        }
+        // Custom resources have tables of their own.
+        let Some((group, version, name)) = resource(path) else { continue };
+        let Some(resource) = schema().resource(group, version, name) else { continue };
+        let object = objects.get(path).unwrap_or_else(|| panic!("{id} has an object"));
+        let now =
+            time::parse(object["metadata"]["creationTimestamp"].as_str().unwrap()).unwrap_or(Timestamp::UNIX_EPOCH);
+        let got = table::table(resource, std::iter::once(*object), json!({}), Include::None, now);
+        differences(id, &comparable(&exchange["response"]), &comparable(&got), &mut found);
+        compared += 1;
+    }
+    assert!(compared > 30, "{compared} tables");
+    report("tables", compared, &found);
+}
