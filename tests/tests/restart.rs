@@ -1,8 +1,13 @@
 //! Ferry alone is killed and started again: objects and container processes are the same, and the walk goes on.
 
-use std::{collections::BTreeSet, fs, process::Command};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
 
-use ferry_tests::{Cluster, run, skip_reason};
+use ferry_tests::{Cluster, eventually, machine, run, skip_reason};
 use serde_json::Value;
 
 fn containers(pods: &[Value]) -> BTreeSet<String> {
@@ -18,10 +23,12 @@ fn processes(cluster: &Cluster) -> BTreeSet<String> {
     tasks.lines().skip(1).map(str::to_owned).collect()
 }
 
-fn kill_ferry(cluster: &Cluster) {
+/// Sends a signal to the process that the pid file names.
+fn signal_ferry(cluster: &Cluster, signal: &str) -> PathBuf {
     let text = fs::read_to_string(cluster.host.data_dir().join("ferry.pid")).expect("a pid file");
     let pid = text.split_whitespace().next().expect("a pid");
-    run(Command::new("kill").args(["-9", pid]), None).ok();
+    run(Command::new("kill").args([signal, pid]), None).ok();
+    Path::new("/proc").join(pid)
 }
 
 #[test]
@@ -36,7 +43,7 @@ fn containers_outlive_ferry() {
     let uids: Vec<Value> = before.iter().map(|pod| pod["metadata"]["uid"].clone()).collect();
 
     cluster.kubectl("scale deployment nginx --replicas=5").ok();
-    kill_ferry(&cluster);
+    signal_ferry(&cluster, "-9");
     assert_eq!(cluster.host.ferry(&["status"]).code, 3, "status says that it does not run");
     cluster.start().ok();
 
@@ -47,6 +54,29 @@ fn containers_outlive_ferry() {
     let restarts = after.iter().map(|pod| pod["status"]["containerStatuses"][0]["restartCount"].as_i64());
     assert!(restarts.into_iter().all(|count| count == Some(0)));
 
+    end_with_grace(&cluster);
+    assert!(tasks.is_subset(&processes(&cluster)), "same processes");
+
     cluster.kubectl("delete deployment nginx").ok();
     cluster.running("app=nginx", 0);
+}
+
+/// SIGTERM in the background, then Ctrl-C in the foreground; a cluster runs again afterwards.
+fn end_with_grace(cluster: &Cluster) {
+    let process = signal_ferry(cluster, "-TERM");
+    eventually("the end after SIGTERM", || if process.exists() { Err("still there".to_owned()) } else { Ok(()) });
+    let data = cluster.host.data_dir();
+    let arguments = ["up", "--foreground", "--data-dir", data.to_str().expect("text")];
+    let output = cluster.host.file("foreground.out");
+    let out = fs::File::create(&output).expect("a file");
+    let mut command = cluster.host.prepared(machine::built("ferry"), &arguments);
+    command.arg("--kubeconfig").arg(cluster.host.file("kubeconfig"));
+    let mut foreground = command.stdin(Stdio::null()).stdout(out).stderr(Stdio::null()).spawn().expect("ferry runs");
+    eventually("a cluster in the foreground", || {
+        let told = fs::read_to_string(&output).unwrap_or_default();
+        if told.contains("The cluster is up") { Ok(()) } else { Err(told) }
+    });
+    signal_ferry(cluster, "-INT");
+    assert!(foreground.wait().expect("it ends").success(), "Ctrl-C is an ordinary end");
+    cluster.start().ok();
 }

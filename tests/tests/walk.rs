@@ -37,6 +37,20 @@ fn create_three(cluster: &Cluster) {
     }
     let node = text(&pods[0], "/spec/nodeName");
     assert!(!node.is_empty() && pods.iter().all(|pod| text(pod, "/spec/nodeName") == node));
+    reach_each_other(cluster, &pods);
+}
+
+/// From inside a pod: another pod, and the host it runs on.
+fn reach_each_other(cluster: &Cluster, pods: &[Value]) {
+    let from = text(&pods[0], "/metadata/name");
+    let ask = |address: &str, port: u16, request: &str| {
+        let script = format!("exec 3<>/dev/tcp/{address}/{port} && printf '{request}' >&3 && head -1 <&3");
+        cluster.kubectl_args(&["exec", from, "--", "bash", "-c", &script], None).ok()
+    };
+    let answer = ask(text(&pods[1], "/status/podIP"), 80, "GET / HTTP/1.0\\r\\n\\r\\n");
+    assert!(answer.contains("200 OK"), "{answer}");
+    // Plain text to the kubelet's TLS port: any answer will do.
+    ask(text(&pods[0], "/status/hostIP"), 10250, "\\n");
 }
 
 fn read_in_every_form(cluster: &Cluster) {

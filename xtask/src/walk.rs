@@ -43,7 +43,9 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let walk = Walk::new(args)?;
     step("what the build needs", || packages::ensure(&[PROTOC, KUBECTL]))?;
-    step("build", || process::run(command("cargo build -p ferry --profile").arg(&args.profile).current_dir(repository())))?;
+    step("build", || {
+        process::run(command("cargo build -p ferry --profile").arg(&args.profile).current_dir(repository()))
+    })?;
     let walked = walk.cluster();
     if args.purge {
         let purged = step("remove the cluster", || process::run(&mut walk.ferry("down --purge")));
