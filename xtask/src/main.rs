@@ -1,6 +1,7 @@
 //! Tasks around the repository that are more than one command: `cargo xtask <task>`.
 
 mod image;
+mod measure;
 mod packages;
 mod process;
 mod test;
@@ -22,6 +23,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Task {
     Image(image::Args),
+    Measure(measure::Args),
     Walk(walk::Args),
     /// Check format, lints and tidiness, and run all tests
     Test,
@@ -32,6 +34,7 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Cli::parse().task {
         Task::Image(args) => image::run(&args),
+        Task::Measure(args) => measure::run(&args),
         Task::Walk(args) => walk::run(&args),
         Task::Test => test::run(),
         Task::Tidy => tidy::run(repository()),

@@ -30,6 +30,11 @@ impl Default for Budget {
 }
 
 impl Budget {
+    /// For what is copied while it is used.
+    pub fn quarter() -> Self {
+        Self { left: LIMIT / 4 }
+    }
+
     /// A text of so many bytes.
     pub fn text(&mut self, length: usize) -> Result<(), Exceeded> {
         self.take(length)

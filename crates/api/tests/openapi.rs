@@ -2,6 +2,8 @@
 
 mod shared;
 
+use std::collections::BTreeMap;
+
 use ferry_api::{Map, Value, openapi};
 use shared::{differences, fixture, fixtures, report};
 
@@ -71,4 +73,30 @@ fn version_2_is_upstreams() {
     let mut found = Vec::new();
     differences("", &want, &got, &mut found);
     report("OpenAPI 2", 1, &found);
+}
+
+/// The descriptions of properties, by component and field.
+fn descriptions(schemas: &Value) -> BTreeMap<String, String> {
+    let mut out = BTreeMap::new();
+    for (component, schema) in schemas.as_object().into_iter().flatten() {
+        for (field, property) in schema["properties"].as_object().into_iter().flatten() {
+            if let Some(text) = property["description"].as_str() {
+                out.insert(format!("{component}.{field}"), text.to_owned());
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn most_descriptions_are_upstreams() {
+    if fixtures("fixtures/openapi").is_none() {
+        return;
+    }
+    let want = descriptions(&fixture("fixtures/openapi/swagger.json")["definitions"]);
+    let got = descriptions(&openapi::v2()["definitions"]);
+    let same = want.iter().filter(|(field, text)| got.get(*field) == Some(*text)).count();
+    println!("descriptions: {} upstream, {} here, {same} the same", want.len(), got.len());
+    // Where the crate that has the texts was not at hand there are hardly any.
+    assert!(same * 10 > want.len() * 9 || same < 10, "{same} of {}", want.len());
 }

@@ -1,12 +1,16 @@
 //! Everything that is not a resource: discovery, OpenAPI, version and health.
 
-use api::{discovery, openapi, status::Status};
+use api::{
+    discovery::{self, AggregatedVersion},
+    openapi,
+    status::Status,
+};
 use http::{HeaderValue, Method, Response, header, request::Parts};
 use serde_json::json;
 
 use crate::{Body, Server, encode, pipeline::full, query::Query};
 
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const OPENAPI_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 const HEALTH: &[&str] = &["/healthz", "/livez", "/readyz"];
 
 /// Answers a path, or 404.
@@ -22,36 +26,60 @@ pub async fn answer(server: &Server, request: &Parts) -> Result<Response<Body>, 
         return health(server, request).await;
     }
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    if let (["api" | "apis"], Some(version)) = (parts.as_slice(), aggregated(request)) {
+        return Ok(discovered(version, parts == ["api"]));
+    }
     let body = match parts.as_slice() {
         [""] => Some(root()),
         ["version"] => Some(version()),
-        ["api"] if aggregated(request) => return Ok(discovered(discovery::aggregated(true))),
-        ["apis"] if aggregated(request) => return Ok(discovered(discovery::aggregated(false))),
         ["api"] => Some(discovery::core_versions(host(request))),
         ["apis"] => Some(discovery::group_list()),
         ["api", version] => discovery::resource_list("", version),
         ["apis", group] => discovery::group(group),
         ["apis", group, version] => discovery::resource_list(group, version),
         ["openapi", "v3"] => Some(openapi::index()),
-        ["openapi", "v3", "api", version] => openapi::document("", version),
-        ["openapi", "v3", "apis", group, version] => openapi::document(group, version),
+        ["openapi", "v3", rest @ ..] => openapi::document_at(&rest.join("/")),
+        ["openapi", "v2"] if accepts(request, OPENAPI_PROTOBUF) => {
+            return Ok(typed(openapi::v2_protobuf(), OPENAPI_PROTOBUF));
+        }
+        ["openapi", "v2"] => Some(openapi::v2()),
         _ => return Ok(encode::no_page()),
     };
     Ok(body.map_or_else(encode::no_page, |body| encode::json(200, &body)))
 }
 
-fn aggregated(request: &Parts) -> bool {
+/// The version of the aggregated form that a client asks for first.
+fn aggregated(request: &Parts) -> Option<AggregatedVersion> {
     let accept = request.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    accept.split(',').any(|choice| {
+    accept.split(',').find_map(|choice| {
         let mut parts: Vec<&str> = choice.split(';').map(str::trim).collect();
         parts.sort_unstable();
-        parts == ["application/json", "as=APIGroupDiscoveryList", "g=apidiscovery.k8s.io", "v=v2"]
+        match parts.as_slice() {
+            ["application/json", "as=APIGroupDiscoveryList", "g=apidiscovery.k8s.io", "v=v2"] => Some(AggregatedVersion::V2),
+            ["application/json", "as=APIGroupDiscoveryList", "g=apidiscovery.k8s.io", "v=v2beta1"] => {
+                Some(AggregatedVersion::V2Beta1)
+            }
+            _ => None,
+        }
     })
 }
 
-fn discovered(body: api::Value) -> Response<Body> {
-    let mut response = encode::json(200, &body);
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));
+fn discovered(version: AggregatedVersion, core: bool) -> Response<Body> {
+    let name = match version {
+        AggregatedVersion::V2 => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        AggregatedVersion::V2Beta1 => "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
+    };
+    typed(discovery::aggregated_where(core, version, &|_, _| true).to_string(), name)
+}
+
+fn accepts(request: &Parts, media: &str) -> bool {
+    let accept = request.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    accept.split(',').any(|choice| choice.trim() == media)
+}
+
+fn typed(body: impl Into<bytes::Bytes>, content_type: &'static str) -> Response<Body> {
+    let mut response = encode::bytes(200, body);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
@@ -62,7 +90,7 @@ fn host(request: &Parts) -> &str {
 
 fn root() -> api::Value {
     let groups = discovery::groups().into_iter().map(|group| format!("/apis/{group}"));
-    let fixed = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"];
+    let fixed = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
     let mut paths: Vec<String> = fixed.into_iter().map(str::to_owned).chain(groups).collect();
     paths.sort();
     json!({"paths": paths})

@@ -6,9 +6,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::json;
 
-use super::{paths::title, route::Kind};
+use super::{
+    descriptions::Descriptions,
+    kinds::{self, Kind},
+    paths::title,
+};
 use crate::{
-    Map, Value, discovery,
+    Map, Value,
     schema::{Field, ListKind, Ty, Type, TypeId, schema},
 };
 
@@ -18,30 +22,6 @@ pub(super) enum Dialect {
     V2,
     V3,
 }
-
-/// Group-versions that have kinds but no resources; upstream knows its common kinds in them too.
-const WITHOUT_RESOURCES: &[(&str, &[&str])] = &[
-    ("admission.k8s.io", &["v1", "v1beta1"]),
-    ("apiextensions.k8s.io", &["v1beta1"]),
-    ("apiregistration.k8s.io", &["v1beta1"]),
-    ("apps", &["v1beta1", "v1beta2"]),
-    ("authentication.k8s.io", &["v1alpha1", "v1beta1"]),
-    ("authorization.k8s.io", &["v1beta1"]),
-    ("batch", &["v1beta1"]),
-    ("discovery.k8s.io", &["v1beta1"]),
-    ("events.k8s.io", &["v1beta1"]),
-    ("extensions", &["v1beta1"]),
-    ("flowcontrol.apiserver.k8s.io", &["v1beta1", "v1beta2", "v1beta3"]),
-    ("imagepolicy.k8s.io", &["v1alpha1"]),
-    ("node.k8s.io", &["v1alpha1", "v1beta1"]),
-    ("policy", &["v1beta1"]),
-    ("rbac.authorization.k8s.io", &["v1alpha1", "v1beta1"]),
-    ("scheduling.k8s.io", &["v1beta1"]),
-    ("storage.k8s.io", &["v1alpha1"]),
-];
-
-/// Kinds of `meta/v1` that belong to no group.
-const META_KINDS: &[&str] = &["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
 
 /// The fields of `/version`; the first nine are always there.
 const INFO: &[&str] = &[
@@ -63,6 +43,7 @@ const INFO: &[&str] = &[
 /// The schemas of one document.
 pub(super) struct Components {
     dialect: Dialect,
+    descriptions: Descriptions,
     kinds: HashMap<TypeId, Kind>,
     /// Where the kinds that every group has are: in the document's group, or in all.
     common: BTreeSet<(&'static str, &'static str)>,
@@ -72,15 +53,13 @@ impl Components {
     /// For a document of version 3 about one group-version, or about none.
     pub fn v3(group_version: Option<(&'static str, &'static str)>) -> Self {
         let common = group_version.into_iter().chain([("", "v1")]).collect();
-        Self { dialect: Dialect::V3, kinds: kinds(), common }
+        Self { dialect: Dialect::V3, descriptions: Descriptions::load(), kinds: kinds::by_type(), common }
     }
 
     /// For the document of version 2.
     pub fn v2() -> Self {
-        let without =
-            WITHOUT_RESOURCES.iter().flat_map(|(group, versions)| versions.iter().map(|version| (*group, *version)));
-        let common = discovery::group_versions(&|_, _| true).into_iter().chain(without).collect();
-        Self { dialect: Dialect::V2, kinds: kinds(), common }
+        let common = kinds::group_versions();
+        Self { dialect: Dialect::V2, descriptions: Descriptions::load(), kinds: kinds::by_type(), common }
     }
 
     /// The schemas of some components and of all that they refer to.
@@ -94,7 +73,10 @@ impl Components {
             if let Some(id) = schema().type_named(&key) {
                 waiting.extend(schema().get(id).fields.iter().filter_map(|field| reference(&field.ty, field)));
             }
-            let schema = self.schema(&key);
+            let mut schema = self.schema(&key);
+            if let Some(text) = self.descriptions.of_type(&name(&key)) {
+                schema["description"] = text.into();
+            }
             found.insert(key, schema);
         }
         found.into_iter().map(|(key, schema)| (name(&key), schema)).collect()
@@ -142,11 +124,15 @@ impl Components {
 
     fn structure(&self, id: TypeId) -> Value {
         let ty = schema().get(id);
-        let mut properties: Map = ty.fields.iter().map(|field| (field.name.to_owned(), self.property(field))).collect();
+        let mut properties: Map =
+            ty.fields.iter().map(|field| (field.name.to_owned(), self.property(ty, field))).collect();
         let kinds = self.kinds_of(id, ty);
         if !kinds.is_empty() && ty.short_name() != "WatchEvent" {
-            properties.insert("apiVersion".into(), json!({"type": "string"}));
-            properties.insert("kind".into(), json!({"type": "string"}));
+            for field in ["apiVersion", "kind"] {
+                let mut schema = json!({"type": "string"});
+                self.describe(ty, field, &mut schema);
+                properties.insert(field.into(), schema);
+            }
         }
         let mut out = json!({"type": "object"});
         if !properties.is_empty() {
@@ -157,7 +143,7 @@ impl Components {
             out["required"] = json!(required);
         }
         if !kinds.is_empty() {
-            out["x-kubernetes-group-version-kind"] = kinds.iter().map(kind_value).collect();
+            out["x-kubernetes-group-version-kind"] = kinds.iter().map(Kind::value).collect();
         }
         if ty.atomic {
             out["x-kubernetes-map-type"] = "atomic".into();
@@ -181,8 +167,15 @@ impl Components {
         self.kinds.get(&id).cloned().into_iter().collect()
     }
 
-    fn property(&self, field: &Field) -> Value {
+    fn describe(&self, ty: &Type, field: &str, schema: &mut Value) {
+        if let Some(text) = self.descriptions.of_field(&name(&ty.name), field) {
+            schema["description"] = text.into();
+        }
+    }
+
+    fn property(&self, ty: &Type, field: &Field) -> Value {
         let mut out = self.element(&field.ty, field);
+        self.describe(ty, field.name, &mut out);
         if self.dialect == Dialect::V3
             && let Some(default) = published_default(field)
         {
@@ -316,34 +309,6 @@ pub(super) fn name(key: &str) -> String {
         "internal" => format!("io.k8s.api.apiserverinternal.{rest}"),
         other => format!("io.k8s.api.{other}.{rest}"),
     }
-}
-
-/// The kinds of resources, of their lists and of their subresources.
-fn kinds() -> HashMap<TypeId, Kind> {
-    let mut kinds = HashMap::new();
-    let mut add = |group: &'static str, version: &'static str, kind: &str, key: &str| {
-        if let Some(id) = schema().type_named(key) {
-            kinds.insert(id, Kind { group, version, kind: kind.to_owned() });
-        }
-    };
-    for resource in schema().resources() {
-        let key = &schema().get(resource.ty).name;
-        add(resource.group, resource.version, resource.kind, key);
-        add(resource.group, resource.version, &format!("{}List", resource.kind), &format!("{key}List"));
-        for sub in &resource.subresources {
-            if let Some((group, version)) = sub.group_version {
-                let package = group.split('.').next().unwrap_or(group);
-                add(group, version, sub.kind, &format!("{package}/{version}.{}", sub.kind));
-            }
-        }
-    }
-    META_KINDS.iter().for_each(|kind| add("", "v1", kind, &format!("meta/v1.{kind}")));
-    kinds
-}
-
-/// A kind as `x-kubernetes-group-version-kind` has it.
-pub(super) fn kind_value(kind: &Kind) -> Value {
-    json!({"group": kind.group, "version": kind.version, "kind": kind.kind})
 }
 
 fn union(ty: &Type) -> Option<Value> {

@@ -4,8 +4,10 @@
 //! Documents are large and rarely read, so that none is kept: only the hashes of version 3, which clients cache by.
 
 mod components;
+mod descriptions;
 mod documents;
 mod gnostic;
+mod kinds;
 mod paths;
 mod resource_paths;
 mod route;
@@ -117,9 +119,6 @@ mod tests {
             }
         }
         let body = v2();
-        for (_, reference) in body.to_string().match_indices("#/definitions/").map(|(at, found)| (at, found.len())) {
-            assert_eq!(reference, 14);
-        }
         for reference in body.to_string().split("#/definitions/").skip(1) {
             let name = reference.split('"').next().unwrap();
             assert!(!body["definitions"][name].is_null(), "{name}");

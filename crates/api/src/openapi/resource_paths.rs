@@ -1,8 +1,9 @@
 //! The routes of a resource: its verbs on collections and objects, its subresources, and the old watch paths.
 
 use super::{
+    kinds::Kind,
     paths,
-    route::{ANY, Body, Kind, LIST, LOG, OBJECT, PATCH, Parameter, Route, Shape},
+    route::{ANY, Body, LIST, LOG, OBJECT, PATCH, Parameter, Route, Shape},
 };
 use crate::schema::{Resource, Subresource, schema};
 

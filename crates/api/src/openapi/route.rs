@@ -1,5 +1,6 @@
 //! One operation on one path, before it is written in either version of OpenAPI.
 
+use super::kinds::Kind;
 use crate::schema::{Ty, schema};
 
 /// A request that the server answers.
@@ -18,14 +19,6 @@ pub(super) struct Route {
     pub produces: &'static [&'static str],
     /// Answers besides 401.
     pub answers: Vec<(u16, Shape)>,
-}
-
-/// Group, version and kind.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Kind {
-    pub group: &'static str,
-    pub version: &'static str,
-    pub kind: String,
 }
 
 /// Part of a path or of a query.

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{
-    components::{Components, kind_value},
+    components::Components,
     documents::Document,
     route::{Parameter, Route, Shape, by_path, split_common},
 };
@@ -108,7 +108,7 @@ impl Route {
             operation["x-kubernetes-action"] = action.into();
         }
         if let Some(kind) = &self.kind {
-            operation["x-kubernetes-group-version-kind"] = kind_value(kind);
+            operation["x-kubernetes-group-version-kind"] = kind.value();
         }
     }
 }

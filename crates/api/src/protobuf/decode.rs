@@ -57,39 +57,52 @@ impl<'b> Decoder<'b> {
     }
 
     fn field(&mut self, field: &Field, value: Wire, map: &mut Map, depth: usize) -> Result<(), Error> {
-        let before = map.remove(field.name);
-        if before.is_none() {
-            self.budget.entry(map.len(), field.name.len())?;
-        }
-        let value = match &field.ty {
+        match &field.ty {
             Ty::List(inner) => {
-                let mut items = list(before);
+                let Value::Array(items) = self.slot(field, map, || Value::Array(Vec::new()))? else { return Ok(()) };
                 if field.wrapped {
-                    self.wrapped(field, inner, value, &mut items, depth)?;
-                } else {
-                    self.item(field, inner, value, &mut items, depth)?;
+                    return self.wrapped(field, inner, value, items, depth);
                 }
-                Value::Array(items)
+                self.item(field, inner, value, items, depth)?;
+                // Packed elements may be none at all.
+                if items.is_empty() {
+                    map.remove(field.name);
+                }
+                Ok(())
             }
             Ty::Map(inner) => {
-                let mut entries = object(before);
-                self.entry(field, inner, value, &mut entries, depth)?;
-                Value::Object(entries)
+                let Value::Object(entries) = self.slot(field, map, || Value::Object(Map::new()))? else { return Ok(()) };
+                self.entry(field, inner, value, entries, depth)
             }
             Ty::Struct(id) => {
+                let Value::Object(inner) = self.slot(field, map, || Value::Object(Map::new()))? else { return Ok(()) };
                 let ty = schema().get(*id);
-                let mut inner = object(before);
-                self.structure(ty, message(field, value)?, &mut inner, depth + 1)?;
-                fill(ty, &mut inner, self.budget)?;
-                Value::Object(inner)
+                self.structure(ty, message(field, value)?, inner, depth + 1)?;
+                Ok(fill(ty, inner, self.budget)?)
             }
-            ty => self.element(field, ty, value, depth)?,
-        };
-        let unset = value.is_null() && !matches!(field.ty, Ty::Raw);
-        if !unset && shows(field, &value) {
-            map.insert(field.name.to_owned(), value);
+            ty => {
+                let value = self.element(field, ty, value, depth)?;
+                let unset = value.is_null() && (field.optional || !matches!(field.ty, Ty::Raw));
+                if unset || !shows(field, &value) {
+                    map.remove(field.name);
+                } else {
+                    *self.slot(field, map, || Value::Null)? = value;
+                }
+                Ok(())
+            }
         }
-        Ok(())
+    }
+
+    /// The place of a field in its struct, made if it is not there.
+    fn slot<'m>(&mut self, field: &Field, map: &'m mut Map, new: fn() -> Value) -> Result<&'m mut Value, Error> {
+        let before = map.len();
+        match map.entry(field.name) {
+            serde_json::map::Entry::Occupied(entry) => Ok(entry.into_mut()),
+            serde_json::map::Entry::Vacant(entry) => {
+                self.budget.entry(before, field.name.len())?;
+                Ok(entry.insert(new()))
+            }
+        }
     }
 
     /// One element of a list, or several that are packed.
@@ -241,20 +254,6 @@ impl<'b> Decoder<'b> {
             _ if items.is_empty() => Value::Null,
             _ => Value::Array(items),
         })
-    }
-}
-
-fn list(value: Option<Value>) -> Vec<Value> {
-    match value {
-        Some(Value::Array(items)) => items,
-        _ => Vec::new(),
-    }
-}
-
-fn object(value: Option<Value>) -> Map {
-    match value {
-        Some(Value::Object(map)) => map,
-        _ => Map::new(),
     }
 }
 

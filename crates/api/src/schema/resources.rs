@@ -158,10 +158,19 @@ fn set(resource: &mut Resource, word: &'static str) {
         "cat" => resource.categories = list(),
         "generation" => resource.generation = true,
         "deleted" => resource.returns_deleted = true,
-        "stored" => resource.stored = argument.split_once('/').map_or((resource.group, argument), |(_, version)| ("", version)),
+        "stored" => resource.stored = stored(resource.group, argument),
         "fields" => resource.fields = list(),
         "sub" => resource.subresources.push(subresource(argument)),
         other => panic!("resources.txt has an unknown word {other:?}"),
+    }
+}
+
+/// `v1` of the same group, or `core/v1`.
+fn stored(group: &'static str, text: &'static str) -> (&'static str, &'static str) {
+    match text.split_once('/') {
+        Some(("core", version)) => ("", version),
+        Some(other) => other,
+        None => (group, text),
     }
 }
 

@@ -71,8 +71,8 @@ pub(super) const POD_CERTIFICATE: &[Column] = &[
 ];
 
 pub(super) fn pod_certificate(row: &Row) -> Vec<Value> {
-    let types = row.list(&["status", "conditions"]).iter().map(|condition| meta::text(condition, &["type"]));
-    let state = types.filter(|ty| matches!(*ty, "Issued" | "Denied" | "Failed")).last().unwrap_or("Pending");
+    let mut types = row.list(&["status", "conditions"]).iter().map(|condition| meta::text(condition, &["type"]));
+    let state = types.rfind(|ty| matches!(*ty, "Issued" | "Denied" | "Failed")).unwrap_or("Pending");
     let mut cells = vec![row.name()];
     cells.extend(
         ["podName", "serviceAccountName", "nodeName", "signerName"].map(|field| row.text(&["spec", field]).into()),

@@ -18,14 +18,9 @@ pub(super) const JOB: &[Column] = &[
     wide("Selector"),
 ];
 
-/// Conditions and what they make of a job, the strongest first; deletion comes before the third.
-const STATES: &[(&str, &str)] = &[
-    ("Complete", "Complete"),
-    ("Failed", "Failed"),
-    ("Suspended", "Suspended"),
-    ("FailureTarget", "FailureTarget"),
-    ("SuccessCriteriaMet", "SuccessCriteriaMet"),
-];
+/// Conditions that say what a job is, the strongest first: ended, and on the way.
+const ENDED: &[&str] = &["Complete", "Failed"];
+const GOING: &[&str] = &["Suspended", "FailureTarget", "SuccessCriteriaMet"];
 
 pub(super) fn job(row: &Row) -> Vec<Value> {
     let [names, images] = containers(row.list(&["spec", "template", "spec", "containers"]));
@@ -42,12 +37,11 @@ pub(super) fn job(row: &Row) -> Vec<Value> {
 }
 
 fn status(row: &Row) -> &'static str {
-    let ended = STATES[..2].iter().find(|(condition, _)| row.holds(condition));
-    let going = || STATES[2..].iter().find(|(condition, _)| row.holds(condition)).map_or("Running", |(_, state)| state);
-    match ended {
-        Some((_, state)) => state,
+    let first = |conditions: &[&'static str]| conditions.iter().copied().find(|condition| row.holds(condition));
+    match first(ENDED) {
+        Some(ended) => ended,
         None if row.deleting() => "Terminating",
-        None => going(),
+        None => first(GOING).unwrap_or("Running"),
     }
 }
 

@@ -173,8 +173,8 @@ pub(super) const MIGRATION: &[Column] = &[text("Name"), text("Resource"), text("
 pub(super) fn migration(row: &Row) -> Vec<Value> {
     let resource = qualified(row.text(&["spec", "resource", "resource"]), row.text(&["spec", "resource", "group"]));
     let conditions = row.list(&["status", "conditions"]).iter().filter(|condition| condition["status"] == "True");
-    let known = conditions.map(|condition| meta::text(condition, &["type"]));
-    let status = known.filter(|ty| matches!(*ty, "Running" | "Failed" | "Succeeded")).last().unwrap_or("Unknown");
+    let mut known = conditions.map(|condition| meta::text(condition, &["type"]));
+    let status = known.rfind(|ty| matches!(*ty, "Running" | "Failed" | "Succeeded")).unwrap_or("Unknown");
     vec![row.name(), resource.into(), status.into()]
 }
 

@@ -12,6 +12,8 @@ use super::{
 use crate::{Map, Value, budget::Budget, decode::MAX_DEPTH};
 
 const MERGE: &str = "<<";
+/// How many duplicate keys are told of.
+const MAX_DUPLICATES: usize = 100;
 
 /// Reads the first document of a text.
 pub fn document(text: &str) -> Result<Parsed, Error> {
@@ -102,7 +104,7 @@ impl<'a> Builder<'a> {
 
     fn insert(&mut self, map: &mut Map, key: String, value: Value, line: usize) -> Result<(), Error> {
         self.budget.entry(map.len(), key.len())?;
-        if map.contains_key(&key) {
+        if self.duplicates.len() < MAX_DUPLICATES && map.contains_key(&key) {
             self.budget.text(key.len() + 64)?;
             self.duplicates.push(format!("line {line}: key {key:?} already set in map"));
         }

@@ -33,11 +33,17 @@ pub fn fixture(path: &str) -> Value {
 
 /// What was sent to an upstream server and what it answered; `None`, and a message, where there is no such record.
 pub fn exchanges() -> Option<Vec<Value>> {
-    let Ok(text) = fs::read_to_string(root().join("golden/exchanges.jsonl")) else {
-        eprintln!("skipped: golden/exchanges.jsonl is not here");
+    let lines = lines("golden/exchanges.jsonl")?;
+    Some(lines.iter().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect())
+}
+
+/// The lines of a file; `None`, and a message, where there is no such file.
+pub fn lines(path: &str) -> Option<Vec<String>> {
+    let Ok(text) = fs::read_to_string(root().join(path)) else {
+        eprintln!("skipped: {path} is not here");
         return None;
     };
-    Some(text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect())
+    Some(text.lines().map(str::to_owned).collect())
 }
 
 /// Adds a line for every place where two documents differ.

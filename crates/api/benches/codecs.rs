@@ -1,0 +1,100 @@
+//! How fast a Pod of 10 KB is read, and changed between JSON and protobuf.
+
+use divan::{Bencher, counter::BytesCount};
+use ferry_api::{
+    Value,
+    decode::{self, Mode},
+    defaults, json, protobuf,
+    schema::{Resource, schema},
+    validate, yaml,
+};
+use serde_json::json;
+
+fn main() {
+    divan::main();
+}
+
+fn pods() -> &'static Resource {
+    schema().resource("", "v1", "pods").expect("there are pods")
+}
+
+/// A pod of containers as people write them.
+fn pod() -> Value {
+    let container = |at: usize| {
+        json!({"name": format!("container-{at}"), "image": format!("registry.example.com/team/service-{at}:v1.2.{at}"),
+            "command": ["/bin/service", "--config=/etc/service/config.yaml", "--verbose"],
+            "env": (0..6).map(|n| json!({"name": format!("SETTING_{n}"), "value": format!("value of setting {n}")})).collect::<Vec<_>>(),
+            "ports": [{"name": "http", "containerPort": 8080 + at, "protocol": "TCP"}],
+            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
+            "volumeMounts": [{"name": "config", "mountPath": "/etc/service", "readOnly": true}, {"name": "data", "mountPath": "/data"}],
+            "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "initialDelaySeconds": 5, "periodSeconds": 10},
+            "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8080 + at}, "failureThreshold": 3},
+            "securityContext": {"runAsNonRoot": true, "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}})
+    };
+    json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "example", "namespace": "default", "labels": {"app.kubernetes.io/name": "example", "tier": "backend"},
+            "annotations": {"example.com/description": "a pod as people write them, with several containers"}},
+        "spec": {"containers": (0..8).map(container).collect::<Vec<_>>(), "serviceAccountName": "example",
+            "volumes": [{"name": "config", "configMap": {"name": "example"}}, {"name": "data", "emptyDir": {}}],
+            "tolerations": [{"key": "dedicated", "operator": "Equal", "value": "example", "effect": "NoSchedule"}],
+            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+                {"labelSelector": {"matchLabels": {"app": "example"}}, "topologyKey": "kubernetes.io/hostname"}]}}}})
+}
+
+fn text() -> Vec<u8> {
+    let text = pod().to_string().into_bytes();
+    assert!((9_000..11_000).contains(&text.len()), "the pod has {} bytes", text.len());
+    text
+}
+
+fn canonical() -> Value {
+    decode::read(pods().ty, &text(), Mode::Strict).expect("a pod").0
+}
+
+#[divan::bench]
+fn strict_decode_default_validate(bencher: Bencher) {
+    let text = text();
+    bencher.counter(BytesCount::of_slice(&text)).bench_local(|| {
+        let (mut object, _) = decode::read(pods().ty, &text, Mode::Strict).expect("a pod");
+        defaults::apply(pods().ty, &mut object);
+        let errors = validate::create(pods(), &object);
+        assert!(errors.is_empty(), "{errors:?}");
+        object
+    });
+}
+
+#[divan::bench]
+fn strict_decode(bencher: Bencher) {
+    let text = text();
+    bencher.counter(BytesCount::of_slice(&text)).bench_local(|| decode::read(pods().ty, &text, Mode::Strict).expect("a pod"));
+}
+
+#[divan::bench]
+fn json_parse(bencher: Bencher) {
+    let text = text();
+    bencher.counter(BytesCount::of_slice(&text)).bench_local(|| json::parse(&text).expect("JSON"));
+}
+
+#[divan::bench]
+fn json_write(bencher: Bencher) {
+    let object = canonical();
+    bencher.bench_local(|| object.to_string());
+}
+
+#[divan::bench]
+fn protobuf_encode(bencher: Bencher) {
+    let object = canonical();
+    bencher.bench_local(|| protobuf::encode_object(pods(), &object));
+}
+
+#[divan::bench]
+fn protobuf_decode(bencher: Bencher) {
+    let bytes = protobuf::encode_object(pods(), &canonical());
+    bencher.counter(BytesCount::of_slice(&bytes)).bench_local(|| protobuf::decode_object(&bytes).expect("a pod"));
+}
+
+#[divan::bench]
+fn yaml_decode(bencher: Bencher) {
+    let text = yaml::write(&canonical());
+    bencher.counter(BytesCount::of_str(&text)).bench_local(|| yaml::read(pods().ty, text.as_bytes(), Mode::Strict).expect("a pod"));
+}

@@ -1,0 +1,13 @@
+//! YAML: what can be read can be written and read again.
+#![no_main]
+
+use api::{json, yaml};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(parsed) = yaml::parse(data) else { return };
+    let written = yaml::write(&parsed.value);
+    if written.len() < json::MAX_SIZE {
+        assert_eq!(yaml::parse(written.as_bytes()).map(|parsed| parsed.value), Ok(parsed.value));
+    }
+});

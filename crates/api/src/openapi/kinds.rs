@@ -1,0 +1,79 @@
+//! Kinds: which types are objects of their own, and in which group-versions.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde_json::json;
+
+use crate::{
+    Value, discovery,
+    schema::{TypeId, schema},
+};
+
+/// Group, version and kind.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Kind {
+    pub group: &'static str,
+    pub version: &'static str,
+    pub kind: String,
+}
+
+impl Kind {
+    /// As `x-kubernetes-group-version-kind` has it.
+    pub fn value(&self) -> Value {
+        json!({"group": self.group, "version": self.version, "kind": self.kind})
+    }
+}
+
+/// Group-versions that have kinds but no resources; upstream knows its common kinds in them too.
+const WITHOUT_RESOURCES: &[(&str, &[&str])] = &[
+    ("admission.k8s.io", &["v1", "v1beta1"]),
+    ("apiextensions.k8s.io", &["v1beta1"]),
+    ("apiregistration.k8s.io", &["v1beta1"]),
+    ("apps", &["v1beta1", "v1beta2"]),
+    ("authentication.k8s.io", &["v1alpha1", "v1beta1"]),
+    ("authorization.k8s.io", &["v1beta1"]),
+    ("batch", &["v1beta1"]),
+    ("discovery.k8s.io", &["v1beta1"]),
+    ("events.k8s.io", &["v1beta1"]),
+    ("extensions", &["v1beta1"]),
+    ("flowcontrol.apiserver.k8s.io", &["v1beta1", "v1beta2", "v1beta3"]),
+    ("imagepolicy.k8s.io", &["v1alpha1"]),
+    ("node.k8s.io", &["v1alpha1", "v1beta1"]),
+    ("policy", &["v1beta1"]),
+    ("rbac.authorization.k8s.io", &["v1alpha1", "v1beta1"]),
+    ("scheduling.k8s.io", &["v1beta1"]),
+    ("storage.k8s.io", &["v1alpha1"]),
+];
+
+/// Kinds of `meta/v1` that belong to no group.
+const META_KINDS: &[&str] = &["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
+
+/// All group-versions that have kinds.
+pub(super) fn group_versions() -> BTreeSet<(&'static str, &'static str)> {
+    let without =
+        WITHOUT_RESOURCES.iter().flat_map(|(group, versions)| versions.iter().map(|version| (*group, *version)));
+    discovery::group_versions(&|_, _| true).into_iter().chain(without).collect()
+}
+
+/// The kinds of resources, of their lists and of their subresources.
+pub(super) fn by_type() -> HashMap<TypeId, Kind> {
+    let mut kinds = HashMap::new();
+    let mut add = |group: &'static str, version: &'static str, kind: &str, key: &str| {
+        if let Some(id) = schema().type_named(key) {
+            kinds.insert(id, Kind { group, version, kind: kind.to_owned() });
+        }
+    };
+    for resource in schema().resources() {
+        let key = &schema().get(resource.ty).name;
+        add(resource.group, resource.version, resource.kind, key);
+        add(resource.group, resource.version, &format!("{}List", resource.kind), &format!("{key}List"));
+        for sub in &resource.subresources {
+            if let Some((group, version)) = sub.group_version {
+                let package = group.split('.').next().unwrap_or(group);
+                add(group, version, sub.kind, &format!("{package}/{version}.{}", sub.kind));
+            }
+        }
+    }
+    META_KINDS.iter().for_each(|kind| add("", "v1", kind, &format!("meta/v1.{kind}")));
+    kinds
+}

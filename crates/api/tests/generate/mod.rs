@@ -1,0 +1,93 @@
+//! Objects for tests, made from the schema by a seeded generator: every field of every type, with awkward values.
+
+#![allow(dead_code, reason = "each test uses a part")]
+
+use fastrand::Rng;
+use ferry_api::{
+    Map, Value, decode,
+    schema::{Field, Shapes, Ty, TypeId, schema},
+};
+use serde_json::json;
+
+/// How deep generated objects are.
+const DEPTH: usize = 6;
+
+const TEXTS: [&str; 32] = [
+    "", "a", "nginx", "yes", "no", "on", "null", "~", "true", "1", "-1.5", "0x1f", "1e3", "1:30", "2001-01-01", " lead", "trail ",
+    "# hash", "a: b", "- dash", "a\nb\n", "a\n\n", "\n", " \n x", "\ttab", "\"quoted\" 'single'", "back\\slash", "é ü 漢字 😀",
+    "\u{7}\u{1b}\u{85}\u{2028}", "{braces}", "%percent", "<<",
+];
+const QUANTITIES: [&str; 8] = ["0", "100m", "1", "1500m", "1Gi", "10Ei", "1k", "1e3"];
+const DURATIONS: [&str; 5] = ["0s", "1m30s", "1h0m0s", "250ms", "1.5µs"];
+
+/// A canonical object of a type.
+pub fn object(rng: &mut Rng, ty: TypeId) -> Value {
+    let value = structure(rng, ty, DEPTH);
+    decode::canonical(ty, value).expect("generated objects are of their type").object
+}
+
+fn structure(rng: &mut Rng, id: TypeId, depth: usize) -> Value {
+    let ty = schema().get(id);
+    let mut map = Map::new();
+    for field in &ty.fields {
+        let wanted = if depth == DEPTH { 90 } else { 5 * depth };
+        if depth > 0 && rng.usize(..100) < wanted {
+            map.insert(field.name.to_owned(), value(rng, field, &field.ty, depth));
+        }
+    }
+    Value::Object(map)
+}
+
+fn value(rng: &mut Rng, field: &Field, ty: &Ty, depth: usize) -> Value {
+    match ty {
+        Ty::String => text(rng).into(),
+        Ty::Bool => rng.bool().into(),
+        Ty::Int32 => rng.i32(..).into(),
+        Ty::Int64 => rng.choice([0, 1, -1, i64::MAX, i64::MIN, 1 << 53]).unwrap_or_default().into(),
+        Ty::Double => rng.choice([json!(0), json!(1), json!(0.25), json!(-1.5e-7), json!(1e300)]).unwrap_or_default(),
+        Ty::Bytes => rng.choice(["", "AA==", "/+8=", "aGVsbG8="]).unwrap_or_default().into(),
+        Ty::Time => format!("20{:02}-0{}-1{}T1{}:00:0{}Z", rng.u8(..99), rng.u8(1..9), rng.u8(..9), rng.u8(..9), rng.u8(..9)).into(),
+        Ty::MicroTime => format!("2026-01-02T03:04:05.{:06}Z", rng.u32(..1_000_000)).into(),
+        Ty::Duration => rng.choice(DURATIONS).unwrap_or_default().into(),
+        Ty::Quantity => rng.choice(QUANTITIES).unwrap_or_default().into(),
+        Ty::IntOrString => if rng.bool() { rng.i32(..).into() } else { text(rng).into() },
+        Ty::Raw => match field.shapes {
+            Some(shapes) => shape(rng, shapes, depth),
+            None => json!({"raw": any(rng, 3)}),
+        },
+        Ty::Struct(id) => structure(rng, *id, depth - 1),
+        Ty::List(inner) => (0..rng.usize(1..4)).map(|_| value(rng, field, inner, depth)).collect(),
+        Ty::Map(inner) => {
+            let entries = (0..rng.usize(1..4)).map(|at| (format!("{}{at}", text(rng)), value(rng, field, inner, depth)));
+            Value::Object(entries.collect())
+        }
+    }
+}
+
+fn shape(rng: &mut Rng, shapes: Shapes, depth: usize) -> Value {
+    match shapes {
+        Shapes::SchemaOrBool(_) if rng.bool() => rng.bool().into(),
+        Shapes::SchemaOrArray(id) if rng.bool() => vec![structure(rng, id, depth - 1); 2].into(),
+        Shapes::SchemaOrStrings(_) if rng.bool() => json!(["a", text(rng)]),
+        Shapes::SchemaOrBool(id) | Shapes::SchemaOrArray(id) | Shapes::SchemaOrStrings(id) => structure(rng, id, depth - 1),
+    }
+}
+
+fn any(rng: &mut Rng, depth: usize) -> Value {
+    match rng.u8(..if depth > 0 { 7 } else { 5 }) {
+        0 => Value::Null,
+        1 => rng.bool().into(),
+        2 => rng.i64(..).into(),
+        3 => json!(0.5),
+        4 => text(rng).into(),
+        5 => (0..3).map(|_| any(rng, depth - 1)).collect(),
+        _ => json!({text(rng): any(rng, depth - 1), "b": any(rng, depth - 1)}),
+    }
+}
+
+fn text(rng: &mut Rng) -> String {
+    if rng.u8(..20) == 0 {
+        return "long words ".repeat(rng.usize(1..30));
+    }
+    rng.choice(TEXTS).unwrap_or_default().to_owned()
+}

@@ -1,0 +1,150 @@
+//! What clients may send, mutated without mercy: no decoder and no patch panics, and none takes more than 64 MiB for an input
+//! under 3 MiB. `FERRY_FUZZ` sets the number of executions per target, `FERRY_FUZZ_TARGET` picks one.
+
+#![allow(unsafe_code, reason = "a global allocator is the only way to count memory")]
+
+mod generate;
+mod mutate;
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use fastrand::Rng;
+use ferry_api::{
+    decode::{self, Mode},
+    json,
+    patch::{self, Kind},
+    protobuf,
+    schema::{TypeId, schema},
+    yaml,
+};
+use mutate::Corpus;
+
+const EXECUTIONS: usize = 20_000;
+const MAX_MEMORY: usize = 64 << 20;
+
+/// Counts what is allocated now, and the most that ever was since it was reset.
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call is handed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let now = NOW.fetch_add(layout.size(), Relaxed) + layout.size();
+        PEAK.fetch_max(now, Relaxed);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Relaxed);
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The tests count the memory of the whole process: one at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// What is done with the bytes.
+type Target = fn(&[u8], TypeId);
+
+const TARGETS: [(&str, Target); 6] = [
+    ("json", read_json),
+    ("yaml", read_yaml),
+    ("protobuf", read_protobuf),
+    ("json_patch", |bytes, ty| apply(Kind::Json, bytes, ty)),
+    ("merge_patch", |bytes, ty| apply(Kind::Merge, bytes, ty)),
+    ("strategic_patch", |bytes, ty| apply(Kind::Strategic, bytes, ty)),
+];
+
+fn read_json(bytes: &[u8], ty: TypeId) {
+    let _ = json::type_meta(bytes);
+    let _ = json::parse(bytes);
+    let _ = decode::read(ty, bytes, Mode::Strict);
+    if let Ok((object, _)) = decode::read(ty, bytes, Mode::Ignore) {
+        let again = decode::canonical(ty, object.clone()).expect("a canonical object is of its type").object;
+        assert_eq!(again, object, "canonical form is stable");
+    }
+}
+
+fn read_yaml(bytes: &[u8], ty: TypeId) {
+    if let Ok(parsed) = yaml::parse(bytes) {
+        let written = yaml::write(&parsed.value);
+        if written.len() < json::MAX_SIZE {
+            assert_eq!(yaml::parse(written.as_bytes()).map(|parsed| parsed.value).as_ref(), Ok(&parsed.value), "{written}");
+        }
+    }
+    let _ = yaml::read(ty, bytes, Mode::Strict);
+}
+
+fn read_protobuf(bytes: &[u8], ty: TypeId) {
+    let _ = protobuf::decode_object(bytes);
+    let _ = protobuf::decode_watch_event(bytes);
+    if let Ok(object) = protobuf::decode_as(ty, bytes) {
+        let again = protobuf::decode_as(ty, &protobuf::encode_as(ty, &object)).ok();
+        assert_eq!(again.as_ref(), Some(&object), "what was decoded can be encoded");
+    }
+}
+
+fn apply(kind: Kind, bytes: &[u8], ty: TypeId) {
+    let Ok(patch) = patch::parse(bytes) else { return };
+    let object = generate::object(&mut Rng::with_seed(bytes.len() as u64), ty);
+    if let Ok(patched) = kind.apply(ty, &object, &patch) {
+        let _ = decode::canonical(ty, patched);
+    }
+}
+
+/// Runs a target; the bytes that it took, or `None` if it panicked.
+fn measured(run: Target, bytes: &[u8], ty: TypeId) -> Option<usize> {
+    let before = NOW.load(Relaxed);
+    PEAK.store(before, Relaxed);
+    let outcome = catch_unwind(AssertUnwindSafe(|| run(bytes, ty)));
+    let taken = PEAK.load(Relaxed).saturating_sub(before);
+    outcome.ok().map(|()| taken)
+}
+
+#[test]
+fn nothing_panics_and_memory_is_bounded() {
+    let _one = ONE.lock();
+    let executions = std::env::var("FERRY_FUZZ").ok().and_then(|text| text.parse().ok()).unwrap_or(EXECUTIONS);
+    let wanted = std::env::var("FERRY_FUZZ_TARGET").ok();
+    let types: Vec<TypeId> = schema().resources().iter().map(|resource| resource.ty).collect();
+    for (name, target) in TARGETS.iter().filter(|(name, _)| wanted.as_deref().is_none_or(|wanted| wanted == *name)) {
+        let corpus = Corpus::of(name);
+        let mut rng = Rng::with_seed(executions as u64);
+        let mut most = 0;
+        for execution in 0..executions {
+            let (bytes, ty) = corpus.next(&mut rng, &types);
+            let shown = || bytes[..bytes.len().min(4000)].escape_ascii().to_string();
+            let Some(taken) = measured(*target, &bytes, ty) else {
+                panic!("{name} panicked in execution {execution} for {} on {}", schema().get(ty).name, shown());
+            };
+            assert!(taken < MAX_MEMORY, "{name} took {taken} bytes in execution {execution}: {}", shown());
+            most = most.max(taken);
+        }
+        eprintln!("{name}: {executions} executions, at most {} KiB", most >> 10);
+    }
+}
+
+/// The worst documents we know for each decoder, as large as they may be.
+#[test]
+fn the_worst_documents_are_refused_or_small() {
+    let _one = ONE.lock();
+    let pod = schema().type_named("core/v1.Pod").expect("there are pods");
+    for (at, (target, bytes)) in mutate::worst().into_iter().enumerate() {
+        let (_, run) = TARGETS.iter().find(|(name, _)| *name == target).expect("a target");
+        assert!(bytes.len() <= json::MAX_SIZE);
+        let taken = measured(*run, &bytes, pod);
+        assert!(taken.is_some_and(|taken| taken < MAX_MEMORY), "document {at}, {target}: {taken:?} bytes");
+    }
+}

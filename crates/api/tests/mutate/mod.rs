@@ -1,0 +1,179 @@
+//! Inputs for hostile tests: what upstream's fixtures and the generator give, mutated by a seeded generator of numbers.
+
+use std::{fs, path::Path};
+
+use fastrand::Rng;
+use ferry_api::{protobuf, schema::{TypeId, schema}, yaml};
+
+use crate::generate;
+
+/// How long most inputs may get.
+const LENGTH: usize = 32 << 10;
+
+const TOKENS: [&[u8]; 40] = [
+    b"{", b"}", b"[", b"]", b":", b",", b"\"", b"\\", b"\\u", b"\\ud800", b"null", b"true", b"1e999", b"-0", b"1.0", b"\xff",
+    b"\0", b"9223372036854775808", b"&a ", b"*a", b"<<: ", b"- ", b"\n", b"\n  ", b"? ", b"!!binary ", b"!!int ", b"|\n", b">-\n",
+    b"---\n", b"k8s\0", b"\x80", b"\x0a\x00", b"\xff\xff\xff\xff\x0f", b"\"$patch\":\"delete\",", b"\"$patch\":\"replace\",",
+    b"\"$retainKeys\":[\"a\"],", b"\"$setElementOrder/containers\":[{\"name\":\"a\"}],",
+    b"\"$deleteFromPrimitiveList/finalizers\":[\"a\"],", b"{\"op\":\"move\",\"from\":\"/metadata\",\"path\":\"/spec\"},",
+];
+
+/// Documents of one format.
+pub struct Corpus {
+    documents: Vec<Vec<u8>>,
+}
+
+impl Corpus {
+    /// The documents that a target reads.
+    pub fn of(target: &str) -> Self {
+        let extension = match target {
+            "yaml" => "yaml",
+            "protobuf" => "pb",
+            _ => "json",
+        };
+        let mut documents = fixtures(extension);
+        let mut rng = Rng::with_seed(1);
+        for resource in schema().resources() {
+            let object = generate::object(&mut rng, resource.ty);
+            documents.push(match target {
+                "yaml" => yaml::write(&object).into_bytes(),
+                "protobuf" => protobuf::encode_as(resource.ty, &object),
+                "json_patch" => operations(&object),
+                _ => object.to_string().into_bytes(),
+            });
+        }
+        if target == "protobuf" {
+            let bare: Vec<Vec<u8>> =
+                documents.iter().filter_map(|bytes| Some(protobuf::open(bytes).ok()?.raw.to_vec())).collect();
+            documents.extend(bare);
+        }
+        documents.retain(|bytes| bytes.len() < LENGTH);
+        documents.sort();
+        Self { documents }
+    }
+
+    /// A mutated document, and a type to read it as.
+    pub fn next(&self, rng: &mut Rng, types: &[TypeId]) -> (Vec<u8>, TypeId) {
+        let mut bytes = self.pick(rng).to_vec();
+        for _ in 0..rng.usize(..6) {
+            self.mutate(rng, &mut bytes);
+        }
+        bytes.truncate(LENGTH);
+        (bytes, types[rng.usize(..types.len())])
+    }
+
+    fn pick(&self, rng: &mut Rng) -> &[u8] {
+        &self.documents[rng.usize(..self.documents.len())]
+    }
+
+    fn mutate(&self, rng: &mut Rng, bytes: &mut Vec<u8>) {
+        let at = rng.usize(..=bytes.len());
+        let to = (at + rng.usize(..64)).min(bytes.len());
+        match rng.u8(..8) {
+            0 => bytes.truncate(at),
+            1 => drop(bytes.drain(at..to)),
+            2 => {
+                let token = TOKENS[rng.usize(..TOKENS.len())];
+                drop(bytes.splice(at..at, token.repeat(1 << rng.u32(..8))));
+            }
+            3 => {
+                let chunk = bytes[at..to].repeat(rng.usize(1..50));
+                drop(bytes.splice(at..at, chunk));
+            }
+            4 => {
+                let other = self.pick(rng);
+                let from = rng.usize(..=other.len());
+                bytes.truncate(at);
+                bytes.extend_from_slice(&other[from..]);
+            }
+            5 => drop(bytes.splice(at..to, [rng.u8(..)])),
+            _ => {
+                for _ in 0..rng.usize(1..8) {
+                    if !bytes.is_empty() {
+                        let at = rng.usize(..bytes.len());
+                        bytes[at] ^= 1 << rng.u8(..8);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A JSON patch that puts the parts of an object somewhere.
+fn operations(object: &ferry_api::Value) -> Vec<u8> {
+    let parts = object.as_object().into_iter().flatten();
+    let operations: Vec<_> = parts
+        .flat_map(|(name, value)| {
+            let path = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+            [
+                serde_json::json!({"op": "add", "path": path, "value": value}),
+                serde_json::json!({"op": "copy", "from": path, "path": "/copy"}),
+                serde_json::json!({"op": "move", "from": path, "path": format!("/copy{path}")}),
+            ]
+        })
+        .collect();
+    serde_json::Value::from(operations).to_string().into_bytes()
+}
+
+fn fixtures(extension: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures/api");
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    paths.filter(|path| path.extension().is_some_and(|e| e == extension)).filter_map(|path| fs::read(path).ok()).collect()
+}
+
+/// Few bytes that stand for much, three megabytes of them.
+pub fn worst() -> Vec<(&'static str, Vec<u8>)> {
+    const SIZE: usize = 3 << 20;
+    let filled = |prefix: &str, unit: &str, suffix: &str| {
+        let count = (SIZE - prefix.len() - suffix.len()) / unit.len();
+        format!("{prefix}{}{suffix}", unit.repeat(count)).into_bytes()
+    };
+    let unique = |count: usize| {
+        let entries: String = (0..count).map(|at| format!("\"{at}\":0,")).collect();
+        format!("{{{entries}\"\":0}}").into_bytes()
+    };
+    vec![
+        ("json", filled("[", "0,", "0]")),
+        ("json", filled("[", "[],", "0]")),
+        ("json", filled("[", "{\"\":0},", "0]")),
+        ("json", filled("{\"spec\":{\"containers\":[", "{},", "{}]}}")),
+        ("json", filled("{", "\"a\":0,", "\"a\":0}")),
+        ("json", unique(250_000)),
+        ("json", filled("", "[", "")),
+        ("json", filled("", "{\"a\":", "")),
+        ("json", filled("\"", "\\ud800", "\"")),
+        ("yaml", unique(50_000)),
+        ("yaml", filled("[", "a,", "a]")),
+        ("yaml", filled("[", "{a: 1},", "a]")),
+        ("yaml", filled("", "- ", "")),
+        ("yaml", filled("", "- a\n", "")),
+        ("yaml", filled("", "a: \n", "")),
+        ("yaml", filled("a: &a [b]\nb: [", "*a,", "*a]")),
+        ("yaml", filled("a: &a ", "b", "\nb: [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]")),
+        ("yaml", filled("", "&a ", "")),
+        ("yaml", filled("", "#\n", "")),
+        ("yaml", filled("", "? ", "")),
+        ("yaml", filled("\"", "\\n", "\"")),
+        ("yaml", filled("a: |\n", " \n", "")),
+        ("protobuf", [0x12, 2, 0x12, 0].repeat(SIZE / 4)),
+        ("protobuf", [0x0a, 0].repeat(SIZE / 2)),
+        ("protobuf", [0x0b].repeat(SIZE)),
+        ("protobuf", pod_with(&[0x12, 0].repeat(SIZE / 2 - 16))),
+        ("merge_patch", filled("{\"a\":[", "{\"\":0},", "0]}")),
+        ("json_patch", filled("[", "{\"op\":\"add\",\"path\":\"/a\",\"value\":[0,0,0,0,0,0,0,0]},", "{}]")),
+    ]
+}
+
+/// A pod whose specification is these bytes.
+fn pod_with(spec: &[u8]) -> Vec<u8> {
+    let mut out = vec![0x12];
+    let mut length = spec.len();
+    while length >= 0x80 {
+        out.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    out.push(length as u8);
+    out.extend_from_slice(spec);
+    out
+}
