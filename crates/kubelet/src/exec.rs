@@ -1,4 +1,4 @@
-//! Commands in containers: a WebSocket from the client, translated to the runtime's stream.
+//! Commands in containers, and their own input and output: a WebSocket from the client, translated to the runtime's stream.
 //!
 //! The subprotocols are Kubernetes' `v5.channel.k8s.io` and `v4.channel.k8s.io`: every message begins with the number of
 //! its channel, and channel 3 ends with a `Status` that says how the command ended.
@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use runtime::{
-    cri::types::ExecRequest,
+    cri::types::{AttachRequest, ExecRequest},
     stream::{self, Input, Output, Streams},
 };
 use tokio_tungstenite::{
@@ -40,8 +40,22 @@ const CLOSE: u8 = 255;
 
 type Socket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
 
-/// Answers a request to run a command in a container: namespace, pod, container.
-pub async fn serve(agent: Arc<Agent>, of: [String; 3], mut request: Request<Incoming>) -> Response<Body> {
+/// What a client is connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A new command in the container.
+    Exec,
+    /// The container's main process.
+    Attach,
+}
+
+/// Answers a request for a stream to a container: namespace, pod, container.
+pub async fn serve(
+    agent: Arc<Agent>,
+    purpose: Purpose,
+    of: [String; 3],
+    mut request: Request<Incoming>,
+) -> Response<Body> {
     let (key, protocol) = match negotiate(request.headers()) {
         Ok(negotiated) => negotiated,
         Err(message) => return text(StatusCode::BAD_REQUEST, &message),
@@ -61,7 +75,7 @@ pub async fn serve(agent: Arc<Agent>, of: [String; 3], mut request: Request<Inco
         Ok(container) => container,
         Err((status, message)) => return text(status, &message),
     };
-    let command = query.all("command");
+    let command = (purpose == Purpose::Exec).then(|| query.all("command"));
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         match upgrade.await {
@@ -73,6 +87,20 @@ pub async fn serve(agent: Arc<Agent>, of: [String; 3], mut request: Request<Inco
         }
     });
     switching(&key, protocol)
+}
+
+/// Where the runtime offers the stream.
+async fn url(
+    agent: &Agent,
+    container_id: String,
+    command: Option<Vec<String>>,
+    streams: Streams,
+) -> Result<String, runtime::cri::Error> {
+    let Streams { stdin, stdout, stderr, tty } = streams;
+    match command {
+        Some(cmd) => agent.cri.exec(ExecRequest { container_id, cmd, tty, stdin, stdout, stderr }).await,
+        None => agent.cri.attach(AttachRequest { container_id, stdin, tty, stdout, stderr }).await,
+    }
 }
 
 /// The client's key and the subprotocol to speak.
@@ -120,16 +148,15 @@ async fn find(agent: &Agent, of: &[String; 3]) -> Result<String, (StatusCode, St
     running.map(|seen| seen.status.id.clone()).ok_or_else(missing)
 }
 
-async fn run(agent: &Agent, socket: Socket, container: String, command: Vec<String>, streams: Streams) {
+/// Joins the client with the command, or with the main process when there is none.
+async fn run(agent: &Agent, socket: Socket, container: String, command: Option<Vec<String>>, streams: Streams) {
     let (mut sink, source) = socket.split();
     // An empty message tells the client that the connection stands.
     let ready = if streams.stdout { STDOUT } else { ERROR };
     if streams.stdout && sink.send(message(ready, b"")).await.is_err() {
         return;
     }
-    let Streams { stdin, stdout, stderr, tty } = streams;
-    let request = ExecRequest { container_id: container, cmd: command, tty, stdin, stdout, stderr };
-    let connected = match agent.cri.exec(request).await {
+    let connected = match url(agent, container, command, streams).await {
         Ok(url) => stream::connect(&url, streams).await.map_err(|error| error.to_string()),
         Err(error) => Err(error.message()),
     };

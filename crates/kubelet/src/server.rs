@@ -1,4 +1,4 @@
-//! The kubelet's HTTPS server: what the API server asks on behalf of `kubectl logs` and `kubectl exec`.
+//! The kubelet's HTTPS server: what the API server asks on behalf of `kubectl logs`, `exec` and `attach`.
 //!
 //! Clients show a certificate; TLS has verified it before a request is read.
 
@@ -14,7 +14,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::{agent::Agent, exec, logs};
+use crate::{
+    agent::Agent,
+    exec::{self, Purpose},
+    logs,
+};
 
 /// What an answer carries.
 pub type Body = BoxBody<Bytes, std::io::Error>;
@@ -79,12 +83,16 @@ async fn answer(agent: Arc<Agent>, request: Request<Incoming>) -> Response<Body>
             let query = Query::parse(request.uri().query());
             logs::serve(&agent, [namespace, pod, container], &query).await
         }
-        (&Method::GET | &Method::POST, ["exec", namespace, pod, container])
-        | (&Method::GET | &Method::POST, ["exec", namespace, pod, _, container]) => {
+        (
+            &Method::GET | &Method::POST,
+            [stream @ ("exec" | "attach"), namespace, pod, container]
+            | [stream @ ("exec" | "attach"), namespace, pod, _, container],
+        ) => {
+            let purpose = if *stream == "exec" { Purpose::Exec } else { Purpose::Attach };
             let of = [*namespace, *pod, *container].map(str::to_string);
-            exec::serve(agent, of, request).await
+            exec::serve(agent, purpose, of, request).await
         }
-        (_, ["attach" | "portForward" | "run" | "cri" | "checkpoint", ..]) => {
+        (_, ["portForward" | "run" | "cri" | "checkpoint", ..]) => {
             let message = format!("{} is not supported by this kubelet", parts[0]);
             text(StatusCode::NOT_IMPLEMENTED, &message)
         }

@@ -1,6 +1,6 @@
-//! Requests that a kubelet answers, passed on to the kubelet of the pod's node: logs and exec.
+//! Requests that a kubelet answers, passed on to the kubelet of the pod's node: logs, exec and attach.
 //!
-//! An upgrade (exec) is passed on byte for byte in both directions once the kubelet has agreed to it.
+//! An upgrade (exec, attach) is passed on byte for byte in both directions once the kubelet has agreed to it.
 
 use std::sync::Arc;
 
@@ -21,7 +21,12 @@ use crate::{Body, BodyError, Server, pipeline::full, request::Target};
 /// The longest refusal of a kubelet that is passed on.
 const MAX_REFUSAL: usize = 4096;
 
-/// Answers `pods/<name>/log` and `pods/<name>/exec`.
+/// Whether a subresource is a kubelet's to answer.
+pub fn answers(subresource: &str) -> bool {
+    matches!(subresource, "log" | "exec" | "attach")
+}
+
+/// Answers `pods/<name>/log`, `exec` and `attach`.
 pub async fn answer(server: &Server, target: &Target, request: Request<Body>) -> Result<Response<Body>, Status> {
     let (pod, _) = server.shared.registry.read_object(target.resource, &target.namespace, &target.name).await?;
     let container = container(target, &pod)?;
@@ -32,7 +37,7 @@ pub async fn answer(server: &Server, target: &Target, request: Request<Body>) ->
     let (host, port) = kubelet(server, node).await?;
     let path = match target.subresource.as_str() {
         "log" => format!("/containerLogs/{}/{}/{container}", target.namespace, target.name),
-        _ => format!("/exec/{}/{}/{container}", target.namespace, target.name),
+        stream => format!("/{stream}/{}/{}/{container}", target.namespace, target.name),
     };
     let uri = match target.query.raw() {
         "" => path,

@@ -74,7 +74,7 @@ async fn resource(
     target: Target,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
-    if matches!(target.subresource.as_str(), "log" | "exec") {
+    if kubelet_proxy::answers(&target.subresource) {
         return kubelet_proxy::answer(server, &target, request).await;
     }
     let form = Form::negotiate(request.headers(), &target)?;

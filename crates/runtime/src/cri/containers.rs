@@ -62,6 +62,11 @@ impl Cri {
         Ok(within("Exec", CALL, async move { self.runtime().exec(request).await }).await?.url)
     }
 
+    /// The URL at which a stream to a container's main process can be had.
+    pub async fn attach(&self, request: types::AttachRequest) -> Result<String, Error> {
+        Ok(within("Attach", CALL, async move { self.runtime().attach(request).await }).await?.url)
+    }
+
     /// Runs a command to its end, or kills it after `timeout`.
     pub async fn exec_sync(
         &self,
