@@ -34,7 +34,7 @@ fn pod() -> Value {
     json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "example", "namespace": "default", "labels": {"app.kubernetes.io/name": "example", "tier": "backend"},
             "annotations": {"example.com/description": "a pod as people write them, with several containers"}},
-        "spec": {"containers": (0..8).map(container).collect::<Vec<_>>(), "serviceAccountName": "example",
+        "spec": {"containers": (0..9).map(container).collect::<Vec<_>>(), "serviceAccountName": "example",
             "volumes": [{"name": "config", "configMap": {"name": "example"}}, {"name": "data", "emptyDir": {}}],
             "tolerations": [{"key": "dedicated", "operator": "Equal", "value": "example", "effect": "NoSchedule"}],
             "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
@@ -66,7 +66,9 @@ fn strict_decode_default_validate(bencher: Bencher) {
 #[divan::bench]
 fn strict_decode(bencher: Bencher) {
     let text = text();
-    bencher.counter(BytesCount::of_slice(&text)).bench_local(|| decode::read(pods().ty, &text, Mode::Strict).expect("a pod"));
+    bencher
+        .counter(BytesCount::of_slice(&text))
+        .bench_local(|| decode::read(pods().ty, &text, Mode::Strict).expect("a pod"));
 }
 
 #[divan::bench]
@@ -96,5 +98,7 @@ fn protobuf_decode(bencher: Bencher) {
 #[divan::bench]
 fn yaml_decode(bencher: Bencher) {
     let text = yaml::write(&canonical());
-    bencher.counter(BytesCount::of_str(&text)).bench_local(|| yaml::read(pods().ty, text.as_bytes(), Mode::Strict).expect("a pod"));
+    bencher
+        .counter(BytesCount::of_str(&text))
+        .bench_local(|| yaml::read(pods().ty, text.as_bytes(), Mode::Strict).expect("a pod"));
 }

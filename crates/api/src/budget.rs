@@ -42,7 +42,15 @@ impl Budget {
 
     /// An entry of a map that has `before` entries, with a key of so many bytes.
     pub fn entry(&mut self, before: usize, key: usize) -> Result<(), Exceeded> {
-        self.take(key + if before == 0 { MAP } else if before < 11 { 0 } else { ENTRY })
+        self.take(
+            key + if before == 0 {
+                MAP
+            } else if before < 11 {
+                0
+            } else {
+                ENTRY
+            },
+        )
     }
 
     /// An element of a list.

@@ -102,7 +102,7 @@ pub fn canonical(ty: TypeId, value: Value) -> Result<Decoded, Error> {
 
 /// Writes the zeros of a struct that JSON shows though they are not set.
 pub(crate) fn fill(ty: &Type, map: &mut Map, budget: &mut Budget) -> Result<(), Exceeded> {
-    for field in ty.fields.iter().filter(|field| shows_zero(field)) {
+    for field in ty.zeros.iter().map(|at| &ty.fields[*at]) {
         if !map.contains_key(field.name) {
             budget.entry(map.len(), field.name.len())?;
             let zero = zero(&field.ty, budget)?;
@@ -114,16 +114,7 @@ pub(crate) fn fill(ty: &Type, map: &mut Map, budget: &mut Budget) -> Result<(), 
 
 /// Whether a field that is set stands in JSON.
 pub(crate) fn shows(field: &Field, value: &Value) -> bool {
-    field.presence != Presence::NonZero || writes_zero(&field.ty) || !is_zero(value)
-}
-
-/// Whether a field that is not set stands in JSON as its zero.
-fn shows_zero(field: &Field) -> bool {
-    match field.presence {
-        Presence::Pointer => false,
-        Presence::Always => true,
-        Presence::NonZero => writes_zero(&field.ty),
-    }
+    field.presence != Presence::NonZero || field.ty.is_struct() || !is_zero(value)
 }
 
 /// The zero of a type, as JSON has it.
@@ -173,23 +164,16 @@ impl Walk {
         if path.depth > MAX_DEPTH {
             return Err(Error::Depth);
         }
-        let mut failed = None;
-        map.retain(|name, value| {
-            if failed.is_some() {
-                return true;
+        let mut dropped = Vec::new();
+        for (name, value) in map.iter_mut() {
+            if !self.entry(ty, name, value, path)? {
+                dropped.push(name.clone());
             }
-            match self.entry(ty, name, value, path) {
-                Ok(keep) => keep,
-                Err(error) => {
-                    failed = Some(error);
-                    true
-                }
-            }
-        });
-        match failed {
-            Some(error) => Err(error),
-            None => Ok(fill(ty, map, &mut self.budget)?),
         }
+        for name in &dropped {
+            map.remove(name);
+        }
+        Ok(fill(ty, map, &mut self.budget)?)
     }
 
     /// Whether an entry of a struct is kept.
@@ -296,11 +280,6 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Go writes these even when they are zero and "omitempty", because they are structs there.
-fn writes_zero(ty: &Ty) -> bool {
-    matches!(ty, Ty::Struct(_) | Ty::Time | Ty::MicroTime | Ty::Quantity | Ty::IntOrString | Ty::Raw | Ty::Duration)
-}
-
 /// Whether a scalar, list or map is what Go leaves out.
 pub fn is_zero(value: &Value) -> bool {
     match value {
@@ -346,7 +325,8 @@ mod tests {
 
     #[test]
     fn zeros_are_written_as_go_writes_them() {
-        let decoded = check("apps/v1.Deployment", json!({"kind": "Deployment", "spec": {"paused": false, "bogus": 1}})).unwrap();
+        let decoded =
+            check("apps/v1.Deployment", json!({"kind": "Deployment", "spec": {"paused": false, "bogus": 1}})).unwrap();
         assert_eq!(decoded.unknown, ["spec.bogus"]);
         assert_eq!(
             decoded.object,

@@ -1,18 +1,12 @@
 //! What clients may send, mutated without mercy: no decoder and no patch panics, and none takes more than 64 MiB for an input
 //! under 3 MiB. `FERRY_FUZZ` sets the number of executions per target, `FERRY_FUZZ_TARGET` picks one.
 
-#![allow(unsafe_code, reason = "a global allocator is the only way to count memory")]
-
 mod generate;
 mod mutate;
 
 use std::{
-    alloc::{GlobalAlloc, Layout, System},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::Mutex,
 };
 
 use fastrand::Rng;
@@ -25,32 +19,14 @@ use ferry_api::{
     yaml,
 };
 use mutate::Corpus;
+use peak_alloc::PeakAlloc;
 
 const EXECUTIONS: usize = 20_000;
 const MAX_MEMORY: usize = 64 << 20;
 
-/// Counts what is allocated now, and the most that ever was since it was reset.
-struct Counting;
-
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is handed on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let now = NOW.fetch_add(layout.size(), Relaxed) + layout.size();
-        PEAK.fetch_max(now, Relaxed);
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Relaxed);
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
+/// Counts what is allocated, and the most that ever was since it was reset.
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: PeakAlloc = PeakAlloc;
 
 /// The tests count the memory of the whole process: one at a time.
 static ONE: Mutex<()> = Mutex::new(());
@@ -81,7 +57,11 @@ fn read_yaml(bytes: &[u8], ty: TypeId) {
     if let Ok(parsed) = yaml::parse(bytes) {
         let written = yaml::write(&parsed.value);
         if written.len() < json::MAX_SIZE {
-            assert_eq!(yaml::parse(written.as_bytes()).map(|parsed| parsed.value).as_ref(), Ok(&parsed.value), "{written}");
+            assert_eq!(
+                yaml::parse(written.as_bytes()).map(|parsed| parsed.value).as_ref(),
+                Ok(&parsed.value),
+                "{written}"
+            );
         }
     }
     let _ = yaml::read(ty, bytes, Mode::Strict);
@@ -106,10 +86,10 @@ fn apply(kind: Kind, bytes: &[u8], ty: TypeId) {
 
 /// Runs a target; the bytes that it took, or `None` if it panicked.
 fn measured(run: Target, bytes: &[u8], ty: TypeId) -> Option<usize> {
-    let before = NOW.load(Relaxed);
-    PEAK.store(before, Relaxed);
+    let before = ALLOCATOR.current_usage();
+    ALLOCATOR.reset_peak_usage();
     let outcome = catch_unwind(AssertUnwindSafe(|| run(bytes, ty)));
-    let taken = PEAK.load(Relaxed).saturating_sub(before);
+    let taken = ALLOCATOR.peak_usage().saturating_sub(before);
     outcome.ok().map(|()| taken)
 }
 

@@ -3,7 +3,7 @@
 //! The revision is put in when the document is read, at a fixed place, and version and kind are at its end, where a list
 //! leaves them out: an answer is a copy of bytes and never a new encoding. Only this module knows those places.
 
-use api::{Value, meta, schema::Resource};
+use api::{Value, meta, protobuf, schema::Resource};
 use bytes::{BufMut, Bytes, BytesMut};
 use store::{Record, Revision};
 
@@ -84,8 +84,14 @@ fn append(out: &mut BytesMut, value: &Bytes, revision: Revision) {
 
 /// Reads a stored document back, revision included.
 pub fn decode(value: &Bytes, revision: Revision) -> Result<Value, store::Error> {
-    let mut object: Value = serde_json::from_slice(value)
-        .map_err(|error| store::Error::Unusable(format!("a stored document is not JSON: {error}")))?;
+    // kube-apiserver writes protobuf; an etcd that it filled is read as it is.
+    let mut object = if value.starts_with(protobuf::MAGIC) {
+        protobuf::decode_object(value)
+            .map_err(|error| store::Error::Unusable(format!("a stored document is not protobuf: {error}")))?
+    } else {
+        serde_json::from_slice(value)
+            .map_err(|error| store::Error::Unusable(format!("a stored document is not JSON: {error}")))?
+    };
     meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
     Ok(object)
 }
@@ -135,6 +141,16 @@ mod tests {
             serde_json::from_slice::<Value>(&item).unwrap(),
             json!({"metadata": want["metadata"], "data": {"x": "y"}})
         );
+    }
+
+    #[test]
+    fn documents_of_kube_apiserver_are_read_too() {
+        let resource = api::schema::schema().resource("", "v1", "configmaps").unwrap();
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "y"}});
+        let stored = Bytes::from(protobuf::encode_object(resource, &object));
+        assert!(!Tail::of(resource).ends(&stored), "it is never sent as it is");
+        let read = decode(&stored, 7).unwrap();
+        assert_eq!((&read["data"]["x"], &read["metadata"]["resourceVersion"]), (&json!("y"), &json!("7")));
     }
 
     #[test]

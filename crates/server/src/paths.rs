@@ -55,7 +55,9 @@ fn aggregated(request: &Parts) -> Option<AggregatedVersion> {
         let mut parts: Vec<&str> = choice.split(';').map(str::trim).collect();
         parts.sort_unstable();
         match parts.as_slice() {
-            ["application/json", "as=APIGroupDiscoveryList", "g=apidiscovery.k8s.io", "v=v2"] => Some(AggregatedVersion::V2),
+            ["application/json", "as=APIGroupDiscoveryList", "g=apidiscovery.k8s.io", "v=v2"] => {
+                Some(AggregatedVersion::V2)
+            }
             ["application/json", "as=APIGroupDiscoveryList", "g=apidiscovery.k8s.io", "v=v2beta1"] => {
                 Some(AggregatedVersion::V2Beta1)
             }

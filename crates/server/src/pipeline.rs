@@ -3,7 +3,7 @@
 //!
 //! The listener or the in-process service has authenticated; the registry does what is in parentheses.
 
-use api::{Map, Value, protobuf, schema::TypeId, status::Status};
+use api::{Map, Value, apply, protobuf, schema::TypeId, status::Status};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, header};
@@ -14,7 +14,7 @@ use crate::{
     encode::{self, Form},
     kubelet_proxy, paths,
     query::Query,
-    registry::Outcome,
+    registry::{Outcome, WriteOptions},
     request::{self, Target},
     reviews, watch,
 };
@@ -81,11 +81,12 @@ async fn resource(
     if target.verb == "watch" {
         return watch::answer(server, target, form).await;
     }
-    let content_type = content_type(&request);
+    let (content_type, user_agent) = (content_type(&request), user_agent(&request));
     let body = read(request).await?;
-    let input = Input { content_type, body };
+    let input = Input { content_type, user_agent, body };
     if reviews::is_review(target.resource) {
-        let review = reviews::answer(caller.user(), &target, &input)?;
+        let mut review = reviews::answer(caller.user(), &target, &input)?;
+        own_review(&target, &input, &mut review)?;
         return Ok(encode::object(&target, form, review, 201));
     }
     let outcome = server.shared.registry.perform(&target, &input).await?;
@@ -103,6 +104,8 @@ async fn resource(
 pub struct Input {
     /// Without parameters, in lower case; empty when absent.
     pub content_type: String,
+    /// What the client says it is; empty when absent.
+    pub user_agent: String,
     /// At most [`MAX_BODY`] bytes.
     pub body: Bytes,
 }
@@ -148,6 +151,22 @@ pub fn unreadable(kind: &str, body: &[u8], error: &serde_json::Error) -> Status 
 fn content_type(request: &Request<Body>) -> String {
     let value = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+fn user_agent(request: &Request<Body>) -> String {
+    let value = request.headers().get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+    value.unwrap_or_default().to_owned()
+}
+
+/// The question is its client's, the answer is not.
+fn own_review(target: &Target, input: &Input, review: &mut Value) -> Result<(), Status> {
+    let options = WriteOptions::of(target, input)?;
+    let writer = options.writer(apply::Kind::of(target.resource, ""));
+    let mut question = review.clone();
+    question["status"] = writer.kind.nothing()["status"].take();
+    apply::update(&writer, None, &mut question);
+    review["metadata"] = question["metadata"].take();
+    Ok(())
 }
 
 async fn read(request: Request<Body>) -> Result<Bytes, Status> {

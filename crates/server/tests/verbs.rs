@@ -203,7 +203,7 @@ async fn bad_input_is_refused_and_changes_nothing() {
     let message =
         "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"zzz\"";
     assert_eq!((strict.0, strict.1["message"].as_str()), (400, Some(message)));
-    let apply = server.send(Method::PATCH, &format!("{MAPS}/a"), "application/apply-patch+yaml", json!({})).await;
+    let apply = server.send(Method::PATCH, &format!("{MAPS}/a"), "application/apply-patch+cbor", json!({})).await;
     assert_eq!(apply.0, 415);
     let big = server.raw(Method::POST, MAPS, "application/json", "", vec![b' '; 4 << 20].into()).await;
     assert_eq!(big.status().as_u16(), 413);

@@ -179,9 +179,13 @@ mod tests {
 
     #[test]
     fn numbers_are_what_go_makes_of_them() {
-        let (value, _) = parse(b"[9223372036854775807, -9223372036854775808, 1.0, 2.5, -0, 1e3, 18446744073709551615]").unwrap();
+        let (value, _) =
+            parse(b"[9223372036854775807, -9223372036854775808, 1.0, 2.5, -0, 1e3, 18446744073709551615]").unwrap();
         assert_eq!(value, json!([i64::MAX, i64::MIN, 1, 2.5, 0, 1000, 18446744073709551615.0]));
-        assert_eq!(parse(b"[1e999]").unwrap_err().to_string(), "json: cannot unmarshal number 1e999 into Go value of type float64");
+        assert_eq!(
+            parse(b"[1e999]").unwrap_err().to_string(),
+            "json: cannot unmarshal number 1e999 into Go value of type float64"
+        );
     }
 
     #[test]

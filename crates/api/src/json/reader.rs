@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
 
 use super::{Error, Violation};
 use crate::{
@@ -176,11 +177,15 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
             let charged = state.budget.entry(out.len(), key.len());
             state.afford(charged)?;
             let value = entries.next_value_seed(Node { state: &mut *state, shape: member, path: path.key(&key) })?;
-            // The map gives the key back only if it is new, so the path is written before.
-            if out.contains_key(&key) {
-                state.note(at, Violation::Duplicate(path.key(&key).to_string()));
+            match out.entry(key) {
+                Entry::Vacant(entry) => {
+                    entry.insert(value);
+                }
+                Entry::Occupied(mut entry) => {
+                    state.note(at, Violation::Duplicate(path.key(entry.key()).to_string()));
+                    entry.insert(value);
+                }
             }
-            out.insert(key, value);
         }
         Ok(Value::Object(out))
     }

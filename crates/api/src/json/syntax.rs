@@ -215,7 +215,7 @@ impl Scan<'_> {
             b'1'..=b'9' => self.digits(),
             _ => return Err(at("in numeric literal")),
         }
-        if self.peek() .is_ok_and(|byte| byte == b'.') {
+        if self.peek().is_ok_and(|byte| byte == b'.') {
             self.at += 1;
             self.some_digits("after decimal point in numeric literal")?;
         }

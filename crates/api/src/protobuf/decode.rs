@@ -71,7 +71,9 @@ impl<'b> Decoder<'b> {
                 Ok(())
             }
             Ty::Map(inner) => {
-                let Value::Object(entries) = self.slot(field, map, || Value::Object(Map::new()))? else { return Ok(()) };
+                let Value::Object(entries) = self.slot(field, map, || Value::Object(Map::new()))? else {
+                    return Ok(());
+                };
                 self.entry(field, inner, value, entries, depth)
             }
             Ty::Struct(id) => {
@@ -85,8 +87,11 @@ impl<'b> Decoder<'b> {
                 let unset = value.is_null() && (field.optional || !matches!(field.ty, Ty::Raw));
                 if unset || !shows(field, &value) {
                     map.remove(field.name);
-                } else {
-                    *self.slot(field, map, || Value::Null)? = value;
+                    return Ok(());
+                }
+                let before = map.len();
+                if map.insert(field.name.to_owned(), value).is_none() {
+                    self.budget.entry(before, field.name.len())?;
                 }
                 Ok(())
             }
@@ -95,18 +100,22 @@ impl<'b> Decoder<'b> {
 
     /// The place of a field in its struct, made if it is not there.
     fn slot<'m>(&mut self, field: &Field, map: &'m mut Map, new: fn() -> Value) -> Result<&'m mut Value, Error> {
-        let before = map.len();
-        match map.entry(field.name) {
-            serde_json::map::Entry::Occupied(entry) => Ok(entry.into_mut()),
-            serde_json::map::Entry::Vacant(entry) => {
-                self.budget.entry(before, field.name.len())?;
-                Ok(entry.insert(new()))
-            }
+        if !map.contains_key(field.name) {
+            self.budget.entry(map.len(), field.name.len())?;
+            map.insert(field.name.to_owned(), new());
         }
+        map.get_mut(field.name).ok_or_else(|| Error::WireType(field.name.to_owned()))
     }
 
     /// One element of a list, or several that are packed.
-    fn item(&mut self, field: &Field, inner: &Ty, value: Wire, items: &mut Vec<Value>, depth: usize) -> Result<(), Error> {
+    fn item(
+        &mut self,
+        field: &Field,
+        inner: &Ty,
+        value: Wire,
+        items: &mut Vec<Value>,
+        depth: usize,
+    ) -> Result<(), Error> {
         let packed = match (inner, value) {
             (Ty::Int32 | Ty::Int64 | Ty::Bool | Ty::Double, Wire::Bytes(bytes)) => Reader::new(bytes),
             _ => {
@@ -128,7 +137,14 @@ impl<'b> Decoder<'b> {
     }
 
     /// A message with the elements of a list as field 1.
-    fn wrapped(&mut self, field: &Field, inner: &Ty, value: Wire, items: &mut Vec<Value>, depth: usize) -> Result<(), Error> {
+    fn wrapped(
+        &mut self,
+        field: &Field,
+        inner: &Ty,
+        value: Wire,
+        items: &mut Vec<Value>,
+        depth: usize,
+    ) -> Result<(), Error> {
         let mut fields = Reader::new(message(field, value)?);
         while let Some((number, value)) = fields.next()? {
             if number == 1 {
@@ -153,6 +169,7 @@ impl<'b> Decoder<'b> {
         }
         let value = match found {
             Some(value) => value,
+            None if matches!(inner, Ty::List(_)) => Value::Array(Vec::new()),
             None => zero(inner, self.budget)?,
         };
         entries.insert(key, value);
@@ -243,7 +260,9 @@ impl<'b> Decoder<'b> {
         while let Some((number, value)) = fields.next()? {
             match (number, value) {
                 (1, Wire::Varint(value)) => allows = value != 0,
-                (number, value) if number == one => schema = Some(self.element(field, &Ty::Struct(id), value, depth)?),
+                (number, value) if number == one => {
+                    schema = Some(self.element(field, &Ty::Struct(id), value, depth)?)
+                }
                 (number, value) if number == many => self.item(field, &inner, value, &mut items, depth)?,
                 _ => {}
             }
@@ -283,7 +302,9 @@ fn double(field: &Field, value: f64) -> Result<Value, Error> {
     if value.fract() == 0.0 && value.abs() <= EXACT {
         return Ok((value as i64).into());
     }
-    serde_json::Number::from_f64(value).map(Value::Number).ok_or_else(|| invalid(field, format!("unsupported value: {value}")))
+    serde_json::Number::from_f64(value)
+        .map(Value::Number)
+        .ok_or_else(|| invalid(field, format!("unsupported value: {value}")))
 }
 
 /// Null for Go's zero time.
@@ -293,7 +314,8 @@ fn instant(field: &Field, bytes: &[u8], micros: bool) -> Result<Value, Error> {
     if bytes.is_empty() || (seconds, nanos) == (ZERO_TIME, 0) {
         return Ok(Value::Null);
     }
-    let time = Timestamp::from_second(seconds).and_then(|time| time.checked_add(jiff::SignedDuration::from_nanos(nanos.into())));
+    let time = Timestamp::from_second(seconds)
+        .and_then(|time| time.checked_add(jiff::SignedDuration::from_nanos(nanos.into())));
     let time = time.map_err(|error| invalid(field, error.to_string()))?;
     Ok(if micros { time::micros(time) } else { time::seconds(time) }.into())
 }

@@ -194,9 +194,12 @@ mod tests {
         let pods = schema().resource("", "v1", "pods").unwrap();
         let pod = canonical(pods.ty, json!({"metadata": {"name": "a"}})).unwrap().object;
         let bytes = encode_list(pods, &json!({"resourceVersion": "7"}), [&pod, &pod]);
-        let want = json!({"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": [pod, pod]});
+        let want =
+            json!({"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": [pod, pod]});
         assert_eq!(decode_object(&bytes).unwrap(), want);
-        for (_, ty) in schema().types().filter(|(_, ty)| ty.short_name().ends_with("List") && ty.field("items").is_some()) {
+        for (_, ty) in
+            schema().types().filter(|(_, ty)| ty.short_name().ends_with("List") && ty.field("items").is_some())
+        {
             let number = |name| ty.field(name).and_then(|field| field.number);
             assert_eq!((number("metadata"), number("items")), (Some(1), Some(2)), "{}", ty.name);
         }

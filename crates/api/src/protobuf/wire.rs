@@ -78,7 +78,8 @@ impl<'a> Reader<'a> {
             return Ok(None);
         }
         let tag = self.varint()?;
-        let number = u32::try_from(tag >> 3).ok().filter(|number| *number > 0 && *number < 1 << 29).ok_or(Error::Tag(tag))?;
+        let number =
+            u32::try_from(tag >> 3).ok().filter(|number| *number > 0 && *number < 1 << 29).ok_or(Error::Tag(tag))?;
         Ok(Some((number, self.value(tag)?)))
     }
 

@@ -3,6 +3,7 @@
 //! [`schema`] is what everything else in this crate reads. The tables are part of the binary; a fault in them is a fault of
 //! the program and found by this module's tests.
 
+mod index;
 mod parse;
 mod resources;
 
@@ -10,6 +11,7 @@ use std::{collections::HashMap, sync::LazyLock};
 
 pub use resources::{Resource, Scope, Subresource};
 
+use self::index::Index;
 use crate::Value;
 
 /// The whole API.
@@ -39,8 +41,9 @@ pub struct Type {
     pub kind: bool,
     /// What protobuf has, by number.
     pub slots: Vec<Slot>,
-    /// Positions of the fields, by name.
-    sorted: Vec<usize>,
+    /// Positions of the fields that stand in JSON as their zero when they are not set.
+    pub zeros: Vec<usize>,
+    index: Index,
 }
 
 /// One number of a struct in protobuf.
@@ -230,8 +233,7 @@ impl Schema {
 impl Type {
     /// A field by its JSON name.
     pub fn field(&self, name: &str) -> Option<&Field> {
-        let found = self.sorted.binary_search_by(|at| self.fields[*at].name.cmp(name)).ok()?;
-        Some(&self.fields[self.sorted[found]])
+        self.index.find(&self.fields, name)
     }
 
     /// The name without its package.
@@ -240,11 +242,15 @@ impl Type {
     }
 }
 
-/// The positions of fields in the order of their names.
-fn by_name(fields: &[Field]) -> Vec<usize> {
-    let mut sorted: Vec<usize> = (0..fields.len()).collect();
-    sorted.sort_by_key(|at| fields[*at].name);
-    sorted
+impl Field {
+    /// Whether it stands in JSON as its zero when it is not set: Go writes structs even when they are zero and "omitempty".
+    pub fn shows_zero(&self) -> bool {
+        match self.presence {
+            Presence::Pointer => false,
+            Presence::Always => true,
+            Presence::NonZero => self.ty.is_struct(),
+        }
+    }
 }
 
 impl Slot {
@@ -258,6 +264,12 @@ impl Slot {
 }
 
 impl Ty {
+    /// Whether Go has a struct for it.
+    pub fn is_struct(&self) -> bool {
+        use Ty::{Duration, IntOrString, MicroTime, Quantity, Raw, Struct, Time};
+        matches!(self, Struct(_) | Time | MicroTime | Quantity | IntOrString | Raw | Duration)
+    }
+
     /// The struct that this is or that its elements are.
     pub fn element_struct(&self) -> Option<TypeId> {
         match self {

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::{Field, ListKind, Part, PatchRule, Presence, Schema, Shapes, Slot, Ty, Type, TypeId, Union, resources};
+use super::{Field, ListKind, Part, PatchRule, Presence, Schema, Shapes, Slot, Ty, Type, TypeId, Union, index::Index, resources};
 
 macro_rules! tables {
     ($($package:literal = $file:literal),* $(,)?) => {
@@ -100,7 +100,8 @@ pub fn load() -> Schema {
             let (fields, slots) = names.members(ty);
             Type {
                 name: format!("{}.{}", ty.package, ty.name),
-                sorted: super::by_name(&fields),
+                zeros: (0..fields.len()).filter(|at| fields[*at].shows_zero()).collect(),
+                index: Index::new(&fields),
                 fields,
                 atomic: ty.atomic,
                 union: ty.union.clone(),

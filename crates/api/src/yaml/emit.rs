@@ -262,7 +262,9 @@ impl Traits {
         for (at, c) in chars.iter().enumerate() {
             let followed = blank(chars.get(at + 1));
             indicators |= match (at, c) {
-                (0, '#' | ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@' | '`') => true,
+                (0, '#' | ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@' | '`') => {
+                    true
+                }
                 (0, '?' | '-') | (_, ':') => followed,
                 (_, '#') => at > 0 && blank(chars.get(at - 1)),
                 _ => false,

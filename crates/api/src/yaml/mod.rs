@@ -167,7 +167,11 @@ mod tests {
     fn violations_are_told_as_upstream_tells_them() {
         let ty = schema().type_named("core/v1.ConfigMap").unwrap();
         let text = b"metadata: {name: a}\nzz: 1\ndata:\n  a: b\n  a: c\naa: 1\n";
-        let want = ["yaml: unmarshal errors:\n  line 5: key \"a\" already set in map", r#"unknown field "aa""#, r#"unknown field "zz""#];
+        let want = [
+            "yaml: unmarshal errors:\n  line 5: key \"a\" already set in map",
+            r#"unknown field "aa""#,
+            r#"unknown field "zz""#,
+        ];
         assert_eq!(read(ty, text, Mode::Warn).unwrap().1, want);
         assert!(matches!(read(ty, text, Mode::Strict), Err(ReadError::Decode(decode::Error::Strict(_)))));
         assert_eq!(read(ty, text, Mode::Ignore).unwrap().1.len(), 0);

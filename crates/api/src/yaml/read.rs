@@ -115,7 +115,9 @@ impl<'a> Builder<'a> {
     /// The entries of a map, or of several, the first of which counts most.
     fn merge(&mut self, map: &mut Map, value: Value, line: usize) -> Result<(), Error> {
         match value {
-            Value::Object(entries) => entries.into_iter().try_for_each(|(key, value)| self.insert(map, key, value, line)),
+            Value::Object(entries) => {
+                entries.into_iter().try_for_each(|(key, value)| self.insert(map, key, value, line))
+            }
             Value::Array(items) if items.iter().all(Value::is_object) => {
                 items.into_iter().rev().try_for_each(|item| self.merge(map, item, line))
             }
@@ -151,13 +153,15 @@ impl<'a> Builder<'a> {
     }
 
     fn scalar(&mut self, text: Cow<'a, str>, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, Error> {
-        let tag = tag.map(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:").map_or_else(String::new, Cow::into_owned));
+        let tag =
+            tag.map(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:").map_or_else(String::new, Cow::into_owned));
         let scalar = match (tag.as_deref(), style) {
             (None, ScalarStyle::Plain) => resolve::plain(&text),
             (Some("binary"), _) => {
                 let compact: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
                 let bytes = BASE64_STANDARD.decode(compact);
-                let bytes = bytes.map_err(|_| Error::Value("!!binary value contains invalid base64 data".to_owned()))?;
+                let bytes =
+                    bytes.map_err(|_| Error::Value("!!binary value contains invalid base64 data".to_owned()))?;
                 return self.text(Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()));
             }
             (Some(tag @ ("null" | "bool" | "int" | "float")), _) => {

@@ -129,7 +129,9 @@ fn is_clock(text: &str) -> bool {
 fn is_offset(text: &str) -> bool {
     match text.as_bytes() {
         b"Z" => true,
-        [b'+' | b'-', hours @ .., b':', _, _] => hours.len() == 2 && text[1..].bytes().all(|b| b.is_ascii_digit() || b == b':'),
+        [b'+' | b'-', hours @ .., b':', _, _] => {
+            hours.len() == 2 && text[1..].bytes().all(|b| b.is_ascii_digit() || b == b':')
+        }
         _ => false,
     }
 }
@@ -139,7 +141,9 @@ pub fn base_60(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let mut parts = unsigned.split(':');
     let first = parts.next().unwrap_or_default();
-    if !first.starts_with(|c: char| c.is_ascii_digit()) || !first.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_') {
+    if !first.starts_with(|c: char| c.is_ascii_digit())
+        || !first.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_')
+    {
         return false;
     }
     let mut rest: Vec<&str> = parts.collect();

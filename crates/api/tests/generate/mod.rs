@@ -13,9 +13,38 @@ use serde_json::json;
 const DEPTH: usize = 6;
 
 const TEXTS: [&str; 32] = [
-    "", "a", "nginx", "yes", "no", "on", "null", "~", "true", "1", "-1.5", "0x1f", "1e3", "1:30", "2001-01-01", " lead", "trail ",
-    "# hash", "a: b", "- dash", "a\nb\n", "a\n\n", "\n", " \n x", "\ttab", "\"quoted\" 'single'", "back\\slash", "é ü 漢字 😀",
-    "\u{7}\u{1b}\u{85}\u{2028}", "{braces}", "%percent", "<<",
+    "",
+    "a",
+    "nginx",
+    "yes",
+    "no",
+    "on",
+    "null",
+    "~",
+    "true",
+    "1",
+    "-1.5",
+    "0x1f",
+    "1e3",
+    "1:30",
+    "2001-01-01",
+    " lead",
+    "trail ",
+    "# hash",
+    "a: b",
+    "- dash",
+    "a\nb\n",
+    "a\n\n",
+    "\n",
+    " \n x",
+    "\ttab",
+    "\"quoted\" 'single'",
+    "back\\slash",
+    "é ü 漢字 😀",
+    "\u{7}\u{1b}\u{85}\u{2028}",
+    "{braces}",
+    "%percent",
+    "<<",
 ];
 const QUANTITIES: [&str; 8] = ["0", "100m", "1", "1500m", "1Gi", "10Ei", "1k", "1e3"];
 const DURATIONS: [&str; 5] = ["0s", "1m30s", "1h0m0s", "250ms", "1.5µs"];
@@ -46,11 +75,20 @@ fn value(rng: &mut Rng, field: &Field, ty: &Ty, depth: usize) -> Value {
         Ty::Int64 => rng.choice([0, 1, -1, i64::MAX, i64::MIN, 1 << 53]).unwrap_or_default().into(),
         Ty::Double => rng.choice([json!(0), json!(1), json!(0.25), json!(-1.5e-7), json!(1e300)]).unwrap_or_default(),
         Ty::Bytes => rng.choice(["", "AA==", "/+8=", "aGVsbG8="]).unwrap_or_default().into(),
-        Ty::Time => format!("20{:02}-0{}-1{}T1{}:00:0{}Z", rng.u8(..99), rng.u8(1..9), rng.u8(..9), rng.u8(..9), rng.u8(..9)).into(),
+        Ty::Time => {
+            format!("20{:02}-0{}-1{}T1{}:00:0{}Z", rng.u8(..99), rng.u8(1..9), rng.u8(..9), rng.u8(..9), rng.u8(..9))
+                .into()
+        }
         Ty::MicroTime => format!("2026-01-02T03:04:05.{:06}Z", rng.u32(..1_000_000)).into(),
         Ty::Duration => rng.choice(DURATIONS).unwrap_or_default().into(),
         Ty::Quantity => rng.choice(QUANTITIES).unwrap_or_default().into(),
-        Ty::IntOrString => if rng.bool() { rng.i32(..).into() } else { text(rng).into() },
+        Ty::IntOrString => {
+            if rng.bool() {
+                rng.i32(..).into()
+            } else {
+                text(rng).into()
+            }
+        }
         Ty::Raw => match field.shapes {
             Some(shapes) => shape(rng, shapes, depth),
             None => json!({"raw": any(rng, 3)}),
@@ -58,7 +96,8 @@ fn value(rng: &mut Rng, field: &Field, ty: &Ty, depth: usize) -> Value {
         Ty::Struct(id) => structure(rng, *id, depth - 1),
         Ty::List(inner) => (0..rng.usize(1..4)).map(|_| value(rng, field, inner, depth)).collect(),
         Ty::Map(inner) => {
-            let entries = (0..rng.usize(1..4)).map(|at| (format!("{}{at}", text(rng)), value(rng, field, inner, depth)));
+            let entries =
+                (0..rng.usize(1..4)).map(|at| (format!("{}{at}", text(rng)), value(rng, field, inner, depth)));
             Value::Object(entries.collect())
         }
     }
@@ -69,7 +108,9 @@ fn shape(rng: &mut Rng, shapes: Shapes, depth: usize) -> Value {
         Shapes::SchemaOrBool(_) if rng.bool() => rng.bool().into(),
         Shapes::SchemaOrArray(id) if rng.bool() => vec![structure(rng, id, depth - 1); 2].into(),
         Shapes::SchemaOrStrings(_) if rng.bool() => json!(["a", text(rng)]),
-        Shapes::SchemaOrBool(id) | Shapes::SchemaOrArray(id) | Shapes::SchemaOrStrings(id) => structure(rng, id, depth - 1),
+        Shapes::SchemaOrBool(id) | Shapes::SchemaOrArray(id) | Shapes::SchemaOrStrings(id) => {
+            structure(rng, id, depth - 1)
+        }
     }
 }
 

@@ -3,7 +3,11 @@
 use std::{fs, path::Path};
 
 use fastrand::Rng;
-use ferry_api::{protobuf, schema::{TypeId, schema}, yaml};
+use ferry_api::{
+    protobuf,
+    schema::{TypeId, schema},
+    yaml,
+};
 
 use crate::generate;
 
@@ -11,11 +15,46 @@ use crate::generate;
 const LENGTH: usize = 32 << 10;
 
 const TOKENS: [&[u8]; 40] = [
-    b"{", b"}", b"[", b"]", b":", b",", b"\"", b"\\", b"\\u", b"\\ud800", b"null", b"true", b"1e999", b"-0", b"1.0", b"\xff",
-    b"\0", b"9223372036854775808", b"&a ", b"*a", b"<<: ", b"- ", b"\n", b"\n  ", b"? ", b"!!binary ", b"!!int ", b"|\n", b">-\n",
-    b"---\n", b"k8s\0", b"\x80", b"\x0a\x00", b"\xff\xff\xff\xff\x0f", b"\"$patch\":\"delete\",", b"\"$patch\":\"replace\",",
-    b"\"$retainKeys\":[\"a\"],", b"\"$setElementOrder/containers\":[{\"name\":\"a\"}],",
-    b"\"$deleteFromPrimitiveList/finalizers\":[\"a\"],", b"{\"op\":\"move\",\"from\":\"/metadata\",\"path\":\"/spec\"},",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b":",
+    b",",
+    b"\"",
+    b"\\",
+    b"\\u",
+    b"\\ud800",
+    b"null",
+    b"true",
+    b"1e999",
+    b"-0",
+    b"1.0",
+    b"\xff",
+    b"\0",
+    b"9223372036854775808",
+    b"&a ",
+    b"*a",
+    b"<<: ",
+    b"- ",
+    b"\n",
+    b"\n  ",
+    b"? ",
+    b"!!binary ",
+    b"!!int ",
+    b"|\n",
+    b">-\n",
+    b"---\n",
+    b"k8s\0",
+    b"\x80",
+    b"\x0a\x00",
+    b"\xff\xff\xff\xff\x0f",
+    b"\"$patch\":\"delete\",",
+    b"\"$patch\":\"replace\",",
+    b"\"$retainKeys\":[\"a\"],",
+    b"\"$setElementOrder/containers\":[{\"name\":\"a\"}],",
+    b"\"$deleteFromPrimitiveList/finalizers\":[\"a\"],",
+    b"{\"op\":\"move\",\"from\":\"/metadata\",\"path\":\"/spec\"},",
 ];
 
 /// Documents of one format.
@@ -119,7 +158,10 @@ fn fixtures(extension: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures/api");
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    paths.filter(|path| path.extension().is_some_and(|e| e == extension)).filter_map(|path| fs::read(path).ok()).collect()
+    paths
+        .filter(|path| path.extension().is_some_and(|e| e == extension))
+        .filter_map(|path| fs::read(path).ok())
+        .collect()
 }
 
 /// Few bytes that stand for much, three megabytes of them.

@@ -1,6 +1,6 @@
 //! Create: decode, default, admit, prepare, validate, store.
 
-use api::{Value, convert, decode, defaults, meta, schema::Resource, status::Status, validate};
+use api::{Value, apply, convert, decode, defaults, meta, schema::Resource, status::Status, validate};
 use store::Guard;
 
 use super::{FieldValidation, Outcome, Registry, WriteOptions, failed};
@@ -14,13 +14,15 @@ const MAX_NAME: usize = 63;
 
 impl Registry {
     pub(super) async fn create(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
-        let options = WriteOptions::of(&target.query)?;
-        let (object, warnings) = decoded(target.resource, input.object(target.resource.kind)?, options.validation)?;
+        let resource = target.resource;
+        let options = WriteOptions::of(target, input)?;
+        let (mut object, warnings) = decoded(resource, input.object(resource.kind)?, options.validation)?;
+        apply::update(&options.writer(apply::Kind::of(resource, "")), None, &mut object);
         let object = self.create_object(target, object, options.dry_run).await?;
         Ok(Outcome::Object { object, code: 201, warnings })
     }
 
-    /// Creates an object that is decoded and has its defaults.
+    /// Creates an object that is decoded and has its defaults and owners.
     pub(crate) async fn create_object(
         &self,
         target: &Target,
@@ -45,7 +47,8 @@ impl Registry {
 
 /// Reads an object of a resource: right kind, known fields, canonical form, defaults.
 pub fn decoded(resource: &Resource, value: Value, validation: FieldValidation) -> Result<(Value, Vec<String>), Status> {
-    let value = of_kind(resource, value)?;
+    let mut value = of_kind(resource, value)?;
+    apply::keep_reset(&mut value);
     let wrong = |message: String| {
         let (kind, version) = (resource.kind, resource.version);
         Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {message}"))
@@ -57,7 +60,6 @@ pub fn decoded(resource: &Resource, value: Value, validation: FieldValidation) -
     }
     let mut object = decoded.object;
     defaults::apply(resource.ty, &mut object);
-    meta::metadata_mut(&mut object).remove("managedFields");
     let warnings = if validation == FieldValidation::Warn { unknown } else { Vec::new() };
     Ok((object, warnings))
 }

@@ -3,9 +3,11 @@
 //! [`Registry::perform`] is called by the pipeline once a request is routed and allowed. Writes are "read, change, write if
 //! unchanged"; nothing is acknowledged before the store has it.
 
+mod apply;
 mod create;
 mod delete;
 mod list;
+mod options;
 pub mod selection;
 mod subresources;
 mod update;
@@ -17,8 +19,9 @@ use bytes::Bytes;
 use store::{Guard, Record, Revision, Store, Write};
 
 pub use list::{List, revision};
+pub use options::{FieldValidation, WriteOptions};
 
-use crate::{document, pipeline::Input, query::Query, request::Target, strategies};
+use crate::{document, pipeline::Input, request::Target, strategies};
 
 /// How often a change is tried again when somebody else wrote in between.
 const RETRIES: usize = 8;
@@ -45,51 +48,6 @@ pub enum Outcome {
     List(List),
     /// A `Status` of success.
     Success(Value),
-}
-
-/// What a client may ask of every write.
-#[derive(Clone, Copy, Debug)]
-pub struct WriteOptions {
-    /// Do everything but store.
-    pub dry_run: bool,
-    /// What to do about unknown fields.
-    pub validation: FieldValidation,
-}
-
-/// What to do about unknown fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldValidation {
-    /// Drop them.
-    Ignore,
-    /// Drop them and warn.
-    Warn,
-    /// Refuse the object.
-    Strict,
-}
-
-impl WriteOptions {
-    fn of(query: &Query) -> Result<Self, Status> {
-        let dry_run = match query.all("dryRun").next() {
-            None | Some("") => false,
-            Some("All") => true,
-            Some(other) => {
-                let message = format!("dryRun: Unsupported value: {other:?}: supported values: \"All\"");
-                return Err(Status::bad_request(message));
-            }
-        };
-        let validation = match query.get("fieldValidation") {
-            Some("Ignore") => FieldValidation::Ignore,
-            None | Some("Warn") => FieldValidation::Warn,
-            Some("Strict") => FieldValidation::Strict,
-            Some(other) => {
-                let message = format!(
-                    "fieldValidation: Unsupported value: {other:?}: supported values: \"Ignore\", \"Strict\", \"Warn\""
-                );
-                return Err(Status::bad_request(message));
-            }
-        };
-        Ok(Self { dry_run, validation })
-    }
 }
 
 /// All objects, behind the verbs.

@@ -1,9 +1,14 @@
 //! The subresources that are objects: status, finalize, scale and binding.
 
-use api::{Value, decode, meta, schema::schema, status::Status};
+use api::{Value, apply, decode, meta, schema::schema, status::Status, validate::FieldError};
 use serde_json::json;
 
-use super::{Outcome, Registry, WriteOptions, update::Part};
+use super::{
+    Outcome, Registry, WriteOptions,
+    apply::Configuration,
+    options::invalid,
+    update::{Part, patch_body, patch_failed},
+};
 use crate::{clock, pipeline::Input, request::Target};
 
 impl Registry {
@@ -27,15 +32,24 @@ impl Registry {
             "get" => scale_of(&self.read_object(target.resource, &target.namespace, &target.name).await?.0),
             "update" => {
                 let given = input.object("Scale")?;
-                self.set_scale(target, |_| Ok(given.clone())).await?
+                let options = WriteOptions::of(target, input)?;
+                self.set_scale(target, &options, |shown, writer| written_scale(given.clone(), shown, writer)).await?
+            }
+            _ if input.content_type == super::apply::CONTENT_TYPE => {
+                let options = WriteOptions::of_apply(target)?;
+                let config = Configuration::parse(&input.body)?.value;
+                self.set_scale(target, &options, |scale, writer| {
+                    apply::apply(writer, Some(scale), &config, options.force.unwrap_or_default())
+                        .map_err(|error| error.status())
+                })
+                .await?
             }
             _ => {
-                let kind = api::patch::Kind::of(&input.content_type)
-                    .ok_or_else(|| Status::unsupported_media_type("application/merge-patch+json"))?;
-                let patch: Value = serde_json::from_slice(&input.body)
-                    .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
-                self.set_scale(target, |scale| {
-                    kind.apply(scale_type()?, scale, &patch).map_err(|error| Status::bad_request(error.to_string()))
+                let (kind, patch) = patch_body(input)?;
+                let options = WriteOptions::of(target, input)?;
+                self.set_scale(target, &options, |scale, writer| {
+                    let patched = kind.apply(writer.kind.ty, scale, &patch).map_err(patch_failed)?;
+                    written_scale(patched, scale, writer)
                 })
                 .await?
             }
@@ -43,18 +57,24 @@ impl Registry {
         Ok(Outcome::Object { object: scale, code: 200, warnings: Vec::new() })
     }
 
+    /// Lets `edit` make a new scale, owners included, of the one that shows, and scales the object to it.
     async fn set_scale(
         &self,
         target: &Target,
-        mut edit: impl FnMut(&Value) -> Result<Value, Status>,
+        options: &WriteOptions,
+        mut edit: impl FnMut(&Value, &apply::Writer) -> Result<Value, Status>,
     ) -> Result<Value, Status> {
-        let options = WriteOptions::of(&target.query)?;
+        let writer = options.writer(apply::Kind::other("autoscaling/v1", "Scale", scale_type()?, "scale"));
+        let version = target.resource.api_version();
         let changed = self
             .change(target, Part::Main, options.dry_run, |current| {
-                let edited = edit(&scale_of(current))?;
-                let scale =
-                    decode::canonical(scale_type()?, edited).map_err(|e| Status::bad_request(e.to_string()))?.object;
+                let mut shown = canonical_scale(scale_of(current))?;
+                apply::scale::show(current, &mut shown).map_err(Status::internal)?;
+                let scale = edit(&shown, &writer)?;
+                valid_scale(&scale, &target.name)?;
+                let owners = apply::scale::merge(current, &scale, &version).map_err(Status::internal)?;
                 let mut object = current.clone();
+                owners.write(&mut object);
                 let revision = meta::text(&scale, &["metadata", "resourceVersion"]);
                 meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.into());
                 meta::field_mut(&mut object, "spec")
@@ -82,7 +102,7 @@ impl Registry {
             subresource: String::new(),
             query: target.query.clone(),
         };
-        let options = WriteOptions::of(&target.query)?;
+        let options = WriteOptions::of(target, input)?;
         self.change(&pod, Part::Binding, options.dry_run, |current| bound(current, &binding, &node, pods)).await?;
         let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
         Ok(Outcome::Object { object: status, code: 201, warnings: Vec::new() })
@@ -91,6 +111,27 @@ impl Registry {
 
 fn scale_type() -> Result<api::schema::TypeId, Status> {
     schema().type_named("autoscaling/v1.Scale").ok_or_else(|| Status::internal("the schema lacks Scale"))
+}
+
+fn canonical_scale(scale: Value) -> Result<Value, Status> {
+    let decoded = decode::canonical(scale_type()?, scale).map_err(|error| Status::bad_request(error.to_string()))?;
+    Ok(decoded.object)
+}
+
+/// The scale that a client wants, with the owners of what it changes.
+fn written_scale(given: Value, shown: &Value, writer: &apply::Writer) -> Result<Value, Status> {
+    let mut scale = canonical_scale(given)?;
+    apply::update(writer, Some(shown), &mut scale);
+    Ok(scale)
+}
+
+fn valid_scale(scale: &Value, name: &str) -> Result<(), Status> {
+    let replicas = meta::number(scale, &["spec", "replicas"]);
+    if replicas >= 0 {
+        return Ok(());
+    }
+    let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
+    Err(invalid("autoscaling", "Scale", name, &[error]))
 }
 
 /// The pod on its node, with the binding's labels and annotations.

@@ -1,7 +1,7 @@
 //! Update and patch: read, change, prepare, validate, write if unchanged.
 
 use api::{
-    Value, meta,
+    Map, Value, apply, meta,
     patch::{self, Kind},
     schema::Resource,
     status::Status,
@@ -36,10 +36,17 @@ impl Registry {
 
     pub(super) async fn update_part(&self, target: &Target, input: &Input, part: Part) -> Result<Outcome, Status> {
         let resource = target.resource;
-        let options = WriteOptions::of(&target.query)?;
-        let (mut object, warnings) = decoded(resource, input.object(resource.kind)?, options.validation)?;
-        named_as(target, &mut object)?;
-        let changed = self.change(target, part, options.dry_run, |_| Ok(object.clone())).await?;
+        let options = WriteOptions::of(target, input)?;
+        let (mut given, warnings) = decoded(resource, input.object(resource.kind)?, options.validation)?;
+        named_as(target, &mut given)?;
+        let changed = self
+            .change(target, part, options.dry_run, |current| {
+                let mut object = given.clone();
+                let writer = options.writer(apply::Kind::of(resource, &target.subresource));
+                apply::update(&writer, Some(current), &mut object);
+                Ok(object)
+            })
+            .await?;
         Ok(Outcome::Object { object: changed, code: 200, warnings })
     }
 
@@ -48,9 +55,12 @@ impl Registry {
     }
 
     pub(super) async fn patch_part(&self, target: &Target, input: &Input, part: Part) -> Result<Outcome, Status> {
+        if input.content_type == super::apply::CONTENT_TYPE {
+            return self.apply_part(target, input, part).await;
+        }
         let resource = target.resource;
-        let options = WriteOptions::of(&target.query)?;
         let (kind, body) = patch_body(input)?;
+        let options = WriteOptions::of(target, input)?;
         let mut warnings = Vec::new();
         let changed = self
             .change(target, part, options.dry_run, |current| {
@@ -58,6 +68,8 @@ impl Registry {
                 let (mut object, unknown) = decoded(resource, patched, options.validation)?;
                 named_as(target, &mut object)?;
                 warnings = unknown;
+                let writer = options.writer(apply::Kind::of(resource, &target.subresource));
+                apply::update(&writer, Some(current), &mut object);
                 Ok(object)
             })
             .await?;
@@ -78,7 +90,7 @@ impl Registry {
             let edited = edit(&current)?;
             preconditions(resource, &target.name, &edited, &current, revision)?;
             let object = prepare(resource, part, edited, &current);
-            if object == current {
+            if apply::same_but_times(&object, &current) {
                 return Ok(current);
             }
             let errors = match part {
@@ -122,18 +134,20 @@ fn part_revision(object: &Value) -> &str {
     meta::text(object, &["metadata", "resourceVersion"])
 }
 
-fn patch_body(input: &Input) -> Result<(Kind, Value), Status> {
-    let kind = Kind::of(&input.content_type).ok_or_else(|| {
-        Status::unsupported_media_type(
-            "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json",
-        )
-    })?;
+pub(super) fn patch_body(input: &Input) -> Result<(Kind, Value), Status> {
+    let kind = Kind::of(&input.content_type).ok_or_else(unknown_patch)?;
     let body = serde_json::from_slice(&input.body)
         .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
     Ok((kind, body))
 }
 
-fn patch_failed(error: patch::Error) -> Status {
+/// A patch of a kind that no path takes.
+fn unknown_patch() -> Status {
+    let message = "415: Unsupported Media Type".to_owned();
+    Status { code: 415, reason: "UnsupportedMediaType", message, details: Some(Value::Object(Map::new())) }
+}
+
+pub(super) fn patch_failed(error: patch::Error) -> Status {
     match error {
         patch::Error::Malformed(message) => Status::bad_request(message),
         patch::Error::Unprocessable(message) => Status::unprocessable(message),
@@ -141,7 +155,7 @@ fn patch_failed(error: patch::Error) -> Status {
 }
 
 /// The object must be the one that the path names.
-fn named_as(target: &Target, object: &mut Value) -> Result<(), Status> {
+pub(super) fn named_as(target: &Target, object: &mut Value) -> Result<(), Status> {
     let (name, namespace) = (meta::name(object).to_owned(), meta::namespace(object).to_owned());
     if !name.is_empty() && name != target.name {
         return Err(Status::bad_request(format!(
@@ -194,6 +208,7 @@ fn prepare(resource: &Resource, part: Part, mut object: Value, current: &Value) 
     if part == Part::Finalize {
         let mut kept = current.clone();
         meta::field_mut(&mut kept, "spec").insert("finalizers".into(), object["spec"]["finalizers"].take());
+        keep(&mut kept["metadata"], &object["metadata"], "managedFields");
         object = kept;
     }
     for field in SERVERS {

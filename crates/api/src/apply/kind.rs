@@ -1,0 +1,102 @@
+//! What is written through one path: the type, its versions, and the fields that this path does not set.
+
+use std::borrow::Cow;
+
+use super::{set::Set, view::View};
+use crate::{
+    Map, Value,
+    budget::Budget,
+    convert, decode, meta,
+    schema::{Resource, Ty, TypeId, schema},
+};
+
+/// What is written through a path.
+pub struct Kind<'a> {
+    resource: Option<&'a Resource>,
+    /// The version of the path.
+    pub api_version: String,
+    /// The name of the kind.
+    pub kind: &'a str,
+    /// Its type.
+    pub ty: TypeId,
+    /// Empty for the object itself.
+    pub subresource: &'a str,
+    /// What a write through this path does not change.
+    pub reset: Set,
+}
+
+/// Paths of the object itself and of its subresources, and what writes through them leave alone; `*` is every resource.
+const RESET: &[(&str, &str, &[&str])] = &[
+    ("certificatesigningrequests", "", &["spec", "status"]),
+    ("certificatesigningrequests", "status", &["spec", "status.conditions"]),
+    ("certificatesigningrequests", "approval", &["spec", "status.certificate"]),
+    ("deployments", "status", &["spec", "metadata.labels"]),
+    ("pods", "status", &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]),
+    ("podcertificaterequests", "", &[]),
+    ("apiservices", "status", &["metadata", "spec"]),
+    ("customresourcedefinitions", "status", &["metadata", "spec"]),
+    ("devicetaintrules", "status", &["metadata", "spec"]),
+    ("flowschemas", "status", &["metadata", "spec"]),
+    ("podgroups", "status", &["metadata", "spec"]),
+    ("prioritylevelconfigurations", "status", &["metadata", "spec"]),
+    ("resourceclaims", "status", &["metadata", "spec"]),
+    ("resourcepoolstatusrequests", "status", &["metadata", "spec"]),
+    ("servicecidrs", "status", &["metadata", "spec"]),
+    ("storageversionmigrations", "status", &["metadata", "spec"]),
+    ("storageversions", "status", &["metadata", "spec"]),
+    ("validatingadmissionpolicies", "status", &["metadata", "spec"]),
+    ("volumeattachments", "status", &["metadata", "spec"]),
+    ("*", "status", &["spec"]),
+    ("*", "", &["status"]),
+    ("*", "finalize", &["status"]),
+];
+
+impl<'a> Kind<'a> {
+    /// The objects of a resource, written through a subresource or, where it is empty, directly.
+    pub fn of(resource: &'a Resource, subresource: &'a str) -> Self {
+        let row = RESET.iter().find(|row| (row.0 == resource.name || row.0 == "*") && row.1 == subresource);
+        let divided = resource.subresource("status").is_some();
+        let reset = row.filter(|_| divided).map(|row| Set::of_fields(row.2)).unwrap_or_default();
+        let (api_version, kind) = (resource.api_version(), resource.kind);
+        Self { resource: Some(resource), api_version, kind, ty: resource.ty, subresource, reset }
+    }
+
+    /// Something that is not an object of a resource, such as a `Scale`.
+    pub fn other(api_version: &str, kind: &'a str, ty: TypeId, subresource: &'a str) -> Self {
+        Self { resource: None, api_version: api_version.to_owned(), kind, ty, subresource, reset: Set::default() }
+    }
+
+    /// How apply sees the objects.
+    pub fn view(&self) -> View<'static> {
+        View::object(self.ty)
+    }
+
+    /// The object before it was created.
+    pub fn nothing(&self) -> Value {
+        let zero = decode::zero(&Ty::Struct(self.ty), &mut Budget::default());
+        let mut object = zero.unwrap_or_else(|_| Value::Object(Map::new()));
+        let map = meta::object_mut(&mut object);
+        map.insert("apiVersion".into(), self.api_version.clone().into());
+        map.insert("kind".into(), self.kind.into());
+        object
+    }
+
+    /// An object in another version of the kind; `None` if there is no such version.
+    pub fn convert<'v>(&self, object: &'v Value, version: &str) -> Option<(View<'static>, Cow<'v, Value>)> {
+        let current = match meta::text(object, &["apiVersion"]) {
+            "" => &self.api_version,
+            given => given,
+        };
+        let ty = if version == self.api_version { self.ty } else { self.other_version(version)?.ty };
+        if current == version {
+            return Some((View::object(ty), Cow::Borrowed(object)));
+        }
+        let resource = if version == self.api_version { self.resource? } else { self.other_version(version)? };
+        Some((View::object(ty), Cow::Owned(convert::to(resource, object.clone()))))
+    }
+
+    fn other_version(&self, version: &str) -> Option<&'static Resource> {
+        let own = self.resource?;
+        schema().resources().iter().find(|r| r.name == own.name && r.storage() == own.storage() && r.api_version() == version)
+    }
+}

@@ -1,0 +1,231 @@
+//! Server-side apply: who owns which fields of an object, and what an applied configuration makes of it.
+//!
+//! [`update`] is called for every write that is not an apply, with the object as the client wants it and before the server
+//! changes it; [`apply`] merges a configuration into an object. Both keep `metadata.managedFields` as upstream does.
+
+mod check;
+mod compare;
+mod conflict;
+mod element;
+mod fields;
+mod kind;
+mod last_applied;
+mod managed;
+mod merge;
+mod owners;
+pub mod scale;
+mod set;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub use check::Mismatch;
+pub use compare::Comparison;
+pub use conflict::{Conflict, Error};
+pub use element::{Element, Malformed, Name};
+pub use kind::Kind;
+pub use managed::{Entry, Managed, Unreadable};
+pub use set::{Node, Set};
+pub use view::NoKey;
+
+use crate::{Value, decode, defaults, meta, schema::TypeId};
+
+/// The manager of what an object had before somebody applied for the first time.
+const BEFORE: &str = "before-first-apply";
+/// The manager of clients that say nothing of themselves.
+const UNKNOWN: &str = "unknown";
+
+/// Who writes, through which path, and when.
+pub struct Writer<'a> {
+    /// What is written.
+    pub kind: Kind<'a>,
+    /// Who; empty if unknown.
+    pub manager: &'a str,
+    /// In seconds, as the API writes times.
+    pub now: &'a str,
+}
+
+impl Writer<'_> {
+    fn entry(&self, manager: &str, applied: bool, set: Set) -> Entry {
+        let manager = if manager.is_empty() { UNKNOWN } else { manager };
+        Entry {
+            manager: manager.to_owned(),
+            applied,
+            api_version: self.kind.api_version.clone(),
+            subresource: self.kind.subresource.to_owned(),
+            time: Some(self.now.to_owned()),
+            set,
+        }
+    }
+}
+
+/// Notes the owner of what a write changes. `live` is absent when the object is created; `object` is what the client wants,
+/// canonical and with defaults. Where owners cannot be told, none are kept.
+pub fn update(writer: &Writer, live: Option<&Value>, object: &mut Value) {
+    let mut managed = given_or_live(writer, live, object);
+    meta::metadata_mut(object).remove("managedFields");
+    // Who asked to forget the owners of an object is not its owner.
+    if managed.entries.is_empty() && live.is_some_and(|live| !meta::uid(live).is_empty()) {
+        return;
+    }
+    let nothing;
+    let live = match live {
+        Some(live) => live,
+        None => {
+            nothing = writer.kind.nothing();
+            &nothing
+        }
+    };
+    if note(writer, live, object, &mut managed, writer.manager).is_ok() {
+        managed.write(object);
+    }
+}
+
+/// The owners that a client gives, if it gives any that can be read; otherwise those that are known.
+fn given_or_live(writer: &Writer, live: Option<&Value>, object: &Value) -> Managed {
+    let known = || live.and_then(|live| Managed::of(live).ok()).unwrap_or_default();
+    if !writer.kind.subresource.is_empty() {
+        return known();
+    }
+    if Managed::is_reset(object) {
+        return Managed::default();
+    }
+    match Managed::of(object) {
+        Ok(given) if !given.entries.is_empty() => given,
+        _ => known(),
+    }
+}
+
+/// Gives what differs to a manager.
+fn note(writer: &Writer, live: &Value, object: &Value, managed: &mut Managed, manager: &str) -> Result<(), Error> {
+    let kind = &writer.kind;
+    owners::reconcile(kind, live, managed);
+    let difference = owners::take(kind, (live, object), managed, None, true)?;
+    let set = managed::ownable(&difference.modified.union(difference.added));
+    if !set.is_empty() {
+        let mut entry = writer.entry(manager, false, set);
+        if let Some(known) = managed.find(&entry) {
+            entry.set = entry.set.union(known.set.clone());
+        }
+        managed.put(entry);
+    }
+    managed.cap();
+    Ok(())
+}
+
+/// The object after a configuration is applied: merged, without what the manager applied before and does not apply any
+/// more, canonical, with defaults and owners. `live` is absent when the object does not exist.
+pub fn apply(writer: &Writer, live: Option<&Value>, config: &Value, force: bool) -> Result<Value, Error> {
+    let kind = &writer.kind;
+    of_kind(kind, config)?;
+    let nothing;
+    let live = match live {
+        Some(live) => live,
+        None => {
+            nothing = kind.nothing();
+            &nothing
+        }
+    };
+    let mut managed = Managed::of(live)?;
+    if managed.entries.is_empty() {
+        note(writer, &kind.nothing(), live, &mut managed, BEFORE)?;
+    }
+    let mut result = merged(writer, live, config, managed.clone(), force);
+    if writer.manager == last_applied::MANAGER
+        && let Err(Error::Conflicts(conflicts)) = &result
+        && let Some(rest) = last_applied::remaining(kind, live, conflicts)
+    {
+        result = if rest.is_empty() { merged(writer, live, config, managed, true) } else { Err(Error::Conflicts(rest)) };
+    }
+    let (mut object, managed) = result?;
+    managed.write(&mut object);
+    if writer.manager == last_applied::MANAGER {
+        last_applied::refresh(&mut object, config);
+    }
+    Ok(object)
+}
+
+/// What is applied must be of the kind and version of the path, and say nothing about owners.
+fn of_kind(kind: &Kind, config: &Value) -> Result<(), Error> {
+    let (version, name) = (meta::text(config, &["apiVersion"]), meta::text(config, &["kind"]));
+    if version != kind.api_version || name != kind.kind {
+        let slash = if version.contains('/') { "" } else { "/" };
+        return Err(Error::Type(format!("{slash}{version}, Kind={name}")));
+    }
+    match meta::at(config, &["metadata", "managedFields"]) {
+        Some(_) => Err(Error::ManagedFields),
+        None => Ok(()),
+    }
+}
+
+fn merged(
+    writer: &Writer,
+    live: &Value,
+    config: &Value,
+    mut managed: Managed,
+    force: bool,
+) -> Result<(Value, Managed), Error> {
+    let kind = &writer.kind;
+    let view = kind.view();
+    let name = || format!("{}/{}; {}, Kind={}", meta::namespace(config), meta::name(config), kind.api_version, kind.kind);
+    check::check(view, config, false).map_err(|source| Error::Patch { object: name(), source })?;
+    check::check(view, live, true).map_err(|source| Error::Live { object: name(), source })?;
+    owners::reconcile(kind, live, &mut managed);
+    let merged = merge::merge(view, live, config)?;
+    let set = fields::of_object(view, config)?.recursive_difference(&kind.reset);
+    let mut mine = writer.entry(writer.manager, true, set);
+    let last = managed.find(&mine).cloned();
+    managed.put(mine.clone());
+    let merged = owners::prune(kind, merged, &managed, last.as_ref())?;
+    owners::take(kind, (live, &merged), &mut managed, Some(&mine), force)?;
+    let same = *live == merged;
+    managed.entries.retain(|entry| !entry.is_same(&mine));
+    mine.set = managed::ownable(&mine.set);
+    if same {
+        mine.time = last.and_then(|last| last.time);
+    }
+    if !mine.set.is_empty() {
+        managed.put(mine);
+    }
+    let object = if same { live.clone() } else { defaulted(kind.ty, merged)? };
+    Ok((object, managed))
+}
+
+fn defaulted(ty: TypeId, object: Value) -> Result<Value, decode::Error> {
+    let mut object = decode::canonical(ty, object)?.object;
+    defaults::apply(ty, &mut object);
+    Ok(object)
+}
+
+/// Makes the empty list of owners in a request survive decoding, which drops what is empty: it asks to forget them.
+pub fn keep_reset(object: &mut Value) {
+    if Managed::is_reset(object) {
+        meta::metadata_mut(object).insert("managedFields".into(), managed::reset());
+    }
+}
+
+/// Whether two objects differ in nothing but when their fields were written.
+pub fn same_but_times(object: &Value, other: &Value) -> bool {
+    let (Some(a), Some(b)) = (object.as_object(), other.as_object()) else { return object == other };
+    a.len() == b.len()
+        && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && if a.0 == "metadata" { same_metadata(a.1, b.1) } else { a.1 == b.1 })
+}
+
+fn same_metadata(a: &Value, b: &Value) -> bool {
+    let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return a == b };
+    a.len() == b.len()
+        && a.iter().zip(b).all(|(a, b)| {
+            a.0 == b.0 && if a.0 == "managedFields" { same_entries(a.1, b.1) } else { a.1 == b.1 }
+        })
+}
+
+fn same_entries(a: &Value, b: &Value) -> bool {
+    let (Some(a), Some(b)) = (a.as_array(), b.as_array()) else { return a == b };
+    let timeless = |entry: &Value| {
+        let mut entry = entry.clone();
+        meta::object_mut(&mut entry).remove("time");
+        entry
+    };
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b || timeless(a) == timeless(b))
+}

@@ -1,0 +1,177 @@
+//! How apply sees a part of an object: what the tables say about its form, and whether it is owned as a whole.
+
+use super::element::{Element, Name};
+use crate::{
+    Map, Value,
+    schema::{Field, ListKind, Presence, Ty, Type, TypeId, schema},
+};
+
+/// A part of an object.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// What it is made of.
+    pub form: Form<'a>,
+    /// It has one owner as a whole.
+    pub atomic: bool,
+}
+
+/// What a part of an object is made of.
+#[derive(Clone, Copy, Debug)]
+pub enum Form<'a> {
+    /// A text, number, time, …
+    Scalar(&'a Ty),
+    /// Anything.
+    Any,
+    /// The fields of a struct.
+    Struct(&'a Type),
+    /// Any keys, with values of one type.
+    Map(&'a Ty),
+    /// Items of one type, told apart by these fields; by their value if there are none.
+    List(&'a Ty, &'a [&'static str]),
+}
+
+/// Why a list item cannot be told from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoKey {
+    /// Null in a list with keys.
+    #[error("associative list with keys may not have a null element")]
+    Null,
+    /// A scalar in a list with keys.
+    #[error("associative list with keys may not have non-map elements")]
+    NoMap,
+    /// None of the keys is there.
+    #[error("associative list with keys has an element that omits all key fields (and doesn't have default values for any key fields)")]
+    Keyless,
+    /// An object in a set.
+    #[error("associative list without keys has an element that's a map type")]
+    MapInSet,
+    /// A list in a set.
+    #[error("not supported: associative list with lists as elements")]
+    ListInSet,
+    /// Null in a set.
+    #[error("associative list without keys has an element that's an explicit null")]
+    NullInSet,
+}
+
+impl<'a> View<'a> {
+    /// A whole object.
+    pub fn object(ty: TypeId) -> View<'static> {
+        View { form: Form::Struct(schema().get(ty)), atomic: false }
+    }
+
+    /// A field of a struct.
+    fn field(field: &'a Field) -> Self {
+        let view = Self::of(&field.ty);
+        match (view.form, field.topology) {
+            (Form::List(element, _), topology) => {
+                let keys = match (&field.list, topology, &field.patch.merge_key) {
+                    (ListKind::Map(keys), _, _) => Some(keys.as_slice()),
+                    (ListKind::Set, _, _) => Some(&[][..]),
+                    // Without a topology, apply merges what a strategic merge patch merges.
+                    (ListKind::Atomic, None, Some(key)) if key.is_empty() => Some(&[][..]),
+                    (ListKind::Atomic, None, Some(key)) => Some(std::slice::from_ref(key)),
+                    (ListKind::Atomic, _, _) => None,
+                };
+                View { form: Form::List(element, keys.unwrap_or_default()), atomic: keys.is_none() }
+            }
+            (Form::Struct(_) | Form::Map(_), Some("atomic")) => View { atomic: true, ..view },
+            (Form::Struct(_) | Form::Map(_), Some("granular")) => View { atomic: false, ..view },
+            _ => view,
+        }
+    }
+
+    /// A value of a type, as an element of a list or a map has it.
+    fn of(ty: &'a Ty) -> Self {
+        match ty {
+            Ty::Struct(id) => {
+                let ty = schema().get(*id);
+                View { form: Form::Struct(ty), atomic: ty.atomic }
+            }
+            Ty::Map(inner) => View { form: Form::Map(inner), atomic: false },
+            Ty::List(inner) => View { form: Form::List(inner, &[]), atomic: true },
+            Ty::Raw => View { form: Form::Any, atomic: true },
+            scalar => View { form: Form::Scalar(scalar), atomic: true },
+        }
+    }
+
+    /// What is at a key; `None` where a struct has no such field.
+    pub fn child(self, name: &str) -> Option<Self> {
+        match self.form {
+            Form::Struct(ty) => match ty.field(name) {
+                Some(field) => Some(View::field(field)),
+                None if is_type_meta(name) => Some(View { form: Form::Scalar(&Ty::String), atomic: true }),
+                None => None,
+            },
+            Form::Map(inner) => Some(View::of(inner)),
+            _ => Some(View { form: Form::Any, atomic: true }),
+        }
+    }
+
+    /// What the items of a list are.
+    pub fn item(self) -> Self {
+        match self.form {
+            Form::List(element, _) => View::of(element),
+            _ => View { form: Form::Any, atomic: true },
+        }
+    }
+
+    /// Whether a key is a field of a struct, and not one that was made up by whoever wrote the object.
+    pub fn names(self, name: &str) -> bool {
+        matches!(self.form, Form::Struct(ty) if ty.field(name).is_some() || is_type_meta(name))
+    }
+
+    /// The step to a key. What the tables name is not copied.
+    pub fn field_element(self, name: &str) -> Element {
+        match self.form {
+            Form::Struct(ty) => match ty.field(name) {
+                Some(field) => Element::Field(field.name.into()),
+                None => Element::Field(name.to_owned().into()),
+            },
+            _ => Element::Field(name.to_owned().into()),
+        }
+    }
+
+    /// The step to an item of a list.
+    pub fn item_element(self, item: &Value) -> Result<Element, NoKey> {
+        match (self.form, item) {
+            (Form::List(_, []), Value::Object(_)) => Err(NoKey::MapInSet),
+            (Form::List(_, []), Value::Array(_)) => Err(NoKey::ListInSet),
+            (Form::List(_, []), Value::Null) => Err(NoKey::NullInSet),
+            (Form::List(_, []), value) => Ok(Element::Value(Box::new(value.clone()))),
+            (Form::List(element, keys), Value::Object(map)) => keyed(element, keys, map),
+            (Form::List(..), Value::Null) => Err(NoKey::Null),
+            _ => Err(NoKey::NoMap),
+        }
+    }
+}
+
+fn is_type_meta(name: &str) -> bool {
+    matches!(name, "apiVersion" | "kind")
+}
+
+/// Keys that are left out have their default, if the schema has one.
+fn keyed(element: &Ty, keys: &[&'static str], map: &Map) -> Result<Element, NoKey> {
+    let default = |key: &str| match element {
+        Ty::Struct(id) => schema().get(*id).field(key).and_then(key_default),
+        _ => None,
+    };
+    let value = |key: &&'static str| Some(((*key).into(), map.get(*key).cloned().or_else(|| default(key))?));
+    let mut found: Vec<(Name, Value)> = keys.iter().filter_map(value).collect();
+    if found.is_empty() {
+        return Err(NoKey::Keyless);
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(Element::Key(found.into()))
+}
+
+/// The default that schemas publish: what the table says, or the zero of what is always written.
+fn key_default(field: &Field) -> Option<Value> {
+    match (&field.default, &field.ty) {
+        (Some(default), _) if field.published => Some(default.clone()),
+        _ if field.presence != Presence::Always || field.optional => None,
+        (_, Ty::String) => Some("".into()),
+        (_, Ty::Int32 | Ty::Int64) => Some(0.into()),
+        (_, Ty::Bool) => Some(false.into()),
+        _ => None,
+    }
+}

@@ -1,0 +1,54 @@
+//! Finds a field by its name: a small open table per type, as decoding does little else.
+
+use super::Field;
+
+/// Where the fields of a type are, by name.
+#[derive(Debug)]
+pub struct Index {
+    /// Positions plus one; zero is free. A power of two, at most half full.
+    table: Vec<u16>,
+}
+
+impl Index {
+    /// An index of fields, which have different names.
+    pub fn new(fields: &[Field]) -> Self {
+        let mut index = Self { table: vec![0; (fields.len() * 2).next_power_of_two()] };
+        for (position, field) in (1..=u16::MAX).zip(fields) {
+            let free = index.probe(field.name).find(|at| index.table[*at] == 0);
+            if let Some(at) = free {
+                index.table[at] = position;
+            }
+        }
+        index
+    }
+
+    /// The field of a name among the fields that the index was made of.
+    pub fn find<'f>(&self, fields: &'f [Field], name: &str) -> Option<&'f Field> {
+        for at in self.probe(name) {
+            let position = usize::from(self.table[at]).checked_sub(1)?;
+            let field = fields.get(position)?;
+            if field.name == name {
+                return Some(field);
+            }
+        }
+        None
+    }
+
+    /// The places where a name may be, in order.
+    fn probe(&self, name: &str) -> impl Iterator<Item = usize> + use<> {
+        let mask = self.table.len() - 1;
+        let start = hash(name) as usize;
+        (0..=mask).map(move |step| start.wrapping_add(step) & mask)
+    }
+}
+
+/// Mixes the length and both ends of a name: enough to tell the fields of one type apart.
+fn hash(name: &str) -> u64 {
+    let bytes = name.as_bytes();
+    let length = bytes.len().min(8);
+    let (mut head, mut tail) = ([0; 8], [0; 8]);
+    head[..length].copy_from_slice(&bytes[..length]);
+    tail[..length].copy_from_slice(&bytes[bytes.len() - length..]);
+    let mixed = u64::from_le_bytes(head) ^ u64::from_le_bytes(tail).rotate_left(29) ^ bytes.len() as u64;
+    mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+}
