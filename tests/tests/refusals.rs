@@ -74,11 +74,11 @@ fn a_corrupt_data_directory_is_refused() {
     let host = Host::new();
     let store = host.data_dir().join("store");
     fs::create_dir_all(&store).expect("made");
-    fs::write(store.join("store.redb"), vec![0x5a; 65536]).expect("written");
+    fs::write(store.join("checkpoint-0000000000000001"), vec![0x5a; 65536]).expect("written");
     let before = contents(&host.data_dir());
     let kubeconfig = host.file("kubeconfig");
     let told = host.ferry(&["up", "--install-runtime", "--kubeconfig", kubeconfig.to_str().expect("text")]).refused();
-    assert!(told.contains("store.redb"), "{told}");
+    assert!(told.contains("checkpoint-0000000000000001"), "{told}");
     assert_eq!(contents(&host.data_dir()), before, "not a byte changed");
     assert!(!kubeconfig.exists());
 }

@@ -6,6 +6,7 @@ mod packages;
 mod process;
 mod test;
 mod tidy;
+mod upstream;
 mod walk;
 
 use std::{path::Path, process::ExitCode};
@@ -24,6 +25,7 @@ struct Cli {
 enum Task {
     Image(image::Args),
     Measure(measure::Args),
+    Upstream(upstream::Args),
     Walk(walk::Args),
     /// Check format, lints and tidiness, and run all tests
     Test,
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().task {
         Task::Image(args) => image::run(&args),
         Task::Measure(args) => measure::run(&args),
+        Task::Upstream(args) => upstream::run(&args),
         Task::Walk(args) => walk::run(&args),
         Task::Test => test::run(),
         Task::Tidy => tidy::run(repository()),

@@ -25,6 +25,7 @@ pub const RUNC: Package = package("runc", "runc");
 pub const CNI_PLUGINS: Package = package("containernetworking-plugins", "/usr/lib/cni/bridge");
 pub const NFTABLES: Package = package("nftables", "nft");
 pub const IPROUTE: Package = package("iproute2", "ip");
+pub const ETCD: Package = package("etcd-server", "etcd");
 pub const UTIL_LINUX: Package = package("util-linux", "nsenter");
 
 /// Installs those that are missing; fails, and says what to type, if that takes another user.

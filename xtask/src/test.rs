@@ -3,13 +3,13 @@
 use anyhow::Result;
 
 use crate::{
-    packages::{self, CNI_PLUGINS, CONTAINERD, IPROUTE, KUBECTL, MMDEBSTRAP, NFTABLES, PROTOC, RUNC, UTIL_LINUX},
+    packages::{self, CNI_PLUGINS, CONTAINERD, ETCD, IPROUTE, KUBECTL, MMDEBSTRAP, NFTABLES, PROTOC, RUNC, UTIL_LINUX},
     process::{self, command},
     repository,
 };
 
-const NEEDED: [packages::Package; 9] =
-    [PROTOC, KUBECTL, CONTAINERD, RUNC, CNI_PLUGINS, NFTABLES, IPROUTE, MMDEBSTRAP, UTIL_LINUX];
+const NEEDED: [packages::Package; 10] =
+    [PROTOC, KUBECTL, CONTAINERD, RUNC, CNI_PLUGINS, NFTABLES, IPROUTE, MMDEBSTRAP, ETCD, UTIL_LINUX];
 
 /// The binary is built before the tests run, because the end-to-end tests start it.
 const COMMANDS: [&str; 4] = [

@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{caller::Caller, down, screen, status, up};
+use crate::{caller::Caller, down, screen, status, storage::Storage, store_commands, up};
 
 /// The data directory unless another is named.
 pub const DATA_DIR: &str = "/var/lib/ferry";
@@ -37,6 +37,7 @@ enum Command {
     Up(Up),
     Status(Status),
     Down(Down),
+    Store(store_commands::StoreCommands),
 }
 
 /// Start the cluster, or start it again where it stopped
@@ -105,6 +106,9 @@ pub struct Up {
     #[arg(long, value_name = "CIDR", default_value = "10.42.0.0/24")]
     pub pod_cidr: sys::net::Cidr,
 
+    #[command(flatten)]
+    pub storage: Storage,
+
     /// Log more; twice: everything
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
@@ -169,6 +173,7 @@ pub fn main() -> ExitCode {
         Command::Up(arguments) => up::up(arguments, Caller::from_environment()),
         Command::Status(arguments) => status::status(arguments),
         Command::Down(arguments) => down::down(arguments),
+        Command::Store(arguments) => store_commands::store(arguments),
     };
     outcome.unwrap_or_else(|error| {
         screen::error(&error);

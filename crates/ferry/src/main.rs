@@ -24,6 +24,8 @@ mod shutdown;
 mod state;
 mod status;
 mod steps;
+mod storage;
+mod store_commands;
 mod up;
 
 use std::process::ExitCode;

@@ -8,7 +8,9 @@ use std::{
 use anyhow::Context;
 use sys::net::Cidr;
 
-use crate::{caller::Caller, cli::Up, instance::Instance, pki::Names, refusal::refusal, state::State};
+use crate::{
+    caller::Caller, cli::Up, instance::Instance, pki::Names, refusal::refusal, state::State, storage::Storage,
+};
 
 /// Where an external runtime answers unless told otherwise.
 const CONTAINERD: &str = "unix:///run/containerd/containerd.sock";
@@ -49,6 +51,8 @@ pub struct Options {
     pub mirror_port: Option<u16>,
     /// The range of pod addresses.
     pub pod_cidr: Cidr,
+    /// Where the objects are kept.
+    pub storage: Storage,
 }
 
 impl Options {
@@ -72,6 +76,7 @@ impl Options {
             kubelet_port: arguments.kubelet_port,
             mirror_port: Some(arguments.mirror_port).filter(|port| *port != 0).or(state.mirror_port),
             pod_cidr: arguments.pod_cidr,
+            storage: arguments.storage.clone(),
             instance,
         })
     }

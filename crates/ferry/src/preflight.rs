@@ -39,7 +39,8 @@ pub async fn check(options: &Options) -> anyhow::Result<()> {
     pod_range_free(options)?;
     Kubeconfig::read(&options.kubeconfig)?.check_place()?;
     pki::check(&options.instance.pki())?;
-    store_usable(&options.instance).await?;
+    // A damaged store must be known before anything is started.
+    options.storage.check(&options.instance.store()).await?;
     container_runtime(options).await
 }
 
@@ -109,14 +110,6 @@ pub fn already_running(instance: &Instance) -> anyhow::Error {
         format!("ferry is already running with {} ({who})", instance.data().display()),
         "See it with `ferry status`, or stop it with `ferry down`.",
     )
-}
-
-/// Opens an existing store and closes it again: a damaged one must be known before anything is started.
-async fn store_usable(instance: &Instance) -> anyhow::Result<()> {
-    if instance.store().exists() {
-        store::Embedded::open(&instance.store(), store::Options::default()).await?;
-    }
-    Ok(())
 }
 
 fn port_free(whose: &str, flag: &str, address: IpAddr, port: u16) -> anyhow::Result<()> {

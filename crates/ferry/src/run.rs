@@ -105,10 +105,10 @@ impl Listeners {
 }
 
 async fn open_store(options: &Options) -> anyhow::Result<(Arc<dyn Store>, String)> {
-    let store = store::Embedded::open(&options.instance.store(), store::Options::default()).await?;
+    let store = options.storage.open(&options.instance.store()).await?;
     let page = store.list(store::Range { limit: Some(1), ..Default::default() }).await?;
     let objects = page.records.len() + page.remaining;
-    Ok((Arc::new(store), if objects == 0 { "new".into() } else { format!("{objects} objects") }))
+    Ok((store, if objects == 0 { "new".into() } else { format!("{objects} objects") }))
 }
 
 async fn certificates(options: &Options) -> anyhow::Result<(Pki, String)> {

@@ -4,15 +4,21 @@
 //! `server` is its only caller. What a write acknowledged survives `kill -9` and power loss; a watcher sees every
 //! change after the revision it names exactly once and in order, or a clean [`Error::Compacted`].
 
+mod change;
 mod embedded;
+mod encryption;
+mod etcd;
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::stream::BoxStream;
+use futures::{StreamExt, stream::BoxStream};
 
-pub use embedded::{Embedded, Options};
+pub use change::{Next, change};
+pub use embedded::{Contents, Embedded, Lag, Options, Step, Verified, medium};
+pub use encryption::{Encrypted, EncryptionConfig};
+pub use etcd::{Etcd, EtcdOptions, Layout};
 
 /// The number of a write. It only grows; 0 means "before the first write".
 pub type Revision = u64;
@@ -127,6 +133,29 @@ pub enum Error {
 /// Events after a revision, in order, none missing. It ends after the first error.
 pub type Watch = BoxStream<'static, Result<Event, Error>>;
 
+/// What to follow, and how closely.
+#[derive(Clone, Debug, Default)]
+pub struct Follow {
+    /// Only keys that begin with this.
+    pub prefix: String,
+    /// Only changes after this revision.
+    pub after: Revision,
+    /// When nothing under the prefix changes but the store moves on, say so this long after the last notice.
+    pub progress: Option<Duration>,
+}
+
+/// What a follower hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The next change.
+    Event(Event),
+    /// Every change up to this revision has been delivered.
+    Progress(Revision),
+}
+
+/// Like [`Watch`], with word of progress in between.
+pub type Notices = BoxStream<'static, Result<Notice, Error>>;
+
 /// A revisioned map from keys to documents.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
@@ -139,12 +168,28 @@ pub trait Store: Send + Sync + 'static {
     /// Writes if the guard holds, and returns the write's revision once it is durable.
     async fn write(&self, write: Write) -> Result<Revision, Error>;
 
+    /// The changes of keys under a prefix after a revision, those that already happened first, and word of progress.
+    async fn follow(&self, follow: Follow) -> Result<Notices, Error>;
+
     /// The changes of keys under `prefix` after revision `after`; those that already happened come first.
-    async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, Error>;
+    async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, Error> {
+        let notices = self.follow(Follow { prefix: prefix.into(), after, progress: None }).await?;
+        let events = notices.filter_map(|notice| async {
+            match notice {
+                Ok(Notice::Event(event)) => Some(Ok(event)),
+                Ok(Notice::Progress(_)) => None,
+                Err(error) => Some(Err(error)),
+            }
+        });
+        Ok(events.boxed())
+    }
 
     /// The newest revision that can be read.
     async fn revision(&self) -> Result<Revision, Error>;
 
     /// Forgets the history up to and including `through`, but not the current records.
     async fn compact(&self, through: Revision) -> Result<(), Error>;
+
+    /// Whether the store can be written.
+    async fn health(&self) -> Result<(), Error>;
 }

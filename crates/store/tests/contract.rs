@@ -1,13 +1,16 @@
 //! What every engine must do, as one function per rule over [`Store`].
 //!
-//! An engine runs all of them by naming itself in the `contract!` list at the end.
+//! Every engine runs all of them; they are named in the `contract!` list at the end.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+mod engines;
 
-use ferry_store::{Embedded, Error, Event, Guard, Options, Page, Range, Record, Revision, Store, Watch, Write};
+use std::{collections::BTreeMap, time::Duration};
+
+use engines::Engine;
+use ferry_store::{
+    Error, Event, Follow, Guard, Next, Notice, Page, Range, Record, Revision, Store, Watch, Write, change,
+};
 use futures::{StreamExt, future::join_all};
-
-type Engine = Arc<dyn Store>;
 
 async fn put(store: &dyn Store, key: &str, guard: Guard, value: &str) -> Result<Revision, Error> {
     let value = Some(value.to_owned().into());
@@ -44,10 +47,11 @@ fn show(records: &[Record]) -> Vec<String> {
 }
 
 async fn a_new_store_is_empty(store: Engine) {
-    assert_eq!(store.revision().await.unwrap(), 0);
+    let revision = store.revision().await.unwrap();
     assert_eq!(store.get("/a").await.unwrap(), None);
     let page = list_at(&*store, "", None).await;
-    assert_eq!((page.records.len(), page.revision, page.remaining), (0, 0, 0));
+    assert_eq!((page.records.len(), page.revision, page.remaining), (0, revision, 0));
+    store.health().await.unwrap();
 }
 
 async fn guards_are_checked(store: Engine) {
@@ -126,7 +130,7 @@ async fn a_watch_begins_after_its_revision(store: Engine) {
 }
 
 async fn a_watch_sees_only_its_prefix(store: Engine) {
-    let mut watch = store.watch("/pods/", 0).await.unwrap();
+    let mut watch = store.watch("/pods/", store.revision().await.unwrap()).await.unwrap();
     for key in ["/nodes/a", "/pods/a", "/podsecurity/a", "/pods/b"] {
         create(&*store, key, "x").await;
     }
@@ -137,19 +141,20 @@ async fn a_watch_sees_only_its_prefix(store: Engine) {
 async fn a_watch_is_complete_and_in_order(store: Engine) {
     const WRITERS: usize = 16;
     const WRITES: usize = 25;
+    let before = store.revision().await.unwrap();
     let write = |store: Engine, writer: usize| async move {
         for count in 0..WRITES {
             create(&*store, &format!("/{writer}/{count}"), "x").await;
         }
     };
     let writers: Vec<_> = (0..WRITERS).map(|writer| tokio::spawn(write(store.clone(), writer))).collect();
-    let early = store.watch("", 0).await.unwrap();
-    let one = store.watch("/7/", 0).await.unwrap();
+    let early = store.watch("", before).await.unwrap();
+    let one = store.watch("/7/", before).await.unwrap();
     for writer in writers {
         writer.await.unwrap();
     }
-    let late = store.watch("", 0).await.unwrap();
-    let revisions: Vec<Revision> = (1..=(WRITERS * WRITES) as u64).collect();
+    let late = store.watch("", before).await.unwrap();
+    let revisions: Vec<Revision> = (before + 1..=before + (WRITERS * WRITES) as u64).collect();
     for mut watch in [early, late] {
         let seen: Vec<_> = take(&mut watch, revisions.len()).await.iter().map(|event| event.revision).collect();
         assert_eq!(seen, revisions);
@@ -159,16 +164,17 @@ async fn a_watch_is_complete_and_in_order(store: Engine) {
 }
 
 async fn a_watch_resumes_where_another_ended(store: Engine) {
+    let before = store.revision().await.unwrap();
     for count in 0..10 {
         create(&*store, &format!("/{count}"), "x").await;
     }
     let mut seen = Vec::new();
     for _ in 0..5 {
-        let after = seen.last().copied().unwrap_or(0);
+        let after = seen.last().copied().unwrap_or(before);
         let mut watch = store.watch("/", after).await.unwrap();
         seen.extend(take(&mut watch, 2).await.iter().map(|event| event.revision));
     }
-    assert_eq!(seen, (1..=10).collect::<Vec<_>>());
+    assert_eq!(seen, (before + 1..=before + 10).collect::<Vec<_>>());
 }
 
 async fn the_future_cannot_be_read(store: Engine) {
@@ -183,6 +189,7 @@ async fn the_future_cannot_be_read(store: Engine) {
 
 async fn a_list_shows_any_kept_revision(store: Engine) {
     // Every revision is compared with what a plain map held when it was current.
+    let before = store.revision().await.unwrap();
     let mut now = BTreeMap::new();
     let mut then = vec![now.clone()];
     for step in 0..60u32 {
@@ -198,13 +205,17 @@ async fn a_list_shows_any_kept_revision(store: Engine) {
         };
         then.push(now.clone());
     }
-    for (revision, expected) in then.iter().enumerate() {
+    for (step, expected) in then.iter().enumerate() {
+        let revision = before + step as u64;
+        if revision == 0 {
+            continue;
+        }
         for prefix in ["", "/1/", "/1/1", "/nothing"] {
-            let page = list_at(&*store, prefix, Some(revision as u64)).await;
+            let page = list_at(&*store, prefix, Some(revision)).await;
             let expected: Vec<_> = expected.iter().filter(|(key, _)| key.starts_with(prefix)).collect();
             let expected: Vec<_> = expected.into_iter().map(|(_, shown)| shown.clone()).collect();
             assert_eq!(show(&page.records), expected, "{prefix} at {revision}");
-            assert_eq!((page.revision, page.remaining), (revision as u64, 0));
+            assert_eq!((page.revision, page.remaining), (revision, 0));
         }
     }
 }
@@ -240,8 +251,14 @@ async fn compacted_history_is_refused(store: Engine) {
     let is_compacted = |error: &Error| matches!(error, Error::Compacted { oldest, .. } if *oldest == through);
     assert!(is_compacted(&store.watch("/", through - 1).await.err().unwrap()));
     assert!(is_compacted(&store.list(Range { at: Some(through - 1), ..Range::default() }).await.unwrap_err()));
-    assert!(is_compacted(&running.next().await.unwrap().unwrap_err()));
-    assert!(running.next().await.is_none(), "a watch ends after its error");
+    // A watch that was running had the events already, or ends.
+    match running.next().await.unwrap() {
+        Ok(event) => assert_eq!(event.revision, through),
+        Err(error) => {
+            assert!(is_compacted(&error));
+            assert!(running.next().await.is_none(), "a watch ends after its error");
+        }
+    }
 
     assert_eq!(list_at(&*store, "/", Some(through)).await.records.len(), 2);
     assert_eq!(list_at(&*store, "/", None).await.records.len(), 1);
@@ -255,7 +272,7 @@ async fn compacted_history_is_refused(store: Engine) {
 async fn documents_expire(store: Engine) {
     let ttl = Some(Duration::from_millis(20));
     let write = |key: &'static str, guard| Write { key: key.into(), guard, value: Some("x".into()), ttl };
-    let mut watch = store.watch("/", 0).await.unwrap();
+    let mut watch = store.watch("/", store.revision().await.unwrap()).await.unwrap();
     let revision = store.write(write("/short", Guard::Absent)).await.unwrap();
     let events = take(&mut watch, 2).await;
     assert_eq!((events[0].revision, events[0].value.is_some()), (revision, true));
@@ -277,27 +294,64 @@ async fn a_later_write_ends_the_ttl(store: Engine) {
     assert_eq!(store.get("/kept").await.unwrap().unwrap().revision, kept);
 }
 
-/// Runs each rule against each engine, as a test of its own.
+async fn progress_is_told_when_other_keys_change(store: Engine) {
+    let after = create(&*store, "/a/1", "x").await;
+    let follow = Follow { prefix: "/a/".into(), after, progress: Some(Duration::from_millis(10)) };
+    let mut notices = store.follow(follow).await.unwrap();
+    let other = create(&*store, "/b/1", "x").await;
+    loop {
+        match notices.next().await.unwrap().unwrap() {
+            Notice::Progress(revision) if revision >= other => break,
+            Notice::Progress(revision) => assert!(revision > after),
+            Notice::Event(event) => panic!("{event:?}"),
+        }
+    }
+    let mine = create(&*store, "/a/2", "x").await;
+    while let Notice::Progress(revision) = notices.next().await.unwrap().unwrap() {
+        assert!(revision < mine, "progress to {revision} before the event of {mine}");
+    }
+}
+
+async fn a_change_is_read_decided_and_written(store: Engine) {
+    let count =
+        |record: Option<&Record>| record.map_or(0, |record| String::from_utf8_lossy(&record.value).parse().unwrap());
+    let add_one = |store: Engine| async move {
+        let add = |record: Option<&Record>| Ok::<_, Error>(Next::Put((count(record) + 1u32).to_string().into(), None));
+        change(&*store, "/n", add).await.unwrap()
+    };
+    let changed = join_all((0..20).map(|_| tokio::spawn(add_one(store.clone())))).await;
+    assert!(changed.into_iter().all(|record| record.unwrap().is_some()));
+    let record = store.get("/n").await.unwrap().unwrap();
+    assert_eq!(record.value, "20");
+    let revision = store.revision().await.unwrap();
+    let kept = change::<Error>(&*store, "/n", |_| Ok(Next::Keep)).await.unwrap();
+    assert_eq!((kept.as_ref(), store.revision().await.unwrap()), (Some(&record), revision));
+    assert_eq!(change::<Error>(&*store, "/n", |_| Ok(Next::Delete)).await.unwrap(), None);
+    assert_eq!(store.get("/n").await.unwrap(), None);
+    assert_eq!(change::<Error>(&*store, "/n", |_| Ok(Next::Delete)).await.unwrap(), None);
+}
+
+/// Names the rules once; the embedded engine runs each as a test, etcd all of them in a row on one server.
 macro_rules! contract {
-    ($($engine:ident: $open:expr),* => $rules:tt) => { $(contract!(@ $engine, $open, $rules);)* };
-    (@ $engine:ident, $open:expr, { $($rule:ident),* $(,)? }) => {
-        mod $engine {
-            use super::*;
+    ($($rule:ident),* $(,)?) => {
+        mod on_embedded {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $rule() {
                 let dir = tempfile::tempdir().unwrap();
-                let store: Engine = Arc::new($open(dir.path()).await);
-                super::$rule(store).await;
+                super::$rule(super::engines::embedded(dir.path()).await).await;
             })*
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn on_etcd() {
+            let Some(server) = engines::EtcdServer::start() else { return };
+            $(let rule = $rule(server.store(concat!("/", stringify!($rule))).await);
+            tokio::time::timeout(Duration::from_secs(60), rule).await.expect(stringify!($rule));)*
         }
     };
 }
 
-async fn embedded(dir: &std::path::Path) -> Embedded {
-    Embedded::open(dir, Options::default()).await.unwrap()
-}
-
-contract!(on_embedded: embedded => {
+contract! {
     a_new_store_is_empty,
     guards_are_checked,
     a_deleted_key_can_be_created_again,
@@ -313,4 +367,6 @@ contract!(on_embedded: embedded => {
     compacted_history_is_refused,
     documents_expire,
     a_later_write_ends_the_ttl,
-});
+    progress_is_told_when_other_keys_change,
+    a_change_is_read_decided_and_written,
+}

@@ -1,19 +1,16 @@
-//! What the embedded engine promises about its file: nothing acknowledged is lost, nothing unusable is touched.
+//! What the embedded engine promises about its directory besides the contract: restarts, retention, refusals.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    io::{BufRead, BufReader},
-    path::Path,
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::{fs, path::Path, time::Duration};
 
-use ferry_store::{Embedded, Error, Event, Guard, Options, Range, Record, Revision, Store, Write};
+use ferry_store::{Embedded, Error, Event, Guard, Lag, Options, Range, Record, Revision, Store, Write};
 use futures::StreamExt;
 
+fn options() -> Options {
+    Options { segment_bytes: 64 << 10, ..Options::default() }
+}
+
 async fn open(dir: &Path) -> Embedded {
-    Embedded::open(dir, Options::default()).await.unwrap()
+    Embedded::open(dir, options()).await.unwrap()
 }
 
 async fn put(store: &Embedded, key: &str, value: Option<&str>) -> Revision {
@@ -84,7 +81,7 @@ async fn documents_expire_after_a_restart_too() {
 #[tokio::test]
 async fn old_history_is_forgotten_and_current_records_are_not() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { keep_for: Duration::ZERO, keep_revisions: 100, ..Options::default() };
+    let options = Options { keep_for: Duration::ZERO, keep_revisions: 100, ..options() };
     let store = Embedded::open(dir.path(), options.clone()).await.unwrap();
     put(&store, "/kept", Some("1")).await;
     for count in 0..800 {
@@ -103,13 +100,47 @@ async fn old_history_is_forgotten_and_current_records_are_not() {
 #[tokio::test]
 async fn large_history_is_forgotten_early() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { keep_bytes: 1 << 20, ..Options::default() };
+    let options = Options { keep_bytes: 1 << 20, ..options() };
     let store = Embedded::open(dir.path(), options).await.unwrap();
     let document = "x".repeat(10_000);
     for _ in 0..500 {
         put(&store, "/large", Some(&document)).await;
     }
     assert!(matches!(store.watch("", 0).await.err(), Some(Error::Compacted { .. })));
+}
+
+/// A busy key, such as a lease, must not grow the files: replaced documents leave them with the history.
+#[tokio::test]
+async fn the_files_do_not_grow_without_bound() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { keep_for: Duration::ZERO, keep_revisions: 50, ..options() };
+    let store = Embedded::open(dir.path(), options.clone()).await.unwrap();
+    put(&store, "/kept", Some("1")).await;
+    let document = "x".repeat(2_000);
+    let mut largest = 0;
+    for count in 0..2_000 {
+        put(&store, &format!("/lease/{}", count % 10), Some(&document)).await;
+        let files = fs::read_dir(dir.path()).unwrap().filter_map(|file| file.ok()?.metadata().ok());
+        largest = largest.max(files.map(|file| file.len()).sum::<u64>());
+    }
+    assert!(largest < 20 * (64 << 10), "{largest} bytes for 20 kB of records; 4 MB were written");
+    let before = records(&store).await;
+    drop(store);
+    let verified = Embedded::verify(dir.path()).await.unwrap();
+    assert_eq!((verified.revision, verified.records, verified.torn), (2_001, 11, false));
+    assert_eq!(records(&Embedded::open(dir.path(), options).await.unwrap()).await, before);
+}
+
+#[tokio::test]
+async fn a_document_larger_than_a_segment_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).await;
+    for size in [100_000, 10, 3_000_000, 64 << 10] {
+        put(&store, &format!("/{size}"), Some(&"x".repeat(size))).await;
+    }
+    let before = records(&store).await;
+    drop(store);
+    assert_eq!(records(&open(dir.path()).await).await, before);
 }
 
 #[tokio::test]
@@ -122,162 +153,88 @@ async fn watches_end_when_the_store_is_closed() {
     assert_eq!(watch.map(|event| event.unwrap().revision).collect::<Vec<_>>().await, [1]);
 }
 
+async fn refusal(dir: &Path) -> String {
+    let refused = Embedded::open(dir, options()).await.err().expect("opened what is no store");
+    let Error::Unusable(message) = refused else { panic!("{refused}") };
+    message
+}
+
 #[tokio::test]
 async fn a_second_opener_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).await;
-    let refused = Embedded::open(dir.path(), Options::default()).await.err().unwrap();
-    let Error::Unusable(message) = &refused else { panic!("{refused}") };
-    assert!(message.contains("store.redb") && message.contains("another process"), "{message}");
+    assert!(refusal(dir.path()).await.contains("another process"));
     put(&store, "/a", Some("1")).await;
     drop(store);
     assert_eq!(records(&open(dir.path()).await).await.len(), 1);
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_store_is_refused_and_unchanged() {
-    let text = "not a store ".repeat(1000);
-    let zeros = vec![0; 100_000];
-    for contents in [b"".as_slice(), b"x", text.as_bytes(), &zeros, b"redb\x1a\x0a\xa9\x0d\x0a", b"redb\x1a\x0a\xa9"] {
-        let dir = tempfile::tempdir().unwrap();
-        refuse(dir.path(), contents).await;
+async fn a_store_of_an_earlier_format_is_refused_and_unchanged() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("store.redb"), "earlier").unwrap();
+    let message = refusal(dir.path()).await;
+    assert!(message.contains("store.redb") && message.contains("format 1"), "{message}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_written_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "no directory").unwrap();
+    let message = refusal(&file).await;
+    assert!(message.contains(file.to_str().unwrap()), "{message}");
+    assert_eq!(fs::read(&file).unwrap(), b"no directory");
+}
+
+#[tokio::test]
+async fn every_missing_file_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).await;
+    for count in 0..40 {
+        put(&store, &format!("/{count}"), Some(&"x".repeat(5_000))).await;
     }
-}
-
-/// Puts `contents` where the store is expected; opening must fail, and leave them and the directory as they are.
-async fn refuse(dir: &Path, contents: &[u8]) {
-    let file = dir.join("store.redb");
-    fs::write(&file, contents).unwrap();
-    let refused = Embedded::open(dir, Options::default()).await.err().expect("opened what is no store");
-    let Error::Unusable(message) = &refused else { panic!("{refused}") };
-    assert!(message.contains("store.redb") && message.contains("backup"), "{message}");
-    assert!(fs::read(&file).unwrap() == contents, "the file was changed");
-    assert_eq!(fs::read_dir(dir).unwrap().count(), 1);
-}
-
-#[tokio::test]
-async fn a_truncated_store_is_refused_and_unchanged() {
-    let dir = tempfile::tempdir().unwrap();
-    drop(fill(dir.path()).await);
-    let whole = fs::read(dir.path().join("store.redb")).unwrap();
-    for keep in [whole.len() / 8, whole.len() / 2, 4096, 320, 100] {
-        let dir = tempfile::tempdir().unwrap();
-        refuse(dir.path(), &whole[..keep]).await;
-    }
-}
-
-#[tokio::test]
-async fn a_store_of_another_format_is_refused_and_unchanged() {
-    let dir = tempfile::tempdir().unwrap();
-    drop(fill(dir.path()).await);
-    let file = dir.path().join("store.redb");
-    let db = redb::Database::open(&file).unwrap();
-    let transaction = db.begin_write().unwrap();
-    let meta = redb::TableDefinition::<&str, u64>::new("meta");
-    transaction.open_table(meta).unwrap().insert("format", 7).unwrap();
-    transaction.commit().unwrap();
-    drop(db);
-    let before = fs::read(&file).unwrap();
-    let refused = Embedded::open(dir.path(), Options::default()).await.err().unwrap();
-    assert!(refused.to_string().contains("format 7"), "{refused}");
-    assert!(fs::read(&file).unwrap() == before, "the file was changed");
-}
-
-/// One damaged byte anywhere: either the store is refused and unchanged, or everything in it is as it was.
-#[tokio::test]
-async fn a_damaged_byte_never_goes_unnoticed() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = fill(dir.path()).await;
-    let before = (records(&store).await, events(&store, 70).await);
     drop(store);
-    let whole = fs::read(dir.path().join("store.redb")).unwrap();
-    let used = whole.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(offset, _)| offset);
-    let used: Vec<_> = used.collect();
-    let header = (0..320).step_by(3);
-    let sampled = used.iter().copied().step_by(used.len() / 150 + 1);
-    let mut refused = 0;
-    for offset in header.chain(sampled) {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("store.redb");
-        let mut damaged = whole.clone();
-        damaged[offset] ^= 0x41;
-        fs::write(&file, &damaged).unwrap();
-        match Embedded::open(dir.path(), Options::default()).await {
-            Err(Error::Unusable(_)) => {
-                refused += 1;
-                assert!(fs::read(&file).unwrap() == damaged, "changed after damage at {offset}");
-            }
-            Err(error) => panic!("{offset}: {error}"),
-            Ok(store) => {
-                assert_eq!((records(&store).await, events(&store, 70).await), before, "damage at {offset}");
-            }
-        }
+    let files: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().path()).collect();
+    let kept: Vec<_> = files.iter().filter(|file| !file.ends_with("segment.next")).collect();
+    assert!(kept.len() > 3, "{kept:?}");
+    for file in kept {
+        let contents = fs::read(file).unwrap();
+        fs::remove_file(file).unwrap();
+        let message = refusal(dir.path()).await;
+        assert!(message.contains("damaged") && message.contains("backup"), "{message}");
+        fs::write(file, contents).unwrap();
     }
-    // The rest of the bytes belong to pages that are free.
-    assert!(refused > 0);
+    assert_eq!(records(&open(dir.path()).await).await.len(), 40);
 }
 
+/// Writes that may lag are acknowledged, seen and kept; after an end without order no revision is used again.
 #[tokio::test]
-async fn a_changed_document_is_refused() {
+async fn lagging_writes_never_reuse_a_revision() {
     let dir = tempfile::tempdir().unwrap();
-    let store = fill(dir.path()).await;
-    put(&store, "/document", Some("this is genuine")).await;
+    let lag = vec![Lag { prefix: "/leases/".into(), at_most: Duration::from_millis(1) }];
+    let options = Options { lag, ..options() };
+    let store = Embedded::open(dir.path(), options.clone()).await.unwrap();
+    let mut last = 0;
+    for count in 0..50 {
+        last = put(&store, "/leases/a", Some(&count.to_string())).await;
+    }
+    assert_eq!(events(&store, 0).await.len(), 50);
+    let copy = tempfile::tempdir().unwrap();
+    for file in fs::read_dir(dir.path()).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+    }
     drop(store);
-    let mut contents = fs::read(dir.path().join("store.redb")).unwrap();
-    let genuine: Vec<_> = contents.windows(7).enumerate().filter(|(_, bytes)| bytes == b"genuine").collect();
-    let offsets: Vec<_> = genuine.into_iter().map(|(offset, _)| offset).collect();
-    offsets.iter().for_each(|offset| contents[*offset..*offset + 7].copy_from_slice(b"altered"));
-    refuse(dir.path(), &contents).await;
-}
 
-const CHILD_DIR: &str = "FERRY_STORE_TEST_CHILD_DIR";
-
-/// Not a rule by itself: run as a child by the test below, it writes until it is killed.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn child_that_writes_until_killed() {
-    let Ok(dir) = std::env::var(CHILD_DIR) else { return };
-    let store = std::sync::Arc::new(open(Path::new(&dir)).await);
-    let writers = (0..8).map(|writer| {
-        let store = store.clone();
-        tokio::spawn(async move {
-            for count in 0u64.. {
-                let key = format!("/{writer}/{count}");
-                let revision = put(&store, &key, Some(&key.repeat(50))).await;
-                println!("\nacknowledged {key} {revision}");
-            }
-        })
-    });
-    futures::future::join_all(writers.collect::<Vec<_>>()).await;
-}
-
-#[tokio::test]
-async fn what_was_acknowledged_survives_kill_9() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut acknowledged = BTreeMap::new();
-    for round in 1..=3 {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child_that_writes_until_killed", "--nocapture"])
-            .env(CHILD_DIR, dir.path().join(round.to_string()))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        acknowledged.clear();
-        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
-            let line = line.unwrap();
-            let words: Vec<_> = line.split(' ').collect();
-            if let ["acknowledged", key, revision] = words[..] {
-                acknowledged.insert(key.to_owned(), revision.parse::<Revision>().unwrap());
-            }
-            if acknowledged.len() == 100 * round {
-                child.kill().unwrap();
-            }
-        }
-        child.wait().unwrap();
-        let store = open(&dir.path().join(round.to_string())).await;
-        assert!(acknowledged.len() >= 100 * round);
-        for (key, revision) in &acknowledged {
-            let record = store.get(key).await.unwrap().unwrap_or_else(|| panic!("{key} is lost"));
-            assert_eq!((record.revision, record.value), (*revision, key.repeat(50).into()));
-        }
-    }
+    let in_order = Embedded::open(dir.path(), options.clone()).await.unwrap();
+    assert_eq!(in_order.revision().await.unwrap(), last);
+    let crashed = Embedded::open(copy.path(), options).await.unwrap();
+    assert!(crashed.revision().await.unwrap() > last);
+    assert!(matches!(crashed.watch("", last).await.err(), Some(Error::Compacted { .. })));
+    assert_eq!(crashed.get("/leases/a").await.unwrap().unwrap().value, "49");
+    let next = put(&crashed, "/other", Some("x")).await;
+    drop(crashed);
+    assert_eq!(open(copy.path()).await.revision().await.unwrap(), next);
 }

@@ -31,9 +31,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Replaces what is in `out`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.clear();
+    pub fn append(&self, out: &mut Vec<u8>) {
         out.push(if self.value.is_some() { DOCUMENT } else { TOMBSTONE });
         for number in [self.previous, self.written, self.expires, self.key.len() as u64] {
             out.extend_from_slice(&number.to_le_bytes());
@@ -72,8 +70,8 @@ mod tests {
     fn what_is_encoded_is_decoded_and_nothing_shorter() {
         for value in [Some(&b"document"[..]), Some(b""), None] {
             let entry = Entry { previous: 3, written: 4, expires: u64::MAX, key: "/a/ü", value };
-            let mut bytes = vec![9];
-            entry.encode(&mut bytes);
+            let mut bytes = Vec::new();
+            entry.append(&mut bytes);
             assert_eq!(Entry::decode(&bytes), Some(entry));
             let without_document = bytes.len() - value.map_or(0, <[u8]>::len);
             assert_eq!(Entry::decode(&bytes[..without_document - 1]), None);

@@ -1,11 +1,20 @@
-//! The embedded engine: every record and the recent history in memory, every write in one crash-safe file.
+//! The embedded engine: every record and the recent history in memory, every write in a log on disk.
 //!
 //! Reads and watches are answered from memory and never touch the disk. Writes go to one thread, which makes all that
-//! are waiting durable with one commit and only then shows them to readers. A directory has one opener at a time.
+//! are waiting durable with one write and one sync, and only then shows them to readers. A directory has one opener at
+//! a time.
 
-mod disk;
+mod batch;
+mod checkpoint;
+mod contents;
+mod damage;
 mod entry;
-mod rehearsal;
+mod frame;
+mod load;
+mod log;
+pub mod medium;
+mod open;
+mod segment;
 mod state;
 mod watch;
 mod writer;
@@ -20,10 +29,18 @@ use std::{
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot, watch as newest};
 
-use self::{state::State, writer::Request};
-use crate::{Error, Page, Range, Record, Revision, Store, Watch, Write};
+pub use self::contents::{Contents, Step};
+use self::{
+    medium::{Disk, Medium},
+    state::State,
+    writer::Request,
+};
+use crate::{Error, Follow, Notices, Page, Range, Record, Revision, Store, Write};
 
-/// How much history the embedded engine keeps.
+/// The format of the files.
+const FORMAT: u32 = 2;
+
+/// How much history the embedded engine keeps, and how durable it is.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// History younger than this is kept.
@@ -32,15 +49,34 @@ pub struct Options {
     pub keep_revisions: u64,
     /// The history never takes more memory than about this; it wins over the other two.
     pub keep_bytes: usize,
+    /// Keys whose writes may be acknowledged before they are durable. Empty: everything is durable at once.
+    pub lag: Vec<Lag>,
+    /// The length of the log's files.
+    pub segment_bytes: u64,
+}
+
+/// Writes under a prefix that may be lost if the machine, not just the process, fails within a bounded time.
+#[derive(Clone, Debug)]
+pub struct Lag {
+    /// The keys that begin with this.
+    pub prefix: String,
+    /// How long after its acknowledgement a write is durable at the latest.
+    pub at_most: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { keep_for: Duration::from_secs(600), keep_revisions: 10_000, keep_bytes: 128 << 20 }
+        Self {
+            keep_for: Duration::from_secs(600),
+            keep_revisions: 10_000,
+            keep_bytes: 128 << 20,
+            lag: Vec::new(),
+            segment_bytes: 16 << 20,
+        }
     }
 }
 
-/// A store in one file of a directory, in this process.
+/// A store in one directory, in this process.
 pub struct Embedded {
     shared: Arc<Shared>,
     newest: newest::Receiver<Revision>,
@@ -50,15 +86,36 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Opens the store in `dir`, creating it if there is none. Refuses a damaged or locked file and changes nothing
-    /// then.
+    /// Opens the store in `dir`, creating it if there is none. Refuses damaged or locked files and changes nothing then.
     pub async fn open(dir: &Path, options: Options) -> Result<Self, Error> {
+        Self::open_on(dir, options, Arc::new(Disk)).await
+    }
+
+    /// The same with another medium under it.
+    pub async fn open_on(dir: &Path, options: Options, medium: Arc<dyn Medium>) -> Result<Self, Error> {
         let dir = dir.to_path_buf();
-        let opened = tokio::task::spawn_blocking(move || disk::open(&dir)).await.map_err(engine)?;
-        let (disk, loaded) = opened?;
-        let shared = Arc::new(Shared(RwLock::new(loaded.state)));
-        let writer = writer::start(disk, shared.clone(), loaded.expiries, options).map_err(engine)?;
+        let opened = tokio::task::spawn_blocking(move || {
+            let opened = open::open(&dir, &options, medium)?;
+            let shared = opened.shared.clone();
+            Ok((writer::start(opened, options).map_err(engine)?, shared))
+        });
+        let (writer, shared) = opened.await.map_err(engine)??;
         Ok(Self { shared, newest: writer.newest, requests: Some(writer.requests), writer: Some(writer.thread) })
+    }
+
+    /// Reads and verifies all files of the store in `dir`, also while another process writes it; changes nothing.
+    pub async fn verify(dir: &Path) -> Result<Verified, Error> {
+        let dir = dir.to_path_buf();
+        let inspected = tokio::task::spawn_blocking(move || open::inspect(&dir)).await.map_err(engine)?;
+        let loaded = inspected?;
+        let state = &loaded.state;
+        Ok(Verified {
+            revision: state.revision(),
+            compacted: state.compacted(),
+            records: state.len() as u64,
+            bytes: loaded.bytes,
+            torn: loaded.torn,
+        })
     }
 
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Error> {
@@ -67,6 +124,21 @@ impl Embedded {
         requests.send(request(reply)).await.map_err(|_| writer_gone())?;
         answer.await.map_err(|_| writer_gone())?
     }
+}
+
+/// What verifying a store's files found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// The newest revision.
+    pub revision: Revision,
+    /// The oldest revision that can be read.
+    pub compacted: Revision,
+    /// How many records there are now.
+    pub records: u64,
+    /// How many bytes were read and verified.
+    pub bytes: u64,
+    /// The log ends with a write that was cut short, and never acknowledged; the next opener removes it.
+    pub torn: bool,
 }
 
 impl Drop for Embedded {
@@ -92,8 +164,8 @@ impl Store for Embedded {
         self.ask(|reply| Request::Write(write, reply)).await
     }
 
-    async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, Error> {
-        watch::watch(self.shared.clone(), self.newest.clone(), prefix, after)
+    async fn follow(&self, follow: Follow) -> Result<Notices, Error> {
+        watch::follow(self.shared.clone(), self.newest.clone(), follow)
     }
 
     async fn revision(&self) -> Result<Revision, Error> {
@@ -102,6 +174,10 @@ impl Store for Embedded {
 
     async fn compact(&self, through: Revision) -> Result<(), Error> {
         self.ask(|reply| Request::Compact(through, reply)).await
+    }
+
+    async fn health(&self) -> Result<(), Error> {
+        self.ask(Request::Health).await
     }
 }
 
@@ -112,6 +188,10 @@ type Reply<T> = oneshot::Sender<Result<T, Error>>;
 struct Shared(RwLock<State>);
 
 impl Shared {
+    fn new(state: State) -> Self {
+        Self(RwLock::new(state))
+    }
+
     // A poisoned lock is taken as it is: publishing only appends and trims, it leaves no half-made state behind.
     fn read(&self) -> RwLockReadGuard<'_, State> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)

@@ -1,10 +1,10 @@
 //! What the embedded engine keeps in memory: the current records and the recent history.
 //!
-//! Every revision is exactly one change, so the history is contiguous: its first change is revision `compacted + 1`.
-//! Each change carries the record that it replaced, which is what makes older revisions readable.
+//! Every revision is exactly one change, so the history is contiguous: its first change is revision `base + 1`. Each
+//! change carries the record that it replaced, which is what makes older revisions readable.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     ops::Bound,
     sync::Arc,
 };
@@ -24,14 +24,22 @@ pub(super) struct Change {
     pub expires: u64,
 }
 
-/// The current records and the changes after `compacted`.
+/// The current records and the changes after `base`.
 #[derive(Debug, Default)]
 pub(super) struct State {
     records: BTreeMap<Arc<str>, Record>,
     history: VecDeque<Change>,
-    /// Everything up to here is forgotten. It is the oldest revision that can still be read.
+    /// The changes up to here are gone from memory.
+    base: Revision,
+    /// Everything up to here is forgotten for readers: it is the oldest revision that they can read. Never less than
+    /// `base`, and more than it only while a checkpoint needs what is between.
     compacted: Revision,
+    /// A checkpoint is being written as of this revision.
+    pinned: Option<Revision>,
     history_bytes: usize,
+    record_bytes: usize,
+    /// When documents expire, by the revision that wrote them; kept as long as their revision can be read.
+    expires: HashMap<Revision, u64>,
 }
 
 /// A look at the history for one watcher.
@@ -45,11 +53,30 @@ pub(super) struct Scan {
 
 impl State {
     pub fn new(compacted: Revision) -> Self {
-        Self { compacted, ..Self::default() }
+        Self { base: compacted, compacted, ..Self::default() }
     }
 
     pub fn revision(&self) -> Revision {
-        self.compacted + self.history.len() as u64
+        self.base + self.history.len() as u64
+    }
+
+    /// How many bytes the keys and documents of the current records have.
+    pub fn record_bytes(&self) -> usize {
+        self.record_bytes
+    }
+
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Keeps what a checkpoint as of now's compacted revision needs, until [`State::unpin`].
+    pub fn pin(&mut self) -> Revision {
+        *self.pinned.insert(self.compacted)
+    }
+
+    pub fn unpin(&mut self) -> Vec<Change> {
+        self.pinned = None;
+        self.trim(self.compacted)
     }
 
     pub fn compacted(&self) -> Revision {
@@ -71,8 +98,17 @@ impl State {
         Ok(())
     }
 
+    /// When the document that a revision wrote expires; 0: never.
+    pub fn expires(&self, revision: Revision) -> u64 {
+        self.expires.get(&revision).copied().unwrap_or(0)
+    }
+
     /// Puts back a record whose change is already compacted. Used only while loading.
-    pub fn restore(&mut self, record: Record) -> Option<Record> {
+    pub fn restore(&mut self, record: Record, expires: u64) -> Option<Record> {
+        if expires != 0 {
+            self.expires.insert(record.revision, expires);
+        }
+        self.record_bytes += size(&record);
         self.records.insert(record.key.clone(), record)
     }
 
@@ -83,37 +119,35 @@ impl State {
         match &event.value {
             Some(value) => {
                 let record = Record { key: event.key.clone(), value: value.clone(), revision: event.revision };
+                self.record_bytes += size(&record);
                 self.records.insert(event.key.clone(), record);
             }
             None => {
                 self.records.remove(&event.key);
             }
         }
+        self.record_bytes -= event.previous.as_ref().map_or(0, size);
+        if change.expires != 0 {
+            self.expires.insert(event.revision, change.expires);
+        }
         self.history_bytes += cost(event);
         self.history.push_back(change);
     }
 
     /// Forgets the changes up to and including `through` and returns them, so that they are dropped outside the lock.
+    /// Beyond the newest revision, it makes `through` the newest.
     pub fn trim(&mut self, through: Revision) -> Vec<Change> {
-        let count = self.count_through(through);
+        let jump = through > self.revision();
+        self.compacted = self.compacted.max(through);
+        let through = self.pinned.map_or(self.compacted, |pinned| pinned.min(self.compacted));
+        let count = (through.saturating_sub(self.base) as usize).min(self.history.len());
         let trimmed: Vec<_> = self.history.drain(..count).collect();
-        self.compacted += count as u64;
+        self.base = if jump { through } else { self.base + count as u64 };
         self.history_bytes -= trimmed.iter().map(|change| cost(&change.event)).sum::<usize>();
+        for replaced in trimmed.iter().filter_map(|change| change.event.previous.as_ref()) {
+            self.expires.remove(&replaced.revision);
+        }
         trimmed
-    }
-
-    /// The revisions whose documents nothing needs once the history through `through` is forgotten: what its changes
-    /// replaced, and its deletions.
-    pub fn superseded(&self, through: Revision) -> Vec<Revision> {
-        let count = self.count_through(through);
-        let events = self.history.range(..count).map(|change| &change.event);
-        events
-            .flat_map(|event| {
-                let replaced = event.previous.as_ref().map(|record| record.revision);
-                let deletion = event.value.is_none().then_some(event.revision);
-                [replaced, deletion].into_iter().flatten()
-            })
-            .collect()
     }
 
     /// Up to where the history may be forgotten: what is older than `before` and not among the newest
@@ -121,7 +155,7 @@ impl State {
     pub fn forgettable(&self, before: u64, keep_revisions: u64, keep_bytes: usize, limit: usize) -> Revision {
         let mut bytes = self.history_bytes;
         let mut through = self.compacted;
-        for change in self.history.iter().take(limit) {
+        for change in self.history.range((self.compacted - self.base) as usize..).take(limit) {
             let surplus = self.revision() - through > keep_revisions && change.written < before;
             if !surplus && bytes <= keep_bytes {
                 break;
@@ -136,7 +170,7 @@ impl State {
     pub fn scan(&self, cursor: Revision, prefix: &str, limit: usize, batch: usize) -> Result<Scan, Error> {
         self.check(cursor)?;
         let mut scan = Scan { events: Vec::new(), through: cursor, more: false };
-        for change in self.history.range((cursor - self.compacted) as usize..).take(limit) {
+        for change in self.history.range((cursor - self.base) as usize..).take(limit) {
             if scan.events.len() == batch {
                 break;
             }
@@ -152,15 +186,20 @@ impl State {
     pub fn list(&self, range: &Range) -> Result<Page, Error> {
         let revision = range.at.unwrap_or(self.revision());
         self.check(revision)?;
+        Ok(self.page(range, revision))
+    }
+
+    /// A page as of a revision that is kept, be it for readers or because it is pinned.
+    pub fn page(&self, range: &Range, revision: Revision) -> Page {
         let changed = self.changed_since(revision, &range.prefix);
         let mut matching = self.as_of(&changed, range);
         let records = matching.by_ref().take(range.limit.unwrap_or(usize::MAX)).cloned().collect();
-        Ok(Page { records, revision, remaining: matching.count() })
+        Page { records, revision, remaining: matching.count() }
     }
 
     /// For each key that changed after `revision`, what it was then.
     fn changed_since(&self, revision: Revision, prefix: &str) -> BTreeMap<&str, Option<&Record>> {
-        let after = self.history.range((revision - self.compacted) as usize..).map(|change| &change.event);
+        let after = self.history.range((revision - self.base) as usize..).map(|change| &change.event);
         let newest_first = after.rev().filter(|event| event.key.starts_with(prefix));
         newest_first.map(|event| (&*event.key, event.previous.as_ref())).collect()
     }
@@ -186,12 +225,12 @@ impl State {
             (None, _) => rolled_back.next(),
         })
     }
-
-    fn count_through(&self, through: Revision) -> usize {
-        (through.saturating_sub(self.compacted) as usize).min(self.history.len())
-    }
 }
 
 fn cost(event: &Event) -> usize {
     CHANGE_BYTES + event.key.len() + event.previous.as_ref().map_or(0, |record| record.value.len())
+}
+
+fn size(record: &Record) -> usize {
+    record.key.len() + record.value.len()
 }

@@ -1,0 +1,114 @@
+//! The embedded engine under load: durable puts, reads, fan-out, memory, start-up.
+
+use std::{
+    error::Error,
+    fs,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use futures::{StreamExt, future::join_all};
+use store::{Embedded, Guard, Options, Range, Store, Write};
+
+const DOCUMENT: usize = 1024;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// A document like those of a cluster: text, no two the same.
+fn document(seed: usize) -> Bytes {
+    let mut text = format!("{{\"metadata\":{{\"name\":\"object-{seed}\",\"uid\":\"{seed:036}\"}},\"data\":\"");
+    text.extend(std::iter::repeat_n('x', DOCUMENT.saturating_sub(text.len() + 2)));
+    (text + "\"}").into()
+}
+
+async fn create(store: &Embedded, key: String, seed: usize) {
+    let write = Write { key: key.into(), guard: Guard::Absent, value: Some(document(seed)), ttl: None };
+    store.write(write).await.expect("a put of a benchmark");
+}
+
+/// Durable puts per second with so many writers, each waiting for its own.
+pub async fn puts(dir: &Path, writers: usize, lasts: Duration) -> Outcome<f64> {
+    let dir = tempfile::tempdir_in(dir)?;
+    let store = Arc::new(Embedded::open(dir.path(), Options::default()).await?);
+    let start = Instant::now();
+    let tasks = (0..writers).map(|writer| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let mut count = 0;
+            while start.elapsed() < lasts {
+                create(&store, format!("/registry/configmaps/{writer}/{count}"), count).await;
+                count += 1;
+            }
+            count
+        })
+    });
+    let counts = join_all(tasks.collect::<Vec<_>>()).await;
+    let total: usize = counts.into_iter().sum::<Result<_, _>>()?;
+    Ok(total as f64 / start.elapsed().as_secs_f64())
+}
+
+/// What 100,000 records cost and give.
+pub async fn large(dir: &Path, records: usize) -> Outcome<()> {
+    let dir = tempfile::tempdir_in(dir)?;
+    // The history would count as memory of the records.
+    let options = Options { keep_for: Duration::ZERO, keep_revisions: 0, ..Options::default() };
+    let store = Arc::new(Embedded::open(dir.path(), options.clone()).await?);
+    let key = |number: usize| format!("/registry/configmaps/ns-{}/object-{number}", number % 100);
+    for chunk in 0..records.div_ceil(1000) {
+        join_all((chunk * 1000..(chunk + 1) * 1000).map(|number| create(&store, key(number), number))).await;
+    }
+    drop(store);
+
+    let before = resident()?;
+    let start = Instant::now();
+    let store = Arc::new(Embedded::open(dir.path(), options).await?);
+    println!("start with {records} records             {:>10.2} s", start.elapsed().as_secs_f64());
+    let encoded = key(records - 1).len() + DOCUMENT;
+    let per_record = resident()?.saturating_sub(before) as f64 / records as f64;
+    let allowed = encoded as f64 * 1.3 + 300.0;
+    println!("resident bytes per record of {encoded}       {per_record:>10.0}   (at most {allowed:.0})");
+    ranges(&*store, records).await?;
+    fan_out(store, 1000, 200).await
+}
+
+async fn ranges(store: &dyn Store, records: usize) -> Outcome<()> {
+    let start = Instant::now();
+    let mut lists = 0;
+    while start.elapsed() < Duration::from_secs(2) {
+        let prefix = format!("/registry/configmaps/ns-{}/", lists % 100);
+        let page = store.list(Range { prefix, ..Range::default() }).await?;
+        assert_eq!(page.records.len(), records / 100);
+        lists += 1;
+    }
+    let rate = lists as f64 / start.elapsed().as_secs_f64();
+    println!(
+        "ranges of {} records/s                {rate:>10.0}   ({:.0} records/s)",
+        records / 100,
+        rate * records as f64 / 100.0
+    );
+    Ok(())
+}
+
+async fn fan_out(store: Arc<Embedded>, watchers: usize, writes: usize) -> Outcome<()> {
+    let after = store.revision().await?;
+    let mut tasks = Vec::new();
+    for _ in 0..watchers {
+        let watch = store.watch("/fan/", after).await?;
+        tasks.push(tokio::spawn(async move { watch.take(writes).count().await }));
+    }
+    let start = Instant::now();
+    join_all((0..writes).map(|number| create(&store, format!("/fan/{number}"), number))).await;
+    let seen: usize = join_all(tasks).await.into_iter().sum::<Result<_, _>>()?;
+    assert_eq!(seen, watchers * writes);
+    println!("events/s to {watchers} watchers               {:>10.0}", seen as f64 / start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// How many bytes of this process are in memory.
+fn resident() -> Outcome<usize> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<usize>()? * 1024)
+}

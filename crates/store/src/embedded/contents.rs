@@ -1,0 +1,181 @@
+//! All records of a store as of one revision, on their way: to a snapshot, from one, or into another engine.
+//!
+//! A snapshot file is a checkpoint under a name of the user's: checked part by part, complete or not there at all.
+
+use std::{
+    fs::{self, File},
+    path::Path,
+};
+
+use futures::{StreamExt, TryStreamExt, stream};
+use sha2::{Digest, Sha256};
+
+use super::{
+    Shared,
+    checkpoint::{self, CheckpointHead},
+    engine,
+    medium::Disk,
+    open,
+    state::State,
+};
+use crate::{Error, Guard, Range, Record, Revision, Store, Write};
+
+const PAGE: usize = 1000;
+/// How many writes to another store are under way at once.
+const WRITES: usize = 64;
+/// How often reading begins again when the revision was compacted meanwhile.
+const ATTEMPTS: usize = 5;
+/// A restored store goes on this far after the snapshot: clients may have seen revisions after it, which must not come
+/// again with other contents.
+const BEYOND: Revision = 1_000_000;
+
+/// How far something is: done, of how many.
+pub type Step = (u64, u64);
+
+/// The records of a store, with what is needed to make a store of them again.
+pub struct Contents {
+    shared: Shared,
+    revision: Revision,
+}
+
+impl Contents {
+    /// Of the store in a directory, also while another process writes it.
+    pub fn of_dir(dir: &Path) -> Result<Self, Error> {
+        let mut state = open::inspect(dir)?.state;
+        let revision = state.revision();
+        // Nothing but the records as they are now is wanted.
+        drop(state.trim(revision));
+        Ok(Self { shared: Shared::new(state), revision })
+    }
+
+    /// Of any store, as of its newest revision.
+    pub async fn of_store(store: &dyn Store, progress: &mut (dyn FnMut(Step) + Send)) -> Result<Self, Error> {
+        let mut attempts = ATTEMPTS;
+        loop {
+            match Self::read_store(store, progress).await {
+                Err(Error::Compacted { .. }) if attempts > 0 => attempts -= 1,
+                read => return read,
+            }
+        }
+    }
+
+    async fn read_store(store: &dyn Store, progress: &mut (dyn FnMut(Step) + Send)) -> Result<Self, Error> {
+        let mut range = Range { limit: Some(PAGE), ..Range::default() };
+        let mut records = Vec::new();
+        loop {
+            let page = store.list(range.clone()).await?;
+            range.at = Some(page.revision);
+            range.after = page.records.last().map(|record| record.key.to_string());
+            records.extend(page.records);
+            progress((records.len() as u64, (records.len() + page.remaining) as u64));
+            if page.remaining == 0 {
+                let mut state = State::new(page.revision);
+                records.into_iter().for_each(|record| drop(state.restore(record, 0)));
+                return Ok(Self { shared: Shared::new(state), revision: page.revision });
+            }
+        }
+    }
+
+    /// Of a snapshot file; all of it is verified.
+    pub fn of_file(path: &Path) -> Result<Self, Error> {
+        let mut records = Vec::new();
+        let head = checkpoint::read(path, |_, revision, entry| {
+            let value = bytes::Bytes::copy_from_slice(entry.value?);
+            records.push((Record { key: entry.key.into(), value, revision }, entry.expires));
+            Some(())
+        });
+        let revision = head.map_err(|refusal| Error::Unusable(refusal.to_string()))?.revision;
+        let mut state = State::new(revision);
+        records.into_iter().for_each(|(record, expires)| drop(state.restore(record, expires)));
+        Ok(Self { shared: Shared::new(state), revision })
+    }
+
+    /// Writes a snapshot file, which must not exist.
+    pub fn to_file(&self, path: &Path) -> Result<u64, Error> {
+        let unusable = |error: std::io::Error| Error::Unusable(format!("{}: {error}", path.display()));
+        // Takes the name, so that no other file is replaced.
+        File::create_new(path).map_err(unusable)?;
+        let mut new = path.as_os_str().to_owned();
+        new.push(".new");
+        let head = CheckpointHead { id: open::identity(), segment: 0, revision: self.revision };
+        let written = checkpoint::write_file(&Disk, Path::new(&new), path, head, &self.shared);
+        written.map_err(|error| {
+            // Both names are ours, and what they hold is of no use.
+            let _ = (fs::remove_file(path), fs::remove_file(&new));
+            unusable(error)
+        })
+    }
+
+    /// Makes a new embedded store in a directory. Records keep their revisions; new ones come well after.
+    pub fn to_dir(self, dir: &Path) -> Result<u64, Error> {
+        let mut state = self.shared.write();
+        drop(state.trim(self.revision + BEYOND));
+        let count = state.len() as u64;
+        drop(state);
+        open::create_with(dir, &self.shared)?;
+        Ok(count)
+    }
+
+    /// Writes everything into an empty store; the records get new revisions there.
+    pub async fn to_store(&self, store: &dyn Store, progress: &mut (dyn FnMut(Step) + Send)) -> Result<u64, Error> {
+        let found = store.list(Range { limit: Some(1), ..Range::default() }).await?;
+        if let Some(record) = found.records.first() {
+            let count = found.remaining + 1;
+            return Err(Error::Unusable(format!("the target has {count} records already, such as {}", record.key)));
+        }
+        let records = self.records();
+        let total = records.len() as u64;
+        let now = super::batch::now();
+        let writes = records.into_iter().map(|(record, expires)| {
+            let ttl = (expires != 0).then(|| std::time::Duration::from_millis(expires.saturating_sub(now).max(1000)));
+            store.write(Write { key: record.key, guard: Guard::Absent, value: Some(record.value), ttl })
+        });
+        let mut done = 0;
+        let mut written = stream::iter(writes).buffer_unordered(WRITES);
+        while written.try_next().await?.is_some() {
+            done += 1;
+            progress((done, total));
+        }
+        Ok(done)
+    }
+
+    fn records(&self) -> Vec<(Record, u64)> {
+        let state = self.shared.read();
+        let page = state.page(&Range::default(), state.revision());
+        page.records.into_iter().map(|record| (record.clone(), state.expires(record.revision))).collect()
+    }
+
+    /// As of which revision the records are.
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// How many records there are.
+    pub fn len(&self) -> u64 {
+        self.shared.read().len() as u64
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A digest of all keys and documents; the same for the same records in any engine.
+    pub fn digest(&self) -> String {
+        let mut digest = Sha256::new();
+        for (record, _) in self.records() {
+            for part in [record.key.as_bytes(), &record.value] {
+                digest.update((part.len() as u64).to_le_bytes());
+                digest.update(part);
+            }
+        }
+        digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Runs work that blocks beside the caller's tasks.
+    pub async fn blocking<T: Send + 'static>(
+        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        tokio::task::spawn_blocking(work).await.map_err(engine)?
+    }
+}

@@ -1,0 +1,34 @@
+//! Why a store's files cannot be used, in words that name the file, the place and what to do.
+
+use std::{io, path::PathBuf};
+
+/// Why a store was not opened. Nothing of it was changed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("{}: there is no store here", .0.display())]
+    Missing(PathBuf),
+    #[error("{}: there is a store here already; choose another directory, or move it away", .0.display())]
+    Exists(PathBuf),
+    #[error("{}: another process has the store open; stop that one, or use another directory", .0.display())]
+    Locked(PathBuf),
+    #[error(
+        "{}: the store is in format {found} and this version reads format {}; use the version that wrote it",
+        file.display(), super::FORMAT
+    )]
+    Format { file: PathBuf, found: u32 },
+    #[error(
+        "{}: the store is damaged at byte {offset} ({what}); nothing was changed. Restore it from a backup with `ferry \
+         store restore`, or move the directory away to start with an empty store",
+        file.display()
+    )]
+    Damaged { file: PathBuf, offset: u64, what: &'static str },
+    #[error("{}: cannot open the store: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+impl Refusal {
+    pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { path, source }
+    }
+}

@@ -1,0 +1,140 @@
+//! From flags to a connected client; what is wrong with them is said before anything else happens.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
+
+use super::{
+    Etcd, Layout,
+    retry::{Call, retried},
+};
+use crate::{Error, Store};
+
+/// How long the cluster may take to answer at first.
+const FIRST_ANSWER: Duration = Duration::from_secs(10);
+/// The first versions of each release whose answer to a request for progress can be trusted.
+const TRUE_PROGRESS: [(u32, u32, u32); 2] = [(3, 4, 31), (3, 5, 13)];
+
+/// How to reach an etcd cluster.
+#[derive(Clone, Debug)]
+pub struct EtcdOptions {
+    /// `--etcd-servers`: URLs, any of which may answer.
+    pub servers: Vec<String>,
+    /// How keys are laid out; `--etcd-prefix`.
+    pub layout: Layout,
+    /// `--etcd-cafile`: who signed the servers' certificates. Needed for `https`.
+    pub ca: Option<PathBuf>,
+    /// `--etcd-certfile` and `--etcd-keyfile`: what we show the servers.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+pub(super) async fn connect(options: EtcdOptions) -> Result<Etcd, Error> {
+    let servers = options.servers.join(",");
+    let unusable = |reason: String| Error::Unusable(format!("etcd at {servers}: {reason}"));
+    let connect = connect_options(&options).map_err(unusable)?;
+    let reached = tokio::time::timeout(FIRST_ANSWER, reach(&options, connect)).await;
+    let unreached = || unusable(format!("no answer in {FIRST_ANSWER:?}; check --etcd-servers and that etcd runs"));
+    reached
+        .map_err(|_| unreached())?
+        .map_err(|error| unusable(format!("{error}; check --etcd-servers and its TLS files")))
+}
+
+async fn reach(options: &EtcdOptions, connect: ConnectOptions) -> Result<Etcd, String> {
+    let client = Client::connect(&options.servers, Some(connect)).await.map_err(|error| chain(&error))?;
+    let mut etcd = Etcd { client, layout: Arc::new(options.layout.clone()), asks_progress: false };
+    etcd.revision().await.map_err(|error| chain(&error))?;
+    let status = || {
+        let mut maintenance = etcd.client.maintenance_client();
+        async move { maintenance.status().await }
+    };
+    let status = retried(Call::Read, status).await.map_err(|error| chain(&error))?;
+    etcd.asks_progress = true_progress(status.version());
+    Ok(etcd)
+}
+
+fn connect_options(options: &EtcdOptions) -> Result<ConnectOptions, String> {
+    if options.servers.is_empty() {
+        return Err("no server is named; use --etcd-servers".into());
+    }
+    let connect = ConnectOptions::new()
+        .with_connect_timeout(Duration::from_secs(5))
+        .with_keep_alive(Duration::from_secs(30), Duration::from_secs(10))
+        .with_keep_alive_while_idle(true)
+        .with_require_leader(true);
+    let tls = options.servers.iter().filter(|server| server.starts_with("https://")).count();
+    if tls == 0 {
+        return Ok(connect);
+    }
+    if tls < options.servers.len() {
+        return Err("all of --etcd-servers must be https, or none".into());
+    }
+    let ca = options.ca.as_deref().ok_or("https needs --etcd-cafile")?;
+    let mut tls = TlsOptions::new().ca_certificate(Certificate::from_pem(pem(ca, "CERTIFICATE")?));
+    if let Some((certificate, key)) = &options.identity {
+        tls = tls.identity(Identity::from_pem(pem(certificate, "CERTIFICATE")?, pem(key, "PRIVATE KEY")?));
+    }
+    Ok(connect.with_tls(tls))
+}
+
+fn pem(path: &Path, what: &str) -> Result<String, String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    if text.contains(&format!("{what}-----")) { Ok(text) } else { Err(format!("{}: no {what} in it", path.display())) }
+}
+
+/// An error with its causes: tonic's own words are only "transport error".
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+fn true_progress(version: &str) -> bool {
+    let mut parts = version.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    let (Some(major), Some(minor), patch) = (parts.next(), parts.next(), parts.next().unwrap_or(0)) else {
+        return false;
+    };
+    let fixed = TRUE_PROGRESS.into_iter().find(|fixed| (fixed.0, fixed.1) == (major, minor));
+    fixed.map_or((major, minor) > (3, 5), |fixed| patch >= fixed.2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_that_answer_truly() {
+        let truly = ["3.4.31", "3.5.13", "3.5.21", "3.6.0", "3.6.8", "4.0.0"].map(true_progress);
+        let not = ["3.4.23", "3.5.12", "3.3.10", "", "x"].map(true_progress);
+        assert_eq!((truly, not), ([true; 6], [false; 5]));
+    }
+
+    #[tokio::test]
+    async fn bad_configuration_is_refused_with_its_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        let empty = dir.path().join("empty.pem");
+        fs::write(&empty, "").unwrap();
+        let layout = Layout::Upstream("/registry".into());
+        let options = EtcdOptions { servers: vec!["https://127.0.0.1:1".into()], layout, ca: None, identity: None };
+        let check = async |options: EtcdOptions, expected: &str| {
+            let refused = Etcd::open(options).await.err().expect("connected").to_string();
+            assert!(refused.contains(expected), "{refused}");
+        };
+        check(options.clone(), "--etcd-cafile").await;
+        check(EtcdOptions { ca: Some(dir.path().join("none.pem")), ..options.clone() }, "none.pem").await;
+        check(EtcdOptions { ca: Some(empty), ..options.clone() }, "no CERTIFICATE").await;
+        check(EtcdOptions { servers: vec![], ..options.clone() }, "--etcd-servers").await;
+        check(EtcdOptions { servers: vec!["http://127.0.0.1:1".into()], ..options }, "127.0.0.1:1").await;
+    }
+}

@@ -1,0 +1,135 @@
+//! Where a key of ours is in etcd, and back.
+//!
+//! kube-apiserver keeps built-in resources by their plural alone, a few by an older name, and custom ones under their
+//! group; ours are all under their group. Only this table knows the difference.
+
+/// Built-in resources that kube-apiserver keeps elsewhere: its place, ours.
+const MOVED: [(&str, &str); 47] = [
+    ("services/specs", "services"),
+    ("services/endpoints", "endpoints"),
+    ("minions", "nodes"),
+    ("controllers", "replicationcontrollers"),
+    ("controllerrevisions", "apps/controllerrevisions"),
+    ("daemonsets", "apps/daemonsets"),
+    ("deployments", "apps/deployments"),
+    ("replicasets", "apps/replicasets"),
+    ("statefulsets", "apps/statefulsets"),
+    ("cronjobs", "batch/cronjobs"),
+    ("jobs", "batch/jobs"),
+    ("horizontalpodautoscalers", "autoscaling/horizontalpodautoscalers"),
+    ("poddisruptionbudgets", "policy/poddisruptionbudgets"),
+    ("ingress", "networking.k8s.io/ingresses"),
+    ("ingressclasses", "networking.k8s.io/ingressclasses"),
+    ("networkpolicies", "networking.k8s.io/networkpolicies"),
+    ("ipaddresses", "networking.k8s.io/ipaddresses"),
+    ("servicecidrs", "networking.k8s.io/servicecidrs"),
+    ("clusterrolebindings", "rbac.authorization.k8s.io/clusterrolebindings"),
+    ("clusterroles", "rbac.authorization.k8s.io/clusterroles"),
+    ("rolebindings", "rbac.authorization.k8s.io/rolebindings"),
+    ("roles", "rbac.authorization.k8s.io/roles"),
+    ("csidrivers", "storage.k8s.io/csidrivers"),
+    ("csinodes", "storage.k8s.io/csinodes"),
+    ("csistoragecapacities", "storage.k8s.io/csistoragecapacities"),
+    ("storageclasses", "storage.k8s.io/storageclasses"),
+    ("volumeattachments", "storage.k8s.io/volumeattachments"),
+    ("volumeattributesclasses", "storage.k8s.io/volumeattributesclasses"),
+    ("priorityclasses", "scheduling.k8s.io/priorityclasses"),
+    ("leases", "coordination.k8s.io/leases"),
+    ("leasecandidates", "coordination.k8s.io/leasecandidates"),
+    ("runtimeclasses", "node.k8s.io/runtimeclasses"),
+    ("endpointslices", "discovery.k8s.io/endpointslices"),
+    ("flowschemas", "flowcontrol.apiserver.k8s.io/flowschemas"),
+    ("prioritylevelconfigurations", "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations"),
+    ("mutatingwebhookconfigurations", "admissionregistration.k8s.io/mutatingwebhookconfigurations"),
+    ("validatingwebhookconfigurations", "admissionregistration.k8s.io/validatingwebhookconfigurations"),
+    ("validatingadmissionpolicies", "admissionregistration.k8s.io/validatingadmissionpolicies"),
+    ("validatingadmissionpolicybindings", "admissionregistration.k8s.io/validatingadmissionpolicybindings"),
+    ("mutatingadmissionpolicies", "admissionregistration.k8s.io/mutatingadmissionpolicies"),
+    ("mutatingadmissionpolicybindings", "admissionregistration.k8s.io/mutatingadmissionpolicybindings"),
+    ("certificatesigningrequests", "certificates.k8s.io/certificatesigningrequests"),
+    ("clustertrustbundles", "certificates.k8s.io/clustertrustbundles"),
+    ("deviceclasses", "resource.k8s.io/deviceclasses"),
+    ("resourceclaims", "resource.k8s.io/resourceclaims"),
+    ("resourceclaimtemplates", "resource.k8s.io/resourceclaimtemplates"),
+    ("resourceslices", "resource.k8s.io/resourceslices"),
+];
+
+/// The prefix of all keys of ours.
+const OURS: &str = "/registry";
+
+/// How keys are laid out in etcd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// As kube-apiserver does, below this prefix (`--etcd-prefix`), such as `/registry`.
+    Upstream(String),
+    /// This prefix in front of our key as it is.
+    Plain(String),
+}
+
+impl Layout {
+    /// The key in etcd of a key, or prefix of keys, of ours. A prefix is empty, `/registry/`, or that of one resource.
+    pub(crate) fn to_etcd(&self, ours: &str) -> String {
+        let prefix = match self {
+            Self::Plain(prefix) => return format!("{prefix}{ours}"),
+            Self::Upstream(prefix) => prefix,
+        };
+        let path = ours.strip_prefix(OURS).unwrap_or(ours);
+        let path = path.strip_prefix('/').unwrap_or(path);
+        format!("{prefix}/{}", moved(path, |(theirs, ours)| (ours, theirs)))
+    }
+
+    /// Our key of a key in etcd; `None` if it is none of ours.
+    pub(super) fn to_ours(&self, etcd: &str) -> Option<String> {
+        match self {
+            Self::Plain(prefix) => etcd.strip_prefix(prefix).map(Into::into),
+            Self::Upstream(prefix) => {
+                let path = etcd.strip_prefix(prefix)?.strip_prefix('/')?;
+                Some(format!("{OURS}/{}", moved(path, |row| row)))
+            }
+        }
+    }
+}
+
+fn moved(path: &str, direction: fn((&'static str, &'static str)) -> (&'static str, &'static str)) -> String {
+    for (from, to) in MOVED.map(direction) {
+        if let Some(rest) = path.strip_prefix(from)
+            && rest.starts_with('/')
+        {
+            return format!("{to}{rest}");
+        }
+    }
+    path.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_where_kube_apiserver_keeps_them() {
+        let layout = Layout::Upstream("/registry".into());
+        for (ours, theirs) in [
+            ("/registry/pods/default/a", "/registry/pods/default/a"),
+            ("/registry/apps/deployments/default/nginx", "/registry/deployments/default/nginx"),
+            ("/registry/services/default/kubernetes", "/registry/services/specs/default/kubernetes"),
+            ("/registry/endpoints/default/kubernetes", "/registry/services/endpoints/default/kubernetes"),
+            ("/registry/nodes/n1", "/registry/minions/n1"),
+            ("/registry/networking.k8s.io/ingresses/a/b", "/registry/ingress/a/b"),
+            ("/registry/networking.k8s.io/ingressclasses/a", "/registry/ingressclasses/a"),
+            ("/registry/apps/deployments/", "/registry/deployments/"),
+            (
+                "/registry/apiextensions.k8s.io/customresourcedefinitions/x",
+                "/registry/apiextensions.k8s.io/customresourcedefinitions/x",
+            ),
+            ("/registry/example.com/deployments/a/b", "/registry/example.com/deployments/a/b"),
+            ("/registry/", "/registry/"),
+        ] {
+            assert_eq!(layout.to_etcd(ours), theirs);
+            assert_eq!(layout.to_ours(theirs).as_deref(), Some(ours));
+        }
+        assert_eq!(layout.to_etcd(""), "/registry/");
+        assert_eq!(Layout::Upstream("/a/b".into()).to_etcd("/registry/nodes/n"), "/a/b/minions/n");
+        assert_eq!(layout.to_ours("/other/pods/a"), None);
+        assert_eq!(Layout::Plain("/p".into()).to_ours("/p/x").as_deref(), Some("/x"));
+    }
+}

@@ -1,0 +1,199 @@
+//! Watching etcd: one stream per watcher, taken up again where it broke, with word of progress.
+//!
+//! The stream begins one revision early. etcd calls a watch compacted only when it begins before the compacted
+//! revision, and for ours that is one too late: what was deleted at that revision may be gone.
+
+use std::{collections::VecDeque, time::Duration};
+
+use etcd_client::{KeyValue, WatchOptions, WatchRequestSender, WatchResponse, WatchResponseStream};
+use futures::{StreamExt, stream};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{
+    Etcd, MESSAGE, after_prefix, engine, header_revision,
+    retry::{Call, retried},
+};
+use crate::{Error, Event, Follow, Notice, Notices, Revision};
+
+/// How long a watcher tries to reach the cluster again before it gives up.
+const GIVES_UP: Duration = Duration::from_secs(30);
+/// How long etcd may take to tell the oldest revision.
+const OLDEST: Duration = Duration::from_secs(5);
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+pub(super) async fn follow(etcd: Etcd, follow: Follow) -> Result<Notices, Error> {
+    // A read as of then tells whether the history is still there.
+    etcd.range(b"revision", b"", 1, follow.after.max(1)).await?;
+    let prefix = etcd.layout.to_etcd(&follow.prefix);
+    let mut watcher = Watcher {
+        etcd,
+        prefix,
+        cursor: follow.after,
+        waiting: VecDeque::new(),
+        stream: None,
+        every: follow.progress,
+        told: follow.after,
+        heard: Instant::now(),
+    };
+    watcher.connect().await?;
+    let notices = stream::unfold(Some(watcher), |watcher| async {
+        let mut watcher = watcher?;
+        match watcher.next().await {
+            Ok(notice) => Some((Ok(notice), Some(watcher))),
+            Err(error) => Some((Err(error), None)),
+        }
+    });
+    Ok(notices.boxed())
+}
+
+/// The oldest revision that can be read, asked by watching at one that cannot. `None`: it was not told in time.
+pub(super) async fn oldest(etcd: &Etcd, compacted: Revision) -> Option<Revision> {
+    let options = WatchOptions::new().with_start_revision(compacted.max(1) as i64);
+    let asked = async {
+        let mut stream = etcd.client.watch_client().watch("oldest", Some(options)).await.ok()?;
+        while let Ok(Some(response)) = stream.message().await {
+            if response.compact_revision() > 0 {
+                return Some(response.compact_revision() as Revision);
+            }
+        }
+        None
+    };
+    timeout(OLDEST, asked).await.ok()?
+}
+
+struct Watcher {
+    etcd: Etcd,
+    prefix: String,
+    /// Every event up to here is delivered or in `waiting`.
+    cursor: Revision,
+    waiting: VecDeque<Event>,
+    stream: Option<(WatchRequestSender, WatchResponseStream)>,
+    every: Option<Duration>,
+    /// What the consumer knows of the position.
+    told: Revision,
+    heard: Instant,
+}
+
+impl Watcher {
+    async fn next(&mut self) -> Result<Notice, Error> {
+        loop {
+            if let Some(event) = self.waiting.pop_front() {
+                self.tell(event.revision);
+                return Ok(Notice::Event(event));
+            }
+            let Some(response) = self.response().await? else { continue };
+            if let Some(progress) = self.take(&response)? {
+                self.tell(progress);
+                return Ok(Notice::Progress(progress));
+            }
+        }
+    }
+
+    fn tell(&mut self, revision: Revision) {
+        self.told = revision;
+        self.heard = Instant::now();
+    }
+
+    /// The next response; `None` when it is time to ask for progress, or the stream had to be taken up again.
+    async fn response(&mut self) -> Result<Option<WatchResponse>, Error> {
+        let Some((requests, responses)) = &mut self.stream else {
+            self.reconnect().await?;
+            return Ok(None);
+        };
+        let received = match self.every.filter(|_| self.etcd.asks_progress) {
+            None => responses.message().await,
+            Some(every) => {
+                match timeout(every.saturating_sub(self.heard.elapsed()).max(FIRST_PAUSE), responses.message()).await {
+                    Ok(received) => received,
+                    Err(_) => {
+                        self.heard = Instant::now();
+                        requests.request_progress().await.map_err(engine)?;
+                        return Ok(None);
+                    }
+                }
+            }
+        };
+        match received {
+            Ok(Some(response)) => Ok(Some(response)),
+            Ok(None) | Err(_) => {
+                self.stream = None;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Takes the events of a response. Without any, it may be word of progress.
+    fn take(&mut self, response: &WatchResponse) -> Result<Option<Revision>, Error> {
+        if response.compact_revision() > 0 {
+            let oldest = response.compact_revision() as Revision;
+            return Err(Error::Compacted { requested: self.cursor, oldest });
+        }
+        if response.canceled() {
+            return Err(Error::Engine(format!("etcd ended a watch: {}", response.cancel_reason()).into()));
+        }
+        let progress = header_revision(response.header())?;
+        for event in response.events() {
+            let Some(kv) = event.kv() else { continue };
+            if kv.mod_revision() as Revision > self.cursor {
+                self.waiting.extend(self.event(kv, event.prev_kv())?);
+            }
+        }
+        if let Some(last) = self.waiting.back() {
+            self.cursor = last.revision;
+            return Ok(None);
+        }
+        let news = response.events().is_empty() && !response.created() && progress > self.told && self.every.is_some();
+        if news {
+            self.cursor = self.cursor.max(progress);
+        }
+        Ok(news.then_some(progress))
+    }
+
+    /// `None` if the key is none of ours.
+    fn event(&self, kv: &KeyValue, previous: Option<&KeyValue>) -> Result<Option<Event>, Error> {
+        let Some(key) = kv.key_str().ok().and_then(|key| self.etcd.layout.to_ours(key)) else { return Ok(None) };
+        let revision = kv.mod_revision() as Revision;
+        // A deletion has no creation.
+        let deleted = kv.create_revision() == 0;
+        let created = kv.create_revision() == kv.mod_revision();
+        let previous = previous.filter(|previous| previous.mod_revision() > 0).and_then(|kv| self.etcd.record(kv));
+        if previous.is_none() && !created {
+            // It was compacted before the event was sent.
+            return Err(Error::Compacted { requested: self.cursor, oldest: revision });
+        }
+        let value = (!deleted).then(|| bytes::Bytes::copy_from_slice(kv.value()));
+        Ok(Some(Event { revision, key: key.into(), value, previous }))
+    }
+
+    async fn connect(&mut self) -> Result<(), Error> {
+        let options = WatchOptions::new()
+            .with_range(after_prefix(self.prefix.as_bytes()))
+            .with_start_revision(self.cursor.max(1) as i64)
+            .with_prev_key()
+            .with_progress_notify();
+        let watch = || {
+            let mut client = self.etcd.client.watch_client().max_decoding_message_size(MESSAGE);
+            let (prefix, options) = (self.prefix.clone(), options.clone());
+            async move { client.watch(prefix, Some(options)).await }
+        };
+        let mut stream = retried(Call::Read, watch).await.map_err(engine)?;
+        // The first response only says that the watch was made.
+        stream.message().await.map_err(engine)?;
+        self.stream = Some(stream.split());
+        Ok(())
+    }
+
+    async fn reconnect(&mut self) -> Result<(), Error> {
+        let deadline = Instant::now() + GIVES_UP;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.connect().await {
+                Ok(()) => return Ok(()),
+                Err(error) if Instant::now() + pause > deadline => return Err(error),
+                Err(_) => sleep(pause).await,
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! One etcd, handed from kube-apiserver to Ferry and back: each reads what the other wrote.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
+
+use ferry_tests::{Cluster, Host, Output, eventually, machine, run, skip_reason};
+
+const ETCD: &str = "http://127.0.0.1:2379";
+
+/// A program that runs in a host's network until it is dropped.
+struct Daemon(Child);
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended by itself; kube-apiserver is slow to end otherwise.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Daemon {
+    fn start(host: &Host, program: &PathBuf, arguments: &[&str]) -> Self {
+        let mut command = host.prepared(program, arguments);
+        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts"))
+    }
+}
+
+/// Upstream's program, built from its Go module; `None` where Go is absent.
+fn upstream(program: &str) -> Option<PathBuf> {
+    if Command::new("go").arg("version").output().is_err() {
+        eprintln!("skipped: Go is not installed, so {program} cannot be built");
+        return None;
+    }
+    let told = run(Command::new(machine::built("xtask")).args(["upstream", program]), None).ok();
+    Some(PathBuf::from(told.lines().last().expect("a path")))
+}
+
+fn etcd(host: &Host, program: &PathBuf) -> Daemon {
+    let data = host.file("etcd");
+    let peer = "http://127.0.0.1:2380";
+    let arguments =
+        ["--data-dir", data.to_str().expect("text"), "--listen-client-urls", ETCD, "--advertise-client-urls", ETCD];
+    Daemon::start(host, program, &[&arguments[..], &["--listen-peer-urls", peer, "--log-level", "error"]].concat())
+}
+
+/// kube-apiserver with the cluster's own certificates.
+fn kube_apiserver(host: &Host, program: &PathBuf) -> (Daemon, PathBuf) {
+    let pki = host.data_dir().join("pki");
+    let flag = |name: &str, file: &str| format!("--{name}={}", pki.join(file).display());
+    let mut arguments = vec![
+        format!("--etcd-servers={ETCD}"),
+        format!("--cert-dir={}", host.file("certs").display()),
+        flag("client-ca-file", "ca.crt"),
+        flag("tls-cert-file", "apiserver.crt"),
+        flag("tls-private-key-file", "apiserver.key"),
+        flag("service-account-key-file", "sa.pub"),
+        flag("service-account-signing-key-file", "sa.key"),
+    ];
+    let fixed = "--secure-port=7443 --bind-address=127.0.0.1 --advertise-address=192.0.2.2 --authorization-mode=RBAC \
+                 --service-account-issuer=https://kubernetes.default --service-cluster-ip-range=10.96.0.0/16";
+    arguments.extend(fixed.split(' ').map(str::to_owned));
+    let daemon = Daemon::start(host, program, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let ours = fs::read_to_string(host.data_dir().join("admin.kubeconfig")).expect("the kubeconfig");
+    let kubeconfig = host.file("upstream.kubeconfig");
+    fs::write(&kubeconfig, ours.replace(":6443", ":7443")).expect("written");
+    eventually("kube-apiserver is ready", || {
+        let told = kubectl(host, &kubeconfig, "get --raw /readyz");
+        if told.code == 0 { Ok(()) } else { Err(told.stderr) }
+    });
+    (daemon, kubeconfig)
+}
+
+fn kubectl(host: &Host, kubeconfig: &PathBuf, line: &str) -> Output {
+    let mut command = host.prepared("kubectl", &["--kubeconfig", kubeconfig.to_str().expect("text")]);
+    run(command.args(line.split(' ')), None)
+}
+
+#[test]
+fn an_etcd_goes_to_ferry_and_back() {
+    if skip_reason().is_some() {
+        return;
+    }
+    let (Some(etcd_program), Some(server_program)) = (upstream("etcd"), upstream("kube-apiserver")) else { return };
+    // Certificates for both come from a cluster that was there before.
+    let cluster = Cluster::up();
+    let host = &cluster.host;
+    host.ferry(&["down"]).ok();
+    let _etcd = etcd(host, &etcd_program);
+
+    let (server, theirs) = kube_apiserver(host, &server_program);
+    kubectl(host, &theirs, "create namespace n").ok();
+    kubectl(host, &theirs, "create configmap c --from-literal=a=1 -n n").ok();
+    kubectl(host, &theirs, "create deployment web --image=nginx --replicas=2 -n n").ok();
+    kubectl(host, &theirs, "create service clusterip s --tcp=80 -n n").ok();
+    let written = kubectl(host, &theirs, "get configmap,deployment,service,clusterroles -A -o name").ok();
+    drop(server);
+
+    let kubeconfig = host.file("kubeconfig");
+    host.ferry(&["up", "--etcd-servers", ETCD, "--kubeconfig", kubeconfig.to_str().expect("text")]).ok();
+    let read = cluster.kubectl("get configmap,deployment,service,clusterroles -A -o name").ok();
+    let missing: Vec<&str> = written.lines().filter(|line| !read.lines().any(|other| other == *line)).collect();
+    assert!(missing.is_empty(), "Ferry does not see {missing:?}");
+    cluster.load_nginx(&["docker.io/library/nginx:latest"]);
+    cluster.kubectl("wait --for=condition=Available --timeout=90s deployment/web -n n").ok();
+    cluster.kubectl_args(&["patch", "configmap", "c", "-n", "n", "-p", r#"{"data":{"b":"2"}}"#], None).ok();
+    cluster.kubectl("create secret generic k --from-literal=p=q -n n").ok();
+    let pods = cluster.kubectl("get pods -n n -o name").ok();
+    host.ferry(&["down"]).ok();
+
+    let (_server, theirs) = kube_apiserver(host, &server_program);
+    let data = kubectl(host, &theirs, "get configmap c -n n -o jsonpath={.data}").ok();
+    assert_eq!(data, r#"{"a":"1","b":"2"}"#);
+    assert_eq!(kubectl(host, &theirs, "get secret k -n n -o jsonpath={.data.p}").ok(), "cQ==");
+    assert_eq!(kubectl(host, &theirs, "get pods -n n -o name").ok(), pods);
+    assert!(kubectl(host, &theirs, "get nodes").ok().contains("Ready"), "what Ferry wrote in every kind is read");
+}
