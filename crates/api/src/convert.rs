@@ -3,6 +3,8 @@
 //! Objects are stored in the version they were written in. Most versions differ in the name only; what differs in form has
 //! a function here.
 
+mod devices;
+
 use serde_json::json;
 
 use crate::{
@@ -39,6 +41,8 @@ pub fn to(resource: &Resource, mut object: Value) -> Value {
             ("events.k8s.io/v1", "v1") => rename(map, EVENT_FIELDS.iter().map(|(core, events)| (*events, *core))),
             ("autoscaling/v2", "autoscaling/v1") => autoscaler_to_v1(map),
             ("autoscaling/v1", "autoscaling/v2") => autoscaler_to_v2(map),
+            ("resource.k8s.io/v1beta1", _) => devices::from_flat_requests(map),
+            (_, "resource.k8s.io/v1beta1") => devices::to_flat_requests(map),
             _ => {}
         }
         map.insert("apiVersion".into(), wanted.into());
@@ -69,7 +73,8 @@ fn rename<'a>(map: &mut Map, names: impl Iterator<Item = (&'a str, &'a str)>) {
 fn autoscaler_to_v1(map: &mut Map) {
     let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) else { return };
     let metrics = spec.remove("metrics").unwrap_or_default();
-    let cpu = metrics.as_array().into_iter().flatten().find(|metric| meta::text(metric, &["resource", "name"]) == "cpu");
+    let cpu =
+        metrics.as_array().into_iter().flatten().find(|metric| meta::text(metric, &["resource", "name"]) == "cpu");
     if let Some(target) = cpu.and_then(|metric| meta::at(metric, &["resource", "target", "averageUtilization"])) {
         spec.insert("targetCPUUtilizationPercentage".into(), target.clone());
     }

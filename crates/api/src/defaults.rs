@@ -1,43 +1,74 @@
-//! What upstream fills in: static defaults from the tables, and the few that are computed from other fields.
+//! What upstream fills in: static defaults from the tables, and those that are computed from other fields.
+//!
+//! [`apply`] walks an object by its type. The functions in `defaults/` are small and registered in one list.
 
-use base64::{Engine, prelude::BASE64_STANDARD};
-use serde_json::json;
+mod core;
+mod groups;
+mod pod;
 
 use crate::{
-    Map, Value, decode, meta,
+    Map, Value, decode,
+    quantity::Quantity,
     schema::{Presence, Ty, TypeId, schema},
 };
 
 /// A default that depends on other fields of the same struct.
 type Computed = fn(&mut Map);
 
-/// By type. They run after the static defaults of the struct and of everything in it.
-const COMPUTED: &[(&str, Computed)] = &[
-    ("core/v1.Container", container),
-    ("core/v1.EphemeralContainerCommon", container),
-    ("core/v1.Pod", pod),
-    ("core/v1.PodSpec", pod_spec),
-    ("core/v1.Secret", secret),
-    ("core/v1.Service", service),
-    ("apps/v1.DeploymentStrategy", |map| rolling_update(map, json!({"maxUnavailable": "25%", "maxSurge": "25%"}))),
-    ("apps/v1.DaemonSetUpdateStrategy", |map| rolling_update(map, json!({"maxUnavailable": 1, "maxSurge": 0}))),
-    ("apps/v1.StatefulSetUpdateStrategy", |map| rolling_update(map, json!({"partition": 0}))),
-    ("batch/v1.JobSpec", job),
-    ("rbac/v1.Subject", subject),
-    ("networking/v1.NetworkPolicySpec", policy_types),
+/// By type, before the static defaults of the struct: what depends on a field not being given.
+const BEFORE: &[(&str, Computed)] = &[
+    ("apps/v1.StatefulSetUpdateStrategy", groups::stateful_strategy),
+    ("batch/v1.JobSpec", groups::job_backoff),
+    ("core/v1.Service", core::service_addresses),
 ];
+
+/// By type, after the static defaults of the struct and of everything in it.
+const AFTER: &[(&str, Computed)] = &[
+    ("core/v1.Container", pod::container),
+    ("core/v1.EphemeralContainerCommon", pod::container),
+    ("core/v1.EphemeralContainer", pod::container),
+    ("core/v1.Pod", pod::pod),
+    ("core/v1.PodSpec", pod::spec),
+    ("core/v1.Volume", pod::volume),
+    ("core/v1.Secret", core::secret),
+    ("core/v1.Service", core::service),
+    ("core/v1.Namespace", core::namespace),
+    ("core/v1.NodeStatus", core::node_status),
+    ("core/v1.LimitRangeItem", core::limit_range),
+    ("core/v1.ReplicationController", core::replication_controller),
+    ("apps/v1.DeploymentStrategy", groups::deployment_strategy),
+    ("apps/v1.DaemonSetUpdateStrategy", groups::daemon_strategy),
+    ("batch/v1.Job", groups::job_labels),
+    ("batch/v1.JobSpec", groups::job),
+    ("autoscaling/v2.HorizontalPodAutoscalerSpec", groups::autoscaler),
+    ("rbac/v1.Subject", groups::subject),
+    ("networking/v1.NetworkPolicySpec", groups::policy_types),
+    ("resource/v1.ExactDeviceRequest", groups::device_request),
+    ("resource/v1.DeviceSubRequest", groups::device_request),
+    ("resource/v1beta2.ExactDeviceRequest", groups::device_request),
+    ("resource/v1beta2.DeviceSubRequest", groups::device_request),
+    ("resource/v1beta1.DeviceRequest", groups::flat_device_request),
+    ("resource/v1beta1.DeviceSubRequest", groups::device_request),
+    ("apiextensions/v1.CustomResourceDefinition", groups::custom_resource),
+];
+
+/// Structs whose defaults a field of another struct does not get: a template of jobs stays as it was given.
+const AS_GIVEN: &[(&str, &str)] = &[("batch/v1.JobTemplateSpec", "spec")];
 
 /// Fills in everything that a client may leave out of an object of type `ty`.
 pub fn apply(ty: TypeId, object: &mut Value) {
     if let Value::Object(map) = object {
-        structure(ty, map);
+        structure(ty, map, true);
     }
 }
 
-fn structure(id: TypeId, map: &mut Map) {
+fn structure(id: TypeId, map: &mut Map, own: bool) {
     let ty = schema().get(id);
+    if own {
+        run(BEFORE, &ty.name, map);
+    }
     for field in &ty.fields {
-        if let Some(default) = &field.default {
+        if let Some(default) = field.default.as_ref().filter(|_| own) {
             let unset = match map.get(field.name) {
                 None => true,
                 Some(value) => field.presence != Presence::Pointer && decode::is_zero(value),
@@ -47,10 +78,16 @@ fn structure(id: TypeId, map: &mut Map) {
             }
         }
         if let Some(value) = map.get_mut(field.name) {
-            inside(&field.ty, value);
+            inside(&field.ty, value, !AS_GIVEN.contains(&(ty.name.as_str(), field.name)));
         }
     }
-    if let Some((_, computed)) = COMPUTED.iter().find(|(name, _)| *name == ty.name) {
+    if own {
+        run(AFTER, &ty.name, map);
+    }
+}
+
+fn run(list: &[(&str, Computed)], name: &str, map: &mut Map) {
+    if let Some((_, computed)) = list.iter().find(|(ty, _)| *ty == name) {
         computed(map);
     }
 }
@@ -63,126 +100,35 @@ fn filled(ty: &Ty, default: &Value) -> Value {
     }
 }
 
-fn inside(ty: &Ty, value: &mut Value) {
+fn inside(ty: &Ty, value: &mut Value, own: bool) {
     match (ty, value) {
-        (Ty::Struct(id), Value::Object(map)) => structure(*id, map),
-        (Ty::List(inner), Value::Array(items)) => items.iter_mut().for_each(|item| inside(inner, item)),
-        (Ty::Map(inner), Value::Object(map)) => map.values_mut().for_each(|item| inside(inner, item)),
+        (Ty::Struct(id), Value::Object(map)) => structure(*id, map, own),
+        (Ty::List(inner), Value::Array(items)) => items.iter_mut().for_each(|item| inside(inner, item, own)),
+        (Ty::Map(inner), Value::Object(map)) if **inner == Ty::Quantity => map.values_mut().for_each(round),
+        (Ty::Map(inner), Value::Object(map)) => map.values_mut().for_each(|item| inside(inner, item, own)),
         _ => {}
     }
 }
 
-/// `Always` for images that move (`:latest` or no tag), `IfNotPresent` for the rest; requests follow limits.
-fn container(map: &mut Map) {
-    let image = map.get("image").and_then(Value::as_str).unwrap_or_default();
-    let name = image.rsplit('/').next().unwrap_or_default();
-    let moves = !name.contains('@') && name.rsplit_once(':').is_none_or(|(_, tag)| tag == "latest");
-    if !map.contains_key("imagePullPolicy") {
-        map.insert("imagePullPolicy".into(), if moves { "Always" } else { "IfNotPresent" }.into());
-    }
-}
-
-fn requests_follow_limits(container: &mut Map) {
-    let Some(resources) = container.get_mut("resources") else { return };
-    let Some(limits) = meta::at(resources, &["limits"]).and_then(Value::as_object).cloned() else { return };
-    let requests = meta::field_mut(resources, "requests");
-    for (name, limit) in limits {
-        requests.entry(name).or_insert(limit);
-    }
-}
-
-fn pod(map: &mut Map) {
-    let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    spec.entry("enableServiceLinks").or_insert(true.into());
-    for list in ["containers", "initContainers"] {
-        let containers = spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
-        containers.filter_map(Value::as_object_mut).for_each(requests_follow_limits);
-    }
-}
-
-/// On the host's network, every container port is a host port. `serviceAccount` mirrors `serviceAccountName`.
-fn pod_spec(map: &mut Map) {
-    if let Some(name) = map.get("serviceAccountName").or(map.get("serviceAccount")).cloned() {
-        map.insert("serviceAccountName".into(), name.clone());
-        map.insert("serviceAccount".into(), name);
-    }
-    if map.get("hostNetwork").and_then(Value::as_bool) != Some(true) {
+/// Resources are counted in thousandths at the finest; what is finer is rounded up.
+fn round(value: &mut Value) {
+    let Some(exact) = value.as_str().filter(|text| text.ends_with(['n', 'u'])).and_then(Quantity::parse) else {
         return;
-    }
-    for list in ["containers", "initContainers"] {
-        let containers = map.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
-        let ports = containers.filter_map(|c| c.get_mut("ports")).filter_map(Value::as_array_mut).flatten();
-        for port in ports.filter_map(Value::as_object_mut) {
-            if let Some(number) = port.get("containerPort").cloned() {
-                port.entry("hostPort").or_insert(number);
-            }
-        }
+    };
+    if let Some(rounded) = Quantity::parse(&format!("{}m", exact.millis())) {
+        *value = rounded.to_string().into();
     }
 }
 
-/// `stringData` is for writing only: it becomes `data`.
-fn secret(map: &mut Map) {
-    let Some(Value::Object(given)) = map.remove("stringData") else { return };
-    let data = meta::object_mut(map.entry("data").or_insert_with(|| json!({})));
-    for (key, text) in given {
-        data.insert(key, BASE64_STANDARD.encode(text.as_str().unwrap_or_default()).into());
-    }
-}
-
-fn service(map: &mut Map) {
-    let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        let number = port.get("port").cloned().unwrap_or_default();
-        if let Some(port) = port.as_object_mut()
-            && port.get("targetPort").is_none_or(decode::is_zero)
-        {
-            port.insert("targetPort".into(), number);
-        }
-    }
-    let kind = spec.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
-    if kind != "ExternalName" {
-        spec.entry("internalTrafficPolicy").or_insert("Cluster".into());
-    }
-    if kind == "NodePort" || kind == "LoadBalancer" {
-        spec.entry("externalTrafficPolicy").or_insert("Cluster".into());
-    }
-    if kind == "LoadBalancer" {
-        spec.entry("allocateLoadBalancerNodePorts").or_insert(true.into());
-    }
-}
-
-/// The parameters of a rolling update exist when the strategy is one.
-fn rolling_update(map: &mut Map, parameters: Value) {
-    if map.get("type").and_then(Value::as_str) == Some("RollingUpdate") {
-        map.entry("rollingUpdate").or_insert(parameters);
-    }
-}
-
-fn job(map: &mut Map) {
-    if !map.contains_key("completions") && !map.contains_key("parallelism") {
-        map.insert("completions".into(), 1.into());
-    }
-    map.entry("parallelism").or_insert(1.into());
-    let replacement = if map.contains_key("podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
-    map.entry("podReplacementPolicy").or_insert(replacement.into());
-}
-
-fn subject(map: &mut Map) {
-    let kind = map.get("kind").and_then(Value::as_str).unwrap_or_default();
-    if matches!(kind, "User" | "Group") && map.get("apiGroup").is_none_or(decode::is_zero) {
-        map.insert("apiGroup".into(), "rbac.authorization.k8s.io".into());
-    }
-}
-
-fn policy_types(map: &mut Map) {
-    if !map.contains_key("policyTypes") {
-        let egress = map.get("egress").is_some_and(|rules| !decode::is_zero(rules));
-        map.insert("policyTypes".into(), if egress { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) });
-    }
+/// The text of a field, or "".
+fn text<'a>(map: &'a Map, field: &str) -> &'a str {
+    map.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn check(ty: &str, given: Value) -> Value {
@@ -194,7 +140,10 @@ mod tests {
 
     #[test]
     fn a_deployment_gets_what_upstream_gives_it() {
-        let object = check("apps/v1.Deployment", json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "nginx"}]}}}}));
+        let object = check(
+            "apps/v1.Deployment",
+            json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "nginx"}]}}}}),
+        );
         assert_eq!(object["spec"]["replicas"], 1);
         assert_eq!(object["spec"]["strategy"]["rollingUpdate"]["maxSurge"], "25%");
         let spec = &object["spec"]["template"]["spec"];

@@ -170,18 +170,21 @@ mod tests {
 
     /// A client whose server answers every request with the object that was sent, and remembers it.
     fn echo(seen: Seen, done: Arc<tokio::sync::Semaphore>) -> Client {
-        crate::transport::in_process(tower::service_fn(move |request: Request<Body>| {
-            let (seen, done) = (seen.clone(), done.clone());
-            async move {
-                let (head, body) = request.into_parts();
-                let body = body.collect().await?.to_bytes();
-                let sent = (head.method.to_string(), head.uri.path().to_owned(), serde_json::from_slice(&body)?);
-                seen.lock().unwrap().push(sent);
-                done.add_permits(1);
-                let event = Event::default();
-                Ok::<_, tower::BoxError>(Response::new(Body::from(serde_json::to_vec(&event)?)))
-            }
-        }))
+        crate::transport::in_process(
+            tower::service_fn(move |request: Request<Body>| {
+                let (seen, done) = (seen.clone(), done.clone());
+                async move {
+                    let (head, body) = request.into_parts();
+                    let body = body.collect().await?.to_bytes();
+                    let sent = (head.method.to_string(), head.uri.path().to_owned(), serde_json::from_slice(&body)?);
+                    seen.lock().unwrap().push(sent);
+                    done.add_permits(1);
+                    let event = Event::default();
+                    Ok::<_, tower::BoxError>(Response::new(Body::from(serde_json::to_vec(&event)?)))
+                }
+            }),
+            "test",
+        )
     }
 
     #[tokio::test]

@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use bytes::Bytes;
+use http::{HeaderValue, header::USER_AGENT};
 use kube::{Client, client::Body};
-use tower::{BoxError, Service};
+use tower::{BoxError, Service, ServiceExt};
 
-/// A client whose requests go straight into `service`, an API server of this process: no socket, no TLS.
-pub fn in_process<S, B>(service: S) -> Client
+/// A client whose requests go straight into `service`, an API server of this process: no socket, no TLS. `component` is
+/// its `User-Agent`, which names the manager of what it writes.
+pub fn in_process<S, B>(service: S, component: &'static str) -> Client
 where
     S: Service<http::Request<Body>, Response = http::Response<B>> + Send + 'static,
     S::Future: Send + 'static,
@@ -15,7 +17,11 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    Client::new(service, "default")
+    let named = service.map_request(move |mut request: http::Request<Body>| {
+        request.headers_mut().insert(USER_AGENT, HeaderValue::from_static(component));
+        request
+    });
+    Client::new(named, "default")
 }
 
 /// A client over TLS, as the current context of a kubeconfig file says.

@@ -71,7 +71,7 @@ async fn start(options: &Options, steps: &mut Steps, components: &mut Components
 
     let server = steps.step("API server", api_server(options, store, &pki, listeners.api, components)).await?;
     steps.step("controllers, scheduler", loops(&server, &pki, components)).await?;
-    let client = in_process(&server, format!("system:node:{}", options.node_name), &["system:nodes"]);
+    let client = in_process(&server, "kubelet", format!("system:node:{}", options.node_name), &["system:nodes"]);
     let kubelet = Kubelet { options, pki: &pki, endpoint: runtime, listener: listeners.kubelet };
     steps.step("kubelet", kubelet.start(client.clone(), components)).await?;
 
@@ -192,8 +192,8 @@ async fn api_server(
 }
 
 async fn loops(server: &Server, pki: &Pki, components: &mut Components) -> anyhow::Result<((), String)> {
-    let manager = in_process(server, "system:kube-controller-manager".into(), &[]);
-    let planner = in_process(server, "system:kube-scheduler".into(), &[]);
+    let manager = in_process(server, "kube-controller-manager", "system:kube-controller-manager".into(), &[]);
+    let planner = in_process(server, "kube-scheduler", "system:kube-scheduler".into(), &[]);
     let options = controllers::Options { root_ca: pki.ca.clone() };
     // One set of informers for both; it lives as long as the first of the two that started, which ends last.
     let (share, shared) = std::sync::mpsc::channel();
@@ -242,9 +242,9 @@ impl Kubelet<'_> {
 }
 
 /// A client of this process's API server for a component.
-fn in_process(server: &Server, name: String, groups: &[&str]) -> Client {
+fn in_process(server: &Server, component: &'static str, name: String, groups: &[&str]) -> Client {
     let groups = groups.iter().chain(&["system:authenticated"]).map(|group| (*group).to_owned()).collect();
-    client::transport::in_process(server.local(User { name, groups }))
+    client::transport::in_process(server.local(User { name, groups }), component)
 }
 
 async fn node_ready(client: Client, name: &str) -> anyhow::Result<()> {

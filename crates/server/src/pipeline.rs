@@ -3,7 +3,7 @@
 //!
 //! The listener or the in-process service has authenticated; the registry does what is in parentheses.
 
-use api::{Map, Value, apply, protobuf, schema::TypeId, status::Status};
+use api::{Map, Value, apply, json, protobuf, schema::TypeId, status::Status, yaml};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, header};
@@ -22,7 +22,7 @@ use crate::{
 /// The content type of protobuf.
 pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// The content types that objects may be sent in.
-const BODIES: &str = "application/json, application/vnd.kubernetes.protobuf";
+const BODIES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 /// The largest body of a request.
 pub const MAX_BODY: usize = 3 << 20;
 
@@ -113,13 +113,38 @@ pub struct Input {
 impl Input {
     /// The body as an object; `kind` is what it should be, for messages.
     pub fn object(&self, kind: &str) -> Result<Value, Status> {
+        self.strict_object(kind).map(|(object, _)| object)
+    }
+
+    /// The body as an object, and what a strict reader says of fields that are there twice.
+    pub fn strict_object(&self, kind: &str) -> Result<(Value, Vec<String>), Status> {
         match self.content_type.as_str() {
-            "" | "application/json" | "*/*" => {
-                serde_json::from_slice(&self.body).map_err(|error| unreadable(kind, &self.body, &error))
-            }
-            PROTOBUF => protobuf::decode_object(&self.body).map_err(|error| self.unreadable_protobuf(kind, &error)),
+            "" | "application/json" | "*/*" => match json::parse(&self.body) {
+                Ok((object, twice)) => {
+                    Ok((object, twice.iter().map(|path| format!("duplicate field {path:?}")).collect()))
+                }
+                Err(error) => Err(self.unreadable(kind, &format!("json parse error: {error}"))),
+            },
+            "application/yaml" => match yaml::parse(&self.body) {
+                Ok(parsed) => {
+                    let twice = parsed.violation().into_iter().collect();
+                    Ok((parsed.value, twice))
+                }
+                Err(error) => Err(self.unreadable(kind, &format!("yaml parse error: {error}"))),
+            },
+            PROTOBUF => match protobuf::decode_object(&self.body) {
+                Ok(object) => Ok((object, Vec::new())),
+                Err(error) => Err(self.unreadable_protobuf(kind, &error)),
+            },
             _ => Err(Status::unsupported_media_type(BODIES)),
         }
+    }
+
+    fn unreadable(&self, kind: &str, why: &str) -> Status {
+        let start: String = String::from_utf8_lossy(&self.body).chars().take(200).collect();
+        Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {why} ({start})"
+        ))
     }
 
     /// The body as an object of a type that every group has, such as `DeleteOptions`, whatever group it says it is of.
@@ -137,15 +162,6 @@ impl Input {
     fn unreadable_protobuf(&self, kind: &str, error: &protobuf::Error) -> Status {
         Status::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {error}"))
     }
-}
-
-/// A body that is not JSON.
-pub fn unreadable(kind: &str, body: &[u8], error: &serde_json::Error) -> Status {
-    let start: String = String::from_utf8_lossy(body).chars().take(200).collect();
-    Status::bad_request(format!(
-        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: \
-         {error} ({start})"
-    ))
 }
 
 fn content_type(request: &Request<Body>) -> String {

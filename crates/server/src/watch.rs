@@ -12,7 +12,7 @@ use http::{HeaderValue, Response, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use serde_json::json;
-use store::{Event, Record, Revision};
+use store::{Event, Follow, Notice, Record, Revision};
 use tokio::time::Instant;
 
 use crate::{
@@ -113,8 +113,7 @@ fn lines(server: Server, view: View, start: Start, ends: Instant) -> impl Stream
         existing: start.existing.into_iter(),
         after: start.after,
         mark_end: start.mark_end,
-        watch: None,
-        seen: start.after,
+        notices: None,
         done: false,
     };
     let timeout = tokio::time::sleep_until(ends);
@@ -134,9 +133,7 @@ struct Lines {
     existing: std::vec::IntoIter<Record>,
     after: Revision,
     mark_end: bool,
-    watch: Option<store::Watch>,
-    /// The store's revision at the last bookmark: by the next one, all its changes have been seen.
-    seen: Revision,
+    notices: Option<store::Notices>,
     done: bool,
 }
 
@@ -155,9 +152,10 @@ impl Lines {
         if std::mem::take(&mut self.mark_end) {
             return Some(self.view.bookmark(self.after, true));
         }
-        if self.watch.is_none() {
-            match self.server.shared.registry.store().watch(&self.view.prefix, self.after).await {
-                Ok(watch) => self.watch = Some(watch),
+        if self.notices.is_none() {
+            let follow = Follow { prefix: self.view.prefix.clone(), after: self.after, progress: Some(BOOKMARK) };
+            match self.server.shared.registry.store().follow(follow).await {
+                Ok(notices) => self.notices = Some(notices),
                 Err(error) => return Some(self.end(&error)),
             }
         }
@@ -166,25 +164,15 @@ impl Lines {
 
     async fn change(&mut self) -> Option<Bytes> {
         loop {
-            let watch = self.watch.as_mut()?;
-            match tokio::time::timeout(BOOKMARK, watch.next()).await {
-                Ok(None) => return None,
-                Ok(Some(Err(error))) => return Some(self.end(&error)),
-                Ok(Some(Ok(event))) => {
-                    self.after = event.revision;
-                    match self.view.event(&event) {
-                        Ok(Some(line)) => return Some(line),
-                        Ok(None) => {}
-                        Err(error) => return Some(self.end(&error)),
-                    }
-                }
-                Err(_) => {
-                    let safe = self.seen.max(self.after);
-                    self.seen = self.server.shared.registry.store().revision().await.unwrap_or(self.seen);
-                    if self.view.bookmarks {
-                        return Some(self.view.bookmark(safe, false));
-                    }
-                }
+            let line = match self.notices.as_mut()?.next().await? {
+                Ok(Notice::Event(event)) => self.view.event(&event),
+                Ok(Notice::Progress(revision)) => Ok(self.view.bookmarks.then(|| self.view.bookmark(revision, false))),
+                Err(error) => Err(error),
+            };
+            match line {
+                Ok(Some(line)) => return Some(line),
+                Ok(None) => {}
+                Err(error) => return Some(self.end(&error)),
             }
         }
     }

@@ -71,11 +71,10 @@ impl Walk {
 
     fn fields(&mut self, view: View, map: &Map) {
         for (name, value) in map {
-            let element = view.field_element(name);
             match view.child(name) {
-                Some(child) => self.below(element, child, value),
+                Some(child) => self.below(child.element(name), child.view, value),
                 None => {
-                    self.path.push(element);
+                    self.path.push(Element::Field(name.clone().into()));
                     self.fault("field not declared in schema");
                     self.path.pop();
                     return;

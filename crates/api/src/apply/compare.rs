@@ -83,9 +83,9 @@ impl Comparison {
             let pair = (old.next_if(|(n, _)| *n == name), new.next_if(|(n, _)| *n == name));
             let Some(child) = view.child(name) else { continue };
             let mut below = Self::default();
-            let change = below.walk(child, (pair.0.map(|(_, v)| v), pair.1.map(|(_, v)| v)))?;
+            let change = below.walk(child.view, (pair.0.map(|(_, v)| v), pair.1.map(|(_, v)| v)))?;
             if change != Change::Same || !below.is_empty() {
-                self.push(view.field_element(name), change, below);
+                self.push(child.element(name), change, below);
             }
         }
     }
@@ -136,15 +136,16 @@ impl Comparison {
 
     /// Adds a field that sorts after all others.
     fn push(&mut self, element: Element, change: Change, below: Self) {
-        let add = |set: &mut Set, element: &Element, member: bool, children: Set| {
+        let regrouped = change == Change::Regrouped;
+        for (set, member, children) in [
+            (&mut self.modified, change == Change::Modified, below.modified),
+            (&mut self.removed, change == Change::Removed || regrouped, below.removed),
+        ] {
             if member || !children.is_empty() {
                 set.push(Node { element: element.clone(), member, children });
             }
-        };
-        let regrouped = change == Change::Regrouped;
-        add(&mut self.added, &element, change == Change::Added || regrouped, below.added);
-        add(&mut self.modified, &element, change == Change::Modified, below.modified);
-        add(&mut self.removed, &element, change == Change::Removed || regrouped, below.removed);
+        }
+        self.added.push(Node { element, member: change == Change::Added || regrouped, children: below.added });
     }
 }
 

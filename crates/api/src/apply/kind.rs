@@ -97,6 +97,9 @@ impl<'a> Kind<'a> {
 
     fn other_version(&self, version: &str) -> Option<&'static Resource> {
         let own = self.resource?;
-        schema().resources().iter().find(|r| r.name == own.name && r.storage() == own.storage() && r.api_version() == version)
+        schema()
+            .resources()
+            .iter()
+            .find(|r| r.name == own.name && r.storage() == own.storage() && r.api_version() == version)
     }
 }

@@ -29,7 +29,7 @@ fn unchanged_since(kind: &Kind, live: &Value) -> Option<Set> {
     super::check::check(view, &applied, false).ok()?;
     super::check::check(view, live, false).ok()?;
     let since = Comparison::of(view, &applied, live).ok()?;
-    let all = fields::of_object(view, &applied).ok()?;
+    let all = fields::of_object(view, &applied);
     Some(all.difference(&since.modified).difference(&since.added).difference(&since.removed))
 }
 

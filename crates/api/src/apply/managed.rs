@@ -63,8 +63,10 @@ impl Entry {
 
     /// The order in which managers are named in messages and merged when there are too many.
     pub fn identity_order(&self, other: &Entry) -> Ordering {
-        let key = |entry: &Entry| (entry.manager.clone(), !entry.applied, entry.api_version.clone());
-        key(self).cmp(&key(other)).then_with(|| self.subresource.cmp(&other.subresource))
+        let by_name = self.manager.cmp(&other.manager).then(other.applied.cmp(&self.applied));
+        by_name
+            .then_with(|| self.api_version.cmp(&other.api_version))
+            .then_with(|| self.subresource.cmp(&other.subresource))
     }
 
     fn decode(value: &Value, at: usize) -> Result<Self, Unreadable> {
@@ -151,8 +153,7 @@ impl Managed {
         }
         self.entries.sort_by(|a, b| {
             // Applies first; then by time; texts of times sort as times do.
-            let key = |entry: &Entry| (!entry.applied, entry.time.clone());
-            key(a).cmp(&key(b)).then_with(|| a.identity_order(b))
+            b.applied.cmp(&a.applied).then_with(|| a.time.cmp(&b.time)).then_with(|| a.identity_order(b))
         });
         let list = self.entries.into_iter().map(Entry::encode).collect();
         metadata.insert("managedFields".into(), Value::Array(list));
@@ -220,7 +221,7 @@ static UNOWNED: LazyLock<Set> = LazyLock::new(|| {
 });
 
 /// The fields of a set that can be owned.
-pub fn ownable(set: &Set) -> Set {
+pub fn ownable(set: Set) -> Set {
     set.difference(&UNOWNED)
 }
 

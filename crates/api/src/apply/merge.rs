@@ -32,7 +32,7 @@ fn fields(view: View, live: Option<&Map>, config: Option<&Map>) -> Result<Value,
     for (name, value) in config.into_iter().flatten() {
         let Some(child) = view.child(name) else { continue };
         let current = out.get(name);
-        if let Some(value) = merged(child, current, Some(value))? {
+        if let Some(value) = merged(child.view, current, Some(value))? {
             out.insert(name.clone(), value);
         }
     }
@@ -114,9 +114,10 @@ fn item_without(view: View, item: &Value, fields: &Set) -> Option<Value> {
 }
 
 fn field_without(view: View, name: &str, value: &Value, fields: &Set) -> Option<Value> {
-    match (fields.get(&view.field_element(name)), view.child(name)) {
-        (Some(node), _) if node.member => None,
-        (Some(node), Some(child)) => Some(without(child, value, &node.children)),
-        _ => Some(value.clone()),
+    let Some(child) = view.child(name) else { return Some(value.clone()) };
+    match fields.get(&child.element(name)) {
+        None => Some(value.clone()),
+        Some(node) if node.member => None,
+        Some(node) => Some(without(child.view, value, &node.children)),
     }
 }

@@ -102,7 +102,7 @@ fn note(writer: &Writer, live: &Value, object: &Value, managed: &mut Managed, ma
     let kind = &writer.kind;
     owners::reconcile(kind, live, managed);
     let difference = owners::take(kind, (live, object), managed, None, true)?;
-    let set = managed::ownable(&difference.modified.union(difference.added));
+    let set = managed::ownable(difference.modified.union(difference.added));
     if !set.is_empty() {
         let mut entry = writer.entry(manager, false, set);
         if let Some(known) = managed.find(&entry) {
@@ -136,7 +136,8 @@ pub fn apply(writer: &Writer, live: Option<&Value>, config: &Value, force: bool)
         && let Err(Error::Conflicts(conflicts)) = &result
         && let Some(rest) = last_applied::remaining(kind, live, conflicts)
     {
-        result = if rest.is_empty() { merged(writer, live, config, managed, true) } else { Err(Error::Conflicts(rest)) };
+        result =
+            if rest.is_empty() { merged(writer, live, config, managed, true) } else { Err(Error::Conflicts(rest)) };
     }
     let (mut object, managed) = result?;
     managed.write(&mut object);
@@ -168,20 +169,21 @@ fn merged(
 ) -> Result<(Value, Managed), Error> {
     let kind = &writer.kind;
     let view = kind.view();
-    let name = || format!("{}/{}; {}, Kind={}", meta::namespace(config), meta::name(config), kind.api_version, kind.kind);
+    let name =
+        || format!("{}/{}; {}, Kind={}", meta::namespace(config), meta::name(config), kind.api_version, kind.kind);
     check::check(view, config, false).map_err(|source| Error::Patch { object: name(), source })?;
     check::check(view, live, true).map_err(|source| Error::Live { object: name(), source })?;
     owners::reconcile(kind, live, &mut managed);
     let merged = merge::merge(view, live, config)?;
-    let set = fields::of_object(view, config)?.recursive_difference(&kind.reset);
+    let set = fields::of_object(view, config).recursive_difference(&kind.reset);
     let mut mine = writer.entry(writer.manager, true, set);
     let last = managed.find(&mine).cloned();
     managed.put(mine.clone());
-    let merged = owners::prune(kind, merged, &managed, last.as_ref())?;
+    let merged = owners::prune(kind, merged, &managed, &mine, last.as_ref());
     owners::take(kind, (live, &merged), &mut managed, Some(&mine), force)?;
     let same = *live == merged;
     managed.entries.retain(|entry| !entry.is_same(&mine));
-    mine.set = managed::ownable(&mine.set);
+    mine.set = managed::ownable(mine.set);
     if same {
         mine.time = last.and_then(|last| last.time);
     }
@@ -209,15 +211,17 @@ pub fn keep_reset(object: &mut Value) {
 pub fn same_but_times(object: &Value, other: &Value) -> bool {
     let (Some(a), Some(b)) = (object.as_object(), other.as_object()) else { return object == other };
     a.len() == b.len()
-        && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && if a.0 == "metadata" { same_metadata(a.1, b.1) } else { a.1 == b.1 })
+        && a.iter()
+            .zip(b)
+            .all(|(a, b)| a.0 == b.0 && if a.0 == "metadata" { same_metadata(a.1, b.1) } else { a.1 == b.1 })
 }
 
 fn same_metadata(a: &Value, b: &Value) -> bool {
     let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return a == b };
     a.len() == b.len()
-        && a.iter().zip(b).all(|(a, b)| {
-            a.0 == b.0 && if a.0 == "managedFields" { same_entries(a.1, b.1) } else { a.1 == b.1 }
-        })
+        && a.iter()
+            .zip(b)
+            .all(|(a, b)| a.0 == b.0 && if a.0 == "managedFields" { same_entries(a.1, b.1) } else { a.1 == b.1 })
 }
 
 fn same_entries(a: &Value, b: &Value) -> bool {

@@ -39,16 +39,18 @@ pub fn take(
         let Some(difference) = difference else { continue };
         let conflict = changed(&entry.set, difference);
         if !conflict.is_empty() {
-            entry.set = entry.set.difference(&conflict);
-            let owner = Entry { set: Set::default(), ..entry.clone() };
-            conflicts.extend(conflict.paths().into_iter().map(|path| Conflict { owner: owner.clone(), path }));
+            entry.set = std::mem::take(&mut entry.set).difference(&conflict);
+            if !force {
+                let owner = Entry { set: Set::default(), ..entry.clone() };
+                conflicts.extend(conflict.paths().into_iter().map(|path| Conflict { owner: owner.clone(), path }));
+            }
         }
         if !difference.removed.is_empty() {
-            entry.set = entry.set.difference(&difference.removed);
+            entry.set = std::mem::take(&mut entry.set).difference(&difference.removed);
         }
         kept.push(entry);
     }
-    if !force && !conflicts.is_empty() {
+    if !conflicts.is_empty() {
         conflicts.sort_by(|a, b| a.owner.identity_order(&b.owner));
         return Err(Error::Conflicts(conflicts));
     }
@@ -94,17 +96,16 @@ pub fn reconcile(kind: &Kind, live: &Value, managed: &mut Managed) {
                 None => return false,
             }
         };
-        if let Some(set) = fields::reconciled(view, &entry.set) {
-            entry.set = set;
-        }
+        fields::reconcile(view, &mut entry.set);
         true
     });
 }
 
 /// Removes what the applier owned before, does not apply any more, and nobody else owns.
-pub fn prune(kind: &Kind, merged: Value, managed: &Managed, last: Option<&Entry>) -> Result<Value, NoKey> {
-    let Some(last) = last.filter(|last| !last.set.is_empty()) else { return Ok(merged) };
-    let Some((view, whole)) = kind.convert(&merged, &last.api_version) else { return Ok(merged) };
+pub fn prune(kind: &Kind, merged: Value, managed: &Managed, mine: &Entry, last: Option<&Entry>) -> Value {
+    let abandoned = |last: &&Entry| last.api_version != mine.api_version || !last.set.is_in(&mine.set);
+    let Some(last) = last.filter(abandoned) else { return merged };
+    let Some((view, whole)) = kind.convert(&merged, &last.api_version) else { return merged };
     let before = fields::with_named(Some(view), &last.set);
     let mut pruned = merge::without(view, &whole, &before);
     for (version, owned) in owned_by_version(managed, &last.api_version) {
@@ -113,15 +114,15 @@ pub fn prune(kind: &Kind, merged: Value, managed: &Managed, last: Option<&Entry>
             continue;
         };
         let named = |set: &Set| fields::with_named(Some(view), set);
-        let keep = named(&fields::of_object(view, &rest)?).union(named(&owned));
-        let gone = named(&fields::of_object(view, &whole)?).difference(&keep);
+        let keep = named(&fields::of_object(view, &rest)).union(named(&owned));
+        let gone = named(&fields::of_object(view, &whole)).difference(&keep);
         pruned = merge::without(view, &whole, &gone);
     }
-    let Some((_, rest)) = kind.convert(&pruned, &last.api_version) else { return Ok(merged) };
+    let Some((_, rest)) = kind.convert(&pruned, &last.api_version) else { return merged };
     let named = |set: &Set| fields::with_named(Some(view), set);
-    let gone = named(&fields::of_object(view, &whole)?).difference(&named(&fields::of_object(view, &rest)?));
+    let gone = named(&fields::of_object(view, &whole)).difference(&named(&fields::of_object(view, &rest)));
     let result = merge::without(view, &whole, &gone.intersection(&before));
-    Ok(kind.convert(&result, &kind.api_version).map(|(_, object)| object.into_owned()).unwrap_or(merged))
+    kind.convert(&result, &kind.api_version).map(|(_, object)| object.into_owned()).unwrap_or(merged)
 }
 
 /// What anybody owns, by the version in which it is named, a given one first.

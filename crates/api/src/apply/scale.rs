@@ -35,7 +35,7 @@ pub fn merge(parent: &Value, scale: &Value, api_version: &str) -> Result<Managed
                 Some(at) => {
                     scales.entries.remove(at);
                 }
-                None => entry.set = entry.set.difference(&replicas),
+                None => entry.set = std::mem::take(&mut entry.set).difference(&replicas),
             }
         }
         if !entry.set.is_empty() {

@@ -64,6 +64,11 @@ impl Set {
         &self.nodes
     }
 
+    /// The nodes, to be changed into others that are not void.
+    pub(super) fn nodes_mut(&mut self) -> &mut [Node] {
+        &mut self.nodes
+    }
+
     /// Whether nothing is in it.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
@@ -120,43 +125,57 @@ impl Set {
 
     /// What is in both.
     pub fn intersection(&self, other: &Self) -> Self {
-        self.map_with(other, |node, other| {
-            let other = other?;
-            Some((node.member && other.member, node.children.intersection(&other.children)))
-        })
-    }
-
-    /// What is in this one and not in the other. A field in the other takes nothing from below it.
-    pub fn difference(&self, other: &Self) -> Self {
-        self.map_with(other, |node, other| match other {
-            None => Some((node.member, node.children.clone())),
-            Some(other) => Some((node.member && !other.member, node.children.difference(&other.children))),
-        })
-    }
-
-    /// What is in this one and neither in the other nor below a field in the other.
-    pub fn recursive_difference(&self, other: &Self) -> Self {
-        self.map_with(other, |node, other| match other {
-            None => Some((node.member, node.children.clone())),
-            Some(other) if other.member => None,
-            Some(other) => Some((node.member, node.children.recursive_difference(&other.children))),
-        })
-    }
-
-    /// Every node with its like in the other set, which tells what becomes of it.
-    fn map_with(&self, other: &Self, become_: impl Fn(&Node, Option<&Node>) -> Option<(bool, Set)>) -> Self {
         let mut rest = other.nodes.iter().peekable();
         let mut out = Self::default();
         for node in &self.nodes {
             while rest.next_if(|other| other.element < node.element).is_some() {}
-            let same = rest.next_if(|other| other.element == node.element);
-            if let Some((member, children)) = become_(node, same)
-                && (member || !children.is_empty())
-            {
-                out.nodes.push(Node { element: node.element.clone(), member, children });
+            if let Some(other) = rest.next_if(|other| other.element == node.element) {
+                let (member, children) = (node.member && other.member, node.children.intersection(&other.children));
+                if member || !children.is_empty() {
+                    out.nodes.push(Node { element: node.element.clone(), member, children });
+                }
             }
         }
         out
+    }
+
+    /// Whether all of it is in the other.
+    pub fn is_in(&self, other: &Self) -> bool {
+        let is_in = |node: &Node, other: &Node| (other.member || !node.member) && node.children.is_in(&other.children);
+        self.nodes.iter().all(|node| other.get(&node.element).is_some_and(|other| is_in(node, other)))
+    }
+
+    /// What is in this one and not in the other. A field in the other takes nothing from below it.
+    pub fn difference(mut self, other: &Self) -> Self {
+        self.subtract(other, |node, other| {
+            node.member &= !other.member;
+            node.children = std::mem::take(&mut node.children).difference(&other.children);
+        });
+        self
+    }
+
+    /// What is in this one and neither in the other nor below a field in the other.
+    pub fn recursive_difference(mut self, other: &Self) -> Self {
+        self.subtract(other, |node, other| {
+            if other.member {
+                (node.member, node.children) = (false, Set::default());
+            } else {
+                node.children = std::mem::take(&mut node.children).recursive_difference(&other.children);
+            }
+        });
+        self
+    }
+
+    /// Changes every node that has its like in the other set; void ones go.
+    fn subtract(&mut self, other: &Self, change: impl Fn(&mut Node, &Node)) {
+        let mut rest = other.nodes.iter().peekable();
+        self.nodes.retain_mut(|node| {
+            while rest.next_if(|other| other.element < node.element).is_some() {}
+            if let Some(other) = rest.next_if(|other| other.element == node.element) {
+                change(node, other);
+            }
+            !node.is_void()
+        });
     }
 
     /// Every path in the set: those of a level before those below it.

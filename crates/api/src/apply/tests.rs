@@ -108,7 +108,9 @@ fn status_is_owned_through_its_path() {
 
 #[test]
 fn applied_fields_are_owned_and_abandoned_ones_removed() {
-    let (object, all) = check("configmaps", &[Apply("a", map(json!({"k": "v", "l": "v"}))), Apply("a", map(json!({"k": "v"})))]).unwrap();
+    let (object, all) =
+        check("configmaps", &[Apply("a", map(json!({"k": "v", "l": "v"}))), Apply("a", map(json!({"k": "v"})))])
+            .unwrap();
     assert_eq!((&object["data"], all), (&json!({"k": "v"}), vec!["a: .data.k".to_owned()]));
     let shared = [
         Apply("a", map(json!({"k": "v", "l": "v"}))),
@@ -118,7 +120,11 @@ fn applied_fields_are_owned_and_abandoned_ones_removed() {
     let (object, all) = check("configmaps", &shared).unwrap();
     assert_eq!(object["data"], json!({"k": "v", "l": "v"}), "somebody else still wants it");
     assert_eq!(all, ["b: .data.l", "a: .data.k"], "who applied last is last, and b changed nothing, so has no time");
-    let updated = [Put("u", map(json!({"k": "v", "l": "v"}))), Apply("a", map(json!({"k": "v"}))), Apply("a", json!({"metadata": {"name": "m"}}))];
+    let updated = [
+        Put("u", map(json!({"k": "v", "l": "v"}))),
+        Apply("a", map(json!({"k": "v"}))),
+        Apply("a", json!({"metadata": {"name": "m"}})),
+    ];
     let (object, all) = check("configmaps", &updated).unwrap();
     assert_eq!(object["data"], json!({"k": "v", "l": "v"}), "updaters own it too");
     assert_eq!(all, ["u: .data .data.k .data.l"]);
@@ -133,7 +139,9 @@ fn others_fields_are_in_conflict() {
     assert_eq!((status.code, status.reason), (409, "Conflict"));
     assert_eq!(
         status.details,
-        Some(json!({"causes": [{"reason": "FieldManagerConflict", "message": "conflict with \"u\" using v1", "field": ".data.k"}]}))
+        Some(
+            json!({"causes": [{"reason": "FieldManagerConflict", "message": "conflict with \"u\" using v1", "field": ".data.k"}]})
+        )
     );
     let both = [first.clone(), Apply("a", map(json!({"l": "v"}))), Apply("b", map(json!({"k": "w", "l": "w"})))];
     assert_eq!(
@@ -145,20 +153,42 @@ fn others_fields_are_in_conflict() {
 
 #[test]
 fn lists_are_merged_by_what_the_tables_say() {
-    let first = Apply("a", pod(json!([{"name": "x", "image": "1", "ports": [{"containerPort": 80}]}, {"name": "y", "image": "1"}])));
-    let other = json!([{"name": "z", "image": "1"}, {"name": "x", "ports": [{"containerPort": 80, "protocol": "UDP"}]}]);
+    let first = Apply(
+        "a",
+        pod(json!([{"name": "x", "image": "1", "ports": [{"containerPort": 80}]}, {"name": "y", "image": "1"}])),
+    );
+    let other =
+        json!([{"name": "z", "image": "1"}, {"name": "x", "ports": [{"containerPort": 80, "protocol": "UDP"}]}]);
     let (object, all) = check("pods", &[first.clone(), Apply("b", pod(other))]).unwrap();
-    let names: Vec<&str> = meta::list(&object, &["spec", "containers"]).iter().map(|c| meta::text(c, &["name"])).collect();
+    let names: Vec<&str> =
+        meta::list(&object, &["spec", "containers"]).iter().map(|c| meta::text(c, &["name"])).collect();
     assert_eq!(names, ["z", "x", "y"], "shared ones in the order of who applies, others where they were");
     assert_eq!(object["spec"]["containers"][1]["ports"].as_array().unwrap().len(), 2);
-    assert!(all[0].contains(r#".spec.containers[name="x"].ports[containerPort=80,protocol="TCP"].containerPort"#), "{all:?}");
+    assert!(
+        all[0].contains(r#".spec.containers[name="x"].ports[containerPort=80,protocol="TCP"].containerPort"#),
+        "{all:?}"
+    );
     let set = |finalizers: Value| json!({"metadata": {"name": "m", "finalizers": finalizers}});
-    let (object, all) = check("configmaps", &[Apply("a", set(json!(["x/1", "x/2"]))), Apply("b", set(json!(["x/2", "x/3"]))), Apply("a", set(json!(["x/1"])))]).unwrap();
+    let (object, all) = check(
+        "configmaps",
+        &[
+            Apply("a", set(json!(["x/1", "x/2"]))),
+            Apply("b", set(json!(["x/2", "x/3"]))),
+            Apply("a", set(json!(["x/1"]))),
+        ],
+    )
+    .unwrap();
     assert_eq!(object["metadata"]["finalizers"], json!(["x/1", "x/2", "x/3"]));
-    assert_eq!(all, [r#"a: .metadata.finalizers[="x/1"]"#, r#"b: .metadata.finalizers[="x/2"] .metadata.finalizers[="x/3"]"#]);
+    assert_eq!(
+        all,
+        [r#"a: .metadata.finalizers[="x/1"]"#, r#"b: .metadata.finalizers[="x/2"] .metadata.finalizers[="x/3"]"#]
+    );
     let args = |args: Value| pod(json!([{"name": "x", "image": "1", "args": args}]));
     let error = check("pods", &[Apply("a", args(json!(["1"]))), Apply("b", args(json!(["1", "2"])))]).unwrap_err();
-    assert_eq!(error.to_string(), r#"Apply failed with 1 conflict: conflict with "a": .spec.containers[name="x"].args"#);
+    assert_eq!(
+        error.to_string(),
+        r#"Apply failed with 1 conflict: conflict with "a": .spec.containers[name="x"].args"#
+    );
     let selector = |key: &str| json!({"spec": {"selector": {"matchLabels": {key: "1"}}}});
     let error = check("deployments", &[Apply("a", selector("x")), Apply("b", selector("y"))]).unwrap_err();
     assert_eq!(error.to_string(), r#"Apply failed with 1 conflict: conflict with "a": .spec.selector"#);
@@ -173,7 +203,10 @@ fn what_does_not_fit_is_refused() {
     let twice = pod(json!([{"name": "x"}, {"name": "x"}]));
     assert_eq!(refused("pods", twice), format!(r#"{head}.spec.containers: duplicate entries for key [name="x"]"#));
     let unknown = pod(json!([{"name": "x", "imagee": "1"}]));
-    assert_eq!(refused("pods", unknown), format!(r#"{head}.spec.containers[name="x"].imagee: field not declared in schema"#));
+    assert_eq!(
+        refused("pods", unknown),
+        format!(r#"{head}.spec.containers[name="x"].imagee: field not declared in schema"#)
+    );
     let wrong = json!({"metadata": {"name": "p"}, "spec": {"hostNetwork": "yes", "priority": "1"}});
     assert!(refused("pods", wrong).contains(".spec.priority: expected numeric (int or float), got string"));
     assert_eq!(refused("pods", json!({"metadata": {"managedFields": [{}]}})), "metadata.managedFields must be nil");
@@ -217,8 +250,12 @@ fn only_the_latest_updaters_are_told_apart() {
 #[test]
 fn kubectl_goes_from_the_client_to_the_server() {
     let annotation = "kubectl.kubernetes.io/last-applied-configuration";
-    let applied = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"k": "v"}}).to_string();
-    let first = Put("kubectl-client-side-apply", json!({"metadata": {"name": "m", "annotations": {annotation: applied}}, "data": {"k": "v", "l": "v"}}));
+    let applied =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"k": "v"}}).to_string();
+    let first = Put(
+        "kubectl-client-side-apply",
+        json!({"metadata": {"name": "m", "annotations": {annotation: applied}}, "data": {"k": "v", "l": "v"}}),
+    );
     let (object, _) = check("configmaps", &[first.clone(), Apply("kubectl", map(json!({"k": "w"})))]).unwrap();
     assert_eq!(object["data"]["k"], "w");
     let now = meta::text(&object, &["metadata", "annotations", annotation]);
@@ -249,7 +286,11 @@ fn owners_in_other_versions_keep_their_fields() {
     changed["spec"]["maxReplicas"] = 9.into();
     let writer = Writer { kind: Kind::of(v2, ""), manager: "c", now: "" };
     update(&writer, Some(&forced), &mut changed);
-    assert_eq!(changed["metadata"]["managedFields"].as_array().unwrap().len(), 1, "owners in unknown versions are dropped");
+    assert_eq!(
+        changed["metadata"]["managedFields"].as_array().unwrap().len(),
+        1,
+        "owners in unknown versions are dropped"
+    );
 }
 
 #[test]
@@ -259,8 +300,14 @@ fn sets_are_written_and_read_as_upstream_writes_them() {
     assert_eq!(set.to_value(), text);
     let paths: Vec<String> = set.paths().iter().map(|path| managed::path_text(path)).collect();
     assert_eq!(paths, [".a", r#"[="<x>"]"#, "[3]", ".a.b", r#"[containerPort=80,protocol="TCP"].x"#]);
-    assert_eq!(Set::from_value(&json!({"z:1": {}, "f:a": {}})).unwrap(), Set::of_fields(&["a"]), "unknown kinds are ignored");
-    for wrong in [json!({"f": {}}), json!({"fa": {}}), json!({"k:1": {}}), json!({"i:x": {}}), json!({"f:a": 1}), json!([])] {
+    assert_eq!(
+        Set::from_value(&json!({"z:1": {}, "f:a": {}})).unwrap(),
+        Set::of_fields(&["a"]),
+        "unknown kinds are ignored"
+    );
+    for wrong in
+        [json!({"f": {}}), json!({"fa": {}}), json!({"k:1": {}}), json!({"i:x": {}}), json!({"f:a": 1}), json!([])]
+    {
         Set::from_value(&wrong).unwrap_err();
     }
 }
@@ -270,27 +317,46 @@ fn sets_are_united_and_divided() {
     let (a, b) = (Set::of_fields(&["x", "x.y", "z.q"]), Set::of_fields(&["x", "z.q", "z.r"]));
     assert_eq!(a.clone().union(b.clone()), Set::of_fields(&["x", "x.y", "z.q", "z.r"]));
     assert_eq!(a.intersection(&b), Set::of_fields(&["x", "z.q"]));
-    assert_eq!(a.difference(&b), Set::of_fields(&["x.y"]));
-    assert_eq!(a.recursive_difference(&b), Set::default());
+    assert_eq!(a.clone().difference(&b), Set::of_fields(&["x.y"]));
+    assert_eq!(a.clone().recursive_difference(&b), Set::default());
+    assert!(Set::of_fields(&["x", "z.q"]).is_in(&a) && !a.is_in(&b) && !Set::of_fields(&["z"]).is_in(&a));
 }
 
 #[test]
 fn what_was_divided_before_is_owned_as_a_whole_now() {
-    let mut object = check("configmaps", &[Put("a", map(json!({"k": "v"})))]).unwrap().0;
-    object["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1"}]);
-    let selector = json!({"f:spec": {"f:selector": {"f:matchLabels": {"f:x": {}}}}});
-    let set = Set::from_value(&selector).unwrap();
     let view = view::View::object(resource("deployments").ty);
-    assert_eq!(fields::reconciled(view, &set), Some(Set::of_fields(&["spec.selector"])));
-    assert_eq!(fields::reconciled(view, &Set::of_fields(&["spec.replicas"])), None);
+    let mut set = Set::of_fields(&["spec.selector.matchLabels.x", "spec.replicas"]);
+    fields::reconcile(view, &mut set);
+    assert_eq!(set, Set::of_fields(&["spec.selector", "spec.replicas"]));
 }
 
 /// Values of any shape, of which many are almost right.
 fn arbitrary(random: &mut fastrand::Rng, depth: usize) -> Value {
     const KEYS: [&str; 24] = [
-        "metadata", "spec", "status", "containers", "name", "ports", "containerPort", "protocol", "labels", "a", "finalizers",
-        "managedFields", "f:spec", "k:{\"name\":\"a\"}", "v:1", "i:0", ".", "template", "selector", "volumes", "conditions",
-        "type", "annotations", "env",
+        "metadata",
+        "spec",
+        "status",
+        "containers",
+        "name",
+        "ports",
+        "containerPort",
+        "protocol",
+        "labels",
+        "a",
+        "finalizers",
+        "managedFields",
+        "f:spec",
+        "k:{\"name\":\"a\"}",
+        "v:1",
+        "i:0",
+        ".",
+        "template",
+        "selector",
+        "volumes",
+        "conditions",
+        "type",
+        "annotations",
+        "env",
     ];
     match random.usize(0..if depth > 5 { 5 } else { 9 }) {
         0 => Value::Null,
@@ -308,7 +374,9 @@ fn arbitrary(random: &mut fastrand::Rng, depth: usize) -> Value {
 #[test]
 fn nothing_that_a_client_sends_is_a_panic() {
     let mut random = fastrand::Rng::with_seed(7);
-    let live = check("pods", &[Put("u", pod(json!([{"name": "a", "image": "1", "ports": [{"containerPort": 1}]}])))]).unwrap().0;
+    let live = check("pods", &[Put("u", pod(json!([{"name": "a", "image": "1", "ports": [{"containerPort": 1}]}])))])
+        .unwrap()
+        .0;
     let resource = resource("pods");
     for _ in 0..4_000 {
         let mut config = arbitrary(&mut random, 0);
@@ -327,7 +395,9 @@ fn nothing_that_a_client_sends_is_a_panic() {
 /// A part of an object: some of its fields, and items of lists whole.
 fn part(random: &mut fastrand::Rng, value: &Value) -> Value {
     match value {
-        Value::Object(map) => map.iter().filter(|_| random.u8(..4) > 0).map(|(k, v)| (k.clone(), v.clone())).collect::<Map>().into(),
+        Value::Object(map) => {
+            map.iter().filter(|_| random.u8(..4) > 0).map(|(k, v)| (k.clone(), v.clone())).collect::<Map>().into()
+        }
         other => other.clone(),
     }
 }
@@ -346,12 +416,14 @@ fn applying_again_changes_nothing() {
         let mut live: Option<Value> = None;
         for step in 0..4 {
             let manager = ["a", "b"][random.usize(..2)];
-            let mut config = json!({"metadata": part(&mut random, &whole["metadata"]), "spec": part(&mut random, &whole["spec"])});
+            let mut config =
+                json!({"metadata": part(&mut random, &whole["metadata"]), "spec": part(&mut random, &whole["spec"])});
             if random.bool() {
                 config["metadata"]["labels"] = json!({"a": step.to_string()});
             }
             config["metadata"]["name"] = "d".into();
-            let once = perform(deployments, live.as_ref(), &Force(manager, config.clone()), "2026-01-01T00:00:01Z").unwrap();
+            let once =
+                perform(deployments, live.as_ref(), &Force(manager, config.clone()), "2026-01-01T00:00:01Z").unwrap();
             let twice = perform(deployments, Some(&once), &Apply(manager, config), "2026-01-01T00:00:02Z").unwrap();
             assert_eq!(once, twice);
             live = Some(once);

@@ -40,7 +40,9 @@ pub enum NoKey {
     #[error("associative list with keys may not have non-map elements")]
     NoMap,
     /// None of the keys is there.
-    #[error("associative list with keys has an element that omits all key fields (and doesn't have default values for any key fields)")]
+    #[error(
+        "associative list with keys has an element that omits all key fields (and doesn't have default values for any key fields)"
+    )]
     Keyless,
     /// An object in a set.
     #[error("associative list without keys has an element that's a map type")]
@@ -53,7 +55,26 @@ pub enum NoKey {
     NullInSet,
 }
 
+/// What is at a key.
+#[derive(Clone, Copy, Debug)]
+pub struct Child<'a> {
+    /// The part of the object.
+    pub view: View<'a>,
+    /// The name in the tables, where it is a field of a struct and not made up by whoever wrote the object.
+    pub named: Option<&'static str>,
+}
+
+impl Child<'_> {
+    /// The step to a key.
+    pub fn element(self, name: &str) -> Element {
+        Element::Field(self.named.map_or_else(|| name.to_owned().into(), Name::Borrowed))
+    }
+}
+
 impl<'a> View<'a> {
+    const TEXT: View<'static> = View { form: Form::Scalar(&Ty::String), atomic: true };
+    const ANY: View<'static> = View { form: Form::Any, atomic: true };
+
     /// A whole object.
     pub fn object(ty: TypeId) -> View<'static> {
         View { form: Form::Struct(schema().get(ty)), atomic: false }
@@ -68,7 +89,7 @@ impl<'a> View<'a> {
                     (ListKind::Map(keys), _, _) => Some(keys.as_slice()),
                     (ListKind::Set, _, _) => Some(&[][..]),
                     // Without a topology, apply merges what a strategic merge patch merges.
-                    (ListKind::Atomic, None, Some(key)) if key.is_empty() => Some(&[][..]),
+                    (ListKind::Atomic, None, Some("")) => Some(&[][..]),
                     (ListKind::Atomic, None, Some(key)) => Some(std::slice::from_ref(key)),
                     (ListKind::Atomic, _, _) => None,
                 };
@@ -89,21 +110,20 @@ impl<'a> View<'a> {
             }
             Ty::Map(inner) => View { form: Form::Map(inner), atomic: false },
             Ty::List(inner) => View { form: Form::List(inner, &[]), atomic: true },
-            Ty::Raw => View { form: Form::Any, atomic: true },
+            Ty::Raw => View::ANY,
             scalar => View { form: Form::Scalar(scalar), atomic: true },
         }
     }
 
     /// What is at a key; `None` where a struct has no such field.
-    pub fn child(self, name: &str) -> Option<Self> {
+    pub fn child(self, name: &str) -> Option<Child<'a>> {
         match self.form {
             Form::Struct(ty) => match ty.field(name) {
-                Some(field) => Some(View::field(field)),
-                None if is_type_meta(name) => Some(View { form: Form::Scalar(&Ty::String), atomic: true }),
-                None => None,
+                Some(field) => Some(Child { view: View::field(field), named: Some(field.name) }),
+                None => type_meta(name).map(|name| Child { view: View::TEXT, named: Some(name) }),
             },
-            Form::Map(inner) => Some(View::of(inner)),
-            _ => Some(View { form: Form::Any, atomic: true }),
+            Form::Map(inner) => Some(Child { view: View::of(inner), named: None }),
+            _ => Some(Child { view: View::ANY, named: None }),
         }
     }
 
@@ -111,23 +131,7 @@ impl<'a> View<'a> {
     pub fn item(self) -> Self {
         match self.form {
             Form::List(element, _) => View::of(element),
-            _ => View { form: Form::Any, atomic: true },
-        }
-    }
-
-    /// Whether a key is a field of a struct, and not one that was made up by whoever wrote the object.
-    pub fn names(self, name: &str) -> bool {
-        matches!(self.form, Form::Struct(ty) if ty.field(name).is_some() || is_type_meta(name))
-    }
-
-    /// The step to a key. What the tables name is not copied.
-    pub fn field_element(self, name: &str) -> Element {
-        match self.form {
-            Form::Struct(ty) => match ty.field(name) {
-                Some(field) => Element::Field(field.name.into()),
-                None => Element::Field(name.to_owned().into()),
-            },
-            _ => Element::Field(name.to_owned().into()),
+            _ => View::ANY,
         }
     }
 
@@ -145,8 +149,9 @@ impl<'a> View<'a> {
     }
 }
 
-fn is_type_meta(name: &str) -> bool {
-    matches!(name, "apiVersion" | "kind")
+/// Every object says what it is.
+fn type_meta(name: &str) -> Option<&'static str> {
+    ["apiVersion", "kind"].into_iter().find(|known| *known == name)
 }
 
 /// Keys that are left out have their default, if the schema has one.

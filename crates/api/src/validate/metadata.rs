@@ -1,72 +1,189 @@
 //! Validation of `metadata`, the same for every resource.
 
-use super::{FieldError, names};
-use crate::{Value, meta, schema::Resource};
+use super::{Errors, at::At, names, selector};
+use crate::Value;
 
-/// Fields that never change once they are set.
-const IMMUTABLE: [&str; 4] = ["name", "namespace", "uid", "creationTimestamp"];
+/// The most bytes that annotations may have together.
+const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+/// Finalizers without a domain that Kubernetes itself uses.
+const FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
 
-pub(super) fn create(resource: &Resource, object: &Value, errors: &mut Vec<FieldError>) {
-    let name = meta::name(object);
-    if name.is_empty() {
-        errors.push(FieldError::required("metadata.name", "name or generateName is required"));
-    } else {
-        let faults = name_rule(resource)(name);
-        errors.extend(faults.into_iter().map(|fault| FieldError::invalid("metadata.name", name, fault)));
-    }
-    common(object, errors);
+/// How a kind sees metadata.
+#[derive(Clone, Copy)]
+pub(super) struct Scheme {
+    /// The form of names.
+    pub name: fn(&str) -> Vec<String>,
+    /// Whether objects are in namespaces.
+    pub namespaced: bool,
+    /// Whether finalizers without a domain must be known.
+    pub known_finalizers: bool,
 }
 
-pub(super) fn update(object: &Value, old: &Value, errors: &mut Vec<FieldError>) {
-    for field in IMMUTABLE {
-        let (new, old) = (meta::at(object, &["metadata", field]), meta::at(old, &["metadata", field]));
-        if new != old {
-            let value = new.cloned().unwrap_or_default();
-            errors.push(FieldError::invalid(format!("metadata.{field}"), value, "field is immutable"));
+/// The faults of the metadata of a whole object.
+pub(super) fn object(object: &At, scheme: Scheme, e: &mut Errors) {
+    let meta = object.get("metadata");
+    let (name, prefix) = (meta.get("name"), meta.get("generateName"));
+    if !prefix.is_empty() {
+        for fault in (scheme.name)(&masked(prefix.text())) {
+            prefix.invalid_text(e, fault);
         }
     }
-    common(object, errors);
-}
-
-/// The form of names of a resource.
-fn name_rule(resource: &Resource) -> fn(&str) -> Vec<String> {
-    match (resource.group, resource.name) {
-        ("rbac.authorization.k8s.io", _) => names::path_segment,
-        ("", "namespaces") => names::label,
-        ("", "services") => names::label_1035,
-        _ => names::subdomain,
+    if name.is_empty() {
+        name.required(e, "name or generateName is required");
+    } else {
+        name.form(e, scheme.name);
+    }
+    namespace(&meta, scheme.namespaced, e);
+    meta.get("generation").nonnegative(e);
+    selector::labels(&meta.get("labels"), e);
+    annotations(&meta.get("annotations"), e);
+    owners(&meta.get("ownerReferences"), e);
+    finalizers(&meta.get("finalizers"), e);
+    if scheme.known_finalizers {
+        known_finalizers(&meta, e);
     }
 }
 
-fn common(object: &Value, errors: &mut Vec<FieldError>) {
-    for (key, value) in entries(object, "labels") {
-        errors.extend(names::qualified(key).into_iter().map(|f| FieldError::invalid("metadata.labels", key, f)));
-        errors.extend(names::label_value(value).into_iter().map(|f| FieldError::invalid("metadata.labels", value, f)));
+fn namespace(meta: &At, namespaced: bool, e: &mut Errors) {
+    let namespace = meta.get("namespace");
+    if !namespaced {
+        if !namespace.is_empty() {
+            namespace.forbidden(e, "not allowed on this type");
+        }
+    } else {
+        namespace.required_form(e, names::label);
     }
-    for (key, _) in entries(object, "annotations") {
-        let faults = names::qualified(&key.to_lowercase());
-        errors.extend(faults.into_iter().map(|f| FieldError::invalid("metadata.annotations", key, f)));
+}
+
+/// A prefix of names as a name: a dash at its end is followed by something.
+fn masked(prefix: &str) -> String {
+    match prefix.strip_suffix('-') {
+        Some(rest) if !rest.is_empty() => {
+            let mut shorter = rest.to_owned();
+            shorter.pop();
+            shorter + "a"
+        }
+        _ => prefix.to_owned(),
     }
-    for finalizer in meta::finalizers(object) {
-        let faults = names::qualified(finalizer);
-        errors.extend(faults.into_iter().map(|f| FieldError::invalid("metadata.finalizers", finalizer, f)));
+}
+
+/// The faults of changed metadata.
+pub(super) fn update(object: &At, old: &At, known: bool, e: &mut Errors) {
+    let (meta, before) = (object.get("metadata"), old.get("metadata"));
+    if before.get("deletionTimestamp").exists() {
+        no_new_finalizers(&meta.get("finalizers"), &before.get("finalizers"), e);
     }
-    for (at, owner) in meta::list(object, &["metadata", "ownerReferences"]).iter().enumerate() {
-        let field = |name: &str| format!("metadata.ownerReferences[{at}].{name}");
-        for (name, message) in [
-            ("apiVersion", "version must not be empty"),
-            ("kind", "must not be empty"),
-            ("name", "must not be empty"),
-            ("uid", "must not be empty"),
-        ] {
-            if meta::text(owner, &[name]).is_empty() {
-                errors.push(FieldError::invalid(field(name), "", message));
+    let version = meta.get("resourceVersion");
+    if version.is_empty() {
+        version.invalid_text(e, "must be specified for an update");
+    }
+    if meta.get("generation").int() < before.get("generation").int() {
+        meta.get("generation").invalid_int(e, "must not be decremented");
+    }
+    for field in ["name", "namespace", "uid"] {
+        if meta.get(field).text() != before.get(field).text() {
+            meta.get(field).invalid_text(e, super::at::IMMUTABLE);
+        }
+    }
+    for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        meta.get(field).unchanged(e, &before.get(field));
+    }
+    selector::labels(&meta.get("labels"), e);
+    annotations(&meta.get("annotations"), e);
+    owners(&meta.get("ownerReferences"), e);
+    if known {
+        known_finalizers(&meta, e);
+    }
+}
+
+fn no_new_finalizers(new: &At, old: &At, e: &mut Errors) {
+    let mut extra: Vec<&str> = new.texts().filter(|name| !old.texts().any(|o| o == *name)).collect();
+    extra.sort_unstable();
+    extra.dedup();
+    if !extra.is_empty() {
+        let list = extra.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+        let message = "no new finalizers can be added if the object is being deleted, found new finalizers";
+        new.forbidden(e, format!("{message} []string{{{list}}}"));
+    }
+}
+
+/// The faults of annotations.
+pub(super) fn annotations(at: &At, e: &mut Errors) {
+    let mut size = 0;
+    for (key, value) in at.entries() {
+        for fault in names::qualified(&key.to_lowercase()) {
+            at.invalid_as(e, key, fault);
+        }
+        size += key.len() + value.text().len();
+    }
+    if size > ANNOTATIONS_LIMIT {
+        at.too_long(e, ANNOTATIONS_LIMIT);
+    }
+}
+
+fn owners(at: &At, e: &mut Errors) {
+    let mut controller: Option<String> = None;
+    for owner in at.items() {
+        let text = |name: &str| owner.value.get(name).and_then(Value::as_str).unwrap_or_default();
+        let version = text("apiVersion");
+        if version.is_empty() || version.ends_with('/') || version.matches('/').count() > 1 {
+            at.get("apiVersion").invalid_as(e, version, "version must not be empty");
+        }
+        for name in ["kind", "name", "uid"] {
+            if text(name).is_empty() {
+                at.get(name).invalid_as(e, "", "must not be empty");
+            }
+        }
+        if version == "v1" && text("kind") == "Event" {
+            at.invalid_external_as(
+                e,
+                "meta/v1.OwnerReference",
+                owner.value,
+                "/v1, Kind=Event is disallowed from being an owner",
+            );
+        }
+        if owner.get("controller").is_true() {
+            let current = format!("{}/{}", text("kind"), text("name"));
+            match &controller {
+                Some(first) => {
+                    let message =
+                        "Only one reference can have Controller set to true. Found \"true\" in references for";
+                    at.invalid(e, format!("{message} {first} and {current}"));
+                }
+                None => controller = Some(current),
             }
         }
     }
 }
 
-fn entries<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
-    let map = meta::at(object, &["metadata", field]).and_then(Value::as_object).into_iter().flatten();
-    map.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()))
+impl At<'_, '_> {
+    fn invalid_external_as(&self, e: &mut Errors, ty: &str, value: &Value, message: &str) {
+        let shown = super::error::Bad::Shown(super::render::external(ty, value));
+        self.fault(e, super::error::Fault::Invalid(shown), message);
+    }
+}
+
+fn finalizers(at: &At, e: &mut Errors) {
+    for finalizer in at.texts() {
+        for fault in names::qualified(finalizer) {
+            at.invalid_as(e, finalizer, fault);
+        }
+    }
+    let has = |name: &str| at.texts().any(|finalizer| finalizer == name);
+    if has("orphan") && has("foregroundDeletion") {
+        at.invalid(e, "finalizer orphan and foregroundDeletion cannot be both set");
+    }
+}
+
+fn known_finalizers(meta: &At, e: &mut Errors) {
+    for finalizer in meta.get("finalizers").items() {
+        known_finalizer(&finalizer, e);
+    }
+}
+
+/// A finalizer has a domain, or is one of those that Kubernetes itself uses.
+pub(super) fn known_finalizer(at: &At, e: &mut Errors) {
+    if !at.text().contains('/') && !FINALIZERS.contains(&at.text()) {
+        at.invalid_text(e, "name is neither a standard finalizer name nor is it fully qualified");
+    }
 }

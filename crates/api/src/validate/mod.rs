@@ -1,131 +1,162 @@
 //! Validation: metadata for every object, and what is particular to a type in a file of its own.
 //!
-//! [`create`] and [`update`] return every fault with upstream's field paths and wording. They never change the object.
+//! [`create`], [`update`] and [`update_status`] return every fault with upstream's field paths, reasons, order and wording.
+//! They never change the object. Objects are canonical by the tables; values may be anything.
 
+mod admission;
+mod api_service;
+mod at;
+mod autoscaling;
+mod certificates;
+mod condition;
+mod config;
+mod coordination;
+mod cron;
+mod custom_resource;
+mod custom_schema;
+mod device;
+mod diff;
+mod endpoints;
+mod error;
+mod event;
+mod flow_control;
+mod ingress;
+mod int_or_percent;
+mod internal;
+mod job;
+mod job_policy;
+mod job_status;
+mod kinds;
 mod metadata;
+mod migration;
 pub mod names;
+mod namespace;
+mod net;
+mod network;
+mod node;
+mod path;
+mod pem;
+mod persistent_volume;
 mod pod;
+mod policy;
+mod quota;
+mod rbac;
+mod render;
+mod resource_name;
+mod resource_slice;
+mod review;
+mod scheduling;
+mod selector;
+mod service;
+mod service_addresses;
+mod storage;
+mod volume_claim;
+mod volume_source;
+mod webhook;
 mod workload;
+mod workload_group;
+mod workload_status;
 
-use std::fmt;
+pub use error::{Bad, Fault, FieldError};
 
-use crate::{Value, schema::Resource};
+use at::At;
+use kinds::{Kind, Meta};
 
-/// One wrong field.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FieldError {
-    /// The path, for example `spec.containers[0].name`.
-    pub field: String,
-    /// What kind of fault it is, with the bad value where there is one.
-    pub kind: Fault,
-    /// What would be right.
-    pub message: String,
-}
+use crate::{
+    Value,
+    schema::{Resource, Scope},
+};
 
-/// The kinds of fault, as upstream names them.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Fault {
-    /// Nothing is there.
-    Required,
-    /// The value is wrong.
-    Invalid(Value),
-    /// The value is not one of those allowed.
-    NotSupported(Value),
-    /// The value occurs twice.
-    Duplicate(Value),
-    /// The field must not be set, or must not change.
-    Forbidden,
-}
-
-impl Fault {
-    /// The reason in a `Status` cause.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Fault::Required => "FieldValueRequired",
-            Fault::Invalid(_) => "FieldValueInvalid",
-            Fault::NotSupported(_) => "FieldValueNotSupported",
-            Fault::Duplicate(_) => "FieldValueDuplicate",
-            Fault::Forbidden => "FieldValueForbidden",
-        }
-    }
-}
-
-impl FieldError {
-    /// A value is missing.
-    pub fn required(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { field: field.into(), kind: Fault::Required, message: message.into() }
-    }
-
-    /// A value is wrong.
-    pub fn invalid(field: impl Into<String>, value: impl Into<Value>, message: impl Into<String>) -> Self {
-        Self { field: field.into(), kind: Fault::Invalid(value.into()), message: message.into() }
-    }
-
-    /// A value is not among the supported ones.
-    pub fn not_supported(field: impl Into<String>, value: impl Into<Value>, supported: &[&str]) -> Self {
-        let list = supported.iter().map(|s| format!("{s:?}")).collect::<Vec<_>>().join(", ");
-        Self { field: field.into(), kind: Fault::NotSupported(value.into()), message: format!("supported values: {list}") }
-    }
-
-    /// A value occurs twice.
-    pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
-        Self { field: field.into(), kind: Fault::Duplicate(value.into()), message: String::new() }
-    }
-
-    /// Something that must not be done.
-    pub fn forbidden(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { field: field.into(), kind: Fault::Forbidden, message: message.into() }
-    }
-
-    /// The fault without the field, as in a `Status` cause.
-    pub fn detail(&self) -> String {
-        let head = match &self.kind {
-            Fault::Required => "Required value".to_owned(),
-            Fault::Invalid(value) => format!("Invalid value: {value}"),
-            Fault::NotSupported(value) => format!("Unsupported value: {value}"),
-            Fault::Duplicate(value) => format!("Duplicate value: {value}"),
-            Fault::Forbidden => "Forbidden".to_owned(),
-        };
-        if self.message.is_empty() { head } else { format!("{head}: {}", self.message) }
-    }
-}
-
-impl fmt::Display for FieldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.detail())
-    }
-}
-
-/// What is particular to a type; `old` is there on update.
-type Rule = fn(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>);
-
-/// By type.
-const RULES: &[(&str, &str, Rule)] = &[
-    ("", "Pod", pod::validate),
-    ("apps", "Deployment", workload::validate),
-    ("apps", "ReplicaSet", workload::validate),
-    ("apps", "DaemonSet", workload::validate),
-    ("apps", "StatefulSet", workload::validate),
-];
+/// Faults, in the order in which they are found.
+type Errors = Vec<FieldError>;
 
 /// The faults of a new object.
 pub fn create(resource: &Resource, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    metadata::create(resource, object, &mut errors);
-    rules(resource, object, None, &mut errors);
+    let (kind, new) = (kinds::of(resource), At::top(object));
+    if let Some(first) = kind.first {
+        first(&new, &mut errors);
+    }
+    if !matches!(kind.meta, Meta::Generic | Meta::None) {
+        metadata::object(&new, scheme(resource, kind), &mut errors);
+    }
+    (kind.check)(&new, None, &mut errors);
+    // What a kind lets pass still has a name that can stand in a path.
+    if errors.is_empty() && kind.meta != Meta::None {
+        let any = metadata::Scheme { name: names::path_segment, known_finalizers: false, ..scheme(resource, kind) };
+        metadata::object(&new, any, &mut errors);
+    }
     errors
 }
 
 /// The faults of a changed object.
 pub fn update(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    metadata::update(object, old, &mut errors);
-    rules(resource, object, Some(old), &mut errors);
+    let (kind, new, old) = (kinds::of(resource), At::top(object), At::top(old));
+    metadata::update(&new, &old, false, &mut errors);
+    if let Some(first) = kind.first {
+        first(&new, &mut errors);
+    }
+    if matches!(kind.meta, Meta::Update | Meta::Both) {
+        metadata::update(&new, &old, known(resource), &mut errors);
+    }
+    if let Some(change) = kind.change {
+        change(&new, &old, &mut errors);
+    }
+    if matches!(kind.meta, Meta::Both | Meta::Whole | Meta::WholeFirst) {
+        metadata::object(&new, scheme(resource, kind), &mut errors);
+    }
+    (kind.check)(&new, Some(&old), &mut errors);
+    if kind.meta == Meta::WholeFirst {
+        metadata::update(&new, &old, known(resource), &mut errors);
+    }
+    if let Some(last) = kind.last {
+        last(&new, &old, &mut errors);
+    }
     errors
 }
 
-fn rules(resource: &Resource, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-    for (_, _, rule) in RULES.iter().filter(|(group, kind, _)| *group == resource.group && *kind == resource.kind) {
-        rule(object, old, errors);
+/// The faults of an object whose status changed.
+pub fn update_status(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldError> {
+    let (kind, new, old) = (kinds::of(resource), At::top(object), At::top(old));
+    part(resource, kind.status, &new, &old)
+}
+
+/// The faults of a change through a subresource that is not `status`: `resize`, `ephemeralcontainers`, `approval`,
+/// `finalize`. Others have no rules of their own.
+pub fn update_subresource(resource: &Resource, subresource: &str, object: &Value, old: &Value) -> Vec<FieldError> {
+    let (new, old) = (At::top(object), At::top(old));
+    let mut errors = Vec::new();
+    match (resource.kind, subresource) {
+        (_, "status") => return update_status(resource, object, old.value),
+        ("Pod", "resize") => pod::resize(&new, &old, &mut errors),
+        ("Pod", "ephemeralcontainers") => pod::ephemeral(&new, &old, &mut errors),
+        ("CertificateSigningRequest", "approval") => certificates::approval(&new, &old, &mut errors),
+        ("Namespace", "finalize") => namespace::finalize(&new, &mut errors),
+        _ => {}
+    }
+    errors
+}
+
+fn part(resource: &Resource, check: Option<kinds::Change>, new: &At, old: &At) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    metadata::update(new, old, false, &mut errors);
+    metadata::update(new, old, known(resource), &mut errors);
+    if let Some(check) = check {
+        check(new, old, &mut errors);
+    }
+    errors
+}
+
+/// Whether finalizers without a domain must be those that Kubernetes knows; groups of their own have their own.
+fn known(resource: &Resource) -> bool {
+    !["apiextensions.k8s.io", "apiregistration.k8s.io", "admissionregistration.k8s.io"].contains(&resource.group)
+}
+
+fn scheme(resource: &Resource, kind: &Kind) -> metadata::Scheme {
+    metadata::Scheme {
+        name: kind.name,
+        namespaced: resource.scope == Scope::Namespaced,
+        known_finalizers: known(resource),
     }
 }

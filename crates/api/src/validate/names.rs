@@ -1,4 +1,6 @@
-//! The forms of names: DNS labels and subdomains, label keys and values, path segments.
+//! The forms of names: DNS labels and subdomains, label keys and values, path segments, ports, keys, variables.
+//!
+//! Each function returns what is wrong with a text, in upstream's words; nothing when it is right.
 
 /// The sentence for a bad DNS subdomain.
 pub const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
@@ -12,107 +14,139 @@ pub const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case a
 pub const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
     alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation \
     is '[a-z]([-a-z0-9]*[a-z0-9])?')";
-const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+const UNDERSCORES: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', \
+    and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+    '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
+const WILDCARD: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist \
+    of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used \
+    for validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const QUALIFIED: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
     alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
     '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and \
     must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for \
     validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or \
+    'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+const VARIABLE: &str =
+    "a valid environment variable name must consist only of printable ASCII characters other than '='";
+const HEADER: &str = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for \
+    validation is '[-A-Za-z0-9]+')";
+const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex \
+    used for validation is '[0-9]+%')";
+const C_IDENTIFIER: &str = "a valid C identifier must start with alphabetic character or '_', followed by a string of \
+    alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is \
+    '[A-Za-z_][A-Za-z0-9_]*')";
 
-fn too_long(max: usize) -> String {
+/// What is said about a text that is too long.
+pub fn too_long(max: usize) -> String {
     format!("must be no more than {max} characters")
 }
 
+/// What is said about a number outside a range.
+pub fn range(low: i64, high: i64) -> String {
+    format!("must be between {low} and {high}, inclusive")
+}
+
+fn check(text: &str, max: usize, right: bool, message: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    if text.len() > max {
+        faults.push(too_long(max));
+    }
+    if !right {
+        faults.push(message.to_owned());
+    }
+    faults
+}
+
 fn is_label(text: &str) -> bool {
-    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-    edge(text.chars().next())
-        && edge(text.chars().last())
-        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+    let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    !text.is_empty() && !text.starts_with('-') && !text.ends_with('-') && text.bytes().all(inner)
+}
+
+fn is_subdomain(text: &str) -> bool {
+    text.split('.').all(is_label)
 }
 
 /// What is wrong with `text` as a DNS subdomain (most names).
 pub fn subdomain(text: &str) -> Vec<String> {
-    let mut faults = Vec::new();
-    if text.len() > 253 {
-        faults.push(too_long(253));
-    }
-    if !text.split('.').all(is_label) {
-        faults.push(SUBDOMAIN.to_owned());
-    }
-    faults
+    check(text, 253, is_subdomain(text), SUBDOMAIN)
+}
+
+/// As [`subdomain`], in any case of letters.
+pub fn subdomain_caseless(text: &str) -> Vec<String> {
+    subdomain(&text.to_lowercase())
+}
+
+/// What is wrong with `text` as a DNS subdomain that may have underscores (search domains).
+pub fn subdomain_with_underscores(text: &str) -> Vec<String> {
+    let label = |label: &str| {
+        let label = label.strip_prefix('_').unwrap_or(label);
+        let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+        edge(label.chars().next()) && edge(label.chars().last()) && label.chars().all(inner)
+    };
+    check(text, 253, text.split('.').all(label), UNDERSCORES)
+}
+
+/// What is wrong with `text` as a DNS subdomain that begins with `*.`.
+pub fn wildcard(text: &str) -> Vec<String> {
+    check(text, 253, text.strip_prefix("*.").is_some_and(is_subdomain), WILDCARD)
 }
 
 /// What is wrong with `text` as a DNS label (namespaces, containers).
 pub fn label(text: &str) -> Vec<String> {
-    let mut faults = Vec::new();
-    if text.len() > 63 {
-        faults.push(too_long(63));
-    }
-    if !is_label(text) {
-        faults.push(LABEL.to_owned());
-    }
-    faults
+    let message = if !is_label(text) && is_subdomain(text) { "must not contain dots" } else { LABEL };
+    check(text, 63, is_label(text), message)
 }
 
-/// What is wrong with `text` as an RFC 1035 label (services).
+/// What is wrong with `text` as an RFC 1035 label (resources of custom kinds).
 pub fn label_1035(text: &str) -> Vec<String> {
-    let mut faults = Vec::new();
-    if text.len() > 63 {
-        faults.push(too_long(63));
-    }
-    if !is_label(text) || !text.starts_with(|c: char| c.is_ascii_lowercase()) {
-        faults.push(LABEL_1035.to_owned());
-    }
-    faults
+    check(text, 63, is_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase()), LABEL_1035)
 }
 
 /// What is wrong with `text` as a segment of a path (RBAC names).
 pub fn path_segment(text: &str) -> Vec<String> {
-    let mut faults = Vec::new();
     if text == "." || text == ".." {
-        faults.push(format!("may not be '{text}'"));
+        return vec![format!("may not be '{text}'")];
     }
-    for character in ['/', '%'] {
-        if text.contains(character) {
-            faults.push(format!("may not contain '{character}'"));
-        }
-    }
-    faults
+    let characters = ['/', '%'].into_iter().filter(|character| text.contains(*character));
+    characters.map(|character| format!("may not contain '{character}'")).collect()
 }
 
 /// What is wrong with `text` as a key of labels, annotations and taints.
 pub fn qualified(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
-    let (prefix, name) = match text.split_once('/') {
-        Some((prefix, name)) => (Some(prefix), name),
-        None => (None, text),
+    let parts: Vec<&str> = text.split('/').collect();
+    let name = match parts[..] {
+        [name] => name,
+        ["", name] => {
+            faults.push("prefix part must be non-empty".to_owned());
+            name
+        }
+        [prefix, name] => {
+            faults.extend(subdomain(prefix).into_iter().map(|fault| format!("prefix part {fault}")));
+            name
+        }
+        _ => {
+            let example = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
+            return vec![format!("a valid label key {QUALIFIED} {example}")];
+        }
     };
-    match prefix {
-        Some("") => faults.push("prefix part must be non-empty".to_owned()),
-        Some(prefix) => faults.extend(subdomain(prefix).into_iter().map(|fault| format!("prefix part {fault}"))),
-        None => {}
-    }
     if name.is_empty() {
         faults.push("name part must be non-empty".to_owned());
     } else if name.len() > 63 {
         faults.push(format!("name part {}", too_long(63)));
     }
     if !is_value(name) || name.is_empty() {
-        faults.push(QUALIFIED.to_owned());
+        faults.push(format!("name part {QUALIFIED}"));
     }
     faults
 }
 
 /// What is wrong with `text` as the value of a label.
 pub fn label_value(text: &str) -> Vec<String> {
-    let mut faults = Vec::new();
-    if text.len() > 63 {
-        faults.push(too_long(63));
-    }
-    if !is_value(text) {
-        faults.push(LABEL_VALUE.to_owned());
-    }
-    faults
+    check(text, 63, is_value(text), LABEL_VALUE)
 }
 
 fn is_value(text: &str) -> bool {
@@ -120,4 +154,103 @@ fn is_value(text: &str) -> bool {
     edge(text.chars().next())
         && edge(text.chars().last())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}
+
+/// What is wrong with `text` as a key of a ConfigMap or Secret.
+pub fn config_key(text: &str) -> Vec<String> {
+    let right = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    let mut faults = check(text, 253, right, CONFIG_KEY);
+    match text {
+        "." => faults.push("must not be '.'".to_owned()),
+        ".." => faults.push("must not be '..'".to_owned()),
+        text if text.starts_with("..") => faults.push("must not start with '..'".to_owned()),
+        _ => {}
+    }
+    faults
+}
+
+/// What is wrong with `text` as the name of an environment variable.
+pub fn variable(text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    if text.is_empty() {
+        faults.push("environment variable name must be non-empty".to_owned());
+    }
+    if text.chars().any(|c| !(' '..='~').contains(&c) || c == '=') {
+        faults.push(VARIABLE.to_owned());
+    }
+    faults
+}
+
+/// What is wrong with `text` as the name of a port.
+pub fn port(text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    if text.len() > 15 {
+        faults.push(too_long(15));
+    }
+    if text.is_empty() || !text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
+        faults.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
+    }
+    if !text.contains(|c: char| c.is_ascii_lowercase()) {
+        faults.push("must contain at least one letter (a-z)".to_owned());
+    }
+    if text.contains("--") {
+        faults.push("must not contain consecutive hyphens".to_owned());
+    }
+    if text.starts_with('-') || text.ends_with('-') {
+        faults.push("must not begin or end with a hyphen".to_owned());
+    }
+    faults
+}
+
+/// What is wrong with `text` as the name of an HTTP header.
+pub fn header(text: &str) -> Vec<String> {
+    check(text, usize::MAX, !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'), HEADER)
+}
+
+/// What is wrong with `text` as a percentage.
+pub fn percent(text: &str) -> Vec<String> {
+    let number = text.strip_suffix('%').is_some_and(|n| !n.is_empty() && n.bytes().all(|c| c.is_ascii_digit()));
+    check(text, usize::MAX, number, PERCENT)
+}
+
+/// What is wrong with `text` as a C identifier.
+pub fn c_identifier(text: &str) -> Vec<String> {
+    let start = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    check(text, usize::MAX, start && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), C_IDENTIFIER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_are_told_apart() {
+        type Form = fn(&str) -> Vec<String>;
+        let cases: &[(Form, &str, bool)] = &[
+            (subdomain, "a.b-c.d", true),
+            (subdomain, "a..b", false),
+            (label, "a-1", true),
+            (label, "a.b", false),
+            (label_1035, "1a", false),
+            (qualified, "example.com/Name_1", true),
+            (qualified, "a/b/c", false),
+            (qualified, "/c", false),
+            (config_key, "a_b.C-d", true),
+            (config_key, "..x", false),
+            (variable, "any thing", true),
+            (variable, "a=b", false),
+            (port, "http-2", true),
+            (port, "80", false),
+            (percent, "25%", true),
+            (percent, "%", false),
+            (wildcard, "*.a.b", true),
+            (subdomain_with_underscores, "_tcp.a_b.c", true),
+            (path_segment, "a%", false),
+        ];
+        for (form, text, right) in cases {
+            assert_eq!(form(text).is_empty(), *right, "{text}");
+        }
+        assert_eq!(label("a.b"), ["must not contain dots"]);
+        assert!(qualified("a/b/c")[0].starts_with("a valid label key must consist"));
+    }
 }

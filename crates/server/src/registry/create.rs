@@ -16,7 +16,7 @@ impl Registry {
     pub(super) async fn create(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
         let resource = target.resource;
         let options = WriteOptions::of(target, input)?;
-        let (mut object, warnings) = decoded(resource, input.object(resource.kind)?, options.validation)?;
+        let (mut object, warnings) = body(resource, input, options.validation)?;
         apply::update(&options.writer(apply::Kind::of(resource, "")), None, &mut object);
         let object = self.create_object(target, object, options.dry_run).await?;
         Ok(Outcome::Object { object, code: 201, warnings })
@@ -45,8 +45,20 @@ impl Registry {
     }
 }
 
-/// Reads an object of a resource: right kind, known fields, canonical form, defaults.
-pub fn decoded(resource: &Resource, value: Value, validation: FieldValidation) -> Result<(Value, Vec<String>), Status> {
+/// Reads the body of a request as an object of a resource.
+pub fn body(resource: &Resource, input: &Input, validation: FieldValidation) -> Result<(Value, Vec<String>), Status> {
+    let (value, twice) = input.strict_object(resource.kind)?;
+    decoded(resource, value, &twice, validation)
+}
+
+/// Reads an object of a resource: right kind, known fields, canonical form, defaults. `twice` is what is to be said of
+/// fields that the client sent twice.
+pub fn decoded(
+    resource: &Resource,
+    value: Value,
+    twice: &[String],
+    validation: FieldValidation,
+) -> Result<(Value, Vec<String>), Status> {
     let mut value = of_kind(resource, value)?;
     apply::keep_reset(&mut value);
     let wrong = |message: String| {
@@ -54,13 +66,14 @@ pub fn decoded(resource: &Resource, value: Value, validation: FieldValidation) -
         Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {message}"))
     };
     let decoded = decode::canonical(resource.ty, value).map_err(|error| wrong(error.to_string()))?;
-    let unknown: Vec<String> = decoded.unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
-    if validation == FieldValidation::Strict && !unknown.is_empty() {
-        return Err(wrong(format!("strict decoding error: {}", unknown.join(", "))));
+    let unknown = decoded.unknown.iter().map(|path| format!("unknown field {path:?}"));
+    let faults: Vec<String> = twice.iter().cloned().chain(unknown).collect();
+    if validation == FieldValidation::Strict && !faults.is_empty() {
+        return Err(wrong(format!("strict decoding error: {}", faults.join(", "))));
     }
     let mut object = decoded.object;
     defaults::apply(resource.ty, &mut object);
-    let warnings = if validation == FieldValidation::Warn { unknown } else { Vec::new() };
+    let warnings = if validation == FieldValidation::Warn { faults } else { Vec::new() };
     Ok((object, warnings))
 }
 

@@ -31,7 +31,7 @@ impl Registry {
         let options = Options::of(input, &target.query)?;
         let resource = target.resource;
         let object = match self.delete_one(resource, &target.namespace, &target.name, &options).await? {
-            Deleted::Gone(object) if !strategies::of(resource).returns_deleted() => {
+            Deleted::Gone(object) if !resource.returns_deleted => {
                 return Ok(Outcome::Success(success(resource, &object)));
             }
             Deleted::Gone(object) | Deleted::Waiting(object) => object,

@@ -9,7 +9,11 @@ use api::{
 };
 use store::{Guard, Revision};
 
-use super::{Outcome, RETRIES, Registry, WriteOptions, create::decoded, failed};
+use super::{
+    Outcome, RETRIES, Registry, WriteOptions,
+    create::{body, decoded},
+    failed,
+};
 use crate::{pipeline::Input, request::Target, strategies};
 
 /// What only the server changes.
@@ -37,7 +41,7 @@ impl Registry {
     pub(super) async fn update_part(&self, target: &Target, input: &Input, part: Part) -> Result<Outcome, Status> {
         let resource = target.resource;
         let options = WriteOptions::of(target, input)?;
-        let (mut given, warnings) = decoded(resource, input.object(resource.kind)?, options.validation)?;
+        let (mut given, warnings) = body(resource, input, options.validation)?;
         named_as(target, &mut given)?;
         let changed = self
             .change(target, part, options.dry_run, |current| {
@@ -65,7 +69,7 @@ impl Registry {
         let changed = self
             .change(target, part, options.dry_run, |current| {
                 let patched = kind.apply(resource.ty, current, &body).map_err(patch_failed)?;
-                let (mut object, unknown) = decoded(resource, patched, options.validation)?;
+                let (mut object, unknown) = decoded(resource, patched, &[], options.validation)?;
                 named_as(target, &mut object)?;
                 warnings = unknown;
                 let writer = options.writer(apply::Kind::of(resource, &target.subresource));
@@ -95,7 +99,8 @@ impl Registry {
             }
             let errors = match part {
                 Part::Main => validate::update(resource, &object, &current),
-                Part::Status | Part::Finalize | Part::Binding => Vec::new(),
+                Part::Status => validate::update_status(resource, &object, &current),
+                Part::Finalize | Part::Binding => Vec::new(),
             };
             if !errors.is_empty() {
                 return Err(Status::invalid(resource, &target.name, &errors));

@@ -41,11 +41,6 @@ pub trait Strategy: Sync {
     /// Called when a deletion begins and has to wait; may change the object.
     fn begin_deletion(&self, _object: &mut Value) {}
 
-    /// Whether a deletion is answered with the object instead of a `Status`.
-    fn returns_deleted(&self) -> bool {
-        false
-    }
-
     /// How long an object lives after its last write.
     fn ttl(&self) -> Option<Duration> {
         None
@@ -60,25 +55,11 @@ fn specification(object: &Value) -> Vec<(&String, &Value)> {
 struct Plain;
 impl Strategy for Plain {}
 
-/// Resources that answer a deletion with the object.
-struct ReturnsDeleted;
-impl Strategy for ReturnsDeleted {
-    fn returns_deleted(&self) -> bool {
-        true
-    }
-}
-
 const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("", "pods", &pod::Pod),
     ("", "namespaces", &namespace::Namespace),
     ("", "events", &event::Event),
     ("", "nodes", &workload::KeepsStatus),
-    ("", "services", &ReturnsDeleted),
-    ("", "podtemplates", &ReturnsDeleted),
-    ("", "persistentvolumes", &ReturnsDeleted),
-    ("", "persistentvolumeclaims", &ReturnsDeleted),
-    ("", "resourcequotas", &ReturnsDeleted),
-    ("", "serviceaccounts", &ReturnsDeleted),
     ("apps", "deployments", &workload::Deployment),
     ("batch", "jobs", &job::Job),
 ];

@@ -20,10 +20,6 @@ impl Strategy for Pod {
         }
         requested.unwrap_or_else(|| meta::number(pod, &["spec", "terminationGracePeriodSeconds"]))
     }
-
-    fn returns_deleted(&self) -> bool {
-        true
-    }
 }
 
 /// Guaranteed when every container limits CPU and memory to what it requests, BestEffort when none asks for anything.

@@ -1,0 +1,80 @@
+//! Claims and slices of devices: `v1beta1` has an exact request in place, and a device's facts one level down.
+
+use crate::{Map, Value, meta};
+
+/// What belongs to an exact request.
+const EXACT: &[&str] =
+    &["deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity"];
+
+/// From `v1beta1` to the later versions.
+pub(super) fn from_flat_requests(object: &mut Map) {
+    each_request(object, |request| {
+        let exact: Map =
+            EXACT.iter().filter_map(|field| Some(((*field).to_owned(), request.remove(*field)?))).collect();
+        let named = exact.get("deviceClassName").and_then(Value::as_str).is_some_and(|name| !name.is_empty());
+        if named {
+            request.insert("exactly".into(), Value::Object(exact));
+        }
+    });
+    each_device(object, |device| {
+        if let Some(Value::Object(basic)) = device.remove("basic") {
+            device.extend(basic);
+        }
+    });
+}
+
+/// From the later versions to `v1beta1`.
+pub(super) fn to_flat_requests(object: &mut Map) {
+    each_request(object, |request| {
+        if let Some(Value::Object(exact)) = request.remove("exactly") {
+            request.extend(exact);
+        }
+    });
+    each_device(object, |device| {
+        let name = device.remove("name");
+        let basic = std::mem::take(device);
+        device.extend(name.map(|name| ("name".to_owned(), name)));
+        device.insert("basic".into(), Value::Object(basic));
+    });
+}
+
+/// The requests of a claim or of a template of claims.
+fn each_request(object: &mut Map, change: impl Fn(&mut Map)) {
+    let Some(spec) = object.get_mut("spec") else { return };
+    for path in ["/devices/requests", "/spec/devices/requests"] {
+        let list = spec.pointer_mut(path).and_then(Value::as_array_mut);
+        list.into_iter().flatten().filter_map(Value::as_object_mut).for_each(&change);
+    }
+}
+
+/// The devices of a slice.
+fn each_device(object: &mut Map, change: impl Fn(&mut Map)) {
+    let is_slice = object.get("kind").and_then(Value::as_str) == Some("ResourceSlice");
+    let Some(spec) = object.get_mut("spec").filter(|_| is_slice) else { return };
+    let list = meta::object_mut(spec).get_mut("devices").and_then(Value::as_array_mut);
+    list.into_iter().flatten().filter_map(Value::as_object_mut).for_each(change);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::{convert, schema::schema};
+
+    #[test]
+    fn claims_and_slices_read_the_same_in_every_version() {
+        let of = |version: &str, name: &str| schema().resource("resource.k8s.io", version, name).unwrap();
+        let claim = json!({"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceClaim",
+            "spec": {"devices": {"requests": [{"name": "r", "deviceClassName": "c", "allocationMode": "ExactCount", "count": 1}]}}});
+        let new = convert::to(of("v1", "resourceclaims"), claim.clone());
+        assert_eq!(new["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"], "c");
+        let back = convert::to(of("v1beta1", "resourceclaims"), new);
+        assert_eq!(back["spec"]["devices"]["requests"], claim["spec"]["devices"]["requests"]);
+        let slice = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
+            "spec": {"driver": "d", "pool": {"name": "p"}, "devices": [{"name": "a", "attributes": {"x": {"int": 1}}}]}});
+        let old = convert::to(of("v1beta1", "resourceslices"), slice.clone());
+        assert_eq!(old["spec"]["devices"][0]["basic"]["attributes"]["x"]["int"], 1);
+        let back = convert::to(of("v1", "resourceslices"), old);
+        assert_eq!(back["spec"]["devices"], slice["spec"]["devices"]);
+    }
+}

@@ -1,0 +1,140 @@
+//! What kinds outside of the core group get.
+
+use serde_json::json;
+
+use super::text;
+use crate::{Map, Value, decode, meta};
+
+/// The labels of an object that has none.
+pub(super) fn label(map: &mut Map, labels: Value) {
+    let metadata = meta::object_mut(map.entry("metadata").or_insert_with(|| json!({})));
+    if metadata.get("labels").is_none_or(decode::is_zero) {
+        metadata.insert("labels".into(), labels);
+    }
+}
+
+/// The parameters of a rolling update, each of them, when the strategy is one.
+fn rolling_update(map: &mut Map, parameters: [(&str, Value); 2]) {
+    if text(map, "type") == "RollingUpdate" {
+        let rolling = meta::object_mut(map.entry("rollingUpdate").or_insert_with(|| json!({})));
+        for (name, value) in parameters {
+            rolling.entry(name).or_insert(value);
+        }
+    }
+}
+
+pub(super) fn deployment_strategy(map: &mut Map) {
+    rolling_update(map, [("maxUnavailable", "25%".into()), ("maxSurge", "25%".into())]);
+}
+
+pub(super) fn daemon_strategy(map: &mut Map) {
+    rolling_update(map, [("maxUnavailable", 1.into()), ("maxSurge", 0.into())]);
+}
+
+/// A strategy that is not given rolls from the first pod; one that is given keeps what it says.
+pub(super) fn stateful_strategy(map: &mut Map) {
+    if text(map, "type").is_empty() {
+        map.insert("type".into(), "RollingUpdate".into());
+        map.entry("rollingUpdate").or_insert_with(|| json!({}));
+    }
+    if text(map, "type") == "RollingUpdate"
+        && let Some(rolling) = map.get_mut("rollingUpdate").and_then(Value::as_object_mut)
+    {
+        rolling.entry("partition").or_insert(0.into());
+    }
+}
+
+/// Where indexes have limits of their own, the job as a whole has none.
+pub(super) fn job_backoff(map: &mut Map) {
+    if map.contains_key("backoffLimitPerIndex") {
+        map.entry("backoffLimit").or_insert(i32::MAX.into());
+    }
+}
+
+pub(super) fn job(map: &mut Map) {
+    if !map.contains_key("completions") && !map.contains_key("parallelism") {
+        map.insert("completions".into(), 1.into());
+    }
+    map.entry("parallelism").or_insert(1.into());
+    let replacement = if map.contains_key("podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
+    map.entry("podReplacementPolicy").or_insert(replacement.into());
+}
+
+/// A job is labelled as its pods are.
+pub(super) fn job_labels(map: &mut Map) {
+    let template = map.get("spec").and_then(|spec| spec.get("template"));
+    let labels = template.and_then(|template| template.get("metadata")).and_then(|meta| meta.get("labels"));
+    if let Some(labels) = labels.cloned() {
+        label(map, labels);
+    }
+}
+
+/// Without metrics, 80 % of the requested CPU; with a behavior, its missing parts.
+pub(super) fn autoscaler(map: &mut Map) {
+    if map.get("metrics").is_none_or(decode::is_zero) {
+        let target = json!({"type": "Utilization", "averageUtilization": 80});
+        map.insert("metrics".into(), json!([{"type": "Resource", "resource": {"name": "cpu", "target": target}}]));
+    }
+    let Some(behavior) = map.get_mut("behavior").and_then(Value::as_object_mut) else { return };
+    let all = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
+    let four = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
+    let up = json!({"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [four, all]});
+    let down = json!({"selectPolicy": "Max", "policies": [all]});
+    for (name, rules) in [("scaleUp", up), ("scaleDown", down)] {
+        let given = meta::object_mut(behavior.entry(name).or_insert_with(|| json!({})));
+        let Value::Object(rules) = rules else { continue };
+        rules.into_iter().for_each(|(field, value)| {
+            given.entry(field).or_insert(value);
+        });
+    }
+}
+
+pub(super) fn subject(map: &mut Map) {
+    if matches!(text(map, "kind"), "User" | "Group") && text(map, "apiGroup").is_empty() {
+        map.insert("apiGroup".into(), "rbac.authorization.k8s.io".into());
+    }
+}
+
+pub(super) fn policy_types(map: &mut Map) {
+    if map.get("policyTypes").is_none_or(decode::is_zero) {
+        let egress = map.get("egress").is_some_and(|rules| !decode::is_zero(rules));
+        map.insert("policyTypes".into(), if egress { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) });
+    }
+}
+
+/// A request for devices is for exactly one.
+pub(super) fn device_request(map: &mut Map) {
+    if text(map, "allocationMode").is_empty() {
+        map.insert("allocationMode".into(), "ExactCount".into());
+    }
+    if text(map, "allocationMode") == "ExactCount" && map.get("count").is_none_or(decode::is_zero) {
+        map.insert("count".into(), 1.into());
+    }
+}
+
+/// As [`device_request`], where a request may instead be a list of alternatives.
+pub(super) fn flat_device_request(map: &mut Map) {
+    if !text(map, "deviceClassName").is_empty() {
+        device_request(map);
+    }
+}
+
+/// The names of a kind follow from one, and the version that is stored is noted.
+pub(super) fn custom_resource(map: &mut Map) {
+    let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let names = meta::object_mut(spec.entry("names").or_insert_with(|| json!({})));
+    let kind = text(names, "kind").to_owned();
+    if text(names, "singular").is_empty() && !kind.is_empty() {
+        names.insert("singular".into(), kind.to_lowercase().into());
+    }
+    if text(names, "listKind").is_empty() && !kind.is_empty() {
+        names.insert("listKind".into(), format!("{kind}List").into());
+    }
+    spec.entry("conversion").or_insert_with(|| json!({"strategy": "None"}));
+    let versions = spec.get("versions").and_then(Value::as_array).cloned().unwrap_or_default();
+    let stored = versions.iter().find(|version| version["storage"] == true).map(|version| version["name"].clone());
+    let status = meta::object_mut(map.entry("status").or_insert_with(|| json!({})));
+    if let Some(stored) = stored.filter(|_| status.get("storedVersions").is_none_or(decode::is_zero)) {
+        status.insert("storedVersions".into(), json!([stored]));
+    }
+}

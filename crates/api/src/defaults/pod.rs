@@ -1,0 +1,79 @@
+//! What pods get: pull policies, requests from limits, ports of the host, and sources of volumes.
+
+use serde_json::json;
+
+use super::text;
+use crate::{Map, Value, decode, meta};
+
+/// `Always` for images that move (`:latest` or no tag), `IfNotPresent` for the rest.
+fn pull_policy(image: &str) -> &'static str {
+    let name = image.rsplit('/').next().unwrap_or_default();
+    let moves = !name.contains('@') && name.rsplit_once(':').is_none_or(|(_, tag)| tag == "latest");
+    if moves && !image.is_empty() { "Always" } else { "IfNotPresent" }
+}
+
+pub(super) fn container(map: &mut Map) {
+    let policy = pull_policy(text(map, "image"));
+    map.entry("imagePullPolicy").or_insert(policy.into());
+}
+
+/// A volume without a source is an empty directory.
+pub(super) fn volume(map: &mut Map) {
+    if map.iter().all(|(field, value)| field == "name" || value.is_null()) {
+        map.insert("emptyDir".into(), json!({}));
+    }
+    if let Some(image) = map.get_mut("image").and_then(Value::as_object_mut) {
+        let policy = pull_policy(text(image, "reference"));
+        image.entry("pullPolicy").or_insert(policy.into());
+    }
+}
+
+fn requests_follow_limits(owner: &mut Map) {
+    let Some(resources) = owner.get_mut("resources") else { return };
+    let Some(limits) = meta::at(resources, &["limits"]).and_then(Value::as_object).cloned() else { return };
+    let requests = meta::field_mut(resources, "requests");
+    for (name, limit) in limits {
+        requests.entry(name).or_insert(limit);
+    }
+}
+
+pub(super) fn pod(map: &mut Map) {
+    let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    spec.entry("enableServiceLinks").or_insert(true.into());
+    let on_host = spec.get("hostNetwork").and_then(Value::as_bool) == Some(true);
+    for list in ["containers", "initContainers"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        for container in containers.filter_map(Value::as_object_mut) {
+            requests_follow_limits(container);
+            if on_host {
+                host_ports(container);
+            }
+        }
+    }
+    let limited = spec.get("resources").and_then(|resources| resources.get("limits")).is_some();
+    if limited {
+        requests_follow_limits(spec);
+    }
+    if let Some(grace) = spec.get_mut("terminationGracePeriodSeconds").filter(|grace| grace.as_i64() < Some(0)) {
+        *grace = 1.into();
+    }
+}
+
+/// On the host's network, every container port is a host port.
+fn host_ports(container: &mut Map) {
+    let ports = container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten();
+    for port in ports.filter_map(Value::as_object_mut) {
+        let number = port.get("containerPort").cloned().unwrap_or_default();
+        if port.get("hostPort").is_none_or(decode::is_zero) {
+            port.insert("hostPort".into(), number);
+        }
+    }
+}
+
+/// `serviceAccount` mirrors `serviceAccountName`.
+pub(super) fn spec(map: &mut Map) {
+    if let Some(name) = map.get("serviceAccountName").or(map.get("serviceAccount")).cloned() {
+        map.insert("serviceAccountName".into(), name.clone());
+        map.insert("serviceAccount".into(), name);
+    }
+}

@@ -1,0 +1,285 @@
+//! Validation of requests for certificates and of bundles of trust.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+
+use super::{Errors, at::At, names, pem, render::same};
+use crate::Value;
+
+const USAGES: &[&str] = &[
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+];
+const DECIDED: [&str; 3] = ["Approved", "Denied", "Failed"];
+
+/// Which part of a request a change is about.
+#[derive(Clone, Copy, PartialEq)]
+enum Change {
+    Main,
+    Status,
+    Approval,
+}
+
+/// Any name is right for a request.
+pub(super) fn any_name(_: &str) -> Vec<String> {
+    Vec::new()
+}
+
+/// The faults of a request for a certificate.
+pub(super) fn request(new: &At, old: Option<&At>, e: &mut Errors) {
+    whole(new, old, e);
+    if let Some(old) = old {
+        changed(new, old, Change::Main, e);
+    }
+}
+
+/// The faults of the status of a request.
+pub(super) fn status(new: &At, old: &At, e: &mut Errors) {
+    whole(new, Some(old), e);
+    changed(new, old, Change::Status, e);
+}
+
+/// The faults of an approval or denial.
+pub(super) fn approval(new: &At, old: &At, e: &mut Errors) {
+    whole(new, Some(old), e);
+    changed(new, old, Change::Approval, e);
+}
+
+fn whole(new: &At, old: Option<&At>, e: &mut Errors) {
+    let spec = new.get("spec");
+    let request = spec.get("request");
+    let bytes = BASE64_STANDARD.decode(request.text()).unwrap_or_default();
+    let blocks = pem::blocks(&String::from_utf8_lossy(&bytes));
+    if blocks.first().is_none_or(|block| block.label != "CERTIFICATE REQUEST") {
+        request.invalid(e, "PEM block type must be CERTIFICATE REQUEST");
+    } else if blocks.first().is_some_and(|block| !pem::is_sequence(&block.bytes)) {
+        request.invalid(e, "asn1: structure error");
+    }
+    let usages = spec.get("usages");
+    usages.require(e);
+    let before = |field: &str| old.map(|old| old.get("spec").get(field).value);
+    let unknown =
+        |list: &Value| list.as_array().into_iter().flatten().any(|u| !USAGES.contains(&u.as_str().unwrap_or_default()));
+    if !before("usages").is_some_and(unknown) {
+        usages.items().for_each(|usage| usage.one_of(e, USAGES));
+    }
+    let mut seen = Vec::new();
+    for usage in usages.items() {
+        if seen.contains(&usage.text()) && old.is_none() {
+            usage.duplicate(e, usage.text());
+        }
+        seen.push(usage.text());
+    }
+    let signer = spec.get("signerName");
+    const LEGACY: &str = "kubernetes.io/legacy-unknown";
+    if signer.text() == LEGACY && before("signerName").and_then(Value::as_str) != Some(LEGACY) {
+        signer.invalid_text(e, "the legacy signerName is not allowed via this API version");
+    } else {
+        signer_name(&signer, e);
+    }
+    let expiry = spec.get("expirationSeconds");
+    if expiry.exists() && expiry.int() < 600 {
+        expiry.invalid(e, "may not specify a duration less than 600 seconds (10 minutes)");
+    }
+    conditions(new, e);
+    certificate(new, old, e);
+}
+
+fn conditions(request: &At, e: &mut Errors) {
+    let status = request.get("status");
+    let list = status.get("conditions");
+    let mut seen: Vec<&str> = Vec::new();
+    for condition in list.items() {
+        let (kind, state) = (condition.get("type"), condition.get("status"));
+        kind.require(e);
+        let allowed: &[&str] = if DECIDED.contains(&kind.text()) { &["True"] } else { &["False", "True", "Unknown"] };
+        state.required_one_of(e, allowed);
+        let other = match kind.text() {
+            "Approved" => "Denied",
+            "Denied" => "Approved",
+            _ => "",
+        };
+        if !other.is_empty() && seen.contains(&other) {
+            list.invalid_as(e, kind.text(), "Approved and Denied conditions are mutually exclusive");
+        }
+        if seen.contains(&kind.text()) {
+            kind.duplicate(e, kind.text());
+        }
+        seen.push(kind.text());
+    }
+}
+
+fn certificate(new: &At, old: Option<&At>, e: &mut Errors) {
+    let status = new.get("status");
+    let at = status.get("certificate");
+    if at.is_empty() || old.is_some_and(|old| old.get("status").get("certificate").value == at.value) {
+        return;
+    }
+    let bytes = BASE64_STANDARD.decode(at.text()).unwrap_or_default();
+    let blocks = pem::blocks(&String::from_utf8_lossy(&bytes));
+    let wrong = blocks.iter().find(|block| block.label != "CERTIFICATE");
+    let fault = match wrong {
+        Some(block) => format!("only CERTIFICATE PEM blocks are allowed, found {:?}", block.label),
+        None if blocks.is_empty() => "must contain at least one CERTIFICATE PEM block".to_owned(),
+        None if blocks.iter().any(|block| block.has_headers) => "no PEM block headers are permitted".to_owned(),
+        None if blocks.iter().any(|block| !pem::is_sequence(&block.bytes)) => "x509: malformed certificate".to_owned(),
+        None => return,
+    };
+    at.invalid_as(e, "<certificate data>", fault);
+}
+
+fn changed(new: &At, old: &At, change: Change, e: &mut Errors) {
+    let (status, before) = (new.get("status"), old.get("status"));
+    let list = status.get("conditions");
+    let of = |status: &At, kind: &str| -> Vec<Value> {
+        let list = status.get("conditions").value.as_array().cloned().unwrap_or_default();
+        list.into_iter().filter(|condition| condition["type"] == kind).collect()
+    };
+    for kind in DECIDED {
+        if of(&status, kind).len() < of(&before, kind).len() {
+            list.forbidden(e, format!("updates may not remove a condition of type {kind:?}"));
+        }
+    }
+    for kind in ["Approved", "Denied"].into_iter().filter(|_| change != Change::Approval) {
+        let (now, was) = (of(&status, kind), of(&before, kind));
+        if now.len() > was.len() {
+            list.forbidden(e, format!("updates may not add a condition of type {kind:?}"));
+        } else if now.len() == was.len() && !same(&now.clone().into(), &was.clone().into()) {
+            list.forbidden(e, format!("updates may not modify a condition of type {kind:?}"));
+        }
+    }
+    let (certificate, was) = (status.get("certificate"), before.get("certificate"));
+    if certificate.text() != was.text() {
+        if change != Change::Status {
+            certificate.forbidden(e, "updates may not set certificate content");
+        } else if !was.is_empty() {
+            certificate.forbidden(e, "updates may not modify existing certificate content");
+        }
+    }
+}
+
+/// The faults of the name of a signer: `example.com/signer-name`.
+pub(super) fn signer_name(at: &At, e: &mut Errors) {
+    if !at.require(e) {
+        return;
+    }
+    let parts: Vec<&str> = at.text().split('/').collect();
+    let [domain, path] = parts[..] else {
+        let message = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+        return at.invalid_text(e, message);
+    };
+    if domain.len() > 253 {
+        at.too_long(e, 253);
+    }
+    segments(at, domain, names::label, e);
+    if !domain.contains('.') {
+        at.invalid_as(e, domain, "should be a domain with at least two segments separated by dots");
+    }
+    segments(at, path, names::subdomain, e);
+    if at.text().len() > 571 {
+        at.too_long(e, 571);
+    }
+}
+
+/// Of several wrong parts the first is told.
+fn segments(at: &At, text: &str, form: fn(&str) -> Vec<String>, e: &mut Errors) {
+    if let Some(label) = text.split('.').find(|label| !form(label).is_empty()) {
+        for fault in form(label) {
+            at.invalid_as(e, text, format!("validating label {label:?}: {fault}"));
+        }
+    }
+}
+
+/// What is wrong with the name of a bundle, whose signer its name tells.
+pub(super) fn bundle_name(name: &str) -> Vec<String> {
+    match name.rsplit_once(':') {
+        Some((signer, _)) => bundle_name_for(&signer.replace(':', "/"), name),
+        None => bundle_name_for("", name),
+    }
+}
+
+fn bundle_name_for(signer: &str, name: &str) -> Vec<String> {
+    if signer.is_empty() {
+        if name.contains(':') {
+            return vec!["ClusterTrustBundle without signer name must not have \":\" in its name".to_owned()];
+        }
+        return names::subdomain(name);
+    }
+    let prefix = format!("{}:", signer.replace('/', ":"));
+    match name.strip_prefix(&prefix) {
+        Some(rest) => names::subdomain(rest),
+        None => vec![format!("ClusterTrustBundle for signerName {signer} must be named with prefix {prefix}")],
+    }
+}
+
+/// The faults of a bundle of trust. Its name depends on its signer, so it is checked here.
+pub(super) fn bundle(new: &At, old: Option<&At>, e: &mut Errors) {
+    let (spec, meta) = (new.get("spec"), new.get("metadata"));
+    let (signer, bundle, name) = (spec.get("signerName"), spec.get("trustBundle"), meta.get("name"));
+    for fault in bundle_name_for(signer.text(), name.text()) {
+        name.invalid_text(e, fault);
+    }
+    if !signer.is_empty() {
+        signer_name(&signer, e);
+    }
+    if old.is_none_or(|old| old.get("spec").get("trustBundle").value != bundle.value) {
+        trust_bundle(&bundle, e);
+    }
+    if let Some(old) = old
+        && signer.text() != old.get("spec").get("signerName").text()
+    {
+        signer.invalid_text(e, super::at::IMMUTABLE);
+    }
+}
+
+fn trust_bundle(at: &At, e: &mut Errors) {
+    const HIDDEN: &str = "<value omitted>";
+    const MOST_BYTES: usize = 1024 * 1024;
+    if at.text().len() > MOST_BYTES {
+        return at.too_long(e, MOST_BYTES);
+    }
+    let blocks = pem::blocks(at.text());
+    let start = e.len();
+    for (index, block) in blocks.iter().enumerate() {
+        let fault = match block {
+            block if block.label != "CERTIFICATE" => format!("entry {index} has bad block type: {}", block.label),
+            block if block.has_headers => format!("entry {index} has PEM block headers"),
+            block if !pem::is_sequence(&block.bytes) => format!("entry {index} does not parse as X.509"),
+            _ => continue,
+        };
+        at.invalid_as(e, HIDDEN, fault);
+    }
+    if e.len() > start {
+        return;
+    }
+    if blocks.is_empty() {
+        at.invalid_as(e, HIDDEN, "at least one trust anchor must be provided");
+    }
+    for (index, block) in blocks.iter().enumerate() {
+        let alike: Vec<usize> = (0..blocks.len()).filter(|other| blocks[*other].bytes == block.bytes).collect();
+        if alike.len() > 1 && alike[0] == index {
+            let list = alike.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
+            at.invalid_as(e, HIDDEN, format!("duplicate trust anchor (indices [{list}])"));
+        }
+    }
+}

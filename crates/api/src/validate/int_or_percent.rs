@@ -1,0 +1,34 @@
+//! Amounts that are a number or a part of all: `3` or `25%`.
+
+use super::{Errors, at::At, error::Bad, names};
+use crate::Value;
+
+/// The faults of an amount.
+pub(super) fn check(at: &At, e: &mut Errors) {
+    if at.value.is_string() { at.form(e, names::percent) } else { at.nonnegative(e) }
+}
+
+fn percent(at: &At) -> Option<i64> {
+    let text = at.value.as_str().filter(|text| names::percent(text).is_empty())?;
+    text.trim_end_matches('%').parse().ok()
+}
+
+/// The number, of things or of hundredths.
+pub(super) fn value(at: &At) -> i64 {
+    match at.value {
+        Value::String(text) => percent(at).unwrap_or_else(|| text.parse().unwrap_or(0)),
+        value => value.as_i64().unwrap_or(0),
+    }
+}
+
+/// A part of all is at most all.
+pub(super) fn at_most_all(at: &At, e: &mut Errors) {
+    if percent(at).is_some_and(|percent| percent > 100) {
+        at.invalid(e, "must not be greater than 100%");
+    }
+}
+
+/// The amount as it is told; none is 0.
+pub(super) fn shown(at: &At) -> Bad {
+    if at.exists() { at.value.clone().into() } else { 0.into() }
+}

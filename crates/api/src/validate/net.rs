@@ -1,0 +1,180 @@
+//! IP addresses and networks: strict parsing, with upstream's words for what old clusters let pass.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::{Errors, at::At, names};
+
+const BAD_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+const BAD_CIDR: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+
+/// An address, also with leading zeros in its parts.
+pub(super) fn lenient_ip(text: &str) -> Option<IpAddr> {
+    if let Ok(ip) = text.parse() {
+        return Some(ip);
+    }
+    let trimmed: Vec<String> = text
+        .split('.')
+        .map(|part| part.trim_start_matches('0'))
+        .map(|part| if part.is_empty() { "0".to_owned() } else { part.to_owned() })
+        .collect();
+    if text.split('.').any(|part| part.is_empty() || !part.bytes().all(|c| c.is_ascii_digit())) {
+        return None;
+    }
+    trimmed.join(".").parse::<Ipv4Addr>().ok().map(IpAddr::V4)
+}
+
+/// A network as it is written: address and length of the prefix.
+pub(super) fn lenient_cidr(text: &str) -> Option<(IpAddr, u32)> {
+    let (ip, length) = text.split_once('/')?;
+    let ip = lenient_ip(ip)?;
+    if length.is_empty() || length.len() > 3 || !length.bytes().all(|c| c.is_ascii_digit()) {
+        return None;
+    }
+    let length: u32 = length.parse().ok()?;
+    (length <= bits(ip)).then_some((ip, length))
+}
+
+fn bits(ip: IpAddr) -> u32 {
+    if ip.is_ipv4() { 32 } else { 128 }
+}
+
+/// The address with the bits beyond the prefix cleared.
+pub(super) fn masked(ip: IpAddr, length: u32) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) => Ipv4Addr::from(u32::from(ip) & u32::MAX.checked_shl(32 - length).unwrap_or(0)).into(),
+        IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) & u128::MAX.checked_shl(128 - length).unwrap_or(0)).into(),
+    }
+}
+
+/// Whether a network lies in another and is not the same.
+pub(super) fn strictly_inside(inner: &str, outer: &str) -> bool {
+    let (Some((inner, inner_length)), Some((outer, outer_length))) = (lenient_cidr(inner), lenient_cidr(outer)) else {
+        return false;
+    };
+    inner.is_ipv4() == outer.is_ipv4()
+        && outer_length < inner_length
+        && masked(masked(inner, inner_length), outer_length) == masked(outer, outer_length)
+}
+
+fn is_mapped(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some())
+}
+
+impl At<'_, '_> {
+    /// The text here must be an address, unless it was one of `old`. Whether it is.
+    pub(super) fn ip(&self, e: &mut Errors, old: &[&str]) -> bool {
+        if old.contains(&self.text()) {
+            return true;
+        }
+        let fault = match lenient_ip(self.text()) {
+            None => BAD_IP,
+            Some(_) if self.text().parse::<IpAddr>().is_err() => "must not have leading 0s",
+            Some(ip) if is_mapped(ip) => "must not be an IPv4-mapped IPv6 address",
+            Some(_) => return true,
+        };
+        self.invalid_text(e, fault);
+        false
+    }
+
+    /// The text here must be an address in its one canonical form. Whether it is.
+    pub(super) fn canonical_ip(&self, e: &mut Errors) -> bool {
+        let faults = canonical_ip(self.text());
+        faults.iter().for_each(|fault| self.invalid_text(e, fault.clone()));
+        faults.is_empty()
+    }
+
+    /// The text here must be a network, unless it was one of `old`.
+    pub(super) fn cidr(&self, e: &mut Errors, old: &[&str]) {
+        self.cidr_as(e, self.text(), old);
+    }
+
+    /// As [`Self::cidr`], for a text that is a part of what is here.
+    pub(super) fn cidr_as(&self, e: &mut Errors, text: &str, old: &[&str]) {
+        if !old.contains(&text)
+            && let Some(fault) = cidr_fault(text)
+        {
+            self.invalid_as(e, text, fault);
+        }
+    }
+
+    /// The text here must be a network in its one canonical form.
+    pub(super) fn canonical_cidr(&self, e: &mut Errors) {
+        if let Some(fault) = cidr_fault(self.text()) {
+            return self.invalid_text(e, fault);
+        }
+        let Some((ip, length)) = lenient_cidr(self.text()) else { return };
+        let canonical = format!("{}/{length}", masked(ip, length));
+        if canonical != self.text() {
+            self.invalid_text(e, format!("must be in canonical form ({canonical:?})"));
+        }
+    }
+
+    /// The address here must be one that others can reach.
+    pub(super) fn endpoint_ip(&self, e: &mut Errors) {
+        let Some(ip) = lenient_ip(self.text()) else {
+            return self.invalid_text(e, "must be a valid IP address");
+        };
+        let (local, multicast) = match ip {
+            IpAddr::V4(ip) => (ip.is_link_local(), ip.octets()[..3] == [224, 0, 0]),
+            IpAddr::V6(ip) => (ip.is_unicast_link_local(), ip.segments()[0] & 0xff0f == 0xff02),
+        };
+        if ip.is_unspecified() {
+            self.invalid_text(e, format!("may not be unspecified ({})", self.text()));
+        }
+        if ip.is_loopback() {
+            self.invalid_text(e, "may not be in the loopback range (127.0.0.0/8, ::1/128)");
+        }
+        if local {
+            self.invalid_text(e, "may not be in the link-local range (169.254.0.0/16, fe80::/10)");
+        }
+        if multicast {
+            self.invalid_text(e, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)");
+        }
+    }
+
+    /// The number here must be that of a port.
+    pub(super) fn port_number(&self, e: &mut Errors) {
+        if !(1..=65535).contains(&self.int()) {
+            self.invalid_int(e, names::range(1, 65535));
+        }
+    }
+
+    /// The number or name of a port must be here.
+    pub(super) fn port_number_or_name(&self, e: &mut Errors) {
+        if self.value.is_string() { self.form(e, names::port) } else { self.port_number(e) }
+    }
+}
+
+/// What is wrong with a text as an address in canonical form.
+pub(super) fn canonical_ip(text: &str) -> Vec<String> {
+    match lenient_ip(text) {
+        None => vec![BAD_IP.to_owned()],
+        Some(_) if text.parse::<IpAddr>().is_err() => vec!["must not have leading 0s".to_owned()],
+        Some(ip) if is_mapped(ip) => vec!["must not be an IPv4-mapped IPv6 address".to_owned()],
+        Some(ip) if ip.to_string() != text => vec![format!("must be in canonical form ({:?})", ip.to_string())],
+        Some(_) => Vec::new(),
+    }
+}
+
+fn cidr_fault(text: &str) -> Option<&'static str> {
+    let Some((ip, length)) = lenient_cidr(text) else { return Some(BAD_CIDR) };
+    let (address, digits) = text.split_once('/').unwrap_or_default();
+    if address.parse::<IpAddr>().is_err() || digits != length.to_string() {
+        return Some("must not have leading 0s in IP or prefix length");
+    }
+    if is_mapped(ip) {
+        return Some("must not have an IPv4-mapped IPv6 address");
+    }
+    (masked(ip, length) != ip).then_some("must not have bits set beyond the prefix length")
+}
+
+/// Whether two addresses are one of each family; `None` if one is no address.
+pub(super) fn dual_stack<'a>(texts: impl Iterator<Item = &'a str>) -> Option<bool> {
+    let ips = texts.map(|text| lenient_ip(text.split('/').next().unwrap_or_default())).collect::<Option<Vec<_>>>()?;
+    Some(ips.iter().any(IpAddr::is_ipv4) && ips.iter().any(IpAddr::is_ipv6))
+}
+
+/// Whether a text is an IPv6 address.
+pub(super) fn is_ipv6(text: &str) -> bool {
+    lenient_ip(text).is_some_and(|ip| ip.is_ipv6())
+}

@@ -1,0 +1,273 @@
+//! Validation of what containers and pods ask for: requests, limits, claims.
+
+use super::spec::Whole;
+use crate::{
+    Value,
+    quantity::Quantity,
+    validate::{
+        Errors,
+        at::At,
+        error::{Fault, FieldError},
+        names, resource_name as resource,
+    },
+};
+
+/// A check of the name of a resource at its place.
+type NameCheck = fn(&str, &At, &mut Errors);
+
+/// The faults of what a container asks for.
+pub(super) fn of_container(at: &At, whole: &Whole, e: &mut Errors) {
+    requirements(at, resource::of_container, &whole.claims, e);
+}
+
+/// The faults of amounts that are limits without requests.
+pub(in crate::validate) fn overhead(at: &At, e: &mut Errors) {
+    let limits = at.called("limits", at.value);
+    let mut flags = Flags::default();
+    for (name, amount) in limits.entries() {
+        limit(name, &amount, resource::of_container, &mut flags, e);
+    }
+    flags.check(at, e);
+}
+
+/// What the amounts have to do with each other.
+#[derive(Default)]
+struct Flags {
+    compute: bool,
+    huge: bool,
+}
+
+impl Flags {
+    fn see(&mut self, name: &str) {
+        self.compute |= name == "cpu" || name == "memory";
+        self.huge |= resource::is_huge_page(name);
+    }
+
+    fn check(&self, at: &At, e: &mut Errors) {
+        if self.huge && !self.compute {
+            at.forbidden(e, "HugePages require cpu or memory");
+        }
+    }
+}
+
+fn limit(name: &str, at: &At, check: NameCheck, flags: &mut Flags, e: &mut Errors) {
+    check(name, at, e);
+    amount(name, at, e);
+    flags.see(name);
+    huge_pages(name, at, e);
+}
+
+/// The faults of an amount of a resource.
+pub(in crate::validate) fn amount(name: &str, at: &At, e: &mut Errors) {
+    if at.sign() < 0 {
+        at.invalid_text(e, "must be greater than or equal to 0");
+    }
+    let whole = at.quantity().is_none_or(|quantity| quantity.millis() % 1000 == 0);
+    if resource::is_integer(name) && !whole {
+        at.invalid_text(e, "must be an integer");
+    }
+}
+
+fn huge_pages(name: &str, at: &At, e: &mut Errors) {
+    let Some(size) = name.strip_prefix("hugepages-").map(Quantity::parse) else { return };
+    let amount = at.quantity().map_or(0, Quantity::value);
+    let divides = size.is_some_and(|size| size.value() > 0 && size.millis() % 1000 == 0 && amount % size.value() == 0);
+    if !divides {
+        at.invalid_text(e, format!("{} is not positive integer multiple of {name}", at.text()));
+    }
+}
+
+fn requirements(at: &At, check: NameCheck, claims: &[&str], e: &mut Errors) {
+    let (limits, requests) = (at.get("limits"), at.get("requests"));
+    let mut flags = Flags::default();
+    for (name, quantity) in limits.entries() {
+        limit(name, &quantity, check, &mut flags, e);
+    }
+    for (name, quantity) in requests.entries() {
+        check(name, &quantity, e);
+        amount(name, &quantity, e);
+        within(name, &quantity, &limits, &requests, e);
+        flags.see(name);
+        huge_pages(name, &quantity, e);
+    }
+    flags.check(at, e);
+    claim_names(&at.get("claims"), claims, e);
+}
+
+/// A request is within its limit, and equal to it where there is no overcommitment.
+fn within(name: &str, request: &At, limits: &At, requests: &At, e: &mut Errors) {
+    let limit = limits.get(name);
+    let overcommits = resource::overcommits(name);
+    if !limit.exists() {
+        if !overcommits {
+            limits.required(e, "Limit must be set for non overcommitable resources");
+        }
+        return;
+    }
+    let (Some(asked), Some(allowed)) = (request.quantity(), limit.quantity()) else { return };
+    let order = asked.partial_cmp(&allowed);
+    if order != Some(std::cmp::Ordering::Equal) && !overcommits {
+        requests.invalid_as(e, request.text(), format!("must be equal to {name} limit of {}", limit.text()));
+    } else if order == Some(std::cmp::Ordering::Greater) {
+        let message = format!("must be less than or equal to {name} limit of {}", limit.text());
+        requests.invalid_as(e, request.text(), message);
+    }
+}
+
+fn claim_names(list: &At, known: &[&str], e: &mut Errors) {
+    let mut seen: Vec<String> = Vec::new();
+    for claim in list.items() {
+        let (name, request) = (claim.get("name").text(), claim.get("request"));
+        if name.is_empty() {
+            claim.required(e, "");
+            continue;
+        }
+        if seen.iter().any(|key| key == name) {
+            claim.duplicate(e, name);
+        } else {
+            request.optional_form(e, names::label);
+            let key = if request.is_empty() { name.to_owned() } else { format!("{name}/{}", request.text()) };
+            if seen.contains(&key) {
+                claim.duplicate(e, key.as_str());
+            } else if request.is_empty() && seen.iter().any(|key| key.split('/').next() == Some(name)) {
+                claim.duplicate(e, name);
+            }
+            seen.push(key);
+        }
+        if !known.contains(&name) {
+            let mut sorted = known.to_vec();
+            sorted.sort_unstable();
+            let tail = if known.is_empty() { " which is empty".to_owned() } else { format!(": {}", sorted.join(", ")) };
+            let message = format!("must be one of the names in pod.spec.resourceClaims{tail}");
+            claim.fault(e, Fault::NotFound(name.into()), message);
+        }
+    }
+}
+
+/// The faults of a pod's resource claims. Their names are returned.
+pub(super) fn claims<'v>(list: &At<'v, '_>, meta: Option<&Value>, e: &mut Errors) -> Vec<&'v str> {
+    let mirror = meta.is_some_and(|meta| meta["annotations"].get("kubernetes.io/config.mirror").is_some());
+    let mut seen = Vec::new();
+    for claim in list.items() {
+        if mirror {
+            e.push(FieldError::forbidden("", "static pods do not support resource claims"));
+            continue;
+        }
+        let name = claim.get("name");
+        if name.is_empty() {
+            name.required(e, "");
+        } else if seen.contains(&name.text()) {
+            name.duplicate(e, name.text());
+        } else {
+            name.form(e, names::label);
+            seen.push(name.text());
+        }
+        let (direct, template) = (claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName"));
+        let ty = "core/v1.PodResourceClaim";
+        if direct.exists() && template.exists() {
+            let message = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified";
+            claim.invalid_internal(e, ty, message);
+        }
+        if !direct.exists() && !template.exists() {
+            let message = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`";
+            claim.invalid_internal(e, ty, message);
+        }
+        for reference in [direct, template].into_iter().filter(At::exists) {
+            reference.form(e, names::subdomain);
+        }
+    }
+    list.items().map(|claim| claim.get("name").text()).filter(|name| !name.is_empty()).collect()
+}
+
+/// The faults of what a pod asks for as a whole.
+pub(super) fn of_pod(spec: &At, whole: &Whole, e: &mut Errors) {
+    let at = spec.get("resources");
+    if !at.exists() {
+        return;
+    }
+    if whole.os == Some("windows") {
+        return at.forbidden(e, "may not be set for a windows pod");
+    }
+    if at.get("claims").exists() {
+        at.get("claims").forbidden(e, "claims may not be set for Resources at pod-level");
+    }
+    requirements(&at, resource::of_pod, &whole.claims, e);
+    consistent(spec, &at, e);
+}
+
+/// The whole covers its parts.
+fn consistent(spec: &At, at: &At, e: &mut Errors) {
+    let requests = at.get("requests");
+    for (name, whole) in requests.entries() {
+        let sum = aggregate(spec, "requests", name);
+        if let (Some(sum), Some(quantity)) = (&sum, whole.quantity())
+            && quantity < *sum
+        {
+            let message = format!("must be greater than or equal to aggregate container requests of {sum}");
+            whole.invalid_text(e, message);
+        }
+    }
+    let limits = at.get("limits");
+    for (name, whole) in limits.entries().filter(|(name, _)| resource::is_huge_page(name)) {
+        if let (Some(sum), Some(quantity)) = (aggregate(spec, "limits", name), whole.quantity())
+            && quantity < sum
+        {
+            let message = format!("must be greater than or equal to aggregate container limits of {sum}");
+            whole.invalid_text(e, message);
+        }
+    }
+    let places = at.get("containers");
+    for (index, container) in spec.get("containers").items().enumerate() {
+        let place = places.index(index);
+        for (name, limit) in container.get("resources").get("limits").entries() {
+            let whole = limits.get(name);
+            if let (Some(part), Some(quantity)) = (limit.quantity(), whole.quantity())
+                && part > quantity
+            {
+                let message = format!("must be less than or equal to pod limits of {}", whole.text());
+                place.key(name).get("limits").invalid_as(e, limit.text(), message);
+            }
+        }
+    }
+}
+
+/// What all containers ask for together: those that stay, or more if one that runs first needs more.
+fn aggregate(spec: &At, kind: &str, name: &str) -> Option<Quantity> {
+    let ask = |container: &At| container.get("resources").get(kind).get(name).quantity();
+    let mut sum: Option<Quantity> = None;
+    for container in spec.get("containers").items() {
+        sum = plus(sum, ask(&container));
+    }
+    let (mut sidecars, mut peak): (Option<Quantity>, Option<Quantity>) = (None, None);
+    for container in spec.get("initContainers").items() {
+        let need = if container.get("restartPolicy").text() == "Always" {
+            sum = plus(sum, ask(&container));
+            sidecars = plus(sidecars, ask(&container));
+            sidecars
+        } else {
+            plus(sidecars, ask(&container))
+        };
+        if need.is_some_and(|need| peak.is_none_or(|peak| need > peak)) {
+            peak = need;
+        }
+    }
+    match (sum, peak) {
+        (Some(sum), Some(peak)) => Some(if peak > sum { peak } else { sum }),
+        (sum, peak) => sum.or(peak),
+    }
+}
+
+fn plus(a: Option<Quantity>, b: Option<Quantity>) -> Option<Quantity> {
+    match (a, b) {
+        (Some(a), Some(b)) => {
+            let whole = a.millis() % 1000 == 0 && b.millis() % 1000 == 0;
+            let text = if whole {
+                format!("{}", a.value().saturating_add(b.value()))
+            } else {
+                format!("{}m", a.millis().saturating_add(b.millis()))
+            };
+            Quantity::parse(&text)
+        }
+        (a, b) => a.or(b),
+    }
+}

@@ -1,0 +1,222 @@
+//! Validation of changes to pods: nearly all of a specification is fixed once the pod exists.
+
+use super::{annotations::APP_ARMOR, scheduling, whole};
+use crate::{
+    Map, Value,
+    validate::{Errors, FieldError, at::At, diff, metadata, render::same},
+};
+
+const MIRROR: &str = "kubernetes.io/config.mirror";
+const FIXED: &str = "pod updates may not change fields other than \
+    `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
+    `spec.tolerations` (only additions to existing tolerations),\
+    `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
+/// The faults of a changed pod, beside those that any pod can have.
+pub(super) fn validate(new: &At, old: &At, e: &mut Errors) {
+    annotation_updates(new, old, e);
+    let (spec, before) = (new.get("spec"), old.get("spec"));
+    for list in ["containers", "initContainers"] {
+        if !same_number(&spec.get(list), &before.get(list), e) {
+            return;
+        }
+    }
+    if !deadline(&spec.get("activeDeadlineSeconds"), &before.get("activeDeadlineSeconds"), e) {
+        return;
+    }
+    only_added_tolerations(&spec.get("tolerations"), &before.get("tolerations"), e);
+    only_removed_gates(&spec.get("schedulingGates"), &before.get("schedulingGates"), e);
+    if same(spec.value, before.value) {
+        return;
+    }
+    let munged = munged(&spec, &before, e);
+    if !same(&munged, before.value) {
+        let shown = diff::of("core/v1.PodSpec", before.value, &munged);
+        spec.forbidden(e, format!("{FIXED}\n{shown}"));
+    }
+}
+
+/// The faults of changed annotations.
+pub(super) fn annotation_updates(new: &At, old: &At, e: &mut Errors) {
+    let (meta, before) = (new.get("metadata"), old.get("metadata"));
+    let (notes, before) = (meta.get("annotations"), before.get("annotations"));
+    for (key, _) in before.entries().filter(|(key, value)| notes.key(key).value != value.value) {
+        if key.starts_with(APP_ARMOR) {
+            notes.key(key).forbidden(e, "may not remove or update AppArmor annotations");
+        }
+        if key == MIRROR {
+            notes.key(key).forbidden(e, "may not remove or update mirror pod annotation");
+        }
+    }
+    for (key, note) in notes.entries().filter(|(key, _)| !before.key(key).exists()) {
+        if key.starts_with(APP_ARMOR) {
+            note.forbidden(e, "may not add AppArmor annotations");
+        }
+        if key == MIRROR {
+            note.forbidden(e, "may not add mirror pod annotation");
+        }
+    }
+    super::annotations::check(&notes, &new.get("spec"), e);
+}
+
+fn same_number(new: &At, old: &At, e: &mut Errors) -> bool {
+    if new.len() != old.len() {
+        new.forbidden(e, "pod updates may not add or remove containers");
+        return false;
+    }
+    for container in new.items() {
+        let image = container.get("image");
+        image.require(e);
+        super::container::trimmed_image(&container, e);
+    }
+    true
+}
+
+fn deadline(new: &At, old: &At, e: &mut Errors) -> bool {
+    let before = e.len();
+    if new.exists() {
+        new.in_range(e, 0, i64::from(i32::MAX));
+        if e.len() == before && old.exists() && old.int() < new.int() {
+            new.invalid(e, "must be less than or equal to previous value");
+        }
+    } else if old.exists() {
+        new.invalid(e, "must not update from a positive integer to nil value");
+        return true;
+    }
+    e.len() == before
+}
+
+fn only_added_tolerations(new: &At, old: &At, e: &mut Errors) {
+    let without_seconds = |toleration: &Value| {
+        let mut toleration = toleration.clone();
+        toleration.as_object_mut().map(|map| map.remove("tolerationSeconds"));
+        toleration
+    };
+    let kept = old.items().all(|old| {
+        let old = without_seconds(old.value);
+        new.items().any(|new| without_seconds(new.value) == old)
+    });
+    if !kept {
+        return new.forbidden(e, "existing toleration can not be modified except its tolerationSeconds");
+    }
+    scheduling::tolerations(new, e);
+}
+
+fn only_removed_gates(new: &At, old: &At, e: &mut Errors) {
+    for gate in new.items() {
+        let name = gate.get("name");
+        if !old.items().any(|old| old.get("name").text() == name.text()) {
+            let message = format!("only deletion is allowed, but found new scheduling gate '{}'", name.text());
+            name.forbidden(e, message);
+        }
+    }
+}
+
+/// The new specification with everything that may change as it was.
+fn munged(spec: &At, old: &At, e: &mut Errors) -> Value {
+    let mut munged = spec.value.clone();
+    let Some(map) = munged.as_object_mut() else { return munged };
+    for list in ["containers", "initContainers"] {
+        let before = old.get(list);
+        for (at, container) in map.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten().enumerate() {
+            if let Some(container) = container.as_object_mut() {
+                put(container, "image", before.index(at).get("image").value);
+            }
+        }
+    }
+    for field in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
+        put(map, field, old.get(field).value);
+    }
+    let grace = old.get("terminationGracePeriodSeconds");
+    if grace.int() < 0 && spec.get("terminationGracePeriodSeconds").int() == 1 {
+        put(map, "terminationGracePeriodSeconds", grace.value);
+    }
+    if !old.get("schedulingGates").is_empty() {
+        gated(map, spec, old, e);
+    }
+    munged
+}
+
+fn put(map: &mut Map, field: &str, value: &Value) {
+    if value.is_null() {
+        map.remove(field);
+    } else {
+        map.insert(field.to_owned(), value.clone());
+    }
+}
+
+/// While a pod is held back, it may still be narrowed to fewer nodes.
+fn gated(map: &mut Map, spec: &At, old: &At, e: &mut Errors) {
+    let (selector, before) = (spec.get("nodeSelector"), old.get("nodeSelector"));
+    if before.entries().any(|(key, value)| selector.get(key).value != value.value) {
+        selector.invalid(e, "only additions to spec.nodeSelector are allowed (no mutations or deletions)");
+    }
+    put(map, "nodeSelector", before.value);
+    let (affinity, old_affinity) = (spec.get("affinity"), old.get("affinity"));
+    let (nodes, before) = (affinity.get("nodeAffinity"), old_affinity.get("nodeAffinity"));
+    if same(nodes.value, before.value) {
+        return;
+    }
+    node_affinity(&nodes, &before, e);
+    let mut kept = affinity.value.as_object().cloned().unwrap_or_default();
+    put(&mut kept, "nodeAffinity", before.value);
+    let empty = kept.is_empty() && !old_affinity.exists();
+    put(map, "affinity", &if empty { Value::Null } else { Value::Object(kept) });
+}
+
+fn node_affinity(new: &At, old: &At, e: &mut Errors) {
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    let (required, before) = (new.get(REQUIRED), old.get(REQUIRED));
+    if !before.exists() {
+        return;
+    }
+    let (terms, before) = (required.get("nodeSelectorTerms"), before.get("nodeSelectorTerms"));
+    let ty = "core/v1.NodeSelectorTerm";
+    if !before.is_empty() && before.len() != terms.len() {
+        let shown = crate::validate::error::Bad::Shown(crate::validate::render::internal_list(ty, terms.value));
+        return terms.invalid_as(e, shown, "no additions/deletions to non-empty NodeSelectorTerms list are allowed");
+    }
+    for (term, old) in terms.items().zip(before.items()) {
+        if !only_additions(&term, &old) {
+            term.invalid_internal(e, ty, "only additions are allowed (no mutations or deletions)");
+        }
+    }
+}
+
+fn only_additions(new: &At, old: &At) -> bool {
+    let empty = |at: &At| at.get("matchExpressions").is_empty() && at.get("matchFields").is_empty();
+    if empty(old) && !empty(new) {
+        return false;
+    }
+    ["matchExpressions", "matchFields"].iter().all(|list| {
+        let (new, old) = (new.get(list), old.get(list));
+        old.len() <= new.len() && old.items().zip(new.items()).all(|(old, new)| old.value == new.value)
+    })
+}
+
+/// The faults of a pod that gets more containers for looking inside.
+pub(in crate::validate) fn ephemeral(new: &At, old: &At, e: &mut Errors) {
+    metadata::update(new, old, true, e);
+    let scheme = metadata::Scheme { name: crate::validate::names::subdomain, namespaced: true, known_finalizers: true };
+    metadata::object(new, scheme, e);
+    whole(new, Some(old), e);
+    annotation_updates(new, old, e);
+    if old.get("metadata").get("annotations").get(MIRROR).exists() {
+        e.clear();
+        e.push(FieldError::forbidden("", "static pods do not support ephemeral containers"));
+        return;
+    }
+    let (spec, before) = (new.get("spec"), old.get("spec"));
+    let list = spec.get("ephemeralContainers");
+    for container in before.get("ephemeralContainers").items() {
+        let name = container.get("name").text();
+        match list.items().find(|new| new.get("name").text() == name) {
+            None => list.forbidden(e, format!("existing ephemeral containers {name:?} may not be removed\n")),
+            Some(new) if !same(new.value, container.value) => {
+                let shown = diff::of("core/v1.EphemeralContainer", container.value, new.value);
+                list.forbidden(e, format!("existing ephemeral containers {name:?} may not be changed\n{shown}"));
+            }
+            Some(_) => {}
+        }
+    }
+}

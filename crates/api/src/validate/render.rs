@@ -1,0 +1,221 @@
+//! Values as upstream shows them in messages: quoted text, JSON, and structs in the form of its internal types.
+//!
+//! Upstream checks objects in internal types, whose fields have Go names and no rule for leaving out zeros. The tables say
+//! which fields there are; this module writes them all.
+
+use serde_json::json;
+
+use super::internal::{field_order, go_name, host_fields};
+use crate::{
+    Value, decode,
+    quantity::Quantity,
+    schema::{Field, Presence, Ty, TypeId, schema},
+};
+
+/// Text in Go's quotes.
+pub fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\x07' => out.push_str("\\a"),
+            '\x08' => out.push_str("\\b"),
+            '\x0b' => out.push_str("\\v"),
+            '\x0c' => out.push_str("\\f"),
+            c if (c as u32) < 0x20 || c as u32 == 0x7f => out.push_str(&format!("\\x{:02x}", c as u32)),
+            c if c.is_control() => out.push_str(&format!("\\u{:04x}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// JSON as Go writes it, with `<`, `>` and `&` escaped.
+pub fn json(value: &Value) -> String {
+    escaped(value.to_string())
+}
+
+fn escaped(text: String) -> String {
+    if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
+        return text;
+    }
+    let text = text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
+    text.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
+}
+
+/// A struct as it is served: the fields that it has, in the order of the table.
+pub fn external(ty: &str, value: &Value) -> String {
+    let Some(id) = schema().type_named(ty) else { return json(value) };
+    escaped(write_external(&Ty::Struct(id), value))
+}
+
+/// A struct as upstream's internal type has it: every field, under its Go name.
+pub fn internal(ty: &str, value: &Value) -> String {
+    let Some(id) = schema().type_named(ty) else { return json(value) };
+    if value.is_null() {
+        return "null".to_owned();
+    }
+    escaped(write_internal(&Ty::Struct(id), Some(value), Presence::Always))
+}
+
+/// A list of structs as upstream's internal type has them.
+pub fn internal_list(ty: &str, value: &Value) -> String {
+    let Some(id) = schema().type_named(ty) else { return json(value) };
+    escaped(write_internal(&Ty::List(Box::new(Ty::Struct(id))), Some(value), Presence::NonZero))
+}
+
+fn write_external(ty: &Ty, value: &Value) -> String {
+    match (ty, value) {
+        (Ty::Struct(id), Value::Object(map)) => {
+            let fields = schema().get(*id).fields.iter();
+            let shown = fields.filter_map(|field| Some((field, map.get(field.name)?)));
+            object(shown.map(|(field, value)| (field.name.to_owned(), write_external(&field.ty, value))))
+        }
+        (Ty::List(inner), Value::Array(items)) => list(items.iter().map(|item| write_external(inner, item))),
+        (Ty::Map(inner), Value::Object(map)) => {
+            object(map.iter().map(|(key, value)| (key.clone(), write_external(inner, value))))
+        }
+        (_, value) => value.to_string(),
+    }
+}
+
+fn write_internal(ty: &Ty, value: Option<&Value>, presence: Presence) -> String {
+    let value = value.filter(|value| !value.is_null());
+    match (ty, value) {
+        (Ty::Struct(_) | Ty::String | Ty::Bool | Ty::Int32 | Ty::Int64, None) if presence == Presence::Pointer => {
+            "null".to_owned()
+        }
+        (Ty::Struct(id), value) => structure(*id, value),
+        (Ty::List(inner), Some(Value::Array(items))) => {
+            list(items.iter().map(|item| write_internal(inner, Some(item), Presence::Always)))
+        }
+        (Ty::Map(inner), Some(Value::Object(map))) => {
+            object(map.iter().map(|(key, value)| (key.clone(), write_internal(inner, Some(value), Presence::Always))))
+        }
+        (_, Some(value)) => value.to_string(),
+        (ty, None) => zero(ty, presence).to_owned(),
+    }
+}
+
+/// A struct of upstream's own API is internal inside too; those of `meta` are the served ones everywhere.
+fn structure(id: TypeId, value: Option<&Value>) -> String {
+    let ty = schema().get(id);
+    let empty = json!({});
+    if ty.name.starts_with("meta/") {
+        return write_external(&Ty::Struct(id), value.unwrap_or(&empty));
+    }
+    let member = |field: &Field| {
+        let inside = value.and_then(|value| value.get(field.name));
+        (go_name(&ty.name, field.name), write_internal(&field.ty, inside, field.presence))
+    };
+    if ty.name == "core/v1.PodSpec" {
+        let spec = value.unwrap_or(&empty);
+        let member = |field: &Field| match field.name {
+            "securityContext" => ("SecurityContext".to_owned(), pod_security_context(field, spec)),
+            _ => member(field),
+        };
+        return object(field_order(ty).into_iter().map(member));
+    }
+    object(field_order(ty).into_iter().map(member))
+}
+
+/// Upstream keeps what a pod says about the host at the top of its security context.
+fn pod_security_context(field: &Field, spec: &Value) -> String {
+    let inside = spec.get(field.name).cloned().unwrap_or_else(|| json!({}));
+    let rest = write_internal(&field.ty, Some(&inside), Presence::Always);
+    let host = object(host_fields(spec).into_iter());
+    format!("{},{}", host.trim_end_matches('}'), rest.trim_start_matches('{'))
+}
+
+fn zero(ty: &Ty, presence: Presence) -> &'static str {
+    match ty {
+        _ if presence == Presence::Pointer => "null",
+        Ty::String => "\"\"",
+        Ty::Bool => "false",
+        Ty::Int32 | Ty::Int64 | Ty::Double | Ty::IntOrString => "0",
+        Ty::Quantity => "\"0\"",
+        Ty::Duration => "\"0s\"",
+        _ => "null",
+    }
+}
+
+fn object(fields: impl Iterator<Item = (String, String)>) -> String {
+    let fields: Vec<String> = fields.map(|(name, value)| format!("{}:{value}", Value::from(name))).collect();
+    format!("{{{}}}", fields.join(","))
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    format!("[{}]", items.collect::<Vec<_>>().join(","))
+}
+
+/// Compact JSON on lines, as Go indents it.
+pub fn pretty(compact: &str) -> String {
+    let (mut out, mut depth, mut quoted, mut escaped) = (String::new(), 0usize, false, false);
+    let mut characters = compact.chars().peekable();
+    while let Some(character) = characters.next() {
+        if quoted {
+            out.push(character);
+            quoted = escaped || character != '"';
+            escaped = character == '\\' && !escaped;
+            continue;
+        }
+        let next = characters.peek().copied();
+        match character {
+            '{' | '[' if matches!(next, Some('}' | ']')) => {
+                out.push(character);
+                out.extend(characters.next());
+            }
+            '{' | '[' => {
+                depth += 1;
+                out.push(character);
+                line(&mut out, depth);
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                line(&mut out, depth);
+                out.push(character);
+            }
+            ',' => {
+                out.push(',');
+                line(&mut out, depth);
+            }
+            ':' => out.push_str(": "),
+            character => {
+                quoted = character == '"';
+                out.push(character);
+            }
+        }
+    }
+    out
+}
+
+fn line(out: &mut String, depth: usize) {
+    out.push('\n');
+    out.extend(std::iter::repeat_n(' ', depth));
+}
+
+/// Whether two values mean the same: nothing, an empty list and an empty map are one, and quantities are compared by
+/// amount.
+pub fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            let all = |one: &crate::Map, other: &crate::Map| {
+                one.iter().all(|(key, value)| same(value, other.get(key).unwrap_or(&Value::Null)))
+            };
+            all(a, b) && b.iter().filter(|(key, _)| !a.contains_key(*key)).all(|(_, value)| same(&Value::Null, value))
+        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::String(a), Value::String(b)) => {
+            a == b
+                || matches!((Quantity::parse(a), Quantity::parse(b)), (Some(x), Some(y)) if x.partial_cmp(&y) == Some(std::cmp::Ordering::Equal) && !a.is_empty())
+        }
+        (Value::Null, Value::Array(_)) | (Value::Array(_), Value::Null) => decode::is_zero(a) && decode::is_zero(b),
+        (a, b) => a == b,
+    }
+}

@@ -1,0 +1,109 @@
+//! Validation of the cluster addresses of services and the families they are of.
+
+use super::{Errors, at::At, net};
+use crate::Value;
+
+const FAMILIES: &[&str] = &["IPv4", "IPv6"];
+const POLICIES: &[&str] = &["PreferDualStack", "RequireDualStack", "SingleStack"];
+
+/// Whether a service has no address of its own.
+pub(super) fn is_headless(spec: &At) -> bool {
+    let ips = spec.get("clusterIPs");
+    ips.len() == 1 && ips.texts().next() == Some("None")
+}
+
+/// The faults of addresses and families.
+pub(super) fn check(spec: &At, old: Option<&Value>, e: &mut Errors) {
+    if spec.get("type").text() == "ExternalName" {
+        return;
+    }
+    let (ip, ips, families) = (spec.get("clusterIP"), spec.get("clusterIPs"), spec.get("ipFamilies"));
+    if !ip.is_empty() {
+        if ips.is_empty() {
+            ips.required(e, "");
+        } else if ips.texts().next() != Some(ip.text()) {
+            ips.invalid(e, "first value must match `clusterIP`");
+        }
+    } else if !ips.is_empty() {
+        ips.invalid(e, "must be empty when `clusterIP` is not specified");
+    }
+    let mut seen = Vec::new();
+    for family in families.items() {
+        family.one_of(e, FAMILIES);
+        if seen.contains(&family.text()) {
+            family.duplicate(e, family.text());
+        }
+        seen.push(family.text());
+    }
+    spec.get("ipFamilyPolicy").one_of(e, POLICIES);
+    let before: Vec<&str> = old.map(|old| At::top(old).get("clusterIPs").texts().collect()).unwrap_or_default();
+    let mut wrong = false;
+    for (at, ip) in ips.items().enumerate() {
+        if at == 0 && ip.text() == "None" {
+            if ips.len() > 1 {
+                wrong = true;
+                ips.invalid(e, "'None' must be the first and only value");
+            }
+            continue;
+        }
+        wrong |= !ip.ip(e, &before);
+    }
+    if ips.len() > 2 {
+        return ips.invalid(e, "may only hold up to 2 values");
+    }
+    if wrong {
+        return;
+    }
+    if ips.len() > 1 && net::dual_stack(ips.texts()) != Some(true) {
+        ips.invalid(e, "may specify no more than one IP for each IP family");
+    }
+    if !is_headless(spec) {
+        for (at, (ip, family)) in ips.items().zip(families.texts()).enumerate() {
+            let six = net::is_ipv6(ip.text());
+            if family == "IPv4" && six || family == "IPv6" && !six {
+                ip.invalid_text(e, format!("expected an {family} value as indicated by `ipFamilies[{at}]`"));
+            }
+        }
+    }
+}
+
+/// The faults of changed addresses and families.
+pub(super) fn changes(spec: &At, old: &At, e: &mut Errors) {
+    let external = |spec: &At| spec.get("type").text() == "ExternalName";
+    if external(spec) || external(old) {
+        return;
+    }
+    if !(is_headless(spec) && is_headless(old)) {
+        changed_list(spec, old, "clusterIPs", "clusterIP", e);
+    }
+    if !is_headless(spec) && !is_headless(old) {
+        changed_list(spec, old, "ipFamilies", "ipFamily", e);
+    }
+}
+
+fn changed_list(spec: &At, old: &At, field: &str, what: &str, e: &mut Errors) {
+    const FIXED: &str = "may not change once set";
+    let (new, before) = (spec.get(field), old.get(field));
+    let first_changed = || new.texts().next() != before.texts().next();
+    if before.len() == new.len() {
+        for (at, text) in before.texts().enumerate() {
+            if new.texts().nth(at) != Some(text) {
+                let place = if field == "clusterIPs" { at } else { 0 };
+                new.index(place).invalid_as(e, new.value.clone(), FIXED);
+            }
+        }
+    } else if before.len() > new.len() {
+        if spec.get("clusterIPs").is_empty() {
+            new.index(0).invalid_as(e, new.value.clone(), format!("primary {what} can not be unset"));
+        }
+        if !new.is_empty() && first_changed() {
+            new.index(0).invalid_as(e, spec.get("clusterIPs").value.clone(), FIXED);
+        }
+        if new.len() == 1 && spec.get("ipFamilyPolicy").text() != "SingleStack" {
+            let message = format!("must be set to 'SingleStack' when releasing the secondary {what}");
+            spec.get("ipFamilyPolicy").invalid(e, message);
+        }
+    } else if !before.is_empty() && first_changed() {
+        new.index(0).invalid_as(e, spec.get("clusterIPs").value.clone(), FIXED);
+    }
+}

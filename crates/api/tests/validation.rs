@@ -1,0 +1,297 @@
+//! Validation and defaults, compared with what an upstream server said about the same objects.
+
+mod shared;
+
+use std::collections::{BTreeMap, HashMap};
+
+use ferry_api::{
+    Map, Value, decode, defaults, meta,
+    schema::{Resource, Scope, schema},
+    validate::{self, FieldError},
+};
+use serde_json::json;
+use shared::{differences, lines};
+
+const FILES: [&str; 4] = ["exchanges", "watch", "custom", "gate"];
+/// What an upstream server sets beside what the client gave and the defaults.
+const SET_BY_SERVER: &[&str] = &[
+    ".apiVersion",
+    ".kind",
+    ".metadata",
+    ".status",
+    ".spec.clusterIP",
+    ".spec.clusterIPs",
+    ".spec.ipFamilies",
+    ".spec.ipFamilyPolicy",
+    ".spec.ports",
+    ".spec.serviceAccount",
+    ".spec.serviceAccountName",
+    ".spec.priority",
+    ".spec.preemptionPolicy",
+    ".spec.tolerations",
+    ".spec.volumes",
+    ".spec.containers",
+    ".spec.selector",
+    ".spec.template.metadata",
+    ".spec.finalizers",
+    ".spec.username",
+    ".spec.groups",
+    ".spec.uid",
+    ".spec.extra",
+    ".spec.nodeName",
+    ".spec.taints",
+];
+
+fn resource(path: &str) -> Option<(&'static Resource, String, Option<String>)> {
+    let path = path.split('?').next().unwrap_or_default();
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let (group, version, rest) = match parts.as_slice() {
+        ["api", version, rest @ ..] => ("", *version, rest),
+        ["apis", group, version, rest @ ..] => (*group, *version, rest),
+        _ => return None,
+    };
+    let (namespace, name, object) = match rest {
+        ["namespaces", namespace, name] => (*namespace, *name, None),
+        ["namespaces", namespace, name, object] => (*namespace, *name, Some((*object).to_owned())),
+        [name] => ("", *name, None),
+        [name, object] => ("", *name, Some((*object).to_owned())),
+        _ => return None,
+    };
+    Some((schema().resource(group, version, name)?, namespace.to_owned(), object))
+}
+
+/// The object as it reaches validation: canonical, with defaults, placed and prepared.
+fn prepared(resource: &Resource, namespace: &str, body: &Value) -> Option<Value> {
+    let mut object = decode::canonical(resource.ty, body.clone()).ok()?.object;
+    let metadata = meta::metadata_mut(&mut object);
+    if resource.scope == Scope::Namespaced {
+        metadata.insert("namespace".into(), namespace.into());
+    }
+    if resource.kind != "SubjectAccessReview" && resource.kind != "LocalSubjectAccessReview" {
+        metadata.insert("uid".into(), "00000000-0000-0000-0000-000000000000".into());
+    }
+    defaults::apply(resource.ty, &mut object);
+    if resource.kind == "Pod" {
+        meta::field_mut(&mut object, "spec").entry("serviceAccountName").or_insert("default".into());
+    }
+    if resource.kind == "Job" && object["spec"]["manualSelector"] != true {
+        let (uid, name) = (meta::uid(&object).to_owned(), meta::name(&object).to_owned());
+        object["spec"]["selector"] = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
+        let template = meta::field_mut(&mut object["spec"], "template");
+        let inner = meta::object_mut(template.entry("metadata").or_insert_with(|| json!({})));
+        let labels = meta::object_mut(inner.entry("labels").or_insert_with(|| json!({})));
+        for (key, value) in [("controller-uid", &uid), ("job-name", &name)] {
+            labels.insert(key.into(), value.as_str().into());
+            labels.insert(format!("batch.kubernetes.io/{key}"), value.as_str().into());
+        }
+    }
+    Some(object)
+}
+
+fn causes(response: &Value) -> Vec<String> {
+    let list = response["details"]["causes"].as_array().cloned().unwrap_or_default();
+    let text = |cause: &Value, field: &str| cause[field].as_str().unwrap_or_default().to_owned();
+    list.iter()
+        .map(|cause| format!("{} {} {}", text(cause, "field"), text(cause, "reason"), text(cause, "message")))
+        .collect()
+}
+
+fn faults(errors: &[FieldError]) -> Vec<String> {
+    errors.iter().map(|error| format!("{} {} {}", error.field, error.kind.reason(), error.detail())).collect()
+}
+
+fn exchanges() -> Option<Vec<Value>> {
+    let mut all = Vec::new();
+    for file in FILES {
+        let lines = lines(&format!("golden/{file}.jsonl"))?;
+        all.extend(lines.iter().map(|line| serde_json::from_str::<Value>(line).expect("a line is JSON")));
+    }
+    Some(all)
+}
+
+/// Tells how many cases of a kind differ, and at most how many may.
+fn report(title: &str, checked: usize, differing: &BTreeMap<String, Vec<String>>, allowed: usize) {
+    let count: usize = differing.values().map(Vec::len).sum();
+    eprintln!("{title}: {checked} checked, {count} differ");
+    for (kind, cases) in differing {
+        eprintln!("  {kind}: {}", cases.len());
+        cases.iter().for_each(|case| eprintln!("    {case}"));
+    }
+    assert!(count <= allowed, "{title}: {count} differ, {allowed} did before");
+}
+
+/// Answers that are not validation's: expressions are compiled elsewhere, and admission speaks for itself.
+fn is_elsewhere(response: &Value) -> bool {
+    let text = response.to_string();
+    let marks =
+        ["compilation failed", "cost", "must evaluate to", "ValidatingAdmissionPolicy '", "pod-security.kubernetes.io"];
+    marks.iter().any(|mark| text.contains(mark))
+}
+
+#[test]
+fn refusals_are_those_of_upstream() {
+    let Some(exchanges) = exchanges() else { return };
+    let (mut checked, mut differing) = (0, BTreeMap::<String, Vec<String>>::new());
+    for exchange in &exchanges {
+        let (status, response) = (&exchange["status"], &exchange["response"]);
+        if exchange["method"] != "POST" || *status != 422 || response["reason"] != "Invalid" || is_elsewhere(response) {
+            continue;
+        }
+        let Some((resource, namespace, None)) = resource(exchange["path"].as_str().unwrap_or_default()) else {
+            continue;
+        };
+        let Some(object) = prepared(resource, &namespace, &exchange["body"]) else { continue };
+        checked += 1;
+        let (want, got) = (causes(response), faults(&validate::create(resource, &object)));
+        if want != got {
+            let case = format!("{}\n      want {want:#?}\n      got  {got:#?}", exchange["id"]);
+            differing.entry(resource.kind.to_owned()).or_default().push(case);
+        }
+    }
+    report("refused creations", checked, &differing, 0);
+}
+
+#[test]
+fn what_upstream_accepts_is_accepted_with_its_defaults() {
+    let Some(exchanges) = exchanges() else { return };
+    let (mut checked, mut differing) = (0, BTreeMap::<String, Vec<String>>::new());
+    for exchange in exchanges.iter().filter(|exchange| exchange["method"] == "POST" && exchange["status"] == 201) {
+        let Some((resource, namespace, None)) = resource(exchange["path"].as_str().unwrap_or_default()) else {
+            continue;
+        };
+        let Some(mut object) = prepared(resource, &namespace, &exchange["body"]) else { continue };
+        if resource.verbs == ["create"] {
+            continue;
+        }
+        if let Some(prefix) = object["metadata"]["generateName"].as_str().map(str::to_owned) {
+            object["metadata"]["name"] = format!("{prefix}abcde").into();
+        }
+        checked += 1;
+        let mut found = faults(&validate::create(resource, &object));
+        if exchange["response"]["kind"] == resource.kind {
+            differences("", &exchange["response"], &object, &mut found);
+        }
+        found.retain(|line| !SET_BY_SERVER.iter().any(|field| line.starts_with(field)));
+        if !found.is_empty() {
+            differing.entry(resource.kind.to_owned()).or_default().push(format!("{} {found:#?}", exchange["id"]));
+        }
+    }
+    report("accepted creations", checked, &differing, 0);
+}
+
+#[test]
+fn refused_changes_are_those_of_upstream() {
+    let Some(exchanges) = exchanges() else { return };
+    let mut known: HashMap<String, Value> = HashMap::new();
+    let (mut checked, mut differing) = (0, BTreeMap::<String, Vec<String>>::new());
+    for exchange in &exchanges {
+        let path = exchange["path"].as_str().unwrap_or_default().split('?').next().unwrap_or_default().to_owned();
+        let (method, status, response) = (&exchange["method"], &exchange["status"], &exchange["response"]);
+        let changed = *method == "PATCH" || *method == "PUT";
+        if changed && *status == 422 && response["reason"] == "Invalid" && !is_elsewhere(response) {
+            if let (Some((resource, _, Some(_))), Some(old)) = (resource(&path), known.get(&path))
+                && let Some(object) = patched(exchange, old)
+                && let Some(object) = decode::canonical(resource.ty, object).ok().map(|decoded| decoded.object)
+            {
+                checked += 1;
+                let (want, got) = (causes(response), faults(&validate::update(resource, &object, old)));
+                if want != got && !want.iter().any(|cause| cause.starts_with("fieldManager ")) {
+                    let case = format!("{}\n      want {want:#?}\n      got  {got:#?}", exchange["id"]);
+                    differing.entry(resource.kind.to_owned()).or_default().push(case);
+                }
+            }
+        } else if let Some(pod) = path.strip_suffix("/binding").filter(|_| *status == 201) {
+            if let Some(pod) = known.get_mut(pod) {
+                pod["spec"]["nodeName"] = exchange["body"]["target"]["name"].clone();
+            }
+        } else if let Some(name) = response["metadata"]["name"].as_str().filter(|_| status.as_i64() < Some(300)) {
+            let path = if *method == "POST" { format!("{path}/{name}") } else { path };
+            known.insert(path, response.clone());
+        }
+    }
+    // Upstream compares the bytes of a revision's data, so that a patch of its labels is refused when they had blanks.
+    report("refused changes", checked, &differing, 2);
+}
+
+/// The object after a merge patch or a replacement; other patches are not this test's matter.
+fn patched(exchange: &Value, old: &Value) -> Option<Value> {
+    let kind = exchange["headers"]["Content-Type"].as_str().unwrap_or_default();
+    let body = &exchange["body"];
+    match (exchange["method"].as_str()?, kind) {
+        ("PUT", _) => Some(body.clone()),
+        ("PATCH", "application/merge-patch+json" | "application/strategic-merge-patch+json") => {
+            let mut new = old.clone();
+            merge(&mut new, body);
+            Some(new)
+        }
+        _ => None,
+    }
+}
+
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    let target = meta::object_mut(target);
+    for (key, value) in patch.iter().filter(|(key, _)| !key.starts_with('$')) {
+        if value.is_null() {
+            target.remove(key);
+        } else {
+            merge(target.entry(key.clone()).or_insert_with(|| Value::Object(Map::new())), value);
+        }
+    }
+}
+
+#[test]
+fn nothing_panics_on_objects_in_which_every_field_is_set() {
+    let Some(names) = shared::fixtures("fixtures/api") else { return };
+    let objects: Vec<Value> = names.iter().map(|name| shared::fixture(&format!("fixtures/api/{name}"))).collect();
+    for resource in schema().resources() {
+        for object in &objects {
+            if object["kind"] != resource.kind {
+                continue;
+            }
+            let Ok(mut decoded) = decode::canonical(resource.ty, object.clone()).map(|decoded| decoded.object) else {
+                continue;
+            };
+            defaults::apply(resource.ty, &mut decoded);
+            let empty = json!({"metadata": {"name": "x"}});
+            validate::create(resource, &decoded);
+            validate::update(resource, &decoded, &empty);
+            validate::update(resource, &empty, &decoded);
+            validate::update_status(resource, &decoded, &empty);
+            let same = validate::update(resource, &decoded, &decoded);
+            assert!(same.iter().all(|error| error.message != "field is immutable"), "{}: {same:?}", resource.kind);
+        }
+    }
+}
+
+#[test]
+fn nothing_panics_on_values_of_any_kind() {
+    let odd = [
+        json!(null),
+        json!(-1),
+        json!("\u{0}/%é"),
+        json!([]),
+        json!({}),
+        json!([[1, "x"], {}]),
+        json!({"a": {"b": [1]}}),
+    ];
+    for resource in schema().resources() {
+        let ty = schema().get(resource.ty);
+        for value in &odd {
+            let fields: Map = ty.fields.iter().map(|field| (field.name.to_owned(), value.clone())).collect();
+            let object = Value::Object(fields);
+            let other =
+                json!({"metadata": value, "spec": {"template": {"spec": value}, "rules": value, "selector": value}});
+            for (new, old) in [(&object, &other), (&other, &object)] {
+                validate::create(resource, new);
+                validate::update(resource, new, old);
+                validate::update_status(resource, new, old);
+                validate::update_subresource(resource, "resize", new, old);
+                validate::update_subresource(resource, "ephemeralcontainers", new, old);
+            }
+        }
+    }
+}
