@@ -20,6 +20,7 @@ const BEFORE: &[(&str, Computed)] = &[
     ("apps/v1.StatefulSetUpdateStrategy", groups::stateful_strategy),
     ("batch/v1.JobSpec", groups::job_backoff),
     ("core/v1.Service", core::service_addresses),
+    ("core/v1.NodeSpec", core::node_networks),
 ];
 
 /// By type, after the static defaults of the struct and of everything in it.
@@ -43,6 +44,7 @@ const AFTER: &[(&str, Computed)] = &[
     ("autoscaling/v2.HorizontalPodAutoscalerSpec", groups::autoscaler),
     ("rbac/v1.Subject", groups::subject),
     ("networking/v1.NetworkPolicySpec", groups::policy_types),
+    ("networking/v1.IngressClassParametersReference", groups::class_parameters),
     ("resource/v1.ExactDeviceRequest", groups::device_request),
     ("resource/v1.DeviceSubRequest", groups::device_request),
     ("resource/v1beta2.ExactDeviceRequest", groups::device_request),

@@ -130,7 +130,8 @@ impl Status {
 
     /// 415: the body is in a form that is not understood.
     pub fn unsupported_media_type(supported: &str) -> Self {
-        let message = format!("the body of the request was in an unknown format - accepted media types include: {supported}");
+        let message =
+            format!("the body of the request was in an unknown format - accepted media types include: {supported}");
         Self::new(415, "UnsupportedMediaType", message)
     }
 
@@ -178,7 +179,8 @@ impl Status {
 
     /// 504: a revision that is not there yet.
     pub fn future_revision(requested: u64, current: u64) -> Self {
-        let mut status = Self::new(504, "Timeout", format!("Too large resource version: {requested}, current: {current}"));
+        let mut status =
+            Self::new(504, "Timeout", format!("Too large resource version: {requested}, current: {current}"));
         status.details = Some(json!({
             "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
             "retryAfterSeconds": 1,

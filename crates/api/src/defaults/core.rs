@@ -74,6 +74,18 @@ fn ingress_modes(service: &mut Map) {
     }
 }
 
+/// A node's network is the first of its networks.
+pub(super) fn node_networks(spec: &mut Map) {
+    let first =
+        spec.get("podCIDRs").and_then(|list| list.get(0)).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let one = text(spec, "podCIDR").to_owned();
+    if !one.is_empty() && one != first {
+        spec.insert("podCIDRs".into(), json!([one]));
+    } else if one.is_empty() && !first.is_empty() {
+        spec.insert("podCIDR".into(), first.into());
+    }
+}
+
 /// Selectors find a namespace by its name.
 pub(super) fn namespace(map: &mut Map) {
     let Some(metadata) = map.get_mut("metadata").and_then(Value::as_object_mut) else { return };

@@ -102,6 +102,11 @@ pub(super) fn policy_types(map: &mut Map) {
     }
 }
 
+/// Parameters of a class are for the whole cluster.
+pub(super) fn class_parameters(map: &mut Map) {
+    map.entry("scope").or_insert("Cluster".into());
+}
+
 /// A request for devices is for exactly one.
 pub(super) fn device_request(map: &mut Map) {
     if text(map, "allocationMode").is_empty() {

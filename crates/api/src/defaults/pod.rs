@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::text;
-use crate::{Map, Value, decode, meta};
+use crate::{Map, Value, decode, meta, validate};
 
 /// `Always` for images that move (`:latest` or no tag), `IfNotPresent` for the rest.
 fn pull_policy(image: &str) -> &'static str {
@@ -50,12 +50,33 @@ pub(super) fn pod(map: &mut Map) {
             }
         }
     }
-    let limited = spec.get("resources").and_then(|resources| resources.get("limits")).is_some();
-    if limited {
-        requests_follow_limits(spec);
-    }
+    whole_requests(spec);
     if let Some(grace) = spec.get_mut("terminationGracePeriodSeconds").filter(|grace| grace.as_i64() < Some(0)) {
         *grace = 1.into();
+    }
+}
+
+/// A pod with limits as a whole requests what its containers do, and the limits of what they do not.
+fn whole_requests(spec: &mut Map) {
+    let limits =
+        spec.get("resources").and_then(|resources| resources.get("limits")).and_then(Value::as_object).cloned();
+    let Some(limits) = limits.filter(|limits| !limits.is_empty()) else { return };
+    let whole = Value::Object(spec.clone());
+    let totals = ["cpu", "memory"].map(|name| (name, validate::pod_total(&whole, "requests", name)));
+    let resources = meta::object_mut(spec.entry("resources").or_insert_with(|| json!({})));
+    let requests = meta::object_mut(resources.entry("requests").or_insert_with(|| json!({})));
+    for (name, total) in totals {
+        if let Some(total) = total {
+            requests.entry(name).or_insert(total.to_string().into());
+        }
+    }
+    for (name, limit) in limits {
+        if name == "cpu" || name == "memory" || name.starts_with("hugepages-") {
+            requests.entry(name).or_insert(limit);
+        }
+    }
+    if requests.is_empty() {
+        resources.remove("requests");
     }
 }
 

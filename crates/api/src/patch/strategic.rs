@@ -102,7 +102,12 @@ fn plain(items: &[Value]) -> Vec<Value> {
     items.iter().filter(|item| item.get("$patch").is_none()).cloned().collect()
 }
 
-fn merge_list(element: Option<TypeId>, key: &str, current: Option<Value>, patch: &[Value]) -> Result<Vec<Value>, Error> {
+fn merge_list(
+    element: Option<TypeId>,
+    key: &str,
+    current: Option<Value>,
+    patch: &[Value],
+) -> Result<Vec<Value>, Error> {
     let mut items = match current {
         Some(Value::Array(items)) => items,
         _ => Vec::new(),
@@ -144,7 +149,8 @@ fn merge_list(element: Option<TypeId>, key: &str, current: Option<Value>, patch:
 fn reorder(object: &mut Map, field: &str, key: &str, order: &Value, patched: Option<&Value>) -> Result<(), Error> {
     let order = order.as_array().ok_or_else(|| malformed("$setElementOrder must be a list"))?;
     let Some(Value::Array(items)) = object.get_mut(field) else { return Ok(()) };
-    let identity = |item: &Value| if key.is_empty() { item.clone() } else { item.get(key).cloned().unwrap_or_default() };
+    let identity =
+        |item: &Value| if key.is_empty() { item.clone() } else { item.get(key).cloned().unwrap_or_default() };
     let order: Vec<Value> = order.iter().map(identity).collect();
     let rank = |item: &Value| order.iter().position(|wanted| *wanted == identity(item));
     let (mut named, others): (Vec<_>, Vec<_>) = items.drain(..).enumerate().partition(|(_, item)| rank(item).is_some());
@@ -184,14 +190,24 @@ mod tests {
         check(
             with(json!([{"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]}, {"name": "b"}])),
             with(json!([{"name": "a", "image": "2", "env": [{"name": "Y"}]}, {"name": "c"}])),
-            with(json!([{"name": "a", "image": "2", "env": [{"name": "X", "value": "1"}, {"name": "Y"}]}, {"name": "b"}, {"name": "c"}])),
+            with(
+                json!([{"name": "a", "image": "2", "env": [{"name": "X", "value": "1"}, {"name": "Y"}]}, {"name": "b"}, {"name": "c"}]),
+            ),
         );
     }
 
     #[test]
     fn directives_delete_replace_and_retain() {
-        check(with(json!([{"name": "a"}, {"name": "b"}])), with(json!([{"name": "a", "$patch": "delete"}])), with(json!([{"name": "b"}])));
-        check(with(json!([{"name": "a"}])), with(json!([{"name": "z"}, {"$patch": "replace"}])), with(json!([{"name": "z"}])));
+        check(
+            with(json!([{"name": "a"}, {"name": "b"}])),
+            with(json!([{"name": "a", "$patch": "delete"}])),
+            with(json!([{"name": "b"}])),
+        );
+        check(
+            with(json!([{"name": "a"}])),
+            with(json!([{"name": "z"}, {"$patch": "replace"}])),
+            with(json!([{"name": "z"}])),
+        );
         check(
             json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}),
             json!({"spec": {"strategy": {"type": "Recreate", "$retainKeys": ["type"]}}}),

@@ -7,7 +7,9 @@
 
 use std::collections::HashMap;
 
-use super::{Field, ListKind, Part, PatchRule, Presence, Schema, Shapes, Slot, Ty, Type, TypeId, Union, index::Index, resources};
+use super::{
+    Field, ListKind, Part, PatchRule, Presence, Schema, Shapes, Slot, Ty, Type, TypeId, Union, index::Index, resources,
+};
 
 macro_rules! tables {
     ($($package:literal = $file:literal),* $(,)?) => {
@@ -121,7 +123,13 @@ fn split(package: &'static str, table: &'static str) -> Vec<RawType> {
             types.last_mut().expect("a field follows a type").lines.push(field);
         } else {
             let (name, rest) = line.split_once(':').expect("a type ends with a colon");
-            types.push(RawType { package, name, atomic: rest.contains("atomic"), union: union(rest), lines: Vec::new() });
+            types.push(RawType {
+                package,
+                name,
+                atomic: rest.contains("atomic"),
+                union: union(rest),
+                lines: Vec::new(),
+            });
         }
     }
     types
@@ -232,7 +240,9 @@ impl Names<'_> {
             "IntOrString" => Ty::IntOrString,
             "Raw" | "FieldsV1" | "JSON" => Ty::Raw,
             "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrBool" | "JSONSchemaPropsOrStringArray" => Ty::Raw,
-            _ => Ty::Struct(*self.by_name.get(&qualified).unwrap_or_else(|| panic!("the tables have no type {qualified}"))),
+            _ => Ty::Struct(
+                *self.by_name.get(&qualified).unwrap_or_else(|| panic!("the tables have no type {qualified}")),
+            ),
         }
     }
 }

@@ -115,12 +115,18 @@ pub(super) fn load(types: &HashMap<String, TypeId>) -> Vec<Resource> {
     resources
 }
 
-fn resource((group, version): (&'static str, &'static str), row: &'static str, types: &HashMap<String, TypeId>) -> Resource {
+fn resource(
+    (group, version): (&'static str, &'static str),
+    row: &'static str,
+    types: &HashMap<String, TypeId>,
+) -> Resource {
     let (name, rest) = row.split_once(": ").expect("a resource has a name");
     let mut words = rest.split_whitespace();
     let kind = words.next().expect("a resource has a kind");
     let package = if group.is_empty() { "core" } else { group.split('.').next().unwrap_or(group) };
-    let ty = *types.get(&format!("{package}/{version}.{kind}")).unwrap_or_else(|| panic!("no type for {group}/{version} {kind}"));
+    let ty = *types
+        .get(&format!("{package}/{version}.{kind}"))
+        .unwrap_or_else(|| panic!("no type for {group}/{version} {kind}"));
     let mut resource = Resource {
         group,
         version,

@@ -123,7 +123,11 @@ fn requirement(text: &str) -> Result<Requirement, Error> {
     for (symbol, build) in [('>', Operator::GreaterThan as fn(i64) -> Operator), ('<', Operator::LessThan)] {
         if let Some((key, value)) = text.split_once(symbol) {
             let number = value.trim().parse().map_err(|_| {
-                Error(format!("values[0][{}]: Invalid value: {:?}: for 'Gt', 'Lt' operators, the value must be an integer", key.trim(), value.trim()))
+                Error(format!(
+                    "values[0][{}]: Invalid value: {:?}: for 'Gt', 'Lt' operators, the value must be an integer",
+                    key.trim(),
+                    value.trim()
+                ))
             })?;
             return checked(key, build(number));
         }
@@ -138,7 +142,9 @@ fn requirement(text: &str) -> Result<Requirement, Error> {
             match (operator.trim(), values) {
                 ("in", Some(values)) => checked(key, Operator::In(values)),
                 ("notin", Some(values)) => checked(key, Operator::NotIn(values)),
-                _ => Err(Error(format!("unable to parse requirement: found {rest:?}, expected: in, notin, =, ==, !=, gt, lt"))),
+                _ => Err(Error(format!(
+                    "unable to parse requirement: found {rest:?}, expected: in, notin, =, ==, !=, gt, lt"
+                ))),
             }
         }
     }

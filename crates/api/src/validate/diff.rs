@@ -1,5 +1,7 @@
 //! The difference of two structs as upstream tells it: lines of its internal JSON, with three lines around every change.
 
+use std::{collections::HashMap, ops::Range};
+
 use super::render;
 use crate::Value;
 
@@ -72,47 +74,74 @@ fn range(lines: &[usize]) -> String {
     }
 }
 
-/// The shortest way, removals before additions. Only what lies between the common ends is searched, and a change too large
-/// to search is told as a whole.
+/// More lines than this are not searched: the change is told as a whole.
+const MOST_LINES: usize = 5000;
+
+/// The steps between two texts, found as upstream's library finds them: the longest common run first, then what lies
+/// before and after it.
 fn steps(old: &[&str], new: &[&str]) -> Vec<Step> {
-    let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
-    let tail = old[head..].iter().rev().zip(new[head..].iter().rev()).take_while(|(a, b)| a == b).count();
-    let (a, b) = (&old[head..old.len() - tail], &new[head..new.len() - tail]);
-    let mut steps: Vec<Step> = (0..head).map(|at| Step::Keep(at, at)).collect();
-    if a.len().saturating_mul(b.len()) > 1_000_000 {
-        steps.extend((0..a.len()).map(|at| Step::Remove(head + at)));
-        steps.extend((0..b.len()).map(|at| Step::Add(head + at)));
-    } else {
-        steps.extend(middle(a, b, head));
+    let mut runs = Vec::new();
+    if old.len().max(new.len()) <= MOST_LINES {
+        let places = places(new);
+        let mut left = vec![(0..old.len(), 0..new.len())];
+        while let Some((a, b)) = left.pop() {
+            let (i, j, length) = longest(old, new, &places, &a, &b);
+            if length > 0 {
+                left.push((a.start..i, b.start..j));
+                left.push((i + length..a.end, j + length..b.end));
+                runs.push((i, j, length));
+            }
+        }
+        runs.sort_unstable();
     }
-    steps.extend((0..tail).map(|at| Step::Keep(old.len() - tail + at, new.len() - tail + at)));
+    runs.push((old.len(), new.len(), 0));
+    let (mut i, mut j, mut steps) = (0, 0, Vec::new());
+    for (a, b, length) in runs {
+        steps.extend((i..a).map(Step::Remove));
+        steps.extend((j..b).map(Step::Add));
+        steps.extend((0..length).map(|at| Step::Keep(a + at, b + at)));
+        (i, j) = (a + length, b + length);
+    }
     steps
 }
 
-fn middle(a: &[&str], b: &[&str], head: usize) -> Vec<Step> {
-    let width = b.len() + 1;
-    let mut common = vec![0u32; (a.len() + 1) * width];
-    for i in (0..a.len()).rev() {
-        for j in (0..b.len()).rev() {
-            common[i * width + j] = if a[i] == b[j] {
-                common[(i + 1) * width + j + 1] + 1
-            } else {
-                common[(i + 1) * width + j].max(common[i * width + j + 1])
-            };
-        }
+/// Where each line stands; in long texts, lines that are everywhere are no landmarks.
+fn places<'a>(lines: &[&'a str]) -> HashMap<&'a str, Vec<usize>> {
+    let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, line) in lines.iter().enumerate() {
+        places.entry(line).or_default().push(at);
     }
-    let (mut i, mut j, mut steps) = (0, 0, Vec::new());
-    while i < a.len() || j < b.len() {
-        if i < a.len() && j < b.len() && a[i] == b[j] {
-            steps.push(Step::Keep(head + i, head + j));
-            (i, j) = (i + 1, j + 1);
-        } else if i < a.len() && (j == b.len() || common[(i + 1) * width + j] >= common[i * width + j + 1]) {
-            steps.push(Step::Remove(head + i));
-            i += 1;
-        } else {
-            steps.push(Step::Add(head + j));
-            j += 1;
-        }
+    if lines.len() >= 200 {
+        places.retain(|_, at| at.len() <= lines.len() / 100 + 1);
     }
-    steps
+    places
+}
+
+fn longest(
+    old: &[&str],
+    new: &[&str],
+    places: &HashMap<&str, Vec<usize>>,
+    a: &Range<usize>,
+    b: &Range<usize>,
+) -> (usize, usize, usize) {
+    let (mut i, mut j, mut length) = (a.start, b.start, 0);
+    let mut runs: HashMap<usize, usize> = HashMap::new();
+    for at in a.clone() {
+        let mut next = HashMap::new();
+        for place in places.get(old[at]).into_iter().flatten().filter(|place| b.contains(place)) {
+            let run = place.checked_sub(1).and_then(|before| runs.get(&before)).copied().unwrap_or(0) + 1;
+            next.insert(*place, run);
+            if run > length {
+                (i, j, length) = (at + 1 - run, place + 1 - run, run);
+            }
+        }
+        runs = next;
+    }
+    while i > a.start && j > b.start && old[i - 1] == new[j - 1] {
+        (i, j, length) = (i - 1, j - 1, length + 1);
+    }
+    while i + length < a.end && j + length < b.end && old[i + length] == new[j + length] {
+        length += 1;
+    }
+    (i, j, length)
 }

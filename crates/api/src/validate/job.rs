@@ -166,7 +166,7 @@ fn completion_mode(at: &At, e: &mut Errors) {
         if parallelism.int() > MANY {
             parallelism.invalid(e, format!("must be less than or equal to {MANY} when completion mode is Indexed"));
         }
-        if completions.exists() && failures.int() > completions.int() {
+        if completions.exists() && failures.exists() && failures.int() > completions.int() {
             failures.invalid(e, "must be less than or equal to completions");
         }
         if failures.int() > MANY {
@@ -329,8 +329,25 @@ fn time_zone(at: &At, e: &mut Errors) {
     if !at.text().split('/').all(part) {
         return at.invalid_text(e, format!("unknown time zone {}", at.text()));
     }
+    if !is_known_zone(at.text()) {
+        at.invalid_text(e, format!("unknown time zone {}", at.text()));
+    }
     if at.text().eq_ignore_ascii_case("local") {
         let message = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
         at.invalid_text(e, message);
+    }
+}
+
+/// Areas of the time zone database, and its zones without an area. Which places an area has is not looked at.
+fn is_known_zone(name: &str) -> bool {
+    const AREAS: &str = "Africa America Antarctica Arctic Asia Atlantic Australia Brazil Canada Chile Etc Europe Indian Mexico \
+        Pacific US";
+    const ZONES: &str = "CET CST6CDT Cuba EET EST EST5EDT Egypt Eire Factory GB GB-Eire GMT GMT+0 GMT-0 GMT0 Greenwich HST Hongkong \
+        Iceland Iran Israel Jamaica Japan Kwajalein Libya MET MST MST7MDT NZ NZ-CHAT Navajo PRC PST8PDT Poland Portugal ROC ROK \
+        Singapore Turkey UCT UTC Universal W-SU WET Zulu Local";
+    let listed = |list: &str, name: &str| list.split_whitespace().any(|known| known == name);
+    match name.split_once('/') {
+        Some((area, place)) => listed(AREAS, area) && !place.is_empty(),
+        None => listed(ZONES, name),
     }
 }

@@ -12,6 +12,7 @@ mod condition;
 mod config;
 mod coordination;
 mod cron;
+mod custom_lists;
 mod custom_resource;
 mod custom_schema;
 mod device;
@@ -64,6 +65,7 @@ use kinds::{Kind, Meta};
 
 use crate::{
     Value,
+    quantity::Quantity,
     schema::{Resource, Scope},
 };
 
@@ -136,6 +138,11 @@ pub fn update_subresource(resource: &Resource, subresource: &str, object: &Value
         _ => {}
     }
     errors
+}
+
+/// What the containers of a pod ask for together.
+pub(crate) fn pod_total(spec: &Value, kind: &str, name: &str) -> Option<Quantity> {
+    pod::resources::aggregate(&At::top(spec), kind, name)
 }
 
 fn part(resource: &Resource, check: Option<kinds::Change>, new: &At, old: &At) -> Vec<FieldError> {

@@ -43,6 +43,11 @@ pub fn too_long(max: usize) -> String {
     format!("must be no more than {max} characters")
 }
 
+/// What is said about a label that is too long.
+fn too_many_bytes(max: usize) -> String {
+    format!("must be no more than {max} bytes")
+}
+
 /// What is said about a number outside a range.
 pub fn range(low: i64, high: i64) -> String {
     format!("must be between {low} and {high}, inclusive")
@@ -125,7 +130,11 @@ pub fn qualified(text: &str) -> Vec<String> {
             name
         }
         [prefix, name] => {
-            faults.extend(subdomain(prefix).into_iter().map(|fault| format!("prefix part {fault}")));
+            let mut wrong = check(prefix, usize::MAX, is_subdomain(prefix), SUBDOMAIN);
+            if prefix.len() > 253 {
+                wrong.insert(0, too_many_bytes(253));
+            }
+            faults.extend(wrong.into_iter().map(|fault| format!("prefix part {fault}")));
             name
         }
         _ => {
@@ -136,7 +145,7 @@ pub fn qualified(text: &str) -> Vec<String> {
     if name.is_empty() {
         faults.push("name part must be non-empty".to_owned());
     } else if name.len() > 63 {
-        faults.push(format!("name part {}", too_long(63)));
+        faults.push(format!("name part {}", too_many_bytes(63)));
     }
     if !is_value(name) || name.is_empty() {
         faults.push(format!("name part {QUALIFIED}"));
@@ -146,7 +155,11 @@ pub fn qualified(text: &str) -> Vec<String> {
 
 /// What is wrong with `text` as the value of a label.
 pub fn label_value(text: &str) -> Vec<String> {
-    check(text, 63, is_value(text), LABEL_VALUE)
+    let mut faults = check(text, usize::MAX, is_value(text), LABEL_VALUE);
+    if text.len() > 63 {
+        faults.insert(0, too_many_bytes(63));
+    }
+    faults
 }
 
 fn is_value(text: &str) -> bool {

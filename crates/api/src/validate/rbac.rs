@@ -24,7 +24,12 @@ pub(super) fn cluster_role(new: &At, old: Option<&At>, e: &mut Errors) {
         let rule = old.get("aggregationRule");
         rule.get("clusterRoleSelectors").items().any(|selector| selector::is_faulty(selector.value))
     });
-    list.items().for_each(|selector| selector::lenient(&selector, lenient, e));
+    for selector in list.items() {
+        selector::lenient(&selector, lenient, e);
+        if selector::parsed(selector.value).is_err() {
+            selector.invalid_as(e, crate::Value::Null, "invalid label selector.");
+        }
+    }
 }
 
 fn rule(at: &At, namespaced: bool, e: &mut Errors) {

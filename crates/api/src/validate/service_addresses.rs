@@ -49,7 +49,7 @@ pub(super) fn check(spec: &At, old: Option<&Value>, e: &mut Errors) {
         wrong |= !ip.ip(e, &before);
     }
     if ips.len() > 2 {
-        return ips.invalid(e, "may only hold up to 2 values");
+        ips.invalid(e, "may only hold up to 2 values");
     }
     if wrong {
         return;

@@ -54,7 +54,8 @@ fn parameters(at: &At, may_be_empty: bool, e: &mut Errors) {
 }
 
 fn topologies(list: &At, e: &mut Errors) {
-    let mut seen: Vec<Vec<(String, Vec<String>)>> = Vec::new();
+    // Upstream begins with as many empty terms as there are terms.
+    let mut seen: Vec<Vec<(String, Vec<String>)>> = vec![Vec::new(); list.len()];
     for term in list.items() {
         let expressions = term.get("matchLabelExpressions");
         let mut keys: Vec<(String, Vec<String>)> = Vec::new();
@@ -76,9 +77,7 @@ fn topologies(list: &At, e: &mut Errors) {
             keys.push((key.text().to_owned(), texts));
         }
         keys.sort_unstable();
-        if seen.contains(&keys) {
-            expressions.duplicate(e, "");
-        }
+        seen.iter().filter(|other| **other == keys).for_each(|_| expressions.duplicate(e, ""));
         seen.push(keys);
     }
 }

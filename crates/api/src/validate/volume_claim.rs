@@ -1,7 +1,7 @@
 //! Validation of persistent volume claims, and of the templates for them.
 
 use super::{Errors, at::At, diff, metadata, names, pod::resources, render::same, resource_name as resource, selector};
-use crate::Value;
+use crate::{Value, quantity::Quantity};
 
 const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
@@ -74,7 +74,8 @@ fn data_sources(at: &At, had_group: bool, e: &mut Errors) {
         }
         source.get("namespace").optional_form(e, names::label);
     }
-    let shown = source.to_string();
+    // Upstream shows a path here, which has no fields that it could show.
+    let shown = super::Bad::Shown("{}".to_owned());
     if !reference.get("namespace").is_empty() {
         if source.exists() {
             at.invalid_as(e, shown, "may not be specified when dataSourceRef.namespace is specified");
@@ -141,12 +142,10 @@ fn changed(new: &At, old: &At, e: &mut Errors) {
         let shown = diff::of("core/v1.PersistentVolumeClaimSpec", &old_spec, &new_spec);
         spec.forbidden(e, format!("{IMMUTABLE_SPEC}\n{shown}"));
     }
-    let capacity = old.get("status").get("capacity").get("storage").quantity();
-    if let (Some(now), Some(was)) = (size(&spec), size(&before))
-        && now < was
-        && capacity.is_none_or(|capacity| now <= capacity)
-        && (capacity.is_some() || now.value() <= 0)
-    {
+    let amount = |quantity: Option<Quantity>| quantity.or_else(|| Quantity::parse("0"));
+    let capacity = amount(old.get("status").get("capacity").get("storage").quantity());
+    let (now, was) = (amount(size(&spec)), amount(size(&before)));
+    if now < was && now <= capacity {
         let place = spec.get("resources");
         place.get("requests").get("storage").forbidden(e, "field can not be less than status.capacity");
     }

@@ -232,7 +232,7 @@ fn consistent(spec: &At, at: &At, e: &mut Errors) {
 }
 
 /// What all containers ask for together: those that stay, or more if one that runs first needs more.
-fn aggregate(spec: &At, kind: &str, name: &str) -> Option<Quantity> {
+pub(in crate::validate) fn aggregate(spec: &At, kind: &str, name: &str) -> Option<Quantity> {
     let ask = |container: &At| container.get("resources").get(kind).get(name).quantity();
     let mut sum: Option<Quantity> = None;
     for container in spec.get("containers").items() {

@@ -30,7 +30,9 @@ pub(super) fn of_pod(spec: &At, old: Option<&Value>, e: &mut Errors) {
     windows::options(&at.get("windowsOptions"), e);
     app_armor(&at.get("appArmorProfile"), e);
     at.get("supplementalGroupsPolicy").one_of(e, &["Merge", "Strict"]);
-    at.get("seLinuxChangePolicy").one_of(e, &["MountOption", "Recursive"]);
+    // Mounting with a label is off by default upstream; what has it already keeps it.
+    let mounts = old.is_some_and(|old| old["securityContext"]["seLinuxChangePolicy"] == "MountOption");
+    at.get("seLinuxChangePolicy").one_of(e, if mounts { &["MountOption", "Recursive"] } else { &["Recursive"] });
 }
 
 fn sysctls(list: &At, spec: &At, old: Option<&Value>, e: &mut Errors) {
