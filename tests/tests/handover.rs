@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
@@ -22,7 +22,7 @@ impl Drop for Daemon {
 }
 
 impl Daemon {
-    fn start(host: &Host, program: &PathBuf, arguments: &[&str]) -> Self {
+    fn start(host: &Host, program: &Path, arguments: &[&str]) -> Self {
         let mut command = host.prepared(program, arguments);
         Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts"))
     }
@@ -38,7 +38,7 @@ fn upstream(program: &str) -> Option<PathBuf> {
     Some(PathBuf::from(told.lines().last().expect("a path")))
 }
 
-fn etcd(host: &Host, program: &PathBuf) -> Daemon {
+fn etcd(host: &Host, program: &Path) -> Daemon {
     let data = host.file("etcd");
     let peer = "http://127.0.0.1:2380";
     let arguments =
@@ -47,7 +47,7 @@ fn etcd(host: &Host, program: &PathBuf) -> Daemon {
 }
 
 /// kube-apiserver with the cluster's own certificates.
-fn kube_apiserver(host: &Host, program: &PathBuf) -> (Daemon, PathBuf) {
+fn kube_apiserver(host: &Host, program: &Path) -> (Daemon, PathBuf) {
     let pki = host.data_dir().join("pki");
     let flag = |name: &str, file: &str| format!("--{name}={}", pki.join(file).display());
     let mut arguments = vec![
@@ -73,7 +73,7 @@ fn kube_apiserver(host: &Host, program: &PathBuf) -> (Daemon, PathBuf) {
     (daemon, kubeconfig)
 }
 
-fn kubectl(host: &Host, kubeconfig: &PathBuf, line: &str) -> Output {
+fn kubectl(host: &Host, kubeconfig: &Path, line: &str) -> Output {
     let mut command = host.prepared("kubectl", &["--kubeconfig", kubeconfig.to_str().expect("text")]);
     run(command.args(line.split(' ')), None)
 }
