@@ -21,7 +21,7 @@ use ferry_api::{
 use mutate::Corpus;
 use peak_alloc::PeakAlloc;
 
-const EXECUTIONS: usize = 20_000;
+const EXECUTIONS: usize = 2_000;
 const MAX_MEMORY: usize = 64 << 20;
 
 /// Counts what is allocated, and the most that ever was since it was reset.
