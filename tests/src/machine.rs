@@ -13,6 +13,9 @@ use crate::run;
 /// What the tests need besides the repository, by the program they start.
 const PROGRAMS: &[&str] = &["kubectl", "containerd", "ctr", "runc", "nft", "ip", "nsenter", "mmdebstrap"];
 
+/// What clusters of tests have in the names of their things: namespaces, directories, control groups.
+const MARKS: &[&str] = &["ferry-test-", "/tmp/ft", "/ferry-"];
+
 /// What is missing for tests with containers.
 pub fn missing() -> Option<String> {
     if run(Command::new("id").arg("-u"), None).stdout.trim() != "0" {
@@ -77,8 +80,11 @@ impl Picture {
         }
     }
 
-    /// What is in this picture and was not in `before`, one line each.
-    pub fn new_since(&self, before: &Self) -> Vec<String> {
+    /// What is in this picture and was not in `before`, one line each. `ours` are the marks of the cluster: its network
+    /// namespace, its directory, its name; whatever bears the marks of another test's cluster is left out.
+    pub fn new_since(&self, before: &Self, ours: &[&str]) -> Vec<String> {
+        let foreign =
+            |entry: &str| MARKS.iter().any(|mark| entry.contains(mark)) && !ours.iter().any(|our| entry.contains(our));
         let parts = [
             ("process", &self.processes, &before.processes),
             ("mount", &self.mounts, &before.mounts),
@@ -90,6 +96,7 @@ impl Picture {
         let mut out: Vec<String> = parts
             .iter()
             .flat_map(|(what, now, then)| now.difference(then).map(move |entry| format!("{what}: {entry}")))
+            .filter(|entry| !foreign(entry))
             .collect();
         if self.forwarding != before.forwarding {
             out.push(format!("ip_forward: {}", self.forwarding));
@@ -116,10 +123,11 @@ fn processes(netns: &str) -> BTreeSet<String> {
     let line = |pid: u32| {
         let bytes = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let text = String::from_utf8_lossy(&bytes).replace('\0', " ").trim().to_owned();
-        let grouped = fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|groups| groups.contains(":/ferry"));
+        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let group = groups.lines().find_map(|line| line.split_once(":/ferry")).map(|(_, rest)| format!("/ferry{rest}"));
         let inside = fs::metadata(format!("/proc/{pid}/ns/net")).map(|file| file.ino()).ok() == network;
-        let ours = grouped || inside || text.contains("/tmp/ft");
-        (ours && !text.is_empty()).then(|| format!("{pid} {text}"))
+        let ours = group.is_some() || inside || text.contains("/tmp/ft");
+        (ours && !text.is_empty()).then(|| format!("{pid} {text} {}", group.unwrap_or_default()))
     };
     pids.filter_map(line).collect()
 }

@@ -12,15 +12,17 @@ fn down_leaves_nothing() {
     let cluster = Cluster::up_on(host);
     cluster.kubectl("create deployment nginx --image=nginx --replicas=3").ok();
     cluster.running("app=nginx", 3);
-    let during = Picture::take(&cluster.host.netns).new_since(&before);
+    let status = cluster.host.ferry(&["status"]).ok();
+    let name = status.split_whitespace().nth(1).expect("status begins with the cluster's name");
+    let dir = cluster.host.data_dir().display().to_string();
+    let ours = [cluster.host.netns.as_str(), dir.as_str(), name];
+    let during = Picture::take(&cluster.host.netns).new_since(&before, &ours);
     for what in ["process", "mount", "link", "rule", "cgroup"] {
         assert!(during.iter().any(|entry| entry.starts_with(what)), "a cluster has a {what}: {during:#?}");
     }
-    let status = cluster.host.ferry(&["status"]);
-    assert_eq!(status.code, 0, "{}{}", status.stdout, status.stderr);
 
     cluster.host.ferry(&["down"]).ok();
-    let left = Picture::take(&cluster.host.netns).new_since(&before);
+    let left = Picture::take(&cluster.host.netns).new_since(&before, &ours);
     assert!(left.is_empty(), "left behind: {left:#?}");
     assert!(cluster.host.data_dir().join("store").exists(), "the data is kept");
     cluster.host.ferry(&["down"]).ok();
@@ -28,7 +30,7 @@ fn down_leaves_nothing() {
     cluster.start().ok();
     cluster.running("app=nginx", 3);
     cluster.host.ferry(&["down", "--purge"]).ok();
-    let left = Picture::take(&cluster.host.netns).new_since(&before);
+    let left = Picture::take(&cluster.host.netns).new_since(&before, &ours);
     assert!(left.is_empty(), "left behind: {left:#?}");
     assert!(!cluster.host.data_dir().exists(), "the data is gone");
 }
