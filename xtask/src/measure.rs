@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// How often everything is done
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 3)]
     runs: usize,
 
     /// How long the cluster is left alone before its memory is read
