@@ -9,8 +9,13 @@ mod tidy;
 mod upstream;
 mod walk;
 
-use std::{path::Path, process::ExitCode};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 /// Tasks around this repository.
@@ -55,4 +60,13 @@ fn main() -> ExitCode {
 fn repository() -> &'static Path {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().unwrap_or(xtask)
+}
+
+/// A folder for what is made once and used by every clone: `${XDG_CACHE_HOME:-~/.cache}/ferry/NAME`.
+fn cache(name: &str) -> anyhow::Result<PathBuf> {
+    let set = env::var_os("XDG_CACHE_HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+    let dir = set.or_else(home).context("neither XDG_CACHE_HOME nor HOME is set")?.join("ferry").join(name);
+    fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    Ok(dir)
 }

@@ -3,14 +3,17 @@
 //! They land in `${XDG_CACHE_HOME:-~/.cache}/ferry/upstream` and are built once per version.
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::process::{self, command, output, step};
+use crate::{
+    cache,
+    process::{self, command, output, step},
+};
 
 /// The versions that Ferry is compared with.
 const KUBERNETES: &str = "v1.36.4";
@@ -39,7 +42,7 @@ fn ensure(program: &str) -> Result<PathBuf> {
         bail!("{program:?} is no name of a program");
     }
     let version = if program == "etcd" { ETCD } else { KUBERNETES };
-    let cache = cache()?;
+    let cache = cache("upstream")?;
     let path = cache.join(format!("{program}-{version}"));
     if path.is_file() {
         return Ok(path);
@@ -54,14 +57,6 @@ fn ensure(program: &str) -> Result<PathBuf> {
         fs::rename(&built, &path).context("cannot move the program into place")
     })?;
     Ok(path)
-}
-
-fn cache() -> Result<PathBuf> {
-    let base = match env::var_os("XDG_CACHE_HOME") {
-        Some(dir) => PathBuf::from(dir),
-        None => PathBuf::from(env::var_os("HOME").context("HOME is not set")?).join(".cache"),
-    };
-    Ok(base.join("ferry/upstream"))
 }
 
 fn go(module: &Path, arguments: &str) -> Result<()> {

@@ -12,6 +12,7 @@ mod key;
 mod namespace;
 mod node_lifecycle;
 mod ownership;
+mod per_namespace;
 mod pod_gc;
 mod replicaset;
 mod root_ca;

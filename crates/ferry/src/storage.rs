@@ -10,6 +10,42 @@ use anyhow::Context;
 use clap::Args;
 use store::{Embedded, Encrypted, EncryptionConfig, Etcd, EtcdOptions, Layout, Store};
 
+/// How an etcd is reached.
+#[derive(Clone, Debug, Default, Args)]
+pub struct EtcdAccess {
+    /// Who signed etcd's certificate
+    #[arg(long, value_name = "FILE")]
+    pub etcd_cafile: Option<PathBuf>,
+
+    /// The certificate to show etcd
+    #[arg(long, value_name = "FILE", requires = "etcd_keyfile")]
+    pub etcd_certfile: Option<PathBuf>,
+
+    /// The key of that certificate
+    #[arg(long, value_name = "FILE", requires = "etcd_certfile")]
+    pub etcd_keyfile: Option<PathBuf>,
+
+    /// Where in etcd the objects are
+    #[arg(long, value_name = "PREFIX", default_value = "/registry")]
+    pub etcd_prefix: String,
+}
+
+impl EtcdAccess {
+    /// How to reach these servers.
+    pub fn options(&self, servers: Vec<String>) -> EtcdOptions {
+        EtcdOptions {
+            servers,
+            layout: self.layout(),
+            ca: self.etcd_cafile.clone(),
+            identity: self.etcd_certfile.clone().zip(self.etcd_keyfile.clone()),
+        }
+    }
+
+    fn layout(&self) -> Layout {
+        Layout::Upstream(self.etcd_prefix.trim_end_matches('/').to_owned())
+    }
+}
+
 /// Where the objects are kept.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Storage")]
@@ -18,21 +54,8 @@ pub struct Storage {
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     pub etcd_servers: Vec<String>,
 
-    /// Who signed etcd's certificate
-    #[arg(long, value_name = "FILE", requires = "etcd_servers")]
-    pub etcd_cafile: Option<PathBuf>,
-
-    /// The certificate to show etcd
-    #[arg(long, value_name = "FILE", requires = "etcd_servers", requires = "etcd_keyfile")]
-    pub etcd_certfile: Option<PathBuf>,
-
-    /// The key of that certificate
-    #[arg(long, value_name = "FILE", requires = "etcd_servers", requires = "etcd_certfile")]
-    pub etcd_keyfile: Option<PathBuf>,
-
-    /// Where in etcd the objects are
-    #[arg(long, value_name = "PREFIX", default_value = "/registry")]
-    pub etcd_prefix: String,
+    #[command(flatten)]
+    pub etcd: EtcdAccess,
 
     /// Encrypt objects at rest, as this EncryptionConfiguration says
     #[arg(long, value_name = "FILE")]
@@ -43,14 +66,13 @@ impl Storage {
     /// Opens the store; `dir` is where the embedded one is. What is wrong with the flags is said first.
     pub async fn open(&self, dir: &Path) -> anyhow::Result<Arc<dyn Store>> {
         let encryption = self.encryption()?;
-        let layout = Layout::Upstream(self.etcd_prefix.clone());
         let store: Arc<dyn Store> = if self.etcd_servers.is_empty() {
             Arc::new(Embedded::open(dir, store::Options::default()).await?)
         } else {
-            Arc::new(Etcd::open(self.etcd(layout.clone())).await?)
+            Arc::new(Etcd::open(self.etcd.options(self.etcd_servers.clone())).await?)
         };
         Ok(match encryption {
-            Some(config) => Arc::new(Encrypted::new(store, config, layout)),
+            Some(config) => Arc::new(Encrypted::new(store, config, self.etcd.layout())),
             None => store,
         })
     }
@@ -63,15 +85,6 @@ impl Storage {
             self.encryption()?;
         }
         Ok(())
-    }
-
-    fn etcd(&self, layout: Layout) -> EtcdOptions {
-        EtcdOptions {
-            servers: self.etcd_servers.clone(),
-            layout,
-            ca: self.etcd_cafile.clone(),
-            identity: self.etcd_certfile.clone().zip(self.etcd_keyfile.clone()),
-        }
     }
 
     fn encryption(&self) -> anyhow::Result<Option<EncryptionConfig>> {

@@ -8,9 +8,9 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use store::{Contents, Embedded, Etcd, EtcdOptions, Layout, Step};
+use store::{Contents, Embedded, Etcd, Step};
 
-use crate::{cli::DATA_DIR, instance::Instance, pidfile, refusal::refusal, screen::Screen};
+use crate::{cli::DATA_DIR, instance::Instance, pidfile, refusal::refusal, screen::Screen, storage::EtcdAccess};
 
 /// Back up, restore, check or move the cluster's objects
 #[derive(Clone, Debug, Args)]
@@ -67,21 +67,8 @@ struct Migrate {
     #[command(flatten)]
     direction: Direction,
 
-    /// Who signed etcd's certificate
-    #[arg(long, value_name = "FILE")]
-    etcd_cafile: Option<PathBuf>,
-
-    /// The certificate to show etcd
-    #[arg(long, value_name = "FILE", requires = "etcd_keyfile")]
-    etcd_certfile: Option<PathBuf>,
-
-    /// The key of that certificate
-    #[arg(long, value_name = "FILE", requires = "etcd_certfile")]
-    etcd_keyfile: Option<PathBuf>,
-
-    /// Where in etcd the objects are
-    #[arg(long, value_name = "PREFIX", default_value = "/registry")]
-    etcd_prefix: String,
+    #[command(flatten)]
+    etcd: EtcdAccess,
 }
 
 /// Does what a `ferry store` command says.
@@ -139,7 +126,7 @@ async fn migrate(instance: &Instance, migration: Migrate, screen: Screen) -> any
     let into_etcd = to_etcd.is_some();
     let servers = to_etcd.or(from_etcd).unwrap_or_default();
     let place = servers.join(",");
-    let etcd = Etcd::open(options(migration, servers)).await?;
+    let etcd = Etcd::open(migration.etcd.options(servers)).await?;
     if into_etcd {
         let contents = Contents::of_dir(&instance.store())?;
         let count = contents.to_store(&etcd, &mut progress).await?;
@@ -155,13 +142,4 @@ async fn migrate(instance: &Instance, migration: Migrate, screen: Screen) -> any
         "what was copied is not what is in {place}"
     );
     Ok(format!("{count} objects from {place}, compared"))
-}
-
-fn options(migration: Migrate, servers: Vec<String>) -> EtcdOptions {
-    EtcdOptions {
-        servers,
-        layout: Layout::Upstream(migration.etcd_prefix.trim_end_matches('/').to_owned()),
-        ca: migration.etcd_cafile,
-        identity: migration.etcd_certfile.zip(migration.etcd_keyfile),
-    }
 }

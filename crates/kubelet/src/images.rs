@@ -37,7 +37,9 @@ pub async fn ensure(
         reason: "ImageInspectError",
         message: format!("Failed to inspect image {image:?}: {}", error.message()),
     })?;
-    match (policy(container), present) {
+    // The API server fills it in.
+    let policy = container.image_pull_policy.as_deref().unwrap_or("IfNotPresent");
+    match (policy, present) {
         ("Always", _) | ("IfNotPresent", None) => pull(agent, pod, container, backoffs, sandbox).await,
         (_, Some(present)) => {
             let message =
@@ -52,12 +54,6 @@ pub async fn ensure(
             Err(Waiting { reason: "ErrImageNeverPull", message })
         }
     }
-}
-
-/// The policy, or its default: `latest` is pulled always.
-fn policy(container: &Container) -> &str {
-    let latest = with_tag(container.image.as_deref().unwrap_or_default()).ends_with(":latest");
-    container.image_pull_policy.as_deref().unwrap_or(if latest { "Always" } else { "IfNotPresent" })
 }
 
 async fn pull(

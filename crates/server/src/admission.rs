@@ -6,10 +6,7 @@ use api::{
     status::Status,
 };
 
-use crate::registry::Registry;
-
-/// Namespaces that cannot be deleted.
-pub const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
+use crate::{registry::Registry, strategies};
 
 /// Whether a new object is admitted.
 pub async fn create(registry: &Registry, resource: &Resource, object: &Value) -> Result<(), Status> {
@@ -34,8 +31,8 @@ pub async fn create(registry: &Registry, resource: &Resource, object: &Value) ->
 
 /// Whether an object may be deleted.
 pub fn delete(resource: &Resource, name: &str) -> Result<(), Status> {
-    if resource.group.is_empty() && resource.name == "namespaces" && IMMORTAL.contains(&name) {
-        return Err(Status::forbidden(resource, name, "this namespace may not be deleted"));
+    match strategies::of(resource).refuses_deletion(name) {
+        Some(why) => Err(Status::forbidden(resource, name, why)),
+        None => Ok(()),
     }
-    Ok(())
 }

@@ -1,14 +1,15 @@
 //! Recorded answers of upstream's API server, replayed in order: who owns which fields after every kind of write, and what
 //! an apply comes to. Skipped where the recording is not at hand.
 
+mod fixture;
+
 use std::{
     collections::{BTreeMap, HashSet},
     path::Path,
-    sync::Arc,
 };
 
 use bytes::Bytes;
-use ferry_server::{Config, Local, Server, User};
+use ferry_server::Local;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -55,14 +56,8 @@ struct Replay {
 
 impl Replay {
     async fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let store = store::Embedded::open(dir.path(), store::Options::default()).await.unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let tls = tls.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
-        let server = Server::new(Config { store: Arc::new(store), kubelet_tls: Arc::new(tls) }).await.unwrap();
-        let user = User { name: "admin".into(), groups: vec!["system:masters".into()] };
-        let replay = Self { service: server.local(user), strange: HashSet::new(), _dir: dir };
+        let (service, dir) = fixture::server().await;
+        let replay = Self { service, strange: HashSet::new(), _dir: dir };
         let json = json!({"Content-Type": "application/json"});
         replay.send("POST", "/api/v1/namespaces", &json, &json!({"metadata": {"name": "golden"}})).await;
         let account = json!({"metadata": {"name": "default"}});

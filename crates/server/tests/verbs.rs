@@ -1,11 +1,12 @@
 //! The server in process: every resource through every verb, and the semantics that all of them share.
 
+mod fixture;
 mod minimal;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ferry_server::{self as server, Config, Local, Server, User};
+use ferry_server::{self as server, Local};
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -18,15 +19,8 @@ struct Fixture {
 
 impl Fixture {
     async fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let store = store::Embedded::open(dir.path(), store::Options::default()).await.unwrap();
-        let roots = rustls::RootCertStore::empty();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let tls = tls.with_root_certificates(roots).with_no_client_auth();
-        let server = Server::new(Config { store: Arc::new(store), kubelet_tls: Arc::new(tls) }).await.unwrap();
-        let user = User { name: "admin".into(), groups: vec!["system:masters".into()] };
-        Self { service: server.local(user), _dir: dir }
+        let (service, dir) = fixture::server().await;
+        Self { service, _dir: dir }
     }
 
     async fn raw(

@@ -1,7 +1,7 @@
 //! A root file system with nginx, built from Debian's packages once and kept in the user's cache.
 
 use std::{
-    env, fs, io,
+    fs, io,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
-use crate::{packages, process};
+use crate::{cache, packages, process};
 
 /// Part of the file's name: raise it whenever what is built changes.
 const VERSION: u32 = 1;
@@ -24,20 +24,12 @@ pub struct Layer {
 }
 
 pub fn nginx() -> Result<Layer> {
-    let path = cache()?.join(format!("nginx-bookworm-{VERSION}.tar"));
+    let path = cache("images")?.join(format!("nginx-bookworm-{VERSION}.tar"));
     if !path.exists() {
         packages::ensure(&[packages::MMDEBSTRAP])?;
         build(&path)?;
     }
     Layer::of(path)
-}
-
-fn cache() -> Result<PathBuf> {
-    let set = env::var_os("XDG_CACHE_HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from);
-    let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
-    let cache = set.or_else(home).context("neither XDG_CACHE_HOME nor HOME is set")?.join("ferry/images");
-    fs::create_dir_all(&cache).with_context(|| format!("cannot create {}", cache.display()))?;
-    Ok(cache)
 }
 
 /// Builds under another name first, so that a file under the final name is always whole.

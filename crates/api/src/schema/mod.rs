@@ -9,7 +9,7 @@ mod resources;
 
 use std::{collections::HashMap, sync::LazyLock};
 
-pub use resources::{Resource, Scope, Subresource};
+pub use resources::{Resource, Scope, SelectableField, Subresource};
 
 use self::index::Index;
 use crate::Value;

@@ -47,8 +47,19 @@ pub struct Resource {
     pub returns_deleted: bool,
     /// Group and version in which upstream stores the objects.
     pub stored: (&'static str, &'static str),
-    /// The paths, besides name and namespace, that field selectors know.
-    pub fields: Vec<&'static str>,
+    /// The fields, besides name and namespace, that field selectors know.
+    pub fields: Vec<SelectableField>,
+}
+
+/// A field that selectors know: `source=source.component|reportingComponent`, `spec.hostNetwork:false`.
+#[derive(Clone, Debug)]
+pub struct SelectableField {
+    /// The name in selectors.
+    pub name: &'static str,
+    /// Where its value is; the first that is there counts.
+    pub paths: Vec<&'static str>,
+    /// Its value where there is none.
+    pub absent: &'static str,
 }
 
 /// Something under an object's path, for example `status`.
@@ -165,7 +176,7 @@ fn set(resource: &mut Resource, word: &'static str) {
         "generation" => resource.generation = true,
         "deleted" => resource.returns_deleted = true,
         "stored" => resource.stored = stored(resource.group, argument),
-        "fields" => resource.fields = list(),
+        "fields" => resource.fields = argument.split(',').map(selectable).collect(),
         "sub" => resource.subresources.push(subresource(argument)),
         other => panic!("resources.txt has an unknown word {other:?}"),
     }
@@ -178,6 +189,12 @@ fn stored(group: &'static str, text: &'static str) -> (&'static str, &'static st
         Some(other) => other,
         None => (group, text),
     }
+}
+
+fn selectable(text: &'static str) -> SelectableField {
+    let (text, absent) = text.split_once(':').unwrap_or((text, ""));
+    let (name, paths) = text.split_once('=').unwrap_or((text, text));
+    SelectableField { name, paths: paths.split('|').collect(), absent }
 }
 
 /// `scale:autoscaling/v1.Scale:get,patch,update`

@@ -1,12 +1,23 @@
 //! Field selectors: `metadata.name=web,status.phase!=Running`, over the fields that a resource declares.
 
 use super::Error;
-use crate::{Value, schema::Resource};
+use crate::{
+    Value,
+    schema::{Resource, SelectableField},
+};
 
 /// Comparisons that must all hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct FieldSelector {
-    terms: Vec<(String, bool, String)>,
+    terms: Vec<Term>,
+}
+
+/// A field that must, or must not, have a value.
+#[derive(Clone, Debug)]
+struct Term {
+    field: SelectableField,
+    equal: bool,
+    value: String,
 }
 
 impl FieldSelector {
@@ -14,9 +25,8 @@ impl FieldSelector {
     pub fn parse(text: &str, resource: &Resource) -> Result<Self, Error> {
         let mut terms = Vec::new();
         for term in split(text) {
-            let (path, equal, value) = comparison(&term)?;
-            known(&path, resource)?;
-            terms.push((path, equal, value));
+            let (name, equal, value) = comparison(&term)?;
+            terms.push(Term { field: known(&name, resource)?, equal, value });
         }
         Ok(Self { terms })
     }
@@ -26,48 +36,37 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    /// The name that every match must have, if there is one.
-    pub fn name(&self) -> Option<&str> {
-        self.terms.iter().find(|(path, equal, _)| path == "metadata.name" && *equal).map(|(_, _, value)| value.as_str())
-    }
-
-    /// Whether the fields of `object` are as required; an absent field is "".
+    /// Whether the fields of `object` are as required.
     pub fn matches(&self, object: &Value) -> bool {
-        self.terms.iter().all(|(path, equal, wanted)| (text_at(object, path) == *wanted) == *equal)
+        self.terms.iter().all(|term| (text_at(object, &term.field) == term.value) == term.equal)
     }
 }
 
-fn text_at(object: &Value, path: &str) -> String {
-    let value = path.split('.').try_fold(object, |value, name| value.get(name));
-    match value {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Bool(value)) => value.to_string(),
-        Some(Value::Number(number)) => number.to_string(),
-        _ if path == "source" || path == "reportingComponent" => source(object, path),
-        _ if path == "spec.hostNetwork" || path == "spec.unschedulable" => "false".to_owned(),
-        _ => String::new(),
-    }
-}
-
-/// An event's source is its component, or the reporting one.
-fn source(object: &Value, path: &str) -> String {
-    let of = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    match of("/source/component") {
-        component if path == "source" && !component.is_empty() => component,
-        _ => of("/reportingComponent"),
-    }
-}
-
-fn known(path: &str, resource: &Resource) -> Result<(), Error> {
-    if matches!(path, "metadata.name" | "metadata.namespace") || resource.fields.contains(&path) {
-        return Ok(());
-    }
-    let message = if resource.fields.is_empty() {
-        format!("{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
-    } else {
-        format!("field label not supported: {path}")
+/// The text of the first path that has one.
+fn text_at(object: &Value, field: &SelectableField) -> String {
+    let text = |path: &&str| match path.split('.').try_fold(object, |value, name| value.get(name))? {
+        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
+        Value::Bool(value) => Some(value.to_string()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
     };
-    Err(Error(message))
+    field.paths.iter().find_map(text).unwrap_or_else(|| field.absent.to_owned())
+}
+
+/// The field of that name, or why there is none.
+fn known(name: &str, resource: &Resource) -> Result<SelectableField, Error> {
+    let everywhere = ["metadata.name", "metadata.namespace"].into_iter().find(|known| *known == name);
+    if let Some(name) = everywhere {
+        return Ok(SelectableField { name, paths: vec![name], absent: "" });
+    }
+    let found = resource.fields.iter().find(|field| field.name == name);
+    found.cloned().ok_or_else(|| {
+        Error(if resource.fields.is_empty() {
+            format!("{name:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+        } else {
+            format!("field label not supported: {name}")
+        })
+    })
 }
 
 /// Splits at commas that are not escaped.
@@ -121,6 +120,10 @@ mod tests {
         let check = |text: &str| FieldSelector::parse(text, pods).unwrap().matches(&pod);
         assert!(check("metadata.name=a,spec.nodeName==n,status.phase!=Running,spec.hostNetwork=false"));
         assert!(!check("spec.nodeName="));
+        let events = schema().resource("", "v1", "events").unwrap();
+        let source = FieldSelector::parse("source=kubelet", events).unwrap();
+        assert!(source.matches(&json!({"source": {"component": "kubelet"}, "reportingComponent": "other"})));
+        assert!(source.matches(&json!({"source": {}, "reportingComponent": "kubelet"})));
         assert!(FieldSelector::parse("spec.nope=1", pods).is_err());
         assert!(FieldSelector::parse("metadata.name", pods).is_err());
     }

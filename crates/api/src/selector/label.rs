@@ -78,6 +78,26 @@ impl LabelSelector {
     }
 }
 
+/// The object form, or a plain map of labels, in the form of queries: sorted by key; "" for everything.
+pub fn text(selector: &Value) -> String {
+    let labels = meta::at(selector, &["matchLabels"]).unwrap_or(selector).as_object().into_iter().flatten();
+    let mut parts: Vec<(&str, String)> =
+        labels.filter_map(|(key, value)| Some((key.as_str(), format!("{key}={}", value.as_str()?)))).collect();
+    for expression in meta::list(selector, &["matchExpressions"]) {
+        let key = meta::text(expression, &["key"]);
+        let mut values: Vec<&str> = meta::list(expression, &["values"]).iter().filter_map(Value::as_str).collect();
+        values.sort_unstable();
+        let text = match meta::text(expression, &["operator"]) {
+            "Exists" => key.to_owned(),
+            "DoesNotExist" => format!("!{key}"),
+            operator => format!("{key} {} ({})", operator.to_lowercase(), values.join(",")),
+        };
+        parts.push((key, text));
+    }
+    parts.sort();
+    parts.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(",")
+}
+
 /// Splits at the commas that are not in parentheses.
 fn split(text: &str) -> Result<Vec<&str>, Error> {
     let (mut parts, mut depth, mut start) = (Vec::new(), 0, 0);
@@ -170,6 +190,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn objects_are_written_as_queries() {
+        let selector = json!({"matchLabels": {"b": "1"}, "matchExpressions": [
+            {"key": "a", "operator": "NotIn", "values": ["y", "x"]}, {"key": "c", "operator": "Exists"}]});
+        assert_eq!(text(&selector), "a notin (x,y),b=1,c");
+        assert_eq!(text(&json!({"app": "web"})), "app=web");
+        assert_eq!(text(&Value::Null), "");
+    }
 
     #[test]
     fn requirements_select_labels() {

@@ -4,7 +4,7 @@ mod field;
 mod label;
 
 pub use field::FieldSelector;
-pub use label::LabelSelector;
+pub use label::{LabelSelector, text};
 
 /// A selector that cannot be read; the text says why, in upstream's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! Text that several kinds print: labels, selectors, lists that are cut.
 
-use crate::{Value, meta};
+use crate::{Value, meta, selector};
 
 const NONE: &str = "<none>";
 
@@ -16,29 +16,9 @@ pub(super) fn labels(labels: Option<&Value>) -> String {
     if pairs.is_empty() { NONE.to_owned() } else { pairs.join(",") }
 }
 
-/// `app=web,tier in (a,b)`; empty for a selector of everything.
-pub(super) fn selector(selector: &Value) -> String {
-    let labels = meta::at(selector, &["matchLabels"]).and_then(Value::as_object).into_iter().flatten();
-    let mut parts: Vec<(&str, String)> =
-        labels.map(|(key, value)| (key.as_str(), format!("{key}={}", value.as_str().unwrap_or_default()))).collect();
-    for expression in meta::list(selector, &["matchExpressions"]) {
-        let key = meta::text(expression, &["key"]);
-        let mut values: Vec<&str> = meta::list(expression, &["values"]).iter().filter_map(Value::as_str).collect();
-        values.sort_unstable();
-        let text = match meta::text(expression, &["operator"]) {
-            "Exists" => key.to_owned(),
-            "DoesNotExist" => format!("!{key}"),
-            operator => format!("{key} {} ({})", operator.to_lowercase(), values.join(",")),
-        };
-        parts.push((key, text));
-    }
-    parts.sort();
-    parts.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(",")
-}
-
 /// A selector, or `<none>` for one of everything.
 pub(super) fn selector_or_none(value: &Value) -> String {
-    Some(selector(value)).filter(|text| !text.is_empty()).unwrap_or_else(|| NONE.to_owned())
+    Some(selector::text(value)).filter(|text| !text.is_empty()).unwrap_or_else(|| NONE.to_owned())
 }
 
 /// Names and images of containers.
@@ -71,17 +51,7 @@ pub(super) fn qualified(name: &str, group: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn selectors_are_sorted_by_key() {
-        let value = json!({"matchLabels": {"b": "1"}, "matchExpressions": [
-            {"key": "a", "operator": "NotIn", "values": ["y", "x"]}, {"key": "c", "operator": "Exists"}]});
-        assert_eq!(selector(&value), "a notin (x,y),b=1,c");
-        assert_eq!(selector_or_none(&Value::Null), "<none>");
-    }
 
     #[test]
     fn long_lists_are_cut() {

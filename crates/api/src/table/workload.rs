@@ -1,11 +1,11 @@
 //! Rows of what keeps pods: Deployments, ReplicaSets, StatefulSets, DaemonSets, ReplicationControllers, and their parts.
 
 use super::{
-    format::{containers, labels, qualified, selector, selector_or_none},
+    format::{containers, labels, qualified, selector_or_none},
     printer::{AGE, Column, NAME, integer, text, wide},
     row::Row,
 };
-use crate::{Value, meta};
+use crate::{Value, meta, selector};
 
 const CONTAINERS: Column = wide("Containers");
 const IMAGES: Column = wide("Images");
@@ -36,7 +36,7 @@ pub(super) fn deployment(row: &Row) -> Vec<Value> {
         row.age(),
         names,
         images,
-        selector(&row.object["spec"]["selector"]).into(),
+        selector::text(&row.object["spec"]["selector"]).into(),
     ]
 }
 

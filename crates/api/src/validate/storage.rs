@@ -165,9 +165,9 @@ pub(super) fn csi_node(new: &At, old: Option<&At>, e: &mut Errors) {
         driver
     };
     for was in old.get("spec").get("drivers").value.as_array().into_iter().flatten() {
-        for now in list.items().filter(|now| now.value["name"] == was["name"]) {
-            if !same(&fixed(now.value), &fixed(was)) {
-                let shown = super::render::internal("storage/v1.CSINodeDriver", &fixed(now.value));
+        for driver in list.items().filter(|driver| driver.value["name"] == was["name"]) {
+            if !same(&fixed(driver.value), &fixed(was)) {
+                let shown = super::render::internal("storage/v1.CSINodeDriver", &fixed(driver.value));
                 list.invalid_as(e, super::error::Bad::Shown(shown), super::at::IMMUTABLE);
             }
         }

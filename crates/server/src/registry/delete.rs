@@ -4,7 +4,7 @@ use api::{Value, decode, meta, schema::Resource, schema::schema, status::Status}
 use serde_json::json;
 use store::{Guard, Revision};
 
-use super::{Outcome, RETRIES, Registry, failed};
+use super::{Outcome, RETRIES, Registry, deletion_waits, failed, precondition_failed};
 use crate::{admission, clock, document, pipeline::Input, query::Query, request::Target, strategies};
 
 const FOREGROUND: &str = "foregroundDeletion";
@@ -65,7 +65,7 @@ impl Registry {
         admission::delete(resource, name)?;
         for _ in 0..RETRIES {
             let (object, revision) = self.read_object(resource, namespace, name).await?;
-            options.check(resource, name, &object)?;
+            options.check(resource, &object)?;
             match self.delete_revision(resource, object, revision, options).await {
                 Err(store::Error::Conflict { current: Some(_), .. }) => continue,
                 result => return result.map_err(|error| failed(resource, name, error)),
@@ -82,9 +82,7 @@ impl Registry {
         options: &Options,
     ) -> Result<Deleted, store::Error> {
         let marked = mark(resource, &object, options);
-        let waits = meta::finalizers(&marked).next().is_some()
-            || strategies::of(resource).holds_deletion(&marked)
-            || meta::number(&marked, &["metadata", "deletionGracePeriodSeconds"]) > 0;
+        let waits = deletion_waits(resource, &marked);
         if !waits {
             self.remove(resource, &object, revision, options.dry_run).await?;
             return Ok(Deleted::Gone(marked));
@@ -170,11 +168,8 @@ impl Options {
         Ok(Self { grace, policy, uid, revision, dry_run })
     }
 
-    fn check(&self, resource: &Resource, name: &str, object: &Value) -> Result<(), Status> {
-        let failed = |what: &str, wanted: &str, found: &str| {
-            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
-            Err(Status::conflict(resource, name, &why))
-        };
+    fn check(&self, resource: &Resource, object: &Value) -> Result<(), Status> {
+        let failed = |what, wanted, found| Err(precondition_failed(resource, object, what, wanted, found));
         let current = meta::text(object, &["metadata", "resourceVersion"]);
         match (&self.uid, &self.revision) {
             (Some(uid), _) if uid != meta::uid(object) => failed("UID", uid, meta::uid(object)),

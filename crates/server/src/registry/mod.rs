@@ -144,6 +144,19 @@ impl Registry {
     }
 }
 
+/// Whether an object that is being deleted still waits: for a finalizer, for its strategy, or for its grace period.
+fn deletion_waits(resource: &Resource, object: &Value) -> bool {
+    meta::finalizers(object).next().is_some()
+        || strategies::of(resource).holds_deletion(object)
+        || meta::number(object, &["metadata", "deletionGracePeriodSeconds"]) > 0
+}
+
+/// 409: the object is not the one that the client means.
+fn precondition_failed(resource: &Resource, object: &Value, what: &str, wanted: &str, found: &str) -> Status {
+    let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+    Status::conflict(resource, meta::name(object), &why)
+}
+
 /// A store's error as a client sees it.
 pub fn failed(resource: &Resource, name: &str, error: store::Error) -> Status {
     match error {

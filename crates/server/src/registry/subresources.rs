@@ -1,12 +1,13 @@
 //! The subresources that are objects: status, finalize, scale and binding.
 
-use api::{Value, apply, decode, meta, schema::schema, status::Status, validate::FieldError};
+use api::{Value, apply, decode, meta, schema::schema, selector, status::Status, validate::FieldError};
 use serde_json::json;
 
 use super::{
     Outcome, Registry, WriteOptions,
     apply::Configuration,
     options::invalid,
+    precondition_failed,
     update::{Part, patch_body, patch_failed},
 };
 use crate::{clock, pipeline::Input, request::Target};
@@ -139,8 +140,7 @@ fn bound(pod: &Value, binding: &Value, node: &str, pods: &api::schema::Resource)
     let name = meta::name(pod);
     let uid = meta::uid(binding);
     if !uid.is_empty() && uid != meta::uid(pod) {
-        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", meta::uid(pod));
-        return Err(Status::conflict(pods, name, &why));
+        return Err(precondition_failed(pods, pod, "UID", uid, meta::uid(pod)));
     }
     if meta::is_deleting(pod) {
         return Err(Status::conflict(
@@ -185,7 +185,7 @@ fn scale_of(object: &Value) -> Value {
     let metadata: api::Map =
         keep.iter().filter_map(|field| Some(((*field).to_owned(), object["metadata"].get(*field)?.clone()))).collect();
     let mut status = json!({"replicas": meta::number(object, &["status", "replicas"])});
-    let selector = selector_text(&object["spec"]["selector"]);
+    let selector = selector::text(&object["spec"]["selector"]);
     if !selector.is_empty() {
         status["selector"] = selector.into();
     }
@@ -195,22 +195,4 @@ fn scale_of(object: &Value) -> Value {
         spec["replicas"] = replicas.into();
     }
     json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
-}
-
-/// A label selector, or a plain map of labels, in the form of queries.
-fn selector_text(selector: &Value) -> String {
-    let labels = meta::at(selector, &["matchLabels"]).unwrap_or(selector).as_object().into_iter().flatten();
-    let mut parts: Vec<String> = labels.filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?))).collect();
-    for expression in meta::list(selector, &["matchExpressions"]) {
-        let key = meta::text(expression, &["key"]);
-        let values = meta::list(expression, &["values"]).iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",");
-        parts.push(match meta::text(expression, &["operator"]) {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "DoesNotExist" => format!("!{key}"),
-            _ => key.to_owned(),
-        });
-    }
-    parts.sort();
-    parts.join(",")
 }

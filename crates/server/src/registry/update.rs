@@ -12,7 +12,7 @@ use store::{Guard, Revision};
 use super::{
     Outcome, RETRIES, Registry, WriteOptions,
     create::{body, decoded},
-    failed,
+    deletion_waits, failed, precondition_failed,
 };
 use crate::{pipeline::Input, request::Target, strategies};
 
@@ -123,10 +123,7 @@ impl Registry {
         revision: Revision,
         dry_run: bool,
     ) -> Result<Value, store::Error> {
-        let waiting = meta::finalizers(&object).next().is_some()
-            || strategies::of(resource).holds_deletion(&object)
-            || meta::number(&object, &["metadata", "deletionGracePeriodSeconds"]) > 0;
-        if meta::is_deleting(&object) && !waiting {
+        if meta::is_deleting(&object) && !deletion_waits(resource, &object) {
             self.remove(resource, &object, revision, dry_run).await?;
             return Ok(object);
         }
@@ -192,9 +189,7 @@ fn preconditions(
 ) -> Result<(), Status> {
     let (given, uid) = (part_revision(edited), meta::uid(edited));
     if !uid.is_empty() && uid != meta::uid(current) {
-        let why =
-            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", meta::uid(current));
-        return Err(Status::conflict(resource, name, &why));
+        return Err(precondition_failed(resource, current, "UID", uid, meta::uid(current)));
     }
     if !given.is_empty() && given != revision.to_string() {
         return Err(Status::modified(resource, name));

@@ -5,15 +5,14 @@ use serde_json::json;
 
 use super::Strategy;
 
+/// Namespaces that a cluster cannot do without.
+const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
+
 /// The strategy of namespaces.
 pub struct Namespace;
 
 impl Strategy for Namespace {
     fn prepare_create(&self, namespace: &mut Value) {
-        let name = meta::name(namespace).to_owned();
-        let metadata = meta::metadata_mut(namespace);
-        meta::object_mut(metadata.entry("labels").or_insert_with(|| json!({})))
-            .insert("kubernetes.io/metadata.name".into(), name.into());
         let spec = meta::field_mut(namespace, "spec");
         let finalizers = spec.entry("finalizers").or_insert_with(|| json!([]));
         if let Some(list) = finalizers.as_array_mut()
@@ -21,6 +20,10 @@ impl Strategy for Namespace {
         {
             list.push("kubernetes".into());
         }
+    }
+
+    fn refuses_deletion(&self, name: &str) -> Option<&'static str> {
+        IMMORTAL.contains(&name).then_some("this namespace may not be deleted")
     }
 
     fn holds_deletion(&self, namespace: &Value) -> bool {
