@@ -38,6 +38,7 @@ const AFTER: &[(&str, Computed)] = &[
     ("core/v1.LimitRangeItem", core::limit_range),
     ("core/v1.ReplicationController", core::replication_controller),
     ("apps/v1.DeploymentStrategy", groups::deployment_strategy),
+    ("apps/v1.DaemonSet", groups::template_generation),
     ("apps/v1.DaemonSetUpdateStrategy", groups::daemon_strategy),
     ("batch/v1.Job", groups::job_labels),
     ("batch/v1.JobSpec", groups::job),

@@ -2,6 +2,9 @@
 
 use crate::{Map, Value};
 
+/// The annotation that counts the changes of a daemon set's template: a field in older days.
+pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
 /// The text at a path of field names, or "".
 pub fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
     at(object, path).and_then(Value::as_str).unwrap_or_default()

@@ -62,22 +62,40 @@ impl Status {
 
     /// 422: fields are wrong.
     pub fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> Self {
-        let kind = if resource.group.is_empty() {
-            resource.kind.to_owned()
-        } else {
-            format!("{}.{}", resource.kind, resource.group)
+        // The group is the one that keeps the objects: events of both groups are refused alike.
+        Self::invalid_kind(resource.storage().0, resource.kind, name, errors)
+    }
+
+    /// 422: fields of something that is not an object of a resource are wrong.
+    pub fn invalid_kind(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
+        let mut texts: Vec<String> = Vec::new();
+        for text in errors.iter().map(ToString::to_string) {
+            // What is said twice of two fields is read once; the causes keep both.
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        let list = match texts.as_slice() {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
         };
-        let list = match errors {
-            [one] => one.to_string(),
-            many => format!("[{}]", many.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
-        };
-        let mut status = Self::new(422, "Invalid", format!("{kind} {name:?} is invalid: {list}"));
-        let mut details = details(name, resource.group, resource.kind);
+        let qualified = qualified(group, kind);
+        let mut status = Self::new(422, "Invalid", format!("{qualified} {name:?} is invalid: {list}"));
+        let mut details = details(name, group, kind);
         details["causes"] = errors
             .iter()
             .map(|e| json!({"reason": e.kind.reason(), "message": e.detail(), "field": e.field}))
             .collect();
         status.details = Some(details);
+        status
+    }
+
+    /// 409: the object that a delete means is not the one that is there.
+    pub fn other_object(resource: &Resource, name: &str, why: &str) -> Self {
+        let group = resource.storage().0;
+        let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", qualified(group, resource.kind));
+        let mut status = Self::new(409, "Conflict", message);
+        status.details = Some(details(name, group, resource.kind));
         status
     }
 
@@ -202,6 +220,11 @@ impl Status {
         }
         value
     }
+}
+
+/// `Pod` or `Deployment.apps`.
+fn qualified(group: &str, kind: &str) -> String {
+    if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") }
 }
 
 fn details(name: &str, group: &str, kind: &str) -> Value {

@@ -244,7 +244,7 @@ impl Kubelet<'_> {
 /// A client of this process's API server for a component.
 fn in_process(server: &Server, component: &'static str, name: String, groups: &[&str]) -> Client {
     let groups = groups.iter().chain(&["system:authenticated"]).map(|group| (*group).to_owned()).collect();
-    client::transport::in_process(server.local(User { name, groups }), component)
+    client::transport::in_process(server.local(User { name, groups, ..User::default() }), component)
 }
 
 async fn node_ready(client: Client, name: &str) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 use api::{decode, defaults, schema::schema};
 use serde_json::json;
 
-use crate::{query::Query, registry::Registry, request::Target};
+use crate::{User, query::Query, registry::Registry, request::Target};
 
 const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
 
@@ -27,6 +27,7 @@ pub async fn create(registry: &Registry) -> Result<(), store::Error> {
             name: String::new(),
             subresource: String::new(),
             query: Query::default(),
+            user: User::default(),
         };
         let created = registry.create_object(&target, object, false).await;
         created

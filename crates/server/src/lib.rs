@@ -23,6 +23,7 @@ mod strategies;
 mod watch;
 
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
     sync::Arc,
     task::{Context, Poll},
@@ -55,6 +56,10 @@ pub struct User {
     pub name: String,
     /// The groups the user is in.
     pub groups: Vec<String>,
+    /// Who it is for good, where the authenticator knows.
+    pub uid: String,
+    /// What else the authenticator says, for example which credential was shown.
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 /// Where a request comes from, as far as it could be found out.

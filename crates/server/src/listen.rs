@@ -1,6 +1,6 @@
 //! Accepts TLS connections and answers HTTP/1.1 and HTTP/2 on them.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use http_body_util::BodyExt;
@@ -9,6 +9,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
 };
+use sha2::{Digest, Sha256};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -91,13 +92,18 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
     }
 }
 
+/// Where a user's `extra` says which credential was shown.
+const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
+
 /// The user that a verified client certificate names.
 fn user_of(certificate: &rustls::pki_types::CertificateDer<'_>) -> Option<User> {
+    let credential = Sha256::digest(certificate).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let subject = certificate.subject();
     let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
     let mut groups: Vec<String> =
         subject.iter_organization().filter_map(|group| group.as_str().ok()).map(str::to_owned).collect();
     groups.push("system:authenticated".to_owned());
-    Some(User { name, groups })
+    let extra = BTreeMap::from([(CREDENTIAL.to_owned(), vec![format!("X509SHA256={credential}")])]);
+    Some(User { name, groups, uid: String::new(), extra })
 }

@@ -47,7 +47,8 @@ async fn route(server: &Server, caller: &Caller, request: Request<Body>) -> Resu
             paths::answer(server, &request.into_parts().0).await
         }
         Some(target) => {
-            let target = target.inspect_err(|_| tracing::debug!(%path, "no such resource or verb"))?;
+            let mut target = target.inspect_err(|_| tracing::debug!(%path, "no such resource or verb"))?;
+            target.user = caller.user().cloned().unwrap_or_default();
             authorize::target(caller.user(), &target)?;
             let _place = match caller {
                 Caller::Component(_) => None,

@@ -6,7 +6,7 @@ use api::{
 };
 use http::Method;
 
-use crate::query::Query;
+use crate::{User, query::Query};
 
 /// A request for a resource.
 #[derive(Debug)]
@@ -21,8 +21,10 @@ pub struct Target {
     pub name: String,
     /// Empty for the object itself.
     pub subresource: String,
-    /// Whatever follows the subresource, for proxies.
+    /// What the request's query says.
     pub query: Query,
+    /// Who asks.
+    pub user: User,
 }
 
 /// Reads a path of a group and version that exist; `None` for paths of other kinds.
@@ -56,7 +58,15 @@ fn target(method: &Method, (group, version): (&str, &str), rest: &[&str], query:
         return Err(Status::no_such_path());
     }
     let verb = verb(method, name, &query).ok_or_else(Status::method_not_allowed)?;
-    let target = Target { resource, verb, namespace: namespace.into(), name: name.into(), subresource, query };
+    let target = Target {
+        resource,
+        verb,
+        namespace: namespace.into(),
+        name: name.into(),
+        subresource,
+        query,
+        user: User::default(),
+    };
     target.allowed()?;
     Ok(target)
 }

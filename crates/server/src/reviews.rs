@@ -21,9 +21,16 @@ pub fn answer(user: Option<&User>, target: &Target, input: &Input) -> Result<Val
     review["status"] = match resource.kind {
         "SelfSubjectReview" => {
             let user = user.cloned().unwrap_or_default();
-            json!({"userInfo": {"username": user.name, "groups": user.groups}})
+            let mut info = json!({"username": user.name, "groups": user.groups});
+            if !user.uid.is_empty() {
+                info["uid"] = user.uid.into();
+            }
+            if !user.extra.is_empty() {
+                info["extra"] = json!(user.extra);
+            }
+            json!({"userInfo": info})
         }
-        "TokenReview" => json!({"user": {}, "error": "this server authenticates client certificates only"}),
+        "TokenReview" => json!({"user": {}, "error": "invalid bearer token"}),
         "SelfSubjectRulesReview" => json!({
             "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
             "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],

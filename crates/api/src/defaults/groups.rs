@@ -27,6 +27,16 @@ pub(super) fn deployment_strategy(map: &mut Map) {
     rolling_update(map, [("maxUnavailable", "25%".into()), ("maxSurge", "25%".into())]);
 }
 
+/// The count of the template's changes, kept in an annotation since it lost its field.
+pub(super) fn template_generation(map: &mut Map) {
+    let metadata = map.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+    let Some(metadata) = metadata.as_object_mut() else { return };
+    let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
+    if let Some(annotations) = annotations.as_object_mut() {
+        annotations.entry(meta::TEMPLATE_GENERATION).or_insert_with(|| "0".into());
+    }
+}
+
 pub(super) fn daemon_strategy(map: &mut Map) {
     rolling_update(map, [("maxUnavailable", 1.into()), ("maxSurge", 0.into())]);
 }

@@ -9,7 +9,7 @@ mod resources;
 
 use std::{collections::HashMap, sync::LazyLock};
 
-pub use resources::{Resource, Scope, SelectableField, Subresource};
+pub use resources::{Resource, Scope, SelectableField, Subresource, UnknownField};
 
 use self::index::Index;
 use crate::Value;

@@ -45,10 +45,31 @@ pub struct Resource {
     pub generation: bool,
     /// A delete answers with the deleted object, not with a status.
     pub returns_deleted: bool,
+    /// An update of an object that is not there creates it.
+    pub upsert: bool,
+    /// An update must name the revision that it changes.
+    pub conditional: bool,
+    /// A delete that does not say otherwise leaves the dependents behind.
+    pub orphans: bool,
+    /// A write of the status leaves labels, annotations, finalizers and owners alone.
+    pub status_only: bool,
+    /// How a selector by a field that is not known is refused.
+    pub unknown_field: UnknownField,
     /// Group and version in which upstream stores the objects.
     pub stored: (&'static str, &'static str),
     /// The fields, besides name and namespace, that field selectors know.
     pub fields: Vec<SelectableField>,
+}
+
+/// How a selector by a field that is not known is refused: upstream's words differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownField {
+    /// By the field alone.
+    Plain,
+    /// By the field in quotes, and the kind.
+    Quoted,
+    /// By the kind with its group and version.
+    Typed,
 }
 
 /// A field that selectors know: `source=source.component|reportingComponent`, `spec.hostNetwork:false`.
@@ -152,6 +173,11 @@ fn resource(
         subresources: Vec::new(),
         generation: false,
         returns_deleted: false,
+        upsert: false,
+        conditional: false,
+        orphans: false,
+        status_only: false,
+        unknown_field: UnknownField::Plain,
         stored: (group, version),
         fields: Vec::new(),
     };
@@ -175,6 +201,11 @@ fn set(resource: &mut Resource, word: &'static str) {
         "cat" => resource.categories = list(),
         "generation" => resource.generation = true,
         "deleted" => resource.returns_deleted = true,
+        "upsert" => resource.upsert = true,
+        "conditional" => resource.conditional = true,
+        "orphans" => resource.orphans = true,
+        "statusonly" => resource.status_only = true,
+        "unknown" => resource.unknown_field = unknown_field(argument),
         "stored" => resource.stored = stored(resource.group, argument),
         "fields" => resource.fields = argument.split(',').map(selectable).collect(),
         "sub" => resource.subresources.push(subresource(argument)),
@@ -188,6 +219,14 @@ fn stored(group: &'static str, text: &'static str) -> (&'static str, &'static st
         Some(("core", version)) => ("", version),
         Some(other) => other,
         None => (group, text),
+    }
+}
+
+fn unknown_field(text: &str) -> UnknownField {
+    match text {
+        "quoted" => UnknownField::Quoted,
+        "typed" => UnknownField::Typed,
+        other => panic!("resources.txt refuses unknown fields in an unknown way {other:?}"),
     }
 }
 

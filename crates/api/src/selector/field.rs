@@ -3,7 +3,7 @@
 use super::Error;
 use crate::{
     Value,
-    schema::{Resource, SelectableField},
+    schema::{Resource, SelectableField, UnknownField},
 };
 
 /// Comparisons that must all hold.
@@ -61,10 +61,15 @@ fn known(name: &str, resource: &Resource) -> Result<SelectableField, Error> {
     }
     let found = resource.fields.iter().find(|field| field.name == name);
     found.cloned().ok_or_else(|| {
-        Error(if resource.fields.is_empty() {
-            format!("{name:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
-        } else {
-            format!("field label not supported: {name}")
+        Error(match resource.unknown_field {
+            _ if resource.fields.is_empty() => {
+                format!("{name:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+            }
+            UnknownField::Plain => format!("field label not supported: {name}"),
+            UnknownField::Quoted => format!("field label {name:?} not supported for {}", resource.kind),
+            UnknownField::Typed => {
+                format!("field label not supported for {}, Kind={}: {name}", resource.api_version(), resource.kind)
+            }
         })
     })
 }

@@ -89,13 +89,24 @@ fn row(printer: &Printer, resource: &Resource, object: &Value, include: Include,
     match include {
         Include::None => {}
         Include::Metadata => {
-            row.insert("object".into(), partial_metadata(object));
+            let mut metadata = partial_metadata(object);
+            hide(&mut metadata["metadata"]);
+            row.insert("object".into(), metadata);
         }
         Include::Object => {
             row.insert("object".into(), object.clone());
         }
     }
     Value::Object(row)
+}
+
+/// Tables show upstream's inner objects, where the count of a template's changes is a field and no annotation.
+fn hide(metadata: &mut Value) {
+    let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) else { return };
+    annotations.remove(meta::TEMPLATE_GENERATION);
+    if annotations.is_empty() {
+        meta::object_mut(metadata).remove("annotations");
+    }
 }
 
 /// The object in the version that its printer reads.

@@ -31,7 +31,7 @@ impl Registry {
     ) -> Result<Value, Status> {
         let resource = target.resource;
         place(target, &mut object)?;
-        prepare(resource, &mut object);
+        prepare(target, &mut object);
         admission::create(self, resource, &object).await?;
         let errors = validate::create(resource, &object);
         if !errors.is_empty() {
@@ -139,7 +139,8 @@ fn generated(base: &str) -> String {
 }
 
 /// What the server sets, not the client.
-fn prepare(resource: &Resource, object: &mut Value) {
+fn prepare(target: &Target, object: &mut Value) {
+    let resource = target.resource;
     let metadata = meta::metadata_mut(object);
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
         metadata.remove(field);
@@ -153,7 +154,7 @@ fn prepare(resource: &Resource, object: &mut Value) {
     if resource.subresource("status").is_some() && !strategy.keeps_status_on_create() {
         reset_status(resource, object);
     }
-    strategy.prepare_create(object);
+    strategy.prepare_create(object, &target.user);
 }
 
 /// Status belongs to whoever runs the object: a client's is dropped, and what the defaults say is put there.

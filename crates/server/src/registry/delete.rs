@@ -4,7 +4,7 @@ use api::{Value, decode, meta, schema::Resource, schema::schema, status::Status}
 use serde_json::json;
 use store::{Guard, Revision};
 
-use super::{Outcome, RETRIES, Registry, deletion_waits, failed, precondition_failed};
+use super::{Outcome, RETRIES, Registry, deletion_waits, failed};
 use crate::{admission, clock, document, pipeline::Input, query::Query, request::Target, strategies};
 
 const FOREGROUND: &str = "foregroundDeletion";
@@ -82,10 +82,11 @@ impl Registry {
         options: &Options,
     ) -> Result<Deleted, store::Error> {
         let marked = mark(resource, &object, options);
-        let waits = deletion_waits(resource, &marked);
-        if !waits {
+        if !deletion_waits(resource, &marked) {
             self.remove(resource, &object, revision, options.dry_run).await?;
-            return Ok(Deleted::Gone(marked));
+            // Who never waits was never marked.
+            let graceful = strategies::of(resource).grace_period(&object, options.grace).is_some();
+            return Ok(Deleted::Gone(if graceful { marked } else { object }));
         }
         if marked == object {
             return Ok(Deleted::Waiting(object));
@@ -98,8 +99,8 @@ impl Registry {
 fn mark(resource: &Resource, object: &Value, options: &Options) -> Value {
     let mut marked = object.clone();
     let strategy = strategies::of(resource);
-    finalizers(&mut marked, options.policy.as_deref());
-    let grace = strategy.grace_period(object, options.grace).max(0);
+    finalizers(&mut marked, options.policy.as_deref().or(resource.orphans.then_some("Orphan")));
+    let grace = strategy.grace_period(object, options.grace).unwrap_or_default();
     let earlier = meta::at(object, &["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64);
     let began = meta::is_deleting(object);
     if !began || earlier.is_some_and(|earlier| grace < earlier) {
@@ -169,11 +170,33 @@ impl Options {
     }
 
     fn check(&self, resource: &Resource, object: &Value) -> Result<(), Status> {
-        let failed = |what, wanted, found| Err(precondition_failed(resource, object, what, wanted, found));
-        let current = meta::text(object, &["metadata", "resourceVersion"]);
+        let (uid, revision) = (meta::uid(object), meta::text(object, &["metadata", "resourceVersion"]));
+        if strategies::of(resource).deletes_like_changes() {
+            return self.check_like_change(resource, object);
+        }
+        let other = |what: &str, wanted: &str, found: &str, perhaps: &str| {
+            let why = format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might have \
+                 been {perhaps}"
+            );
+            Err(Status::other_object(resource, meta::name(object), &why))
+        };
         match (&self.uid, &self.revision) {
-            (Some(uid), _) if uid != meta::uid(object) => failed("UID", uid, meta::uid(object)),
-            (_, Some(revision)) if revision != current => failed("ResourceVersion", revision, current),
+            (Some(wanted), _) if wanted != uid => other("UID", wanted, uid, "deleted and then recreated"),
+            (_, Some(wanted)) if wanted != revision => other("ResourceVersion", wanted, revision, "modified"),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_like_change(&self, resource: &Resource, object: &Value) -> Result<(), Status> {
+        let failed = |what: &str, wanted: &str, found: &str| {
+            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+            Err(Status::conflict(resource, meta::name(object), &why))
+        };
+        let (uid, revision) = (meta::uid(object), meta::text(object, &["metadata", "resourceVersion"]));
+        match (&self.uid, &self.revision) {
+            (Some(wanted), _) if wanted != uid => failed("UID", wanted, uid),
+            (_, Some(wanted)) if wanted != revision => failed("ResourceVersion", wanted, revision),
             _ => Ok(()),
         }
     }

@@ -151,9 +151,15 @@ fn deletion_waits(resource: &Resource, object: &Value) -> bool {
         || meta::number(object, &["metadata", "deletionGracePeriodSeconds"]) > 0
 }
 
-/// 409: the object is not the one that the client means.
-fn precondition_failed(resource: &Resource, object: &Value, what: &str, wanted: &str, found: &str) -> Status {
-    let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+/// 409: the object is not the one that a change means, said as upstream's storage says it, key included.
+fn wrong_uid(resource: &Resource, object: &Value, wanted: &str) -> Status {
+    let key = document::key(resource, meta::namespace(object), meta::name(object));
+    let key = store::Layout::Upstream("/registry".into()).to_etcd(&key);
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in \
+         precondition: {wanted}, UID in object meta: {}",
+        meta::uid(object)
+    );
     Status::conflict(resource, meta::name(object), &why)
 }
 

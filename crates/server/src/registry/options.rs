@@ -70,7 +70,7 @@ impl WriteOptions {
             "update" => "UpdateOptions",
             _ => "PatchOptions",
         };
-        if errors.is_empty() { Ok(self) } else { Err(invalid("meta.k8s.io", kind, "", errors)) }
+        if errors.is_empty() { Ok(self) } else { Err(Status::invalid_kind("meta.k8s.io", kind, "", errors)) }
     }
 
     fn read(query: &Query) -> (Self, Vec<FieldError>) {
@@ -94,22 +94,6 @@ impl WriteOptions {
             query.all("force").next().map(|value| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0"));
         (Self { dry_run: !dry_run.is_empty(), validation, manager, force, now: clock::seconds() }, errors)
     }
-}
-
-/// 422 about something that is not an object of a resource.
-pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Status {
-    let list = match errors {
-        [one] => one.to_string(),
-        many => format!("[{}]", many.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
-    };
-    let cause = |e: &FieldError| json!({"reason": e.kind.reason(), "message": e.detail(), "field": e.field});
-    let causes: Vec<_> = errors.iter().map(cause).collect();
-    let mut details = json!({"group": group, "kind": kind, "causes": causes});
-    if !name.is_empty() {
-        details["name"] = name.into();
-    }
-    let message = format!("{kind}.{group} {name:?} is invalid: {list}");
-    Status { code: 422, reason: "Invalid", message, details: Some(details) }
 }
 
 fn check_manager(manager: &str, errors: &mut Vec<FieldError>) {

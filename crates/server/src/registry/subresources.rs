@@ -6,9 +6,8 @@ use serde_json::json;
 use super::{
     Outcome, Registry, WriteOptions,
     apply::Configuration,
-    options::invalid,
-    precondition_failed,
     update::{Part, patch_body, patch_failed},
+    wrong_uid,
 };
 use crate::{clock, pipeline::Input, request::Target};
 
@@ -102,6 +101,7 @@ impl Registry {
             name: name.to_owned(),
             subresource: String::new(),
             query: target.query.clone(),
+            user: target.user.clone(),
         };
         let options = WriteOptions::of(target, input)?;
         self.change(&pod, Part::Binding, options.dry_run, |current| bound(current, &binding, &node, pods)).await?;
@@ -132,7 +132,7 @@ fn valid_scale(scale: &Value, name: &str) -> Result<(), Status> {
         return Ok(());
     }
     let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
-    Err(invalid("autoscaling", "Scale", name, &[error]))
+    Err(Status::invalid_kind("autoscaling", "Scale", name, &[error]))
 }
 
 /// The pod on its node, with the binding's labels and annotations.
@@ -140,7 +140,7 @@ fn bound(pod: &Value, binding: &Value, node: &str, pods: &api::schema::Resource)
     let name = meta::name(pod);
     let uid = meta::uid(binding);
     if !uid.is_empty() && uid != meta::uid(pod) {
-        return Err(precondition_failed(pods, pod, "UID", uid, meta::uid(pod)));
+        return Err(wrong_uid(pods, pod, uid));
     }
     if meta::is_deleting(pod) {
         return Err(Status::conflict(

@@ -5,14 +5,14 @@ use api::{
     patch::{self, Kind},
     schema::Resource,
     status::Status,
-    validate,
+    validate::{self, FieldError},
 };
 use store::{Guard, Revision};
 
 use super::{
     Outcome, RETRIES, Registry, WriteOptions,
     create::{body, decoded},
-    deletion_waits, failed, precondition_failed,
+    deletion_waits, failed, wrong_uid,
 };
 use crate::{pipeline::Input, request::Target, strategies};
 
@@ -43,15 +43,23 @@ impl Registry {
         let options = WriteOptions::of(target, input)?;
         let (mut given, warnings) = body(resource, input, options.validation)?;
         named_as(target, &mut given)?;
+        let writer = options.writer(apply::Kind::of(resource, &target.subresource));
         let changed = self
             .change(target, part, options.dry_run, |current| {
                 let mut object = given.clone();
-                let writer = options.writer(apply::Kind::of(resource, &target.subresource));
                 apply::update(&writer, Some(current), &mut object);
                 Ok(object)
             })
-            .await?;
-        Ok(Outcome::Object { object: changed, code: 200, warnings })
+            .await;
+        let (object, code) = match changed {
+            Err(status) if status.code == 404 && resource.upsert && part == Part::Main => {
+                meta::metadata_mut(&mut given).remove("resourceVersion");
+                apply::update(&writer, None, &mut given);
+                (self.create_object(target, given, options.dry_run).await?, 201)
+            }
+            changed => (changed?, 200),
+        };
+        Ok(Outcome::Object { object, code, warnings })
     }
 
     pub(super) async fn patch(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
@@ -131,6 +139,12 @@ impl Registry {
     }
 }
 
+/// 422: objects of this kind are changed only by who has read them.
+fn unconditional(resource: &Resource, name: &str) -> Status {
+    let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+    Status::invalid(resource, name, &[error])
+}
+
 /// The revision that a client's object names; a patch that does not touch it carries the current one.
 fn part_revision(object: &Value) -> &str {
     meta::text(object, &["metadata", "resourceVersion"])
@@ -189,7 +203,10 @@ fn preconditions(
 ) -> Result<(), Status> {
     let (given, uid) = (part_revision(edited), meta::uid(edited));
     if !uid.is_empty() && uid != meta::uid(current) {
-        return Err(precondition_failed(resource, current, "UID", uid, meta::uid(current)));
+        return Err(wrong_uid(resource, current, uid));
+    }
+    if given.is_empty() && resource.conditional {
+        return Err(unconditional(resource, name));
     }
     if !given.is_empty() && given != revision.to_string() {
         return Err(Status::modified(resource, name));
@@ -204,6 +221,11 @@ fn prepare(resource: &Resource, part: Part, mut object: Value, current: &Value) 
         kept["status"] = object["status"].take();
         kept["metadata"] = object["metadata"].take();
         object = kept;
+        if resource.status_only {
+            for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
+                keep(&mut object["metadata"], &current["metadata"], field);
+            }
+        }
     }
     if part == Part::Finalize {
         let mut kept = current.clone();
@@ -218,7 +240,11 @@ fn prepare(resource: &Resource, part: Part, mut object: Value, current: &Value) 
     if part == Part::Main && resource.subresource("status").is_some() {
         keep(&mut object, current, "status");
     }
-    strategies::of(resource).prepare_update(&mut object, current);
+    match part {
+        Part::Main => strategies::of(resource).prepare_update(&mut object, current),
+        Part::Status => strategies::of(resource).prepare_status(&mut object, current),
+        Part::Finalize | Part::Binding => {}
+    }
     if resource.generation && part == Part::Main && strategies::of(resource).bumps_generation(&object, current) {
         let generation = meta::number(current, &["metadata", "generation"]) + 1;
         meta::metadata_mut(&mut object).insert("generation".into(), generation.into());

@@ -4,12 +4,13 @@ use api::{Value, meta};
 use serde_json::json;
 
 use super::Strategy;
+use crate::User;
 
 /// The strategy of jobs.
 pub struct Job;
 
 impl Strategy for Job {
-    fn prepare_create(&self, job: &mut Value) {
+    fn prepare_create(&self, job: &mut Value, _: &User) {
         if job["spec"]["manualSelector"] == true {
             return;
         }
@@ -25,6 +26,12 @@ impl Strategy for Job {
             ("job-name", &name),
         ] {
             labels.insert(key.into(), value.clone().into());
+        }
+        // A job without labels of its own has its pods': upstream's default, which sees these too.
+        let labels = labels.clone();
+        let metadata = meta::metadata_mut(job);
+        if metadata.get("labels").and_then(Value::as_object).is_none_or(|own| own.is_empty()) {
+            metadata.insert("labels".into(), labels.into());
         }
     }
 }

@@ -1,22 +1,29 @@
 //! What is particular to a resource. Every method has a default; a strategy holds only the differences.
 
+mod certificate;
 mod event;
 mod job;
 mod namespace;
 mod pod;
+mod storage;
 mod workload;
 
 use std::time::Duration;
 
 use api::{Value, schema::Resource};
 
+use crate::User;
+
 /// How one resource differs from the rest.
 pub trait Strategy: Sync {
-    /// Called once for a new object, after defaults and before validation; may change it.
-    fn prepare_create(&self, _object: &mut Value) {}
+    /// Called once for a new object of `user`, after defaults and before validation; may change it.
+    fn prepare_create(&self, _object: &mut Value, _user: &User) {}
 
-    /// Called for every change, before validation; may change the new object.
+    /// Called for every change of the object itself, before validation; may change the new object.
     fn prepare_update(&self, _object: &mut Value, _current: &Value) {}
+
+    /// Called for every change of the status, before validation; may change the new object.
+    fn prepare_status(&self, _object: &mut Value, _current: &Value) {}
 
     /// Whether the status of a new object is the client's to set.
     fn keeps_status_on_create(&self) -> bool {
@@ -28,9 +35,14 @@ pub trait Strategy: Sync {
         specification(object) != specification(current)
     }
 
-    /// How long a deletion waits for whoever runs the object.
-    fn grace_period(&self, _object: &Value, _requested: Option<i64>) -> i64 {
-        0
+    /// How long a deletion waits for whoever runs the object; `None`: objects of this kind are not waited for.
+    fn grace_period(&self, _object: &Value, _requested: Option<i64>) -> Option<i64> {
+        None
+    }
+
+    /// Whether a deletion of another object than the one that is there is refused like a change of it.
+    fn deletes_like_changes(&self) -> bool {
+        false
     }
 
     /// Why the object of that name must not be deleted, if it must not.
@@ -65,8 +77,14 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("", "namespaces", &namespace::Namespace),
     ("", "events", &event::Event),
     ("", "nodes", &workload::KeepsStatus),
+    ("", "secrets", &storage::Secret),
+    ("", "persistentvolumes", &storage::Volume),
+    ("", "persistentvolumeclaims", &storage::Claim),
     ("apps", "deployments", &workload::Deployment),
+    ("apps", "daemonsets", &workload::DaemonSet),
     ("batch", "jobs", &job::Job),
+    ("certificates.k8s.io", "certificatesigningrequests", &certificate::SigningRequest),
+    ("discovery.k8s.io", "endpointslices", &workload::EndpointSlice),
 ];
 
 /// The strategy of a resource.

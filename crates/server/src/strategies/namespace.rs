@@ -4,6 +4,7 @@ use api::{Value, meta};
 use serde_json::json;
 
 use super::Strategy;
+use crate::User;
 
 /// Namespaces that a cluster cannot do without.
 const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
@@ -12,7 +13,7 @@ const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
 pub struct Namespace;
 
 impl Strategy for Namespace {
-    fn prepare_create(&self, namespace: &mut Value) {
+    fn prepare_create(&self, namespace: &mut Value, _: &User) {
         let spec = meta::field_mut(namespace, "spec");
         let finalizers = spec.entry("finalizers").or_insert_with(|| json!([]));
         if let Some(list) = finalizers.as_array_mut()
@@ -20,6 +21,15 @@ impl Strategy for Namespace {
         {
             list.push("kubernetes".into());
         }
+    }
+
+    fn prepare_update(&self, namespace: &mut Value, current: &Value) {
+        let finalizers = current["spec"]["finalizers"].clone();
+        meta::field_mut(namespace, "spec").insert("finalizers".into(), finalizers);
+    }
+
+    fn deletes_like_changes(&self) -> bool {
+        true
     }
 
     fn refuses_deletion(&self, name: &str) -> Option<&'static str> {
@@ -32,5 +42,7 @@ impl Strategy for Namespace {
 
     fn begin_deletion(&self, namespace: &mut Value) {
         meta::field_mut(namespace, "status").insert("phase".into(), "Terminating".into());
+        // Upstream ends namespaces in a way of their own, without a word of grace.
+        meta::metadata_mut(namespace).remove("deletionGracePeriodSeconds");
     }
 }

@@ -1,24 +1,47 @@
 //! Pods: their quality of service, and the grace they get to end.
 
 use api::{Value, meta, quantity::Quantity};
+use serde_json::json;
 
 use super::Strategy;
+use crate::{User, clock};
 
 /// The strategy of pods.
 pub struct Pod;
 
 impl Strategy for Pod {
-    fn prepare_create(&self, pod: &mut Value) {
+    fn prepare_create(&self, pod: &mut Value, _: &User) {
         let class = qos_class(pod);
         meta::field_mut(pod, "status").insert("qosClass".into(), class.into());
+        if !meta::list(pod, &["spec", "schedulingGates"]).is_empty() {
+            let gated = json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+                "lastProbeTime": null, "lastTransitionTime": clock::seconds()}]);
+            meta::field_mut(pod, "status").insert("conditions".into(), gated);
+        }
     }
 
-    fn grace_period(&self, pod: &Value, requested: Option<i64>) -> i64 {
+    fn prepare_status(&self, pod: &mut Value, current: &Value) {
+        let owners = current["metadata"].get("ownerReferences").cloned();
+        let metadata = meta::metadata_mut(pod);
+        match owners {
+            Some(owners) => metadata.insert("ownerReferences".into(), owners),
+            None => metadata.remove("ownerReferences"),
+        };
+        if meta::text(pod, &["status", "qosClass"]).is_empty()
+            && let Some(class) = current["status"].get("qosClass")
+        {
+            meta::field_mut(pod, "status").insert("qosClass".into(), class.clone());
+        }
+    }
+
+    fn grace_period(&self, pod: &Value, requested: Option<i64>) -> Option<i64> {
         let ended = matches!(meta::text(pod, &["status", "phase"]), "Succeeded" | "Failed");
         if ended || meta::text(pod, &["spec", "nodeName"]).is_empty() {
-            return 0;
+            return Some(0);
         }
-        requested.unwrap_or_else(|| meta::number(pod, &["spec", "terminationGracePeriodSeconds"]))
+        let period = requested.unwrap_or_else(|| meta::number(pod, &["spec", "terminationGracePeriodSeconds"]));
+        Some(if period < 0 { 1 } else { period })
     }
 }
 
@@ -51,8 +74,6 @@ fn qos_class(pod: &Value) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -68,8 +89,8 @@ mod tests {
     fn only_pods_on_a_node_get_grace() {
         let pod =
             json!({"spec": {"terminationGracePeriodSeconds": 30, "nodeName": "n"}, "status": {"phase": "Running"}});
-        assert_eq!(Pod.grace_period(&pod, None), 30);
-        assert_eq!(Pod.grace_period(&pod, Some(5)), 5);
-        assert_eq!(Pod.grace_period(&json!({"spec": {"terminationGracePeriodSeconds": 30}}), None), 0);
+        assert_eq!(Pod.grace_period(&pod, None), Some(30));
+        assert_eq!(Pod.grace_period(&pod, Some(5)), Some(5));
+        assert_eq!(Pod.grace_period(&json!({"spec": {"terminationGracePeriodSeconds": 30}}), None), Some(0));
     }
 }

@@ -1,8 +1,12 @@
 //! Workloads and nodes, where they differ.
 
-use api::Value;
+use api::{
+    Value,
+    meta::{self, TEMPLATE_GENERATION},
+};
 
 use super::{Strategy, specification};
+use crate::User;
 
 /// Deployments: a changed annotation is a new generation too.
 pub struct Deployment;
@@ -11,6 +15,40 @@ impl Strategy for Deployment {
     fn bumps_generation(&self, object: &Value, current: &Value) -> bool {
         specification(object) != specification(current)
             || object["metadata"].get("annotations") != current["metadata"].get("annotations")
+    }
+}
+
+/// Daemon sets: an annotation of older days counts the changes of the template.
+pub struct DaemonSet;
+
+impl Strategy for DaemonSet {
+    fn prepare_create(&self, set: &mut Value, _: &User) {
+        let given = template_generation(set);
+        set_template_generation(set, given.max(1));
+    }
+
+    fn prepare_update(&self, set: &mut Value, current: &Value) {
+        let changed = set["spec"]["template"] != current["spec"]["template"];
+        set_template_generation(set, template_generation(current) + i64::from(changed));
+    }
+}
+
+fn template_generation(set: &Value) -> i64 {
+    meta::text(set, &["metadata", "annotations", TEMPLATE_GENERATION]).parse().unwrap_or_default()
+}
+
+fn set_template_generation(set: &mut Value, generation: i64) {
+    let annotations = meta::metadata_mut(set).entry("annotations").or_insert_with(|| Value::Object(api::Map::new()));
+    meta::object_mut(annotations).insert(TEMPLATE_GENERATION.into(), generation.to_string().into());
+}
+
+/// Endpoint slices: a changed label is a new generation too.
+pub struct EndpointSlice;
+
+impl Strategy for EndpointSlice {
+    fn bumps_generation(&self, object: &Value, current: &Value) -> bool {
+        specification(object) != specification(current)
+            || object["metadata"].get("labels") != current["metadata"].get("labels")
     }
 }
 

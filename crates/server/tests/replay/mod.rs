@@ -105,8 +105,7 @@ impl Replay {
     /// A replay against a fresh server.
     pub async fn new(service: Local) -> Self {
         let replay = Self { service, saved: HashMap::new() };
-        for (path, name) in
-            [("/api/v1/namespaces", "golden"), ("/api/v1/namespaces/golden/serviceaccounts", "default")]
+        for (path, name) in [("/api/v1/namespaces", "golden"), ("/api/v1/namespaces/golden/serviceaccounts", "default")]
         {
             let headers = BTreeMap::from([("Content-Type".to_owned(), "application/json".to_owned())]);
             replay.send("POST", path, &headers, &json!({"metadata": {"name": name}}), false).await;
@@ -120,8 +119,7 @@ impl Replay {
         let want = steady(&exchange.response, "");
         let deadline = Instant::now() + Duration::from_secs_f64(exchange.retry);
         let (answer, got) = loop {
-            let answer =
-                self.send(&exchange.method, &exchange.path, &exchange.headers, &body, exchange.stream).await;
+            let answer = self.send(&exchange.method, &exchange.path, &exchange.headers, &body, exchange.stream).await;
             let got = steady(&answer.body, "");
             if answer.status == exchange.status && got == want || Instant::now() > deadline {
                 break (answer, got);
