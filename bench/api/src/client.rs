@@ -1,0 +1,88 @@
+//! A client on one HTTP/2 connection that reads answers whole and decodes nothing.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use bytes::Bytes;
+use http::{Method, Request, header};
+use http_body_util::{BodyExt, Full};
+use hyper::{body::Incoming, client::conn::http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::{ClientConfig, pki_types::ServerName};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// Large enough that the client never makes the server wait.
+const WINDOW: u32 = 8 << 20;
+
+/// One connection.
+pub struct Client {
+    sender: http2::SendRequest<Full<Bytes>>,
+    port: u16,
+}
+
+/// What came back.
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The body as it came.
+    pub body: Bytes,
+}
+
+/// A request to send.
+pub struct Call<'a> {
+    /// What to do.
+    pub method: Method,
+    /// To what.
+    pub path: &'a str,
+    /// The type of the body and of the answer.
+    pub media: &'a str,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Client {
+    /// Connects to a port of loopback.
+    pub async fn connect(port: u16, tls: &Arc<ClientConfig>) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        stream.set_nodelay(true)?;
+        let name = ServerName::try_from("localhost")?;
+        let stream = TlsConnector::from(tls.clone()).connect(name, stream).await?;
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
+            .handshake(TokioIo::new(stream))
+            .await?;
+        tokio::spawn(async move {
+            // How it ends is seen by whoever waits for an answer.
+            let _ = connection.await;
+        });
+        Ok(Self { sender, port })
+    }
+
+    /// Reads a path.
+    pub async fn get(&mut self, path: &str, media: &str) -> anyhow::Result<Answer> {
+        self.call(Call { method: Method::GET, path, media, body: Bytes::new() }).await
+    }
+
+    /// Sends a request and reads the answer whole.
+    pub async fn call(&mut self, call: Call<'_>) -> anyhow::Result<Answer> {
+        let (status, body) = self.open(call).await?;
+        Ok(Answer { status, body: body.collect().await.context("the answer broke off")?.to_bytes() })
+    }
+
+    /// Sends a request and hands out the answer as it comes.
+    pub async fn open(&mut self, call: Call<'_>) -> anyhow::Result<(u16, Incoming)> {
+        let request = Request::builder()
+            .method(call.method)
+            .uri(format!("https://localhost:{}{}", self.port, call.path))
+            .header(header::ACCEPT, call.media)
+            .header(header::ACCEPT_ENCODING, "gzip")
+            .header(header::CONTENT_TYPE, call.media)
+            .header(header::USER_AGENT, "bench-api/1")
+            .body(Full::new(call.body))?;
+        self.sender.ready().await.context("the connection ended")?;
+        let response = self.sender.send_request(request).await.context("no answer")?;
+        Ok((response.status().as_u16(), response.into_body()))
+    }
+}

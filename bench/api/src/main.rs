@@ -1,0 +1,73 @@
+//! Measures the API server beside upstream's, one after the other on the same machine with the same client:
+//! what each operation costs the server in CPU, how many go through, and what memory is left in use.
+//!
+//! `bench/api/run` builds what it needs and runs it; CPU is the servers' own, so it does not depend on the client.
+
+mod client;
+mod loads;
+mod pki;
+mod process;
+mod report;
+mod servers;
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+/// Measure the API server beside upstream's
+#[derive(Parser)]
+struct Arguments {
+    /// Ferry's binary
+    #[arg(long)]
+    ferry: PathBuf,
+    /// Upstream's kube-apiserver, to measure in the same run
+    #[arg(long, requires = "etcd")]
+    upstream: Option<PathBuf>,
+    /// The etcd for it
+    #[arg(long)]
+    etcd: Option<PathBuf>,
+    /// How many clients send requests at once, each on a connection of its own
+    #[arg(long, default_value_t = 64)]
+    clients: usize,
+    /// How many objects there are
+    #[arg(long, default_value_t = 5000)]
+    objects: usize,
+    /// How many watchers there are
+    #[arg(long, default_value_t = 200)]
+    watchers: usize,
+    /// Where to keep the files while measuring
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+    /// Only the loads whose names contain this
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let scratch = tempfile::Builder::new().prefix("bench-api-").tempdir_in(&arguments.dir)?;
+    let pki = pki::Pki::create(scratch.path())?;
+    let plan = loads::Plan {
+        clients: arguments.clients,
+        objects: arguments.objects,
+        watchers: arguments.watchers,
+        only: arguments.only.clone(),
+    };
+    let mut columns = Vec::new();
+    let server = servers::ferry(&arguments.ferry, &pki, &scratch.path().join("ferry")).await?;
+    columns.push(("ferry", measured(&server, &pki, &plan).await?));
+    drop(server);
+    if let (Some(upstream), Some(etcd)) = (&arguments.upstream, &arguments.etcd) {
+        let server = servers::upstream(upstream, etcd, &pki, &scratch.path().join("upstream")).await?;
+        columns.push(("upstream", measured(&server, &pki, &plan).await?));
+    }
+    report::print(&columns);
+    Ok(())
+}
+
+async fn measured(server: &servers::Server, pki: &pki::Pki, plan: &loads::Plan) -> anyhow::Result<report::Column> {
+    let idle = server.resident()?;
+    let results = loads::run(server, pki, plan).await?;
+    Ok(report::Column { idle, results, after: server.resident()? })
+}

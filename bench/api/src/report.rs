@@ -1,0 +1,58 @@
+//! The table: a row per load, the servers side by side, and how many times less Ferry takes.
+
+use crate::loads::Measured;
+
+/// What one server came to.
+pub struct Column {
+    /// Memory before the load.
+    pub idle: u64,
+    /// The loads.
+    pub results: Vec<Measured>,
+    /// Memory after the load.
+    pub after: u64,
+}
+
+/// Prints the table.
+pub fn print(columns: &[(&str, Column)]) {
+    let Some(((_, ours), others)) = columns.split_first() else { return };
+    let theirs = others.first().map(|(_, column)| column);
+    println!(
+        "{:<22}{:>12}{:>12}{:>9}{:>12}{:>12}{:>10}",
+        "server CPU, µs each", "ferry", "upstream", "ratio", "ferry/s", "upstream/s", "p99 ms"
+    );
+    for (at, result) in ours.results.iter().enumerate() {
+        let other = theirs.and_then(|column| column.results.get(at));
+        println!(
+            "{:<22}{:>12.1}{:>12}{:>9}{:>12.0}{:>12}{:>10.1}",
+            result.name,
+            cost(result),
+            other.map_or(String::new(), |other| format!("{:.1}", cost(other))),
+            other.map_or(String::new(), |other| format!("1/{:.1}", cost(other) / cost(result).max(0.001))),
+            rate(result),
+            other.map_or(String::new(), |other| format!("{:.0}", rate(other))),
+            result.p99.as_secs_f64() * 1000.0,
+        );
+    }
+    for (name, get) in
+        [("idle memory, MB", (|c: &Column| c.idle) as fn(&Column) -> u64), ("memory after, MB", |c| c.after)]
+    {
+        let (ours, theirs) = (megabytes(get(ours)), theirs.map(|column| megabytes(get(column))));
+        println!(
+            "{name:<22}{ours:>12.1}{:>12}{:>9}",
+            theirs.map_or(String::new(), |theirs| format!("{theirs:.1}")),
+            theirs.map_or(String::new(), |theirs| format!("1/{:.1}", theirs / ours)),
+        );
+    }
+}
+
+fn cost(result: &Measured) -> f64 {
+    result.cpu.as_secs_f64() * 1e6 / result.count as f64
+}
+
+fn rate(result: &Measured) -> f64 {
+    result.count as f64 / result.took.as_secs_f64()
+}
+
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
