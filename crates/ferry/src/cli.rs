@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{caller::Caller, down, screen, status, storage::Storage, store_commands, up};
+use crate::{caller::Caller, down, kube_apiserver, screen, status, storage::Storage, store_commands, up};
 
 /// The data directory unless another is named.
 pub const DATA_DIR: &str = "/var/lib/ferry";
@@ -38,6 +38,7 @@ enum Command {
     Status(Status),
     Down(Down),
     Store(store_commands::StoreCommands),
+    KubeApiserver(KubeApiserver),
 }
 
 /// Start the cluster, or start it again where it stopped
@@ -161,19 +162,33 @@ pub struct Down {
     pub data_dir: PathBuf,
 }
 
+/// The API server alone, with upstream's flags; `ferry kube-apiserver --help` lists them
+#[derive(Clone, Debug, Args)]
+#[command(name = "kube-apiserver", disable_help_flag = true)]
+pub struct KubeApiserver {
+    /// Upstream's flags
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
+    arguments: Vec<String>,
+}
+
 /// Parses the arguments, does what they say, and turns the outcome into an exit code.
 pub fn main() -> ExitCode {
-    if let Some(component) = started_as_component() {
-        eprintln!("ferry: started as {component}: not supported yet; run `ferry up` instead");
-        return ExitCode::FAILURE;
-    }
     // Fails only if a provider is installed already, and then there is one.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    match started_as_component().as_deref() {
+        Some("kube-apiserver") => return kube_apiserver::main(std::env::args().skip(1)),
+        Some(component) => {
+            eprintln!("ferry: started as {component}: not supported yet; run `ferry up` instead");
+            return ExitCode::FAILURE;
+        }
+        None => {}
+    }
     let outcome = match Cli::parse().command {
         Command::Up(arguments) => up::up(arguments, Caller::from_environment()),
         Command::Status(arguments) => status::status(arguments),
         Command::Down(arguments) => down::down(arguments),
         Command::Store(arguments) => store_commands::store(arguments),
+        Command::KubeApiserver(arguments) => return kube_apiserver::main(arguments.arguments),
     };
     outcome.unwrap_or_else(|error| {
         screen::error(&error);

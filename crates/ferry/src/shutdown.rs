@@ -30,6 +30,7 @@ pub struct Components {
     report: mpsc::UnboundedSender<anyhow::Error>,
     stop: CancellationToken,
     panicked: Arc<AtomicBool>,
+    deadline: Duration,
 }
 
 struct Component {
@@ -41,13 +42,18 @@ struct Component {
 impl Components {
     /// No components yet. From now on signals and panics end the process in order.
     pub fn new() -> anyhow::Result<Self> {
+        Self::with_deadline(DEADLINE)
+    }
+
+    /// As [`Self::new`], for components that together may take longer to end.
+    pub fn with_deadline(deadline: Duration) -> anyhow::Result<Self> {
         let (report, ended) = mpsc::unbounded_channel();
         let stop = CancellationToken::new();
         let panicked = Arc::new(AtomicBool::new(false));
         stop_at_signal(SignalKind::terminate(), stop.clone())?;
         stop_at_signal(SignalKind::interrupt(), stop.clone())?;
         stop_at_panic(stop.clone(), panicked.clone());
-        Ok(Self { running: Vec::new(), ended, report, stop, panicked })
+        Ok(Self { running: Vec::new(), ended, report, stop, panicked, deadline })
     }
 
     /// Starts a component. It gets the token that asks it to end; ending earlier, or with an error, ends the process.
@@ -87,7 +93,7 @@ impl Components {
 
     /// Ends all components in order.
     pub async fn end(self) {
-        let deadline = Instant::now() + DEADLINE;
+        let deadline = Instant::now() + self.deadline;
         for component in self.running.into_iter().rev() {
             component.shutdown.cancel();
             match tokio::time::timeout_at(deadline, component.task).await {

@@ -5,6 +5,7 @@
 //! encode. Everything particular to a resource is a strategy.
 
 mod admission;
+mod allocate;
 mod authorize;
 mod bootstrap;
 mod clock;
@@ -18,6 +19,7 @@ mod query;
 mod registry;
 mod request;
 mod reviews;
+mod settings;
 mod shed;
 mod strategies;
 mod watch;
@@ -34,6 +36,9 @@ use futures::{FutureExt, future::BoxFuture};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+
+pub use allocate::network::{Network, NotANetwork};
+pub use settings::{Authentication, Load, Serving, Settings, Shutdown};
 
 /// The body of a request or an answer.
 pub type Body = UnsyncBoxBody<Bytes, BodyError>;
@@ -100,18 +105,29 @@ struct Shared {
     registry: registry::Registry,
     kubelet_tls: Arc<rustls::ClientConfig>,
     limits: shed::Limits,
+    settings: Settings,
+    /// Cancelled once the server is asked to end: it is not ready from then on.
+    ending: CancellationToken,
+    /// Cancelled once no new connections are taken: watches end.
     stopping: CancellationToken,
 }
 
 impl Server {
     /// An API server that has created the objects every cluster has.
     pub async fn new(config: Config) -> Result<Self, store::Error> {
+        Self::with(config, Settings::default()).await
+    }
+
+    /// As [`Self::new`], with other than the usual settings.
+    pub async fn with(config: Config, settings: Settings) -> Result<Self, store::Error> {
         let registry = registry::Registry::new(config.store);
         bootstrap::create(&registry).await?;
         let shared = Shared {
             registry,
             kubelet_tls: config.kubelet_tls,
-            limits: shed::Limits::default(),
+            limits: shed::Limits::new(&settings.load),
+            settings,
+            ending: CancellationToken::new(),
             stopping: CancellationToken::new(),
         };
         Ok(Self { shared: Arc::new(shared) })

@@ -19,15 +19,36 @@ use crate::{BodyError, Caller, Server, User, pipeline};
 
 /// How long a client may take for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long requests may go on after shutdown.
-const DRAIN: Duration = Duration::from_secs(3);
 /// Large enough that a busy informer is not throttled.
 const WINDOW: u32 = 4 << 20;
 /// Connections beyond this many wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 4096;
 
-/// Runs until `shutdown`, then drains.
+/// Runs until `shutdown`; then is not ready, goes on for the delay that the settings say, ends watches and drains.
 pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::ServerConfig>, shutdown: CancellationToken) {
+    let ends = server.shared.settings.shutdown.clone();
+    let stop = CancellationToken::new();
+    let accepting = tokio::spawn(accept(server.clone(), listener, tls, stop.clone()));
+    shutdown.cancelled().await;
+    server.shared.ending.cancel();
+    tokio::time::sleep(ends.delay).await;
+    stop.cancel();
+    server.shared.stopping.cancel();
+    // It panics only where a connection's place cannot be taken, and then there is nothing to drain.
+    let Ok(connections) = accepting.await else { return };
+    connections.close();
+    if tokio::time::timeout(ends.drain, connections.wait()).await.is_err() {
+        tracing::info!(open = connections.len(), "connections still open after the drain time");
+    }
+}
+
+/// Takes connections until `shutdown`; returns those that are still open.
+async fn accept(
+    server: Server,
+    listener: TcpListener,
+    tls: Arc<rustls::ServerConfig>,
+    shutdown: CancellationToken,
+) -> TaskTracker {
     let acceptor = TlsAcceptor::from(tls);
     let connections = TaskTracker::new();
     let places = Arc::new(tokio::sync::Semaphore::new(MAX_CONNECTIONS));
@@ -48,11 +69,7 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::Serve
             drop(place);
         });
     }
-    server.shared.stopping.cancel();
-    connections.close();
-    if tokio::time::timeout(DRAIN, connections.wait()).await.is_err() {
-        tracing::info!(open = connections.len(), "connections still open after the drain time");
-    }
+    connections
 }
 
 async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, shutdown: CancellationToken) {
@@ -67,6 +84,7 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
     };
     let user = stream.get_ref().1.peer_certificates().and_then(|chain| user_of(chain.first()?));
     let caller = user.map_or(Caller::Anonymous, Caller::Client);
+    let streams = server.shared.settings.serving.streams;
     let service = service_fn(move |request: http::Request<Incoming>| {
         let (server, caller) = (server.clone(), caller.clone());
         let request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
@@ -77,7 +95,7 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
         .http2()
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(4 * WINDOW)
-        .max_concurrent_streams(1000);
+        .max_concurrent_streams(streams);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let ended = tokio::select! {

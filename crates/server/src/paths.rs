@@ -119,7 +119,7 @@ fn platform() -> &'static str {
 /// `ok`, or with `?verbose` each check; 500 when one fails.
 async fn health(server: &Server, request: &Parts) -> Result<Response<Body>, Status> {
     let store = server.shared.registry.store().revision().await;
-    let stopping = server.shared.stopping.is_cancelled() && request.uri.path().starts_with("/readyz");
+    let stopping = server.shared.ending.is_cancelled() && request.uri.path().starts_with("/readyz");
     let checks = [("ping", true), ("store", store.is_ok()), ("shutdown", !stopping)];
     let well = checks.iter().all(|(_, ok)| *ok);
     let lines: String = checks

@@ -7,12 +7,7 @@ use std::sync::Arc;
 use api::status::Status;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::{kubelet_proxy, request::Target};
-
-/// Reads at once, as upstream's `--max-requests-inflight`.
-const READS: usize = 400;
-/// Writes at once, as upstream's `--max-mutating-requests-inflight`.
-const WRITES: usize = 200;
+use crate::{Load, kubelet_proxy, request::Target};
 
 /// The places for requests in flight.
 pub struct Limits {
@@ -20,13 +15,12 @@ pub struct Limits {
     writes: Arc<Semaphore>,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self { reads: Arc::new(Semaphore::new(READS)), writes: Arc::new(Semaphore::new(WRITES)) }
-    }
-}
-
 impl Limits {
+    /// As many places as the settings say.
+    pub fn new(load: &Load) -> Self {
+        Self { reads: Arc::new(Semaphore::new(load.reads)), writes: Arc::new(Semaphore::new(load.writes)) }
+    }
+
     /// A place for a request, to be held until its answer is made; 429 when there is none.
     pub fn admit(&self, target: &Target) -> Result<Option<OwnedSemaphorePermit>, Status> {
         let places = match target.verb {

@@ -149,6 +149,11 @@ fn parse_authority(directory: &Path, pair: &Pair) -> anyhow::Result<Authority> {
     Ok(Authority { certificate: pair.certificate.clone(), issuer, key_id })
 }
 
+/// Gives a certificate the life that leaf certificates have.
+pub fn set_year(params: &mut CertificateParams, now: SystemTime) {
+    leaf::set_life(params, now, LEAF_LIFE);
+}
+
 /// Signs service-account tokens; its public half verifies them.
 fn service_account_key(files: &mut Files) -> anyhow::Result<()> {
     let path = files.directory().join("sa.key");

@@ -1,0 +1,168 @@
+//! TLS of the API server from the files that its flags name; a self-signed certificate where none is named.
+
+use std::{
+    fs,
+    net::{IpAddr, Ipv4Addr},
+    path::Path,
+    sync::Arc,
+    time::SystemTime,
+};
+
+use anyhow::{Context, anyhow};
+use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, SanType};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+    server::WebPkiClientVerifier,
+    version::{TLS12, TLS13},
+};
+
+use super::options::Options;
+use crate::{atomic, pki};
+
+/// How the server answers TLS; clients may show certificates of `--client-ca-file` or of the proxies' authority.
+pub fn serving(options: &Options) -> anyhow::Result<Arc<ServerConfig>> {
+    let (chain, key) = match &options.files.serving {
+        Some((certificate, key)) => pair(certificate, key)?,
+        None => self_signed(options)?,
+    };
+    let versions: &[_] = if options.files.tls13_only { &[&TLS13] } else { &[&TLS13, &TLS12] };
+    let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(versions)?;
+    let authentication = &options.settings.authentication;
+    let authorities = [&authentication.client_ca, &authentication.proxy_ca].into_iter().flatten();
+    let roots = roots(authorities.map(String::as_str)).context("--client-ca-file")?;
+    let builder = if roots.is_empty() {
+        builder.with_no_client_auth()
+    } else {
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+        builder.with_client_cert_verifier(verifier.allow_unauthenticated().build()?)
+    };
+    let mut config = builder.with_single_cert(chain, key)?;
+    if options.settings.serving.http2 {
+        config.alpn_protocols.push(b"h2".to_vec());
+    }
+    config.alpn_protocols.push(b"http/1.1".to_vec());
+    Ok(Arc::new(config))
+}
+
+/// How kubelets are reached.
+pub fn kubelet_client(options: &Options) -> anyhow::Result<Arc<ClientConfig>> {
+    let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    let builder = match &options.files.kubelet_ca {
+        Some(file) => builder.with_root_certificates(roots([read(file)?.as_str()])?),
+        None => {
+            let verifier = Unverified(provider());
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
+        }
+    };
+    Ok(Arc::new(match &options.files.kubelet_client {
+        Some((certificate, key)) => {
+            let (chain, key) = pair(certificate, key)?;
+            builder.with_client_auth_cert(chain, key)?
+        }
+        None => builder.with_no_client_auth(),
+    }))
+}
+
+type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+fn pair(certificate: &Path, key: &Path) -> anyhow::Result<Identity> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(read(certificate)?.as_bytes()).collect();
+    let chain = chain.with_context(|| certificate.display().to_string())?;
+    if chain.is_empty() {
+        return Err(anyhow!("{} has no certificate", certificate.display()));
+    }
+    let key = PrivateKeyDer::from_pem_slice(read(key)?.as_bytes()).with_context(|| key.display().to_string())?;
+    Ok((chain, key))
+}
+
+fn read(file: &Path) -> anyhow::Result<String> {
+    fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+fn roots<'a>(authorities: impl IntoIterator<Item = &'a str>) -> anyhow::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for pem in authorities {
+        for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+            roots.add(certificate?)?;
+        }
+    }
+    Ok(roots)
+}
+
+/// The certificate that an earlier start made, or a new one.
+fn self_signed(options: &Options) -> anyhow::Result<Identity> {
+    let directory = &options.files.cert_dir;
+    let (certificate_file, key_file) = (directory.join("apiserver.crt"), directory.join("apiserver.key"));
+    if certificate_file.exists() && key_file.exists() {
+        return pair(&certificate_file, &key_file);
+    }
+    fs::create_dir_all(directory).with_context(|| format!("--cert-dir {}", directory.display()))?;
+    let key = KeyPair::generate()?;
+    let certificate = parameters(options)?.self_signed(&key)?;
+    // The key first: it is never taken for a pair without its certificate.
+    atomic::write(&key_file, key.serialize_pem().as_bytes(), atomic::PRIVATE)?;
+    atomic::write(&certificate_file, certificate.pem().as_bytes(), atomic::PUBLIC)?;
+    tracing::info!(file = %certificate_file.display(), "made a self-signed certificate");
+    pair(&certificate_file, &key_file)
+}
+
+fn parameters(options: &Options) -> anyhow::Result<CertificateParams> {
+    let host = &options.settings.host_name;
+    let names =
+        ["kubernetes.default.svc", "kubernetes.default", "kubernetes", "localhost", host.as_str()].map(str::to_owned);
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name.push(DnType::CommonName, format!("{host}@self-signed"));
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let service = options.settings.service_networks.iter().map(|network| network.at(1));
+    let mut ips: Vec<IpAddr> = [IpAddr::V4(Ipv4Addr::LOCALHOST)].into_iter().chain(service).collect();
+    ips.extend(options.settings.advertise.map(|(ip, _)| ip));
+    params.subject_alt_names.extend(ips.into_iter().map(SanType::IpAddress));
+    pki::set_year(&mut params, SystemTime::now());
+    Ok(params)
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+/// Takes any certificate of a kubelet, as upstream does without `--kubelet-certificate-authority`.
+#[derive(Debug)]
+struct Unverified(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

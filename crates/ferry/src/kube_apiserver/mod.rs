@@ -1,0 +1,103 @@
+//! The API server alone, under upstream's name and with upstream's flags: `kube-apiserver …` or `ferry kube-apiserver …`.
+//!
+//! It runs in the foreground until SIGTERM or SIGINT, logs to standard error, and needs no controllers beside it.
+
+mod certificates;
+mod options;
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use server::Server;
+use tokio::net::TcpListener;
+
+use crate::{flags::Table, log, screen, shutdown::Components};
+use options::Options;
+
+const FLAGS: &str = include_str!("flags.txt");
+const ABOUT: &str =
+    "The Kubernetes API server: it validates and keeps the objects of a cluster and serves them to all other
+components. This is ferry's; without --etcd-servers it keeps the objects itself, under --data-dir.";
+
+/// Does what the arguments say.
+pub fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
+    let table = Table::parse(FLAGS);
+    match run(&table, arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            screen::error(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(table: &Table, arguments: impl IntoIterator<Item = String>) -> anyhow::Result<()> {
+    let given = table.read(arguments)?;
+    if given.is_given("help") {
+        screen::Screen::new().line(table.help("kube-apiserver", ABOUT).trim_end());
+        return Ok(());
+    }
+    if given.is_given("version") {
+        screen::Screen::new().line(&format!("Kubernetes {}+ferry", api::KUBERNETES_VERSION));
+        return Ok(());
+    }
+    let options = Options::of(&given)?;
+    log::start(options.verbosity);
+    let without_effect = given.without_effect();
+    if !without_effect.is_empty() {
+        tracing::warn!(flags = without_effect.join(" "), "these flags have no effect");
+    }
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(options))
+}
+
+async fn serve(options: Options) -> anyhow::Result<()> {
+    let mut components = Components::with_deadline(options.deadline())?;
+    let outcome = match start(options, &mut components).await {
+        Ok(()) => components.must_end().await,
+        Err(error) => Err(error),
+    };
+    components.end().await;
+    outcome
+}
+
+async fn start(options: Options, components: &mut Components) -> anyhow::Result<()> {
+    let (address, port) = (options.bind_address, options.port);
+    let listener = TcpListener::bind((address, port)).await;
+    let listener = listener.with_context(|| format!("cannot listen on {address} port {port}"))?;
+    let tls = certificates::serving(&options)?;
+    let kubelet_tls = certificates::kubelet_client(&options)?;
+    let store = tokio::time::timeout(options.storage_timeout, options.storage.open(&options.store_dir()))
+        .await
+        .context("the store does not answer; --storage-initialization-timeout says how long it may take")??;
+    let server = Server::with(server::Config { store, kubelet_tls }, options.settings).await?;
+    tracing::info!(%address, port = listener.local_addr()?.port(), "serving");
+    components.start("API server", |shutdown| async move {
+        server.serve(listener, tls, shutdown).await;
+        Ok(())
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::State;
+
+    #[test]
+    fn the_table_is_whole() {
+        let table = Table::parse(FLAGS);
+        let rows = FLAGS.lines().filter(|line| line.contains(": ") && !line.starts_with('#')).count();
+        assert_eq!(table.flags().len(), rows);
+        assert!(table.flags().iter().all(|flag| !flag.section.is_empty() && table.find(flag.name).is_some()));
+        assert!(table.flags().iter().filter(|flag| flag.state == State::Used).count() > 40);
+    }
+
+    #[test]
+    fn help_groups_flags_as_upstream_does() {
+        let help = Table::parse(FLAGS).help("kube-apiserver", ABOUT);
+        for section in ["Generic flags:", "Storage flags:", "Secure serving flags:", "Misc flags:", "Global flags:"] {
+            assert!(help.contains(&format!("\n{section}\n\n")), "{section}");
+        }
+        assert!(help.contains("--secure-port int"));
+    }
+}

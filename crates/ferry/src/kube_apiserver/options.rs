@@ -1,0 +1,266 @@
+//! What the flags say, checked once and in its final form.
+
+use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
+
+use anyhow::{Context, bail, ensure};
+use server::{Authentication, Load, Network, Serving, Settings, Shutdown};
+
+use crate::{
+    flags::{Error, Given},
+    refusal::refusal,
+    storage::{EtcdAccess, Storage},
+};
+
+/// The range of services when none is given, as upstream has it.
+const SERVICE_NETWORK: &str = "10.0.0.0/24";
+/// What a process needs to end beyond the time that its requests get.
+const MARGIN: Duration = Duration::from_secs(5);
+
+/// What the API server is to do.
+pub struct Options {
+    /// Where it listens.
+    pub bind_address: IpAddr,
+    /// On which port; 0: any.
+    pub port: u16,
+    /// Where objects are kept.
+    pub storage: Storage,
+    /// Where they are kept without etcd.
+    pub data_dir: PathBuf,
+    /// How long the store may take to open.
+    pub storage_timeout: Duration,
+    /// Files of certificates and keys.
+    pub files: Files,
+    /// How the server behaves.
+    pub settings: Settings,
+    /// How much is logged.
+    pub verbosity: u8,
+}
+
+/// Files of certificates and keys.
+pub struct Files {
+    /// Where a self-signed certificate is kept.
+    pub cert_dir: PathBuf,
+    /// The server's certificate and key.
+    pub serving: Option<(PathBuf, PathBuf)>,
+    /// Whether clients must speak TLS 1.3.
+    pub tls13_only: bool,
+    /// What is shown to kubelets.
+    pub kubelet_client: Option<(PathBuf, PathBuf)>,
+    /// Who signs kubelets' certificates.
+    pub kubelet_ca: Option<PathBuf>,
+}
+
+impl Options {
+    /// Checks what was given.
+    pub fn of(given: &Given<'_>) -> anyhow::Result<Self> {
+        let storage = storage(given)?;
+        let data_dir = given.text("data-dir").map(PathBuf::from);
+        if storage.etcd_servers.is_empty() && data_dir.is_none() {
+            return Err(refusal(
+                "nothing says where to keep objects",
+                "Give --data-dir DIR to keep them there, or --etcd-servers URL to keep them in etcd.",
+            ));
+        }
+        let verbosity: i32 = given.value("v")?.unwrap_or_default();
+        Ok(Self {
+            bind_address: required(given, "bind-address")?,
+            port: required(given, "secure-port")?,
+            storage,
+            data_dir: data_dir.unwrap_or_default(),
+            storage_timeout: given.duration("storage-initialization-timeout")?,
+            files: files(given)?,
+            settings: settings(given)?,
+            verbosity: if verbosity < 4 { 0 } else { 1 + u8::from(verbosity >= 6) },
+        })
+    }
+
+    /// Where objects are kept without etcd; as `ferry up` has it, so that either can take over from the other.
+    pub fn store_dir(&self) -> PathBuf {
+        self.data_dir.join("store")
+    }
+
+    /// How long the process may take to end.
+    pub fn deadline(&self) -> Duration {
+        self.settings.shutdown.delay + self.settings.shutdown.drain + MARGIN
+    }
+}
+
+fn required<T: std::str::FromStr>(given: &Given<'_>, name: &str) -> Result<T, Error>
+where
+    T::Err: ToString,
+{
+    given.value(name)?.ok_or_else(|| given.invalid(name, "", "it must not be empty"))
+}
+
+fn path(given: &Given<'_>, name: &str) -> Option<PathBuf> {
+    given.text(name).map(PathBuf::from)
+}
+
+fn pair(given: &Given<'_>, certificate: &str, key: &str) -> anyhow::Result<Option<(PathBuf, PathBuf)>> {
+    match (path(given, certificate), path(given, key)) {
+        (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
+        (None, None) => Ok(None),
+        _ => bail!("--{certificate} and --{key} belong together: give both or neither"),
+    }
+}
+
+fn storage(given: &Given<'_>) -> anyhow::Result<Storage> {
+    let identity = pair(given, "etcd-certfile", "etcd-keyfile")?;
+    let (etcd_certfile, etcd_keyfile) = identity.unzip();
+    let etcd = EtcdAccess {
+        etcd_cafile: path(given, "etcd-cafile"),
+        etcd_certfile,
+        etcd_keyfile,
+        etcd_prefix: given.text("etcd-prefix").unwrap_or_default(),
+    };
+    if let Some(backend) = given.text("storage-backend").filter(|backend| backend != "etcd3") {
+        return Err(given.invalid("storage-backend", &backend, "allowed values: etcd3").into());
+    }
+    let encryption_provider_config = path(given, "encryption-provider-config");
+    Ok(Storage { etcd_servers: given.many("etcd-servers"), etcd, encryption_provider_config })
+}
+
+fn files(given: &Given<'_>) -> anyhow::Result<Files> {
+    let tls13_only = match given.text("tls-min-version").as_deref() {
+        None | Some("VersionTLS12") => false,
+        Some("VersionTLS13") => true,
+        Some(other) => {
+            return Err(given.invalid("tls-min-version", other, "allowed values: VersionTLS12, VersionTLS13").into());
+        }
+    };
+    Ok(Files {
+        cert_dir: path(given, "cert-dir").unwrap_or_default(),
+        serving: pair(given, "tls-cert-file", "tls-private-key-file")?,
+        tls13_only,
+        kubelet_client: pair(given, "kubelet-client-certificate", "kubelet-client-key")?,
+        kubelet_ca: path(given, "kubelet-certificate-authority"),
+    })
+}
+
+fn settings(given: &Given<'_>) -> anyhow::Result<Settings> {
+    let port: u16 = required(given, "secure-port")?;
+    let advertise = match given.text("endpoint-reconciler-type").as_deref() {
+        Some("none") => None,
+        Some("lease" | "master-count") => Some((advertise(given)?, port)),
+        other => bail!("--endpoint-reconciler-type must be lease, master-count or none, not {other:?}"),
+    };
+    Ok(Settings {
+        advertise,
+        kubernetes_node_port: given.value("kubernetes-service-node-port")?.filter(|port| *port != 0),
+        service_networks: networks(given)?,
+        node_ports: ports(given)?,
+        authentication: authentication(given)?,
+        load: load(given)?,
+        serving: serving(given)?,
+        shutdown: shutdown(given)?,
+        event_ttl: given.duration("event-ttl")?,
+        flags: given.all().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+    })
+}
+
+fn advertise(given: &Given<'_>) -> anyhow::Result<IpAddr> {
+    if let Some(address) = given.value("advertise-address")? {
+        return Ok(address);
+    }
+    let bound: IpAddr = required(given, "bind-address")?;
+    if !bound.is_unspecified() {
+        return Ok(bound);
+    }
+    let found = sys::net::host_address(&[]).context("no address to advertise; give --advertise-address")?;
+    Ok(IpAddr::V4(found))
+}
+
+fn networks(given: &Given<'_>) -> anyhow::Result<Vec<Network>> {
+    let mut texts = given.many("service-cluster-ip-range");
+    if texts.is_empty() {
+        texts.push(SERVICE_NETWORK.to_owned());
+    }
+    let networks: Result<Vec<Network>, _> = texts
+        .iter()
+        .map(|text| {
+            text.parse()
+                .map_err(|e: server::NotANetwork| given.invalid("service-cluster-ip-range", text, &e.to_string()))
+        })
+        .collect();
+    let networks = networks?;
+    ensure!(networks.len() <= 2, "--service-cluster-ip-range must not hold more than two networks");
+    if let [first, second] = networks.as_slice() {
+        ensure!(
+            first.family() != second.family(),
+            "--service-cluster-ip-range and its second value must be of different IP families"
+        );
+    }
+    Ok(networks)
+}
+
+fn ports(given: &Given<'_>) -> Result<RangeInclusive<u16>, Error> {
+    let text = given.text("service-node-port-range").unwrap_or_default();
+    let parse = || {
+        let (first, last) = match text.split_once('+') {
+            Some((first, more)) => {
+                (first.parse::<u16>().ok()?, first.parse::<u16>().ok()?.checked_add(more.parse().ok()?)?)
+            }
+            None => match text.split_once('-') {
+                Some((first, last)) => (first.parse().ok()?, last.parse().ok()?),
+                None => (text.parse().ok()?, text.parse().ok()?),
+            },
+        };
+        (first > 0 && first <= last).then_some(first..=last)
+    };
+    parse().ok_or_else(|| {
+        given.invalid("service-node-port-range", &text, "it is not a range of ports such as 30000-32767")
+    })
+}
+
+fn authentication(given: &Given<'_>) -> anyhow::Result<Authentication> {
+    let read = |flag: &str| {
+        let read =
+            |file: PathBuf| std::fs::read_to_string(&file).with_context(|| format!("--{flag} {}", file.display()));
+        path(given, flag).map(read).transpose()
+    };
+    Ok(Authentication {
+        client_ca: read("client-ca-file")?,
+        proxy_ca: read("requestheader-client-ca-file")?,
+        proxy_names: given.many("requestheader-allowed-names"),
+        user_headers: given.many("requestheader-username-headers"),
+        uid_headers: given.many("requestheader-uid-headers"),
+        group_headers: given.many("requestheader-group-headers"),
+        extra_prefixes: given.many("requestheader-extra-headers-prefix"),
+    })
+}
+
+fn load(given: &Given<'_>) -> anyhow::Result<Load> {
+    let goaway_chance = given.value("goaway-chance")?.unwrap_or_default();
+    ensure!((0.0..=0.02).contains(&goaway_chance), "--goaway-chance can not be less than 0 or greater than 0.02");
+    let request_timeout = given.duration("request-timeout")?;
+    ensure!(!request_timeout.is_zero(), "--request-timeout can not be negative or zero");
+    Ok(Load {
+        reads: required(given, "max-requests-inflight")?,
+        writes: required(given, "max-mutating-requests-inflight")?,
+        fairness: given.bool("enable-priority-and-fairness")?,
+        request_timeout,
+        watch_timeout: Duration::from_secs(required(given, "min-request-timeout")?),
+        goaway_chance,
+    })
+}
+
+fn serving(given: &Given<'_>) -> anyhow::Result<Serving> {
+    let streams: u32 = given.value("http2-max-streams-per-connection")?.unwrap_or_default();
+    Ok(Serving {
+        http2: !given.bool("disable-http2-serving")?,
+        streams: if streams == 0 { Serving::default().streams } else { streams },
+        anonymous: given.bool("anonymous-auth")?,
+        livez_grace: given.duration("livez-grace-period")?,
+        store_timeout: given.duration("etcd-healthcheck-timeout")?.min(given.duration("etcd-readycheck-timeout")?),
+    })
+}
+
+fn shutdown(given: &Given<'_>) -> anyhow::Result<Shutdown> {
+    let watches = given.duration("shutdown-watch-termination-grace-period")?;
+    Ok(Shutdown {
+        delay: given.duration("shutdown-delay-duration")?,
+        drain: given.duration("request-timeout")?.max(watches),
+        send_retry_after: given.bool("shutdown-send-retry-after")?,
+    })
+}

@@ -1,0 +1,143 @@
+//! What whoever starts an API server may choose. Every choice has upstream's default.
+
+use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
+
+use crate::allocate::network::Network;
+
+/// How an API server behaves. [`Default`] is what upstream does without flags, but for the range of services.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where members of the cluster reach this server; `None`: the service `kubernetes` gets no endpoints.
+    pub advertise: Option<(IpAddr, u16)>,
+    /// The node port of the service `kubernetes`.
+    pub kubernetes_node_port: Option<u16>,
+    /// The ranges of service addresses: one, or one of each family.
+    pub service_networks: Vec<Network>,
+    /// The range of node ports.
+    pub node_ports: RangeInclusive<u16>,
+    /// What extension API servers need to know to trust this one's requests.
+    pub authentication: Authentication,
+    /// How much is worked on at once.
+    pub load: Load,
+    /// How connections are served.
+    pub serving: Serving,
+    /// How the server ends.
+    pub shutdown: Shutdown,
+    /// How long events are kept.
+    pub event_ttl: Duration,
+    /// The flags with their values, for `/flagz`.
+    pub flags: Vec<(String, String)>,
+    /// This machine's name, for the identity of this server.
+    pub host_name: String,
+}
+
+/// The authorities of client certificates, and the headers that proxies name users with.
+#[derive(Clone, Debug, Default)]
+pub struct Authentication {
+    /// Who signs client certificates (PEM).
+    pub client_ca: Option<String>,
+    /// Who signs certificates of proxies (PEM).
+    pub proxy_ca: Option<String>,
+    /// The names of proxies; empty: any.
+    pub proxy_names: Vec<String>,
+    /// Headers with the user's name.
+    pub user_headers: Vec<String>,
+    /// Headers with the user's id.
+    pub uid_headers: Vec<String>,
+    /// Headers with groups.
+    pub group_headers: Vec<String>,
+    /// What headers with more about the user begin with.
+    pub extra_prefixes: Vec<String>,
+}
+
+/// How much is worked on at once, and for how long.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// Reads at once.
+    pub reads: usize,
+    /// Writes at once.
+    pub writes: usize,
+    /// Whether requests are queued by flow schemas and priority levels; otherwise only the two numbers count.
+    pub fairness: bool,
+    /// How long a request may take, unless it is a watch or a stream.
+    pub request_timeout: Duration,
+    /// How long a watch lasts at least.
+    pub watch_timeout: Duration,
+    /// The share of HTTP/2 requests that are told to connect anew.
+    pub goaway_chance: f64,
+}
+
+/// How connections are served.
+#[derive(Clone, Debug)]
+pub struct Serving {
+    /// Whether HTTP/2 is spoken.
+    pub http2: bool,
+    /// Requests at once on one HTTP/2 connection.
+    pub streams: u32,
+    /// Whether requests without credentials are served.
+    pub anonymous: bool,
+    /// How long a start may take before `/livez` fails.
+    pub livez_grace: Duration,
+    /// How long the store may take to say that it is well.
+    pub store_timeout: Duration,
+}
+
+/// How the server ends.
+#[derive(Clone, Debug)]
+pub struct Shutdown {
+    /// How long it goes on serving, not ready.
+    pub delay: Duration,
+    /// How long requests may go on after that.
+    pub drain: Duration,
+    /// Whether requests that come meanwhile are told to come back.
+    pub send_retry_after: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            advertise: None,
+            kubernetes_node_port: None,
+            service_networks: "10.96.0.0/16".parse().into_iter().collect(),
+            node_ports: 30000..=32767,
+            authentication: Authentication::default(),
+            load: Load::default(),
+            serving: Serving::default(),
+            shutdown: Shutdown::default(),
+            event_ttl: Duration::from_secs(3600),
+            flags: Vec::new(),
+            host_name: "localhost".into(),
+        }
+    }
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        Self {
+            reads: 400,
+            writes: 200,
+            fairness: true,
+            request_timeout: Duration::from_secs(60),
+            watch_timeout: Duration::from_secs(1800),
+            goaway_chance: 0.0,
+        }
+    }
+}
+
+impl Default for Serving {
+    fn default() -> Self {
+        Self {
+            http2: true,
+            streams: 100,
+            anonymous: true,
+            livez_grace: Duration::ZERO,
+            store_timeout: Duration::from_secs(2),
+        }
+    }
+}
+
+impl Default for Shutdown {
+    fn default() -> Self {
+        Self { delay: Duration::ZERO, drain: Duration::from_secs(3), send_retry_after: false }
+    }
+}
