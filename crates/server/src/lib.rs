@@ -19,6 +19,7 @@ mod query;
 mod registry;
 mod request;
 mod reviews;
+pub mod served;
 mod settings;
 mod shed;
 mod strategies;

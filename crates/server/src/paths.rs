@@ -1,7 +1,7 @@
 //! Everything that is not a resource: discovery, OpenAPI, version and health.
 
 use api::{
-    discovery::{self, AggregatedVersion},
+    discovery::{self, AggregatedVersion, Enabled},
     openapi,
     status::Status,
 };
@@ -25,24 +25,25 @@ pub async fn answer(server: &Server, request: &Parts) -> Result<Response<Body>, 
     {
         return health(server, request).await;
     }
+    let served: Enabled = &|group, version| server.shared.settings.served.includes(group, version);
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     if let (["api" | "apis"], Some(version)) = (parts.as_slice(), aggregated(request)) {
-        return Ok(discovered(version, parts == ["api"]));
+        return Ok(discovered(version, parts == ["api"], served));
     }
     let body = match parts.as_slice() {
-        [""] => Some(root()),
+        [""] => Some(root(served)),
         ["version"] => Some(version()),
         ["api"] => Some(discovery::core_versions(host(request))),
-        ["apis"] => Some(discovery::group_list()),
+        ["apis"] => Some(discovery::group_list_where(served)),
         ["api", version] => discovery::resource_list("", version),
-        ["apis", group] => discovery::group(group),
-        ["apis", group, version] => discovery::resource_list(group, version),
-        ["openapi", "v3"] => Some(openapi::index()),
+        ["apis", group] => discovery::group_where(group, served),
+        ["apis", group, version] if served(group, version) => discovery::resource_list(group, version),
+        ["openapi", "v3"] => Some(openapi::index_where(served)),
         ["openapi", "v3", rest @ ..] => openapi::document_at(&rest.join("/")),
         ["openapi", "v2"] if accepts(request, OPENAPI_PROTOBUF) => {
-            return Ok(typed(openapi::v2_protobuf(), OPENAPI_PROTOBUF));
+            return Ok(typed(openapi::v2_protobuf_where(served), OPENAPI_PROTOBUF));
         }
-        ["openapi", "v2"] => Some(openapi::v2()),
+        ["openapi", "v2"] => Some(openapi::v2_where(served)),
         _ => return Ok(encode::no_page()),
     };
     Ok(body.map_or_else(encode::no_page, |body| encode::json(200, &body)))
@@ -66,12 +67,12 @@ fn aggregated(request: &Parts) -> Option<AggregatedVersion> {
     })
 }
 
-fn discovered(version: AggregatedVersion, core: bool) -> Response<Body> {
+fn discovered(version: AggregatedVersion, core: bool, served: Enabled) -> Response<Body> {
     let name = match version {
         AggregatedVersion::V2 => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
         AggregatedVersion::V2Beta1 => "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
     };
-    typed(discovery::aggregated_where(core, version, &|_, _| true).to_string(), name)
+    typed(discovery::aggregated_where(core, version, served).to_string(), name)
 }
 
 fn accepts(request: &Parts, media: &str) -> bool {
@@ -90,8 +91,8 @@ fn host(request: &Parts) -> &str {
     request.uri.authority().map(http::uri::Authority::as_str).or(header).unwrap_or_default()
 }
 
-fn root() -> api::Value {
-    let groups = discovery::groups().into_iter().map(|group| format!("/apis/{group}"));
+fn root(served: Enabled) -> api::Value {
+    let groups = discovery::groups_where(served).into_iter().map(|group| format!("/apis/{group}"));
     let fixed = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
     let mut paths: Vec<String> = fixed.into_iter().map(str::to_owned).chain(groups).collect();
     paths.sort();

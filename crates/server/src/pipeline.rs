@@ -41,7 +41,7 @@ pub fn answer(server: Server, caller: Caller, request: Request<Body>) -> BoxFutu
 async fn route(server: &Server, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Status> {
     let path = request.uri().path().to_owned();
     let query = Query::parse(request.uri().query().unwrap_or_default());
-    match request::parse(request.method(), &path, query) {
+    match request::parse(request.method(), &path, query, &server.shared.settings.served) {
         None => {
             authorize::path(caller.user(), verb_of(request.method()), &path)?;
             paths::answer(server, &request.into_parts().0).await

@@ -6,7 +6,7 @@ use api::{
 };
 use http::Method;
 
-use crate::{User, query::Query};
+use crate::{User, query::Query, served::Served};
 
 /// A request for a resource.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub struct Target {
 }
 
 /// Reads a path of a group and version that exist; `None` for paths of other kinds.
-pub fn parse(method: &Method, path: &str, query: Query) -> Option<Result<Target, Status>> {
+pub fn parse(method: &Method, path: &str, query: Query, served: &Served) -> Option<Result<Target, Status>> {
     let parts: Vec<String> = path.split('/').skip(1).map(crate::query::decode).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let (group, version, rest) = match parts.as_slice() {
@@ -36,6 +36,9 @@ pub fn parse(method: &Method, path: &str, query: Query) -> Option<Result<Target,
         ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
         _ => return None,
     };
+    if !served.includes(group, version) {
+        return None;
+    }
     schema().resources().iter().find(|resource| resource.group == group && resource.version == version)?;
     Some(target(method, (group, version), rest, query))
 }
@@ -122,7 +125,7 @@ mod tests {
 
     fn check(method: Method, path: &str, want: Result<(&str, &str, &str, &str, &str), u16>) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let got = parse(&method, path, Query::parse(query)).expect("a resource path");
+        let got = parse(&method, path, Query::parse(query), &Served::default()).expect("a resource path");
         let got = got.as_ref().map(|t| (t.verb, t.resource.name, &*t.namespace, &*t.name, &*t.subresource));
         assert_eq!(got.map_err(|status| status.code), want, "{path}");
     }
@@ -144,6 +147,6 @@ mod tests {
         check(Method::GET, "/api/v1/pods/b", Err(404));
         check(Method::DELETE, "/api/v1/namespaces", Err(405));
         check(Method::GET, "/api/v1/namespaces/a/pods/b/nope", Err(404));
-        assert!(parse(&Method::GET, "/healthz", Query::parse("")).is_none());
+        assert!(parse(&Method::GET, "/healthz", Query::parse(""), &Served::default()).is_none());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
 
-use crate::allocate::network::Network;
+use crate::{allocate::network::Network, served::Served};
 
 /// How an API server behaves. [`Default`] is what upstream does without flags, but for the range of services.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub struct Settings {
     pub serving: Serving,
     /// How the server ends.
     pub shutdown: Shutdown,
+    /// Which group-versions are served.
+    pub served: Served,
     /// How long events are kept.
     pub event_ttl: Duration,
     /// The flags with their values, for `/flagz`.
@@ -104,6 +106,7 @@ impl Default for Settings {
             load: Load::default(),
             serving: Serving::default(),
             shutdown: Shutdown::default(),
+            served: Served::default(),
             event_ttl: Duration::from_secs(3600),
             flags: Vec::new(),
             host_name: "localhost".into(),

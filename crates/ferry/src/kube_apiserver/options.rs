@@ -3,7 +3,7 @@
 use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail, ensure};
-use server::{Authentication, Load, Network, Serving, Settings, Shutdown};
+use server::{Authentication, Load, Network, Serving, Settings, Shutdown, served::Served};
 
 use crate::{
     flags::{Error, Given},
@@ -153,10 +153,17 @@ fn settings(given: &Given<'_>) -> anyhow::Result<Settings> {
         load: load(given)?,
         serving: serving(given)?,
         shutdown: shutdown(given)?,
+        served: served(given)?,
         event_ttl: given.duration("event-ttl")?,
         flags: given.all().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
     })
+}
+
+fn served(given: &Given<'_>) -> anyhow::Result<Served> {
+    let choices = given.many("runtime-config");
+    let choices = choices.iter().map(|choice| choice.split_once('=').unwrap_or((choice, "")));
+    Served::of(choices).context("--runtime-config")
 }
 
 fn advertise(given: &Given<'_>) -> anyhow::Result<IpAddr> {
