@@ -12,7 +12,7 @@ struct Allowed {
 
 async fn check(name: &str, allowed: Allowed) {
     let Some(exchanges) = replay::recording(name) else { return };
-    let (service, _dir) = fixture::server().await;
+    let (service, _dir) = fixture::default_server().await;
     let mut replay = replay::Replay::new(service).await;
     let (mut statuses, mut bodies) = (0, 0);
     for exchange in &exchanges {

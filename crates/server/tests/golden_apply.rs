@@ -56,7 +56,7 @@ struct Replay {
 
 impl Replay {
     async fn new() -> Self {
-        let (service, dir) = fixture::server().await;
+        let (service, dir) = fixture::default_server().await;
         let replay = Self { service, strange: HashSet::new(), _dir: dir };
         let json = json!({"Content-Type": "application/json"});
         replay.send("POST", "/api/v1/namespaces", &json, &json!({"metadata": {"name": "golden"}})).await;

@@ -110,7 +110,7 @@ async fn every_resource_is_created_read_changed_and_deleted() {
         let operation = json!([{"op": "replace", "path": "/metadata/labels/u", "value": "2"}]);
         let (status, patched) = server.patch(&item, "json-patch", operation).await;
         assert_eq!((status, &patched["metadata"]["labels"]["u"]), (200, &json!("2")), "{patched}");
-        let (status, answer) = server.delete(&item, Value::Null).await;
+        let (status, answer) = server.delete(&item, json!({"propagationPolicy": "Background"})).await;
         assert_eq!(status, 200, "{answer}");
         let gone = if resource.name == "namespaces" { 200 } else { 404 };
         assert_eq!(server.get(&item).await.0, gone, "{item}");
