@@ -1,71 +1,24 @@
-//! The last stage: an outcome in the form that the client asked for: JSON, a table, or metadata only.
+//! The last stage: an outcome in the form that the client asked for.
 
-use api::{
-    Value, convert, meta, protobuf,
-    status::Status,
-    table::{self, Include},
-};
+use api::{Value, convert, meta, protobuf, status::Status, table, yaml};
 use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Response, header};
+use http::{HeaderValue, Response, header};
 use serde_json::json;
 use store::Revision;
 
 use crate::{
     Body, clock,
     document::{self, Tail},
-    pipeline::{PROTOBUF, full},
+    form::{Encoding, Form, Shape},
+    gzip,
+    pipeline::full,
     registry::List,
     request::Target,
 };
 
-const SUPPORTED: &str = "application/json, application/vnd.kubernetes.protobuf";
-
-/// How objects are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// As they are.
-    Json,
-    /// As they are, in protobuf.
-    Protobuf,
-    /// As rows of a table.
-    Table(Include),
-    /// Their metadata only.
-    Metadata,
-}
-
-impl Form {
-    /// The first form in `Accept` that can be served.
-    pub fn negotiate(headers: &HeaderMap, target: &Target) -> Result<Self, Status> {
-        let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");
-        let mut choices = accept.split(',').map(str::trim).filter(|choice| !choice.is_empty()).peekable();
-        if choices.peek().is_none() {
-            return Ok(Form::Json);
-        }
-        choices.find_map(|choice| Self::of(choice, target)).ok_or_else(|| Status::not_acceptable(SUPPORTED))
-    }
-
-    fn of(choice: &str, target: &Target) -> Option<Self> {
-        let mut parts = choice.split(';').map(str::trim);
-        match parts.next()? {
-            // Tables and metadata are JSON: who asks for them in protobuf has another choice.
-            PROTOBUF => return parts.all(|part| !part.starts_with("as=")).then_some(Form::Protobuf),
-            "application/json" | "*/*" | "application/*" => {}
-            _ => return None,
-        }
-        let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
-        let get = |name: &str| parameters.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
-        let versioned = matches!((get("g"), get("v")), (Some("meta.k8s.io"), Some("v1")));
-        match get("as") {
-            None => Some(Form::Json),
-            Some("Table") if versioned => Some(Form::Table(match target.query.get("includeObject") {
-                Some("None") => Include::None,
-                Some("Object") => Include::Object,
-                _ => Include::Metadata,
-            })),
-            Some("PartialObjectMetadata" | "PartialObjectMetadataList") if versioned => Some(Form::Metadata),
-            Some(_) => None,
-        }
-    }
+/// A `Status` of success.
+pub fn success(form: Form, status: &Value) -> Response<Body> {
+    written(form, 200, status)
 }
 
 /// An answer of JSON.
@@ -84,8 +37,8 @@ pub fn bytes(code: u16, body: impl Into<Bytes>) -> Response<Body> {
 }
 
 /// A `Status` that says what went wrong.
-pub fn error(status: &Status) -> Response<Body> {
-    let mut response = json(status.code, &status.to_value());
+pub fn error(form: Form, status: &Status) -> Response<Body> {
+    let mut response = written(form, status.code, &status.to_value());
     if let Some(seconds) = status.details.as_ref().and_then(|details| details["retryAfterSeconds"].as_u64()) {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
@@ -114,7 +67,7 @@ pub fn warned(mut response: Response<Body>, warnings: &[String]) -> Response<Bod
 
 /// A stored document, as it is where possible.
 pub fn document(target: &Target, form: Form, value: &Bytes, revision: Revision) -> Result<Response<Body>, Status> {
-    if form == Form::Json && Tail::of(target.resource).ends(value) {
+    if form.is_plain() && Tail::of(target.resource).ends(value) {
         return Ok(bytes(200, document::answer(value, revision)));
     }
     let stored = document::decode(value, revision).map_err(Status::internal)?;
@@ -123,34 +76,57 @@ pub fn document(target: &Target, form: Form, value: &Bytes, revision: Revision) 
 
 /// One object.
 pub fn object(target: &Target, form: Form, object: Value, code: u16) -> Response<Body> {
-    match form {
-        Form::Protobuf => match protobuf::encode_any(&object) {
-            Some(message) => protobuf_bytes(code, message),
-            None => json(code, &object),
-        },
-        Form::Json | Form::Table(_) | Form::Metadata => json(code, &shaped(target, form, object)),
-    }
+    written(form, code, &shaped(target, form, object))
 }
 
-fn protobuf_bytes(code: u16, message: Vec<u8>) -> Response<Body> {
-    let mut response = bytes(code, message);
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
+/// A value that says its kind, in the encoding of a form; what has no protobuf is JSON.
+fn written(form: Form, code: u16, value: &Value) -> Response<Body> {
+    let (encoding, text): (Encoding, Bytes) = match form.encoding {
+        Encoding::Protobuf => match protobuf::encode_any(value) {
+            Some(message) => (Encoding::Protobuf, message.into()),
+            None => (Encoding::Json, value.to_string().into()),
+        },
+        Encoding::Yaml => (Encoding::Yaml, yaml::write(value).into()),
+        // Values have text keys and memory does not fail to be written.
+        Encoding::Json if form.pretty => (Encoding::Json, format!("{value:#}").into()),
+        Encoding::Json => (Encoding::Json, value.to_string().into()),
+    };
+    sized(form, code, encoding, text)
+}
+
+/// An answer of bytes, compressed where that is wanted and worth it.
+fn sized(form: Form, code: u16, encoding: Encoding, text: Bytes) -> Response<Body> {
+    let compressed = form.gzip && text.len() >= gzip::WORTHWHILE;
+    let mut response = bytes(code, if compressed { gzip::whole(&text) } else { text });
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(encoding.media_type()));
+    if compressed {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
     response
 }
 
-/// One object in a form; what is no object of the resource (a `Status`, a `Scale`) stays as it is.
+/// One object in a shape; what is no object of the resource (a `Status`, a `Scale`) stays as it is.
 pub fn shaped(target: &Target, form: Form, object: Value) -> Value {
     if object["kind"] != target.resource.kind {
         return object;
     }
-    match form {
-        Form::Json | Form::Protobuf => object,
-        Form::Metadata => table::partial_metadata(&object),
-        Form::Table(include) => {
+    match form.shape {
+        Shape::Object => object,
+        Shape::Metadata => versioned(form, table::partial_metadata(&object)),
+        Shape::Table(include) => {
             let metadata = json!({"resourceVersion": meta::text(&object, &["metadata", "resourceVersion"])});
-            table::table(target.resource, std::iter::once(&object), metadata, include, clock::now())
+            let table = table::table(target.resource, std::iter::once(&object), metadata, include, clock::now());
+            versioned(form, table)
         }
     }
+}
+
+/// A table or metadata in the version that was asked for: they are the same but for its name.
+fn versioned(form: Form, mut value: Value) -> Value {
+    value["apiVersion"] = format!("meta.k8s.io/{}", form.version).into();
+    value
 }
 
 /// A list.
@@ -162,22 +138,37 @@ pub fn list(target: &Target, form: Form, list: List) -> Result<Response<Body>, S
             metadata["remainingItemCount"] = remaining.into();
         }
     }
-    match form {
-        Form::Json => joined(target, &metadata, &list),
-        Form::Protobuf => {
-            Ok(protobuf_bytes(200, protobuf::encode_list(target.resource, &metadata, &objects(target, &list)?)))
+    if form.is_plain() {
+        return joined(target, form, &metadata, &list);
+    }
+    let objects = objects(target, &list)?;
+    match form.shape {
+        Shape::Object if form.encoding == Encoding::Protobuf => {
+            let text = protobuf::encode_list(target.resource, &metadata, &objects);
+            Ok(sized(form, 200, Encoding::Protobuf, text.into()))
         }
-        Form::Table(include) => {
-            let objects = objects(target, &list)?;
-            Ok(json(200, &table::table(target.resource, objects.iter(), metadata, include, clock::now())))
+        Shape::Object => {
+            let (kind, version) = (format!("{}List", target.resource.kind), target.resource.api_version());
+            let items: Vec<Value> = objects.into_iter().map(untyped).collect();
+            let list = json!({"kind": kind, "apiVersion": version, "metadata": metadata, "items": items});
+            Ok(written(form, 200, &list))
         }
-        Form::Metadata => {
-            let items: Vec<Value> = objects(target, &list)?.iter().map(table::partial_metadata).collect();
-            let body = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
-                "metadata": metadata, "items": items});
-            Ok(json(200, &body))
+        Shape::Table(include) => {
+            let table = table::table(target.resource, objects.iter(), metadata, include, clock::now());
+            Ok(written(form, 200, &versioned(form, table)))
+        }
+        Shape::Metadata => {
+            let items: Vec<Value> = objects.iter().map(|o| versioned(form, table::partial_metadata(o))).collect();
+            let list = json!({"kind": "PartialObjectMetadataList", "metadata": metadata, "items": items});
+            Ok(written(form, 200, &versioned(form, list)))
         }
     }
+}
+
+/// An item of a list: the list says version and kind.
+fn untyped(mut item: Value) -> Value {
+    meta::object_mut(&mut item).retain(|name, _| name != "kind" && name != "apiVersion");
+    item
 }
 
 fn objects(target: &Target, list: &List) -> Result<Vec<Value>, Status> {
@@ -186,7 +177,7 @@ fn objects(target: &Target, list: &List) -> Result<Vec<Value>, Status> {
 }
 
 /// Joins documents without decoding them.
-fn joined(target: &Target, metadata: &Value, list: &List) -> Result<Response<Body>, Status> {
+fn joined(target: &Target, form: Form, metadata: &Value, list: &List) -> Result<Response<Body>, Status> {
     let size: usize = list.records.iter().map(|record| record.value.len() + 64).sum();
     let mut out = BytesMut::with_capacity(size + 256);
     let tail = Tail::of(target.resource);
@@ -203,11 +194,9 @@ fn joined(target: &Target, metadata: &Value, list: &List) -> Result<Response<Bod
             tail.append_item(&mut out, &record.value, record.revision);
         } else {
             let object = document::object(record).map_err(Status::internal)?;
-            let mut item = convert::to(target.resource, object);
-            meta::object_mut(&mut item).retain(|name, _| name != "kind" && name != "apiVersion");
-            out.put_slice(item.to_string().as_bytes());
+            out.put_slice(untyped(convert::to(target.resource, object)).to_string().as_bytes());
         }
     }
     out.put_slice(b"]}");
-    Ok(bytes(200, out.freeze()))
+    Ok(sized(form, 200, Encoding::Json, out.freeze()))
 }

@@ -11,6 +11,8 @@ mod bootstrap;
 mod clock;
 mod document;
 mod encode;
+mod form;
+mod gzip;
 mod kubelet_proxy;
 mod listen;
 mod paths;

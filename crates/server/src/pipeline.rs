@@ -10,8 +10,8 @@ use http::{Method, Request, Response, header};
 use http_body_util::{BodyExt, Full, Limited};
 
 use crate::{
-    Body, Caller, Server, authorize,
-    encode::{self, Form},
+    Body, Caller, Server, authorize, encode,
+    form::Form,
     kubelet_proxy, paths,
     query::Query,
     registry::{Outcome, WriteOptions},
@@ -31,8 +31,9 @@ pub fn answer(server: Server, caller: Caller, request: Request<Body>) -> BoxFutu
     Box::pin(async move {
         let method = request.method().clone();
         let path = request.uri().path().to_owned();
+        let form = Form::of_error(request.headers());
         let result = route(&server, &caller, request).await;
-        let response = result.unwrap_or_else(|status| encode::error(&status));
+        let response = result.unwrap_or_else(|status| encode::error(form, &status));
         tracing::debug!(%method, %path, status = response.status().as_u16(), "answered");
         response
     })
@@ -97,7 +98,7 @@ async fn resource(
             encode::warned(encode::object(&target, form, object, code), &warnings)
         }
         Outcome::List(list) => encode::list(&target, form, list)?,
-        Outcome::Success(status) => encode::json(200, &status),
+        Outcome::Success(status) => encode::success(form, &status),
     })
 }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use api::{Value, convert, protobuf, status::Status, table};
+use api::{Value, convert, protobuf, status::Status};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream};
 use http::{HeaderValue, Response, header};
@@ -18,7 +18,8 @@ use tokio::time::Instant;
 use crate::{
     Body, BodyError, Server,
     document::{self, Tail},
-    encode::{self, Form},
+    encode,
+    form::{Encoding, Form},
     registry::{self, selection::Selection},
     request::Target,
 };
@@ -43,7 +44,7 @@ pub async fn answer(server: &Server, target: Target, form: Form) -> Result<Respo
     let body = StreamBody::new(lines.map(|line| Ok::<_, BodyError>(Frame::data(line)))).boxed_unsync();
     let mut response = encode::bytes(200, Bytes::new());
     *response.body_mut() = body;
-    if form == Form::Protobuf {
+    if form.encoding == Encoding::Protobuf {
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(STREAM));
     }
     Ok(response)
@@ -229,7 +230,7 @@ impl View {
     }
 
     fn render(&self, kind: &str, value: &Bytes, revision: Revision) -> Result<Option<Bytes>, store::Error> {
-        if self.form == Form::Json && self.selection.is_everything() && self.tail.ends(value) {
+        if self.form.is_plain() && self.selection.is_everything() && self.tail.ends(value) {
             return Ok(Some(line(kind, &document::answer(value, revision))));
         }
         let object = convert::to(self.target.resource, document::decode(value, revision)?);
@@ -246,17 +247,13 @@ impl View {
         }
         let resource = self.target.resource;
         let object: Value = json!({"kind": resource.kind, "apiVersion": resource.api_version(), "metadata": metadata});
-        let object = match self.form {
-            Form::Metadata => table::partial_metadata(&object),
-            Form::Json | Form::Protobuf | Form::Table(_) => encode::shaped(&self.target, self.form, object),
-        };
-        self.line("BOOKMARK", &object)
+        self.line("BOOKMARK", &encode::shaped(&self.target, self.form, object))
     }
 
     fn line(&self, kind: &str, object: &Value) -> Bytes {
-        match self.form {
-            Form::Protobuf => protobuf::frame(&protobuf::encode_watch_event(kind, object)).into(),
-            Form::Json | Form::Table(_) | Form::Metadata => line(kind, object.to_string().as_bytes()),
+        match self.form.encoding {
+            Encoding::Protobuf => protobuf::frame(&protobuf::encode_watch_event(kind, object)).into(),
+            Encoding::Json | Encoding::Yaml => line(kind, object.to_string().as_bytes()),
         }
     }
 }

@@ -380,7 +380,11 @@ async fn tables_and_metadata_are_served_on_request() {
     let partial = read("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").await;
     assert_eq!(partial["items"][0]["kind"], "PartialObjectMetadata");
     assert_eq!(partial["items"][0].get("spec"), None);
-    assert_eq!(read("application/yaml").await["code"], 406);
+    assert_eq!(read("application/cbor").await["code"], 406);
+    let yaml = server.raw(Method::GET, DEPLOYMENTS, "", "application/yaml", Bytes::new()).await;
+    assert_eq!(yaml.headers()["content-type"], "application/yaml");
+    let bytes = yaml.into_body().collect().await.unwrap().to_bytes();
+    assert!(bytes.starts_with(b"apiVersion: apps/v1\nitems:\n- metadata:\n"), "{}", String::from_utf8_lossy(&bytes));
 }
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
