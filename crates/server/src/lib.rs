@@ -7,6 +7,7 @@
 mod admission;
 mod authorize;
 mod bootstrap;
+mod catalog;
 mod clock;
 mod document;
 mod encode;
@@ -101,7 +102,7 @@ struct Shared {
 impl Server {
     /// An API server that has created the objects every cluster has.
     pub async fn new(config: Config) -> Result<Self, store::Error> {
-        let registry = registry::Registry::new(config.store);
+        let registry = registry::Registry::new(config.store).await?;
         bootstrap::create(&registry).await?;
         let shared = Shared {
             registry,

@@ -1,7 +1,7 @@
 //! Label selectors: `app=web,tier!=db,env in (a,b),!old`, and their object form.
 
-use super::Error;
-use crate::{Value, meta, validate::names};
+use super::{Error, parse};
+use crate::{Value, meta};
 
 /// Requirements that must all hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -10,13 +10,13 @@ pub struct LabelSelector {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Requirement {
-    key: String,
-    operator: Operator,
+pub(super) struct Requirement {
+    pub key: String,
+    pub operator: Operator,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Operator {
+pub(super) enum Operator {
     In(Vec<String>),
     NotIn(Vec<String>),
     Exists,
@@ -28,8 +28,7 @@ enum Operator {
 impl LabelSelector {
     /// Reads the form of queries.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let requirements = split(text)?.into_iter().map(requirement).collect::<Result<_, _>>()?;
-        Ok(Self { requirements })
+        Ok(Self { requirements: parse::requirements(text)? })
     }
 
     /// Reads the object form: `matchLabels` and `matchExpressions`.
@@ -63,8 +62,13 @@ impl LabelSelector {
 
     /// Whether `labels` (a JSON object, or null for none) has what is required.
     pub fn matches(&self, labels: &Value) -> bool {
+        self.matches_by(|key| labels.get(key).and_then(Value::as_str))
+    }
+
+    /// Whether the labels, of which `value_of` gives the values, are as required.
+    pub fn matches_by<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| {
-            let value = labels.get(&requirement.key).and_then(Value::as_str);
+            let value = value_of(&requirement.key);
             let number = || value.and_then(|value| value.parse::<i64>().ok());
             match &requirement.operator {
                 Operator::In(values) => value.is_some_and(|value| values.iter().any(|v| v == value)),
@@ -96,93 +100,6 @@ pub fn text(selector: &Value) -> String {
     }
     parts.sort();
     parts.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(",")
-}
-
-/// Splits at the commas that are not in parentheses.
-fn split(text: &str) -> Result<Vec<&str>, Error> {
-    let (mut parts, mut depth, mut start) = (Vec::new(), 0, 0);
-    for (at, character) in text.char_indices() {
-        match character {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            ',' if depth == 0 => {
-                parts.push(text[start..at].trim());
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    if depth != 0 {
-        return Err(Error(format!("unable to parse requirement: unbalanced parentheses in {text:?}")));
-    }
-    parts.push(text[start..].trim());
-    if parts == [""] {
-        return Ok(Vec::new());
-    }
-    if parts.contains(&"") {
-        return Err(Error("unable to parse requirement: found ',', expected: identifier after ','".to_owned()));
-    }
-    Ok(parts)
-}
-
-fn requirement(text: &str) -> Result<Requirement, Error> {
-    if let Some(key) = text.strip_prefix('!') {
-        return checked(key, Operator::DoesNotExist);
-    }
-    for (symbol, build) in [
-        ("!=", (|v| Operator::NotIn(vec![v])) as fn(String) -> Operator),
-        ("==", |v| Operator::In(vec![v])),
-        ("=", |v| Operator::In(vec![v])),
-    ] {
-        if let Some((key, value)) = text.split_once(symbol) {
-            let value = value.trim();
-            check_value(value)?;
-            return checked(key, build(value.to_owned()));
-        }
-    }
-    for (symbol, build) in [('>', Operator::GreaterThan as fn(i64) -> Operator), ('<', Operator::LessThan)] {
-        if let Some((key, value)) = text.split_once(symbol) {
-            let number = value.trim().parse().map_err(|_| {
-                Error(format!(
-                    "values[0][{}]: Invalid value: {:?}: for 'Gt', 'Lt' operators, the value must be an integer",
-                    key.trim(),
-                    value.trim()
-                ))
-            })?;
-            return checked(key, build(number));
-        }
-    }
-    match text.split_once(|c: char| c.is_whitespace() || c == '(') {
-        None => checked(text, Operator::Exists),
-        Some((key, _)) => {
-            let rest = text[key.len()..].trim();
-            let (operator, values) = rest.split_once('(').unwrap_or((rest, ""));
-            let values = values.trim_end().strip_suffix(')');
-            let values = values.map(|v| v.split(',').map(|v| v.trim().to_owned()).collect::<Vec<_>>());
-            match (operator.trim(), values) {
-                ("in", Some(values)) => checked(key, Operator::In(values)),
-                ("notin", Some(values)) => checked(key, Operator::NotIn(values)),
-                _ => Err(Error(format!(
-                    "unable to parse requirement: found {rest:?}, expected: in, notin, =, ==, !=, gt, lt"
-                ))),
-            }
-        }
-    }
-}
-
-fn checked(key: &str, operator: Operator) -> Result<Requirement, Error> {
-    let key = key.trim();
-    match names::qualified(key).first() {
-        Some(fault) => Err(Error(format!("unable to parse requirement: <nil>: Invalid value: {key:?}: {fault}"))),
-        None => Ok(Requirement { key: key.to_owned(), operator }),
-    }
-}
-
-fn check_value(value: &str) -> Result<(), Error> {
-    match names::label_value(value).first() {
-        Some(fault) => Err(Error(format!("unable to parse requirement: <nil>: Invalid value: {value:?}: {fault}"))),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -109,7 +109,7 @@ pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> St
         details["name"] = name.into();
     }
     let message = format!("{kind}.{group} {name:?} is invalid: {list}");
-    Status { code: 422, reason: "Invalid", message, details: Some(details) }
+    Status { code: 422, reason: "Invalid", message, details: Some(details), next: None }
 }
 
 fn check_manager(manager: &str, errors: &mut Vec<FieldError>) {

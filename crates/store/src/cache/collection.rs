@@ -177,12 +177,13 @@ impl Collection {
         held.check(look.cursor)?;
         let first = held.changes.partition_point(|change| change.revision <= look.cursor);
         for change in held.changes.range(first..) {
+            if !change.key().starts_with(look.prefix) {
+                continue;
+            }
             if out.len() == look.limit {
                 return Ok(out.last().map_or(look.cursor, |change| change.revision));
             }
-            if change.key().starts_with(look.prefix) {
-                out.push(change.clone());
-            }
+            out.push(change.clone());
         }
         Ok(held.reached.max(look.published).max(look.cursor))
     }

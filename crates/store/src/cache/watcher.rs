@@ -41,6 +41,15 @@ impl Watcher {
         let _ = self.newest.changed().await;
     }
 
+    /// Up to where there is nothing to take; [`Watcher::cursor`] moves there.
+    pub fn look(&mut self) -> Result<Revision, Error> {
+        let published = self.shared.published();
+        let mut none = Vec::new();
+        let look = Look { cursor: self.cursor, prefix: &self.prefix, limit: 0, published };
+        self.cursor = self.collection.scan(look, &mut none)?;
+        Ok(self.cursor)
+    }
+
     /// Every change up to here was taken.
     pub fn cursor(&self) -> Revision {
         self.cursor
