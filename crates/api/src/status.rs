@@ -15,11 +15,13 @@ pub struct Status {
     pub message: String,
     /// Which object, and the causes.
     pub details: Option<Value>,
+    /// Where a list that broke off can be taken up again.
+    pub next: Option<String>,
 }
 
 impl Status {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None }
+        Self { code, reason, message: message.into(), details: None, next: None }
     }
 
     fn about(mut self, resource: &Resource, name: &str) -> Self {
@@ -198,7 +200,7 @@ impl Status {
     /// 504: a revision that is not there yet.
     pub fn future_revision(requested: u64, current: u64) -> Self {
         let mut status =
-            Self::new(504, "Timeout", format!("Too large resource version: {requested}, current: {current}"));
+            Self::new(504, "Timeout", format!("Timeout: Too large resource version: {requested}, current: {current}"));
         status.details = Some(json!({
             "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
             "retryAfterSeconds": 1,
@@ -217,6 +219,9 @@ impl Status {
         }
         if let Some(details) = &self.details {
             value["details"] = details.clone();
+        }
+        if let Some(next) = &self.next {
+            value["metadata"]["continue"] = next.as_str().into();
         }
         value
     }

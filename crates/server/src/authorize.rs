@@ -35,5 +35,5 @@ pub fn target(user: Option<&User>, target: &Target) -> Result<(), Status> {
 }
 
 fn denied(message: String, details: serde_json::Value) -> Status {
-    Status { code: 403, reason: "Forbidden", message, details: Some(details) }
+    Status { code: 403, reason: "Forbidden", message, details: Some(details), next: None }
 }

@@ -68,7 +68,7 @@ pub fn answer(value: &Bytes, revision: Revision) -> Bytes {
 }
 
 /// Appends the JSON that a client gets.
-fn append(out: &mut BytesMut, value: &Bytes, revision: Revision) {
+pub fn append(out: &mut BytesMut, value: &Bytes, revision: Revision) {
     match value.strip_prefix(HEAD) {
         Some(rest) => {
             out.reserve(value.len() + 48);

@@ -79,7 +79,8 @@ impl Form {
         if target.verb == "watch" && form.encoding == Encoding::Yaml {
             return Err(Status::not_acceptable(STREAMED));
         }
-        form.pretty |= is_read_by_people(headers, target);
+        // A line of a watch is one line.
+        form.pretty = target.verb != "watch" && (form.pretty || is_read_by_people(headers, target));
         form.gzip = matches!(target.verb, "get" | "list") && takes_gzip(headers);
         Ok(form)
     }
@@ -127,7 +128,7 @@ fn offered(accept: &str, lists: bool) -> Result<(), Status> {
         types.push(STREAMED);
     }
     let message = format!("406: Not Acceptable\n\nAvailable representations: {}", types.join(", "));
-    Err(Status { code: 406, reason: "NotAcceptable", message, details: Some(json!({})) })
+    Err(Status { code: 406, reason: "NotAcceptable", message, details: Some(json!({})), next: None })
 }
 
 /// One wish of a client.

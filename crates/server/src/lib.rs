@@ -8,6 +8,7 @@ mod admission;
 mod allocate;
 mod authorize;
 mod bootstrap;
+mod catalog;
 mod clock;
 mod document;
 mod encode;
@@ -123,7 +124,7 @@ impl Server {
 
     /// As [`Self::new`], with other than the usual settings.
     pub async fn with(config: Config, settings: Settings) -> Result<Self, store::Error> {
-        let registry = registry::Registry::new(config.store);
+        let registry = registry::Registry::new(config.store).await?;
         bootstrap::create(&registry).await?;
         let shared = Shared {
             registry,

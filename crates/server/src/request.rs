@@ -44,6 +44,11 @@ pub fn parse(method: &Method, path: &str, query: Query, served: &Served) -> Opti
 }
 
 fn target(method: &Method, (group, version): (&str, &str), rest: &[&str], query: Query) -> Result<Target, Status> {
+    // The old way to ask for a watch: `watch/` in front of the resource, and perhaps the name of one object.
+    let (watched, rest) = match rest {
+        ["watch", rest @ ..] => (true, rest),
+        rest => (false, rest),
+    };
     let (namespace, rest) = match rest {
         ["namespaces", namespace, rest @ ..] if !is_namespace_itself(rest) => (*namespace, rest),
         rest => ("", rest),
@@ -60,7 +65,11 @@ fn target(method: &Method, (group, version): (&str, &str), rest: &[&str], query:
     {
         return Err(Status::no_such_path());
     }
-    let verb = verb(method, name, &query).ok_or_else(Status::method_not_allowed)?;
+    let verb = match verb(method, name, &query) {
+        Some("get" | "list" | "watch") if watched && subresource.is_empty() => "watch",
+        Some(_) if watched => return Err(Status::no_such_path()),
+        verb => verb.ok_or_else(Status::method_not_allowed)?,
+    };
     let target = Target {
         resource,
         verb,
@@ -133,6 +142,12 @@ mod tests {
     #[test]
     fn paths_name_their_target() {
         check(Method::GET, "/api/v1/pods?watch=1", Ok(("watch", "pods", "", "", "")));
+        check(Method::GET, "/api/v1/watch/pods", Ok(("watch", "pods", "", "", "")));
+        check(Method::GET, "/api/v1/watch/namespaces/a/pods/b", Ok(("watch", "pods", "a", "b", "")));
+        check(Method::GET, "/api/v1/watch/namespaces/a", Ok(("watch", "namespaces", "", "a", "")));
+        check(Method::GET, "/api/v1/watch/namespaces/a/pods/b/log", Err(404));
+        check(Method::DELETE, "/api/v1/watch/namespaces/a/pods/b", Err(404));
+        check(Method::GET, "/api/v1/watch", Err(404));
         check(Method::GET, "/api/v1/namespaces/a/pods/b/log", Ok(("get", "pods", "a", "b", "log")));
         check(Method::GET, "/api/v1/namespaces/a", Ok(("get", "namespaces", "", "a", "")));
         check(Method::PUT, "/api/v1/namespaces/a/finalize", Ok(("update", "namespaces", "", "a", "finalize")));

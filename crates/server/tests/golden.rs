@@ -15,8 +15,7 @@ async fn check(name: &str, allowed: Allowed) {
     let (service, _dir) = fixture::default_server().await;
     let mut replay = replay::Replay::new(service).await;
     let (mut statuses, mut bodies) = (0, 0);
-    for exchange in &exchanges {
-        let verdict = replay.exchange(exchange).await;
+    for verdict in replay.run(&exchanges).await {
         if !verdict.body {
             println!("{}", verdict.said);
         }
@@ -26,6 +25,11 @@ async fn check(name: &str, allowed: Allowed) {
     println!("{name}: {} exchanges, {statuses} other statuses, {bodies} other bodies", exchanges.len());
     assert!(statuses <= allowed.statuses, "{statuses} statuses differ, {} may", allowed.statuses);
     assert!(bodies <= allowed.bodies, "{bodies} bodies differ, {} may", allowed.bodies);
+}
+
+#[tokio::test]
+async fn lists_and_watches() {
+    check("watch.jsonl", Allowed { statuses: 0, bodies: 80 }).await;
 }
 
 #[tokio::test]

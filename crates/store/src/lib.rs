@@ -4,6 +4,7 @@
 //! `server` is its only caller. What a write acknowledged survives `kill -9` and power loss; a watcher sees every
 //! change after the revision it names exactly once and in order, or a clean [`Error::Compacted`].
 
+mod cache;
 mod change;
 mod embedded;
 mod encryption;
@@ -14,7 +15,9 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
+use tokio::sync::Notify;
 
+pub use cache::{At, Cache, Catalog, Change, Checked, Item, Marks, Snapshot, Watcher, Window};
 pub use change::{Next, change};
 pub use embedded::{Contents, Embedded, Lag, Options, Step, Verified, medium};
 pub use encryption::{Encrypted, EncryptionConfig};
@@ -142,6 +145,8 @@ pub struct Follow {
     pub after: Revision,
     /// When nothing under the prefix changes but the store moves on, say so this long after the last notice.
     pub progress: Option<Duration>,
+    /// Whoever is told this way wants to hear of progress now, from a store that [`Store::tells_progress`].
+    pub nudge: Option<Arc<Notify>>,
 }
 
 /// What a follower hears.
@@ -173,7 +178,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// The changes of keys under `prefix` after revision `after`; those that already happened come first.
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, Error> {
-        let notices = self.follow(Follow { prefix: prefix.into(), after, progress: None }).await?;
+        let notices = self.follow(Follow { prefix: prefix.into(), after, ..Follow::default() }).await?;
         let events = notices.filter_map(|notice| async {
             match notice {
                 Ok(Notice::Event(event)) => Some(Ok(event)),
@@ -192,4 +197,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Whether the store can be written.
     async fn health(&self) -> Result<(), Error>;
+
+    /// Whether followers hear of progress soon after they ask for it.
+    fn tells_progress(&self) -> bool {
+        true
+    }
 }

@@ -296,7 +296,7 @@ async fn a_later_write_ends_the_ttl(store: Engine) {
 
 async fn progress_is_told_when_other_keys_change(store: Engine) {
     let after = create(&*store, "/a/1", "x").await;
-    let follow = Follow { prefix: "/a/".into(), after, progress: Some(Duration::from_millis(10)) };
+    let follow = Follow { prefix: "/a/".into(), after, progress: Some(Duration::from_millis(10)), nudge: None };
     let mut notices = store.follow(follow).await.unwrap();
     let other = create(&*store, "/b/1", "x").await;
     loop {
@@ -340,6 +340,24 @@ macro_rules! contract {
                 let dir = tempfile::tempdir().unwrap();
                 super::$rule(super::engines::embedded(dir.path()).await).await;
             })*
+        }
+
+        mod on_a_cache {
+            use super::engines::{Collections, cache, embedded};
+
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $rule() {
+                let dir = tempfile::tempdir().unwrap();
+                super::$rule(cache(embedded(dir.path()).await, Collections::One).await).await;
+            })*
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn on_a_cache_over_etcd() {
+            let Some(server) = engines::EtcdServer::start() else { return };
+            $(let store = server.store(concat!("/", stringify!($rule))).await;
+            let rule = $rule(engines::cache(store, engines::Collections::One).await);
+            tokio::time::timeout(Duration::from_secs(60), rule).await.expect(stringify!($rule));)*
         }
 
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

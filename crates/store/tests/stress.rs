@@ -160,6 +160,16 @@ async fn watchers_agree_on_embedded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watchers_agree_on_a_cache() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = engines::cache(engines::embedded(dir.path()).await, engines::Collections::ByFirstPart).await;
+    stress("cache", cache.clone()).await;
+    let checked = cache.check().await.unwrap();
+    assert_eq!(checked.len(), PREFIXES);
+    assert!(checked.iter().all(ferry_store::Checked::agrees), "{checked:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watchers_agree_on_etcd() {
     let Some(server) = engines::EtcdServer::start() else { return };
     stress("etcd", server.store("/stress").await).await;

@@ -66,9 +66,9 @@ impl Error {
             Error::Type(_) | Error::ManagedFields => Status::bad_request(message),
             Error::Conflicts(conflicts) => {
                 let causes: Vec<Value> = conflicts.iter().map(cause).collect();
-                Status { code: 409, reason: "Conflict", message, details: Some(json!({"causes": causes})) }
+                Status { code: 409, reason: "Conflict", message, details: Some(json!({"causes": causes})), next: None }
             }
-            _ => Status { code: 500, reason: "", message, details: None },
+            _ => Status { code: 500, reason: "", message, details: None, next: None },
         }
     }
 }

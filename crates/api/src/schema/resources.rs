@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::TypeId;
+use crate::Value;
 
 const TABLE: &str = include_str!("../../schema/resources.txt");
 const ALL: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
@@ -123,6 +124,26 @@ impl Resource {
             ("events.k8s.io", "events") => ("", "events"),
             other => other,
         }
+    }
+}
+
+impl Resource {
+    /// The field that selectors know by this name.
+    pub fn field(&self, name: &str) -> Option<&SelectableField> {
+        self.fields.iter().find(|field| field.name == name)
+    }
+}
+
+impl SelectableField {
+    /// The text of the first path that has one.
+    pub fn text(&self, object: &Value) -> String {
+        let text = |path: &&str| match path.split('.').try_fold(object, |value, name| value.get(name))? {
+            Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
+            Value::Bool(value) => Some(value.to_string()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        };
+        self.paths.iter().find_map(text).unwrap_or_else(|| self.absent.to_owned())
     }
 }
 

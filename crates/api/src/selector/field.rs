@@ -38,19 +38,13 @@ impl FieldSelector {
 
     /// Whether the fields of `object` are as required.
     pub fn matches(&self, object: &Value) -> bool {
-        self.terms.iter().all(|term| (text_at(object, &term.field) == term.value) == term.equal)
+        self.terms.iter().all(|term| (term.field.text(object) == term.value) == term.equal)
     }
-}
 
-/// The text of the first path that has one.
-fn text_at(object: &Value, field: &SelectableField) -> String {
-    let text = |path: &&str| match path.split('.').try_fold(object, |value, name| value.get(name))? {
-        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
-        Value::Bool(value) => Some(value.to_string()),
-        Value::Number(number) => Some(number.to_string()),
-        _ => None,
-    };
-    field.paths.iter().find_map(text).unwrap_or_else(|| field.absent.to_owned())
+    /// The name of each field, whether it must be equal, and to what.
+    pub fn terms(&self) -> impl Iterator<Item = (&'static str, bool, &str)> {
+        self.terms.iter().map(|term| (term.field.name, term.equal, term.value.as_str()))
+    }
 }
 
 /// The field of that name, or why there is none.
@@ -59,8 +53,7 @@ fn known(name: &str, resource: &Resource) -> Result<SelectableField, Error> {
     if let Some(name) = everywhere {
         return Ok(SelectableField { name, paths: vec![name], absent: "" });
     }
-    let found = resource.fields.iter().find(|field| field.name == name);
-    found.cloned().ok_or_else(|| {
+    resource.field(name).cloned().ok_or_else(|| {
         Error(match resource.unknown_field {
             _ if resource.fields.is_empty() => {
                 format!("{name:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")

@@ -1,6 +1,6 @@
 //! Label selectors: `app=web,tier!=db,env in (a,b),!old`, and their object form.
 
-use super::{Error, query};
+use super::{Error, parse};
 use crate::{Value, meta};
 
 /// Requirements that must all hold.
@@ -11,8 +11,8 @@ pub struct LabelSelector {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Requirement {
-    pub(super) key: String,
-    pub(super) operator: Operator,
+    pub key: String,
+    pub operator: Operator,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) enum Operator {
 impl LabelSelector {
     /// Reads the form of queries.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        Ok(Self { requirements: query::parse(text)? })
+        Ok(Self { requirements: parse::requirements(text)? })
     }
 
     /// Reads the object form: `matchLabels` and `matchExpressions`.
@@ -62,8 +62,13 @@ impl LabelSelector {
 
     /// Whether `labels` (a JSON object, or null for none) has what is required.
     pub fn matches(&self, labels: &Value) -> bool {
+        self.matches_by(|key| labels.get(key).and_then(Value::as_str))
+    }
+
+    /// Whether the labels, of which `value_of` gives the values, are as required.
+    pub fn matches_by<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| {
-            let value = labels.get(&requirement.key).and_then(Value::as_str);
+            let value = value_of(&requirement.key);
             let number = || value.and_then(|value| value.parse::<i64>().ok());
             match &requirement.operator {
                 Operator::In(values) => value.is_some_and(|value| values.iter().any(|v| v == value)),

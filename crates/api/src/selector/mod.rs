@@ -2,7 +2,7 @@
 
 mod field;
 mod label;
-mod query;
+mod parse;
 
 pub use field::FieldSelector;
 pub use label::{LabelSelector, text};

@@ -1,15 +1,19 @@
-//! Lists: selectors, pages, and which revision they are true for.
+//! Lists: pages of a snapshot, and which revision they are true for.
 
-use api::{convert, status::Status};
-use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
-use serde::{Deserialize, Serialize};
-use store::{Range, Record, Revision};
+use api::status::Status;
+use store::{Item, Record, Revision, Snapshot};
 
-use super::{Registry, failed, selection::Selection};
+use super::{
+    Registry, failed,
+    list_options::{ListOptions, Start},
+    list_token::{self, Token},
+};
 use crate::{document, request::Target};
 
-/// How many records are read at once while a selector thins them out.
-const CHUNK: usize = 500;
+const INCONSISTENT: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without \
+     the continue parameter, or use the continue token in this response to retrieve the remainder of the results. \
+     Continuing with the provided token results in an inconsistent list - objects that were created, modified, or \
+     deleted between the time the first chunk was returned and now may show up in the list.";
 
 /// One page of objects.
 pub struct List {
@@ -23,117 +27,55 @@ pub struct List {
     pub remaining: Option<usize>,
 }
 
-/// What a continue token holds.
-#[derive(Serialize, Deserialize)]
-struct Token {
-    rv: Revision,
-    after: String,
-}
-
 impl Registry {
     /// A list as its query asks for it.
     pub async fn list(&self, target: &Target) -> Result<List, Status> {
-        let selection = Selection::of(target)?;
-        let limit = match target.query.get("limit").map(str::parse::<usize>) {
-            None | Some(Ok(0)) => None,
-            Some(Ok(limit)) => Some(limit),
-            Some(Err(_)) => return Err(Status::bad_request("limit must be a number that is not negative")),
-        };
-        let (at, after) = start(target)?;
-        self.page(target, &selection, limit, at, after).await
-    }
-
-    async fn page(
-        &self,
-        target: &Target,
-        selection: &Selection,
-        limit: Option<usize>,
-        mut at: Option<Revision>,
-        mut after: Option<String>,
-    ) -> Result<List, Status> {
-        let mut records: Vec<Record> = Vec::new();
-        let everything = selection.is_everything();
-        loop {
-            let wanted = limit.map(|limit| if everything { limit - records.len() } else { CHUNK });
-            let range = Range {
-                prefix: document::key(target.resource, &target.namespace, ""),
-                after: after.clone(),
-                limit: wanted,
-                at,
-            };
-            let page = self.store().list(range).await.map_err(|error| gone(target, error))?;
-            at = Some(page.revision);
-            after = page.records.last().map(|record| record.key.to_string());
-            for record in page.records {
-                if everything || selected(target, selection, &record)? {
-                    records.push(record);
-                }
-                if limit.is_some_and(|limit| records.len() == limit) {
-                    break;
-                }
-            }
-            let full = limit.is_some_and(|limit| records.len() == limit);
-            if full || page.remaining == 0 {
-                let last = records.last().map(|record| record.key.to_string());
-                let more = full && (page.remaining > 0 || last != after);
-                let next = last.filter(|_| more).map(|after| token(page.revision, after));
-                return Ok(List {
-                    records,
-                    revision: page.revision,
-                    next,
-                    remaining: everything.then_some(page.remaining),
-                });
-            }
+        let options = ListOptions::of(target)?;
+        let prefix = document::key(target.resource, &target.namespace, "");
+        let start = options.start(&prefix)?;
+        let snapshot = self.cache().snapshot(&prefix, start.at).await;
+        let snapshot = snapshot.map_err(|error| gone(target, &prefix, &start, error))?;
+        // Whatever the cache has comes as a whole.
+        let limit = options.limit.filter(|_| start.at != store::At::Any).unwrap_or(usize::MAX);
+        let list = page(&options, &prefix, &snapshot, start.after.as_deref(), limit);
+        if list.next.is_some() {
+            self.cache().keep(&prefix, &snapshot);
         }
+        Ok(list)
+    }
+
+    /// Refuses a read of one object that wants a revision that is not there yet.
+    pub async fn has_reached(&self, target: &Target) -> Result<(), Status> {
+        let text = target.query.get("resourceVersion").unwrap_or_default();
+        let Some(requested) = ListOptions::parsed_revision(text)? else { return Ok(()) };
+        let current = self.store().revision().await.map_err(|error| failed(target.resource, "", error))?;
+        if requested > current { Err(Status::future_revision(requested, current)) } else { Ok(()) }
     }
 }
 
-fn selected(target: &Target, selection: &Selection, record: &Record) -> Result<bool, Status> {
-    let object = document::object(record).map_err(Status::internal)?;
-    Ok(selection.matches(&convert::to(target.resource, object)))
+fn page(options: &ListOptions, prefix: &str, snapshot: &Snapshot, after: Option<&str>, limit: usize) -> List {
+    let selection = &options.selection;
+    let everything = selection.is_everything();
+    let mut items = snapshot.after(after);
+    let selected = |item: &&std::sync::Arc<Item>| everything || selection.matches(item);
+    let records: Vec<Record> = items.by_ref().filter(selected).take(limit).map(|item| item.record.clone()).collect();
+    let mut remaining = 0;
+    if records.len() == limit {
+        // How many there are is told only where all of them would be shown.
+        remaining = if everything { items.count() } else { items.take(1).count() };
+    }
+    let last = records.last().filter(|_| remaining > 0).and_then(|last| last.key.strip_prefix(prefix));
+    let next = last.map(|key| list_token::write(&Token { revision: Some(snapshot.revision), after: key.to_owned() }));
+    List { records, revision: snapshot.revision, next, remaining: everything.then_some(remaining) }
 }
 
-/// The revision and the key to start at.
-fn start(target: &Target) -> Result<(Option<Revision>, Option<String>), Status> {
-    if let Some(text) = target.query.get("continue") {
-        let invalid = || Status::bad_request("continue key is not valid: the token could not be decoded");
-        let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).map_err(|_| invalid())?;
-        let token: Token = serde_json::from_slice(&bytes).map_err(|_| invalid())?;
-        return Ok((Some(token.rv), Some(token.after)));
-    }
-    let revision = revision(target)?;
-    match (target.query.get("resourceVersionMatch"), revision) {
-        (None | Some("NotOlderThan"), _) => Ok((None, None)),
-        (Some("Exact"), Some(revision)) if revision > 0 => Ok((Some(revision), None)),
-        (Some(other), _) => Err(Status::bad_request(format!(
-            "resourceVersionMatch: Invalid value: {other:?}: it needs a resourceVersion and is Exact or NotOlderThan"
-        ))),
-    }
-}
-
-/// The `resourceVersion` of a query.
-pub fn revision(target: &Target) -> Result<Option<Revision>, Status> {
-    match target.query.get("resourceVersion").map(str::parse) {
-        None => Ok(None),
-        Some(Ok(revision)) => Ok(Some(revision)),
-        Some(Err(_)) => {
-            let text = target.query.get("resourceVersion").unwrap_or_default();
-            Err(Status::bad_request(format!("resourceVersion: Invalid value: {text:?}: it is not a number")))
+fn gone(target: &Target, prefix: &str, start: &Start, error: store::Error) -> Status {
+    let store::Error::Compacted { .. } = error else { return failed(target.resource, "", error) };
+    match start.after.as_deref().and_then(|after| after.strip_prefix(prefix)) {
+        Some(after) => {
+            let token = list_token::write(&Token { revision: None, after: after.to_owned() });
+            Status { next: Some(token), ..Status::expired(INCONSISTENT) }
         }
-    }
-}
-
-fn token(rv: Revision, after: String) -> String {
-    // A struct of a number and a text can always be written.
-    BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(&Token { rv, after }).unwrap_or_default())
-}
-
-fn gone(target: &Target, error: store::Error) -> Status {
-    match error {
-        store::Error::Compacted { .. } if target.query.get("continue").is_some() => Status::expired(
-            "The provided continue parameter is too old to display a consistent list result. You can start a new list without \
-             the continue parameter.",
-        ),
-        error => failed(target.resource, "", error),
+        None => Status::expired("The resourceVersion for the provided list is too old."),
     }
 }

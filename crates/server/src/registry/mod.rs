@@ -7,6 +7,8 @@ mod apply;
 mod create;
 mod delete;
 mod list;
+mod list_options;
+mod list_token;
 mod options;
 pub mod selection;
 mod subresources;
@@ -16,12 +18,13 @@ use std::{sync::Arc, time::Duration};
 
 use api::{Value, meta, schema::Resource, status::Status};
 use bytes::Bytes;
-use store::{Guard, Record, Revision, Store, Write};
+use store::{Cache, Guard, Record, Revision, Store, Write};
 
-pub use list::{List, revision};
+pub use list::List;
+pub use list_options::ListOptions;
 pub use options::{FieldValidation, WriteOptions};
 
-use crate::{document, pipeline::Input, request::Target, strategies};
+use crate::{catalog::BuiltIn, document, pipeline::Input, request::Target, strategies};
 
 /// How often a change is tried again when somebody else wrote in between.
 const RETRIES: usize = 8;
@@ -53,17 +56,24 @@ pub enum Outcome {
 /// All objects, behind the verbs.
 pub struct Registry {
     store: Arc<dyn Store>,
+    cache: Cache,
 }
 
 impl Registry {
-    /// A registry over a store.
-    pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store }
+    /// A registry over a store, all of which is loaded into a cache.
+    pub async fn new(store: Arc<dyn Store>) -> Result<Self, store::Error> {
+        let cache = Cache::over(store.clone(), Arc::new(BuiltIn), store::Window::default()).await?;
+        Ok(Self { store, cache })
     }
 
-    /// The store, for watches and health.
+    /// The store, for health.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
+    }
+
+    /// What lists and watches read.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
     }
 
     /// Does what a request asks for.
@@ -73,6 +83,7 @@ impl Registry {
         }
         match target.verb {
             "get" => {
+                self.has_reached(target).await?;
                 let record = self.read(target.resource, &target.namespace, &target.name).await?;
                 Ok(Outcome::Document { value: record.value, revision: record.revision })
             }

@@ -1,31 +1,71 @@
-//! Which objects a list or a watch is about.
+//! Which objects a list or a watch is about, decided by what the cache knows of a document without decoding it.
 
 use api::{
-    meta,
-    selector::{FieldSelector, LabelSelector},
+    selector::{self, FieldSelector, LabelSelector},
     status::Status,
 };
+use store::Item;
 
-use crate::request::Target;
+use crate::{catalog::catalog, request::Target};
 
 /// Which objects a list or a watch is about.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// By labels.
-    pub labels: LabelSelector,
-    /// By fields.
-    pub fields: FieldSelector,
+    labels: LabelSelector,
+    fields: Vec<Term>,
+    namespaced: bool,
+}
+
+/// A field that must, or must not, have a value.
+#[derive(Clone, Debug)]
+struct Term {
+    field: Field,
+    equal: bool,
+    value: String,
+}
+
+/// Where the value of a field is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Name,
+    Namespace,
+    /// Among the marks.
+    Mark(usize),
 }
 
 impl Selection {
-    /// Reads the selectors of a query.
+    /// Reads the selectors of a query. A watch of one object is a watch by its name.
     pub fn of(target: &Target) -> Result<Self, Status> {
-        let bad = |error: api::selector::Error| Status::bad_request(error.to_string());
-        Ok(Self {
-            labels: LabelSelector::parse(target.query.get("labelSelector").unwrap_or_default()).map_err(bad)?,
-            fields: FieldSelector::parse(target.query.get("fieldSelector").unwrap_or_default(), target.resource)
-                .map_err(bad)?,
-        })
+        let bad = |error: selector::Error| Status::bad_request(error.to_string());
+        let labels = LabelSelector::parse(target.query.get("labelSelector").unwrap_or_default()).map_err(bad)?;
+        let fields = target.query.get("fieldSelector").unwrap_or_default();
+        let fields = FieldSelector::parse(fields, target.resource).map_err(bad)?;
+        let place = |name: &str| match name {
+            "metadata.name" => Some(Field::Name),
+            "metadata.namespace" => Some(Field::Namespace),
+            name => catalog().place(target.resource, name).map(Field::Mark),
+        };
+        let term = |(name, equal, value): (&str, bool, &str)| {
+            Some(Term { field: place(name)?, equal, value: value.to_owned() })
+        };
+        let fields: Vec<Term> = fields.terms().filter_map(term).collect();
+        let mut selection = Self { labels, fields, namespaced: target.resource.namespaced() };
+        if !target.name.is_empty() {
+            selection.only(&target.name)?;
+        }
+        Ok(selection)
+    }
+
+    fn only(&mut self, name: &str) -> Result<(), Status> {
+        if self.fields.is_empty() {
+            self.fields = vec![Term { field: Field::Name, equal: true, value: name.to_owned() }];
+            return Ok(());
+        }
+        let same = |term: &Term| term.field == Field::Name && term.equal && term.value == name;
+        if self.fields.iter().any(same) {
+            return Ok(());
+        }
+        Err(Status::bad_request("fieldSelector metadata.name doesn't match requested name"))
     }
 
     /// Whether everything is selected.
@@ -33,9 +73,19 @@ impl Selection {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// Whether an object, in the version of the request, is selected.
-    pub fn matches(&self, object: &api::Value) -> bool {
-        let labels = meta::at(object, &["metadata", "labels"]).unwrap_or(&api::Value::Null);
-        self.labels.matches(labels) && self.fields.matches(object)
+    /// Whether an object is selected.
+    pub fn matches(&self, item: &Item) -> bool {
+        let field = |term: &Term| (self.value(item, term.field) == term.value) == term.equal;
+        self.labels.matches_by(|key| item.marks.label(key)) && self.fields.iter().all(field)
+    }
+
+    fn value<'i>(&self, item: &'i Item, field: Field) -> &'i str {
+        let mut parts = item.record.key.rsplit('/');
+        match field {
+            Field::Name => parts.next().unwrap_or_default(),
+            Field::Namespace if self.namespaced => parts.nth(1).unwrap_or_default(),
+            Field::Namespace => "",
+            Field::Mark(place) => item.marks.field(place),
+        }
     }
 }

@@ -160,7 +160,7 @@ pub(super) fn patch_body(input: &Input) -> Result<(Kind, Value), Status> {
 /// A patch of a kind that no path takes.
 fn unknown_patch() -> Status {
     let message = "415: Unsupported Media Type".to_owned();
-    Status { code: 415, reason: "UnsupportedMediaType", message, details: Some(Value::Object(Map::new())) }
+    Status { code: 415, reason: "UnsupportedMediaType", message, details: Some(Value::Object(Map::new())), next: None }
 }
 
 pub(super) fn patch_failed(error: patch::Error) -> Status {

@@ -11,6 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use ferry_server::Local;
+use futures::future::join_all;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use regex_lite::{Captures, Regex};
@@ -113,8 +114,21 @@ impl Replay {
         replay
     }
 
-    /// Sends one request and compares the answer.
-    pub async fn exchange(&mut self, exchange: &Exchange) -> Verdict {
+    /// Sends the requests in order and compares the answers. Watches that follow each other change nothing: they last at
+    /// the same time.
+    pub async fn run(&mut self, exchanges: &[Exchange]) -> Vec<Verdict> {
+        let mut verdicts = Vec::new();
+        for run in exchanges.chunk_by(|a, b| a.stream && b.stream) {
+            let answered = join_all(run.iter().map(|exchange| self.exchange(exchange))).await;
+            for (exchange, (verdict, answer)) in run.iter().zip(answered) {
+                self.save(exchange, &answer.body);
+                verdicts.push(verdict);
+            }
+        }
+        verdicts
+    }
+
+    async fn exchange(&self, exchange: &Exchange) -> (Verdict, Answer) {
         let body = self.body(exchange).await;
         let want = steady(&exchange.response, "");
         let deadline = Instant::now() + Duration::from_secs_f64(exchange.retry);
@@ -126,7 +140,6 @@ impl Replay {
             }
             tokio::time::sleep(AGAIN).await;
         };
-        self.save(exchange, &answer.body);
         let mut differences = Vec::new();
         differ(&want, &got, "", &mut differences);
         if let Some(mut warnings) = exchange.warnings.clone() {
@@ -145,7 +158,7 @@ impl Replay {
             answer.status,
             differences.iter().take(8).cloned().collect::<Vec<_>>().join("\n    ")
         );
-        Verdict { status, body: status && differences.is_empty(), said }
+        (Verdict { status, body: status && differences.is_empty(), said }, answer)
     }
 
     async fn send(

@@ -21,7 +21,7 @@ const BATCH: usize = 64;
 
 pub(super) fn follow(shared: Arc<Shared>, newest: Receiver<Revision>, follow: Follow) -> Result<Notices, Error> {
     shared.read().check(follow.after)?;
-    let Follow { prefix, after, progress } = follow;
+    let Follow { prefix, after, progress, .. } = follow;
     let told = Told { revision: after, at: Instant::now(), every: progress };
     let watcher = Watcher { shared, newest, prefix: prefix.into(), cursor: after, taken: Vec::new().into_iter(), told };
     let notices = stream::unfold(Some(watcher), |watcher| async {

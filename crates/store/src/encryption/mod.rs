@@ -116,4 +116,8 @@ impl Store for Encrypted {
     async fn health(&self) -> Result<(), Error> {
         self.below.health().await
     }
+
+    fn tells_progress(&self) -> bool {
+        self.below.tells_progress()
+    }
 }

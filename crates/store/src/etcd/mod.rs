@@ -196,6 +196,10 @@ impl Store for Etcd {
         // A read that needs a majority.
         self.revision().await.map(|_| ())
     }
+
+    fn tells_progress(&self) -> bool {
+        self.asks_progress
+    }
 }
 
 fn header_revision(header: Option<&ResponseHeader>) -> Result<Revision, Error> {

@@ -3,11 +3,14 @@
 //! The stream begins one revision early. etcd calls a watch compacted only when it begins before the compacted
 //! revision, and for ours that is one too late: what was deleted at that revision may be gone.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, future, sync::Arc, time::Duration};
 
 use etcd_client::{KeyValue, WatchOptions, WatchRequestSender, WatchResponse, WatchResponseStream};
 use futures::{StreamExt, stream};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, timeout},
+};
 
 use super::{
     Etcd, MESSAGE, after_prefix, engine, header_revision,
@@ -26,6 +29,7 @@ pub(super) async fn follow(etcd: Etcd, follow: Follow) -> Result<Notices, Error>
     // A read as of then tells whether the history is still there.
     etcd.range(b"revision", b"", 1, follow.after.max(1)).await?;
     let prefix = etcd.layout.to_etcd(&follow.prefix);
+    let asks_progress = etcd.asks_progress;
     let mut watcher = Watcher {
         etcd,
         prefix,
@@ -33,6 +37,7 @@ pub(super) async fn follow(etcd: Etcd, follow: Follow) -> Result<Notices, Error>
         waiting: VecDeque::new(),
         stream: None,
         every: follow.progress,
+        nudge: follow.nudge.filter(|_| asks_progress),
         told: follow.after,
         heard: Instant::now(),
     };
@@ -62,6 +67,26 @@ pub(super) async fn oldest(etcd: &Etcd, compacted: Revision) -> Option<Revision>
     timeout(OLDEST, asked).await.ok()?
 }
 
+/// When it is time to ask for progress.
+async fn asked(due: Option<Duration>, nudge: Option<&Notify>) {
+    let due = async {
+        match due {
+            Some(due) => sleep(due).await,
+            None => future::pending().await,
+        }
+    };
+    let nudged = async {
+        match nudge {
+            Some(nudge) => nudge.notified().await,
+            None => future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = due => {}
+        () = nudged => {}
+    }
+}
+
 struct Watcher {
     etcd: Etcd,
     prefix: String,
@@ -70,6 +95,7 @@ struct Watcher {
     waiting: VecDeque<Event>,
     stream: Option<(WatchRequestSender, WatchResponseStream)>,
     every: Option<Duration>,
+    nudge: Option<Arc<Notify>>,
     /// What the consumer knows of the position.
     told: Revision,
     heard: Instant,
@@ -101,17 +127,17 @@ impl Watcher {
             self.reconnect().await?;
             return Ok(None);
         };
-        let received = match self.every.filter(|_| self.etcd.asks_progress) {
-            None => responses.message().await,
-            Some(every) => {
-                match timeout(every.saturating_sub(self.heard.elapsed()).max(FIRST_PAUSE), responses.message()).await {
-                    Ok(received) => received,
-                    Err(_) => {
-                        self.heard = Instant::now();
-                        requests.request_progress().await.map_err(engine)?;
-                        return Ok(None);
-                    }
+        let every = self.every.filter(|_| self.etcd.asks_progress);
+        let due = every.map(|every| every.saturating_sub(self.heard.elapsed()).max(FIRST_PAUSE));
+        let received = tokio::select! {
+            received = responses.message() => received,
+            () = asked(due, self.nudge.as_deref()) => {
+                self.heard = Instant::now();
+                // A stream that cannot be asked is taken up again.
+                if requests.request_progress().await.is_err() {
+                    self.stream = None;
                 }
+                return Ok(None);
             }
         };
         match received {

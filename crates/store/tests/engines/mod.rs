@@ -9,12 +9,39 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ferry_store::{Embedded, Etcd, EtcdOptions, Layout, Options, Store};
+use bytes::Bytes;
+use ferry_store::{Cache, Catalog, Embedded, Etcd, EtcdOptions, Layout, Marks, Options, Store, Window};
 
 pub type Engine = Arc<dyn Store>;
 
 pub async fn embedded(dir: &Path) -> Engine {
     Arc::new(Embedded::open(dir, Options { segment_bytes: 1 << 20, ..Options::default() }).await.unwrap())
+}
+
+/// How the tests' keys are in collections.
+pub enum Collections {
+    /// All in one.
+    One,
+    /// By the first part of their path.
+    ByFirstPart,
+}
+
+impl Catalog for Collections {
+    fn collection<'k>(&self, key: &'k str) -> Option<&'k str> {
+        match self {
+            Self::One => Some(""),
+            Self::ByFirstPart => key.get(1..)?.find('/').map(|end| &key[..end + 2]),
+        }
+    }
+
+    /// A document is its own only field.
+    fn marks(&self, _: &str, value: &Bytes) -> Marks {
+        Marks::new([].into_iter(), std::str::from_utf8(value).into_iter())
+    }
+}
+
+pub async fn cache(engine: Engine, collections: Collections) -> Arc<Cache> {
+    Arc::new(Cache::over(engine, Arc::new(collections), Window::default()).await.unwrap())
 }
 
 /// An etcd on loopback with its own ports and data; it ends with this.

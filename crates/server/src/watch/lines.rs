@@ -1,0 +1,183 @@
+//! The body of a watch: what is ready goes out together, and nothing is made before the client takes it.
+
+use bytes::{Bytes, BytesMut};
+use store::{Change, Revision, Snapshot, Watcher};
+use tokio::time::{Duration, Instant, timeout_at};
+
+use super::{Start, view::View};
+
+/// How often a quiet watch tells how far it is.
+const BOOKMARK: Duration = Duration::from_secs(60);
+/// A watch that is about to end tells how far it is.
+const BEFORE_END: Duration = Duration::from_secs(2);
+/// How many changes are taken at once.
+const CHANGES: usize = 64;
+/// A piece of the body is not much larger than this.
+const PIECE: usize = 64 << 10;
+
+/// What a watch still has to say.
+pub(super) struct Lines {
+    view: View,
+    state: State,
+    bookmarks: bool,
+    /// The client knows that everything up to here was sent.
+    told: Revision,
+    next_bookmark: Instant,
+    ends: Instant,
+}
+
+enum State {
+    /// What existed before, after a key.
+    Existing {
+        snapshot: Snapshot,
+        after: Option<String>,
+        watcher: Watcher,
+    },
+    Changes(Watcher),
+    Failed(store::Error),
+    Over,
+}
+
+impl Lines {
+    pub fn new(view: View, start: Start, bookmarks: bool, ends: Instant) -> Self {
+        let (state, told) = match start {
+            Start::Existing(snapshot, watcher) => (State::Existing { snapshot, after: None, watcher }, 0),
+            Start::Changes(watcher) => {
+                let told = watcher.cursor();
+                (State::Changes(watcher), told)
+            }
+            Start::Never(error) => (State::Failed(error), 0),
+        };
+        let mut lines = Self { view, state, bookmarks, told, next_bookmark: ends, ends };
+        lines.plan_bookmark();
+        lines
+    }
+
+    fn plan_bookmark(&mut self) {
+        let now = Instant::now();
+        let regular = now + BOOKMARK.mul_f64(0.75 + fastrand::f64() / 2.0);
+        let last = self.ends.checked_sub(BEFORE_END).filter(|last| *last > now);
+        self.next_bookmark = last.map_or(regular, |last| last.min(regular));
+    }
+
+    /// The next piece of the body; `None` at its end.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let piece = match std::mem::replace(&mut self.state, State::Over) {
+                State::Over => return None,
+                State::Failed(error) => return Some(self.view.error(&error)),
+                State::Existing { snapshot, after, watcher } => self.existing(snapshot, after, watcher),
+                State::Changes(watcher) => self.changes(watcher).await,
+            };
+            match piece {
+                Ok(piece) if piece.is_empty() => {}
+                Ok(piece) => return Some(piece),
+                Err(error) => self.state = State::Failed(error),
+            }
+        }
+    }
+
+    /// A piece of what exists, or the bookmark after it.
+    fn existing(&mut self, snapshot: Snapshot, after: Option<String>, watcher: Watcher) -> Result<Bytes, store::Error> {
+        let mut piece = Piece::default();
+        let mut last = None;
+        for item in snapshot.after(after.as_deref()) {
+            if piece.is_full() {
+                break;
+            }
+            last = Some(item.record.key.to_string());
+            if self.view.selects(item) {
+                piece.add(self.view.existing(item)?);
+            }
+        }
+        if last.is_some() {
+            self.state = State::Existing { snapshot, after: last, watcher };
+            return Ok(piece.done());
+        }
+        self.state = State::Changes(watcher);
+        if !self.bookmarks {
+            return Ok(Bytes::new());
+        }
+        self.told = snapshot.revision;
+        Ok(self.view.bookmark(snapshot.revision, true))
+    }
+
+    /// The changes that are ready, after waiting for one, or a bookmark if none comes in time.
+    async fn changes(&mut self, mut watcher: Watcher) -> Result<Bytes, store::Error> {
+        loop {
+            let changes = watcher.take(CHANGES)?;
+            let mut piece = Piece::default();
+            for change in &changes {
+                self.change(change, &mut piece)?;
+            }
+            if !piece.is_empty() {
+                self.state = State::Changes(watcher);
+                return Ok(piece.done());
+            }
+            if !changes.is_empty() {
+                // Those who select little must not keep others from their turn.
+                tokio::task::yield_now().await;
+                continue;
+            }
+            if !self.bookmarks {
+                watcher.changed().await;
+            } else if timeout_at(self.next_bookmark, watcher.changed()).await.is_err()
+                && let Some(bookmark) = self.bookmark(&mut watcher)?
+            {
+                self.state = State::Changes(watcher);
+                return Ok(bookmark);
+            }
+        }
+    }
+
+    fn change(&mut self, change: &Change, piece: &mut Piece) -> Result<(), store::Error> {
+        if let Some(line) = self.view.change(change)? {
+            self.told = change.revision;
+            piece.add(line);
+        }
+        Ok(())
+    }
+
+    /// How far the watch is, if the client does not know. Changes that came meanwhile are left for the next look.
+    fn bookmark(&mut self, watcher: &mut Watcher) -> Result<Option<Bytes>, store::Error> {
+        self.plan_bookmark();
+        let reached = watcher.look()?;
+        if reached <= self.told {
+            return Ok(None);
+        }
+        self.told = reached;
+        Ok(Some(self.view.bookmark(reached, false)))
+    }
+}
+
+/// A part of the body: one line as it is, or several copied together.
+#[derive(Default)]
+struct Piece {
+    first: Bytes,
+    joined: BytesMut,
+}
+
+impl Piece {
+    fn add(&mut self, line: Bytes) {
+        if self.is_empty() {
+            self.first = line;
+            return;
+        }
+        if self.joined.is_empty() {
+            self.joined.extend_from_slice(&self.first);
+        }
+        self.joined.extend_from_slice(&line);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        self.first.len().max(self.joined.len()) >= PIECE
+    }
+
+    fn done(self) -> Bytes {
+        if self.joined.is_empty() { self.first } else { self.joined.freeze() }
+    }
+}

@@ -1,0 +1,99 @@
+//! Watches: changes after a revision as a stream of JSON lines or protobuf frames, thinned by selectors.
+//!
+//! An object that begins to match is ADDED, one that ceases to match is DELETED. A watch ends at its time-out, when the
+//! server stops, or with an ERROR event when the history it needs is gone.
+
+mod lines;
+mod view;
+
+use std::time::Duration;
+
+use api::status::Status;
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http::{HeaderValue, Response, header};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use store::{At, Snapshot, Watcher};
+use tokio::time::Instant;
+
+use self::{lines::Lines, view::View};
+use crate::{
+    Body, BodyError, Server, document, encode,
+    form::{Encoding, Form},
+    registry::ListOptions,
+    request::Target,
+};
+
+/// The content type of a watch in protobuf.
+const STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+/// How long a watch lasts unless it is told; upstream picks one to two times this.
+const LASTS: u64 = 1800;
+/// No watch lasts longer.
+const LONGEST: u64 = 86_400;
+
+/// Answers a watch.
+pub async fn answer(server: &Server, target: Target, form: Form) -> Result<Response<Body>, Status> {
+    let options = ListOptions::of(&target)?;
+    let start = start(server, &target, &options).await?;
+    let ends = Instant::now() + lasts(options.timeout);
+    let view = View::new(target, form, options.selection);
+    let lines = Lines::new(view, start, options.bookmarks, ends);
+    let stopping = server.shared.stopping.clone();
+    let until = async move {
+        tokio::select! {
+            () = tokio::time::sleep_until(ends) => {}
+            () = stopping.cancelled() => {}
+        }
+    };
+    let lines = stream::unfold(lines, |mut lines| async move { lines.next().await.map(|line| (line, lines)) });
+    let lines = lines.take_until(until);
+    let mut response = encode::bytes(200, Bytes::new());
+    *response.body_mut() = StreamBody::new(lines.map(|line| Ok::<_, BodyError>(Frame::data(line)))).boxed_unsync();
+    if form.encoding == Encoding::Protobuf {
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(STREAM));
+    }
+    Ok(response)
+}
+
+fn lasts(timeout: Option<i64>) -> Duration {
+    Duration::from_secs(match timeout {
+        None | Some(0) => LASTS + fastrand::u64(..LASTS),
+        Some(seconds) => u64::try_from(seconds).unwrap_or(0).min(LONGEST),
+    })
+}
+
+/// Where a watch begins.
+enum Start {
+    /// With what exists, as changes, and then with what follows. The client hears where the existing objects end.
+    Existing(Snapshot, Watcher),
+    /// With the changes after a revision.
+    Changes(Watcher),
+    /// Not at all: what it needs is not there.
+    Never(store::Error),
+}
+
+async fn start(server: &Server, target: &Target, options: &ListOptions) -> Result<Start, Status> {
+    let prefix = document::key(target.resource, &target.namespace, "");
+    let revision = ListOptions::parsed_revision(&options.revision)?;
+    let cache = server.shared.registry.cache();
+    let at = match revision {
+        None => At::Newest,
+        Some(0) => At::Any,
+        Some(revision) => At::NotBefore(revision),
+    };
+    let begun = async {
+        if options.initial == Some(true) {
+            let snapshot = cache.snapshot(&prefix, at).await?;
+            let watcher = cache.watch(&prefix, snapshot.revision)?;
+            return Ok(Start::Existing(snapshot, watcher));
+        }
+        let after = match revision {
+            Some(revision) if revision > 0 => revision,
+            _ => cache.snapshot(&prefix, at).await?.revision,
+        };
+        Ok(Start::Changes(cache.watch(&prefix, after)?))
+    };
+    // Whatever is wrong from here on, upstream tells in the stream.
+    Ok(begun.await.unwrap_or_else(Start::Never))
+}

@@ -1,0 +1,144 @@
+//! How a watch shows a change: which type it is to those who select, and in which form it is written.
+//!
+//! A change is written once per form and type, and shared by all watchers that show it.
+
+use std::sync::Arc;
+
+use api::{Value, convert, protobuf, status::Status};
+use bytes::{BufMut, Bytes, BytesMut};
+use serde_json::json;
+use store::{Change, Item, Revision};
+
+use crate::{
+    document::{self, Tail},
+    encode,
+    form::{Encoding, Form, Shape},
+    registry::selection::Selection,
+    request::Target,
+};
+
+/// What a watch shows.
+pub(super) struct View {
+    target: Target,
+    form: Form,
+    selection: Selection,
+    tail: Tail,
+    /// The name of the form with each type, under which what is written is shared; `None`: it is not.
+    shared: Option<[Arc<str>; 3]>,
+}
+
+/// What a change is to a watcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Type {
+    Added,
+    Modified,
+    Deleted,
+}
+
+impl Type {
+    fn text(self) -> &'static str {
+        match self {
+            Type::Added => "ADDED",
+            Type::Modified => "MODIFIED",
+            Type::Deleted => "DELETED",
+        }
+    }
+}
+
+impl View {
+    pub fn new(target: Target, form: Form, selection: Selection) -> Self {
+        // The age of an object in a table is another for whoever looks later.
+        let same_for_all = !matches!(form.shape, Shape::Table(_));
+        let shared = same_for_all.then(|| {
+            let name = format!(
+                "{} {:?} {:?} {}",
+                form.encoding.media_type(),
+                form.shape,
+                form.version,
+                target.resource.api_version()
+            );
+            [Type::Added, Type::Modified, Type::Deleted].map(|kind| format!("{} {name}", kind.text()).into())
+        });
+        let tail = Tail::of(target.resource);
+        Self { target, form, selection, tail, shared }
+    }
+
+    /// Whether an object is shown.
+    pub fn selects(&self, item: &Item) -> bool {
+        self.selection.is_everything() || self.selection.matches(item)
+    }
+
+    /// An object that was there before the watch began.
+    pub fn existing(&self, item: &Item) -> Result<Bytes, store::Error> {
+        self.write(Type::Added, &item.record.value, item.record.revision)
+    }
+
+    /// A change as the selectors see it; `None`: it is not shown.
+    pub fn change(&self, change: &Change) -> Result<Option<Bytes>, store::Error> {
+        let shown = |item: &Option<Arc<Item>>| item.clone().filter(|item| self.selects(item));
+        let (kind, item) = match (shown(&change.previous), shown(&change.item)) {
+            (None, Some(item)) => (Type::Added, item),
+            (Some(_), Some(item)) => (Type::Modified, item),
+            // What it was when it was last shown, as of the change that ended that.
+            (Some(previous), None) => (Type::Deleted, previous),
+            (None, None) => return Ok(None),
+        };
+        let write = || self.write(kind, &item.record.value, change.revision);
+        match &self.shared {
+            Some(shared) => change.encoded(&shared[kind as usize], write).map(Some),
+            None => write().map(Some),
+        }
+    }
+
+    fn write(&self, kind: Type, value: &Bytes, revision: Revision) -> Result<Bytes, store::Error> {
+        if self.form.is_plain() && self.tail.ends(value) {
+            return Ok(line(kind.text(), value.len() + 48, |out| document::append(out, value, revision)));
+        }
+        let object = convert::to(self.target.resource, document::decode(value, revision)?);
+        Ok(self.line(kind.text(), &encode::shaped(&self.target, self.form, object)))
+    }
+
+    /// Tells that everything up to a revision was sent.
+    pub fn bookmark(&self, revision: Revision, initial_end: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if initial_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let resource = self.target.resource;
+        let object: Value = json!({"kind": resource.kind, "apiVersion": resource.api_version(), "metadata": metadata});
+        self.line("BOOKMARK", &encode::shaped(&self.target, self.form, object))
+    }
+
+    /// Tells why the watch ends.
+    pub fn error(&self, error: &store::Error) -> Bytes {
+        let status = match error {
+            store::Error::Compacted { requested, oldest } => {
+                Status::expired(format!("too old resource version: {requested} ({oldest})"))
+            }
+            store::Error::Future { requested, current } => Status::future_revision(*requested, *current),
+            error => Status::internal(error),
+        };
+        self.line("ERROR", &status.to_value())
+    }
+
+    fn line(&self, kind: &str, object: &Value) -> Bytes {
+        match self.form.encoding {
+            Encoding::Protobuf => protobuf::frame(&protobuf::encode_watch_event(kind, object)).into(),
+            Encoding::Json | Encoding::Yaml => {
+                let text = object.to_string();
+                line(kind, text.len(), |out| out.put_slice(text.as_bytes()))
+            }
+        }
+    }
+}
+
+/// `{"type":"ADDED","object":{…}}` and a newline.
+fn line(kind: &str, length: usize, object: impl FnOnce(&mut BytesMut)) -> Bytes {
+    let mut out = BytesMut::with_capacity(length + 40);
+    out.put_slice(b"{\"type\":\"");
+    out.put_slice(kind.as_bytes());
+    out.put_slice(b"\",\"object\":");
+    object(&mut out);
+    out.put_slice(b"}\n");
+    out.freeze()
+}

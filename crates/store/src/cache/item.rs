@@ -1,0 +1,113 @@
+//! A document in the cache, and a change of one: made once, shared by everybody who lists or watches.
+
+use std::{
+    borrow::Borrow,
+    cmp::Ordering,
+    mem::size_of,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+
+use super::Marks;
+use crate::{Event, Record, Revision};
+
+/// A record, and what selectors look at.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Item {
+    /// The record, as the engine has it.
+    pub record: Record,
+    /// Its labels and declared fields.
+    pub marks: Marks,
+}
+
+/// Items in the order of their keys, to be looked up by them.
+#[derive(Clone, Debug)]
+pub(super) struct ByKey(pub Arc<Item>);
+
+impl Borrow<str> for ByKey {
+    fn borrow(&self) -> &str {
+        &self.0.record.key
+    }
+}
+
+impl Ord for ByKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.record.key.cmp(&other.0.record.key)
+    }
+}
+
+impl PartialOrd for ByKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for ByKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for ByKey {}
+
+/// One change of one document. Either it, or what it was before, is there.
+#[derive(Debug)]
+pub struct Change {
+    /// The write that made the change.
+    pub revision: Revision,
+    /// The document after the change; `None`: it was deleted.
+    pub item: Option<Arc<Item>>,
+    /// The document before the change; `None`: it was created.
+    pub previous: Option<Arc<Item>>,
+    /// How it was written for watchers, by the name of the form.
+    encoded: Mutex<Vec<(Arc<str>, Bytes)>>,
+}
+
+impl Change {
+    /// `None` if there is a document neither before nor after.
+    pub(super) fn new(revision: Revision, item: Option<Arc<Item>>, previous: Option<Arc<Item>>) -> Option<Self> {
+        item.as_ref().or(previous.as_ref())?;
+        Some(Self { revision, item, previous, encoded: Mutex::default() })
+    }
+
+    /// The key of the document.
+    pub fn key(&self) -> &Arc<str> {
+        // One of the two is there: `new` sees to it.
+        static NONE: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| "".into());
+        self.item.as_ref().or(self.previous.as_ref()).map_or(&NONE, |item| &item.record.key)
+    }
+
+    /// The change in a form, made by whoever asks for it first and then shared. Forms with the same name are the same.
+    pub fn encoded<E>(&self, form: &Arc<str>, make: impl FnOnce() -> Result<Bytes, E>) -> Result<Bytes, E> {
+        // It stays locked while the form is made: everybody else would make the same.
+        let mut encoded = self.encoded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, bytes)) = encoded.iter().find(|(name, _)| name == form) {
+            return Ok(bytes.clone());
+        }
+        let bytes = make()?;
+        encoded.push((form.clone(), bytes.clone()));
+        Ok(bytes)
+    }
+
+    /// Drops the forms: those who are that far behind make their own.
+    pub(super) fn forget_encoded(&self) {
+        drop(std::mem::take(&mut *self.encoded.lock().unwrap_or_else(PoisonError::into_inner)));
+    }
+
+    /// What it costs in memory, the newest document aside.
+    pub(super) fn cost(&self) -> usize {
+        let previous = self.previous.as_ref().map_or(0, |item| item.record.value.len() + size_of::<Item>());
+        size_of::<Self>() + 64 + previous
+    }
+
+    /// As the engine tells it.
+    pub fn event(&self) -> Event {
+        Event {
+            revision: self.revision,
+            key: self.key().clone(),
+            value: self.item.as_ref().map(|item| item.record.value.clone()),
+            previous: self.previous.as_ref().map(|item| item.record.clone()),
+        }
+    }
+}

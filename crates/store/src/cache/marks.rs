@@ -1,0 +1,108 @@
+//! What selectors look at: the labels of a document and the values of its declared fields, read once, kept in a few bytes.
+//!
+//! Fields are known by their place in the catalog's list for the collection, so that only their values are kept.
+
+/// The labels and declared fields of one document. Without either it takes no memory of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks(Option<Box<[u8]>>);
+
+impl Marks {
+    /// Packs labels, in the order of their names, and the values of the declared fields, in the catalog's order.
+    pub fn new<'a>(
+        labels: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
+        fields: impl Iterator<Item = &'a str>,
+    ) -> Self {
+        let mut packed = Vec::new();
+        let count = labels.len();
+        push_number(&mut packed, count);
+        for (name, value) in labels {
+            push(&mut packed, name);
+            push(&mut packed, value);
+        }
+        let mut any = count > 0;
+        for value in fields {
+            any |= !value.is_empty();
+            push(&mut packed, value);
+        }
+        Self(any.then(|| packed.into()))
+    }
+
+    /// The value of a label.
+    pub fn label(&self, name: &str) -> Option<&str> {
+        self.labels().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    /// All labels.
+    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        let (count, mut rest) = self.open();
+        (0..count).map_while(move |_| Some((next(&mut rest)?, next(&mut rest)?)))
+    }
+
+    /// The value of the field at this place in the catalog's list; empty if it has none.
+    pub fn field(&self, place: usize) -> &str {
+        let (count, mut rest) = self.open();
+        let skipped = (0..count * 2 + place).try_for_each(|_| next(&mut rest).map(|_| ()));
+        skipped.and_then(|()| next(&mut rest)).unwrap_or_default()
+    }
+
+    fn open(&self) -> (usize, &[u8]) {
+        let mut rest = self.0.as_deref().unwrap_or_default();
+        (number(&mut rest).unwrap_or(0), rest)
+    }
+}
+
+fn push(packed: &mut Vec<u8>, text: &str) {
+    push_number(packed, text.len());
+    packed.extend_from_slice(text.as_bytes());
+}
+
+/// Seven bits a byte, the lowest first.
+fn push_number(packed: &mut Vec<u8>, mut number: usize) {
+    while number >= 0x80 {
+        packed.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    packed.push(number as u8);
+}
+
+fn number(rest: &mut &[u8]) -> Option<usize> {
+    let mut number = 0;
+    for shift in (0..usize::BITS).step_by(7) {
+        let (byte, after) = rest.split_first()?;
+        *rest = after;
+        number |= usize::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+fn next<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
+    let length = number(rest)?;
+    let (text, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    std::str::from_utf8(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_packed_is_found() {
+        let long = "x".repeat(300);
+        let labels = [("app", "web"), ("empty", ""), ("long", long.as_str())];
+        let marks = Marks::new(labels.into_iter(), ["node-1", "", "Running"].into_iter());
+        assert_eq!(labels.map(|(name, _)| marks.label(name)), [Some("web"), Some(""), Some(long.as_str())]);
+        assert_eq!(marks.label("ap"), None);
+        assert_eq!([0, 1, 2, 3].map(|place| marks.field(place)), ["node-1", "", "Running", ""]);
+        assert!(marks.labels().eq(labels));
+    }
+
+    #[test]
+    fn nothing_takes_nothing() {
+        let marks = Marks::new([].into_iter(), ["", ""].into_iter());
+        assert_eq!((&marks, marks.label("a"), marks.field(1)), (&Marks(None), None, ""));
+    }
+}
