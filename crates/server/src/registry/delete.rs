@@ -1,6 +1,6 @@
 //! Delete: grace periods, finalizers, propagation and preconditions, for one object or a collection.
 
-use api::{Value, decode, meta, schema::Resource, schema::schema, status::Status};
+use api::{Value, decode, meta, schema::Resource, schema::schema, status::Status, validate::FieldError};
 use serde_json::json;
 use store::{Guard, Revision};
 
@@ -160,9 +160,9 @@ impl Options {
         let orphan = body.get("orphanDependents").and_then(Value::as_bool);
         let policy = policy.or(orphan.map(|orphan| if orphan { "Orphan" } else { "Background" }.to_owned()));
         if let Some(other) = policy.as_deref().filter(|p| !["Foreground", "Background", "Orphan"].contains(p)) {
-            return Err(Status::bad_request(format!(
-                "propagationPolicy: Unsupported value: {other:?}: supported values: \"Background\", \"Foreground\", \"Orphan\""
-            )));
+            let known = &["Foreground", "Background", "Orphan", "nil"];
+            let error = FieldError::not_supported("propagationPolicy", other, known);
+            return Err(Status::invalid_kind("meta.k8s.io", "DeleteOptions", "", &[error]));
         }
         let dry_run = query.get("dryRun") == Some("All") || meta::list(&body, &["dryRun"]).contains(&"All".into());
         let (uid, revision) = (text(&["preconditions", "uid"]), text(&["preconditions", "resourceVersion"]));

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use api::{Value, convert, protobuf, status::Status};
+use api::{Value, apply, convert, protobuf, status::Status};
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::json;
 use store::{Change, Item, Revision};
@@ -25,6 +25,8 @@ pub(super) struct View {
     tail: Tail,
     /// The name of the form with each type, under which what is written is shared; `None`: it is not.
     shared: Option<[Arc<str>; 3]>,
+    /// The client knows the columns of the table.
+    has_columns: bool,
 }
 
 /// What a change is to a watcher.
@@ -60,7 +62,7 @@ impl View {
             [Type::Added, Type::Modified, Type::Deleted].map(|kind| format!("{} {name}", kind.text()).into())
         });
         let tail = Tail::of(target.resource);
-        Self { target, form, selection, tail, shared }
+        Self { target, form, selection, tail, shared, has_columns: false }
     }
 
     /// Whether an object is shown.
@@ -69,12 +71,12 @@ impl View {
     }
 
     /// An object that was there before the watch began.
-    pub fn existing(&self, item: &Item) -> Result<Bytes, store::Error> {
+    pub fn existing(&mut self, item: &Item) -> Result<Bytes, store::Error> {
         self.write(Type::Added, &item.record.value, item.record.revision)
     }
 
     /// A change as the selectors see it; `None`: it is not shown.
-    pub fn change(&self, change: &Change) -> Result<Option<Bytes>, store::Error> {
+    pub fn change(&mut self, change: &Change) -> Result<Option<Bytes>, store::Error> {
         let shown = |item: &Option<Arc<Item>>| item.clone().filter(|item| self.selects(item));
         let (kind, item) = match (shown(&change.previous), shown(&change.item)) {
             (None, Some(item)) => (Type::Added, item),
@@ -83,30 +85,43 @@ impl View {
             (Some(previous), None) => (Type::Deleted, previous),
             (None, None) => return Ok(None),
         };
-        let write = || self.write(kind, &item.record.value, change.revision);
-        match &self.shared {
+        let shared = self.shared.clone();
+        let mut write = || self.write(kind, &item.record.value, change.revision);
+        match &shared {
             Some(shared) => change.encoded(&shared[kind as usize], write).map(Some),
             None => write().map(Some),
         }
     }
 
-    fn write(&self, kind: Type, value: &Bytes, revision: Revision) -> Result<Bytes, store::Error> {
+    fn write(&mut self, kind: Type, value: &Bytes, revision: Revision) -> Result<Bytes, store::Error> {
         if self.form.is_plain() && self.tail.ends(value) {
             return Ok(line(kind.text(), value.len() + 48, |out| document::append(out, value, revision)));
         }
         let object = convert::to(self.target.resource, document::decode(value, revision)?);
-        Ok(self.line(kind.text(), &encode::shaped(&self.target, self.form, object)))
+        let shown = self.shown(object);
+        Ok(self.line(kind.text(), &shown))
+    }
+
+    /// An object in the shape of the watch; a table names its columns once.
+    fn shown(&mut self, object: Value) -> Value {
+        let mut shown = encode::shaped(&self.target, self.form, object);
+        if shown["kind"] == "Table" && std::mem::replace(&mut self.has_columns, true) {
+            shown["columnDefinitions"] = Value::Null;
+        }
+        shown
     }
 
     /// Tells that everything up to a revision was sent.
-    pub fn bookmark(&self, revision: Revision, initial_end: bool) -> Bytes {
+    pub fn bookmark(&mut self, revision: Revision, initial_end: bool) -> Bytes {
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let resource = self.target.resource;
-        let object: Value = json!({"kind": resource.kind, "apiVersion": resource.api_version(), "metadata": metadata});
-        self.line("BOOKMARK", &encode::shaped(&self.target, self.form, object))
+        // An object of the kind in which nothing is set.
+        let mut object = apply::Kind::of(self.target.resource, "").nothing();
+        object["metadata"] = metadata;
+        let shown = self.shown(object);
+        self.line("BOOKMARK", &shown)
     }
 
     /// Tells why the watch ends.
