@@ -22,13 +22,12 @@ impl Index {
         index
     }
 
-    /// The field of a name among the fields that the index was made of.
-    pub fn find<'f>(&self, fields: &'f [Field], name: &str) -> Option<&'f Field> {
+    /// The position of a name among the fields that the index was made of.
+    pub fn find(&self, fields: &[Field], name: &str) -> Option<usize> {
         for at in self.probe(name) {
             let position = usize::from(self.table[at]).checked_sub(1)?;
-            let field = fields.get(position)?;
-            if field.name == name {
-                return Some(field);
+            if fields.get(position)?.name == name {
+                return Some(position);
             }
         }
         None

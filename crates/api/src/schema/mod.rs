@@ -233,6 +233,11 @@ impl Schema {
 impl Type {
     /// A field by its JSON name.
     pub fn field(&self, name: &str) -> Option<&Field> {
+        self.position(name).map(|at| &self.fields[at])
+    }
+
+    /// The position of a field by its JSON name.
+    pub fn position(&self, name: &str) -> Option<usize> {
         self.index.find(&self.fields, name)
     }
 
@@ -313,6 +318,7 @@ mod tests {
         for (_, ty) in schema().types() {
             assert!(ty.slots.is_sorted_by(|a, b| a.number < b.number), "{} has a number twice", ty.name);
             assert!(ty.fields.iter().all(|field| ty.field(field.name).is_some()), "{}", ty.name);
+            assert!(ty.fields.len() <= 128, "decoding counts the fields of {} in bits", ty.name);
         }
     }
 }
