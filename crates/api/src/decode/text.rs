@@ -50,21 +50,14 @@ impl From<Halt> for Option<Error> {
 /// Reads JSON as an object of a type, and what strict decoding says about it.
 pub(super) fn read(ty: TypeId, bytes: &[u8]) -> Result<(Value, Vec<Violation>), Error> {
     json::with_text(bytes, |text| -> Result<_, Halt> {
-        let top = schema().get(ty);
-        let mut typed = Typed { json: Reader::new(text, Budget::default()), top, mismatch: None };
-        let mut map = Map::new();
-        match typed.json.scan.peek()? {
-            b'{' => typed.structure(top, &mut map, &Path::TOP)?,
-            b'n' => {
-                typed.json.scan.literal("null")?;
-                fill(top, &mut map, &mut typed.json.budget)?;
-            }
-            first => return Err(error::whole(kind_of(first), top).into()),
-        }
+        let json = Reader::new(text, Budget::default());
+        let mut typed = Typed { json, top: schema().get(ty), mismatch: None };
+        let mut object = Value::Null;
+        typed.top(&mut object)?;
         typed.json.scan.end()?;
         match typed.mismatch {
             Some(error) => Err(error.into()),
-            None => Ok((Value::Object(map), typed.json.violations)),
+            None => Ok((object, typed.json.violations)),
         }
     })
 }
@@ -77,10 +70,31 @@ struct Typed<'t> {
 }
 
 impl Typed<'_> {
-    /// The fields of a struct, with its zeros.
-    fn structure(&mut self, ty: &'static Type, out: &mut Map, path: &Path) -> Result<(), Halt> {
+    fn top(&mut self, out: &mut Value) -> Result<(), Halt> {
+        match self.json.scan.peek()? {
+            b'{' => self.structure(self.top, None, &Path::TOP, out),
+            b'n' => {
+                self.json.scan.literal("null")?;
+                let mut map = Map::new();
+                fill(self.top, &mut map, &mut self.json.budget)?;
+                *out = Value::Object(map);
+                Ok(())
+            }
+            first => Err(error::whole(kind_of(first), self.top).into()),
+        }
+    }
+
+    /// A struct, with its zeros; `before` is what it was where it is there twice.
+    fn structure(
+        &mut self,
+        ty: &'static Type,
+        before: Option<Value>,
+        path: &Path,
+        out: &mut Value,
+    ) -> Result<(), Halt> {
         self.json.nest(path)?;
-        // A bit per field, as zeros are not in `out`.
+        let mut map = object(before);
+        // A bit per field: zeros are not in the map.
         let mut seen = 0u128;
         let mut more = self.json.scan.enter(b'}')?;
         while more {
@@ -88,36 +102,40 @@ impl Typed<'_> {
             match ty.position(&key) {
                 Some(at) => {
                     let field = &ty.fields[at];
-                    let path = &path.field(field.name);
-                    let twice = seen >> at & 1 == 1;
+                    let place = Place { owner: ty, field, ty: &field.ty, path: &path.field(field.name) };
+                    self.member(place, seen >> at & 1 == 1, &mut map)?;
                     seen |= 1 << at;
-                    self.member(Place { owner: ty, field, ty: &field.ty, path }, twice, out)?;
                 }
-                None => self.stranger(ty, &key, out, path)?,
+                None => self.stranger(ty, &key, &mut map, path)?,
             }
             more = self.json.scan.more(b'}')?;
         }
-        Ok(fill(ty, out, &mut self.json.budget)?)
+        fill(ty, &mut map, &mut self.json.budget)?;
+        *out = Value::Object(map);
+        Ok(())
     }
 
     /// The value of a field, which is kept if JSON shows it.
-    fn member(&mut self, place: Place, twice: bool, out: &mut Map) -> Result<(), Halt> {
+    fn member(&mut self, place: Place, twice: bool, map: &mut Map) -> Result<(), Halt> {
         let name = place.field.name;
         let mut before = None;
         if twice {
             self.json.note(Violation::Duplicate(place.path.to_string()));
-            before = out.remove(name);
+            before = map.remove(name);
         }
-        let value = if self.null()? {
+        let first = self.json.scan.peek()?;
+        let mut value = Value::Null;
+        if first == b'n' {
+            self.json.scan.literal("null")?;
             // Go leaves what is no pointer as it is.
             let clears = place.field.presence == Presence::Pointer || matches!(place.ty, Ty::List(_) | Ty::Map(_));
-            before.filter(|_| !clears)
+            value = before.filter(|_| !clears).unwrap_or_default();
         } else {
-            Some(self.value(place, before)?)
-        };
-        if let Some(value) = value.filter(|value| shows(place.field, value)) {
-            self.json.budget.entry(out.len(), name.len())?;
-            out.insert(name.to_owned(), value);
+            self.value(place, first, before, &mut value)?;
+        }
+        if !value.is_null() && shows(place.field, &value) {
+            self.json.budget.entry(map.len(), name.len())?;
+            map.insert(name.to_owned(), value);
         }
         Ok(())
     }
@@ -154,125 +172,116 @@ impl Typed<'_> {
         }
     }
 
-    /// A value that is not null; `before` is what a field had that is there twice.
-    fn value(&mut self, place: Place, before: Option<Value>) -> Result<Value, Halt> {
-        let first = self.json.scan.peek()?;
+    /// A value that is not null, and what it begins with; `before` is what a field had that is there twice.
+    fn value(&mut self, place: Place, first: u8, before: Option<Value>, out: &mut Value) -> Result<(), Halt> {
         match (place.ty, first) {
-            (Ty::String | Ty::IntOrString, b'"') => Ok(Value::String(self.json.string()?)),
-            (Ty::Struct(id), b'{') => {
-                let mut map = object(before);
-                self.structure(schema().get(*id), &mut map, place.path)?;
-                Ok(Value::Object(map))
+            (Ty::String | Ty::IntOrString, b'"') => *out = Value::String(self.json.string()?),
+            (Ty::Struct(id), b'{') => return self.structure(schema().get(*id), before, place.path, out),
+            (Ty::List(inner), b'[') => return self.list(Place { ty: inner, ..place }, out),
+            (Ty::Map(inner), b'{') => return self.map(Place { ty: inner, ..place }, before, out),
+            (Ty::Int32 | Ty::Int64 | Ty::IntOrString, b'-' | b'0'..=b'9') => return self.integer(place, out),
+            (Ty::Double, b'-' | b'0'..=b'9') => *out = number(self.json.number()?)?,
+            (Ty::Bool, b't' | b'f') => {
+                self.json.scan.literal(if first == b't' { "true" } else { "false" })?;
+                *out = Value::Bool(first == b't');
             }
-            (Ty::List(inner), b'[') => self.list(Place { ty: inner, ..place }),
-            (Ty::Map(inner), b'{') => self.map(Place { ty: inner, ..place }, object(before)),
-            (Ty::Int32 | Ty::Int64 | Ty::IntOrString, b'-' | b'0'..=b'9') => self.integer(place),
-            (Ty::Double, b'-' | b'0'..=b'9') => Ok(number(self.json.number()?)?),
-            (Ty::Bool, b't') => self.word("true", true),
-            (Ty::Bool, b'f') => self.word("false", false),
-            (Ty::Raw, _) => self.raw(place),
+            (Ty::Raw, _) => return self.raw(place, out),
             (Ty::Bytes | Ty::Time | Ty::MicroTime | Ty::Duration | Ty::Quantity | Ty::IntOrString, _) => {
-                self.special(place, first)
+                return self.special(place, first, out);
             }
-            _ => {
-                self.save(error::mismatch(self.top, place, kind_of(first).to_owned()))?;
-                Ok(Value::Null)
-            }
+            _ => return self.save(error::mismatch(self.top, place, kind_of(first).to_owned())),
         }
+        Ok(())
     }
 
-    fn list(&mut self, place: Place) -> Result<Value, Halt> {
+    fn list(&mut self, place: Place, out: &mut Value) -> Result<(), Halt> {
         self.json.nest(place.path)?;
-        let mut out = Vec::new();
+        let mut items = Vec::new();
         let mut more = self.json.scan.enter(b']')?;
         while more {
             self.json.budget.element()?;
-            let path = &place.path.index(out.len());
-            out.push(self.element(Place { path, ..place })?);
+            let path = &place.path.index(items.len());
+            let mut value = Value::Null;
+            self.element(Place { path, ..place }, &mut value)?;
+            items.push(value);
             more = self.json.scan.more(b']')?;
         }
-        Ok(Value::Array(out))
+        *out = Value::Array(items);
+        Ok(())
     }
 
-    fn map(&mut self, place: Place, mut out: Map) -> Result<Value, Halt> {
+    fn map(&mut self, place: Place, before: Option<Value>, out: &mut Value) -> Result<(), Halt> {
         self.json.nest(place.path)?;
+        let mut map = object(before);
         let mut more = self.json.scan.enter(b'}')?;
         while more {
             let key = self.json.key()?;
             let path = &place.path.key(&key);
-            if out.contains_key(&*key) {
+            if map.contains_key(&*key) {
                 self.json.note(Violation::Duplicate(path.to_string()));
             }
-            let value = self.element(Place { path, ..place })?;
-            self.json.budget.entry(out.len(), key.len())?;
-            out.insert(key.into_owned(), value);
+            let mut value = Value::Null;
+            self.element(Place { path, ..place }, &mut value)?;
+            self.json.budget.entry(map.len(), key.len())?;
+            map.insert(key.into_owned(), value);
             more = self.json.scan.more(b'}')?;
         }
-        Ok(Value::Object(out))
+        *out = Value::Object(map);
+        Ok(())
     }
 
-    fn element(&mut self, place: Place) -> Result<Value, Halt> {
-        if self.null()? {
-            return Ok(zero(place.ty, &mut self.json.budget)?);
+    fn element(&mut self, place: Place, out: &mut Value) -> Result<(), Halt> {
+        let first = self.json.scan.peek()?;
+        if first == b'n' {
+            self.json.scan.literal("null")?;
+            *out = zero(place.ty, &mut self.json.budget)?;
+            return Ok(());
         }
-        self.value(place, None)
+        self.value(place, first, None, out)
     }
 
-    fn integer(&mut self, place: Place) -> Result<Value, Halt> {
+    fn integer(&mut self, place: Place, out: &mut Value) -> Result<(), Halt> {
         let text = self.json.number()?;
         let fits = |number: &i64| *place.ty == Ty::Int64 || i32::try_from(*number).is_ok();
         if let Some(number) = text.parse().ok().filter(fits) {
-            return Ok(Value::from(number));
+            *out = Value::from(number);
+            return Ok(());
         }
         let wrong = error::mismatch(self.top, place, format!("number {text}"));
         if *place.ty == Ty::IntOrString {
             return Err(wrong.into());
         }
         self.mismatch.get_or_insert(wrong);
-        Ok(Value::Null)
+        Ok(())
     }
 
     /// A scalar with a form of its own. Only bytes that cannot be read let Go go on.
-    fn special(&mut self, place: Place, first: u8) -> Result<Value, Halt> {
-        let mut value = match (place.ty, first) {
-            (Ty::Quantity, b'-' | b'0'..=b'9') => Value::String(self.json.number()?.to_owned()),
-            _ => self.json.any(place.path, false)?,
-        };
-        let wrong = match scalar::canonical(place.ty, &mut value) {
-            Ok(()) => return Ok(value),
+    fn special(&mut self, place: Place, first: u8, out: &mut Value) -> Result<(), Halt> {
+        match (place.ty, first) {
+            (Ty::Quantity, b'-' | b'0'..=b'9') => *out = Value::String(self.json.number()?.to_owned()),
+            _ => self.json.any(place.path, false, out)?,
+        }
+        let wrong = match scalar::canonical(place.ty, out) {
+            Ok(()) => return Ok(()),
             Err(Some(message)) => Error::Value { path: place.path.to_string(), message },
-            Err(None) => error::mismatch(self.top, place, error::found(place.ty, &value)),
+            Err(None) => error::mismatch(self.top, place, error::found(place.ty, out)),
         };
         if *place.ty != Ty::Bytes {
             return Err(wrong.into());
         }
         self.mismatch.get_or_insert(wrong);
-        Ok(Value::Null)
+        Ok(())
     }
 
     /// Any JSON, or a schema or what may stand instead of one.
-    fn raw(&mut self, place: Place) -> Result<Value, Halt> {
-        let mut value = self.json.any(place.path, false)?;
+    fn raw(&mut self, place: Place, out: &mut Value) -> Result<(), Halt> {
+        self.json.any(place.path, false, out)?;
         if let Some(shapes) = place.field.shapes {
             let mut walk = Walk { top: self.top, unknown: Vec::new(), budget: self.json.budget.clone() };
-            walk.shape(place, shapes, &mut value)?;
+            walk.shape(place, shapes, out)?;
             self.json.budget = walk.budget;
         }
-        Ok(value)
-    }
-
-    fn word(&mut self, word: &'static str, value: bool) -> Result<Value, Halt> {
-        self.json.scan.literal(word)?;
-        Ok(Value::Bool(value))
-    }
-
-    /// Whether null is here, which is then read.
-    fn null(&mut self) -> Result<bool, Halt> {
-        let null = self.json.scan.peek()? == b'n';
-        if null {
-            self.json.scan.literal("null")?;
-        }
-        Ok(null)
+        Ok(())
     }
 
     /// Remembers what is wrong with the value that is here, and skips it.

@@ -90,7 +90,8 @@ struct Rest {
 fn whole(bytes: &[u8], budget: Budget, strict: bool) -> Result<(Value, Rest), Error> {
     with_text(bytes, |text| -> Result<_, Stop> {
         let mut reader = Reader::new(text, budget);
-        let value = reader.any(&Path::TOP, strict)?;
+        let mut value = Value::Null;
+        reader.any(&Path::TOP, strict, &mut value)?;
         reader.scan.end()?;
         Ok((value, Rest { violations: reader.violations, budget: reader.budget }))
     })

@@ -20,39 +20,31 @@ use crate::{
 /// How many violations are kept, as upstream does.
 const MAX_VIOLATIONS: usize = 100;
 
-/// Why reading stopped.
+/// Why reading stopped: it is no JSON, which [`super::scan::check`] tells more about, or it may not be read.
 #[derive(Debug)]
-pub enum Stop {
-    /// It is no JSON: [`super::scan::check`] tells why.
-    Malformed,
-    /// It may not be read.
-    Refused(Error),
-}
+pub struct Stop(pub Option<Box<Error>>);
 
 impl From<Fault> for Stop {
     fn from(_: Fault) -> Self {
-        Stop::Malformed
+        Stop(None)
     }
 }
 
 impl From<Error> for Stop {
     fn from(error: Error) -> Self {
-        Stop::Refused(error)
+        Stop(Some(Box::new(error)))
     }
 }
 
 impl From<Exceeded> for Stop {
     fn from(error: Exceeded) -> Self {
-        Stop::Refused(error.into())
+        Error::from(error).into()
     }
 }
 
 impl From<Stop> for Option<Error> {
     fn from(stop: Stop) -> Self {
-        match stop {
-            Stop::Malformed => None,
-            Stop::Refused(error) => Some(error),
-        }
+        stop.0.map(|error| *error)
     }
 }
 
@@ -70,64 +62,86 @@ impl<'t> Reader<'t> {
         Self { text, scan: Scan { bytes: text.as_bytes(), at: 0 }, budget, violations: Vec::new() }
     }
 
-    /// Any value. Duplicate keys are noted where `strict` is set.
-    pub fn any(&mut self, path: &Path, strict: bool) -> Result<Value, Stop> {
+    /// Any value, into `out`: values are large, and moved about they cost more than they take to read. Duplicate keys are
+    /// noted where `strict` is set.
+    pub fn any(&mut self, path: &Path, strict: bool, out: &mut Value) -> Result<(), Stop> {
         match self.scan.peek()? {
-            b'{' => self.object(path, strict),
-            b'[' => self.list(path, strict),
-            b'"' => Ok(Value::String(self.string()?)),
-            b'-' | b'0'..=b'9' => number(self.number()?),
-            b't' => self.literal("true", Value::Bool(true)),
-            b'f' => self.literal("false", Value::Bool(false)),
-            b'n' => self.literal("null", Value::Null),
-            _ => Err(NO_VALUE.into()),
+            b'{' => self.object(path, strict, out)?,
+            b'[' => self.list(path, strict, out)?,
+            b'"' => *out = Value::String(self.string()?),
+            b'-' | b'0'..=b'9' => *out = number(self.number()?)?,
+            b't' => {
+                self.scan.literal("true")?;
+                *out = Value::Bool(true);
+            }
+            b'f' => {
+                self.scan.literal("false")?;
+                *out = Value::Bool(false);
+            }
+            b'n' => {
+                self.scan.literal("null")?;
+                *out = Value::Null;
+            }
+            _ => return Err(NO_VALUE.into()),
         }
+        Ok(())
     }
 
-    fn object(&mut self, path: &Path, strict: bool) -> Result<Value, Stop> {
+    fn object(&mut self, path: &Path, strict: bool, out: &mut Value) -> Result<(), Stop> {
         self.nest(path)?;
-        let mut out = Map::new();
+        let mut map = Map::new();
         let mut more = self.scan.enter(b'}')?;
         while more {
             let key = self.key()?.into_owned();
-            if strict && out.contains_key(&key) {
-                self.note(Violation::Duplicate(path.key(&key).to_string()));
-            }
-            let value = self.any(&path.key(&key), strict)?;
-            self.budget.entry(out.len(), key.len())?;
-            match out.entry(key) {
+            self.budget.entry(map.len(), key.len())?;
+            let noted = self.violations.len();
+            let mut value = Value::Null;
+            self.any(&path.key(&key), strict, &mut value)?;
+            match map.entry(key) {
                 Entry::Vacant(entry) => drop(entry.insert(value)),
-                Entry::Occupied(mut entry) => drop(entry.insert(value)),
+                Entry::Occupied(mut entry) => {
+                    if strict {
+                        self.note_at(noted, Violation::Duplicate(path.key(entry.key()).to_string()));
+                    }
+                    entry.insert(value);
+                }
             }
             more = self.scan.more(b'}')?;
         }
-        Ok(Value::Object(out))
+        *out = Value::Object(map);
+        Ok(())
     }
 
-    fn list(&mut self, path: &Path, strict: bool) -> Result<Value, Stop> {
+    fn list(&mut self, path: &Path, strict: bool, out: &mut Value) -> Result<(), Stop> {
         self.nest(path)?;
-        let mut out = Vec::new();
+        let mut items = Vec::new();
         let mut more = self.scan.enter(b']')?;
         while more {
             self.budget.element()?;
-            out.push(self.any(&path.index(out.len()), strict)?);
+            let mut value = Value::Null;
+            self.any(&path.index(items.len()), strict, &mut value)?;
+            items.push(value);
             more = self.scan.more(b']')?;
         }
-        Ok(Value::Array(out))
+        *out = Value::Array(items);
+        Ok(())
     }
 
     /// Checks that an object or list at a path is not nested too deeply.
+    #[inline]
     pub fn nest(&self, path: &Path) -> Result<(), Stop> {
         if path.depth >= MAX_DEPTH { Err(Error::Depth.into()) } else { Ok(()) }
     }
 
     /// A key, with its colon.
+    #[inline]
     pub fn key(&mut self) -> Result<Cow<'t, str>, Stop> {
         let key = self.scan.key()?;
         Ok(self.unquoted(key))
     }
 
     /// A text, whose first quote is here.
+    #[inline]
     pub fn string(&mut self) -> Result<String, Stop> {
         let text = self.scan.text()?;
         self.budget.text(text.end - text.start)?;
@@ -135,24 +149,26 @@ impl<'t> Reader<'t> {
     }
 
     /// A number as it is written, whose first byte is here.
+    #[inline]
     pub fn number(&mut self) -> Result<&'t str, Stop> {
         let range = self.scan.number()?;
         Ok(&self.text[range])
     }
 
-    fn literal(&mut self, word: &'static str, value: Value) -> Result<Value, Stop> {
-        self.scan.literal(word)?;
-        Ok(value)
-    }
-
+    #[inline]
     fn unquoted(&self, text: Quoted) -> Cow<'t, str> {
         let inner = &self.text[text.start..text.end];
         if text.escaped { Cow::Owned(unescaped(inner)) } else { Cow::Borrowed(inner) }
     }
 
     pub fn note(&mut self, violation: Violation) {
+        self.note_at(self.violations.len(), violation);
+    }
+
+    /// Notes what was known when there were `at` violations.
+    fn note_at(&mut self, at: usize, violation: Violation) {
         if self.violations.len() < MAX_VIOLATIONS && !self.violations.contains(&violation) {
-            self.violations.push(violation);
+            self.violations.insert(at.min(self.violations.len()), violation);
         }
     }
 }
