@@ -1,8 +1,11 @@
-//! How fast a Pod of 10 KB is read, and changed between JSON and protobuf.
+//! How fast a Pod of 10 KB is read, changed between JSON and protobuf, and merged with what somebody applies to it.
 
-use divan::{Bencher, counter::BytesCount};
+use divan::{
+    Bencher,
+    counter::{BytesCount, ItemsCount},
+};
 use ferry_api::{
-    Value,
+    Value, apply,
     decode::{self, Mode},
     defaults, json, protobuf,
     schema::{Resource, schema},
@@ -80,19 +83,51 @@ fn json_parse(bencher: Bencher) {
 #[divan::bench]
 fn json_write(bencher: Bencher) {
     let object = canonical();
-    bencher.bench_local(|| object.to_string());
+    bencher.counter(BytesCount::of_slice(&text())).bench_local(|| object.to_string());
 }
 
 #[divan::bench]
 fn protobuf_encode(bencher: Bencher) {
     let object = canonical();
-    bencher.bench_local(|| protobuf::encode_object(pods(), &object));
+    let bytes = protobuf::encode_object(pods(), &object);
+    bencher.counter(BytesCount::of_slice(&bytes)).bench_local(|| protobuf::encode_object(pods(), &object));
 }
 
 #[divan::bench]
 fn protobuf_decode(bencher: Bencher) {
     let bytes = protobuf::encode_object(pods(), &canonical());
     bencher.counter(BytesCount::of_slice(&bytes)).bench_local(|| protobuf::decode_object(&bytes).expect("a pod"));
+}
+
+#[divan::bench]
+fn json_to_protobuf(bencher: Bencher) {
+    let text = text();
+    bencher.counter(BytesCount::of_slice(&text)).bench_local(|| {
+        let (object, _) = decode::read(pods().ty, &text, Mode::Strict).expect("a pod");
+        protobuf::encode_object(pods(), &object)
+    });
+}
+
+#[divan::bench]
+fn protobuf_to_json(bencher: Bencher) {
+    let bytes = protobuf::encode_object(pods(), &canonical());
+    bencher
+        .counter(BytesCount::of_slice(&bytes))
+        .bench_local(|| protobuf::decode_object(&bytes).expect("a pod").to_string());
+}
+
+/// A second manager applies labels, an image and a variable to a pod that another one has applied.
+#[divan::bench]
+fn apply_merge(bencher: Bencher) {
+    let (config, _) = json::parse(&text()).expect("JSON");
+    let writer = |manager| apply::Writer { kind: apply::Kind::of(pods(), ""), manager, now: "2026-01-01T00:00:00Z" };
+    let live = apply::apply(&writer("first"), None, &config, false).expect("a new pod");
+    let second = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "example", "labels": {"team": "a"}},
+        "spec": {"containers": [{"name": "container-3", "image": "registry.example.com/team/service-3:v2",
+            "env": [{"name": "EXTRA", "value": "1"}]}]}});
+    bencher
+        .counter(ItemsCount::new(1usize))
+        .bench_local(|| apply::apply(&writer("second"), Some(&live), &second, true).expect("a merge"));
 }
 
 #[divan::bench]

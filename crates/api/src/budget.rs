@@ -36,11 +36,13 @@ impl Budget {
     }
 
     /// A text of so many bytes.
+    #[inline]
     pub fn text(&mut self, length: usize) -> Result<(), Exceeded> {
         self.take(length)
     }
 
     /// An entry of a map that has `before` entries, with a key of so many bytes.
+    #[inline]
     pub fn entry(&mut self, before: usize, key: usize) -> Result<(), Exceeded> {
         self.take(
             key + if before == 0 {
@@ -54,10 +56,12 @@ impl Budget {
     }
 
     /// An element of a list.
+    #[inline]
     pub fn element(&mut self) -> Result<(), Exceeded> {
         self.take(ELEMENT)
     }
 
+    #[inline]
     fn take(&mut self, bytes: usize) -> Result<(), Exceeded> {
         self.left = self.left.checked_sub(bytes).ok_or(Exceeded)?;
         Ok(())

@@ -1,12 +1,16 @@
 //! Turns what a client sent into the form that upstream would write: known fields only, right types, zeros as the
 //! tables say. [`read`] decodes bytes, [`canonical`] a value; nothing else lets an object enter the server.
 
+mod error;
 mod scalar;
+mod text;
+
+pub use error::Error;
 
 use crate::{
     Map, Value,
     budget::{Budget, Exceeded},
-    json::{self, Violation},
+    json::Violation,
     path::Path,
     schema::{Field, Presence, Shapes, Ty, Type, TypeId, schema},
 };
@@ -35,57 +39,10 @@ pub enum Mode {
     Strict,
 }
 
-/// Why an object does not fit its type.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// A value of the wrong type.
-    #[error("json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {wanted}")]
-    Type {
-        /// What was sent: `string`, `number`, `number 1.5`, `bool`, `object` or `array`.
-        found: String,
-        /// The type that has the field.
-        owner: String,
-        /// Where it is.
-        path: String,
-        /// What should be there.
-        wanted: String,
-    },
-    /// The whole is no object.
-    #[error("json: cannot unmarshal {found} into Go value of type {wanted}")]
-    Whole {
-        /// What was sent.
-        found: String,
-        /// What should be there.
-        wanted: String,
-    },
-    /// A value of the right type that cannot be read.
-    #[error("{message}")]
-    Value {
-        /// Where it is.
-        path: String,
-        /// What is wrong.
-        message: String,
-    },
-    /// Fields that the schema does not know or that are there twice.
-    #[error("strict decoding error: {}", .0.join(", "))]
-    Strict(Vec<String>),
-    /// Nested too deeply.
-    #[error("the object is nested more than {MAX_DEPTH} levels deep")]
-    Depth,
-    /// Too much memory.
-    #[error(transparent)]
-    Memory(#[from] Exceeded),
-    /// No JSON.
-    #[error(transparent)]
-    Json(#[from] json::Error),
-}
-
 /// Reads JSON as an object of type `ty`; the second part is what a client is warned of.
 pub fn read(ty: TypeId, bytes: &[u8], mode: Mode) -> Result<(Value, Vec<String>), Error> {
-    let parsed = json::parse_as(bytes, ty)?;
-    let mut walk = Walk { unknown: Vec::new(), budget: parsed.budget };
-    let object = walk.top(ty, parsed.value)?;
-    let violations: Vec<String> = parsed.violations.iter().map(Violation::to_string).collect();
+    let (object, violations) = text::read(ty, bytes)?;
+    let violations: Vec<String> = violations.iter().map(Violation::to_string).collect();
     match mode {
         Mode::Strict if !violations.is_empty() => Err(Error::Strict(violations)),
         Mode::Warn => Ok((object, violations)),
@@ -95,7 +52,7 @@ pub fn read(ty: TypeId, bytes: &[u8], mode: Mode) -> Result<(Value, Vec<String>)
 
 /// Reads `value` as an object of type `ty`. `kind` and `apiVersion` are kept as they are.
 pub fn canonical(ty: TypeId, value: Value) -> Result<Decoded, Error> {
-    let mut walk = Walk { unknown: Vec::new(), budget: Budget::default() };
+    let mut walk = Walk { top: schema().get(ty), unknown: Vec::new(), budget: Budget::default() };
     let object = walk.top(ty, value)?;
     Ok(Decoded { object, unknown: walk.unknown })
 }
@@ -135,6 +92,7 @@ pub(crate) fn zero(ty: &Ty, budget: &mut Budget) -> Result<Value, Exceeded> {
 }
 
 struct Walk {
+    top: &'static Type,
     unknown: Vec<String>,
     budget: Budget,
 }
@@ -142,8 +100,8 @@ struct Walk {
 /// What is being read: the struct that has it, the field, and the type, which may be of an element of the field.
 #[derive(Clone, Copy)]
 struct Place<'a> {
-    owner: &'a Type,
-    field: &'a Field,
+    owner: &'static Type,
+    field: &'static Field,
     ty: &'a Ty,
     path: &'a Path<'a>,
 }
@@ -154,13 +112,13 @@ impl Walk {
         match &mut value {
             Value::Object(map) => self.structure(ty, map, &Path::TOP)?,
             Value::Null => value = zero(&Ty::Struct(id), &mut self.budget)?,
-            other => return Err(Error::Whole { found: kind(other).to_owned(), wanted: go_struct(ty) }),
+            other => return Err(error::whole(error::kind(other), ty)),
         }
         Ok(value)
     }
 
     /// Makes the fields of a struct canonical in place.
-    fn structure(&mut self, ty: &Type, map: &mut Map, path: &Path) -> Result<(), Error> {
+    fn structure(&mut self, ty: &'static Type, map: &mut Map, path: &Path) -> Result<(), Error> {
         if path.depth > MAX_DEPTH {
             return Err(Error::Depth);
         }
@@ -177,7 +135,7 @@ impl Walk {
     }
 
     /// Whether an entry of a struct is kept.
-    fn entry(&mut self, ty: &Type, name: &str, value: &mut Value, path: &Path) -> Result<bool, Error> {
+    fn entry(&mut self, ty: &'static Type, name: &str, value: &mut Value, path: &Path) -> Result<bool, Error> {
         let top = path.depth == 0;
         let Some(field) = ty.field(name) else {
             let type_meta = matches!(name, "apiVersion" | "kind") && (top || ty.kind);
@@ -216,7 +174,7 @@ impl Walk {
             (ty, _) => match scalar::canonical(ty, value) {
                 Ok(()) => Ok(()),
                 Err(Some(message)) => Err(Error::Value { path: place.path.to_string(), message }),
-                Err(None) => Err(mismatch(place, value)),
+                Err(None) => Err(error::mismatch(self.top, place, error::found(place.ty, value))),
             },
         }
     }
@@ -256,30 +214,6 @@ impl Walk {
     }
 }
 
-fn mismatch(place: Place, found: &Value) -> Error {
-    let number = match found {
-        Value::Number(number) if matches!(place.ty, Ty::Int32 | Ty::Int64) => Some(format!("number {number}")),
-        _ => None,
-    };
-    Error::Type {
-        found: number.unwrap_or_else(|| kind(found).to_owned()),
-        owner: place.owner.short_name().to_owned(),
-        path: place.path.fields(),
-        wanted: go_type(place.ty),
-    }
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
 /// Whether a scalar, list or map is what Go leaves out.
 pub fn is_zero(value: &Value) -> bool {
     match value {
@@ -290,27 +224,6 @@ pub fn is_zero(value: &Value) -> bool {
         Value::Array(items) => items.is_empty(),
         Value::Object(map) => map.is_empty(),
     }
-}
-
-/// The type as Go's messages name it.
-fn go_type(ty: &Ty) -> String {
-    match ty {
-        Ty::String | Ty::Quantity | Ty::Time | Ty::MicroTime | Ty::Duration => "string".to_owned(),
-        Ty::Bool => "bool".to_owned(),
-        Ty::Int32 | Ty::IntOrString => "int32".to_owned(),
-        Ty::Int64 => "int64".to_owned(),
-        Ty::Double => "float64".to_owned(),
-        Ty::Bytes => "[]uint8".to_owned(),
-        Ty::Raw => "map[string]interface {}".to_owned(),
-        Ty::List(inner) => format!("[]{}", go_type(inner)),
-        Ty::Map(inner) => format!("map[string]{}", go_type(inner)),
-        Ty::Struct(id) => go_struct(schema().get(*id)),
-    }
-}
-
-/// `v1.Pod`
-fn go_struct(ty: &Type) -> String {
-    ty.name.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

@@ -12,6 +12,24 @@ const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
 ];
 
+/// Reads a duration in nanoseconds, or says what is wrong in the words of Go.
+pub fn read(text: &str) -> Result<i64, String> {
+    parse(text).ok_or_else(|| {
+        let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
+        while let Some((_, after)) = term(rest) {
+            rest = after;
+        }
+        let number = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let unit = &number[..number.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(number.len())];
+        match (rest.len() - number.len(), unit) {
+            (0, _) => format!("time: invalid duration {text:?}"),
+            (_, "") => format!("time: missing unit in duration {text:?}"),
+            _ if UNITS.iter().any(|(name, _)| *name == unit) => format!("time: invalid duration {text:?}"),
+            _ => format!("time: unknown unit {unit:?} in duration {text:?}"),
+        }
+    })
+}
+
 /// Reads a duration in nanoseconds; `None` for what is none or does not fit.
 pub fn parse(text: &str) -> Option<i64> {
     let (negative, mut rest) = match text.as_bytes().first()? {
@@ -107,6 +125,11 @@ mod tests {
         }
         for text in ["", "-", "1", "1x", "s", ".s", "1..5s", "9999999h", "1.5.5s"] {
             assert_eq!(parse(text), None, "{text}");
+        }
+        let faults =
+            [("x", "invalid duration"), ("1", "missing unit in duration"), ("1h1q", "unknown unit \"q\" in duration")];
+        for (text, want) in faults {
+            assert_eq!(read(text), Err(format!("time: {want} {text:?}")));
         }
         assert_eq!(parse("-9223372036854775808ns"), Some(i64::MIN));
         assert_eq!(write(i64::MIN), "-2562047h47m16.854775808s");

@@ -24,16 +24,19 @@ impl<'a> Path<'a> {
     pub const TOP: Path<'static> = Path { parent: None, step: Step::Top, depth: 0 };
 
     /// A field of the struct that is here.
+    #[inline]
     pub fn field<'b>(&'b self, name: &'b str) -> Path<'b> {
         self.step(Step::Field(name))
     }
 
     /// A key of the map that is here.
+    #[inline]
     pub fn key<'b>(&'b self, name: &'b str) -> Path<'b> {
         self.step(Step::Key(name))
     }
 
     /// An element of the list that is here.
+    #[inline]
     pub fn index(&'a self, at: usize) -> Path<'a> {
         self.step(Step::Index(at))
     }
@@ -50,6 +53,7 @@ impl<'a> Path<'a> {
         out
     }
 
+    #[inline]
     fn step<'b>(&'b self, step: Step<'b>) -> Path<'b> {
         Path { parent: Some(self), step, depth: self.depth + 1 }
     }

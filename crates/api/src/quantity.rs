@@ -20,6 +20,38 @@ const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)
 const DECIMAL: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 
+/// Whether a text is certainly what [`Quantity`] writes for it: up to three digits and a suffix.
+pub(crate) fn is_canonical(text: &str) -> bool {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    matches!(digits, 1..=3)
+        && !text.starts_with('0')
+        && matches!(
+            &text[digits..],
+            "" | "n" | "u" | "m" | "k" | "M" | "G" | "T" | "P" | "Ki" | "Mi" | "Gi" | "Ti" | "Pi"
+        )
+}
+
+/// Why a text that cannot be read is no quantity, in upstream's words.
+pub(crate) fn fault(text: &str) -> &'static str {
+    let digits = |text: &'_ str| text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let after = |text: &'_ str, left: usize| text.len() - left;
+    let sign = |text: &'_ str| usize::from(text.starts_with(['-', '+']));
+    let rest = &text[sign(text)..];
+    let rest = &rest[after(rest, digits(rest))..];
+    let rest = rest.strip_prefix('.').unwrap_or(rest);
+    let suffix = &rest[after(rest, digits(rest))..];
+    let end = suffix.trim_start_matches(|c| "eEinumkKMGTP".contains(c));
+    let end = &end[sign(end)..];
+    if text.is_empty() || digits(end) > 0 {
+        return "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+    }
+    let known = |name: &str| name == suffix;
+    if DECIMAL.iter().any(|(name, _)| known(name)) || BINARY.iter().any(|(name, _)| known(name)) {
+        return "unable to parse numeric part of quantity";
+    }
+    "unable to parse quantity's suffix"
+}
+
 impl Quantity {
     /// Reads a quantity; `None` for what is none.
     pub fn parse(text: &str) -> Option<Self> {
@@ -120,7 +152,7 @@ impl fmt::Display for Quantity {
 
 #[cfg(test)]
 mod tests {
-    use super::Quantity;
+    use super::*;
 
     #[test]
     fn quantities_are_written_canonically() {
@@ -142,6 +174,29 @@ mod tests {
         }
         for text in ["", "x", "1x", "1.2.3", ".", "1Kib", "e3", "1e999999999"] {
             assert_eq!(Quantity::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_canonical_at_a_glance_is_written_so() {
+        let suffixes = ["", "n", "u", "m", "k", "M", "G", "T", "P", "Ki", "Mi", "Gi", "Ti", "Pi"];
+        for suffix in suffixes {
+            for digits in ["1", "10", "100", "128", "999"] {
+                let text = format!("{digits}{suffix}");
+                assert!(is_canonical(&text));
+                assert_eq!(Quantity::parse(&text).unwrap().to_string(), text);
+            }
+        }
+        assert!(["", "0", "01", "1000", "1e3", "1E", "1.5", "-1"].iter().all(|text| !is_canonical(text)));
+    }
+
+    #[test]
+    fn faults_are_told_as_upstream_tells_them() {
+        let cases = [("x", "quantities"), ("", "quantities"), ("1x", "quantities"), ("1.2.3", "quantities")];
+        let cases =
+            cases.into_iter().chain([("--1", "unable to parse quantity's"), ("1Gi1", "unable to parse quantity's")]);
+        for (text, want) in cases.chain([("1e", "unable to parse quantity's"), (".", "unable to parse numeric")]) {
+            assert!(Quantity::parse(text).is_none() && fault(text).starts_with(want), "{text}: {}", fault(text));
         }
     }
 

@@ -1,22 +1,20 @@
-//! JSON as upstream reads it: duplicate and unknown fields are found with their paths, integers stay exact, depth, size and
-//! memory are bounded, and what is no JSON is refused in Go's words.
+//! JSON as upstream reads it: duplicate fields are found with their paths, integers stay exact, depth, size and memory are
+//! bounded, and what is no JSON is refused in Go's words.
 //!
-//! [`parse`] reads anything, [`parse_as`] a type of the schema, [`type_meta`] only what an object says it is.
+//! [`parse`] reads anything, [`type_meta`] only what an object says it is; `decode` reads objects of a type.
 
-mod reader;
-mod syntax;
+pub(crate) mod reader;
+pub(crate) mod scan;
 
 use std::{borrow::Cow, fmt};
 
-use serde::de::DeserializeSeed;
-
+use self::reader::{Reader, Stop};
 use crate::{
     Value,
     budget::{Budget, Exceeded},
     decode::MAX_DEPTH,
-    schema::{TypeId, schema},
+    path::Path,
 };
-pub(crate) use syntax::replace_invalid;
 
 /// The largest object that is read, in bytes.
 pub const MAX_SIZE: usize = 3 << 20;
@@ -67,101 +65,125 @@ impl fmt::Display for Violation {
     }
 }
 
-/// JSON that was read with a type in mind; unknown fields are not in it.
-#[derive(Debug)]
-pub struct Parsed {
-    /// The value.
-    pub value: Value,
-    /// In the order of the document.
-    pub violations: Vec<Violation>,
-    /// The memory that the object may still take.
-    pub budget: Budget,
-}
-
 /// Reads any JSON, and the paths of the fields that are there twice; the last one counts.
 pub fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), Error> {
-    let parsed = read(bytes, reader::Shape::Any, Budget::default())?;
+    let (value, reader) = whole(bytes, Budget::default(), true)?;
     let path = |violation| match violation {
         Violation::Unknown(path) | Violation::Duplicate(path) => path,
     };
-    Ok((parsed.value, parsed.violations.into_iter().map(path).collect()))
-}
-
-/// Reads JSON that should be of a type.
-pub fn parse_as(bytes: &[u8], ty: TypeId) -> Result<Parsed, Error> {
-    read(bytes, reader::Shape::Struct(schema().get(ty)), Budget::default())
+    Ok((value, reader.violations.into_iter().map(path).collect()))
 }
 
 /// Reads JSON that is a part of a larger object.
 pub(crate) fn parse_within(bytes: &[u8], budget: &mut Budget) -> Result<Value, Error> {
-    let parsed = read(bytes, reader::Shape::Any, budget.clone())?;
-    *budget = parsed.budget;
-    Ok(parsed.value)
+    let (value, left) = whole(bytes, budget.clone(), false)?;
+    *budget = left.budget;
+    Ok(value)
+}
+
+/// What is left of a document that was read.
+struct Rest {
+    violations: Vec<Violation>,
+    budget: Budget,
+}
+
+fn whole(bytes: &[u8], budget: Budget, strict: bool) -> Result<(Value, Rest), Error> {
+    with_text(bytes, |text| -> Result<_, Stop> {
+        let mut reader = Reader::new(text, budget);
+        let mut value = Value::Null;
+        reader.any(&Path::TOP, strict, &mut value)?;
+        reader.scan.end()?;
+        Ok((value, Rest { violations: reader.violations, budget: reader.budget }))
+    })
 }
 
 /// The `apiVersion` and `kind` of an object; empty where there is none. All of the document is checked for syntax.
 pub fn type_meta(bytes: &[u8]) -> Result<(String, String), Error> {
-    let meta = with_text(bytes, |text| {
-        let mut deserializer = serde_json::Deserializer::from_str(text);
-        deserializer.disable_recursion_limit();
-        let mut state = reader::State::default();
-        let meta = reader::TypeMeta { state: &mut state }.deserialize(&mut deserializer);
-        finish(&mut deserializer, meta, state)
-    })?;
-    Ok(meta.0)
+    with_text(bytes, |text| -> Result<_, Stop> {
+        let mut reader = Reader::new(text, Budget::default());
+        let found = match reader.scan.peek()? {
+            b'{' => None,
+            b'n' => Some(""),
+            first => Some(kind_of(first)),
+        };
+        let mut names = (String::new(), String::new());
+        match found {
+            None => fields_of_meta(&mut reader, &mut names)?,
+            Some(found) => {
+                reader.scan.skip()?;
+                if !found.is_empty() {
+                    return Err(Error::TypeMeta { found, what: STRUCT }.into());
+                }
+            }
+        }
+        reader.scan.end()?;
+        Ok(names)
+    })
 }
 
-fn read(bytes: &[u8], shape: reader::Shape, budget: Budget) -> Result<Parsed, Error> {
-    let (value, state) = with_text(bytes, |text| {
-        let mut deserializer = serde_json::Deserializer::from_str(text);
-        deserializer.disable_recursion_limit();
-        let mut state = reader::State { budget: budget.clone(), ..Default::default() };
-        let value = reader::whole(&mut state, shape).deserialize(&mut deserializer);
-        finish(&mut deserializer, value, state)
-    })?;
-    Ok(Parsed { value, violations: state.violations, budget: state.budget })
+const STRUCT: &str = r#"value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+
+fn fields_of_meta(reader: &mut Reader, (version, kind): &mut (String, String)) -> Result<(), Stop> {
+    let mut wrong = None;
+    let mut more = reader.scan.enter(b'}')?;
+    while more {
+        let (slot, what) = match &*reader.key()? {
+            "apiVersion" => (Some(&mut *version), "struct field .apiVersion of type string"),
+            "kind" => (Some(&mut *kind), "struct field .kind of type string"),
+            _ => (None, ""),
+        };
+        match (slot, reader.scan.peek()?) {
+            (Some(slot), b'"') => *slot = reader.string()?,
+            (slot, first) => {
+                reader.scan.skip()?;
+                if slot.is_some() && first != b'n' && wrong.is_none() {
+                    wrong = Some(Error::TypeMeta { found: kind_of(first), what });
+                }
+            }
+        }
+        more = reader.scan.more(b'}')?;
+    }
+    wrong.map_or(Ok(()), |error| Err(error.into()))
 }
 
-type Attempt<T> = Result<(T, reader::State), Failure>;
-
-enum Failure {
-    /// The reader stopped for a reason of its own.
-    Ours(Error),
-    /// The deserializer stopped.
-    Theirs,
-}
-
-fn finish<T>(
-    deserializer: &mut serde_json::Deserializer<serde_json::de::StrRead<'_>>,
-    value: Result<T, serde_json::Error>,
-    state: reader::State,
-) -> Attempt<T> {
-    match value.and_then(|value| deserializer.end().map(|()| value)) {
-        Ok(value) => Ok((value, state)),
-        Err(_) => Err(state.failed.map_or(Failure::Theirs, Failure::Ours)),
+/// What Go calls a value that begins with a byte.
+pub(crate) fn kind_of(first: u8) -> &'static str {
+    match first {
+        b'{' => "object",
+        b'[' => "array",
+        b'"' => "string",
+        b't' | b'f' => "bool",
+        b'n' => "null",
+        _ => "number",
     }
 }
 
-/// Reads bytes as text as Go does: what is no UTF-8, or half of a pair of escapes, becomes U+FFFD.
-fn with_text<T>(bytes: &[u8], attempt: impl Fn(&str) -> Attempt<T>) -> Result<(T, reader::State), Error> {
+/// Reads bytes as text as Go does: every byte that is no UTF-8 becomes U+FFFD. What is no JSON at all is told first.
+pub(crate) fn with_text<T, S: Into<Option<E>>, E: From<Error>>(
+    bytes: &[u8],
+    read: impl FnOnce(&str) -> Result<T, S>,
+) -> Result<T, E> {
     if bytes.len() > MAX_SIZE {
-        return Err(Error::Size);
+        return Err(Error::Size.into());
     }
-    let text = syntax::replace_invalid(bytes);
-    let failure = match attempt(&text) {
-        Ok(done) => return Ok(done),
-        Err(failure) => failure,
-    };
-    if let Failure::Ours(error) = failure {
-        return Err(error);
+    read(&replace_invalid(bytes)).map_err(|stop| match (scan::check(bytes), stop.into()) {
+        (Err(error), _) => error.into(),
+        (Ok(()), Some(error)) => error,
+        (Ok(()), None) => Error::Syntax("unexpected end of JSON input".to_owned()).into(),
+    })
+}
+
+/// Replaces every byte that is no part of UTF-8.
+pub(crate) fn replace_invalid(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
     }
-    syntax::check(bytes)?;
-    let repaired: Cow<str> = syntax::replace_lone_surrogates(&text);
-    match attempt(&repaired) {
-        Ok(done) => Ok(done),
-        Err(Failure::Ours(error)) => Err(error),
-        Err(Failure::Theirs) => Err(Error::Number(syntax::widest_number(&text).to_owned())),
+    let mut out = String::with_capacity(bytes.len() + 16);
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(chunk.valid());
+        out.extend(chunk.invalid().iter().map(|_| '\u{fffd}'));
     }
+    Cow::Owned(out)
 }
 
 #[cfg(test)]
@@ -199,7 +221,7 @@ mod tests {
         let nested = |depth: usize| [vec![b'['; depth], vec![b']'; depth]].concat();
         assert!(parse(&nested(MAX_DEPTH)).is_ok());
         assert_eq!(parse(&nested(MAX_DEPTH + 1)).unwrap_err(), Error::Depth);
-        assert_eq!(parse(&nested(1_000_000)).unwrap_err(), Error::Depth);
+        assert!(matches!(parse(&nested(1_000_000)), Err(Error::Syntax(_))), "Go has a limit too");
         assert_eq!(parse(&vec![b' '; MAX_SIZE + 1]).unwrap_err(), Error::Size);
         let many = format!("[{}0]", "{\"\":0},".repeat(300_000));
         assert_eq!(parse(many.as_bytes()).unwrap_err(), Error::Memory(Exceeded));

@@ -1,286 +1,235 @@
-//! The visitor behind [`parse`](super::parse): builds values, follows the schema and the path, and notes what is strange.
+//! Builds values out of JSON text: texts with their escapes undone, numbers exact, duplicate keys noted with their paths.
+//!
+//! [`super::parse`] reads whole documents with it, `decode` the parts that no type describes.
 
-use std::fmt;
+use std::borrow::Cow;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::map::Entry;
 
-use super::{Error, Violation};
+use super::{
+    Error, Violation,
+    scan::{Fault, NO_VALUE, Quoted, Scan},
+};
 use crate::{
     Map, Value,
     budget::{Budget, Exceeded},
     decode::MAX_DEPTH,
     path::Path,
-    schema::{Ty, Type, schema},
 };
 
 /// How many violations are kept, as upstream does.
 const MAX_VIOLATIONS: usize = 100;
 
-/// What is noted while a document is read.
-#[derive(Default)]
-pub struct State {
-    pub violations: Vec<Violation>,
-    pub budget: Budget,
-    /// Why the reader stopped; the deserializer's own error carries no value.
-    pub failed: Option<Error>,
+/// Why reading stopped: it is no JSON, which [`super::scan::check`] tells more about, or it may not be read.
+#[derive(Debug)]
+pub struct Stop(pub Option<Box<Error>>);
+
+impl From<Fault> for Stop {
+    fn from(_: Fault) -> Self {
+        Stop(None)
+    }
 }
 
-impl State {
-    fn fail<E: serde::de::Error>(&mut self, error: impl Into<Error>) -> E {
-        self.failed = Some(error.into());
-        E::custom("refused")
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Stop(Some(Box::new(error)))
+    }
+}
+
+impl From<Exceeded> for Stop {
+    fn from(error: Exceeded) -> Self {
+        Error::from(error).into()
+    }
+}
+
+impl From<Stop> for Option<Error> {
+    fn from(stop: Stop) -> Self {
+        stop.0.map(|error| *error)
+    }
+}
+
+/// A document that is being read.
+pub struct Reader<'t> {
+    text: &'t str,
+    pub scan: Scan<'t>,
+    pub budget: Budget,
+    /// In the order of the document, each once.
+    pub violations: Vec<Violation>,
+}
+
+impl<'t> Reader<'t> {
+    pub fn new(text: &'t str, budget: Budget) -> Self {
+        Self { text, scan: Scan { bytes: text.as_bytes(), at: 0 }, budget, violations: Vec::new() }
     }
 
-    fn afford<E: serde::de::Error>(&mut self, charged: Result<(), Exceeded>) -> Result<(), E> {
-        charged.map_err(|error| self.fail(error))
+    /// Any value, into `out`: values are large, and moved about they cost more than they take to read. Duplicate keys are
+    /// noted where `strict` is set.
+    pub fn any(&mut self, path: &Path, strict: bool, out: &mut Value) -> Result<(), Stop> {
+        match self.scan.peek()? {
+            b'{' => self.object(path, strict, out)?,
+            b'[' => self.list(path, strict, out)?,
+            b'"' => *out = Value::String(self.string()?),
+            b'-' | b'0'..=b'9' => *out = number(self.number()?)?,
+            b't' => {
+                self.scan.literal("true")?;
+                *out = Value::Bool(true);
+            }
+            b'f' => {
+                self.scan.literal("false")?;
+                *out = Value::Bool(false);
+            }
+            b'n' => {
+                self.scan.literal("null")?;
+                *out = Value::Null;
+            }
+            _ => return Err(NO_VALUE.into()),
+        }
+        Ok(())
     }
 
-    fn note(&mut self, at: usize, violation: Violation) {
+    fn object(&mut self, path: &Path, strict: bool, out: &mut Value) -> Result<(), Stop> {
+        self.nest(path)?;
+        let mut map = Map::new();
+        let mut more = self.scan.enter(b'}')?;
+        while more {
+            let key = self.key()?.into_owned();
+            self.budget.entry(map.len(), key.len())?;
+            let noted = self.violations.len();
+            let mut value = Value::Null;
+            self.any(&path.key(&key), strict, &mut value)?;
+            match map.entry(key) {
+                Entry::Vacant(entry) => drop(entry.insert(value)),
+                Entry::Occupied(mut entry) => {
+                    if strict {
+                        self.note_at(noted, Violation::Duplicate(path.key(entry.key()).to_string()));
+                    }
+                    entry.insert(value);
+                }
+            }
+            more = self.scan.more(b'}')?;
+        }
+        *out = Value::Object(map);
+        Ok(())
+    }
+
+    fn list(&mut self, path: &Path, strict: bool, out: &mut Value) -> Result<(), Stop> {
+        self.nest(path)?;
+        let mut items = Vec::new();
+        let mut more = self.scan.enter(b']')?;
+        while more {
+            self.budget.element()?;
+            let mut value = Value::Null;
+            self.any(&path.index(items.len()), strict, &mut value)?;
+            items.push(value);
+            more = self.scan.more(b']')?;
+        }
+        *out = Value::Array(items);
+        Ok(())
+    }
+
+    /// Checks that an object or list at a path is not nested too deeply.
+    #[inline]
+    pub fn nest(&self, path: &Path) -> Result<(), Stop> {
+        if path.depth >= MAX_DEPTH { Err(Error::Depth.into()) } else { Ok(()) }
+    }
+
+    /// A key, with its colon.
+    #[inline]
+    pub fn key(&mut self) -> Result<Cow<'t, str>, Stop> {
+        let key = self.scan.key()?;
+        Ok(self.unquoted(key))
+    }
+
+    /// A text, whose first quote is here.
+    #[inline]
+    pub fn string(&mut self) -> Result<String, Stop> {
+        let text = self.scan.text()?;
+        self.budget.text(text.end - text.start)?;
+        Ok(self.unquoted(text).into_owned())
+    }
+
+    /// A number as it is written, whose first byte is here.
+    #[inline]
+    pub fn number(&mut self) -> Result<&'t str, Stop> {
+        let range = self.scan.number()?;
+        Ok(&self.text[range])
+    }
+
+    #[inline]
+    fn unquoted(&self, text: Quoted) -> Cow<'t, str> {
+        let inner = &self.text[text.start..text.end];
+        if text.escaped { Cow::Owned(unescaped(inner)) } else { Cow::Borrowed(inner) }
+    }
+
+    pub fn note(&mut self, violation: Violation) {
+        self.note_at(self.violations.len(), violation);
+    }
+
+    /// Notes what was known when there were `at` violations.
+    fn note_at(&mut self, at: usize, violation: Violation) {
         if self.violations.len() < MAX_VIOLATIONS && !self.violations.contains(&violation) {
             self.violations.insert(at.min(self.violations.len()), violation);
         }
     }
 }
 
-/// What the schema says about a value.
-#[derive(Clone, Copy)]
-pub enum Shape {
-    /// Nothing.
-    Any,
-    /// It is this struct.
-    Struct(&'static Type),
-    /// It is of this type.
-    Of(&'static Ty),
-}
-
-impl Shape {
-    fn of(ty: &'static Ty) -> Self {
-        match ty {
-            Ty::Raw => Shape::Any,
-            Ty::Struct(id) => Shape::Struct(schema().get(*id)),
-            other => Shape::Of(other),
-        }
+/// What a number is where no type says it.
+pub fn number(text: &str) -> Result<Value, Stop> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if let Ok(integer) = text.parse::<i64>() {
+        return Ok(integer.into());
     }
-
-    fn element(self) -> Self {
-        match self {
-            Shape::Of(Ty::List(inner) | Ty::Map(inner)) => Shape::of(inner),
-            _ => Shape::Any,
-        }
-    }
-
-    /// What a key stands for; `None` if the struct has no such field.
-    fn member(self, key: &str, path: &Path) -> Option<Shape> {
-        match self {
-            Shape::Struct(ty) => match ty.field(key) {
-                Some(field) => Some(Shape::of(&field.ty)),
-                None if matches!(key, "apiVersion" | "kind") && (ty.kind || path.depth == 0) => Some(Shape::Any),
-                None => None,
-            },
-            other => Some(other.element()),
-        }
-    }
-
-    /// Whether a float without a fraction is an integer; integer fields refuse it, as Go does.
-    fn integral(self) -> bool {
-        !matches!(self, Shape::Of(Ty::Int32 | Ty::Int64 | Ty::IntOrString))
+    match text.parse::<f64>() {
+        Ok(float) if float.fract() == 0.0 && float.abs() <= EXACT => Ok((float as i64).into()),
+        Ok(float) if float.is_finite() => Ok(float.into()),
+        _ => Err(Error::Number(text.to_owned()).into()),
     }
 }
 
-/// Reads a whole document.
-pub fn whole(state: &mut State, shape: Shape) -> Node<'_, '_> {
-    Node { state, shape, path: Path::TOP }
-}
-
-/// Reads the value at a path.
-pub struct Node<'s, 'p> {
-    state: &'s mut State,
-    shape: Shape,
-    path: Path<'p>,
-}
-
-impl<'de> DeserializeSeed<'de> for Node<'_, '_> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Node<'_, '_> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("any JSON")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(i64::try_from(value).map_or_else(|_| (value as f64).into(), Value::from))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        const EXACT: f64 = 9_007_199_254_740_992.0;
-        if self.shape.integral() && value.fract() == 0.0 && value.abs() <= EXACT {
-            return Ok((value as i64).into());
-        }
-        Ok(value.into())
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Value, E> {
-        let charged = self.state.budget.text(text.len());
-        self.state.afford(charged)?;
-        Ok(Value::String(text.to_owned()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let Node { state, shape, path } = self;
-        if path.depth >= MAX_DEPTH {
-            return Err(state.fail(Error::Depth));
-        }
-        let mut out = Vec::new();
-        while let Some(value) =
-            items.next_element_seed(Node { state: &mut *state, shape: shape.element(), path: path.index(out.len()) })?
-        {
-            let charged = state.budget.element();
-            state.afford(charged)?;
-            out.push(value);
-        }
-        Ok(Value::Array(out))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let Node { state, shape, path } = self;
-        if path.depth >= MAX_DEPTH {
-            return Err(state.fail(Error::Depth));
-        }
-        let mut out = Map::new();
-        while let Some(key) = entries.next_key::<String>()? {
-            let at = state.violations.len();
-            let Some(member) = shape.member(&key, &path) else {
-                state.note(at, Violation::Unknown(path.field(&key).to_string()));
-                entries.next_value::<IgnoredAny>()?;
-                continue;
-            };
-            let charged = state.budget.entry(out.len(), key.len());
-            state.afford(charged)?;
-            let value = entries.next_value_seed(Node { state: &mut *state, shape: member, path: path.key(&key) })?;
-            match out.entry(key) {
-                Entry::Vacant(entry) => {
-                    entry.insert(value);
-                }
-                Entry::Occupied(mut entry) => {
-                    state.note(at, Violation::Duplicate(path.key(entry.key()).to_string()));
-                    entry.insert(value);
-                }
+/// Undoes the escapes of a text that was scanned; half of a pair becomes U+FFFD.
+fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, escape)) = rest.split_once('\\') {
+        out.push_str(before);
+        rest = match escape.as_bytes().first() {
+            Some(b'u') => {
+                let (c, after) = unicode(escape);
+                out.push(c);
+                after
             }
-        }
-        Ok(Value::Object(out))
-    }
-}
-
-/// Reads `apiVersion` and `kind` of an object and skips the rest.
-pub struct TypeMeta<'s> {
-    pub state: &'s mut State,
-}
-
-const STRUCT: &str = r#"value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
-
-impl<'de> DeserializeSeed<'de> for TypeMeta<'_> {
-    type Value = (String, String);
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl TypeMeta<'_> {
-    fn refuse<E: serde::de::Error>(self, found: &'static str) -> E {
-        self.state.fail(Error::TypeMeta { found, what: STRUCT })
-    }
-}
-
-impl<'de> Visitor<'de> for TypeMeta<'_> {
-    type Value = (String, String);
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Default::default())
-    }
-
-    fn visit_bool<E: serde::de::Error>(self, _: bool) -> Result<Self::Value, E> {
-        Err(self.refuse("bool"))
-    }
-
-    fn visit_i64<E: serde::de::Error>(self, _: i64) -> Result<Self::Value, E> {
-        Err(self.refuse("number"))
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, _: u64) -> Result<Self::Value, E> {
-        Err(self.refuse("number"))
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, _: f64) -> Result<Self::Value, E> {
-        Err(self.refuse("number"))
-    }
-
-    fn visit_str<E: serde::de::Error>(self, _: &str) -> Result<Self::Value, E> {
-        Err(self.refuse("string"))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
-        while items.next_element::<IgnoredAny>()?.is_some() {}
-        Err(self.refuse("array"))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
-        let (mut version, mut kind) = (String::new(), String::new());
-        while let Some(key) = entries.next_key::<String>()? {
-            let (slot, what) = match key.as_str() {
-                "apiVersion" => (&mut version, "struct field .apiVersion of type string"),
-                "kind" => (&mut kind, "struct field .kind of type string"),
-                _ => {
-                    entries.next_value::<IgnoredAny>()?;
-                    continue;
-                }
-            };
-            // An inner state: what is wrong in here is told in terms of the field.
-            let mut inner = State::default();
-            match entries.next_value_seed(whole(&mut inner, Shape::Any)) {
-                Ok(Value::String(text)) => *slot = text,
-                Ok(Value::Null) => {}
-                Ok(other) => return Err(self.state.fail(Error::TypeMeta { found: found(&other), what })),
-                Err(error) => {
-                    self.state.failed = inner.failed;
-                    return Err(A::Error::custom(error));
-                }
+            Some(letter) => {
+                out.push(simple(*letter));
+                &escape[1..]
             }
-        }
-        Ok((version, kind))
+            None => "",
+        };
+    }
+    out.push_str(rest);
+    out
+}
+
+fn simple(letter: u8) -> char {
+    match letter {
+        b'b' => '\u{8}',
+        b'f' => '\u{c}',
+        b'n' => '\n',
+        b'r' => '\r',
+        b't' => '\t',
+        other => char::from(other),
     }
 }
 
-fn found(value: &Value) -> &'static str {
-    match value {
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-        Value::String(_) | Value::Null => "string",
+/// The character that `u` and four digits stand for, or two such escapes, and what follows.
+fn unicode(escape: &str) -> (char, &str) {
+    let unit = |text: &str| text.get(1..5).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    let (high, after) = (unit(escape).unwrap_or(0xfffd), &escape[escape.len().min(5)..]);
+    let low = after.strip_prefix('\\').filter(|next| next.starts_with('u')).and_then(unit);
+    match (high, low) {
+        (0xd800..0xdc00, Some(low @ 0xdc00..0xe000)) => {
+            let code = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
+            (char::from_u32(code).unwrap_or('\u{fffd}'), &after[6..])
+        }
+        _ => (char::from_u32(high).unwrap_or('\u{fffd}'), after),
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     budget::Budget,
     decode::{fill, shows, zero},
     duration, json,
-    quantity::Quantity,
+    quantity::{self, Quantity},
     schema::{Field, Part, Shapes, Ty, Type, schema},
     time,
 };
@@ -43,8 +43,18 @@ impl<'b> Decoder<'b> {
             return Err(Error::Depth);
         }
         let mut fields = Reader::new(bytes);
+        let mut at = 0;
         while let Some((number, value)) = fields.next()? {
-            let Ok(at) = ty.slots.binary_search_by_key(&number, |slot| slot.number) else { continue };
+            // Writers keep the order of the numbers: it is this slot again or the next one.
+            let is_at = |at: usize| ty.slots.get(at).is_some_and(|slot| slot.number == number);
+            at = match (is_at(at), is_at(at + 1)) {
+                (true, _) => at,
+                (_, true) => at + 1,
+                _ => match ty.slots.binary_search_by_key(&number, |slot| slot.number) {
+                    Ok(at) => at,
+                    Err(_) => continue,
+                },
+            };
             match ty.slots[at].part {
                 Part::Nested(id) => {
                     let Wire::Bytes(bytes) = value else { return Err(Error::WireType(ty.name.clone())) };
@@ -86,6 +96,7 @@ impl<'b> Decoder<'b> {
                 let value = self.element(field, ty, value, depth)?;
                 let unset = value.is_null() && (field.optional || !matches!(field.ty, Ty::Raw));
                 if unset || !shows(field, &value) {
+                    // What came before in the message counts no more.
                     map.remove(field.name);
                     return Ok(());
                 }
@@ -329,6 +340,9 @@ fn quantity(field: &Field, bytes: &[u8]) -> Result<Value, Error> {
         }
     }
     let Some(string) = string else { return Ok("0".into()) };
+    if quantity::is_canonical(&string) {
+        return Ok(string.into());
+    }
     let quantity = Quantity::parse(&string).ok_or_else(|| invalid(field, format!("{string:?} is no quantity")))?;
     Ok(quantity.to_string().into())
 }

@@ -73,6 +73,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next field; `None` at the end.
+    #[inline]
     pub fn next(&mut self) -> Result<Option<(u32, Wire<'a>)>, Error> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -87,6 +88,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
+    #[inline]
     fn value(&mut self, tag: u64) -> Result<Wire<'a>, Error> {
         Ok(match tag & 7 {
             0 => Wire::Varint(self.varint()?),
@@ -123,7 +125,17 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    #[inline]
     pub fn varint(&mut self) -> Result<u64, Error> {
+        // Most tags and lengths take one byte.
+        if let [byte @ 0..0x80, rest @ ..] = self.rest {
+            self.rest = rest;
+            return Ok(u64::from(*byte));
+        }
+        self.long_varint()
+    }
+
+    fn long_varint(&mut self) -> Result<u64, Error> {
         let mut value = 0u64;
         for shift in (0..70).step_by(7) {
             let (byte, rest) = self.rest.split_first().ok_or(Error::End)?;
@@ -146,6 +158,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(value))
     }
 
+    #[inline]
     fn take(&mut self, length: usize) -> Result<&'a [u8], Error> {
         let (taken, rest) = self.rest.split_at_checked(length).ok_or(Error::End)?;
         self.rest = rest;

@@ -22,19 +22,20 @@ impl Index {
         index
     }
 
-    /// The field of a name among the fields that the index was made of.
-    pub fn find<'f>(&self, fields: &'f [Field], name: &str) -> Option<&'f Field> {
+    /// The position of a name among the fields that the index was made of.
+    #[inline]
+    pub fn find(&self, fields: &[Field], name: &str) -> Option<usize> {
         for at in self.probe(name) {
             let position = usize::from(self.table[at]).checked_sub(1)?;
-            let field = fields.get(position)?;
-            if field.name == name {
-                return Some(field);
+            if fields.get(position)?.name == name {
+                return Some(position);
             }
         }
         None
     }
 
     /// The places where a name may be, in order.
+    #[inline]
     fn probe(&self, name: &str) -> impl Iterator<Item = usize> + use<> {
         let mask = self.table.len() - 1;
         let start = hash(name) as usize;
@@ -45,10 +46,17 @@ impl Index {
 /// Mixes the length and both ends of a name: enough to tell the fields of one type apart.
 fn hash(name: &str) -> u64 {
     let bytes = name.as_bytes();
-    let length = bytes.len().min(8);
-    let (mut head, mut tail) = ([0; 8], [0; 8]);
-    head[..length].copy_from_slice(&bytes[..length]);
-    tail[..length].copy_from_slice(&bytes[bytes.len() - length..]);
-    let mixed = u64::from_le_bytes(head) ^ u64::from_le_bytes(tail).rotate_left(29) ^ bytes.len() as u64;
-    mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+    let ends = match (bytes.first_chunk(), bytes.last_chunk()) {
+        (Some(head), Some(tail)) => u64::from_le_bytes(*head) ^ u64::from_le_bytes(*tail).rotate_left(29),
+        _ => short(bytes),
+    };
+    (ends ^ bytes.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+}
+
+/// Fewer than eight bytes as a number.
+fn short(bytes: &[u8]) -> u64 {
+    match (bytes.first_chunk(), bytes.last_chunk()) {
+        (Some(head), Some(tail)) => u64::from(u32::from_le_bytes(*head)) | u64::from(u32::from_le_bytes(*tail)) << 32,
+        _ => bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)),
+    }
 }

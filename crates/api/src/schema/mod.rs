@@ -199,6 +199,7 @@ impl Schema {
     }
 
     /// A type by its position.
+    #[inline]
     pub fn get(&self, id: TypeId) -> &Type {
         &self.types[id.0]
     }
@@ -232,7 +233,14 @@ impl Schema {
 
 impl Type {
     /// A field by its JSON name.
+    #[inline]
     pub fn field(&self, name: &str) -> Option<&Field> {
+        self.position(name).map(|at| &self.fields[at])
+    }
+
+    /// The position of a field by its JSON name.
+    #[inline]
+    pub fn position(&self, name: &str) -> Option<usize> {
         self.index.find(&self.fields, name)
     }
 
@@ -244,6 +252,7 @@ impl Type {
 
 impl Field {
     /// Whether it stands in JSON as its zero when it is not set: Go writes structs even when they are zero and "omitempty".
+    #[inline]
     pub fn shows_zero(&self) -> bool {
         match self.presence {
             Presence::Pointer => false,
@@ -265,6 +274,7 @@ impl Slot {
 
 impl Ty {
     /// Whether Go has a struct for it.
+    #[inline]
     pub fn is_struct(&self) -> bool {
         use Ty::{Duration, IntOrString, MicroTime, Quantity, Raw, Struct, Time};
         matches!(self, Struct(_) | Time | MicroTime | Quantity | IntOrString | Raw | Duration)
@@ -313,6 +323,7 @@ mod tests {
         for (_, ty) in schema().types() {
             assert!(ty.slots.is_sorted_by(|a, b| a.number < b.number), "{} has a number twice", ty.name);
             assert!(ty.fields.iter().all(|field| ty.field(field.name).is_some()), "{}", ty.name);
+            assert!(ty.fields.len() <= 128, "decoding counts the fields of {} in bits", ty.name);
         }
     }
 }
