@@ -20,6 +20,7 @@ mod request;
 mod reviews;
 mod shed;
 mod strategies;
+mod tokens;
 mod watch;
 
 use std::{
@@ -33,6 +34,8 @@ use futures::{FutureExt, future::BoxFuture};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+
+pub use tokens::{KeyError, Tokens};
 
 /// The body of a request or an answer.
 pub type Body = UnsyncBoxBody<Bytes, BodyError>;
@@ -83,6 +86,8 @@ pub struct Config {
     pub store: Arc<dyn store::Store>,
     /// How kubelets are reached for logs and exec: the cluster's CA and the client certificate they accept.
     pub kubelet_tls: Arc<rustls::ClientConfig>,
+    /// Who signs the tokens of service accounts; without, there are none.
+    pub tokens: Option<Tokens>,
 }
 
 /// An API server. Cheap to clone.
@@ -94,6 +99,7 @@ pub struct Server {
 struct Shared {
     registry: registry::Registry,
     kubelet_tls: Arc<rustls::ClientConfig>,
+    tokens: Option<Tokens>,
     limits: shed::Limits,
     stopping: CancellationToken,
 }
@@ -106,6 +112,7 @@ impl Server {
         let shared = Shared {
             registry,
             kubelet_tls: config.kubelet_tls,
+            tokens: config.tokens,
             limits: shed::Limits::default(),
             stopping: CancellationToken::new(),
         };

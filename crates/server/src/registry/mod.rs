@@ -19,7 +19,8 @@ use bytes::Bytes;
 use store::{Guard, Record, Revision, Store, Write};
 
 pub use list::{List, revision};
-pub use options::{FieldValidation, WriteOptions};
+pub use options::{FieldValidation, WriteOptions, invalid};
+pub use subresources::{kind_of, posted};
 
 use crate::{document, pipeline::Input, request::Target, strategies};
 

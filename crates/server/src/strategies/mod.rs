@@ -1,10 +1,15 @@
 //! What is particular to a resource. Every method has a default; a strategy holds only the differences.
 
+mod certificate;
 mod event;
 mod job;
 mod namespace;
+mod persistent_volume;
 mod pod;
+mod subresource;
 mod workload;
+
+pub use subresource::through;
 
 use std::time::Duration;
 
@@ -17,6 +22,12 @@ pub trait Strategy: Sync {
 
     /// Called for every change, before validation; may change the new object.
     fn prepare_update(&self, _object: &mut Value, _current: &Value) {}
+
+    /// The object that a change through a subresource makes: what it may change of `object`, the rest of `current`. By
+    /// default metadata and status.
+    fn through(&self, _subresource: &str, object: Value, current: &Value) -> Value {
+        subresource::with_status(object, current)
+    }
 
     /// Whether the status of a new object is the client's to set.
     fn keeps_status_on_create(&self) -> bool {
@@ -52,7 +63,8 @@ pub trait Strategy: Sync {
     }
 }
 
-fn specification(object: &Value) -> Vec<(&String, &Value)> {
+/// Whatever of an object is not metadata or status.
+pub fn specification(object: &Value) -> Vec<(&String, &Value)> {
     let fields = object.as_object().into_iter().flatten();
     fields.filter(|(name, _)| !matches!(name.as_str(), "metadata" | "status")).collect()
 }
@@ -64,9 +76,11 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("", "pods", &pod::Pod),
     ("", "namespaces", &namespace::Namespace),
     ("", "events", &event::Event),
+    ("", "persistentvolumes", &persistent_volume::PersistentVolume),
     ("", "nodes", &workload::KeepsStatus),
     ("apps", "deployments", &workload::Deployment),
     ("batch", "jobs", &job::Job),
+    ("certificates.k8s.io", "certificatesigningrequests", &certificate::SigningRequest),
 ];
 
 /// The strategy of a resource.

@@ -3,7 +3,10 @@
 use api::{Value, meta};
 use serde_json::json;
 
-use super::Strategy;
+use super::{
+    Strategy,
+    subresource::{keep, with_status},
+};
 
 /// Namespaces that a cluster cannot do without.
 const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
@@ -20,6 +23,15 @@ impl Strategy for Namespace {
         {
             list.push("kubernetes".into());
         }
+    }
+
+    /// `finalize` changes everything but the status.
+    fn through(&self, subresource: &str, mut object: Value, current: &Value) -> Value {
+        if subresource != "finalize" {
+            return with_status(object, current);
+        }
+        keep(&mut object, current, &["status"]);
+        object
     }
 
     fn refuses_deletion(&self, name: &str) -> Option<&'static str> {
