@@ -16,7 +16,7 @@ use crate::{
     query::Query,
     registry::{Outcome, WriteOptions},
     request::{self, Target},
-    reviews, watch,
+    reviews, tokens, watch,
 };
 
 /// The content type of protobuf.
@@ -90,6 +90,10 @@ async fn resource(
         let mut review = reviews::answer(caller.user(), &target, &input)?;
         own_review(&target, &input, &mut review)?;
         return Ok(encode::object(&target, form, review, 201));
+    }
+    if target.subresource == "token" {
+        let (token, warnings) = tokens::answer(server, &target, &input).await?;
+        return Ok(encode::warned(encode::object(&target, form, token, 201), &warnings));
     }
     let outcome = server.shared.registry.perform(&target, &input).await?;
     Ok(match outcome {
