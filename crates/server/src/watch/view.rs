@@ -2,9 +2,12 @@
 //!
 //! A change is written once per form and type, and shared by all watchers that show it.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
-use api::{Value, convert, protobuf, status::Status, table};
+use api::{Value, apply, convert, protobuf, status::Status, table};
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::json;
 use store::{Change, Item, Revision};
@@ -24,6 +27,8 @@ pub(super) struct View {
     tail: Tail,
     /// The name of the form with each type, under which what is written is shared; `None`: it is not.
     shared: Option<[Arc<str>; 3]>,
+    /// The client has been told the columns of the table; they are not told twice.
+    columns_told: AtomicBool,
 }
 
 /// What a change is to a watcher.
@@ -58,7 +63,7 @@ impl View {
             [Type::Added, Type::Modified, Type::Deleted].map(|kind| format!("{} {name} {version}", kind.text()).into())
         });
         let tail = Tail::of(target.resource);
-        Self { target, form, selection, tail, shared }
+        Self { target, form, selection, tail, shared, columns_told: AtomicBool::new(false) }
     }
 
     /// Whether an object is shown.
@@ -93,7 +98,15 @@ impl View {
             return Ok(line(kind.text(), value.len() + 48, |out| document::append(out, value, revision)));
         }
         let object = convert::to(self.target.resource, document::decode(value, revision)?);
-        Ok(self.line(kind.text(), &encode::shaped(&self.target, self.form, object)))
+        Ok(self.line(kind.text(), &self.shaped(object)))
+    }
+
+    fn shaped(&self, object: Value) -> Value {
+        let mut object = encode::shaped(&self.target, self.form, object);
+        if matches!(self.form, Form::Table(_)) && self.columns_told.swap(true, Ordering::Relaxed) {
+            object["columnDefinitions"] = Value::Null;
+        }
+        object
     }
 
     /// Tells that everything up to a revision was sent.
@@ -102,11 +115,12 @@ impl View {
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let resource = self.target.resource;
-        let object: Value = json!({"kind": resource.kind, "apiVersion": resource.api_version(), "metadata": metadata});
+        // An object of the kind in which nothing is set.
+        let mut object = apply::Kind::of(self.target.resource, "").nothing();
+        object["metadata"] = metadata;
         let object = match self.form {
             Form::Metadata => table::partial_metadata(&object),
-            Form::Json | Form::Protobuf | Form::Table(_) => encode::shaped(&self.target, self.form, object),
+            Form::Json | Form::Protobuf | Form::Table(_) => self.shaped(object),
         };
         self.line("BOOKMARK", &object)
     }
