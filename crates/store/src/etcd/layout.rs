@@ -68,7 +68,7 @@ pub enum Layout {
 
 impl Layout {
     /// The key in etcd of a key, or prefix of keys, of ours. A prefix is empty, `/registry/`, or that of one resource.
-    pub(crate) fn to_etcd(&self, ours: &str) -> String {
+    pub fn to_etcd(&self, ours: &str) -> String {
         let prefix = match self {
             Self::Plain(prefix) => return format!("{prefix}{ours}"),
             Self::Upstream(prefix) => prefix,
@@ -79,7 +79,7 @@ impl Layout {
     }
 
     /// Our key of a key in etcd; `None` if it is none of ours.
-    pub(super) fn to_ours(&self, etcd: &str) -> Option<String> {
+    pub fn to_ours(&self, etcd: &str) -> Option<String> {
         match self {
             Self::Plain(prefix) => etcd.strip_prefix(prefix).map(Into::into),
             Self::Upstream(prefix) => {
