@@ -6,7 +6,7 @@ mod error;
 mod scalar;
 mod text;
 
-pub use body::{Format, body};
+pub use body::{Format, body, check_kind, unrecognized};
 pub use error::Error;
 
 use crate::{

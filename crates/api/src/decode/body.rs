@@ -7,7 +7,7 @@ use std::fmt::Display;
 
 use super::{Mode, canonical, text};
 use crate::{
-    Value, json,
+    Value, json, meta,
     protobuf::{self, Unknown},
     schema::{Resource, TypeId, schema},
     status::Status,
@@ -37,22 +37,12 @@ enum Source<'a> {
 
 /// Reads the body of a request to a resource: the canonical object, and what the client is warned of.
 pub fn body(resource: &Resource, format: Format, bytes: &[u8], mode: Mode) -> Result<(Value, Vec<String>), Status> {
-    let unrecognized = |why: String| {
-        let kind = resource.kind;
-        let shown = summary(bytes);
-        Status::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why} ({shown})"))
-    };
-    let (source, api_version, kind) = open(format, bytes).map_err(unrecognized)?;
-    let named = Named::of(resource, &api_version, kind, format).map_err(unrecognized)?;
-    let ty = named.ty().ok_or_else(|| {
-        let (kind, version, scheme) = (&named.kind, named.api_version(), scheme(resource));
-        named.refused(resource, format!("no kind {kind:?} is registered for version {version:?} in scheme {scheme:?}"))
-    })?;
+    let unreadable = |why: String| unrecognized(resource.kind, bytes, why);
+    let (source, api_version, kind) = open(format, bytes).map_err(unreadable)?;
+    let named = Named::of(resource, &api_version, &kind, format).map_err(unreadable)?;
+    let ty = named.known(resource)?;
     let (mut object, violations) = source.read(ty).map_err(|why| named.refused(resource, why))?;
-    if named.kind != resource.kind {
-        let (from, to) = (go_name(ty), internal_name(resource));
-        return Err(named.refused(resource, format!("converting ({from}) to ({to}): unknown conversion")));
-    }
+    named.convertible(resource, ty)?;
     if mode == Mode::Strict && !violations.is_empty() {
         return Err(named.refused(resource, super::Error::Strict(violations)));
     }
@@ -62,10 +52,22 @@ pub fn body(resource: &Resource, format: Format, bytes: &[u8], mode: Mode) -> Re
             "the API version in the data ({given}) does not match the expected API version ({wanted})"
         )));
     }
-    let fields = crate::meta::object_mut(&mut object);
+    let fields = meta::object_mut(&mut object);
     fields.insert("apiVersion".to_owned(), wanted.into());
     fields.insert("kind".to_owned(), resource.kind.into());
     Ok((object, if mode == Mode::Warn { warnings(violations) } else { Vec::new() }))
+}
+
+/// Whether an object that says so may be one of a resource; empty names may.
+pub fn check_kind(resource: &Resource, api_version: &str, kind: &str) -> Result<(), Status> {
+    let named = Named::of(resource, api_version, kind, Format::Json).map_err(Status::bad_request)?;
+    named.known(resource).and_then(|ty| named.convertible(resource, ty))
+}
+
+/// A body that cannot be read as anything.
+pub fn unrecognized(kind: &str, bytes: &[u8], why: impl Display) -> Status {
+    let shown = summary(bytes);
+    Status::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why} ({shown})"))
 }
 
 /// Reads what an object says it is: its source, `apiVersion` and `kind`.
@@ -119,7 +121,7 @@ struct Named {
 }
 
 impl Named {
-    fn of(resource: &Resource, api_version: &str, kind: String, format: Format) -> Result<Self, String> {
+    fn of(resource: &Resource, api_version: &str, kind: &str, format: Format) -> Result<Self, String> {
         let (group, version) = match api_version.split_once('/') {
             None => ("", api_version),
             Some((_, rest)) if rest.contains('/') && format != Format::Protobuf => {
@@ -130,8 +132,8 @@ impl Named {
         };
         let unnamed = version.is_empty() && (group.is_empty() || group == resource.group);
         let (group, version) = if unnamed { (resource.group, resource.version) } else { (group, version) };
-        let kind = if kind.is_empty() { resource.kind.to_owned() } else { kind };
-        Ok(Self { group: group.to_owned(), version: version.to_owned(), kind })
+        let kind = if kind.is_empty() { resource.kind } else { kind };
+        Ok(Self { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned() })
     }
 
     fn api_version(&self) -> String {
@@ -143,6 +145,23 @@ impl Named {
         let known = schema().resources().iter().any(|r| r.group == self.group && r.version == self.version);
         let old = !self.group.contains('.') && !self.group.is_empty();
         if known || old { schema().type_of_kind(&self.group, &self.version, &self.kind) } else { None }
+    }
+
+    fn known(&self, resource: &Resource) -> Result<TypeId, Status> {
+        self.ty().ok_or_else(|| {
+            let (kind, version, scheme) = (&self.kind, self.api_version(), scheme(resource));
+            let why = format!("no kind {kind:?} is registered for version {version:?} in scheme {scheme:?}");
+            self.refused(resource, why)
+        })
+    }
+
+    /// Whether it is of the resource's kind, in whatever version.
+    fn convertible(&self, resource: &Resource, ty: TypeId) -> Result<(), Status> {
+        if self.kind == resource.kind {
+            return Ok(());
+        }
+        let (from, to) = (go_name(ty), internal_name(resource));
+        Err(self.refused(resource, format!("converting ({from}) to ({to}): unknown conversion")))
     }
 
     fn refused(&self, resource: &Resource, why: impl Display) -> Status {
