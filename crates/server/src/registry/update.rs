@@ -75,7 +75,7 @@ impl Registry {
         let changed = self
             .change(target, part, options.dry_run, |current| {
                 let patched = kind.apply(resource.ty, current, &body).map_err(patch_failed)?;
-                let (mut object, unknown) = decoded(resource, patched, &[], options.validation)?;
+                let (mut object, unknown) = decoded(resource, patched, options.validation)?;
                 named_as(target, &mut object)?;
                 warnings = unknown;
                 let writer = options.writer(apply::Kind::of(resource, &target.subresource));
@@ -165,6 +165,7 @@ pub(super) fn patch_failed(error: patch::Error) -> Status {
     match error {
         patch::Error::Malformed(message) => Status::bad_request(message),
         patch::Error::Unprocessable(message) => Status::unprocessable(message),
+        patch::Error::Failed(message) => Status::of_code(500, message),
     }
 }
 
