@@ -10,7 +10,6 @@ mod bootstrap;
 mod clock;
 mod document;
 mod encode;
-mod kubelet_proxy;
 mod listen;
 mod paths;
 pub mod pipeline;
@@ -20,6 +19,7 @@ mod request;
 mod reviews;
 mod shed;
 mod strategies;
+mod streams;
 mod tokens;
 mod watch;
 

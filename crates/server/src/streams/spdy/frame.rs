@@ -40,7 +40,7 @@ pub enum Frame {
 
 /// The peer does not speak SPDY/3.1, or sends frames larger than any that it should.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("the container runtime's stream is not SPDY/3.1: {0}")]
+#[error("the stream is not SPDY/3.1: {0}")]
 pub struct Malformed(&'static str);
 
 /// Takes one whole frame off the front of `buffer`, if it holds one.
