@@ -104,11 +104,16 @@ pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> St
     };
     let cause = |e: &FieldError| json!({"reason": e.kind.reason(), "message": e.detail(), "field": e.field});
     let causes: Vec<_> = errors.iter().map(cause).collect();
-    let mut details = json!({"group": group, "kind": kind, "causes": causes});
+    let mut details = json!({"kind": kind, "causes": causes});
+    let mut about = kind.to_owned();
+    if !group.is_empty() {
+        details["group"] = group.into();
+        about = format!("{kind}.{group}");
+    }
     if !name.is_empty() {
         details["name"] = name.into();
     }
-    let message = format!("{kind}.{group} {name:?} is invalid: {list}");
+    let message = format!("{about} {name:?} is invalid: {list}");
     Status { code: 422, reason: "Invalid", message, details: Some(details) }
 }
 

@@ -4,7 +4,7 @@ use api::status::Status;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
 use http_body_util::BodyExt;
 
-use super::{html, rewrite::Links};
+use super::{UNCACHED, html, rewrite::Links};
 use crate::{
     Body, BodyError,
     streams::{backend::Backend, join},
@@ -46,6 +46,10 @@ pub async fn pass(
 ) -> Result<Response<Body>, Status> {
     let mut headers = join::headers(&request, backend);
     strip(&mut headers);
+    // Only plain pages can be rewritten.
+    if accepts_pages(&headers) {
+        headers.remove(header::ACCEPT_ENCODING);
+    }
     let only = path.split('?').next().unwrap_or_default();
     if let Ok(uri) = HeaderValue::from_str(&format!("{}{only}", links.prefix)) {
         headers.insert(FORWARDED_URI, uri);
@@ -61,6 +65,7 @@ pub async fn pass(
     let answer = backend.send(passed).await.map_err(unreachable)?;
     let mut answer = answer.map(|body| body.map_err(BodyError::new).boxed_unsync());
     strip(answer.headers_mut());
+    answer.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static(UNCACHED));
     for name in CORS {
         answer.headers_mut().remove(*name);
     }
@@ -71,6 +76,11 @@ pub async fn pass(
         }
         None => Ok(html::rewritten(answer, links).await),
     }
+}
+
+fn accepts_pages(headers: &HeaderMap) -> bool {
+    let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.any(|value| value.contains("text/html"))
 }
 
 /// Removes what is about one connection only.

@@ -12,11 +12,14 @@ use super::join;
 use crate::{Body, Server, pipeline::full, request::Target};
 use rewrite::Links;
 
+/// What whoever sees an answer on its way may do with it, where it does not say itself.
+const UNCACHED: &str = "no-cache, private";
+
 /// Answers a request for a proxy.
 pub async fn answer(server: &Server, target: &Target, request: Request<Body>) -> Result<Response<Body>, Status> {
     let backend = location::backend(server, target).await?;
     let whole = request.uri().path().to_owned();
-    let path = rest(target, &whole);
+    let (prefix, path) = split(target, &whole);
     let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
     if join::is_upgrade(request.headers()) {
         let path = if path.is_empty() { "/" } else { &path };
@@ -25,18 +28,19 @@ pub async fn answer(server: &Server, target: &Target, request: Request<Body>) ->
     if path.is_empty() && matches!(*request.method(), Method::GET | Method::HEAD) {
         return redirect(&format!("{whole}/{query}"));
     }
-    let prefix = whole.strip_suffix(path.as_str()).unwrap_or_default().to_owned();
     let links = Links { prefix, backend: backend.authority(), host: forward::host(&request) };
     let path = if path.is_empty() { "/".to_owned() } else { path };
     forward::pass(&backend, &format!("{path}{query}"), &links, request).await
 }
 
-/// What follows `proxy` in a path, cleaned of detours; empty, or beginning with a slash.
-fn rest(target: &Target, path: &str) -> String {
+/// A path up to and with `proxy`, and what follows, cleaned of detours; that is empty or begins with a slash.
+fn split(target: &Target, path: &str) -> (String, String) {
     // /api/v1/namespaces/<ns>/pods/<name>/proxy, /api/v1/nodes/<name>/proxy
-    let before = if target.resource.namespaced() { 7 } else { 5 };
-    let parts: Vec<&str> = path.split('/').skip(1 + before).collect();
-    if parts.is_empty() { String::new() } else { clean(&format!("/{}", parts.join("/"))) }
+    let before = if target.resource.namespaced() { 8 } else { 6 };
+    let parts: Vec<&str> = path.split('/').collect();
+    let (start, rest) = parts.split_at(before.min(parts.len()));
+    let rest = if rest.is_empty() { String::new() } else { clean(&format!("/{}", rest.join("/"))) };
+    (start.join("/"), rest)
 }
 
 /// A path without `.`, `..` and empty parts; a slash at its end stays.
@@ -61,6 +65,7 @@ fn redirect(to: &str) -> Result<Response<Body>, Status> {
     let mut response = Response::new(full(""));
     *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
     response.headers_mut().insert(header::LOCATION, to);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(UNCACHED));
     Ok(response)
 }
 
