@@ -148,7 +148,9 @@ async fn pass(
     *passed.method_mut() = request.method().clone();
     *passed.uri_mut() = http::Uri::from(path.clone());
     *passed.headers_mut() = request.headers().clone();
-    passed.headers_mut().remove(header::AUTHORIZATION);
+    for name in [header::AUTHORIZATION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
+        passed.headers_mut().remove(name);
+    }
     let mut answer = sender.send_request(passed).await.map_err(|error| failed(&error))?;
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Ok(answer.map(|body| body.map_err(std::io::Error::other).boxed()));

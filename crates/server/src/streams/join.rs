@@ -35,6 +35,7 @@ pub async fn upgrade(
     *passed.method_mut() = request.method().clone();
     *passed.uri_mut() = path.parse().map_err(|error| Status::bad_request(format!("{path:?} is no path: {error}")))?;
     *passed.headers_mut() = headers(&request, backend);
+    without_body(passed.headers_mut());
     append_client(&mut passed, request.extensions().get());
     let mut answer = backend.send(passed).await.map_err(|error| failed(format!("error dialing backend: {error}")))?;
     match answer.status() {
@@ -69,6 +70,12 @@ pub fn headers(request: &Request<Body>, backend: &Backend) -> HeaderMap {
         headers.insert(header::HOST, host);
     }
     headers
+}
+
+/// An upgrade has no body: whatever was to be one belongs to the stream.
+pub fn without_body(headers: &mut HeaderMap) {
+    headers.remove(header::CONTENT_LENGTH);
+    headers.remove(header::TRANSFER_ENCODING);
 }
 
 fn is_for_us(name: &HeaderName) -> bool {

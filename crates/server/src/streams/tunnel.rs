@@ -80,6 +80,7 @@ fn spdy_request(kubelet: &Backend, path: &str, request: &Request<Body>) -> Resul
     for name in own {
         headers.remove(name);
     }
+    join::without_body(&mut headers);
     headers.insert(header::UPGRADE, HeaderValue::from_static(SPDY));
     let mut passed = Request::new(full(""));
     *passed.method_mut() = Method::POST;
