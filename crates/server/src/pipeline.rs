@@ -75,7 +75,7 @@ async fn resource(
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
     if streams::answers(&target.subresource) {
-        return streams::answer(server, &target, request).await;
+        return streams::answer(server, caller, target, request).await;
     }
     let form = Form::negotiate(request.headers(), &target)?;
     if target.verb == "watch" {

@@ -37,6 +37,7 @@ pub async fn answer(server: &Server, target: &Target) -> Result<Response<Body>, 
     }
     let mut log = Response::new(answer.into_body().map_err(BodyError::new).boxed_unsync());
     log.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    log.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     Ok(log)
 }
 

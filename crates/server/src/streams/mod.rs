@@ -20,7 +20,7 @@ mod websocket;
 use api::status::Status;
 use http::{Request, Response};
 
-use crate::{Body, Server, request::Target};
+use crate::{Body, Caller, Server, authorize, request::Target};
 
 /// Whether a subresource is somebody else's to answer.
 pub fn answers(subresource: &str) -> bool {
@@ -29,12 +29,22 @@ pub fn answers(subresource: &str) -> bool {
 }
 
 /// Answers a request that [`answers`] is true for.
-pub async fn answer(server: &Server, target: &Target, request: Request<Body>) -> Result<Response<Body>, Status> {
+pub async fn answer(
+    server: &Server,
+    caller: &Caller,
+    mut target: Target,
+    request: Request<Body>,
+) -> Result<Response<Body>, Status> {
+    if matches!(target.subresource.as_str(), "exec" | "attach" | "portforward") {
+        // WebSocket begins with a GET, but a stream is not just read.
+        target.verb = "create";
+        authorize::target(caller.user(), &target)?;
+    }
     match target.subresource.as_str() {
-        "log" => log::answer(server, target).await,
-        "exec" | "attach" => command::answer(server, target, request).await,
-        "portforward" => port_forward::answer(server, target, request).await,
-        _ => proxy::answer(server, target, request).await,
+        "log" => log::answer(server, &target).await,
+        "exec" | "attach" => command::answer(server, &target, request).await,
+        "portforward" => port_forward::answer(server, &target, request).await,
+        _ => proxy::answer(server, &target, request).await,
     }
 }
 

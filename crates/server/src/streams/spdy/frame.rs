@@ -167,6 +167,27 @@ mod tests {
         assert_eq!(frames, expected);
     }
 
+    /// Whatever a peer sends, it is frames or an error, and every frame takes bytes off.
+    #[test]
+    fn any_bytes_come_to_an_end() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..20_000 {
+            let mut bytes: Vec<u8> = (0..random.usize(..64)).map(|_| random.u8(..)).collect();
+            if random.bool() && bytes.len() >= 8 {
+                // A control frame of the right version, with a length that may be right.
+                bytes[..6].copy_from_slice(&[0x80, 0x03, 0, random.u8(..12), random.u8(..), 0]);
+                bytes[6] = 0;
+                bytes[7] = random.u8(..64);
+            }
+            let mut buffer = BytesMut::from(&bytes[..]);
+            let mut left = buffer.len();
+            while let Ok(Some(_)) = decode(&mut buffer) {
+                assert!(buffer.len() < left);
+                left = buffer.len();
+            }
+        }
+    }
+
     #[test]
     fn nonsense_is_an_error() {
         let mut http = BytesMut::from(&b"\x80\x02\0\x01\0\0\0\0"[..]);
