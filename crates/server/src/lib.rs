@@ -14,7 +14,6 @@ mod document;
 mod encode;
 mod form;
 mod gzip;
-mod kubelet_proxy;
 mod listen;
 mod paths;
 pub mod pipeline;
@@ -26,6 +25,7 @@ pub mod served;
 mod settings;
 mod shed;
 mod strategies;
+mod streams;
 mod tokens;
 mod watch;
 

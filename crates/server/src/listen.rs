@@ -77,6 +77,7 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
+    let peer = stream.peer_addr().ok();
     let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
@@ -87,7 +88,11 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
     let streams = server.shared.settings.serving.streams;
     let service = service_fn(move |request: http::Request<Incoming>| {
         let (server, caller) = (server.clone(), caller.clone());
-        let request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
+        let mut request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
+        // Proxies tell whom they ask for.
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
         pipeline::answer(server, caller, request).map(Ok::<_, Infallible>)
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());

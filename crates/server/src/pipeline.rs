@@ -19,11 +19,11 @@ use http_body_util::{BodyExt, Full, Limited};
 use crate::{
     Body, Caller, Server, authorize, encode,
     form::Form,
-    kubelet_proxy, paths,
+    paths,
     query::Query,
     registry::{Outcome, WriteOptions},
     request::{self, Target},
-    reviews, tokens, watch,
+    reviews, streams, tokens, watch,
 };
 
 /// The content type of protobuf.
@@ -83,8 +83,8 @@ async fn resource(
     target: Target,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
-    if kubelet_proxy::answers(&target.subresource) {
-        return kubelet_proxy::answer(server, &target, request).await;
+    if streams::answers(&target.subresource) {
+        return streams::answer(server, caller, target, request).await;
     }
     let form = Form::negotiate(request.headers(), &target)?;
     if target.verb == "watch" {

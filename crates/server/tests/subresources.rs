@@ -251,6 +251,34 @@ async fn finalize_changes_a_namespace_s_finalizers() {
     assert_eq!(f.send("GET", "/api/v1/namespaces/x", Value::Null).await.0, 404);
 }
 
+/// Whatever an answer is, it is never that this server has no such thing.
+#[tokio::test]
+async fn every_subresource_is_served() {
+    let f = Fixture::new().await;
+    let mut asked = 0;
+    for resource in api::schema::schema().resources() {
+        let root = if resource.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", resource.group) };
+        let scope = if resource.namespaced() { "/namespaces/default" } else { "" };
+        let base = format!("{root}/{}{scope}/{}/x", resource.version, resource.name);
+        for sub in &resource.subresources {
+            for verb in &sub.verbs {
+                let method = match *verb {
+                    "create" => "POST",
+                    "update" => "PUT",
+                    "patch" => "PATCH",
+                    "delete" => "DELETE",
+                    _ => "GET",
+                };
+                let body = if method == "GET" { Value::Null } else { json!({"metadata": {"name": "x"}}) };
+                let (status, answer) = f.send(method, &format!("{base}/{}", sub.name), body).await;
+                assert!(![200, 405, 501].contains(&status), "{method} {base}/{}: {status} {answer}", sub.name);
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked > 100, "{asked}");
+}
+
 mod token {
     use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 

@@ -37,7 +37,7 @@ pub struct Key {
 
 enum Pair {
     Rsa(Box<rsa::KeyPair>),
-    Ecdsa(EcdsaKeyPair),
+    Ecdsa(Box<EcdsaKeyPair>),
 }
 
 impl Key {
@@ -50,7 +50,7 @@ impl Key {
             PrivateKeyDer::Pkcs8(der) => {
                 let der = der.secret_pkcs8_der();
                 EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der, &random)
-                    .map(Pair::Ecdsa)
+                    .map(|pair| Pair::Ecdsa(Box::new(pair)))
                     .or_else(|_| rsa::KeyPair::from_pkcs8(der).map(rsa))
             }
             _ => return Err(KeyError::Unsupported),

@@ -51,7 +51,11 @@ pub async fn answer(server: &Server, target: &Target, input: &Input) -> Result<(
 fn own(options: &WriteOptions, target: &Target, request: &mut Value) -> Result<(), Status> {
     let row = kind_of(target)?;
     let kind = apply::Kind::other(&row.api_version(), KIND, row.ty, &target.subresource);
-    apply::update(&options.writer(kind), None, request);
+    let writer = options.writer(kind);
+    // To upstream a reference that is not there is there and null, so that none is added.
+    let mut before = writer.kind.nothing();
+    meta::field_mut(&mut before, "spec").insert("boundObjectRef".into(), Value::Null);
+    apply::update(&writer, Some(&before), request);
     Ok(())
 }
 

@@ -35,12 +35,13 @@ impl Registry {
 /// The body of a request to a subresource of another kind than the object's, with warnings.
 pub fn posted(target: &Target, input: &Input, validation: FieldValidation) -> Result<(Value, Vec<String>), Status> {
     let kind = kind_of(target)?;
-    let (mut value, twice) = input.strict_object(kind.kind)?;
+    let mut value = input.object(kind.kind)?;
     // An eviction of the version before is the same.
     if value["apiVersion"] == "policy/v1beta1" && kind.group == "policy" {
         value["apiVersion"] = kind.api_version().into();
+        return create::decoded(&kind, value, validation);
     }
-    create::decoded(&kind, value, &twice, validation)
+    create::body(&kind, input, validation)
 }
 
 /// The row of the kind that a subresource takes, as if it were a resource.
