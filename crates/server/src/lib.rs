@@ -9,19 +9,25 @@ mod allocate;
 mod authorize;
 mod bootstrap;
 mod clock;
+mod deadline;
 mod document;
 mod encode;
+mod flow;
+mod headers;
+mod health;
 mod kubelet_proxy;
 mod listen;
+mod metrics;
 mod paths;
 pub mod pipeline;
 mod query;
 mod registry;
 mod request;
 mod reviews;
+mod served;
 mod settings;
-mod shed;
 mod strategies;
+mod system;
 mod watch;
 
 use std::{
@@ -37,6 +43,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 pub use allocate::network::{Network, NotANetwork};
+pub use served::{NotAChoice, Served};
 pub use settings::{Authentication, Load, Serving, Settings, Shutdown};
 
 /// The body of a request or an answer.
@@ -99,8 +106,11 @@ pub struct Server {
 struct Shared {
     registry: registry::Registry,
     kubelet_tls: Arc<rustls::ClientConfig>,
-    limits: shed::Limits,
+    flow: flow::Flow,
     settings: Settings,
+    tags: paths::Tags,
+    metrics: metrics::Metrics,
+    started: jiff::Timestamp,
     /// Cancelled once the server is asked to end: it is not ready from then on.
     ending: CancellationToken,
     /// Cancelled once no new connections are taken: watches end.
@@ -115,17 +125,28 @@ impl Server {
 
     /// As [`Self::new`], with other than the usual settings.
     pub async fn with(config: Config, settings: Settings) -> Result<Self, store::Error> {
-        let registry = registry::Registry::new(config.store);
-        bootstrap::create(&registry).await?;
+        let pools = allocate::Pools::new(&settings.service_networks, settings.node_ports.clone());
+        let registry = registry::Registry::new(config.store, pools);
+        let created = bootstrap::create(&registry, &settings).await;
+        created.map_err(unusable)?;
         let shared = Shared {
             registry,
             kubelet_tls: config.kubelet_tls,
-            limits: shed::Limits::new(&settings.load),
+            flow: flow::Flow::new(&settings.load),
             settings,
+            tags: paths::Tags::default(),
+            metrics: metrics::Metrics::default(),
+            started: clock::now(),
             ending: CancellationToken::new(),
             stopping: CancellationToken::new(),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        let server = Self { shared: Arc::new(shared) };
+        flow::load(&server).await.map_err(unusable)?;
+        Ok(server)
+    }
+
+    fn registry(&self) -> &registry::Registry {
+        &self.shared.registry
     }
 
     /// A service that answers as if `user` had authenticated: how components of this process speak to the server.
@@ -138,6 +159,11 @@ impl Server {
     pub async fn serve(self, listener: TcpListener, tls: Arc<rustls::ServerConfig>, shutdown: CancellationToken) {
         listen::serve(self, listener, tls, shutdown).await;
     }
+}
+
+/// The first objects could not be read or written.
+fn unusable(status: api::status::Status) -> store::Error {
+    store::Error::Unusable(format!("the cluster's first objects: {}", status.message))
 }
 
 /// The server as a tower service of one user.

@@ -1,5 +1,5 @@
 //! The one chain that every request goes through:
-//! authenticate → shed → authorize → route → (decode → default → admit → prepare → validate → store) → encode.
+//! authenticate → count → flow control → authorize → route → (decode → default → admit → prepare → validate → store) → encode.
 //!
 //! The listener or the in-process service has authenticated; the registry does what is in parentheses.
 
@@ -10,9 +10,12 @@ use http::{Method, Request, Response, header};
 use http_body_util::{BodyExt, Full, Limited};
 
 use crate::{
-    Body, Caller, Server, authorize,
+    Body, Caller, Server, authorize, deadline,
     encode::{self, Form},
-    kubelet_proxy, paths,
+    flow::{self, Asked},
+    headers, kubelet_proxy,
+    metrics::InFlight,
+    paths,
     query::Query,
     registry::{Outcome, WriteOptions},
     request::{self, Target},
@@ -31,8 +34,10 @@ pub fn answer(server: Server, caller: Caller, request: Request<Body>) -> BoxFutu
     Box::pin(async move {
         let method = request.method().clone();
         let path = request.uri().path().to_owned();
+        let audit_id = headers::audit_id(request.headers());
         let result = route(&server, &caller, request).await;
-        let response = result.unwrap_or_else(|status| encode::error(&status));
+        let mut response = result.unwrap_or_else(|status| encode::error(&status));
+        headers::finish(&mut response, audit_id);
         tracing::debug!(%method, %path, status = response.status().as_u16(), "answered");
         response
     })
@@ -43,19 +48,49 @@ async fn route(server: &Server, caller: &Caller, request: Request<Body>) -> Resu
     let query = Query::parse(request.uri().query().unwrap_or_default());
     match request::parse(request.method(), &path, query) {
         None => {
-            authorize::path(caller.user(), verb_of(request.method()), &path)?;
-            paths::answer(server, &request.into_parts().0).await
+            let counted = InFlight::of_path(server, request.method(), &path);
+            let asked = Asked::Path(verb_of(request.method()), &path);
+            let place = match flow::admit(server, caller, &asked).await {
+                Ok(place) => place,
+                Err(turned_away) => return Ok(counted.answered(turned_away)),
+            };
+            let result = match authorize::path(caller.user(), verb_of(request.method()), &path) {
+                Ok(()) => paths::answer(server, &request.into_parts().0).await,
+                Err(status) => Err(status),
+            };
+            Ok(counted.answered(place.marked(result)))
         }
         Some(target) => {
             let target = target.inspect_err(|_| tracing::debug!(%path, "no such resource or verb"))?;
-            authorize::target(caller.user(), &target)?;
-            let _place = match caller {
-                Caller::Component(_) => None,
-                Caller::Client(_) | Caller::Anonymous => server.shared.limits.admit(&target)?,
+            let counted = InFlight::of(server, &target);
+            let place = match flow::admit(server, caller, &Asked::Resource(&target)).await {
+                Ok(place) => place,
+                Err(turned_away) => return Ok(counted.answered(turned_away)),
             };
-            resource(server, caller, target, request).await
+            let deadline = deadline::of(server, &target);
+            let result = match deadline {
+                Ok(deadline) => deadline.within(allowed(server, caller, target, request)).await,
+                Err(status) => Err(status),
+            };
+            if result.as_ref().is_err_and(|status| status.code == 504) {
+                server.shared.metrics.terminated(counted.key(), 504);
+            }
+            Ok(counted.answered(place.marked(result)))
         }
     }
+}
+
+async fn allowed(
+    server: &Server,
+    caller: &Caller,
+    target: Target,
+    request: Request<Body>,
+) -> Result<Response<Body>, Status> {
+    authorize::target(caller.user(), &target)?;
+    if !server.shared.settings.served.has(target.resource.group, target.resource.version) {
+        return Ok(encode::no_page());
+    }
+    resource(server, caller, target, request).await
 }
 
 fn verb_of(method: &Method) -> &'static str {

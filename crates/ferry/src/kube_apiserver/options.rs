@@ -3,7 +3,7 @@
 use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail, ensure};
-use server::{Authentication, Load, Network, Serving, Settings, Shutdown};
+use server::{Authentication, Load, Network, Served, Serving, Settings, Shutdown};
 
 use crate::{
     flags::{Error, Given},
@@ -153,6 +153,8 @@ fn settings(given: &Given<'_>) -> anyhow::Result<Settings> {
         load: load(given)?,
         serving: serving(given)?,
         shutdown: shutdown(given)?,
+        served: Served::parse(given.many("runtime-config").iter().map(String::as_str)).context("--runtime-config")?,
+        shared_store: !given.many("etcd-servers").is_empty(),
         event_ttl: given.duration("event-ttl")?,
         flags: given.all().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
@@ -251,7 +253,6 @@ fn serving(given: &Given<'_>) -> anyhow::Result<Serving> {
         http2: !given.bool("disable-http2-serving")?,
         streams: if streams == 0 { Serving::default().streams } else { streams },
         anonymous: given.bool("anonymous-auth")?,
-        livez_grace: given.duration("livez-grace-period")?,
         store_timeout: given.duration("etcd-healthcheck-timeout")?.min(given.duration("etcd-readycheck-timeout")?),
     })
 }

@@ -21,7 +21,13 @@ use store::{Guard, Record, Revision, Store, Write};
 pub use list::{List, revision};
 pub use options::{FieldValidation, WriteOptions};
 
-use crate::{document, pipeline::Input, request::Target, strategies};
+use crate::{
+    allocate::{self, Pools},
+    document,
+    pipeline::Input,
+    request::Target,
+    strategies,
+};
 
 /// How often a change is tried again when somebody else wrote in between.
 const RETRIES: usize = 8;
@@ -53,12 +59,18 @@ pub enum Outcome {
 /// All objects, behind the verbs.
 pub struct Registry {
     store: Arc<dyn Store>,
+    pools: Pools,
 }
 
 impl Registry {
     /// A registry over a store.
-    pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store }
+    pub fn new(store: Arc<dyn Store>, pools: Pools) -> Self {
+        Self { store, pools }
+    }
+
+    /// What can be handed out.
+    pub fn pools(&self) -> &Pools {
+        &self.pools
     }
 
     /// The store, for watches and health.
@@ -140,7 +152,9 @@ impl Registry {
         }
         let key = document::key(resource, meta::namespace(object), meta::name(object));
         let write = Write { key: key.into(), guard: Guard::Revision(revision), value: None, ttl: None };
-        self.store.write(write).await.map(|_| ())
+        self.store.write(write).await?;
+        allocate::removed(self, resource, object).await;
+        Ok(())
     }
 }
 

@@ -1,14 +1,18 @@
 //! What is particular to a resource. Every method has a default; a strategy holds only the differences.
 
+mod api_service;
 mod event;
 mod job;
 mod namespace;
 mod pod;
+mod service;
 mod workload;
 
 use std::time::Duration;
 
 use api::{Value, schema::Resource};
+
+use crate::allocate::Allocator;
 
 /// How one resource differs from the rest.
 pub trait Strategy: Sync {
@@ -46,6 +50,11 @@ pub trait Strategy: Sync {
     /// Called when a deletion begins and has to wait; may change the object.
     fn begin_deletion(&self, _object: &mut Value) {}
 
+    /// Who hands out what an object may have only once; `None`: it needs nothing of that kind.
+    fn allocator(&self) -> Option<&dyn Allocator> {
+        None
+    }
+
     /// How long an object lives after its last write.
     fn ttl(&self) -> Option<Duration> {
         None
@@ -63,7 +72,10 @@ impl Strategy for Plain {}
 const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("", "pods", &pod::Pod),
     ("", "namespaces", &namespace::Namespace),
+    ("", "services", &service::Service),
     ("", "events", &event::Event),
+    ("apiregistration.k8s.io", "apiservices", &api_service::ApiService),
+    ("scheduling.k8s.io", "priorityclasses", &workload::OneGeneration),
     ("", "nodes", &workload::KeepsStatus),
     ("apps", "deployments", &workload::Deployment),
     ("batch", "jobs", &job::Job),
