@@ -85,9 +85,9 @@ mod tests {
         assert!(parse("99999999999999999999h").is_ok());
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn who_takes_too_long_is_told() {
-        let late = Deadline(Some(Duration::from_secs(1)));
+        let late = Deadline(Some(Duration::ZERO));
         let outcome = late.within(async { std::future::pending::<Result<(), Status>>().await }).await;
         assert_eq!(outcome.unwrap_err().code, 504);
     }

@@ -73,7 +73,16 @@ impl Ports {
     /// What [`Self::take`] would do now, without doing it; any port is as good as another then.
     pub async fn try_take(&self, registry: &Registry, wishes: &[Wish]) -> Result<Vec<u16>, (usize, Error)> {
         let (mut taken, _) = self.read(registry).await.map_err(|status| (0, Error::Failed(status)))?;
-        self.choose(&mut taken, wishes)
+        // As upstream: a port of another range is nobody's, so nothing speaks against it yet.
+        let outside = |wish: &Wish| match wish {
+            Wish::Port(port) => self.offset(*port).is_none().then_some(*port),
+            Wish::Any => None,
+        };
+        let (places, inside): (Vec<usize>, Vec<Wish>) =
+            wishes.iter().copied().enumerate().filter(|(_, wish)| outside(wish).is_none()).unzip();
+        let chosen = self.choose(&mut taken, &inside).map_err(|(at, error)| (places[at], error))?;
+        let mut chosen = chosen.into_iter();
+        Ok(wishes.iter().filter_map(|wish| outside(wish).or_else(|| chosen.next())).collect())
     }
 
     /// Gives ports back.
