@@ -118,6 +118,13 @@ pub fn update(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldErro
     errors
 }
 
+/// What is wrong with the addresses of a service, before any is handed out to it.
+pub fn service_addresses(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    service_addresses::check(&at::At::top(object).get("spec"), old.map(|old| &old["spec"]), &mut errors);
+    errors
+}
+
 /// The faults of an object whose status changed.
 pub fn update_status(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldError> {
     let (kind, new, old) = (kinds::of(resource), At::top(object), At::top(old));
