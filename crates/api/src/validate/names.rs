@@ -2,6 +2,41 @@
 //!
 //! Each function returns what is wrong with a text, in upstream's words; nothing when it is right.
 
+/// A form: what is wrong with a text.
+pub type Form = fn(&str) -> Vec<String>;
+
+/// The forms that tables name.
+const FORMS: &[(&str, Form)] = &[
+    ("any", |_| Vec::new()),
+    ("subdomain", subdomain),
+    ("wildcard", wildcard),
+    ("label", label),
+    ("label_1035", label_1035),
+    ("path_segment", path_segment),
+    ("qualified", qualified),
+    ("label_value", label_value),
+    ("config_key", config_key),
+    ("variable", variable),
+    ("port_name", port),
+    ("c_identifier", c_identifier),
+    ("driver", subdomain_caseless),
+    ("prefix", prefix_of_subdomain),
+    ("trimmed", trimmed),
+    ("unpadded", unpadded),
+    ("absolute", absolute),
+    ("backsteps", no_backsteps),
+    ("relative", relative),
+    ("inner", inner),
+    ("slashless", slashless),
+    ("canonical_ip", super::net::canonical_ip),
+    ("stored_version", super::migration::storage_version_name),
+];
+
+/// A form by its name in tables.
+pub(super) fn form(name: &str) -> Option<Form> {
+    FORMS.iter().find(|(known, _)| *known == name).map(|(_, form)| *form)
+}
+
 /// The sentence for a bad DNS subdomain.
 pub const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
     and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
@@ -81,6 +116,14 @@ pub fn subdomain(text: &str) -> Vec<String> {
 /// As [`subdomain`], in any case of letters.
 pub fn subdomain_caseless(text: &str) -> Vec<String> {
     subdomain(&text.to_lowercase())
+}
+
+/// As [`subdomain`], for a text of which only the beginning is known: a dash at its end is followed by something.
+fn prefix_of_subdomain(text: &str) -> Vec<String> {
+    match text.strip_suffix('-').filter(|rest| !rest.is_empty()) {
+        Some(rest) => subdomain(&format!("{rest}a")),
+        None => subdomain(text),
+    }
 }
 
 /// What is wrong with `text` as a DNS subdomain that may have underscores (search domains).
@@ -230,6 +273,46 @@ pub fn percent(text: &str) -> Vec<String> {
 pub fn c_identifier(text: &str) -> Vec<String> {
     let start = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     check(text, usize::MAX, start && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), C_IDENTIFIER)
+}
+
+/// `fault` unless a text is right.
+fn unless(right: bool, fault: &str) -> Vec<String> {
+    if right { Vec::new() } else { vec![fault.to_owned()] }
+}
+
+fn trimmed(text: &str) -> Vec<String> {
+    unless(text.trim() == text, "must not have leading or trailing whitespace")
+}
+
+fn unpadded(text: &str) -> Vec<String> {
+    unless(text.trim() == text, "must not be padded with whitespace")
+}
+
+fn absolute(text: &str) -> Vec<String> {
+    unless(text.starts_with('/'), "must be an absolute path")
+}
+
+fn slashless(text: &str) -> Vec<String> {
+    unless(!text.contains('/'), "must not contain '/'")
+}
+
+/// What is wrong with a path that may not go up.
+fn no_backsteps(text: &str) -> Vec<String> {
+    unless(text.split('/').all(|part| part != ".."), "must not contain '..'")
+}
+
+/// What is wrong with a path inside a volume.
+pub(super) fn relative(text: &str) -> Vec<String> {
+    let mut faults = unless(!text.starts_with('/'), "must be a relative path");
+    faults.extend(no_backsteps(text));
+    faults
+}
+
+/// What is wrong with a path inside a volume whose first part is not one that kubelets use.
+pub(super) fn inner(text: &str) -> Vec<String> {
+    let mut faults = relative(text);
+    faults.extend(unless(!text.starts_with("..") || text.starts_with("../"), "must not start with '..'"));
+    faults
 }
 
 #[cfg(test)]

@@ -1,52 +1,31 @@
-//! Validation of slices: what devices a driver has on a node.
+//! Slices of devices, as far as the tables cannot say what is right.
 
 use super::{
     Errors,
     at::At,
-    device::{attribute_name, limited, pool_name, unique},
-    names, pod, selector, volume_source as source,
+    error::Bad,
+    names,
+    rules::{self, Functions},
 };
 use crate::Value;
 
-/// The faults of a slice.
-pub(super) fn validate(new: &At, old: Option<&At>, e: &mut Errors) {
-    let spec = new.get("spec");
-    let pool = spec.get("pool");
-    source::csi_driver(&spec.get("driver"), e);
-    pool_name(&pool.get("name"), e);
-    if pool.get("resourceSliceCount").int() <= 0 {
-        pool.get("resourceSliceCount").invalid_int(e, "must be greater than zero");
-    }
-    if pool.get("generation").int() < 0 {
-        pool.get("generation").invalid(e, "must be greater than or equal to zero");
-    }
-    if let Some(old) = old {
-        let before = old.get("spec");
-        pool.get("name").unchanged(e, &before.get("pool").get("name"));
-        spec.get("driver").unchanged(e, &before.get("driver"));
-        spec.get("nodeName").unchanged(e, &before.get("nodeName"));
-    }
-    let choices = ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
-    one_place(&spec, &choices, "", e);
-    if spec.get("sharedCounters").exists() && spec.get("devices").exists() {
-        spec.invalid_as(e, "", "only one of `sharedCounters` or `devices` is allowed");
-    }
-    let devices = spec.get("devices");
+pub(super) const FUNCTIONS: Functions =
+    functions![slice_place, few_devices, slice_device, counter_name, attribute_value];
+
+fn slice_place(spec: &At, e: &mut Errors) {
+    one_place(spec, &["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"], "", e);
+}
+
+/// Devices that have taints or share counters are fewer.
+fn few_devices(devices: &At, e: &mut Errors) {
     let advanced = devices.items().any(|device| {
         let device = basic(&device);
         device.get("taints").is_some() || device.get("consumesCounters").is_some()
     });
-    limited(&devices, if advanced { 64 } else { 128 }, e);
-    let per_device = spec.get("perDeviceNodeSelection").is_true();
-    devices.items().for_each(|device| self::device(&device, per_device, e));
-    unique(&devices, "name", e);
-    let sets = spec.get("sharedCounters");
-    limited(&sets, 8, e);
-    for set in sets.items() {
-        set.get("name").required_form(e, names::label);
-        counters(&set.get("counters"), e);
+    let most = if advanced { 64 } else { 128 };
+    if devices.len() > most {
+        devices.too_many(e, most);
     }
-    unique(&sets, "name", e);
 }
 
 /// An older version has all of a device but its name one level down.
@@ -75,11 +54,11 @@ fn one_place(at: &At, choices: &[&str], when: &str, e: &mut Errors) {
             }
             "nodeName" => given.form(e, names::subdomain),
             "nodeSelector" => {
-                selector::nodes(&given, false, e);
+                rules::check("NodeSelector", &given, e);
                 let terms = given.get("nodeSelectorTerms");
                 if when.is_empty() && terms.len() != 1 {
-                    let shown = super::render::internal_list("core/v1.NodeSelectorTerm", terms.value);
-                    terms.invalid_as(e, super::error::Bad::Shown(shown), "must have exactly one node selector term");
+                    let shown = Bad::of("core/v1.NodeSelectorTerm", terms.value);
+                    terms.invalid_as(e, shown, "must have exactly one node selector term");
                 }
             }
             _ if !given.is_true() => {
@@ -100,41 +79,16 @@ fn one_place(at: &At, choices: &[&str], when: &str, e: &mut Errors) {
     }
 }
 
-fn device(at: &At, per_device: bool, e: &mut Errors) {
+fn slice_device(at: &At, e: &mut Errors) {
     at.get("name").form(e, names::label);
     let inner = at.holding(basic(at));
-    let (attributes, capacity) = (inner.get("attributes"), inner.get("capacity"));
-    let total = attributes.len() + capacity.len();
+    let total = inner.get("attributes").len() + inner.get("capacity").len();
     if total > 32 {
         at.invalid_as(e, total, "the total number of attributes and capacities must not exceed 32");
     }
-    for (name, attribute) in attributes.entries() {
-        attribute_name(name, &attribute, e);
-        value(&attribute, e);
-    }
-    let shared = inner.get("allowMultipleAllocations").is_true();
-    for (name, amount) in capacity.entries() {
-        attribute_name(name, &amount, e);
-        if amount.get("requestPolicy").exists() && !shared {
-            amount.get("requestPolicy").forbidden(e, "allowMultipleAllocations must be true");
-        }
-    }
-    let taints = inner.get("taints");
-    limited(&taints, 16, e);
-    for taint in taints.items() {
-        taint.get("key").form(e, names::qualified);
-        taint.get("value").optional_form(e, names::label_value);
-        pod::scheduling::device_effect(&taint.get("effect"), e);
-    }
-    let consumed = inner.get("consumesCounters");
-    limited(&consumed, 2, e);
-    for set in consumed.items() {
-        set.get("counterSet").required_form(e, names::label);
-        counters(&set.get("counters"), e);
-    }
-    unique(&consumed, "counterSet", e);
+    rules::check("SliceDevice", &inner, e);
     let places = ["nodeName", "nodeSelector", "allNodes"];
-    if per_device {
+    if at.up(2).get("perDeviceNodeSelection").is_true() {
         let when = " when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
         one_place(&inner, &places, when, e);
     } else if places.iter().any(|field| inner.get(field).exists()) {
@@ -144,17 +98,12 @@ fn device(at: &At, per_device: bool, e: &mut Errors) {
     }
 }
 
-fn counters(at: &At, e: &mut Errors) {
-    if !at.require(e) {
-        return;
-    }
-    limited(at, 32, e);
-    for (name, counter) in at.entries() {
-        names::label(name).into_iter().for_each(|fault| counter.invalid_as(e, name, fault));
-    }
+fn counter_name(counter: &At, e: &mut Errors) {
+    counter.form_as(e, counter.name(), names::label);
 }
 
-fn value(at: &At, e: &mut Errors) {
+/// An attribute has one value.
+fn attribute_value(at: &At, e: &mut Errors) {
     let kinds = ["bool", "int", "string", "version", "bools", "ints", "strings", "versions"];
     let count = kinds.iter().filter(|kind| at.get(kind).exists()).count();
     for kind in ["string", "version"] {
@@ -169,7 +118,7 @@ fn value(at: &At, e: &mut Errors) {
     if count == 0 {
         at.invalid_as(e, "", "exactly one value must be specified");
     } else if count > 1 {
-        at.invalid_internal(e, "resource/v1.DeviceAttribute", "exactly one value must be specified");
+        at.invalid_struct(e, "resource/v1.DeviceAttribute", "exactly one value must be specified");
     }
 }
 
