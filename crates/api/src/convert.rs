@@ -5,6 +5,8 @@
 
 mod devices;
 
+pub(crate) use devices::EXACT;
+
 use serde_json::json;
 
 use crate::{

@@ -7,6 +7,7 @@ pub(super) const FUNCTIONS: Functions = functions![
     wildcard_group,
     wildcard_version,
     rule_resources,
+    mutating_operations,
     condition_names,
     some_expression,
     expression,
@@ -66,6 +67,16 @@ fn rule_resources(list: &At, e: &mut Errors) {
     }
     if without_sub && list.has("*") {
         list.invalid(e, "if '*' is present, must not specify other resources without subresources");
+    }
+}
+
+/// Nothing is mutated on deletion. Upstream tells it without the indexes.
+fn mutating_operations(rules: &At, e: &mut Errors) {
+    const OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "UPDATE"];
+    for rule in rules.items() {
+        for operation in rule.get("operations").texts().filter(|operation| !OPERATIONS.contains(operation)) {
+            rules.get("operations").unsupported_as(e, operation, OPERATIONS);
+        }
     }
 }
 
@@ -142,7 +153,7 @@ pub(super) fn one_line(at: &At, e: &mut Errors) {
 fn audit_annotation(annotation: &At, e: &mut Errors) {
     let (key, value) = (annotation.get("key"), annotation.get("valueExpression"));
     let full = format!("{}/{}", annotation.whole().get("metadata").text_of("name"), key.text());
-    names::qualified(&full).into_iter().for_each(|fault| key.invalid_text(e, fault));
+    key.form_as(e, &full, names::qualified);
     if value.text().trim().is_empty() {
         value.required(e, "valueExpression is not specified");
     } else if value.text().trim().len() > 5 * 1024 {

@@ -377,6 +377,7 @@ impl fmt::Display for At<'_, '_> {
             Step::Top | Step::Hidden => Ok(()),
             Step::Index(at) => write!(f, "[{at}]"),
             Step::Key(name) => write!(f, "[{name}]"),
+            Step::Field("") => f.write_str("[]"),
             Step::Field(name) if parent.is_unnamed() => f.write_str(name),
             Step::Field(name) => write!(f, ".{name}"),
         }

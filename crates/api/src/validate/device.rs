@@ -3,20 +3,26 @@
 use super::{
     Errors,
     at::At,
+    error::Bad,
     names, resource_name as resource,
     rules::{self, Functions},
 };
-use crate::Value;
+use crate::{Value, convert::EXACT};
 
 pub(super) const FUNCTIONS: Functions = functions![
     extended_resource,
     one_request,
-    device_parameters,
+    json_parameters,
     request_name,
     full_name,
-    attribute_name,
+    attribute_names,
+    binding_conditions,
+    taint_effect,
+    device_statuses,
+    uuid,
     reserved_for,
-    pool_name
+    pool_name,
+    segmented_pool_name
 ];
 
 const NOT_A_REQUEST: &str =
@@ -30,23 +36,25 @@ fn extended_resource(name: &At, e: &mut Errors) {
 /// Requests stand in `exactly` or are a list of alternatives; an older version has the one in place.
 fn one_request(at: &At, e: &mut Errors) {
     let (exactly, first) = (at.get("exactly"), at.get("firstAvailable"));
-    let flat = !at.get("deviceClassName").is_empty() || at.get("allocationMode").exists();
+    let flat = EXACT.iter().any(|field| at.value.get(field).is_some());
     match (exactly.exists() || flat, !first.is_empty()) {
         (false, false) => at.required(e, "exactly one of `exactly` or `firstAvailable` is required"),
         (true, true) => {
             let message = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
             at.invalid_as(e, Value::Null, message);
         }
-        (true, false) => rules::check("ExactRequest", if exactly.exists() { &exactly } else { at }, e),
+        (true, false) if flat => rules::check("ExactRequest", &at.called("exactly", at.value), e),
+        (true, false) => rules::check("ExactRequest", &exactly, e),
+        (false, true) if first.len() > 8 => first.too_many(e, 8),
         (false, true) => rules::check("Alternatives", &first, e),
     }
 }
 
-fn device_parameters(parameters: &At, e: &mut Errors) {
-    if !parameters.value.is_object() {
-        parameters.invalid_as(e, "<value omitted>", "must be a valid JSON object");
-    } else if parameters.value.to_string().len() > 10 * 1024 {
+fn json_parameters(parameters: &At, e: &mut Errors) {
+    if parameters.value.to_string().len() > 10 * 1024 {
         parameters.too_long(e, 10 * 1024);
+    } else if !parameters.value.is_object() {
+        parameters.invalid_as(e, "<value omitted>", "must be a valid JSON object");
     }
 }
 
@@ -73,49 +81,122 @@ fn request_name(at: &At, e: &mut Errors) {
 
 /// An attribute with its domain: `driver.example.com/model`.
 fn full_name(at: &At, e: &mut Errors) {
-    if at.is_empty() {
-        at.required(e, "name required");
-    } else if !at.text().contains('/') {
-        at.invalid_text(e, "must include a domain");
-    } else {
-        attribute(at.text(), at, e);
+    attribute_name(at, at.text(), e);
+    if !at.text().contains('/') {
+        at.invalid_text(e, "a fully qualified name must be a domain and a name separated by a slash");
     }
 }
 
-/// The name of an attribute, with or without a domain.
-pub(super) fn attribute(name: &str, at: &At, e: &mut Errors) {
-    let (domain, id) = name.split_once('/').unwrap_or(("", name));
-    if name.matches('/').count() > 1 {
-        return at.invalid_as(e, name, "must not contain more than one slash");
+/// Upstream tells wrong names of attributes at the map that has them.
+fn attribute_names(map: &At, e: &mut Errors) {
+    map.entries().for_each(|(name, _)| attribute_name(map, name, e));
+}
+
+/// The faults of the name of an attribute, with or without a domain.
+fn attribute_name(at: &At, name: &str, e: &mut Errors) {
+    let parts: Vec<&str> = name.split('/').collect();
+    let (domain, id) = match parts[..] {
+        [id] => (None, id),
+        [domain, id] => (Some(domain), id),
+        _ => return,
+    };
+    if let Some(domain) = domain {
+        part(at, domain, "the domain must not be empty", 63, names::subdomain_caseless, e);
     }
-    if name.contains('/') && domain.is_empty() {
-        at.required(e, "the domain must not be empty");
+    if domain.is_some() && id.is_empty() {
+        return at.invalid_as(e, "", "the name must not be empty");
     }
-    if !domain.is_empty() {
-        if domain.len() > 63 {
-            at.too_long(e, 63);
+    part(at, id, "", 32, names::c_identifier, e);
+}
+
+fn part(at: &At, text: &str, missing: &str, most: usize, form: names::Form, e: &mut Errors) {
+    if text.is_empty() && !missing.is_empty() {
+        return at.invalid_as(e, "", missing);
+    }
+    if text.len() > most {
+        at.too_long(e, most);
+    }
+    at.form_as(e, text, form);
+}
+
+/// A device waits for conditions, and for those that end the waiting.
+fn binding_conditions(at: &At, e: &mut Errors) {
+    let (wanted, failed) = (at.get("bindingConditions"), at.get("bindingFailureConditions"));
+    for list in [&wanted, &failed] {
+        if list.len() > 4 {
+            list.too_many(e, 4);
+        } else {
+            list.items().for_each(|condition| condition.form(e, names::qualified));
         }
-        at.form_as(e, domain, names::subdomain);
     }
-    if id.is_empty() {
-        at.required(e, "the name must not be empty");
-    } else {
-        if id.len() > 32 {
-            at.too_long(e, 32);
-        }
-        at.form_as(e, id, names::c_identifier);
+    wanted.unique(|condition| condition.text(), |condition, text| condition.duplicate(e, text));
+    failed.unique(|condition| condition.text(), |condition, text| condition.duplicate(e, text));
+    for condition in failed.items().filter(|condition| wanted.has(condition.text())) {
+        condition.invalid_text(e, "bindingFailureConditions must not overlap with bindingConditions");
+    }
+    if wanted.is_empty() && !failed.is_empty() {
+        wanted.invalid(e, "bindingConditions are required to use bindingFailureConditions");
+    }
+    if failed.is_empty() && !wanted.is_empty() {
+        failed.invalid(e, "bindingFailureConditions are required to use bindingConditions");
     }
 }
 
-fn attribute_name(entry: &At, e: &mut Errors) {
-    attribute(entry.name(), entry, e);
+/// An effect is a known one; what an older server let pass may stay.
+fn taint_effect(taint: &At, e: &mut Errors) {
+    let effect = taint.get("effect");
+    if effect.before().text() != effect.text() || !taint.before().exists() {
+        rules::check("DeviceTaintEffect", taint, e);
+    }
+}
+
+/// The status of a device is that of one that the claim has, told once.
+fn device_statuses(list: &At, e: &mut Errors) {
+    const KEY: [&str; 4] = ["driver", "pool", "device", "shareID"];
+    let key =
+        |device: &At| KEY.map(|field| device.value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned());
+    let status = list.up(1);
+    let allocation = status.get("allocation");
+    let devices = allocation.get("devices");
+    let results = devices.get("results");
+    let mut seen = Vec::new();
+    for device in list.items() {
+        let own = key(&device);
+        let shown = || {
+            let id = own[..3].join("/");
+            Bad::Shown(if own[3].is_empty() { id } else { format!("{id}/{}", own[3]) })
+        };
+        if !results.items().any(|result| key(&result) == own) {
+            device.invalid_as(e, shown(), "must be an allocated device in the claim");
+        }
+        if seen.contains(&own) {
+            device.duplicate(e, shown());
+        }
+        seen.push(own);
+    }
+}
+
+fn uuid(at: &At, e: &mut Errors) {
+    let hex = |part: &str| part.bytes().all(|c| c.is_ascii_hexdigit());
+    let lengths: Vec<usize> = at.text().split('-').map(str::len).collect();
+    if at.text().len() != 36 {
+        at.invalid(e, format!("error validating uid: invalid UUID length: {}", at.text().len()));
+    } else if lengths != [8, 4, 4, 4, 12] || !at.text().split('-').all(hex) {
+        at.invalid(e, "error validating uid: invalid UUID format");
+    } else if at.text() != at.text().to_lowercase() {
+        let form = "`xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal characters";
+        at.invalid(e, format!("uid must be in RFC 4122 normalized form, {form}"));
+    }
 }
 
 /// Who uses a claim: nobody where nothing is allocated, nobody new while it goes away.
 fn reserved_for(claim: &At, e: &mut Errors) {
     let status = claim.get("status");
     let reserved = status.get("reservedFor");
-    if !reserved.is_empty() && !status.get("allocation").exists() {
+    if reserved.is_empty() {
+        return;
+    }
+    if !status.get("allocation").exists() {
         reserved.forbidden(e, "may not be specified when `allocated` is not set");
     } else if claim.get("metadata").get("deletionTimestamp").exists() {
         let was = reserved.before();
@@ -129,4 +210,20 @@ fn reserved_for(claim: &At, e: &mut Errors) {
 /// The name of a pool: subdomains with slashes between.
 fn pool_name(at: &At, e: &mut Errors) {
     at.text().split('/').for_each(|part| at.form_as(e, part, names::subdomain));
+}
+
+/// As [`pool_name`], in the words of the declared rules.
+fn segmented_pool_name(at: &At, e: &mut Errors) {
+    if at.text().len() > 253 {
+        at.too_long(e, 253);
+    }
+    for (index, part) in at.text().split('/').enumerate() {
+        if part.is_empty() {
+            at.invalid_text(e, format!("segment {index}: must not be empty"));
+            continue;
+        }
+        names::subdomain(part)
+            .into_iter()
+            .for_each(|fault| at.invalid_as(e, part, format!("segment {index}: {fault}")));
+    }
 }

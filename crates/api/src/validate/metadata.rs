@@ -114,7 +114,9 @@ fn no_new_finalizers(new: &At, e: &mut Errors) {
 fn only_labels(meta: &At, e: &mut Errors) {
     for (field, _) in meta.value.as_object().into_iter().flatten() {
         if field != "annotations" && field != "labels" {
-            meta.get(field).forbidden(e, "cannot be set");
+            // Upstream makes the names from those in Go.
+            let shown = if field == "uid" { "uID" } else { field };
+            meta.get(shown).forbidden(e, "cannot be set");
         }
     }
 }
@@ -156,7 +158,7 @@ fn owners(at: &At, e: &mut Errors) {
                 Some(first) => {
                     let message =
                         "Only one reference can have Controller set to true. Found \"true\" in references for";
-                    at.invalid(e, format!("{message} {first} and {current}"));
+                    at.invalid_struct(e, "meta/v1.OwnerReference", format!("{message} {first} and {current}"));
                 }
                 None => controller = Some(current),
             }

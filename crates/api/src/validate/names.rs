@@ -9,6 +9,9 @@ pub type Form = fn(&str) -> Vec<String>;
 const FORMS: &[(&str, Form)] = &[
     ("any", |_| Vec::new()),
     ("subdomain", subdomain),
+    ("long_name", |text| in_bytes(subdomain(text), 253)),
+    ("short_name", |text| in_bytes(label(text), 63)),
+    ("long_name_caseless", long_name_caseless),
     ("wildcard", wildcard),
     ("label", label),
     ("label_1035", label_1035),
@@ -21,6 +24,7 @@ const FORMS: &[(&str, Form)] = &[
     ("c_identifier", c_identifier),
     ("driver", subdomain_caseless),
     ("prefix", prefix_of_subdomain),
+    ("semver", semver),
     ("trimmed", trimmed),
     ("unpadded", unpadded),
     ("absolute", absolute),
@@ -81,6 +85,20 @@ pub fn too_long(max: usize) -> String {
 /// What is said about a label that is too long.
 fn too_many_bytes(max: usize) -> String {
     format!("must be no more than {max} bytes")
+}
+
+/// Faults in the words of rules that upstream declares at the types.
+pub(super) fn in_bytes(faults: Vec<String>, max: usize) -> Vec<String> {
+    let told = |fault: String| if fault == too_long(max) { too_many_bytes(max) } else { fault };
+    faults.into_iter().map(told).collect()
+}
+
+fn long_name_caseless(text: &str) -> Vec<String> {
+    const CASELESS: &str = "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end \
+        with an alphanumeric character (e.g. 'Example.com', regex used for validation is \
+        '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+    let told = |fault: String| if fault == SUBDOMAIN { CASELESS.to_owned() } else { fault };
+    in_bytes(subdomain_caseless(text), 253).into_iter().map(told).collect()
 }
 
 /// What is said about a number outside a range.
@@ -273,6 +291,26 @@ pub fn percent(text: &str) -> Vec<String> {
 pub fn c_identifier(text: &str) -> Vec<String> {
     let start = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     check(text, usize::MAX, start && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), C_IDENTIFIER)
+}
+
+fn semver(text: &str) -> Vec<String> {
+    unless(is_version(text), "must be a string compatible with semver.org spec 2.0.0")
+}
+
+/// Three numbers, and perhaps a pre-release and a build.
+fn is_version(text: &str) -> bool {
+    let (rest, build) = text.split_once('+').map_or((text, None), |(rest, build)| (rest, Some(build)));
+    let (core, pre) = rest.split_once('-').map_or((rest, None), |(core, pre)| (core, Some(pre)));
+    let number = |part: &str| {
+        !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit()) && (part == "0" || !part.starts_with('0'))
+    };
+    let word = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-');
+    core.split('.').count() == 3
+        && core.split('.').all(number)
+        && build.is_none_or(|build| build.split('.').all(word))
+        && pre.is_none_or(|pre| {
+            pre.split('.').all(|part| word(part) && (number(part) || !part.bytes().all(|c| c.is_ascii_digit())))
+        })
 }
 
 /// `fault` unless a text is right.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Errors, at::At, names, rules::Functions};
 
-pub(super) const FUNCTIONS: Functions = functions![ip, reachable, port_or_name];
+pub(super) const FUNCTIONS: Functions = functions![ip, reachable, port_or_name, interface_address];
 
 const BAD_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const BAD_CIDR: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
@@ -141,6 +141,17 @@ fn ip(at: &At, e: &mut Errors) {
 
 fn reachable(at: &At, e: &mut Errors) {
     at.endpoint_ip(e);
+}
+
+/// An address of an interface, with the length of its network.
+fn interface_address(at: &At, e: &mut Errors) {
+    let Some((ip, length)) = lenient_cidr(at.text()) else {
+        return at.invalid_text(e, "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)");
+    };
+    let canonical = format!("{}/{length}", ip.to_canonical());
+    if canonical != at.text() {
+        at.invalid_text(e, format!("must be in canonical form ({canonical:?})"));
+    }
 }
 
 /// The faults of the number or name of a port.

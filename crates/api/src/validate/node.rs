@@ -105,6 +105,13 @@ fn is_feature(text: &str) -> bool {
 
 fn pod_networks(cidrs: &At, e: &mut Errors) {
     cidrs.items().for_each(|cidr| cidr.cidr(e, &[]));
+    if cidrs.len() > 1
+        && let Some((at, text)) = cidrs.texts().enumerate().find(|(_, text)| net::lenient_cidr(text).is_none())
+    {
+        let why = format!("invalid CIDR[{at}]: <nil> (invalid CIDR address: {text})");
+        let message = format!("invalid PodCIDRs. failed to check with dual stack with error:{why}");
+        cidrs.fault(e, Fault::Internal, message);
+    }
     if cidrs.len() > 1 && (net::dual_stack(cidrs.texts()) != Some(true) || cidrs.len() > 2) {
         cidrs.invalid(e, "may specify no more than one CIDR for each IP family");
     }

@@ -2,7 +2,7 @@
 
 use super::{Errors, at::At, error::Bad, rules::Functions};
 
-pub(super) const FUNCTIONS: Functions = functions![priority_name, distinct_tolerations];
+pub(super) const FUNCTIONS: Functions = functions![priority_name, distinct_tolerations, claim_of_group];
 
 const HIGHEST: i64 = 1_000_000_000;
 
@@ -39,4 +39,12 @@ fn distinct_tolerations(list: &At, e: &mut Errors) {
         |toleration| ["key", "operator", "value", "effect"].map(|field| toleration.text_of(field)),
         |toleration, _| toleration.duplicate(e, Bad::of("core/v1.Toleration", toleration.value)),
     );
+}
+
+/// The status of a claim is that of one of the group's.
+fn claim_of_group(name: &At, e: &mut Errors) {
+    let spec = name.whole().get("spec");
+    if spec.get("resourceClaims").find("name", name.text()).is_none() {
+        name.invalid_text(e, "must match the name of an entry in `spec.resourceClaims`");
+    }
 }

@@ -58,7 +58,7 @@ enum Demand {
     OneItem,
     /// `maxlen(9)`: it has at most so many bytes.
     Length(usize),
-    /// `most(9)`: it has at most so many elements.
+    /// `most(9)`: it has at most so many elements; otherwise the line ends.
     Most(usize),
     /// `unique(name)`, `unique()`: elements differ in a field, or at all.
     Unique(&'static str),
@@ -166,7 +166,10 @@ impl Check {
             Demand::Few(most) if at.len().max(at.text().len()) > *most => at.invalid(e, message("")),
             Demand::OneItem if at.len() != 1 => at.required(e, message("")),
             Demand::Length(most) if at.text().len() > *most => at.too_long(e, *most),
-            Demand::Most(most) if at.len() > *most => at.too_many(e, *most),
+            Demand::Most(most) if at.len() > *most => {
+                at.too_many(e, *most);
+                return ControlFlow::Break(());
+            }
             Demand::Unique(field) => at.unique(|item| key(item, field), |item, key| again(item, field, key, e)),
             Demand::Distinct(field) => at.unique(|item| key(item, field), |item, key| item.duplicate(e, key.clone())),
             Demand::Fixed(shown) if at.is_change() && at.differs() => {

@@ -80,7 +80,13 @@ impl Kind {
 /// How metadata of any resource is seen.
 pub(super) fn scheme(resource: &Resource) -> Scheme {
     // Groups of their own have finalizers of their own.
-    const OWN: [&str; 3] = ["apiextensions.k8s.io", "apiregistration.k8s.io", "admissionregistration.k8s.io"];
+    const OWN: [&str; 5] = [
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "admissionregistration.k8s.io",
+        "coordination.k8s.io",
+        "node.k8s.io",
+    ];
     Scheme {
         name: names::subdomain,
         namespaced: resource.scope == Scope::Namespaced,
