@@ -146,8 +146,14 @@ impl Cluster {
     /// Runs `kubectl` with arguments as they are, and with input.
     #[track_caller]
     pub fn kubectl_args(&self, args: &[&str], input: Option<&str>) -> Output {
+        run(&mut self.kubectl_command(args), input)
+    }
+
+    /// A `kubectl` that is not started yet.
+    pub fn kubectl_command(&self, args: &[&str]) -> Command {
         let mut command = self.host.prepared("kubectl", &["--kubeconfig", self.kubeconfig.to_str().expect("text")]);
-        run(command.args(args), input)
+        command.args(args);
+        command
     }
 
     /// The objects that `kubectl get` lists, as JSON.

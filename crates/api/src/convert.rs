@@ -3,6 +3,7 @@
 //! Objects are stored in the version they were written in. Most versions differ in the name only; what differs in form has
 //! a function here.
 
+mod definitions;
 mod devices;
 
 use serde_json::json;
@@ -41,6 +42,7 @@ pub fn to(resource: &Resource, mut object: Value) -> Value {
             ("events.k8s.io/v1", "v1") => rename(map, EVENT_FIELDS.iter().map(|(core, events)| (*events, *core))),
             ("autoscaling/v2", "autoscaling/v1") => autoscaler_to_v1(map),
             ("autoscaling/v1", "autoscaling/v2") => autoscaler_to_v2(map),
+            ("apiextensions.k8s.io/v1beta1", _) => definitions::from_beta(map),
             ("resource.k8s.io/v1beta1", _) => devices::from_flat_requests(map),
             (_, "resource.k8s.io/v1beta1") => devices::to_flat_requests(map),
             _ => {}

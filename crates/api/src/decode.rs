@@ -1,16 +1,18 @@
 //! Turns what a client sent into the form that upstream would write: known fields only, right types, zeros as the
 //! tables say. [`read`] decodes bytes, [`canonical`] a value; nothing else lets an object enter the server.
 
+mod body;
 mod error;
 mod scalar;
 mod text;
 
+pub use body::{Format, body, check_kind, unrecognized};
 pub use error::Error;
 
 use crate::{
     Map, Value,
     budget::{Budget, Exceeded},
-    json::Violation,
+    json::{Violation, kind_of_value},
     path::Path,
     schema::{Field, Presence, Shapes, Ty, Type, TypeId, schema},
 };
@@ -112,7 +114,7 @@ impl Walk {
         match &mut value {
             Value::Object(map) => self.structure(ty, map, &Path::TOP)?,
             Value::Null => value = zero(&Ty::Struct(id), &mut self.budget)?,
-            other => return Err(error::whole(error::kind(other), ty)),
+            other => return Err(error::whole(kind_of_value(other), ty)),
         }
         Ok(value)
     }
@@ -149,7 +151,7 @@ impl Walk {
         }
         let place = Place { owner: ty, field, ty: &field.ty, path: &path.field(field.name) };
         self.value(place, value)?;
-        Ok(shows(field, value))
+        Ok(!value.is_null() && shows(field, value))
     }
 
     fn value(&mut self, place: Place, value: &mut Value) -> Result<(), Error> {
@@ -201,13 +203,17 @@ impl Walk {
                 }
             }
             (Shapes::SchemaOrStrings(_), Value::Array(items)) if items.iter().all(Value::is_string) => {}
-            _ => {
-                let message = match shapes {
-                    Shapes::SchemaOrBool(_) => "boolean or JSON schema expected",
-                    Shapes::SchemaOrArray(_) | Shapes::SchemaOrStrings(_) => "JSON schema or array expected",
-                };
-                return Err(Error::Value { path: place.path.to_string(), message: message.to_owned() });
+            (Shapes::SchemaOrBool(_), _) => {
+                let message = "boolean or JSON schema expected".to_owned();
+                return Err(Error::Value { path: place.path.to_string(), message });
             }
+            (Shapes::SchemaOrStrings(_), Value::Array(items)) => {
+                let wrong = items.iter().find(|item| !item.is_string()).unwrap_or(&Value::Null);
+                let (found, wanted) = (kind_of_value(wrong).to_owned(), "string".to_owned());
+                return Err(Error::Whole { found, wanted });
+            }
+            // Upstream takes it for nothing.
+            _ => *value = Value::Null,
         }
         self.unknown.truncate(known);
         Ok(())
@@ -297,7 +303,7 @@ mod tests {
             json!({"items": {"type": "string"}, "additionalProperties": false, "dependencies": {"a": ["b"]}})
         );
         assert!(decoded.unknown.is_empty());
-        check("apiextensions/v1.JSONSchemaProps", json!({"items": 1})).unwrap_err();
+        check("apiextensions/v1.JSONSchemaProps", json!({"additionalProperties": 1})).unwrap_err();
     }
 
     #[test]

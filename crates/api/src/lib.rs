@@ -16,6 +16,7 @@ pub mod openapi;
 pub mod patch;
 mod path;
 pub mod protobuf;
+pub mod qos;
 pub mod quantity;
 pub mod schema;
 pub mod selector;

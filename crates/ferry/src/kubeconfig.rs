@@ -172,6 +172,7 @@ mod tests {
             kubelet_client: pair("b"),
             kubelet: pair("c"),
             admin: pair("admin"),
+            service_accounts: String::new(),
             issued: Vec::new(),
         }
     }

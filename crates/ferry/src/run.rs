@@ -33,6 +33,8 @@ use crate::{
     steps::Steps,
 };
 
+/// Who signs the tokens of service accounts, as they name it.
+const TOKEN_ISSUER: &str = "https://kubernetes.default.svc";
 /// How long the node may take to become Ready.
 const READY: Duration = Duration::from_secs(60);
 
@@ -180,7 +182,9 @@ async fn api_server(
     listener: TcpListener,
     components: &mut Components,
 ) -> anyhow::Result<(Server, String)> {
-    let config = server::Config { store, kubelet_tls: Arc::new(pki::kubelet_client_tls(pki)?) };
+    let tokens = server::Tokens::new(TOKEN_ISSUER, &pki.service_accounts)?;
+    let kubelet_tls = Arc::new(pki::kubelet_client_tls(pki)?);
+    let config = server::Config { store, kubelet_tls, tokens: Some(tokens) };
     let server = Server::new(config).await?;
     let tls = Arc::new(pki::api_server_tls(pki)?);
     let serving = server.clone();

@@ -1,4 +1,4 @@
-//! The kubelet's HTTPS server: what the API server asks on behalf of `kubectl logs`, `exec` and `attach`.
+//! The kubelet's HTTPS server: what the API server asks on behalf of `kubectl logs`, `exec`, `attach` and `port-forward`.
 //!
 //! Clients show a certificate; TLS has verified it before a request is read.
 
@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent::Agent,
-    exec::{self, Purpose},
     logs,
+    streams::{self, Purpose},
 };
 
 /// What an answer carries.
@@ -60,9 +60,10 @@ async fn connection(agent: Arc<Agent>, acceptor: TlsAcceptor, stream: TcpStream,
         Ok(Err(error)) => return tracing::debug!(%error, "a client failed to shake hands"),
         Err(_) => return,
     };
+    let ending = shutdown.clone();
     let service = hyper::service::service_fn(move |request| {
-        let agent = agent.clone();
-        async move { Ok::<_, Infallible>(answer(agent, request).await) }
+        let (agent, ending) = (agent.clone(), ending.clone());
+        async move { Ok::<_, Infallible>(answer(agent, request, ending).await) }
     });
     let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
     tokio::select! {
@@ -73,7 +74,7 @@ async fn connection(agent: Arc<Agent>, acceptor: TlsAcceptor, stream: TcpStream,
     }
 }
 
-async fn answer(agent: Arc<Agent>, request: Request<Incoming>) -> Response<Body> {
+async fn answer(agent: Arc<Agent>, request: Request<Incoming>, shutdown: CancellationToken) -> Response<Body> {
     let path = request.uri().path().to_string();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match (request.method(), parts.as_slice()) {
@@ -89,10 +90,12 @@ async fn answer(agent: Arc<Agent>, request: Request<Incoming>) -> Response<Body>
             | [stream @ ("exec" | "attach"), namespace, pod, _, container],
         ) => {
             let purpose = if *stream == "exec" { Purpose::Exec } else { Purpose::Attach };
-            let of = [*namespace, *pod, *container].map(str::to_string);
-            exec::serve(agent, purpose, of, request).await
+            streams::serve(agent, purpose((*container).to_string()), [namespace, pod], request, shutdown).await
         }
-        (_, ["portForward" | "run" | "cri" | "checkpoint", ..]) => {
+        (&Method::GET | &Method::POST, ["portForward", namespace, pod] | ["portForward", namespace, pod, _]) => {
+            streams::serve(agent, Purpose::PortForward, [namespace, pod], request, shutdown).await
+        }
+        (_, ["run" | "cri" | "checkpoint", ..]) => {
             let message = format!("{} is not supported by this kubelet", parts[0]);
             text(StatusCode::NOT_IMPLEMENTED, &message)
         }

@@ -1,4 +1,4 @@
-//! Container runtimes: the CRI client, the pause image, the mirror for images loaded by hand, streams to containers.
+//! Container runtimes: the CRI client, the pause image, the mirror for images loaded by hand.
 //!
 //! It knows nothing of the Kubernetes API: `kubelet` and `ferry` call it.
 
@@ -6,4 +6,3 @@ pub mod cri;
 pub mod file_watch;
 pub mod mirror;
 pub mod pause;
-pub mod stream;

@@ -1,4 +1,4 @@
-//! The CRI client, the pause image and the streams against a real containerd.
+//! The CRI client and the pause image against a real containerd.
 //!
 //! The test runs itself again inside fresh network, mount and PID namespaces, so that nothing is left of it whatever
 //! happens: processes die with the PID namespace, mounts and links with theirs. It needs root, containerd, runc, CNI's
@@ -16,8 +16,8 @@ use futures::StreamExt;
 use runtime::{
     cri::{Change, Cri, types},
     pause,
-    stream::{self, Output, Streams},
 };
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use ferry_runtime as runtime;
 
@@ -270,39 +270,26 @@ async fn inside(dir: PathBuf) {
     assert!(cri.container_status(&container).await.unwrap_err().is_not_found());
 }
 
-/// Input, half-closed, comes back sorted on the one output; the other output and the exit code arrive too.
+/// A command's outputs and exit code arrive; its streams are offered to whoever upgrades to SPDY.
 async fn commands(cri: &Cri, container: &str) {
-    let script = "/bin/busybox sort; echo oops >&2; exit 3";
-    let request = types::ExecRequest {
-        container_id: container.into(),
-        cmd: ["/bin/sh", "-c", script].map(String::from).into(),
-        stdin: true,
-        stdout: true,
-        stderr: true,
-        tty: false,
-    };
+    let script = "echo done; echo oops >&2; exit 3";
+    let command = ["/bin/sh", "-c", script].map(String::from);
+    let answer = cri.exec_sync(container, command.clone().into(), Duration::from_secs(5)).await.unwrap();
+    assert_eq!((answer.stdout.as_slice(), answer.stderr.as_slice()), (&b"done\n"[..], &b"oops\n"[..]));
+    assert_eq!(answer.exit_code, 3);
+    let container_id = container.to_owned();
+    let request = types::ExecRequest { container_id, cmd: command.into(), stdout: true, ..Default::default() };
     let url = cri.exec(request).await.unwrap();
-    let streams = Streams { stdin: true, stdout: true, stderr: true, tty: false };
-    let mut exec = stream::connect(&url, streams).await.unwrap();
-    exec.input.write(b"banana\n").await.unwrap();
-    exec.input.write(b"apple\n").await.unwrap();
-    exec.input.close().await.unwrap();
-    let (mut stdout, mut stderr, mut exit) = (Vec::new(), Vec::new(), Vec::new());
-    while let Some(output) = exec.output.recv().await {
-        match output {
-            Output::Stdout(data) => stdout.extend_from_slice(&data),
-            Output::Stderr(data) => stderr.extend_from_slice(&data),
-            Output::Exit(status) => exit = status.to_vec(),
-        }
-    }
-    assert_eq!(String::from_utf8_lossy(&stdout), "apple\nbanana\n");
-    assert_eq!(String::from_utf8_lossy(&stderr), "oops\n");
-    let exit: serde_json::Value = serde_json::from_slice(&exit).unwrap();
-    assert_eq!(exit["reason"], "NonZeroExitCode");
-    assert_eq!(exit["details"]["causes"][0]["message"], "3");
-
-    let answer = cri.exec_sync(container, vec!["/bin/busybox".into(), "true".into()], Duration::from_secs(5)).await;
-    assert_eq!(answer.unwrap().exit_code, 0);
+    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = tokio::net::TcpStream::connect(host).await.unwrap();
+    let ask = format!(
+        "POST /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\
+         X-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n"
+    );
+    stream.write_all(ask.as_bytes()).await.unwrap();
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).await.unwrap();
+    assert_eq!(&head, b"HTTP/1.1 101");
 }
 
 /// A container that ends by itself is told of.

@@ -3,7 +3,10 @@
 //! The revision is put in when the document is read, at a fixed place, and version and kind are at its end, where a list
 //! leaves them out: an answer is a copy of bytes and never a new encoding. Only this module knows those places.
 
-use api::{Value, meta, protobuf, schema::Resource};
+use api::{
+    Value, defaults, meta, protobuf,
+    schema::{Resource, schema},
+};
 use bytes::{BufMut, Bytes, BytesMut};
 use store::{Record, Revision};
 
@@ -92,8 +95,20 @@ pub fn decode(value: &Bytes, revision: Revision) -> Result<Value, store::Error> 
         serde_json::from_slice(value)
             .map_err(|error| store::Error::Unusable(format!("a stored document is not JSON: {error}")))?
     };
+    if !value.starts_with(HEAD) {
+        complete(&mut object);
+    }
     meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
     Ok(object)
+}
+
+/// Fills in what kube-apiserver leaves out of what it writes and fills in when it reads.
+fn complete(object: &mut Value) {
+    let version = meta::text(object, &["apiVersion"]);
+    let (group, version) = version.split_once('/').unwrap_or(("", version));
+    if let Some(ty) = schema().type_of_kind(group, version, meta::text(object, &["kind"])) {
+        defaults::apply(ty, object);
+    }
 }
 
 /// Reads a record back.

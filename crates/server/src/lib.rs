@@ -14,7 +14,6 @@ mod document;
 mod encode;
 mod form;
 mod gzip;
-mod kubelet_proxy;
 mod listen;
 mod paths;
 pub mod pipeline;
@@ -26,6 +25,8 @@ pub mod served;
 mod settings;
 mod shed;
 mod strategies;
+mod streams;
+mod tokens;
 mod watch;
 
 use std::{
@@ -43,6 +44,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use allocate::network::{Network, NotANetwork};
 pub use settings::{Authentication, Load, Serving, Settings, Shutdown};
+pub use tokens::{KeyError, Tokens};
 
 /// The body of a request or an answer.
 pub type Body = UnsyncBoxBody<Bytes, BodyError>;
@@ -97,6 +99,8 @@ pub struct Config {
     pub store: Arc<dyn store::Store>,
     /// How kubelets are reached for logs and exec: the cluster's CA and the client certificate they accept.
     pub kubelet_tls: Arc<rustls::ClientConfig>,
+    /// Who signs the tokens of service accounts; without, there are none.
+    pub tokens: Option<Tokens>,
 }
 
 /// An API server. Cheap to clone.
@@ -108,6 +112,7 @@ pub struct Server {
 struct Shared {
     registry: registry::Registry,
     kubelet_tls: Arc<rustls::ClientConfig>,
+    tokens: Option<Tokens>,
     limits: shed::Limits,
     settings: Settings,
     /// Cancelled once the server is asked to end: it is not ready from then on.
@@ -129,6 +134,7 @@ impl Server {
         let shared = Shared {
             registry,
             kubelet_tls: config.kubelet_tls,
+            tokens: config.tokens,
             limits: shed::Limits::new(&settings.load),
             settings,
             ending: CancellationToken::new(),

@@ -25,6 +25,9 @@ pub async fn answer(server: &Server, request: &Parts) -> Result<Response<Body>, 
     {
         return health(server, request).await;
     }
+    if let Some(keys) = server.shared.tokens.as_ref().and_then(|tokens| tokens.published(path, host(request))) {
+        return Ok(keys);
+    }
     let served: Enabled = &|group, version| server.shared.settings.served.includes(group, version);
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     if let (["api" | "apis"], Some(version)) = (parts.as_slice(), aggregated(request)) {

@@ -3,7 +3,14 @@
 //!
 //! The listener or the in-process service has authenticated; the registry does what is in parentheses.
 
-use api::{Map, Value, apply, json, protobuf, schema::TypeId, status::Status, yaml};
+use api::{
+    Map, Value, apply,
+    decode::{self, Format},
+    json, protobuf,
+    schema::TypeId,
+    status::Status,
+    yaml,
+};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, header};
@@ -12,11 +19,11 @@ use http_body_util::{BodyExt, Full, Limited};
 use crate::{
     Body, Caller, Server, authorize, encode,
     form::Form,
-    kubelet_proxy, paths,
+    paths,
     query::Query,
     registry::{Outcome, WriteOptions},
     request::{self, Target},
-    reviews, watch,
+    reviews, streams, tokens, watch,
 };
 
 /// The content type of protobuf.
@@ -76,8 +83,8 @@ async fn resource(
     target: Target,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
-    if kubelet_proxy::answers(&target.subresource) {
-        return kubelet_proxy::answer(server, &target, request).await;
+    if streams::answers(&target.subresource) {
+        return streams::answer(server, caller, target, request).await;
     }
     let form = Form::negotiate(request.headers(), &target)?;
     if target.verb == "watch" {
@@ -90,6 +97,10 @@ async fn resource(
         let mut review = reviews::answer(caller.user(), &target, &input)?;
         own_review(&target, &input, &mut review)?;
         return Ok(encode::object(&target, form, review, 201));
+    }
+    if target.subresource == "token" {
+        let (token, warnings) = tokens::answer(server, &target, &input).await?;
+        return Ok(encode::warned(encode::object(&target, form, token, 201), &warnings));
     }
     let outcome = server.shared.registry.perform(&target, &input).await?;
     Ok(match outcome {
@@ -113,40 +124,26 @@ pub struct Input {
 }
 
 impl Input {
-    /// The body as an object; `kind` is what it should be, for messages.
-    pub fn object(&self, kind: &str) -> Result<Value, Status> {
-        self.strict_object(kind).map(|(object, _)| object)
-    }
-
-    /// The body as an object, and what a strict reader says of fields that are there twice.
-    pub fn strict_object(&self, kind: &str) -> Result<(Value, Vec<String>), Status> {
+    /// What the body is, as its content type says.
+    pub fn format(&self) -> Result<Format, Status> {
         match self.content_type.as_str() {
-            "" | "application/json" | "*/*" => match json::parse(&self.body) {
-                Ok((object, twice)) => {
-                    Ok((object, twice.iter().map(|path| format!("duplicate field {path:?}")).collect()))
-                }
-                Err(error) => Err(self.unreadable(kind, &format!("json parse error: {error}"))),
-            },
-            "application/yaml" => match yaml::parse(&self.body) {
-                Ok(parsed) => {
-                    let twice = parsed.violation().into_iter().collect();
-                    Ok((parsed.value, twice))
-                }
-                Err(error) => Err(self.unreadable(kind, &format!("yaml parse error: {error}"))),
-            },
-            PROTOBUF => match protobuf::decode_object(&self.body) {
-                Ok(object) => Ok((object, Vec::new())),
-                Err(error) => Err(self.unreadable_protobuf(kind, &error)),
-            },
+            "" | "application/json" | "*/*" => Ok(Format::Json),
+            "application/yaml" => Ok(Format::Yaml),
+            PROTOBUF => Ok(Format::Protobuf),
             _ => Err(Status::unsupported_media_type(BODIES)),
         }
     }
 
-    fn unreadable(&self, kind: &str, why: &str) -> Status {
-        let start: String = String::from_utf8_lossy(&self.body).chars().take(200).collect();
-        Status::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {why} ({start})"
-        ))
+    /// The body as an object; `kind` is what it should be, for messages.
+    pub fn object(&self, kind: &str) -> Result<Value, Status> {
+        let read = match self.format()? {
+            Format::Json => json::parse(&self.body)
+                .map(|(object, _)| object)
+                .map_err(|error| format!("couldn't get version/kind; json parse error: {error}")),
+            Format::Yaml => yaml::parse(&self.body).map(|parsed| parsed.value).map_err(|error| error.to_string()),
+            Format::Protobuf => protobuf::decode_object(&self.body).map_err(|error| error.to_string()),
+        };
+        read.map_err(|why| decode::unrecognized(kind, &self.body, why))
     }
 
     /// The body as an object of a type that every group has, such as `DeleteOptions`, whatever group it says it is of.
@@ -158,11 +155,7 @@ impl Input {
             return self.object(kind);
         }
         let decoded = protobuf::open(&self.body).and_then(|unknown| protobuf::decode_as(ty, unknown.raw));
-        decoded.map_err(|error| self.unreadable_protobuf(kind, &error))
-    }
-
-    fn unreadable_protobuf(&self, kind: &str, error: &protobuf::Error) -> Status {
-        Status::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {error}"))
+        decoded.map_err(|error| decode::unrecognized(kind, &self.body, error))
     }
 }
 

@@ -4,7 +4,6 @@
 #[derive(Clone, Debug, Default)]
 pub struct Query {
     pairs: Vec<(String, String)>,
-    raw: String,
 }
 
 impl Query {
@@ -18,12 +17,7 @@ impl Query {
                 (decode(&name.replace('+', " ")), decode(&value.replace('+', " ")))
             })
             .collect();
-        Self { pairs, raw: raw.to_owned() }
-    }
-
-    /// As it was sent.
-    pub fn raw(&self) -> &str {
-        &self.raw
+        Self { pairs }
     }
 
     /// The first value of a name; "" is as good as absent.
@@ -60,6 +54,19 @@ pub fn decode(text: &str) -> String {
         }
     }
     String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Encodes text as a value of a query.
+pub fn encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(byte as char),
+            b' ' => out.push('+'),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
 }
 
 #[cfg(test)]

@@ -98,6 +98,8 @@ fn verb(method: &Method, name: &str, query: &Query) -> Option<&'static str> {
         ("PATCH", false) => "patch",
         ("DELETE", true) => "deletecollection",
         ("DELETE", false) => "delete",
+        // Only what is proxied takes it.
+        ("OPTIONS", false) => "options",
         _ => return None,
     })
 }
@@ -124,7 +126,8 @@ impl Target {
         {
             return Err(Status::method_not_allowed());
         }
-        if verbs.contains(&self.verb) { Ok(()) } else { Err(Status::method_not_allowed()) }
+        let proxied = self.verb == "options" && self.subresource.split('/').next() == Some("proxy");
+        if proxied || verbs.contains(&self.verb) { Ok(()) } else { Err(Status::method_not_allowed()) }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use api::status::Status;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::{Load, kubelet_proxy, request::Target};
+use crate::{Load, request::Target, streams};
 
 /// The places for requests in flight.
 pub struct Limits {
@@ -25,7 +25,7 @@ impl Limits {
     pub fn admit(&self, target: &Target) -> Result<Option<OwnedSemaphorePermit>, Status> {
         let places = match target.verb {
             "watch" => return Ok(None),
-            _ if kubelet_proxy::answers(&target.subresource) => return Ok(None),
+            _ if streams::answers(&target.subresource) => return Ok(None),
             "get" | "list" => &self.reads,
             _ => &self.writes,
         };

@@ -2,8 +2,6 @@
 
 use std::{cmp::Ordering, sync::LazyLock};
 
-use serde_json::json;
-
 use super::{
     element::{Element, Malformed},
     set::Set,
@@ -223,11 +221,6 @@ static UNOWNED: LazyLock<Set> = LazyLock::new(|| {
 /// The fields of a set that can be owned.
 pub fn ownable(set: Set) -> Set {
     set.difference(&UNOWNED)
-}
-
-/// The entry that asks to forget all owners; what a client's empty list stands for.
-pub fn reset() -> Value {
-    json!([{}])
 }
 
 /// A path as messages show it.

@@ -200,13 +200,6 @@ fn defaulted(ty: TypeId, object: Value) -> Result<Value, decode::Error> {
     Ok(object)
 }
 
-/// Makes the empty list of owners in a request survive decoding, which drops what is empty: it asks to forget them.
-pub fn keep_reset(object: &mut Value) {
-    if Managed::is_reset(object) {
-        meta::metadata_mut(object).insert("managedFields".into(), managed::reset());
-    }
-}
-
 /// Whether two objects differ in nothing but when their fields were written.
 pub fn same_but_times(object: &Value, other: &Value) -> bool {
     let (Some(a), Some(b)) = (object.as_object(), other.as_object()) else { return object == other };

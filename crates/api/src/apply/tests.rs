@@ -41,7 +41,6 @@ fn perform(resource: &Resource, live: Option<&Value>, write: &Write, now: &str) 
         Apply(..) => apply(&writer, live, &value, false)?,
         Force(..) => apply(&writer, live, &value, true)?,
         Put(..) | Status(..) => {
-            keep_reset(&mut value);
             let mut object = defaulted(resource.ty, value)?;
             update(&writer, live, &mut object);
             object

@@ -73,18 +73,7 @@ pub(super) fn whole(found: &str, ty: &Type) -> Error {
 pub(super) fn found(ty: &Ty, value: &Value) -> String {
     match value {
         Value::Number(number) if matches!(ty, Ty::Int32 | Ty::Int64 | Ty::IntOrString) => format!("number {number}"),
-        other => kind(other).to_owned(),
-    }
-}
-
-pub(super) fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
+        other => json::kind_of_value(other).to_owned(),
     }
 }
 

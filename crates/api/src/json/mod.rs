@@ -121,6 +121,21 @@ pub fn type_meta(bytes: &[u8]) -> Result<(String, String), Error> {
     })
 }
 
+/// The `apiVersion` and `kind` of an object that was read.
+pub(crate) fn type_meta_of(value: &Value) -> Result<(String, String), Error> {
+    let text = |name: &str, what| match value.get(name) {
+        None | Some(Value::Null) => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(other) => Err(Error::TypeMeta { found: kind_of_value(other), what }),
+    };
+    match value {
+        Value::Object(_) | Value::Null => Ok((text("apiVersion", API_VERSION)?, text("kind", KIND)?)),
+        other => Err(Error::TypeMeta { found: kind_of_value(other), what: STRUCT }),
+    }
+}
+
+const API_VERSION: &str = "struct field .apiVersion of type string";
+const KIND: &str = "struct field .kind of type string";
 const STRUCT: &str = r#"value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
 fn fields_of_meta(reader: &mut Reader, (version, kind): &mut (String, String)) -> Result<(), Stop> {
@@ -128,8 +143,8 @@ fn fields_of_meta(reader: &mut Reader, (version, kind): &mut (String, String)) -
     let mut more = reader.scan.enter(b'}')?;
     while more {
         let (slot, what) = match &*reader.key()? {
-            "apiVersion" => (Some(&mut *version), "struct field .apiVersion of type string"),
-            "kind" => (Some(&mut *kind), "struct field .kind of type string"),
+            "apiVersion" => (Some(&mut *version), API_VERSION),
+            "kind" => (Some(&mut *kind), KIND),
             _ => (None, ""),
         };
         match (slot, reader.scan.peek()?) {
@@ -155,6 +170,18 @@ pub(crate) fn kind_of(first: u8) -> &'static str {
         b't' | b'f' => "bool",
         b'n' => "null",
         _ => "number",
+    }
+}
+
+/// What Go calls a value.
+pub(crate) fn kind_of_value(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
     }
 }
 

@@ -1,6 +1,7 @@
 //! Patches: JSON patch, merge patch and strategic merge patch, each a function from object and patch to object.
 
 mod operations;
+mod order;
 mod strategic;
 
 use crate::{Value, budget::Budget, json, schema::TypeId};
@@ -25,6 +26,9 @@ pub enum Error {
     /// The patch can be read but does not fit the object.
     #[error("{0}")]
     Unprocessable(String),
+    /// The patch contradicts itself, which upstream takes for a fault of the server.
+    #[error("{0}")]
+    Failed(String),
 }
 
 impl Kind {
@@ -58,4 +62,18 @@ impl Kind {
 /// Reads a patch. It may take a quarter of the memory of an object, as it is copied while it is applied.
 pub fn parse(bytes: &[u8]) -> Result<Value, json::Error> {
     json::parse_within(bytes, &mut Budget::quarter())
+}
+
+/// A value as Go's `%v` shows it.
+fn go(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => {
+            let entries: Vec<String> = map.iter().map(|(name, value)| format!("{name}:{}", go(value))).collect();
+            format!("map[{}]", entries.join(" "))
+        }
+        scalar => scalar.to_string(),
+    }
 }

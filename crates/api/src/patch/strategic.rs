@@ -1,173 +1,240 @@
 //! Strategic merge patch: like a merge patch, but lists are merged by the keys that the tables name.
 //!
-//! Directives: `$patch: replace|delete|merge` in objects and list items, `$retainKeys`, `$deleteFromPrimitiveList/f`,
-//! `$setElementOrder/f`.
+//! Directives: `$patch: replace|delete` in objects and list items, `$retainKeys`, `$deleteFromPrimitiveList/f`,
+//! `$setElementOrder/f`. What upstream does with a patch that contradicts itself is done here too.
 
-use super::Error;
+use std::mem::take;
+
+use super::{
+    Error,
+    order::{self, Identity, element_kind},
+};
 use crate::{
     Map, Value,
     schema::{Field, Ty, TypeId, schema},
 };
 
+const DIRECTIVE: &str = "$patch";
+const RETAIN: &str = "$retainKeys";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 const ORDER: &str = "$setElementOrder/";
 
 /// The object of type `ty` after the patch.
 pub fn apply(ty: TypeId, object: &Value, patch: &Value) -> Result<Value, Error> {
     let (Value::Object(object), Value::Object(patch)) = (object, patch) else {
-        return Err(malformed("a strategic merge patch must be an object"));
+        return Err(malformed("error decoding patch: a strategic merge patch must be an object"));
     };
-    merge(Some(ty), object.clone(), patch).map(Value::Object)
+    merge(Some(ty), object.clone(), patch.clone()).map(Value::Object)
 }
 
-fn merge(ty: Option<TypeId>, mut object: Map, patch: &Map) -> Result<Map, Error> {
-    match patch.get("$patch").and_then(Value::as_str) {
-        Some("replace") => {
-            let mut replaced = patch.clone();
-            replaced.remove("$patch");
-            return Ok(replaced);
-        }
-        Some("delete") => return Ok(Map::new()),
-        Some("merge") | None => {}
-        Some(other) => return Err(malformed(&format!("unknown $patch directive {other:?}"))),
+fn merge(ty: Option<TypeId>, mut object: Map, mut patch: Map) -> Result<Map, Error> {
+    match patch.remove(DIRECTIVE) {
+        Some(Value::String(directive)) if directive == "replace" => return Ok(patch),
+        Some(Value::String(directive)) if directive == "delete" => return Ok(Map::new()),
+        Some(other) => return Err(unknown(&other, &patch)),
+        None => {}
     }
-    retain_keys(&mut object, patch)?;
-    for (name, value) in patch {
-        if let Some(field) = name.strip_prefix(DELETE_FROM) {
-            delete_scalars(&mut object, field, value)?;
-        }
+    if let Some(keys) = patch.remove(RETAIN) {
+        retain(&mut object, &patch, &keys)?;
     }
-    for (name, value) in patch.iter().filter(|(name, _)| !name.starts_with('$')) {
-        let field = ty.and_then(|ty| schema().get(ty).field(name));
-        match merged(field, object.remove(name), value)? {
-            Value::Null => {}
-            value => {
-                object.insert(name.clone(), value);
-            }
-        }
+    let orders: Vec<String> = patch.keys().filter(|name| name.starts_with(ORDER)).cloned().collect();
+    for name in orders {
+        let order = patch.remove(&name).unwrap_or_default();
+        put_in_order(field_of(ty, &name[ORDER.len()..]), &mut object, &mut patch, (&name[ORDER.len()..], order))?;
     }
     for (name, value) in patch {
-        if let Some(name) = name.strip_prefix(ORDER) {
-            let key = ty.and_then(|ty| schema().get(ty).field(name)).and_then(|field| field.patch.merge_key);
-            reorder(&mut object, name, key.unwrap_or_default(), value, patch.get(name))?;
+        match name.strip_prefix(DELETE_FROM) {
+            Some(name) => delete_scalars(&mut object, name, value)?,
+            None => merge_field(field_of(ty, &name), &mut object, name, value)?,
         }
     }
     Ok(object)
 }
 
-fn retain_keys(object: &mut Map, patch: &Map) -> Result<(), Error> {
-    let Some(keys) = patch.get("$retainKeys") else { return Ok(()) };
-    let keys = keys.as_array().ok_or_else(|| malformed("$retainKeys must be a list"))?;
-    let keep: Vec<&str> = keys.iter().filter_map(Value::as_str).collect();
-    object.retain(|name, _| keep.contains(&name.as_str()));
+fn field_of(ty: Option<TypeId>, name: &str) -> Option<&'static Field> {
+    ty.and_then(|ty| schema().get(ty).field(name))
+}
+
+/// Drops the keys that a patch does not list; it may only set those that it lists.
+fn retain(object: &mut Map, patch: &Map, keys: &Value) -> Result<(), Error> {
+    let wrong = || malformed("invalid patch format of retainKeys");
+    let keys = keys.as_array().ok_or_else(wrong)?;
+    let listed = |name: &str| keys.iter().any(|key| key == name);
+    let free = |name: &str, value: &Value| value.is_null() || name.starts_with(DELETE_FROM) || name.starts_with(ORDER);
+    if patch.iter().any(|(name, value)| !free(name, value) && !listed(name)) {
+        return Err(wrong());
+    }
+    object.retain(|name, _| listed(name));
     Ok(())
 }
 
-fn delete_scalars(object: &mut Map, field: &str, values: &Value) -> Result<(), Error> {
-    let values = values.as_array().ok_or_else(|| malformed("$deleteFromPrimitiveList must be a list"))?;
-    if let Some(Value::Array(items)) = object.get_mut(field) {
+fn delete_scalars(object: &mut Map, name: &str, values: Value) -> Result<(), Error> {
+    if values.is_null() {
+        object.remove(name);
+        return Ok(());
+    }
+    let (Some(Value::Array(items)), Value::Array(values)) = (object.get_mut(name), &values) else { return Ok(()) };
+    if (!items.is_empty() || !values.is_empty()) && element_kind(items.iter().chain(values))?.is_some() {
         items.retain(|item| !values.contains(item));
     }
     Ok(())
 }
 
-/// The value of one field after the patch; null removes it.
-fn merged(field: Option<&Field>, current: Option<Value>, patch: &Value) -> Result<Value, Error> {
-    let element = field.and_then(|field| field.ty.element_struct());
-    match (current, patch) {
-        (_, patch) if field.is_some_and(|field| field.patch.replace) => Ok(patch.clone()),
-        (current, Value::Object(patch)) if is_object(field) => {
-            let current = match current {
-                Some(Value::Object(map)) => map,
-                _ => Map::new(),
-            };
-            let out = merge(element.filter(|_| matches!(field.map(|f| &f.ty), Some(Ty::Struct(_)))), current, patch)?;
-            let gone = out.is_empty() && patch.get("$patch").and_then(Value::as_str) == Some("delete");
-            Ok(if gone { Value::Null } else { Value::Object(out) })
-        }
-        (current, Value::Array(items)) => match field.and_then(|field| field.patch.merge_key) {
-            None => Ok(Value::Array(plain(items))),
-            Some(key) => merge_list(element, key, current, items).map(Value::Array),
-        },
-        (_, patch) => Ok(patch.clone()),
+fn merge_field(field: Option<&Field>, object: &mut Map, name: String, patch: Value) -> Result<(), Error> {
+    if patch.is_null() {
+        object.remove(&name);
+        return Ok(());
     }
-}
-
-fn is_object(field: Option<&Field>) -> bool {
-    field.is_none_or(|field| matches!(field.ty, Ty::Struct(_) | Ty::Map(_) | Ty::Raw))
-}
-
-/// The items of a list that is replaced, without directives.
-fn plain(items: &[Value]) -> Vec<Value> {
-    items.iter().filter(|item| item.get("$patch").is_none()).cloned().collect()
-}
-
-fn merge_list(
-    element: Option<TypeId>,
-    key: &str,
-    current: Option<Value>,
-    patch: &[Value],
-) -> Result<Vec<Value>, Error> {
-    let mut items = match current {
-        Some(Value::Array(items)) => items,
-        _ => Vec::new(),
+    let merged = match (object.remove(&name), patch) {
+        (Some(Value::Object(_)), patch @ Value::Object(_)) if field.is_some_and(|field| field.patch.replace) => {
+            Some(patch)
+        }
+        (Some(Value::Object(current)), Value::Object(patch)) => {
+            let ty = field.and_then(|field| if let Ty::Struct(id) = field.ty { Some(id) } else { None });
+            Some(Value::Object(merge(ty, current, patch)?))
+        }
+        (Some(Value::Array(current)), Value::Array(patch)) => Some(Value::Array(merge_lists(field, current, patch)?)),
+        (_, patch) => plain(without_nulls(patch)),
     };
-    if key.is_empty() {
-        let new: Vec<Value> = patch.iter().filter(|item| !items.contains(item)).cloned().collect();
-        items.extend(new);
-        return Ok(items);
+    if let Some(merged) = merged {
+        object.insert(name, merged);
     }
-    let directive = |item: &Value| item.get("$patch").and_then(Value::as_str).map(str::to_owned);
-    if patch.iter().any(|item| directive(item).as_deref() == Some("replace") && item.get(key).is_none()) {
-        return Ok(plain(patch));
-    }
-    for item in patch {
-        let Value::Object(map) = item else { return Err(malformed("items of a merged list must be objects")) };
-        let Some(wanted) = map.get(key) else {
-            return Err(malformed(&format!("map: {item} does not contain declared merge key: {key}")));
-        };
-        let at = items.iter().position(|item| item.get(key) == Some(wanted));
-        match (at, directive(item).as_deref()) {
-            (Some(at), Some("delete")) => {
-                items.remove(at);
-            }
-            (None, Some("delete")) => {}
-            (Some(at), _) => {
-                let current = match items[at].take() {
-                    Value::Object(map) => map,
-                    _ => Map::new(),
-                };
-                items[at] = Value::Object(merge(element, current, map)?);
-            }
-            (None, _) => items.push(Value::Object(merge(element, Map::new(), map)?)),
-        }
-    }
-    Ok(items)
-}
-
-/// Puts the items that the order names into that order; others keep their place after the one they followed.
-fn reorder(object: &mut Map, field: &str, key: &str, order: &Value, patched: Option<&Value>) -> Result<(), Error> {
-    let order = order.as_array().ok_or_else(|| malformed("$setElementOrder must be a list"))?;
-    let Some(Value::Array(items)) = object.get_mut(field) else { return Ok(()) };
-    let identity =
-        |item: &Value| if key.is_empty() { item.clone() } else { item.get(key).cloned().unwrap_or_default() };
-    let order: Vec<Value> = order.iter().map(identity).collect();
-    let rank = |item: &Value| order.iter().position(|wanted| *wanted == identity(item));
-    let (mut named, others): (Vec<_>, Vec<_>) = items.drain(..).enumerate().partition(|(_, item)| rank(item).is_some());
-    named.sort_by_key(|(_, item)| rank(item));
-    // Items that only the server has keep their position where that is possible.
-    let patched_only = patched.is_some();
-    let mut out: Vec<Value> = named.into_iter().map(|(_, item)| item).collect();
-    for (at, item) in others {
-        let at = if patched_only { at.min(out.len()) } else { out.len() };
-        out.insert(at, item);
-    }
-    *items = out;
     Ok(())
 }
 
+/// A value that nothing is merged with: the fields that it wants to delete are not there anyway.
+fn without_nulls(mut value: Value) -> Value {
+    match &mut value {
+        Value::Object(map) => {
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(|value| *value = without_nulls(value.take()));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| *item = without_nulls(item.take())),
+        _ => {}
+    }
+    value
+}
+
+/// A value without what is only a directive; nothing if it is one itself.
+fn plain(value: Value) -> Option<Value> {
+    match value {
+        Value::Object(map) if map.contains_key(DIRECTIVE) => None,
+        Value::Object(map) => {
+            let entries = map.into_iter().filter_map(|(name, value)| Some((name, plain(value)?)));
+            Some(Value::Object(entries.collect()))
+        }
+        Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(plain).collect())),
+        other => Some(other),
+    }
+}
+
+fn merge_lists(field: Option<&Field>, current: Vec<Value>, patch: Vec<Value>) -> Result<Vec<Value>, Error> {
+    let Some(key) = field.and_then(|field| field.patch.merge_key) else { return Ok(patch) };
+    let ty = field.and_then(|field| field.ty.element_struct());
+    let (mut items, mut patch) = (current, patch);
+    match element_kind(items.iter().chain(&patch))? {
+        None => return Ok(items),
+        Some("object") if key.is_empty() => {
+            let name = ty.map(|ty| schema().get(ty).short_name()).unwrap_or_default();
+            return Err(failed(format!("cannot merge lists without merge key for {name}")));
+        }
+        Some("object") => {
+            special_items(key, &mut items, &mut patch)?;
+            let before = items.clone();
+            merge_items(ty, key, &mut items, &patch)?;
+            order::enforce(items, &patch, &before, Identity::Key(key))
+        }
+        Some(_) => {
+            let before = items.clone();
+            items.extend(patch.iter().cloned());
+            order::enforce(order::unique(items), &patch, &before, Identity::Item)
+        }
+    }
+}
+
+/// Does what items with a directive say, and takes them out of the patch.
+fn special_items(key: &str, items: &mut Vec<Value>, patch: &mut Vec<Value>) -> Result<(), Error> {
+    let mut replace = false;
+    let mut rest = Vec::new();
+    for item in take(patch) {
+        match item.get(DIRECTIVE) {
+            None => rest.push(item),
+            Some(Value::String(directive)) if directive == "delete" => {
+                let wanted = item.get(key).ok_or_else(|| no_key(&item, key))?;
+                items.retain(|item| item.get(key) != Some(wanted));
+            }
+            Some(Value::String(directive)) if directive == "replace" => replace = true,
+            Some(Value::String(directive)) if directive == "merge" => {
+                return Err(failed("merging lists cannot yet be specified in the patch".to_owned()));
+            }
+            Some(other) => return Err(unknown(other, item.as_object().unwrap_or(&Map::new()))),
+        }
+    }
+    *if replace { items } else { patch } = rest;
+    Ok(())
+}
+
+fn merge_items(ty: Option<TypeId>, key: &str, items: &mut Vec<Value>, patch: &[Value]) -> Result<(), Error> {
+    for item in patch {
+        let wanted = item.get(key).ok_or_else(|| no_key(item, key))?;
+        let found = items.iter_mut().find(|item| item.get(key) == Some(wanted));
+        match (found, item) {
+            (Some(found), Value::Object(patch)) => {
+                let current = found.as_object_mut().map(take).unwrap_or_default();
+                *found = Value::Object(merge(ty, current, patch.clone())?);
+            }
+            (_, item) => items.push(item.clone()),
+        }
+    }
+    Ok(())
+}
+
+/// Merges the list that a `$setElementOrder` is for, and puts it into that order.
+fn put_in_order(
+    field: Option<&Field>,
+    object: &mut Map,
+    patch: &mut Map,
+    (name, order): (&str, Value),
+) -> Result<(), Error> {
+    let list = |value: Value| match value {
+        Value::Array(items) => Ok(items),
+        other => Err(order::no_list(&other)),
+    };
+    let order = list(order)?;
+    let live = object.get(name).cloned().map(list).transpose()?;
+    let wanted = patch.get(name).cloned().map(list).transpose()?;
+    let key = field.and_then(|field| field.patch.merge_key).unwrap_or_default();
+    let identity = if key.is_empty() { Identity::Item } else { Identity::Key(key) };
+    order::check(wanted.as_deref().unwrap_or_default(), &order, identity)?;
+    let before = live.clone().unwrap_or_default();
+    element_kind(before.iter().chain(wanted.iter().flatten()))?;
+    let merged = match (live, wanted) {
+        (None, None) => return Ok(()),
+        (Some(live), None) => live,
+        (None, Some(wanted)) => wanted.into_iter().filter_map(plain).collect(),
+        (Some(live), Some(wanted)) => merge_lists(field, live, wanted)?,
+    };
+    object.insert(name.to_owned(), Value::Array(order::enforce(merged, &order, &before, identity)?));
+    patch.remove(name);
+    Ok(())
+}
+
+pub(super) fn no_key(item: &Value, key: &str) -> Error {
+    failed(format!("map: {} does not contain declared merge key: {key}", super::go(item)))
+}
+
+fn unknown(directive: &Value, patch: &Map) -> Error {
+    let mut map = patch.clone();
+    map.insert(DIRECTIVE.to_owned(), directive.clone());
+    failed(format!("unknown patch type: {} in map: {}", super::go(directive), super::go(&Value::Object(map))))
+}
+
 fn malformed(message: &str) -> Error {
-    Error::Malformed(format!("error decoding patch: {message}"))
+    Error::Malformed(message.to_owned())
+}
+
+pub(super) fn failed(message: String) -> Error {
+    Error::Failed(message)
 }
 
 #[cfg(test)]
@@ -191,7 +258,7 @@ mod tests {
             with(json!([{"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]}, {"name": "b"}])),
             with(json!([{"name": "a", "image": "2", "env": [{"name": "Y"}]}, {"name": "c"}])),
             with(
-                json!([{"name": "a", "image": "2", "env": [{"name": "X", "value": "1"}, {"name": "Y"}]}, {"name": "b"}, {"name": "c"}]),
+                json!([{"name": "a", "image": "2", "env": [{"name": "Y"}, {"name": "X", "value": "1"}]}, {"name": "c"}, {"name": "b"}]),
             ),
         );
     }
@@ -216,7 +283,7 @@ mod tests {
         check(
             json!({"metadata": {"finalizers": ["a", "b"], "labels": {"x": "1"}}}),
             json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"], "finalizers": ["c"], "labels": {"x": null}}}),
-            json!({"metadata": {"finalizers": ["b", "c"], "labels": {}}}),
+            json!({"metadata": {"finalizers": ["c", "b"], "labels": {}}}),
         );
     }
 

@@ -44,7 +44,7 @@ impl<'b> Decoder<'b> {
         }
         let mut fields = Reader::new(bytes);
         let mut at = 0;
-        while let Some((number, value)) = fields.next()? {
+        while let Some((number, value)) = fields.next().map_err(|error| error.within(ty.short_name()))? {
             // Writers keep the order of the numbers: it is this slot again or the next one.
             let is_at = |at: usize| ty.slots.get(at).is_some_and(|slot| slot.number == number);
             at = match (is_at(at), is_at(at + 1)) {
@@ -52,13 +52,19 @@ impl<'b> Decoder<'b> {
                 (_, true) => at + 1,
                 _ => match ty.slots.binary_search_by_key(&number, |slot| slot.number) {
                     Ok(at) => at,
-                    Err(_) => continue,
+                    Err(_) => match value {
+                        Wire::Illegal(kind) => return Err(Error::NoWireType(kind)),
+                        _ => continue,
+                    },
                 },
             };
             match ty.slots[at].part {
                 Part::Nested(id) => {
-                    let Wire::Bytes(bytes) = value else { return Err(Error::WireType(ty.name.clone())) };
-                    self.structure(schema().get(id), bytes, map, depth + 1)?;
+                    let inner = schema().get(id);
+                    let Wire::Bytes(bytes) = value else {
+                        return Err(Error::WireType { wire: value.kind(), field: inner.short_name().to_owned() });
+                    };
+                    self.structure(inner, bytes, map, depth + 1)?;
                 }
                 Part::Field(at) => self.field(&ty.fields[at], value, map, depth)?,
             }
@@ -115,7 +121,7 @@ impl<'b> Decoder<'b> {
             self.budget.entry(map.len(), field.name.len())?;
             map.insert(field.name.to_owned(), new());
         }
-        map.get_mut(field.name).ok_or_else(|| Error::WireType(field.name.to_owned()))
+        map.get_mut(field.name).ok_or(Error::End)
     }
 
     /// One element of a list, or several that are packed.
@@ -216,7 +222,7 @@ impl<'b> Decoder<'b> {
                 self.wrapped(field, inner, value, &mut items, depth + 1)?;
                 Value::Array(items)
             }
-            _ => return Err(Error::WireType(field.name.to_owned())),
+            _ => return Err(wrong(field, value)),
         })
     }
 
@@ -228,7 +234,7 @@ impl<'b> Decoder<'b> {
                 (1, Wire::Varint(value)) => kind = value,
                 (2, Wire::Varint(value)) => number = value as i32,
                 (3, Wire::Bytes(bytes)) => string = text(bytes),
-                (1..=3, _) => return Err(Error::WireType(field.name.to_owned())),
+                (1..=3, value) => return Err(wrong(field, value)),
                 _ => {}
             }
         }
@@ -290,8 +296,18 @@ impl<'b> Decoder<'b> {
 fn message<'a>(field: &Field, value: Wire<'a>) -> Result<&'a [u8], Error> {
     match value {
         Wire::Bytes(bytes) => Ok(bytes),
-        _ => Err(Error::WireType(field.name.to_owned())),
+        _ => Err(wrong(field, value)),
     }
+}
+
+/// A value of another wire type than the field's, which Go names by its struct.
+fn wrong(field: &Field, value: Wire) -> Error {
+    let name = match (field.name, field.type_name.rsplit('.').next()) {
+        ("metadata", Some(ty @ ("ObjectMeta" | "ListMeta"))) => ty.to_owned(),
+        ("uid", _) => "UID".to_owned(),
+        (name, _) => name[..1].to_ascii_uppercase() + &name[1..],
+    };
+    Error::WireType { wire: value.kind(), field: name }
 }
 
 /// The last varint of a number in a message; 0 without one.
@@ -343,7 +359,7 @@ fn quantity(field: &Field, bytes: &[u8]) -> Result<Value, Error> {
     if quantity::is_canonical(&string) {
         return Ok(string.into());
     }
-    let quantity = Quantity::parse(&string).ok_or_else(|| invalid(field, format!("{string:?} is no quantity")))?;
+    let quantity = Quantity::parse(&string).ok_or_else(|| invalid(field, quantity::fault(&string).to_owned()))?;
     Ok(quantity.to_string().into())
 }
 

@@ -39,15 +39,23 @@ pub fn seal(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
 
 /// Opens an envelope.
 pub fn open(bytes: &[u8]) -> Result<Unknown<'_>, Error> {
-    let mut fields = Reader::new(bytes.strip_prefix(MAGIC).ok_or(Error::Prefix)?);
+    let mut fields = match bytes.strip_prefix(MAGIC) {
+        None if bytes.is_empty() => return Err(Error::Empty),
+        None => return Err(Error::Prefix),
+        Some(b"") => return Err(Error::EmptyBody),
+        Some(rest) => Reader::new(rest),
+    };
     let mut unknown = Unknown::default();
-    while let Some((number, value)) = fields.next()? {
+    while let Some((number, value)) = fields.next().map_err(|error| error.within("Unknown"))? {
         match (number, value) {
             (1, Wire::Bytes(bytes)) => type_meta(bytes, &mut unknown)?,
             (2, Wire::Bytes(bytes)) => unknown.raw = bytes,
             (3, Wire::Bytes(bytes)) => unknown.encoding = text(bytes),
             (4, Wire::Bytes(bytes)) => unknown.content_type = text(bytes),
-            (1..=4, _) => return Err(Error::WireType(format!("Unknown.{number}"))),
+            (1..=4, value) => {
+                let field = ["TypeMeta", "Raw", "ContentEncoding", "ContentType"][number as usize - 1].to_owned();
+                return Err(Error::WireType { wire: value.kind(), field });
+            }
             _ => {}
         }
     }
@@ -56,10 +64,14 @@ pub fn open(bytes: &[u8]) -> Result<Unknown<'_>, Error> {
 
 fn type_meta(bytes: &[u8], unknown: &mut Unknown<'_>) -> Result<(), Error> {
     let mut fields = Reader::new(bytes);
-    while let Some((number, value)) = fields.next()? {
+    while let Some((number, value)) = fields.next().map_err(|error| error.within("TypeMeta"))? {
         match (number, value) {
             (1, Wire::Bytes(bytes)) => unknown.api_version = text(bytes),
             (2, Wire::Bytes(bytes)) => unknown.kind = text(bytes),
+            (1 | 2, value) => {
+                let field = ["APIVersion", "Kind"][number as usize - 1].to_owned();
+                return Err(Error::WireType { wire: value.kind(), field });
+            }
             _ => {}
         }
     }

@@ -29,17 +29,47 @@ pub enum Error {
     /// The bytes end within a field.
     #[error("unexpected EOF")]
     End,
-    /// A number or tag that cannot be.
-    #[error("proto: illegal wireType or tag {0}")]
-    Tag(u64),
+    /// There is nothing.
+    #[error("empty data")]
+    Empty,
+    /// There is nothing after the first bytes of an envelope.
+    #[error("empty body")]
+    EmptyBody,
+    /// A tag that cannot be.
+    #[error("proto: {message}: illegal tag {number} (wire type {wire})")]
+    Tag {
+        /// The message; empty where it is not known yet.
+        message: String,
+        /// The number in the tag.
+        number: i32,
+        /// The wire type in the tag.
+        wire: u8,
+    },
+    /// The end of a group that did not begin.
+    #[error("proto: {message}: wiretype end group for non-group")]
+    EndGroup {
+        /// The message; empty where it is not known yet.
+        message: String,
+    },
+    /// A wire type that does not exist.
+    #[error("proto: illegal wireType {0}")]
+    NoWireType(u8),
+    /// A length beyond all bounds.
+    #[error("proto: negative length found during unmarshaling")]
+    Length,
     /// A number that takes more than 64 bits.
     #[error("proto: integer overflow")]
     Overflow,
     /// A field with the wrong wire type.
-    #[error("proto: wrong wireType for field {0}")]
-    WireType(String),
+    #[error("proto: wrong wireType = {wire} for field {field}")]
+    WireType {
+        /// What was sent.
+        wire: u8,
+        /// The field as Go names it.
+        field: String,
+    },
     /// A value that its type does not allow.
-    #[error("proto: {path}: {message}")]
+    #[error("{message}")]
     Value {
         /// The field.
         path: &'static str,
@@ -69,6 +99,18 @@ pub enum Error {
     /// JSON within the object cannot be read.
     #[error(transparent)]
     Json(#[from] json::Error),
+}
+
+impl Error {
+    /// The same, with the message that it is in.
+    fn within(mut self, name: &str) -> Self {
+        if let Error::Tag { message, .. } | Error::EndGroup { message } = &mut self
+            && message.is_empty()
+        {
+            name.clone_into(message);
+        }
+        self
+    }
 }
 
 /// The object of a resource in an envelope. The object's own `apiVersion` and `kind` count, where it has them and the

@@ -60,6 +60,22 @@ pub enum Wire<'a> {
     Bytes(&'a [u8]),
     /// An outdated form of messages, skipped.
     Group,
+    /// Nothing that exists.
+    Illegal(u8),
+}
+
+impl Wire<'_> {
+    /// Its number in a tag.
+    pub fn kind(self) -> u8 {
+        match self {
+            Wire::Varint(_) => 0,
+            Wire::Fixed64(_) => 1,
+            Wire::Bytes(_) => 2,
+            Wire::Group => 3,
+            Wire::Fixed32 => 5,
+            Wire::Illegal(kind) => kind,
+        }
+    }
 }
 
 /// Reads fields one after the other.
@@ -79,9 +95,14 @@ impl<'a> Reader<'a> {
             return Ok(None);
         }
         let tag = self.varint()?;
-        let number =
-            u32::try_from(tag >> 3).ok().filter(|number| *number > 0 && *number < 1 << 29).ok_or(Error::Tag(tag))?;
-        Ok(Some((number, self.value(tag)?)))
+        let (number, wire) = ((tag >> 3) as i32, (tag & 7) as u8);
+        if wire == 4 {
+            return Err(Error::EndGroup { message: String::new() });
+        }
+        if number <= 0 {
+            return Err(Error::Tag { message: String::new(), number, wire });
+        }
+        Ok(Some((number.unsigned_abs(), self.value(tag)?)))
     }
 
     pub fn at_end(&self) -> bool {
@@ -94,7 +115,8 @@ impl<'a> Reader<'a> {
             0 => Wire::Varint(self.varint()?),
             1 => Wire::Fixed64(self.fixed64()?),
             2 => {
-                let length = usize::try_from(self.varint()?).map_err(|_| Error::End)?;
+                let length = i64::try_from(self.varint()?).map_err(|_| Error::Length)?;
+                let length = usize::try_from(length).map_err(|_| Error::Length)?;
                 Wire::Bytes(self.take(length)?)
             }
             3 => {
@@ -105,7 +127,7 @@ impl<'a> Reader<'a> {
                 self.take(4)?;
                 Wire::Fixed32
             }
-            _ => return Err(Error::Tag(tag)),
+            other => Wire::Illegal(other as u8),
         })
     }
 
@@ -117,9 +139,10 @@ impl<'a> Reader<'a> {
             match tag & 7 {
                 3 => open += 1,
                 4 => open -= 1,
-                _ => {
-                    self.value(tag)?;
-                }
+                _ => match self.value(tag)? {
+                    Wire::Illegal(kind) => return Err(Error::NoWireType(kind)),
+                    _ => {}
+                },
             }
         }
         Ok(())
@@ -186,8 +209,9 @@ mod tests {
 
     #[test]
     fn impossible_tags_and_numbers_are_refused() {
-        assert_eq!(Reader::new(&[0]).next(), Err(Error::Tag(0)));
-        assert_eq!(Reader::new(&[0x0c]).next(), Err(Error::Tag(0x0c)));
+        assert_eq!(Reader::new(&[0]).next(), Err(Error::Tag { message: String::new(), number: 0, wire: 0 }));
+        assert_eq!(Reader::new(&[0x0c]).next(), Err(Error::EndGroup { message: String::new() }));
+        assert_eq!(Reader::new(&[0x0f]).next(), Ok(Some((1, Wire::Illegal(7)))));
         assert_eq!(Reader::new(&[0x08, 0x80]).next(), Err(Error::End));
         assert_eq!(Reader::new(&[0xff; 11]).next(), Err(Error::Overflow));
         assert_eq!(Reader::new(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0x7f]).next(), Err(Error::End));

@@ -28,8 +28,11 @@ pub enum Error {
         message: String,
     },
     /// No text.
-    #[error("yaml: invalid leading UTF-8 octet")]
-    Utf8,
+    #[error("yaml: invalid {0} UTF-8 octet")]
+    Utf8(&'static str),
+    /// A number that JSON has not.
+    #[error("json: unsupported value: {0}")]
+    Number(&'static str),
     /// YAML that JSON cannot say, or that contradicts itself.
     #[error("yaml: {0}")]
     Value(String),
@@ -68,7 +71,11 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed, Error> {
     if bytes.len() > json::MAX_SIZE {
         return Err(Error::Size);
     }
-    read::document(std::str::from_utf8(bytes).map_err(|_| Error::Utf8)?)
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let first = bytes.get(error.valid_up_to()).copied().unwrap_or_default();
+        Error::Utf8(if (0xc0..0xf8).contains(&first) { "trailing" } else { "leading" })
+    })?;
+    read::document(text)
 }
 
 /// Writes an object, keys sorted, with the line breaks and quotes of upstream's library.

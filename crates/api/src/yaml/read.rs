@@ -196,7 +196,7 @@ fn tagged(tag: &str, text: &str, scalar: Scalar) -> Result<Scalar, Error> {
         ("float", Scalar::Int(value)) => Ok(Scalar::Float(value as f64)),
         _ => {
             let shown: String = text.chars().take(64).collect();
-            Err(Error::Value(format!("cannot decode `{shown}` as a !!{tag}")))
+            Err(Error::Value(format!("cannot decode !!str `{shown}` as a !!{tag}")))
         }
     }
 }
@@ -207,9 +207,11 @@ fn number(value: f64) -> Result<Value, Error> {
     if value.fract() == 0.0 && value.abs() <= EXACT {
         return Ok((value as i64).into());
     }
-    serde_json::Number::from_f64(value)
-        .map(Value::Number)
-        .ok_or_else(|| Error::Value(format!("json: unsupported value: {value}")))
+    serde_json::Number::from_f64(value).map(Value::Number).ok_or(Error::Number(match value {
+        f64::INFINITY => "+Inf",
+        f64::NEG_INFINITY => "-Inf",
+        _ => "NaN",
+    }))
 }
 
 fn charge(budget: &mut Budget, value: &Value) -> Result<(), Error> {

@@ -60,6 +60,8 @@ pub struct Pki {
     pub kubelet: Pair,
     /// What the administrator shows the API server.
     pub admin: Pair,
+    /// The key that signs the tokens of service accounts.
+    pub service_accounts: String,
     /// The files that this start wrote.
     pub issued: Vec<&'static str>,
 }
@@ -68,7 +70,7 @@ pub struct Pki {
 pub fn prepare(directory: &Path, names: &Names, now: SystemTime) -> anyhow::Result<Pki> {
     let mut files = Files::open(directory)?;
     let ca = authority(&mut files, now)?;
-    service_account_key(&mut files)?;
+    let service_accounts = service_account_key(&mut files)?;
     let [api_server, kubelet_client, kubelet, admin] = leaf::all(names);
     Ok(Pki {
         api_server: ensure(&mut files, &ca, &api_server, now)?,
@@ -76,6 +78,7 @@ pub fn prepare(directory: &Path, names: &Names, now: SystemTime) -> anyhow::Resu
         kubelet: ensure(&mut files, &ca, &kubelet, now)?,
         admin: ensure(&mut files, &ca, &admin, now)?,
         ca: ca.certificate,
+        service_accounts,
         issued: files.written,
     })
 }
@@ -155,7 +158,7 @@ pub fn set_year(params: &mut CertificateParams, now: SystemTime) {
 }
 
 /// Signs service-account tokens; its public half verifies them.
-fn service_account_key(files: &mut Files) -> anyhow::Result<()> {
+fn service_account_key(files: &mut Files) -> anyhow::Result<String> {
     let path = files.directory().join("sa.key");
     let key = match files.read("sa.key")? {
         Some(pem) => KeyPair::from_pem(&pem).map_err(|error| damaged(&path, &error))?,
@@ -168,7 +171,7 @@ fn service_account_key(files: &mut Files) -> anyhow::Result<()> {
     if files.read("sa.pub")?.is_none_or(|public| public != key.public_key_pem()) {
         files.write("sa.pub", &key.public_key_pem())?;
     }
-    Ok(())
+    Ok(key.serialize_pem())
 }
 
 fn ensure(files: &mut Files, ca: &Authority, leaf: &Leaf, now: SystemTime) -> anyhow::Result<Pair> {

@@ -57,7 +57,7 @@ impl Cri {
         answer.status.ok_or(Error::Incomplete { method: "ContainerStatus", field: "status" })
     }
 
-    /// Prepares a command with streams; returns the URL for [`crate::stream::connect`].
+    /// Prepares a command with streams; returns the URL at which the runtime's streaming server offers them.
     pub async fn exec(&self, request: types::ExecRequest) -> Result<String, Error> {
         Ok(within("Exec", CALL, async move { self.runtime().exec(request).await }).await?.url)
     }

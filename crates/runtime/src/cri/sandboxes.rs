@@ -34,6 +34,11 @@ impl Cri {
         answer.status.ok_or(Error::Incomplete { method: "PodSandboxStatus", field: "status" })
     }
 
+    /// The URL at which connections to ports of a sandbox can be had.
+    pub async fn port_forward(&self, request: types::PortForwardRequest) -> Result<String, Error> {
+        Ok(within("PortForward", CALL, async move { self.runtime().port_forward(request).await }).await?.url)
+    }
+
     /// The sandboxes that have all of `labels`.
     pub async fn list_sandboxes(&self, labels: HashMap<String, String>) -> Result<Vec<types::PodSandbox>, Error> {
         let filter = types::PodSandboxFilter { label_selector: labels, ..Default::default() };

@@ -60,29 +60,27 @@ impl Registry {
     }
 }
 
-/// Reads the body of a request as an object of a resource.
+/// Reads the body of a request as an object of a resource, with defaults.
 pub fn body(resource: &Resource, input: &Input, validation: FieldValidation) -> Result<(Value, Vec<String>), Status> {
-    let (value, twice) = input.strict_object(resource.kind)?;
-    decoded(resource, value, &twice, validation)
+    let mode = match validation {
+        FieldValidation::Ignore => decode::Mode::Ignore,
+        FieldValidation::Warn => decode::Mode::Warn,
+        FieldValidation::Strict => decode::Mode::Strict,
+    };
+    let (mut object, warnings) = decode::body(resource, input.format()?, &input.body, mode)?;
+    defaults::apply(resource.ty, &mut object);
+    Ok((object, warnings))
 }
 
-/// Reads an object of a resource: right kind, known fields, canonical form, defaults. `twice` is what is to be said of
-/// fields that the client sent twice.
-pub fn decoded(
-    resource: &Resource,
-    value: Value,
-    twice: &[String],
-    validation: FieldValidation,
-) -> Result<(Value, Vec<String>), Status> {
-    let mut value = of_kind(resource, value)?;
-    apply::keep_reset(&mut value);
+/// Makes a value an object of a resource: right kind, known fields, canonical form, defaults.
+pub fn decoded(resource: &Resource, value: Value, validation: FieldValidation) -> Result<(Value, Vec<String>), Status> {
+    let value = of_kind(resource, value)?;
     let wrong = |message: String| {
         let (kind, version) = (resource.kind, resource.version);
         Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {message}"))
     };
     let decoded = decode::canonical(resource.ty, value).map_err(|error| wrong(error.to_string()))?;
-    let unknown = decoded.unknown.iter().map(|path| format!("unknown field {path:?}"));
-    let faults: Vec<String> = twice.iter().cloned().chain(unknown).collect();
+    let faults: Vec<String> = decoded.unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
     if validation == FieldValidation::Strict && !faults.is_empty() {
         return Err(wrong(format!("strict decoding error: {}", faults.join(", "))));
     }
@@ -103,15 +101,7 @@ fn of_kind(resource: &Resource, mut value: Value) -> Result<Value, Status> {
     let text = |name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (kind, version) = (text("kind"), text("apiVersion"));
     let wanted = resource.api_version();
-    if !kind.is_empty() && kind != resource.kind {
-        let given = if version.is_empty() { &wanted } else { &version };
-        return Err(Status::bad_request(format!(
-            "{kind} in version {:?} cannot be handled as a {}: no kind {kind:?} is registered for version {given:?} in scheme \
-             \"ferry\"",
-            given.rsplit('/').next().unwrap_or_default(),
-            resource.kind
-        )));
-    }
+    decode::check_kind(resource, &version, &kind)?;
     if !version.is_empty() && version != wanted && convert::stored_as(resource, &value).is_none() {
         return Err(Status::bad_request(format!(
             "the API version in the data ({version}) does not match the expected API version ({wanted})"

@@ -23,6 +23,7 @@ use store::{Cache, Guard, Record, Revision, Store, Write};
 pub use list::List;
 pub use list_options::ListOptions;
 pub use options::{FieldValidation, WriteOptions};
+pub use subresources::{kind_of, posted};
 
 use crate::{catalog::BuiltIn, document, pipeline::Input, request::Target, strategies};
 
@@ -165,13 +166,12 @@ fn deletion_waits(resource: &Resource, object: &Value) -> bool {
 }
 
 /// 409: the object is not the one that a change means, said as upstream's storage says it, key included.
-fn wrong_uid(resource: &Resource, object: &Value, wanted: &str) -> Status {
+fn precondition_failed(resource: &Resource, object: &Value, what: &str, wanted: &str, found: &str) -> Status {
     let key = document::key(resource, meta::namespace(object), meta::name(object));
     let key = store::Layout::Upstream("/registry".into()).to_etcd(&key);
     let why = format!(
-        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in \
-         precondition: {wanted}, UID in object meta: {}",
-        meta::uid(object)
+        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in \
+         precondition: {wanted}, {what} in object meta: {found}"
     );
     Status::conflict(resource, meta::name(object), &why)
 }

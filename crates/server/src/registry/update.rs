@@ -12,7 +12,7 @@ use store::{Guard, Revision};
 use super::{
     Outcome, RETRIES, Registry, WriteOptions,
     create::{body, decoded},
-    deletion_waits, failed, wrong_uid,
+    deletion_waits, failed, precondition_failed,
 };
 use crate::{pipeline::Input, request::Target, strategies};
 
@@ -25,12 +25,10 @@ const SERVERS: &[&str] =
 pub enum Part {
     /// Everything but the status, where the resource has one as a subresource.
     Main,
-    /// Metadata and status.
-    Status,
-    /// A namespace's `spec.finalizers`.
-    Finalize,
-    /// Whatever the server itself changes to bind a pod.
-    Binding,
+    /// What the subresource of the request may change.
+    Subresource,
+    /// Whatever the server itself changes, such as the node of a pod.
+    Server,
 }
 
 impl Registry {
@@ -77,7 +75,7 @@ impl Registry {
         let changed = self
             .change(target, part, options.dry_run, |current| {
                 let patched = kind.apply(resource.ty, current, &body).map_err(patch_failed)?;
-                let (mut object, unknown) = decoded(resource, patched, &[], options.validation)?;
+                let (mut object, unknown) = decoded(resource, patched, options.validation)?;
                 named_as(target, &mut object)?;
                 warnings = unknown;
                 let writer = options.writer(apply::Kind::of(resource, &target.subresource));
@@ -101,14 +99,14 @@ impl Registry {
             let (current, revision) = self.read_object(resource, &target.namespace, &target.name).await?;
             let edited = edit(&current)?;
             preconditions(resource, &target.name, &edited, &current, revision)?;
-            let object = prepare(resource, part, edited, &current);
+            let object = prepare(target, part, edited, &current);
             if apply::same_but_times(&object, &current) {
                 return Ok(current);
             }
             let errors = match part {
                 Part::Main => validate::update(resource, &object, &current),
-                Part::Status => validate::update_status(resource, &object, &current),
-                Part::Finalize | Part::Binding => Vec::new(),
+                Part::Subresource => validate::update_subresource(resource, &target.subresource, &object, &current),
+                Part::Server => Vec::new(),
             };
             if !errors.is_empty() {
                 return Err(Status::invalid(resource, &target.name, &errors));
@@ -167,6 +165,7 @@ pub(super) fn patch_failed(error: patch::Error) -> Status {
     match error {
         patch::Error::Malformed(message) => Status::bad_request(message),
         patch::Error::Unprocessable(message) => Status::unprocessable(message),
+        patch::Error::Failed(message) => Status::of_code(500, message),
     }
 }
 
@@ -203,7 +202,7 @@ fn preconditions(
 ) -> Result<(), Status> {
     let (given, uid) = (part_revision(edited), meta::uid(edited));
     if !uid.is_empty() && uid != meta::uid(current) {
-        return Err(wrong_uid(resource, current, uid));
+        return Err(precondition_failed(resource, current, "UID", uid, meta::uid(current)));
     }
     if given.is_empty() && resource.conditional {
         return Err(unconditional(resource, name));
@@ -215,23 +214,10 @@ fn preconditions(
 }
 
 /// The new object with what the client may not change taken from the current one.
-fn prepare(resource: &Resource, part: Part, mut object: Value, current: &Value) -> Value {
-    if part == Part::Status {
-        let mut kept = current.clone();
-        kept["status"] = object["status"].take();
-        kept["metadata"] = object["metadata"].take();
-        object = kept;
-        if resource.status_only {
-            for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
-                keep(&mut object["metadata"], &current["metadata"], field);
-            }
-        }
-    }
-    if part == Part::Finalize {
-        let mut kept = current.clone();
-        meta::field_mut(&mut kept, "spec").insert("finalizers".into(), object["spec"]["finalizers"].take());
-        keep(&mut kept["metadata"], &object["metadata"], "managedFields");
-        object = kept;
+fn prepare(target: &Target, part: Part, mut object: Value, current: &Value) -> Value {
+    let resource = target.resource;
+    if part == Part::Subresource {
+        object = strategies::through(resource, &target.subresource, object, current);
     }
     for field in SERVERS {
         keep(&mut object["metadata"], &current["metadata"], field);
@@ -240,12 +226,15 @@ fn prepare(resource: &Resource, part: Part, mut object: Value, current: &Value) 
     if part == Part::Main && resource.subresource("status").is_some() {
         keep(&mut object, current, "status");
     }
-    match part {
-        Part::Main => strategies::of(resource).prepare_update(&mut object, current),
-        Part::Status => strategies::of(resource).prepare_status(&mut object, current),
-        Part::Finalize | Part::Binding => {}
+    if part == Part::Main {
+        strategies::of(resource).prepare_update(&mut object, current);
     }
-    if resource.generation && part == Part::Main && strategies::of(resource).bumps_generation(&object, current) {
+    let bumps = match part {
+        Part::Main => strategies::of(resource).bumps_generation(&object, current),
+        Part::Subresource => strategies::specification(&object) != strategies::specification(current),
+        Part::Server => false,
+    };
+    if resource.generation && bumps {
         let generation = meta::number(current, &["metadata", "generation"]) + 1;
         meta::metadata_mut(&mut object).insert("generation".into(), generation.into());
     }

@@ -1,10 +1,13 @@
-//! Requests for certificates: who asked is the server's to say, and what was asked for never changes.
+//! Requests for certificates: approvals and denials come through `approval` only, certificates through `status` only.
 
 use api::{Value, meta};
 use serde_json::json;
 
-use super::Strategy;
-use crate::User;
+use super::{
+    Strategy,
+    subresource::{keep, with_status},
+};
+use crate::{User, clock};
 
 /// The strategy of certificate signing requests.
 pub struct SigningRequest;
@@ -27,7 +30,55 @@ impl Strategy for SigningRequest {
         }
     }
 
+    /// What is asked for does not change.
     fn prepare_update(&self, request: &mut Value, current: &Value) {
-        request["spec"] = current["spec"].clone();
+        keep(request, current, &["spec"]);
+    }
+
+    fn through(&self, subresource: &str, object: Value, current: &Value) -> Value {
+        let mut request = with_status(object, current);
+        if subresource == "approval" {
+            let mut status = current["status"].clone();
+            keep(&mut status, &request["status"], &["conditions"]);
+            request["status"] = status;
+        } else {
+            for kind in ["Approved", "Denied"] {
+                restore(&mut request, current, kind);
+            }
+        }
+        set_times(&mut request, current);
+        request
+    }
+}
+
+/// Puts back the conditions of a kind. When some were added or taken away nothing is: validation then refuses the change.
+fn restore(request: &mut Value, current: &Value, kind: &str) {
+    let of_kind = |condition: &&Value| condition["type"] == kind;
+    let old: Vec<&Value> = meta::list(current, &["status", "conditions"]).iter().filter(of_kind).collect();
+    let conditions = request["status"].get_mut("conditions").and_then(Value::as_array_mut);
+    let new: Vec<&mut Value> = conditions.into_iter().flatten().filter(|condition| condition["type"] == kind).collect();
+    if new.len() == old.len() {
+        new.into_iter().zip(old).for_each(|(new, old)| *new = old.clone());
+    }
+}
+
+/// When a condition was set, and when it got its status, where the client says nothing of it.
+fn set_times(request: &mut Value, current: &Value) {
+    let now = Value::from(clock::seconds());
+    let before = meta::list(current, &["status", "conditions"]);
+    let conditions = request["status"].get_mut("conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        if !condition["lastUpdateTime"].is_string() {
+            condition["lastUpdateTime"] = now.clone();
+        }
+        if !condition["lastTransitionTime"].is_string() {
+            let same = |old: &&Value| {
+                old["type"] == condition["type"]
+                    && old["status"] == condition["status"]
+                    && old["lastTransitionTime"].is_string()
+            };
+            let time = before.iter().find(same).map_or(&now, |old| &old["lastTransitionTime"]).clone();
+            condition["lastTransitionTime"] = time;
+        }
     }
 }

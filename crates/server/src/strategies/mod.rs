@@ -4,9 +4,13 @@ mod certificate;
 mod event;
 mod job;
 mod namespace;
+mod persistent_volume;
 mod pod;
 mod storage;
+mod subresource;
 mod workload;
+
+pub use subresource::through;
 
 use std::time::Duration;
 
@@ -22,8 +26,11 @@ pub trait Strategy: Sync {
     /// Called for every change of the object itself, before validation; may change the new object.
     fn prepare_update(&self, _object: &mut Value, _current: &Value) {}
 
-    /// Called for every change of the status, before validation; may change the new object.
-    fn prepare_status(&self, _object: &mut Value, _current: &Value) {}
+    /// The object that a change through a subresource makes: what it may change of `object`, the rest of `current`. By
+    /// default metadata and status.
+    fn through(&self, _subresource: &str, object: Value, current: &Value) -> Value {
+        subresource::with_status(object, current)
+    }
 
     /// Whether the status of a new object is the client's to set.
     fn keeps_status_on_create(&self) -> bool {
@@ -64,7 +71,8 @@ pub trait Strategy: Sync {
     }
 }
 
-fn specification(object: &Value) -> Vec<(&String, &Value)> {
+/// Whatever of an object is not metadata or status.
+pub fn specification(object: &Value) -> Vec<(&String, &Value)> {
     let fields = object.as_object().into_iter().flatten();
     fields.filter(|(name, _)| !matches!(name.as_str(), "metadata" | "status")).collect()
 }
@@ -76,9 +84,9 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("", "pods", &pod::Pod),
     ("", "namespaces", &namespace::Namespace),
     ("", "events", &event::Event),
+    ("", "persistentvolumes", &persistent_volume::PersistentVolume),
     ("", "nodes", &workload::KeepsStatus),
     ("", "secrets", &storage::Secret),
-    ("", "persistentvolumes", &storage::Volume),
     ("", "persistentvolumeclaims", &storage::Claim),
     ("apps", "deployments", &workload::Deployment),
     ("apps", "daemonsets", &workload::DaemonSet),

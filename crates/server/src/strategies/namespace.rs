@@ -3,7 +3,10 @@
 use api::{Value, meta};
 use serde_json::json;
 
-use super::Strategy;
+use super::{
+    Strategy,
+    subresource::{keep, with_status},
+};
 use crate::User;
 
 /// Namespaces that a cluster cannot do without.
@@ -30,6 +33,15 @@ impl Strategy for Namespace {
 
     fn deletes_like_changes(&self) -> bool {
         true
+    }
+
+    /// `finalize` changes everything but the status.
+    fn through(&self, subresource: &str, mut object: Value, current: &Value) -> Value {
+        if subresource != "finalize" {
+            return with_status(object, current);
+        }
+        keep(&mut object, current, &["status"]);
+        object
     }
 
     fn refuses_deletion(&self, name: &str) -> Option<&'static str> {

@@ -1,9 +1,12 @@
-//! Pods: their quality of service, and the grace they get to end.
+//! Pods: their first status, what their subresources change, and the grace they get to end.
 
-use api::{Value, meta, quantity::Quantity};
+use api::{Value, meta, qos};
 use serde_json::json;
 
-use super::Strategy;
+use super::{
+    Strategy,
+    subresource::{METADATA, keep, with_status},
+};
 use crate::{User, clock};
 
 /// The strategy of pods.
@@ -11,27 +14,21 @@ pub struct Pod;
 
 impl Strategy for Pod {
     fn prepare_create(&self, pod: &mut Value, _: &User) {
-        let class = qos_class(pod);
-        meta::field_mut(pod, "status").insert("qosClass".into(), class.into());
-        if !meta::list(pod, &["spec", "schedulingGates"]).is_empty() {
-            let gated = json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
-                "message": "Scheduling is blocked due to non-empty scheduling gates",
-                "lastProbeTime": null, "lastTransitionTime": clock::seconds()}]);
-            meta::field_mut(pod, "status").insert("conditions".into(), gated);
+        let gated = !meta::list(pod, &["spec", "schedulingGates"]).is_empty();
+        let class = qos::class(pod);
+        let status = meta::field_mut(pod, "status");
+        status.insert("phase".into(), "Pending".into());
+        status.insert("qosClass".into(), class.into());
+        if gated {
+            status.insert("conditions".into(), json!([blocked()]));
         }
     }
 
-    fn prepare_status(&self, pod: &mut Value, current: &Value) {
-        let owners = current["metadata"].get("ownerReferences").cloned();
-        let metadata = meta::metadata_mut(pod);
-        match owners {
-            Some(owners) => metadata.insert("ownerReferences".into(), owners),
-            None => metadata.remove("ownerReferences"),
-        };
-        if meta::text(pod, &["status", "qosClass"]).is_empty()
-            && let Some(class) = current["status"].get("qosClass")
-        {
-            meta::field_mut(pod, "status").insert("qosClass".into(), class.clone());
+    fn through(&self, subresource: &str, object: Value, current: &Value) -> Value {
+        match subresource {
+            "ephemeralcontainers" => with_ephemeral_containers(object, current),
+            "resize" => resized(object, current),
+            _ => reported(object, current),
         }
     }
 
@@ -45,45 +42,72 @@ impl Strategy for Pod {
     }
 }
 
-/// Guaranteed when every container limits CPU and memory to what it requests, BestEffort when none asks for anything.
-fn qos_class(pod: &Value) -> &'static str {
-    let lists = ["containers", "initContainers"];
-    let containers: Vec<&Value> = lists.iter().flat_map(|list| meta::list(pod, &["spec", list])).collect();
-    let amount = |container: &Value, kind: &str, name: &str| {
-        Quantity::parse(meta::text(container, &["resources", kind, name])).filter(|quantity| quantity.millis() > 0)
+/// Why a pod with scheduling gates is not scheduled yet.
+fn blocked() -> Value {
+    json!({"type": "PodScheduled", "status": "False", "lastProbeTime": null, "lastTransitionTime": clock::seconds(),
+        "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates"})
+}
+
+/// Containers for debugging may be added, and nothing else may change.
+fn with_ephemeral_containers(mut pod: Value, current: &Value) -> Value {
+    let mut kept = current.clone();
+    keep(&mut kept["spec"], &pod["spec"], &["ephemeralContainers"]);
+    kept["metadata"] = pod["metadata"].take();
+    keep(&mut kept["metadata"], &current["metadata"], METADATA);
+    kept
+}
+
+/// What containers ask for may change. Containers that are not those of the pod are left for validation to refuse.
+fn resized(mut pod: Value, current: &Value) -> Value {
+    const LISTS: [&str; 2] = ["containers", "initContainers"];
+    let names = |pod: &Value, list: &str| -> Vec<Value> {
+        meta::list(pod, &["spec", list]).iter().map(|container| container["name"].clone()).collect()
     };
-    let asks = |container: &&Value| {
-        ["requests", "limits"]
-            .iter()
-            .any(|kind| ["cpu", "memory"].iter().any(|name| amount(container, kind, name).is_some()))
-    };
-    let guaranteed = |container: &&Value| {
-        ["cpu", "memory"].iter().all(|name| {
-            let limit = amount(container, "limits", name);
-            limit.is_some() && amount(container, "requests", name) == limit
-        })
-    };
-    if !containers.iter().any(asks) {
-        "BestEffort"
-    } else if containers.iter().all(guaranteed) {
-        "Guaranteed"
-    } else {
-        "Burstable"
+    if LISTS.iter().any(|list| names(&pod, list).len() != names(current, list).len()) {
+        return pod;
     }
+    let mut kept = current.clone();
+    keep(&mut kept["spec"], &pod["spec"], &["resources"]);
+    for list in LISTS {
+        if names(&pod, list) != names(current, list) {
+            keep(&mut kept["spec"], &pod["spec"], &[list]);
+            continue;
+        }
+        let wanted = meta::list(&pod, &["spec", list]);
+        let containers = kept["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        for (container, wanted) in containers.zip(wanted) {
+            keep(container, wanted, &["resources", "resizePolicy"]);
+        }
+    }
+    kept["metadata"] = pod["metadata"].take();
+    keep(&mut kept["metadata"], &current["metadata"], METADATA);
+    kept
+}
+
+/// A status as a kubelet reports it. Old kubelets spoil owners and leave fields out, which then stay what they were.
+fn reported(pod: Value, current: &Value) -> Value {
+    let mut pod = with_status(pod, current);
+    keep(&mut pod["metadata"], &current["metadata"], &["ownerReferences"]);
+    for field in ["qosClass", "observedGeneration"] {
+        if pod["status"].get(field).is_none() {
+            keep(&mut pod["status"], &current["status"], &[field]);
+        }
+    }
+    let mut before: Vec<&Value> = meta::list(current, &["status", "conditions"]).iter().collect();
+    let conditions = pod["status"].get_mut("conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        let Some(at) = before.iter().position(|known| known["type"] == condition["type"]) else { continue };
+        let known = before.remove(at);
+        if condition.get("observedGeneration").is_none() {
+            keep(condition, known, &["observedGeneration"]);
+        }
+    }
+    pod
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quality_follows_from_requests_and_limits() {
-        let check = |resources: Value| qos_class(&json!({"spec": {"containers": [{"resources": resources}]}}));
-        let all = json!({"cpu": "1", "memory": "1Gi"});
-        assert_eq!(check(json!({})), "BestEffort");
-        assert_eq!(check(json!({"requests": {"cpu": "1"}})), "Burstable");
-        assert_eq!(check(json!({"requests": all, "limits": all})), "Guaranteed");
-    }
 
     #[test]
     fn only_pods_on_a_node_get_grace() {

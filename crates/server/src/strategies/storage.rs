@@ -1,36 +1,10 @@
-//! Volumes, claims and secrets, where they differ.
+//! Claims and secrets, where they differ.
 
 use api::{Value, meta};
 use serde_json::json;
 
 use super::Strategy;
-use crate::{User, clock};
-
-const SINCE: &str = "lastPhaseTransitionTime";
-
-/// Persistent volumes: pending at first, and the time of the last change of phase is kept.
-pub struct Volume;
-
-impl Strategy for Volume {
-    fn prepare_create(&self, volume: &mut Value, _: &User) {
-        let status = meta::field_mut(volume, "status");
-        status.insert("phase".into(), "Pending".into());
-        status.insert(SINCE.into(), clock::seconds().into());
-    }
-
-    fn prepare_status(&self, volume: &mut Value, current: &Value) {
-        let (new, old) = (&volume["status"], &current["status"]);
-        let (same_phase, since) = (new["phase"] == old["phase"], new.get(SINCE));
-        let time = match since {
-            None if same_phase => old.get(SINCE).cloned(),
-            since if !same_phase && (since.is_none() || since == old.get(SINCE)) => Some(clock::seconds().into()),
-            _ => None,
-        };
-        if let Some(time) = time {
-            meta::field_mut(volume, "status").insert(SINCE.into(), time);
-        }
-    }
-}
+use crate::User;
 
 /// Claims: the old and the new way to name a source say the same.
 pub struct Claim;

@@ -5,7 +5,10 @@ use api::{
     meta::{self, TEMPLATE_GENERATION},
 };
 
-use super::{Strategy, specification};
+use super::{
+    Strategy, specification,
+    subresource::{keep, with_status},
+};
 use crate::User;
 
 /// Deployments: a changed annotation is a new generation too.
@@ -15,6 +18,13 @@ impl Strategy for Deployment {
     fn bumps_generation(&self, object: &Value, current: &Value) -> bool {
         specification(object) != specification(current)
             || object["metadata"].get("annotations") != current["metadata"].get("annotations")
+    }
+
+    /// Labels are not the status's to change.
+    fn through(&self, _subresource: &str, object: Value, current: &Value) -> Value {
+        let mut changed = with_status(object, current);
+        keep(&mut changed["metadata"], &current["metadata"], &["labels"]);
+        changed
     }
 }
 

@@ -79,7 +79,7 @@ impl Layout {
     }
 
     /// Our key of a key in etcd; `None` if it is none of ours.
-    pub(super) fn to_ours(&self, etcd: &str) -> Option<String> {
+    pub fn to_ours(&self, etcd: &str) -> Option<String> {
         match self {
             Self::Plain(prefix) => etcd.strip_prefix(prefix).map(Into::into),
             Self::Upstream(prefix) => {

@@ -2,7 +2,7 @@
 
 use super::whole;
 use crate::{
-    Map, Value,
+    Map, Value, qos,
     validate::{Errors, FieldError, at::At, metadata, names, render::same},
 };
 
@@ -22,6 +22,11 @@ pub(in crate::validate) fn validate(new: &At, old: &At, e: &mut Errors) {
     let (spec, before) = (new.get("spec"), old.get("spec"));
     if before.get("os").get("name").text() == "windows" {
         return refuse(e, "windows pods cannot be resized");
+    }
+    let class = |pod: &At| crate::meta::text(pod.value, &["status", "qosClass"]).to_owned();
+    let before_resize = Some(class(old)).filter(|class| !class.is_empty());
+    if before_resize.unwrap_or_else(|| qos::class(old.value).to_owned()) != qos::class(new.value) {
+        e.push(FieldError::invalid("spec", class(new), "Pod QOS Class may not change as a result of resizing"));
     }
     if !supported(old) {
         spec.forbidden(e, "Pod running on node without support for resize");

@@ -40,7 +40,7 @@ pub enum Frame {
 
 /// The peer does not speak SPDY/3.1, or sends frames larger than any that it should.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("the container runtime's stream is not SPDY/3.1: {0}")]
+#[error("the stream is not SPDY/3.1: {0}")]
 pub struct Malformed(&'static str);
 
 /// Takes one whole frame off the front of `buffer`, if it holds one.
@@ -165,6 +165,27 @@ mod tests {
             Frame::Other,
         ];
         assert_eq!(frames, expected);
+    }
+
+    /// Whatever a peer sends, it is frames or an error, and every frame takes bytes off.
+    #[test]
+    fn any_bytes_come_to_an_end() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..20_000 {
+            let mut bytes: Vec<u8> = (0..random.usize(..64)).map(|_| random.u8(..)).collect();
+            if random.bool() && bytes.len() >= 8 {
+                // A control frame of the right version, with a length that may be right.
+                bytes[..6].copy_from_slice(&[0x80, 0x03, 0, random.u8(..12), random.u8(..), 0]);
+                bytes[6] = 0;
+                bytes[7] = random.u8(..64);
+            }
+            let mut buffer = BytesMut::from(&bytes[..]);
+            let mut left = buffer.len();
+            while let Ok(Some(_)) = decode(&mut buffer) {
+                assert!(buffer.len() < left);
+                left = buffer.len();
+            }
+        }
     }
 
     #[test]

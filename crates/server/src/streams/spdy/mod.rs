@@ -1,22 +1,26 @@
-//! Streams to a container: the SPDY/3.1 connection that a CRI runtime's exec and attach URLs speak.
+//! Streams to a command: the SPDY/3.1 connection that kubelets and container runtimes speak.
 //!
 //! [`connect`] opens the streams of Kubernetes' remote command protocol, version 4. Buffers are bounded both ways: a
 //! consumer that does not read stops the container's output, and a container that does not read stops the input.
+
+mod frame;
 
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use http::{Request, StatusCode, header};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Limited};
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf},
-    net::TcpStream,
     sync::{Mutex, mpsc},
 };
 
-mod frame;
-
+use super::{
+    backend::{self, Backend},
+    options::Streams,
+};
+use crate::pipeline::full;
 use frame::Frame;
 
 type Upgraded = TokioIo<hyper::upgrade::Upgraded>;
@@ -32,39 +36,24 @@ const MAX_STATUS: usize = 64 << 10;
 /// Why a stream could not be opened or broke off.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The URL is not `http://host:port/…`.
-    #[error("the container runtime's stream URL {0:?} is not supported: only http://host:port/… is")]
-    Url(String),
-    /// The runtime's streaming server cannot be reached, or the connection broke.
-    #[error("the container runtime's stream: {0}")]
+    /// The kubelet cannot be reached.
+    #[error("error sending request: {0}")]
+    Backend(#[from] backend::Error),
+    /// The path cannot be asked for.
+    #[error("the kubelet cannot be asked: {0}")]
+    Request(#[from] http::Error),
+    /// The connection broke.
+    #[error("the stream broke off: {0}")]
     Io(#[from] std::io::Error),
     /// The HTTP exchange failed.
-    #[error("the container runtime's stream: {0}")]
+    #[error("the stream broke off: {0}")]
     Http(#[from] hyper::Error),
-    /// The runtime did not switch to SPDY.
-    #[error("the container runtime refused the stream: {status}: {body}")]
-    Refused {
-        /// What it answered.
-        status: StatusCode,
-        /// With which text.
-        body: String,
-    },
-    /// The runtime switched to something else.
+    /// The kubelet did not switch to SPDY.
+    #[error("unable to upgrade connection: {0}")]
+    Refused(String),
+    /// The kubelet switched to something else.
     #[error(transparent)]
     Malformed(#[from] frame::Malformed),
-}
-
-/// Which streams a command has.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Streams {
-    /// The command reads input.
-    pub stdin: bool,
-    /// Its output is wanted.
-    pub stdout: bool,
-    /// Its error output is wanted; not with a terminal.
-    pub stderr: bool,
-    /// It has a terminal, which can be resized.
-    pub tty: bool,
 }
 
 /// What comes from the command, in the order in which the runtime sent it.
@@ -79,7 +68,7 @@ pub enum Output {
 }
 
 /// A running command.
-pub struct Exec {
+pub struct Command {
     /// What goes to the command.
     pub input: Input,
     /// What comes from it; the last item is [`Output::Exit`].
@@ -135,9 +124,9 @@ impl Input {
     }
 }
 
-/// Connects to the URL of CRI's `Exec` and opens its streams. Dropping the output ends the connection.
-pub async fn connect(url: &str, streams: Streams) -> Result<Exec, Error> {
-    let upgraded = upgrade(url).await?;
+/// Asks a kubelet for the streams of a command. Dropping the output ends the connection.
+pub async fn connect(kubelet: &Backend, path: &str, streams: Streams) -> Result<Command, Error> {
+    let upgraded = upgrade(kubelet, path).await?;
     let (reader, writer) = tokio::io::split(upgraded);
     let mut ids = Ids::default();
     let mut opener = frame::Opener::default();
@@ -160,31 +149,21 @@ pub async fn connect(url: &str, streams: Streams) -> Result<Exec, Error> {
     }
     let (sender, output) = mpsc::channel(OUTPUT_BUFFER);
     tokio::spawn(read(reader, input.clone(), sender));
-    Ok(Exec { input, output })
+    Ok(Command { input, output })
 }
 
 /// Asks for SPDY/3.1 and returns the connection after the switch.
-async fn upgrade(url: &str) -> Result<Upgraded, Error> {
-    let uri: http::Uri = url.parse().map_err(|_| Error::Url(url.into()))?;
-    let (Some("http"), Some(authority), Some(path)) = (uri.scheme_str(), uri.authority(), uri.path_and_query()) else {
-        return Err(Error::Url(url.into()));
-    };
-    let stream = TcpStream::connect(authority.as_str()).await?;
-    stream.set_nodelay(true)?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    tokio::spawn(connection.with_upgrades());
-    let request = Request::post(path.as_str())
-        .header(header::HOST, authority.as_str())
+async fn upgrade(kubelet: &Backend, path: &str) -> Result<Upgraded, Error> {
+    let request = Request::post(path)
+        .header(header::HOST, kubelet.authority())
         .header(header::CONNECTION, "Upgrade")
         .header(header::UPGRADE, "SPDY/3.1")
         .header("X-Stream-Protocol-Version", PROTOCOL)
-        .body(Empty::<Bytes>::new())
-        .map_err(|_| Error::Url(url.into()))?;
-    let response = sender.send_request(request).await?;
+        .body(full(""))?;
+    let response = kubelet.send(request).await?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        let status = response.status();
-        let body = response.into_body().collect().await?.to_bytes();
-        return Err(Error::Refused { status, body: String::from_utf8_lossy(&body).trim().into() });
+        let body = Limited::new(response.into_body(), MAX_STATUS).collect().await.map(|body| body.to_bytes());
+        return Err(Error::Refused(String::from_utf8_lossy(&body.unwrap_or_default()).trim().to_owned()));
     }
     Ok(TokioIo::new(hyper::upgrade::on(response).await?))
 }

@@ -1,0 +1,54 @@
+//! Requests that somebody else answers: kubelets (logs, exec, attach, port-forward) and whatever runs in pods and on nodes
+//! (proxy).
+//!
+//! The pipeline calls [`answer`] once a request is allowed. Streams are passed on byte for byte; only clients that speak a
+//! newer protocol than kubelets do (WebSocket with a close signal, tunnels) are translated to SPDY.
+
+mod backend;
+mod command;
+mod join;
+mod log;
+mod options;
+mod pod;
+mod port_forward;
+mod proxy;
+mod spdy;
+mod translate;
+mod tunnel;
+mod websocket;
+
+use api::status::Status;
+use http::{Request, Response};
+
+use crate::{Body, Caller, Server, authorize, request::Target};
+
+/// Whether a subresource is somebody else's to answer.
+pub fn answers(subresource: &str) -> bool {
+    let first = subresource.split('/').next().unwrap_or_default();
+    matches!(first, "log" | "exec" | "attach" | "portforward" | "proxy")
+}
+
+/// Answers a request that [`answers`] is true for.
+pub async fn answer(
+    server: &Server,
+    caller: &Caller,
+    mut target: Target,
+    request: Request<Body>,
+) -> Result<Response<Body>, Status> {
+    if matches!(target.subresource.as_str(), "exec" | "attach" | "portforward") {
+        // WebSocket begins with a GET, but a stream is not just read.
+        target.verb = "create";
+        authorize::target(caller.user(), &target)?;
+    }
+    match target.subresource.as_str() {
+        "log" => log::answer(server, &target).await,
+        "exec" | "attach" => command::answer(server, &target, request).await,
+        "portforward" => port_forward::answer(server, &target, request).await,
+        _ => proxy::answer(server, &target, request).await,
+    }
+}
+
+/// 500 with nothing but a message: what upstream answers when a way to somebody else fails.
+fn failed(message: impl Into<String>) -> Status {
+    Status { code: 500, reason: "", message: message.into(), details: None, next: None }
+}

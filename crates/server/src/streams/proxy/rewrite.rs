@@ -1,0 +1,69 @@
+//! Links in proxied answers, rewritten so that they lead through the proxy again.
+
+use super::clean;
+
+/// How links of one answer are rewritten.
+#[derive(Debug, Default)]
+pub struct Links {
+    /// What a path has in front to the client: everything up to and with `proxy`.
+    pub prefix: String,
+    /// `host:port` of the backend.
+    pub backend: String,
+    /// The host that the client asked for.
+    pub host: String,
+}
+
+impl Links {
+    /// A link as the client has to follow it. Links to elsewhere and relative ones stay.
+    pub fn rewrite(&self, link: &str) -> String {
+        let (scheme, after) = match link.split_once("://") {
+            Some((scheme, after)) if is_scheme(scheme) => (scheme, Some(after)),
+            _ => ("", link.strip_prefix("//")),
+        };
+        let (host, path) = match after {
+            Some(after) => after.split_at(after.find(['/', '?', '#']).unwrap_or(after.len())),
+            None => ("", link),
+        };
+        let elsewhere = !host.is_empty() && host != self.backend && host != self.host;
+        if elsewhere || !path.starts_with('/') {
+            return link.to_owned();
+        }
+        // A link to the client's own view of this server keeps it.
+        let start = match (host, scheme) {
+            (host, _) if host.is_empty() || host != self.host => String::new(),
+            (host, "") => format!("//{host}"),
+            (host, scheme) => format!("{scheme}://{host}"),
+        };
+        if path.starts_with(&self.prefix) {
+            return format!("{start}{path}");
+        }
+        let (path, rest) = path.split_at(path.find(['?', '#']).unwrap_or(path.len()));
+        format!("{start}{}{rest}", clean(&format!("{}{path}", self.prefix)))
+    }
+}
+
+fn is_scheme(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_lead_through_the_proxy() {
+        let links = Links {
+            prefix: "/api/v1/namespaces/a/pods/p/proxy".into(),
+            backend: "10.0.0.1:80".into(),
+            host: "localhost:8001".into(),
+        };
+        let check = |link: &str, want: &str| assert_eq!(links.rewrite(link), want, "{link}");
+        check("/x/y/?q=/z", "/api/v1/namespaces/a/pods/p/proxy/x/y/?q=/z");
+        check("http://10.0.0.1:80/x", "/api/v1/namespaces/a/pods/p/proxy/x");
+        check("http://localhost:8001/x", "http://localhost:8001/api/v1/namespaces/a/pods/p/proxy/x");
+        check("/api/v1/namespaces/a/pods/p/proxy/x", "/api/v1/namespaces/a/pods/p/proxy/x");
+        for same in ["x/y", "", "#top", "https://example.com/x", "//example.com/x", "mailto:a@b", "http://"] {
+            check(same, same);
+        }
+    }
+}
