@@ -3,10 +3,13 @@
 //! Every [`Cluster`] lives in a network namespace and a data directory of its own, so that tests can run side by side and no
 //! packet leaves the machine. Dropping one takes it down, also after a failed test.
 
+mod apiserver;
 mod cluster;
 mod command;
 pub mod machine;
+pub mod python;
 
+pub use apiserver::ApiServer;
 pub use cluster::{Cluster, Host};
 pub use command::{Output, run};
 

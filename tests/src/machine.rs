@@ -35,6 +35,13 @@ pub fn built(name: &str) -> PathBuf {
     path
 }
 
+/// Where things that take long to make are kept, outside of the repository.
+pub fn cache(name: &str) -> PathBuf {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home).unwrap_or_else(std::env::temp_dir);
+    base.join("ferry").join(name)
+}
+
 /// Everything that outlives a process: what a cluster must not leave behind.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Picture {

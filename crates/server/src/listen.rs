@@ -87,7 +87,6 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    let peer = stream.peer_addr().ok();
     let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
@@ -104,11 +103,7 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
     let streams = server.shared.settings.serving.streams;
     let service = service_fn(move |request: http::Request<Incoming>| {
         let (server, caller) = (server.clone(), caller.clone());
-        let mut request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
-        // Proxies tell whom they ask for.
-        if let Some(peer) = peer {
-            request.extensions_mut().insert(peer);
-        }
+        let request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
         pipeline::answer(server, caller, request).map(Ok::<_, Infallible>)
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());

@@ -18,6 +18,8 @@ const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
 /// A generated name is at most this long, suffix included.
 const MAX_NAME: usize = 63;
+/// How many generated names are tried until one is not taken.
+const DRAWS: usize = 8;
 
 impl Registry {
     pub(super) async fn create(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
@@ -25,8 +27,21 @@ impl Registry {
         let options = WriteOptions::of(target, input)?;
         let (mut object, warnings) = body(resource, input, options.validation)?;
         apply::update(&options.writer(apply::Kind::of(resource, "")), None, &mut object);
-        let object = self.create_object(target, object, options.dry_run).await?;
+        let object = self.create_named(target, object, options.dry_run).await?;
         Ok(Outcome::Object { object, code: 201, warnings })
+    }
+
+    /// As [`Self::create_object`]; where the name is generated and taken, another is drawn.
+    async fn create_named(&self, target: &Target, object: Value, dry_run: bool) -> Result<Value, Status> {
+        let generated =
+            meta::name(&object).is_empty() && !meta::text(&object, &["metadata", "generateName"]).is_empty();
+        for _ in 1..if generated { DRAWS } else { 1 } {
+            match self.create_object(target, object.clone(), dry_run).await {
+                Err(status) if status.reason == "AlreadyExists" => {}
+                outcome => return outcome,
+            }
+        }
+        self.create_object(target, object, dry_run).await
     }
 
     /// Creates an object that is decoded and has its defaults and owners.

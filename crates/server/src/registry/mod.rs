@@ -141,10 +141,12 @@ impl Registry {
         guard: Guard,
         dry_run: bool,
     ) -> Result<Value, store::Error> {
-        if dry_run {
-            return Ok(object);
-        }
         let key = document::key(resource, meta::namespace(&object), meta::name(&object));
+        if dry_run {
+            let current = if guard == Guard::Absent { self.store.get(&key).await? } else { None };
+            let taken = |current| store::Error::Conflict { key: key.into(), guard, current: Some(current) };
+            return current.map_or(Ok(object), |current| Err(taken(current)));
+        }
         let ttl: Option<Duration> = strategies::of(resource).ttl();
         let write = Write { key: key.into(), guard, value: Some(document::encode(&object)), ttl };
         let revision = self.store.write(write).await?;

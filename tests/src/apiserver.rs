@@ -1,0 +1,143 @@
+//! The API server alone, as `ferry kube-apiserver` on a port of loopback, with certificates of its own.
+
+use std::{
+    fs::{self, File},
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
+
+use crate::{Output, eventually, machine, run};
+
+/// A running API server; dropping it ends it.
+pub struct ApiServer {
+    child: Child,
+    dir: tempfile::TempDir,
+}
+
+impl Default for ApiServer {
+    fn default() -> Self {
+        Self::start()
+    }
+}
+
+impl ApiServer {
+    /// Starts one that serves what upstream serves by default.
+    #[track_caller]
+    pub fn start() -> Self {
+        let dir = tempfile::Builder::new().prefix("ft").tempdir_in("/tmp").expect("a directory under /tmp");
+        certificates(dir.path());
+        let port = free_port();
+        fs::write(dir.path().join("kubeconfig"), kubeconfig(dir.path(), port)).expect("written");
+        let log = File::create(dir.path().join("log")).expect("a log");
+        let mut command = Command::new(machine::built("ferry"));
+        command.arg("kube-apiserver").args(arguments(dir.path(), port));
+        command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log")).stderr(log);
+        let mut server = Self { child: command.spawn().expect("ferry starts"), dir };
+        eventually("the API server listens", || {
+            assert!(matches!(server.child.try_wait(), Ok(None)), "it ended:\n{}", server.log());
+            TcpStream::connect(("127.0.0.1", port)).map(|_| ()).map_err(|error| error.to_string())
+        });
+        server
+    }
+
+    /// An administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.file("kubeconfig")
+    }
+
+    /// A file of this test.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A command of an administrator, not started yet.
+    pub fn prepared(&self, program: impl AsRef<Path>, args: &[&str]) -> Command {
+        let mut command = Command::new(program.as_ref());
+        command.args(args).current_dir(self.dir.path());
+        command.env("KUBECONFIG", self.kubeconfig()).env("KUBECACHEDIR", self.file("kubecache"));
+        command
+    }
+
+    /// Runs `kubectl`; arguments are split at spaces.
+    #[track_caller]
+    pub fn kubectl(&self, line: &str) -> Output {
+        self.kubectl_args(&line.split(' ').collect::<Vec<_>>(), None)
+    }
+
+    /// Runs `kubectl` with arguments as they are, and with input.
+    #[track_caller]
+    pub fn kubectl_args(&self, args: &[&str], input: Option<&str>) -> Output {
+        run(&mut self.prepared("kubectl", args), input)
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.file("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for ApiServer {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- the API server's log ---\n{}", self.log());
+        }
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
+    listener.local_addr().expect("it is bound").port()
+}
+
+fn arguments(dir: &Path, port: u16) -> Vec<String> {
+    let file = |flag: &str, name: &str| format!("--{flag}={}", dir.join(name).display());
+    vec![
+        format!("--secure-port={port}"),
+        "--bind-address=127.0.0.1".into(),
+        "--advertise-address=127.0.0.1".into(),
+        "--service-cluster-ip-range=10.96.0.0/16".into(),
+        file("data-dir", "data"),
+        file("tls-cert-file", "server.crt"),
+        file("tls-private-key-file", "server.key"),
+        file("client-ca-file", "ca.crt"),
+    ]
+}
+
+fn kubeconfig(dir: &Path, port: u16) -> String {
+    let file = |name: &str| dir.join(name).display().to_string();
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: test\n\
+         clusters:\n- name: test\n  cluster:\n    server: https://127.0.0.1:{port}\n    certificate-authority: {}\n\
+         contexts:\n- name: test\n  context:\n    cluster: test\n    user: admin\n\
+         users:\n- name: admin\n  user:\n    client-certificate: {}\n    client-key: {}\n",
+        file("ca.crt"),
+        file("admin.crt"),
+        file("admin.key")
+    )
+}
+
+/// An authority, the server's certificate and an administrator's.
+fn certificates(dir: &Path) {
+    let key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::new(Vec::new()).expect("no names");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::CommonName, "test-ca");
+    let authority = params.self_signed(&key).expect("signed");
+    fs::write(dir.join("ca.crt"), authority.pem()).expect("written");
+    let issuer = Issuer::from_params(&params, &key);
+    for (name, group) in [("server", "servers"), ("admin", "system:masters")] {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+        params.subject_alt_names.push(SanType::IpAddress([127, 0, 0, 1].into()));
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.distinguished_name.push(DnType::OrganizationName, group);
+        let certificate = params.signed_by(&key, &issuer).expect("signed");
+        fs::write(dir.join(format!("{name}.crt")), certificate.pem()).expect("written");
+        fs::write(dir.join(format!("{name}.key")), key.serialize_pem()).expect("written");
+    }
+}

@@ -1,0 +1,54 @@
+//! The Python client of Kubernetes in a virtual environment of its own, outside of the repository.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{machine, run};
+
+/// The version of the package `kubernetes`.
+const VERSION: &str = "36.0.3";
+
+/// A Python that has the client, made if it is not there; `None`, with a word, where it cannot be had.
+pub fn with_client() -> Option<PathBuf> {
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("skipped: python3 is not installed");
+        return None;
+    }
+    let dir = machine::cache(&format!("python-client-{VERSION}"));
+    let python = dir.join("bin/python3");
+    let whole = dir.join("whole");
+    if whole.is_file() {
+        return Some(python);
+    }
+    fs::create_dir_all(&dir).expect("the cache can be written");
+    // Tests run side by side; one makes it, the others wait.
+    let lock = fs::File::create(dir.with_extension("lock")).expect("the cache can be written");
+    lock.lock().expect("a lock");
+    if !whole.is_file() && !install(&dir, &python) {
+        return None;
+    }
+    fs::write(&whole, VERSION).expect("the cache can be written");
+    Some(python)
+}
+
+fn install(dir: &Path, python: &Path) -> bool {
+    let made = run(Command::new("python3").args(["-m", "venv"]).arg(dir), None);
+    if made.code != 0 {
+        eprintln!("skipped: no virtual environment for Python can be made: {}{}", made.stdout, made.stderr);
+        return false;
+    }
+    let package = format!("kubernetes=={VERSION}");
+    let installed = run(Command::new(python).args(["-m", "pip", "install", "--quiet", &package]), None);
+    if installed.code != 0 {
+        eprintln!("skipped: the Python client cannot be installed: {}", installed.stderr);
+    }
+    installed.code == 0
+}
+
+/// A script of `tests/python-client`.
+pub fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("python-client").join(name)
+}
