@@ -27,8 +27,6 @@ use crate::{
 const STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 /// How often a quiet watch tells how far it is.
 const BOOKMARK: Duration = Duration::from_secs(60);
-/// How long a watch lasts unless it is told; upstream picks one to two times this.
-const LASTS: u64 = 1800;
 
 /// Answers a watch.
 pub async fn answer(server: &Server, target: Target, form: Form) -> Result<Response<Body>, Status> {
@@ -36,7 +34,7 @@ pub async fn answer(server: &Server, target: Target, form: Form) -> Result<Respo
     let start = start(server, &view).await?;
     let timeout = match view.target.query.get("timeoutSeconds").map(str::parse::<u64>) {
         Some(Ok(seconds)) if seconds > 0 => seconds.min(86_400),
-        _ => LASTS + fastrand::u64(..LASTS),
+        _ => server.shared.settings.load.watch_seconds(),
     };
     let ends = Instant::now() + Duration::from_secs(timeout);
     let lines = lines(server.clone(), view, start, ends);

@@ -262,6 +262,5 @@ fn shutdown(given: &Given<'_>) -> anyhow::Result<Shutdown> {
     Ok(Shutdown {
         delay: given.duration("shutdown-delay-duration")?,
         drain: given.duration("request-timeout")?.max(watches),
-        send_retry_after: given.bool("shutdown-send-retry-after")?,
     })
 }

@@ -60,12 +60,14 @@ pub enum Outcome {
 pub struct Registry {
     store: Arc<dyn Store>,
     pools: Pools,
+    /// How long ephemeral objects are kept.
+    event_ttl: Duration,
 }
 
 impl Registry {
     /// A registry over a store.
-    pub fn new(store: Arc<dyn Store>, pools: Pools) -> Self {
-        Self { store, pools }
+    pub fn new(store: Arc<dyn Store>, pools: Pools, event_ttl: Duration) -> Self {
+        Self { store, pools, event_ttl }
     }
 
     /// What can be handed out.
@@ -132,7 +134,7 @@ impl Registry {
             return Ok(object);
         }
         let key = document::key(resource, meta::namespace(&object), meta::name(&object));
-        let ttl: Option<Duration> = strategies::of(resource).ttl();
+        let ttl = strategies::of(resource).is_ephemeral().then_some(self.event_ttl);
         let write = Write { key: key.into(), guard, value: Some(document::encode(&object)), ttl };
         let revision = self.store.write(write).await?;
         meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());

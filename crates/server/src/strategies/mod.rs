@@ -8,8 +8,6 @@ mod pod;
 mod service;
 mod workload;
 
-use std::time::Duration;
-
 use api::{Value, schema::Resource};
 
 use crate::allocate::Allocator;
@@ -55,9 +53,9 @@ pub trait Strategy: Sync {
         None
     }
 
-    /// How long an object lives after its last write.
-    fn ttl(&self) -> Option<Duration> {
-        None
+    /// Whether an object goes away by itself some time after its last write.
+    fn is_ephemeral(&self) -> bool {
+        false
     }
 }
 
