@@ -6,7 +6,7 @@ use futures::FutureExt;
 use http_body_util::BodyExt;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
 use sha2::{Digest, Sha256};
@@ -15,12 +15,20 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::{BodyError, Caller, Server, User, allocate, bootstrap, flow, pipeline};
+use crate::{BodyError, Caller, Server, User, activity::Activity, allocate, bootstrap, flow, pipeline};
 
 /// How long a client may take for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Large enough that a busy informer is not throttled.
 const WINDOW: u32 = 4 << 20;
+/// The largest frame that is taken: most objects fit into one.
+const FRAME: u32 = 256 << 10;
+/// How long a client may take for the headers of a request.
+const HEADERS: Duration = Duration::from_secs(32);
+/// How large the headers of a request may be together.
+const HEADER_BYTES: u32 = 1 << 20;
+/// How often a silent HTTP/2 client is asked whether it is still there.
+const ALIVE: Duration = Duration::from_secs(180);
 /// Connections beyond this many wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 4096;
 
@@ -100,18 +108,20 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
     };
     let user = stream.get_ref().1.peer_certificates().and_then(|chain| user_of(chain.first()?));
     let caller = user.map_or(Caller::Anonymous, Caller::Client);
-    let streams = server.shared.settings.serving.streams;
-    let service = service_fn(move |request: http::Request<Incoming>| {
-        let (server, caller) = (server.clone(), caller.clone());
-        let request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
-        pipeline::answer(server, caller, request).map(Ok::<_, Infallible>)
-    });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http2()
-        .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(4 * WINDOW)
-        .max_concurrent_streams(streams);
+    let activity = Arc::new(Activity::default());
+    let load = server.shared.settings.load.clone();
+    let builder = builder(&server);
+    let service = {
+        let activity = activity.clone();
+        service_fn(move |request: http::Request<Incoming>| {
+            let (server, caller, busy) = (server.clone(), caller.clone(), activity.begin());
+            if request.version() == http::Version::HTTP_2 && fastrand::f64() < load.goaway_chance {
+                activity.leave();
+            }
+            let request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
+            pipeline::answer(server, caller, request).map(|response| Ok::<_, Infallible>(busy.until_sent(response)))
+        })
+    };
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
@@ -120,10 +130,30 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
             connection.as_mut().graceful_shutdown();
             connection.await
         }
+        () = activity.over() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "connection ended");
     }
+}
+
+/// How HTTP is spoken.
+fn builder(server: &Server) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(4 * WINDOW)
+        .max_frame_size(FRAME)
+        .max_header_list_size(HEADER_BYTES)
+        .keep_alive_interval(ALIVE)
+        .max_concurrent_streams(server.shared.settings.serving.streams);
+    builder
 }
 
 /// Where a user's `extra` says which credential was shown.

@@ -45,7 +45,7 @@ impl Wire {
         let store = store::Embedded::open(dir.path(), store::Options::default()).await.unwrap();
         let store: Arc<dyn Store> = Arc::new(store);
         let identities = Identities::create();
-        let config = Config { store: store.clone(), kubelet_tls: identities.client(&[]) };
+        let config = Config { store: store.clone(), kubelet_tls: identities.client(&[]), tokens: None };
         let server = Server::with(config, settings).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
