@@ -207,8 +207,8 @@ impl<'a> Scan<'a> {
                         continue;
                     }
                 }
-                b'"' => drop(self.text()?),
-                b'-' | b'0'..=b'9' => drop(self.number()?),
+                b'"' => _ = self.text()?,
+                b'-' | b'0'..=b'9' => _ = self.number()?,
                 b't' => self.literal("true")?,
                 b'f' => self.literal("false")?,
                 b'n' => self.literal("null")?,
@@ -252,8 +252,8 @@ fn plain(bytes: &[u8]) -> usize {
     while let Some(chunk) = bytes[at..].first_chunk() {
         let word = u64::from_le_bytes(*chunk);
         // The lowest bit that is set is right; those above it may be the borrow of a subtraction.
-        let quote = below(word ^ ONES * u64::from(b'"'), 1);
-        let slash = below(word ^ ONES * u64::from(b'\\'), 1);
+        let quote = below(word ^ (ONES * u64::from(b'"')), 1);
+        let slash = below(word ^ (ONES * u64::from(b'\\')), 1);
         let found = (quote | slash | below(word, 0x20)) & (ONES << 7);
         if found != 0 {
             return at + found.trailing_zeros() as usize / 8;
