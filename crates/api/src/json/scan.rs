@@ -25,8 +25,8 @@ pub struct Quoted {
     pub start: usize,
     /// The byte after its last.
     pub end: usize,
-    /// It has escapes.
-    pub escaped: bool,
+    /// How many escapes it has. Not a truth value: a struct without gaps is returned with fewer and aligned moves.
+    pub escapes: usize,
 }
 
 /// Whether bytes are JSON to Go.
@@ -104,13 +104,13 @@ impl<'a> Scan<'a> {
     pub fn text(&mut self) -> Result<Quoted, Fault> {
         self.at += 1;
         let start = self.at;
-        let mut escaped = false;
+        let mut escapes = 0;
         loop {
             self.at += plain(&self.bytes[self.at..]);
             match self.here()? {
                 b'"' => break,
                 b'\\' => {
-                    escaped = true;
+                    escapes += 1;
                     self.at += 1;
                     self.escape()?;
                 }
@@ -118,7 +118,7 @@ impl<'a> Scan<'a> {
             }
         }
         self.at += 1;
-        Ok(Quoted { start, end: self.at - 1, escaped })
+        Ok(Quoted { start, end: self.at - 1, escapes })
     }
 
     fn escape(&mut self) -> Result<(), Fault> {
