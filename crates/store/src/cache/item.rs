@@ -51,6 +51,9 @@ impl PartialEq for ByKey {
 
 impl Eq for ByKey {}
 
+/// What was written, by the name of its form.
+type Forms = Vec<(Arc<str>, Bytes)>;
+
 /// One change of one document. Either it, or what it was before, is there.
 #[derive(Debug)]
 pub struct Change {
@@ -61,7 +64,7 @@ pub struct Change {
     /// The document before the change; `None`: it was created.
     pub previous: Option<Arc<Item>>,
     /// How it was written for watchers, by the name of the form; `None`: it is too old for that to be worth its memory.
-    encoded: Mutex<Option<Vec<(Arc<str>, Bytes)>>>,
+    encoded: Mutex<Option<Forms>>,
 }
 
 impl Change {
