@@ -151,8 +151,8 @@ impl Collection {
     }
 
     /// Begins anew with these items, as of a revision; the history is gone.
-    pub fn replace(&self, items: Vec<Item>, revision: Revision) {
-        let items = items.into_iter().map(|item| ByKey(item.into())).collect();
+    pub fn replace(&self, items: Vec<Arc<Item>>, revision: Revision) {
+        let items = items.into_iter().map(ByKey).collect();
         let new = Held::new(items, revision);
         let old = std::mem::replace(&mut *self.write(), new);
         drop(old);
