@@ -137,10 +137,10 @@ impl Level {
     /// Takes over what its object says. Who waits in queues of another shape is let in at once.
     pub fn configure(self: &Arc<Self>, config: &LevelConfig, nominal: usize, total: usize) {
         let mut inner = self.lock();
-        let percent = |share: u64| (nominal as u64 * share).div_ceil(100) as usize;
+        let percent = |share: u64| (nominal as f64 * share as f64 / 100.0).round() as usize;
         inner.exempt = config.exempt;
         inner.lower = nominal - percent(config.lendable).min(nominal);
-        inner.upper = config.borrows.map_or(total, |share| nominal + percent(share)).max(nominal);
+        inner.upper = nominal + config.borrows.map_or(total, percent);
         if inner.nominal != nominal {
             inner.limit = nominal;
             inner.nominal = nominal;
