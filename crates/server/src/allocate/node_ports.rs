@@ -73,7 +73,7 @@ impl Wishes {
     }
 
     /// Gives the ports of a service those that were taken for it.
-    pub fn assign(&self, service: &mut Value, taken: &[u16]) {
+    pub fn assign(&self, service: &mut Value, taken: &[i64]) {
         for (at, wish) in &self.assigned {
             service["spec"]["ports"][*at]["nodePort"] = taken[*wish].into();
         }
@@ -91,7 +91,7 @@ impl Wishes {
             Some(Wish::Port(port)) => {
                 let index = self.assigned.iter().find(|(_, wish)| *wish == at).map_or(0, |(index, _)| *index);
                 let field = format!("spec.ports[{index}].nodePort");
-                invalid(service, &[FieldError::invalid(field, i64::from(*port), error.to_string())])
+                invalid(service, &[FieldError::invalid(field, *port, error.to_string())])
             }
             _ if self.health == Some(at) => {
                 Status::internal(format!("failed to allocate a HealthCheck NodePort 0: {error}"))

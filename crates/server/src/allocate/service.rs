@@ -50,7 +50,7 @@ impl Allocator for Services {
         if needs_health_check(service) {
             ports.extend(port(&service["spec"]["healthCheckNodePort"]));
         }
-        Holdings { ips, ports }
+        Holdings { ips, ports: numbers(ports).collect() }
     }
 }
 
@@ -159,10 +159,10 @@ impl Taking<'_> {
         let taken = taken.map_err(|(at, error)| wishes.refused(service, at, &error))?;
         wishes.assign(service, &taken);
         if !self.dry_run {
-            self.reservation.taken.ports.extend(taken);
+            self.reservation.taken.ports.extend(numbers(taken));
         }
         if let Some(current) = self.current {
-            self.reservation.unneeded.ports.extend(unneeded_ports(service, current));
+            self.reservation.unneeded.ports.extend(numbers(unneeded_ports(service, current)));
         }
         Ok(())
     }
@@ -180,10 +180,10 @@ fn no_ip(service: &Value, ips: &[String], wish: Option<&str>, error: addresses::
     invalid(service, &[FieldError::invalid("spec.clusterIPs", json!(ips), message)])
 }
 
-fn unneeded_ports(service: &Value, current: &Value) -> Vec<u16> {
+fn unneeded_ports(service: &Value, current: &Value) -> Vec<i64> {
     let keeps = matches!(kind(service), "NodePort" | "LoadBalancer");
     let now = if keeps { node_ports_of(service) } else { Vec::new() };
-    let mut unneeded: Vec<u16> = node_ports_of(current).into_iter().filter(|port| !now.contains(port)).collect();
+    let mut unneeded: Vec<i64> = node_ports_of(current).into_iter().filter(|port| !now.contains(port)).collect();
     if needs_health_check(current) && !needs_health_check(service) {
         unneeded.extend(port(&current["spec"]["healthCheckNodePort"]));
     }
@@ -215,7 +215,7 @@ fn keep_allocated(service: &mut Value, current: &Value) {
 
 fn keep_node_ports(service: &mut Value, current: &Value) {
     let (had, now) = (node_ports_of(current), node_ports_of(service));
-    let by_name: HashMap<String, u16> = meta::list(current, &["spec", "ports"])
+    let by_name: HashMap<String, i64> = meta::list(current, &["spec", "ports"])
         .iter()
         .filter_map(|entry| Some((meta::text(entry, &["name"]).to_owned(), port(&entry["nodePort"])?)))
         .collect();
@@ -232,12 +232,17 @@ fn kind(service: &Value) -> &str {
     meta::text(service, &["spec", "type"])
 }
 
-/// A port that is set.
-pub(super) fn port(value: &Value) -> Option<u16> {
-    value.as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0)
+/// A port that is set, whether it can be one or not.
+pub(super) fn port(value: &Value) -> Option<i64> {
+    value.as_i64().filter(|port| *port != 0)
 }
 
-pub(super) fn node_ports_of(service: &Value) -> Vec<u16> {
+/// Those that can be ports.
+fn numbers(ports: Vec<i64>) -> impl Iterator<Item = u16> {
+    ports.into_iter().filter_map(|port| u16::try_from(port).ok())
+}
+
+pub(super) fn node_ports_of(service: &Value) -> Vec<i64> {
     meta::list(service, &["spec", "ports"]).iter().filter_map(|entry| port(&entry["nodePort"])).collect()
 }
 
