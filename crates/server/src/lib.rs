@@ -13,6 +13,8 @@ mod clock;
 mod deadline;
 mod document;
 mod encode;
+#[cfg(test)]
+mod fixture;
 mod flow;
 mod headers;
 mod health;
