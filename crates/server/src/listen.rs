@@ -30,7 +30,9 @@ const HEADER_BYTES: u32 = 1 << 20;
 /// How often a silent HTTP/2 client is asked whether it is still there.
 const ALIVE: Duration = Duration::from_secs(180);
 /// Connections beyond this many wait in the kernel's queue.
-const MAX_CONNECTIONS: usize = 4096;
+const MAX_CONNECTIONS: usize = 16_384;
+/// How long the server may take to say good-bye to others.
+const KEPT_UP: Duration = Duration::from_secs(2);
 
 /// Runs until `shutdown`; then is not ready, goes on for the delay that the settings say, ends watches and drains.
 pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::ServerConfig>, shutdown: CancellationToken) {
@@ -40,8 +42,8 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::Serve
     let kept_up = tokio::spawn(keep_up(server.clone()));
     shutdown.cancelled().await;
     server.shared.ending.cancel();
-    // It ends with the token; if it panicked, the process is ending anyway.
-    let _ = kept_up.await;
+    // It ends with the token, unless the store does not answer; if it panicked, the process is ending anyway.
+    let _ = tokio::time::timeout(KEPT_UP, kept_up).await;
     tokio::time::sleep(ends.delay).await;
     stop.cancel();
     server.shared.stopping.cancel();
