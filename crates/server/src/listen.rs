@@ -6,7 +6,7 @@ use futures::FutureExt;
 use http_body_util::BodyExt;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
 use sha2::{Digest, Sha256};
@@ -19,6 +19,10 @@ use crate::{BodyError, Caller, Server, User, pipeline};
 
 /// How long a client may take for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long a client may take for its first request, and for the headers of each, as upstream has it.
+const HEADERS: Duration = Duration::from_secs(32);
+/// A client on HTTP/2 that says nothing for this long is asked whether it is still there, and has as long to answer.
+const QUIET: Duration = Duration::from_secs(30);
 /// Large enough that a busy informer is not throttled.
 const WINDOW: u32 = 4 << 20;
 /// Connections beyond this many wait in the kernel's queue.
@@ -77,6 +81,7 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
+    let peer = stream.peer_addr().ok();
     let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
@@ -85,14 +90,25 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
     let user = stream.get_ref().1.peer_certificates().and_then(|chain| user_of(chain.first()?));
     let caller = user.map_or(Caller::Anonymous, Caller::Client);
     let streams = server.shared.settings.serving.streams;
+    let asked = CancellationToken::new();
+    let heard = asked.clone();
     let service = service_fn(move |request: http::Request<Incoming>| {
+        heard.cancel();
         let (server, caller) = (server.clone(), caller.clone());
-        let request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
+        let mut request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
+        // Proxies tell whom they ask for.
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
         pipeline::answer(server, caller, request).map(Ok::<_, Infallible>)
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
     builder
         .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(QUIET)
+        .keep_alive_timeout(QUIET)
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(4 * WINDOW)
         .max_concurrent_streams(streams);
@@ -100,7 +116,7 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = shutdown.cancelled() => {
+        () = over(&shutdown, &asked) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -108,6 +124,19 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
     if let Err(error) = ended {
         tracing::debug!(%error, "connection ended");
     }
+}
+
+/// Until the server stops. Who connects and asks for nothing, or says only half of how HTTP/2 begins, is not kept that long.
+async fn over(shutdown: &CancellationToken, asked: &CancellationToken) {
+    tokio::select! {
+        () = shutdown.cancelled() => return,
+        first = tokio::time::timeout(HEADERS, asked.cancelled()) => {
+            if first.is_err() {
+                return;
+            }
+        }
+    }
+    shutdown.cancelled().await;
 }
 
 /// Where a user's `extra` says which credential was shown.
