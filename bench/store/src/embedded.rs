@@ -1,4 +1,4 @@
-//! The embedded engine under load: durable puts, reads, fan-out, memory, start-up.
+//! The embedded engine under load, alone and with the cache over it: durable puts, reads, fan-out, memory, start-up.
 
 use std::{
     error::Error,
@@ -9,10 +9,24 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::{StreamExt, future::join_all};
-use store::{Embedded, Guard, Options, Range, Store, Write};
+use futures::future::join_all;
+use store::{At, Cache, Catalog, Embedded, Guard, Marks, Options, Store, Window, Write};
 
 const DOCUMENT: usize = 1024;
+
+/// A collection is a resource; documents without labels have no marks.
+struct Collections;
+
+impl Catalog for Collections {
+    fn collection<'k>(&self, key: &'k str) -> Option<&'k str> {
+        let end = key.strip_prefix("/registry/")?.find('/')?;
+        Some(&key[.."/registry/".len() + end + 1])
+    }
+
+    fn marks(&self, _: &str, _: &Bytes) -> Marks {
+        Marks::default()
+    }
+}
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -23,7 +37,7 @@ fn document(seed: usize) -> Bytes {
     (text + "\"}").into()
 }
 
-async fn create(store: &Embedded, key: String, seed: usize) {
+async fn create(store: &dyn Store, key: String, seed: usize) {
     let write = Write { key: key.into(), guard: Guard::Absent, value: Some(document(seed)), ttl: None };
     store.write(write).await.expect("a put of a benchmark");
 }
@@ -38,7 +52,7 @@ pub async fn puts(dir: &Path, writers: usize, lasts: Duration) -> Outcome<f64> {
         tokio::spawn(async move {
             let mut count = 0;
             while start.elapsed() < lasts {
-                create(&store, format!("/registry/configmaps/{writer}/{count}"), count).await;
+                create(&*store, format!("/registry/configmaps/{writer}/{count}"), count).await;
                 count += 1;
             }
             count
@@ -57,7 +71,7 @@ pub async fn large(dir: &Path, records: usize) -> Outcome<()> {
     let store = Arc::new(Embedded::open(dir.path(), options.clone()).await?);
     let key = |number: usize| format!("/registry/configmaps/ns-{}/object-{number}", number % 100);
     for chunk in 0..records.div_ceil(1000) {
-        join_all((chunk * 1000..(chunk + 1) * 1000).map(|number| create(&store, key(number), number))).await;
+        join_all((chunk * 1000..(chunk + 1) * 1000).map(|number| create(&*store, key(number), number))).await;
     }
     drop(store);
 
@@ -65,21 +79,27 @@ pub async fn large(dir: &Path, records: usize) -> Outcome<()> {
     let start = Instant::now();
     let store = Arc::new(Embedded::open(dir.path(), options).await?);
     println!("start with {records} records             {:>10.2} s", start.elapsed().as_secs_f64());
+    let engine = resident()?;
+    let window = Window { keep_for: Duration::ZERO, keep_changes: 0, ..Window::default() };
+    let cache = Arc::new(Cache::over(store, Arc::new(Collections), window).await?);
+    println!("  the cache too                          {:>10.2} s", start.elapsed().as_secs_f64());
     let encoded = key(records - 1).len() + DOCUMENT;
-    let per_record = resident()?.saturating_sub(before) as f64 / records as f64;
+    let per_record = |after: usize| after.saturating_sub(before) as f64 / records as f64;
     let allowed = encoded as f64 * 1.3 + 300.0;
-    println!("resident bytes per record of {encoded}       {per_record:>10.0}   (at most {allowed:.0})");
-    ranges(&*store, records).await?;
-    fan_out(store, 1000, 200).await
+    println!("resident bytes per record of {encoded}       {:>10.0}   (at most {allowed:.0})", per_record(engine));
+    println!("  the cache too                          {:>10.0}", per_record(resident()?));
+    ranges(&cache, records).await?;
+    fan_out(cache, 1000, 200).await
 }
 
-async fn ranges(store: &dyn Store, records: usize) -> Outcome<()> {
+async fn ranges(cache: &Cache, records: usize) -> Outcome<()> {
     let start = Instant::now();
     let mut lists = 0;
     while start.elapsed() < Duration::from_secs(2) {
         let prefix = format!("/registry/configmaps/ns-{}/", lists % 100);
-        let page = store.list(Range { prefix, ..Range::default() }).await?;
-        assert_eq!(page.records.len(), records / 100);
+        let snapshot = cache.snapshot(&prefix, At::Newest).await?;
+        let found: Vec<_> = snapshot.after(None).map(|item| item.record.clone()).collect();
+        assert_eq!(found.len(), records / 100);
         lists += 1;
     }
     let rate = lists as f64 / start.elapsed().as_secs_f64();
@@ -91,19 +111,42 @@ async fn ranges(store: &dyn Store, records: usize) -> Outcome<()> {
     Ok(())
 }
 
-async fn fan_out(store: Arc<Embedded>, watchers: usize, writes: usize) -> Outcome<()> {
-    let after = store.revision().await?;
+async fn fan_out(cache: Arc<Cache>, watchers: usize, writes: usize) -> Outcome<()> {
+    let after = cache.revision().await?;
     let mut tasks = Vec::new();
     for _ in 0..watchers {
-        let watch = store.watch("/fan/", after).await?;
-        tasks.push(tokio::spawn(async move { watch.take(writes).count().await }));
+        let watch = cache.watch("/registry/fan/", after)?;
+        tasks.push(tokio::spawn(see(watch, writes)));
     }
     let start = Instant::now();
-    join_all((0..writes).map(|number| create(&store, format!("/fan/{number}"), number))).await;
+    let (began, engine) = (processor()?, cache.clone());
+    join_all((0..writes).map(|number| create(&*engine, format!("/registry/fan/{number}"), number))).await;
     let seen: usize = join_all(tasks).await.into_iter().sum::<Result<_, _>>()?;
     assert_eq!(seen, watchers * writes);
     println!("events/s to {watchers} watchers               {:>10.0}", seen as f64 / start.elapsed().as_secs_f64());
+    println!("  processor time per event and watcher   {:>10.2} µs", (processor()? - began) * 1e6 / seen as f64);
     Ok(())
+}
+
+/// Takes so many changes.
+async fn see(mut watch: store::Watcher, writes: usize) -> usize {
+    let mut seen = 0;
+    while seen < writes {
+        let Ok(changes) = watch.take(64) else { return seen };
+        seen += changes.len();
+        if changes.is_empty() {
+            watch.changed().await;
+        }
+    }
+    seen
+}
+
+/// How many seconds of processor time this process has used.
+fn processor() -> Outcome<f64> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    let fields = stat.rsplit(')').next().ok_or("no name in /proc/self/stat")?;
+    let ticks: u64 = fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Ok(ticks as f64 / 100.0)
 }
 
 /// How many bytes of this process are in memory.

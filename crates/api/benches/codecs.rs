@@ -7,7 +7,9 @@ use divan::{
 use ferry_api::{
     Value, apply,
     decode::{self, Mode},
-    defaults, json, protobuf,
+    defaults,
+    discovery::{Name, Pages},
+    json, openapi, protobuf,
     schema::{Resource, schema},
     validate, yaml,
 };
@@ -136,4 +138,21 @@ fn yaml_decode(bencher: Bencher) {
     bencher
         .counter(BytesCount::of_str(&text))
         .bench_local(|| yaml::read(pods().ty, text.as_bytes(), Mode::Strict).expect("a pod"));
+}
+
+#[divan::bench(sample_count = 10)]
+fn openapi_2(bencher: Bencher) {
+    bencher.bench_local(|| openapi::v2().to_string());
+}
+
+#[divan::bench(sample_count = 10)]
+fn openapi_2_protobuf(bencher: Bencher) {
+    bencher.bench_local(openapi::v2_protobuf);
+}
+
+#[divan::bench]
+fn openapi_2_again(bencher: Bencher) {
+    let pages = Pages::new(|_, _| true);
+    let page = pages.get(&Name::OpenApi2).expect("a document");
+    bencher.counter(BytesCount::of_slice(&page.bytes)).bench_local(|| pages.get(&Name::OpenApi2));
 }

@@ -6,6 +6,8 @@
 mod definitions;
 mod devices;
 
+pub(crate) use devices::EXACT;
+
 use serde_json::json;
 
 use crate::{

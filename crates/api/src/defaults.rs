@@ -19,7 +19,6 @@ type Computed = fn(&mut Map);
 const BEFORE: &[(&str, Computed)] = &[
     ("apps/v1.StatefulSetUpdateStrategy", groups::stateful_strategy),
     ("batch/v1.JobSpec", groups::job_backoff),
-    ("core/v1.Service", core::service_addresses),
     ("core/v1.NodeSpec", core::node_networks),
 ];
 

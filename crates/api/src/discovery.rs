@@ -3,6 +3,8 @@
 //! The functions without `enabled` describe every group-version of the tables; those with it leave out what a server does
 //! not serve. Order, empty fields and hashes are upstream's: clients cache and compare these documents.
 
+mod pages;
+
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -11,6 +13,8 @@ use crate::{
     Map, Value,
     schema::{Resource, Subresource, schema},
 };
+
+pub use pages::{Name, Page, Pages};
 
 /// Whether a group-version is served.
 pub type Enabled<'a> = &'a dyn Fn(&str, &str) -> bool;
@@ -144,7 +148,7 @@ fn storage_version_hash(resource: &Resource) -> String {
 }
 
 /// The versions of the aggregated form, newest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AggregatedVersion {
     /// `apidiscovery.k8s.io/v2`
     V2,

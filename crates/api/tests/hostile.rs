@@ -11,11 +11,13 @@ use std::{
 
 use fastrand::Rng;
 use ferry_api::{
-    decode::{self, Mode},
+    apply,
+    decode::{self, Format, Mode},
     json,
     patch::{self, Kind},
     protobuf,
     schema::{TypeId, schema},
+    selector::{FieldSelector, LabelSelector},
     yaml,
 };
 use mutate::Corpus;
@@ -34,13 +36,16 @@ static ONE: Mutex<()> = Mutex::new(());
 /// What is done with the bytes.
 type Target = fn(&[u8], TypeId);
 
-const TARGETS: [(&str, Target); 6] = [
+const TARGETS: [(&str, Target); 9] = [
     ("json", read_json),
     ("yaml", read_yaml),
     ("protobuf", read_protobuf),
-    ("json_patch", |bytes, ty| apply(Kind::Json, bytes, ty)),
-    ("merge_patch", |bytes, ty| apply(Kind::Merge, bytes, ty)),
-    ("strategic_patch", |bytes, ty| apply(Kind::Strategic, bytes, ty)),
+    ("json_patch", |bytes, ty| patched(Kind::Json, bytes, ty)),
+    ("merge_patch", |bytes, ty| patched(Kind::Merge, bytes, ty)),
+    ("strategic_patch", |bytes, ty| patched(Kind::Strategic, bytes, ty)),
+    ("apply", apply_configuration),
+    ("selectors", select),
+    ("body", read_body),
 ];
 
 fn read_json(bytes: &[u8], ty: TypeId) {
@@ -76,11 +81,44 @@ fn read_protobuf(bytes: &[u8], ty: TypeId) {
     }
 }
 
-fn apply(kind: Kind, bytes: &[u8], ty: TypeId) {
+fn patched(kind: Kind, bytes: &[u8], ty: TypeId) {
     let Ok(patch) = patch::parse(bytes) else { return };
     let object = generate::object(&mut Rng::with_seed(bytes.len() as u64), ty);
     if let Ok(patched) = kind.apply(ty, &object, &patch) {
         let _ = decode::canonical(ty, patched);
+    }
+}
+
+/// Somebody applies the bytes, and somebody else applies them after him.
+fn apply_configuration(bytes: &[u8], ty: TypeId) {
+    let Some(resource) = schema().resources().iter().find(|resource| resource.ty == ty) else { return };
+    let Ok((mut config, _)) = json::parse(bytes) else { return };
+    if config.is_object() {
+        config["apiVersion"] = resource.api_version().into();
+        config["kind"] = resource.kind.into();
+    }
+    let writer = |manager| apply::Writer { kind: apply::Kind::of(resource, ""), manager, now: "2026-01-01T00:00:00Z" };
+    let live = generate::object(&mut Rng::with_seed(bytes.len() as u64), ty);
+    if let Ok(object) = apply::apply(&writer("a"), Some(&live), &config, true) {
+        let _ = apply::apply(&writer("b"), Some(&object), &config, false);
+    }
+}
+
+fn select(bytes: &[u8], ty: TypeId) {
+    let text = String::from_utf8_lossy(bytes);
+    let Some(resource) = schema().resources().iter().find(|resource| resource.ty == ty) else { return };
+    if let Ok(selector) = LabelSelector::parse(&text) {
+        selector.matches(&serde_json::json!({"a": "b", "tier": "web"}));
+    }
+    if let Ok(selector) = FieldSelector::parse(&text, resource) {
+        selector.matches(&serde_json::json!({"metadata": {"name": "a"}, "status": {"phase": "Running"}}));
+    }
+}
+
+fn read_body(bytes: &[u8], ty: TypeId) {
+    let Some(resource) = schema().resources().iter().find(|resource| resource.ty == ty) else { return };
+    for format in [Format::Json, Format::Yaml, Format::Protobuf] {
+        let _ = decode::body(resource, format, bytes, Mode::Warn);
     }
 }
 

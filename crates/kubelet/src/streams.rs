@@ -185,7 +185,90 @@ async fn join(client: impl AsyncRead + AsyncWrite, backend: impl AsyncRead + Asy
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use tokio::{
+        io::{AsyncReadExt, DuplexStream},
+        net::TcpListener,
+    };
+
     use super::*;
+
+    /// A runtime's streaming server: answers with `head` and then repeats what it gets. Returns its URL.
+    async fn runtime(head: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/exec/token", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut asked = Vec::new();
+            while !asked.ends_with(b"\r\n\r\n") {
+                asked.push(stream.read_u8().await.unwrap());
+            }
+            let asked = String::from_utf8(asked).unwrap().to_ascii_lowercase();
+            assert!(asked.starts_with("post /exec/token http/1.1") && asked.contains("upgrade: spdy/3.1"), "{asked}");
+            assert!(!asked.contains("authorization"), "{asked}");
+            stream.write_all(head.as_bytes()).await.unwrap();
+            let (mut from, mut to) = stream.split();
+            // The test ends when it has seen enough.
+            let _ = tokio::io::copy(&mut from, &mut to).await;
+        });
+        url
+    }
+
+    /// A client of a kubelet that passes everything on to `url`.
+    fn client(url: String, shutdown: CancellationToken) -> DuplexStream {
+        let (client, server) = tokio::io::duplex(1 << 16);
+        let service = hyper::service::service_fn(move |request| {
+            let (url, shutdown) = (url.clone(), shutdown.clone());
+            async move {
+                let answer = pass(&url, request, shutdown).await;
+                Ok::<_, Infallible>(answer.unwrap_or_else(|Refusal(status, why)| text(status, &why)))
+            }
+        });
+        let served = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(server), service);
+        tokio::spawn(served.with_upgrades());
+        client
+    }
+
+    async fn ask(client: &mut DuplexStream, headers: &str) -> String {
+        let request = format!("POST /exec/ns/p/c HTTP/1.1\r\nHost: k\r\nAuthorization: Bearer x\r\n{headers}\r\n");
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(client.read_u8().await.unwrap());
+        }
+        String::from_utf8(head).unwrap()
+    }
+
+    const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n";
+    const AGREED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n";
+
+    #[tokio::test]
+    async fn an_upgrade_is_passed_on_byte_for_byte() {
+        let shutdown = CancellationToken::new();
+        let mut client = client(runtime(AGREED).await, shutdown.clone());
+        let head = ask(&mut client, UPGRADE).await;
+        assert!(head.starts_with("HTTP/1.1 101") && head.to_ascii_lowercase().contains("upgrade: spdy/3.1"), "{head}");
+        client.write_all(b"\x80\x03 any bytes").await.unwrap();
+        let mut back = [0; 12];
+        client.read_exact(&mut back).await.unwrap();
+        assert_eq!(&back, b"\x80\x03 any bytes");
+        shutdown.cancel();
+        assert_eq!(client.read(&mut back).await.unwrap(), 0, "streams end with the kubelet");
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_passed_on() {
+        let refusal = "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno";
+        let mut client = client(runtime(refusal).await, CancellationToken::new());
+        assert!(ask(&mut client, UPGRADE).await.starts_with("HTTP/1.1 403 Forbidden"));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_upgrade_is_refused() {
+        let mut client = client("http://127.0.0.1:1/".into(), CancellationToken::new());
+        assert!(ask(&mut client, "").await.starts_with("HTTP/1.1 400"));
+    }
 
     #[test]
     fn ports_are_read_from_the_query() {

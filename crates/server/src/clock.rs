@@ -9,3 +9,8 @@ pub fn now() -> jiff::Timestamp {
 pub fn seconds() -> String {
     api::time::seconds(now())
 }
+
+/// Now, as leases have it.
+pub fn micros() -> String {
+    api::time::micros(now())
+}

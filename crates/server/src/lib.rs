@@ -10,11 +10,16 @@ mod authorize;
 mod bootstrap;
 mod catalog;
 mod clock;
+mod deadline;
 mod document;
 mod encode;
+mod flow;
 mod form;
 mod gzip;
+mod headers;
+mod health;
 mod listen;
+mod metrics;
 mod paths;
 pub mod pipeline;
 mod query;
@@ -23,9 +28,9 @@ mod request;
 mod reviews;
 pub mod served;
 mod settings;
-mod shed;
 mod strategies;
 mod streams;
+mod system;
 mod tokens;
 mod watch;
 
@@ -113,8 +118,11 @@ struct Shared {
     registry: registry::Registry,
     kubelet_tls: Arc<rustls::ClientConfig>,
     tokens: Option<Tokens>,
-    limits: shed::Limits,
+    flow: flow::Flow,
     settings: Settings,
+    tags: paths::Tags,
+    metrics: metrics::Metrics,
+    started: jiff::Timestamp,
     /// Cancelled once the server is asked to end: it is not ready from then on.
     ending: CancellationToken,
     /// Cancelled once no new connections are taken: watches end.
@@ -129,18 +137,29 @@ impl Server {
 
     /// As [`Self::new`], with other than the usual settings.
     pub async fn with(config: Config, settings: Settings) -> Result<Self, store::Error> {
-        let registry = registry::Registry::new(config.store).await?;
-        bootstrap::create(&registry).await?;
+        let pools = allocate::Pools::new(&settings.service_networks, settings.node_ports.clone());
+        let registry = registry::Registry::new(config.store, pools).await?;
+        let created = bootstrap::create(&registry, &settings).await;
+        created.map_err(unusable)?;
         let shared = Shared {
             registry,
             kubelet_tls: config.kubelet_tls,
             tokens: config.tokens,
-            limits: shed::Limits::new(&settings.load),
+            flow: flow::Flow::new(&settings.load),
             settings,
+            tags: paths::Tags::default(),
+            metrics: metrics::Metrics::default(),
+            started: clock::now(),
             ending: CancellationToken::new(),
             stopping: CancellationToken::new(),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        let server = Self { shared: Arc::new(shared) };
+        flow::load(&server).await.map_err(unusable)?;
+        Ok(server)
+    }
+
+    fn registry(&self) -> &registry::Registry {
+        &self.shared.registry
     }
 
     /// A service that answers as if `user` had authenticated: how components of this process speak to the server.
@@ -153,6 +172,11 @@ impl Server {
     pub async fn serve(self, listener: TcpListener, tls: Arc<rustls::ServerConfig>, shutdown: CancellationToken) {
         listen::serve(self, listener, tls, shutdown).await;
     }
+}
+
+/// The first objects could not be read or written.
+fn unusable(status: api::status::Status) -> store::Error {
+    store::Error::Unusable(format!("the cluster's first objects: {}", status.message))
 }
 
 /// The server as a tower service of one user.

@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::{BodyError, Caller, Server, User, pipeline};
+use crate::{BodyError, Caller, Server, User, allocate, bootstrap, flow, pipeline};
 
 /// How long a client may take for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -33,8 +33,11 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::Serve
     let ends = server.shared.settings.shutdown.clone();
     let stop = CancellationToken::new();
     let accepting = tokio::spawn(accept(server.clone(), listener, tls, stop.clone()));
+    let kept_up = tokio::spawn(keep_up(server.clone()));
     shutdown.cancelled().await;
     server.shared.ending.cancel();
+    // It ends with the token; if it panicked, the process is ending anyway.
+    let _ = kept_up.await;
     tokio::time::sleep(ends.delay).await;
     stop.cancel();
     server.shared.stopping.cancel();
@@ -44,6 +47,13 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::Serve
     if tokio::time::timeout(ends.drain, connections.wait()).await.is_err() {
         tracing::info!(open = connections.len(), "connections still open after the drain time");
     }
+}
+
+/// What the server does besides answering, until it is asked to end.
+async fn keep_up(server: Server) {
+    let ending = server.shared.ending.clone();
+    let kept = bootstrap::run(server.clone(), ending.clone());
+    tokio::join!(kept, allocate::run(server.clone(), ending.clone()), flow::run(server, ending));
 }
 
 /// Takes connections until `shutdown`; returns those that are still open.
@@ -84,8 +94,14 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
     let peer = stream.peer_addr().ok();
     let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
-        Err(_) => return tracing::debug!("TLS handshake timed out"),
+        Ok(Err(error)) => {
+            server.shared.metrics.handshake_failed();
+            return tracing::debug!(%error, "TLS handshake failed");
+        }
+        Err(_) => {
+            server.shared.metrics.handshake_failed();
+            return tracing::debug!("TLS handshake timed out");
+        }
     };
     let user = stream.get_ref().1.peer_certificates().and_then(|chain| user_of(chain.first()?));
     let caller = user.map_or(Caller::Anonymous, Caller::Client);

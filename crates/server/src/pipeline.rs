@@ -1,5 +1,5 @@
 //! The one chain that every request goes through:
-//! authenticate → shed → authorize → route → (decode → default → admit → prepare → validate → store) → encode.
+//! authenticate → count → flow control → authorize → route → (decode → default → admit → prepare → validate → store) → encode.
 //!
 //! The listener or the in-process service has authenticated; the registry does what is in parentheses.
 
@@ -17,8 +17,11 @@ use http::{Method, Request, Response, header};
 use http_body_util::{BodyExt, Full, Limited};
 
 use crate::{
-    Body, Caller, Server, authorize, encode,
+    Body, Caller, Server, authorize, deadline, encode,
+    flow::{self, Asked},
     form::Form,
+    headers,
+    metrics::InFlight,
     paths,
     query::Query,
     registry::{Outcome, WriteOptions},
@@ -39,32 +42,61 @@ pub fn answer(server: Server, caller: Caller, request: Request<Body>) -> BoxFutu
         let method = request.method().clone();
         let path = request.uri().path().to_owned();
         let form = Form::of_error(request.headers());
-        let result = route(&server, &caller, request).await;
-        let response = result.unwrap_or_else(|status| encode::error(form, &status));
+        let audit_id = headers::audit_id(request.headers());
+        let result = route(&server, &caller, form, request).await;
+        let mut response = result.unwrap_or_else(|status| encode::error(form, &status));
+        headers::finish(&mut response, audit_id);
         tracing::debug!(%method, %path, status = response.status().as_u16(), "answered");
         response
     })
 }
 
-async fn route(server: &Server, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Status> {
+async fn route(server: &Server, caller: &Caller, form: Form, request: Request<Body>) -> Result<Response<Body>, Status> {
     let path = request.uri().path().to_owned();
     let query = Query::parse(request.uri().query().unwrap_or_default());
     match request::parse(request.method(), &path, query, &server.shared.settings.served) {
         None => {
-            authorize::path(caller.user(), verb_of(request.method()), &path)?;
-            paths::answer(server, &request.into_parts().0).await
+            let counted = InFlight::of_path(server, request.method(), &path);
+            let asked = Asked::Path(verb_of(request.method()), &path);
+            let place = match flow::admit(server, caller, &asked).await {
+                Ok(place) => place,
+                Err(turned_away) => return Ok(counted.answered(turned_away)),
+            };
+            let result = match authorize::path(caller.user(), verb_of(request.method()), &path) {
+                Ok(()) => paths::answer(server, &request.into_parts().0).await,
+                Err(status) => Err(status),
+            };
+            Ok(counted.answered(place.marked(form, result)))
         }
         Some(target) => {
             let mut target = target.inspect_err(|_| tracing::debug!(%path, "no such resource or verb"))?;
             target.user = caller.user().cloned().unwrap_or_default();
-            authorize::target(caller.user(), &target)?;
-            let _place = match caller {
-                Caller::Component(_) => None,
-                Caller::Client(_) | Caller::Anonymous => server.shared.limits.admit(&target)?,
+            let counted = InFlight::of(server, &target);
+            let place = match flow::admit(server, caller, &Asked::Resource(&target)).await {
+                Ok(place) => place,
+                Err(turned_away) => return Ok(counted.answered(turned_away)),
             };
-            resource(server, caller, target, request).await
+            let deadline = deadline::of(server, &target);
+            let result = match deadline {
+                Ok(deadline) => deadline.within(allowed(server, caller, target, request)).await,
+                Err(status) => Err(status),
+            };
+            if result.as_ref().is_err_and(|status| status.code == 504) {
+                server.shared.metrics.terminated(counted.key(), 504);
+            }
+            Ok(counted.answered(place.marked(form, result)))
         }
     }
+}
+
+async fn allowed(
+    server: &Server,
+    caller: &Caller,
+    target: Target,
+    request: Request<Body>,
+) -> Result<Response<Body>, Status> {
+    authorize::target(caller.user(), &target)?;
+    resource(server, caller, target, request).await
 }
 
 fn verb_of(method: &Method) -> &'static str {

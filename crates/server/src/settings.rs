@@ -23,8 +23,10 @@ pub struct Settings {
     pub serving: Serving,
     /// How the server ends.
     pub shutdown: Shutdown,
-    /// Which group-versions are served.
+    /// Which groups and versions are served.
     pub served: Served,
+    /// Whether other API servers use the store too.
+    pub shared_store: bool,
     /// How long events are kept.
     pub event_ttl: Duration,
     /// The flags with their values, for `/flagz`.
@@ -78,8 +80,6 @@ pub struct Serving {
     pub streams: u32,
     /// Whether requests without credentials are served.
     pub anonymous: bool,
-    /// How long a start may take before `/livez` fails.
-    pub livez_grace: Duration,
     /// How long the store may take to say that it is well.
     pub store_timeout: Duration,
 }
@@ -107,6 +107,7 @@ impl Default for Settings {
             serving: Serving::default(),
             shutdown: Shutdown::default(),
             served: Served::default(),
+            shared_store: false,
             event_ttl: Duration::from_secs(3600),
             flags: Vec::new(),
             host_name: "localhost".into(),
@@ -129,13 +130,7 @@ impl Default for Load {
 
 impl Default for Serving {
     fn default() -> Self {
-        Self {
-            http2: true,
-            streams: 100,
-            anonymous: true,
-            livez_grace: Duration::ZERO,
-            store_timeout: Duration::from_secs(2),
-        }
+        Self { http2: true, streams: 100, anonymous: true, store_timeout: Duration::from_secs(2) }
     }
 }
 

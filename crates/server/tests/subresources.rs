@@ -328,6 +328,32 @@ mod token {
     }
 
     #[tokio::test]
+    async fn requests_and_answers_may_be_protobuf() {
+        let f = fixture().await;
+        f.pod("p", json!({})).await;
+        let ask = |path: String, object: Value| {
+            let body = api::protobuf::encode_any(&object).unwrap();
+            let media = "application/vnd.kubernetes.protobuf";
+            let request = Request::post(path).header("content-type", media).header("accept", media);
+            let request = request.body(Full::new(Bytes::from(body))).unwrap();
+            let service = f.service.clone();
+            async move {
+                let response = service.oneshot(request).await.unwrap();
+                let status = response.status().as_u16();
+                let bytes = response.into_body().collect().await.unwrap().to_bytes();
+                (status, api::protobuf::decode_object(&bytes).unwrap())
+            }
+        };
+        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"audiences": ["a"], "expirationSeconds": 700}});
+        let answer = Fixture::created(ask(format!("{ACCOUNTS}/robot/token"), request).await);
+        assert_eq!(claims(&answer)["aud"], json!(["a"]));
+        let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
+        let answer = Fixture::created(ask(format!("{PODS}/p/eviction"), eviction).await);
+        assert_eq!((&answer["kind"], &answer["status"]), (&json!("Status"), &json!("Success")));
+    }
+
+    #[tokio::test]
     async fn a_token_is_bound_to_what_the_request_names() {
         let f = fixture().await;
         let pod = f.pod("p", json!({"serviceAccountName": "robot", "nodeName": "n"})).await;

@@ -19,7 +19,11 @@ struct Fixture {
 
 impl Fixture {
     async fn new() -> Self {
-        let (service, dir) = fixture::server().await;
+        Self::with(server::Settings::default()).await
+    }
+
+    async fn with(settings: server::Settings) -> Self {
+        let (service, dir) = fixture::server_with(settings).await;
         Self { service, _dir: dir }
     }
 
@@ -77,7 +81,8 @@ fn deployment(name: &str) -> Value {
 
 #[tokio::test]
 async fn every_resource_is_created_read_changed_and_deleted() {
-    let server = Fixture::new().await;
+    let served = server::served::Served::of([("api/all", "true")]).unwrap();
+    let server = Fixture::with(server::Settings { served, ..Default::default() }).await;
     let mut seen = 0;
     let stored = |r: &&api::schema::Resource| r.verbs.contains(&"delete") && !minimal::CERTIFIED.contains(&r.kind);
     for resource in api::schema::schema().resources().iter().filter(stored) {

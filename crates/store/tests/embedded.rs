@@ -1,6 +1,6 @@
 //! What the embedded engine promises about its directory besides the contract: restarts, retention, refusals.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use ferry_store::{Embedded, Error, Event, Guard, Lag, Options, Range, Record, Revision, Store, Write};
 use futures::StreamExt;
@@ -129,6 +129,37 @@ async fn the_files_do_not_grow_without_bound() {
     let verified = Embedded::verify(dir.path()).await.unwrap();
     assert_eq!((verified.revision, verified.records, verified.torn), (2_001, 11, false));
     assert_eq!(records(&Embedded::open(dir.path(), options).await.unwrap()).await, before);
+}
+
+/// Ten nodes renew their leases every ten seconds for a day. Only the clock is not what it would be: with it running so
+/// fast, history is what the number of revisions says. Small segments make every kind of work happen often.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_day_of_leases_does_not_grow_the_files() {
+    const NODES: usize = 10;
+    const RENEWALS: usize = 24 * 60 * 6;
+    const SEGMENT: u64 = 1 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { keep_for: Duration::ZERO, segment_bytes: SEGMENT, ..Options::default() };
+    let store = Arc::new(Embedded::open(dir.path(), options).await.unwrap());
+    let mut sizes = Vec::new();
+    for renewal in 0..RENEWALS {
+        let renew = |node: usize| {
+            let (store, lease) = (store.clone(), format!("{renewal} of {node} {}", "x".repeat(500)));
+            async move { put(&store, &format!("/registry/leases/{node}"), Some(&lease)).await }
+        };
+        futures::future::join_all((0..NODES).map(renew)).await;
+        if renewal % 60 == 59 {
+            let files = fs::read_dir(dir.path()).unwrap().filter_map(|file| file.ok()?.metadata().ok());
+            sizes.push(files.map(|file| file.len()).sum::<u64>());
+        }
+    }
+    let (first, second) = sizes.split_at(sizes.len() / 2);
+    let (first, second) = (first.iter().max().unwrap(), second.iter().max().unwrap());
+    println!(
+        "{} renewals: at most {first} bytes in the first half of the day, {second} in the second",
+        RENEWALS * NODES
+    );
+    assert!(*second <= first + SEGMENT, "the files grew from {first} to {second} bytes");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use crate::{Map, Value, meta};
 
 /// What belongs to an exact request.
-const EXACT: &[&str] =
+pub(crate) const EXACT: &[&str] =
     &["deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity"];
 
 /// From `v1beta1` to the later versions.
@@ -11,8 +11,7 @@ pub(super) fn from_flat_requests(object: &mut Map) {
     each_request(object, |request| {
         let exact: Map =
             EXACT.iter().filter_map(|field| Some(((*field).to_owned(), request.remove(*field)?))).collect();
-        let named = exact.get("deviceClassName").and_then(Value::as_str).is_some_and(|name| !name.is_empty());
-        if named {
+        if !exact.is_empty() {
             request.insert("exactly".into(), Value::Object(exact));
         }
     });

@@ -15,15 +15,6 @@ pub(super) fn secret(map: &mut Map) {
     }
 }
 
-/// One address is a list of one.
-pub(super) fn service_addresses(map: &mut Map) {
-    let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    let ip = text(spec, "clusterIP").to_owned();
-    if !ip.is_empty() && spec.get("clusterIPs").is_none_or(decode::is_zero) {
-        spec.insert("clusterIPs".into(), json!([ip]));
-    }
-}
-
 pub(super) fn service(map: &mut Map) {
     let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) else { return };
     session_affinity(spec);

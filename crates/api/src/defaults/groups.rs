@@ -68,6 +68,15 @@ pub(super) fn job(map: &mut Map) {
     map.entry("parallelism").or_insert(1.into());
     let replacement = if map.contains_key("podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
     map.entry("podReplacementPolicy").or_insert(replacement.into());
+    let rules = map.get_mut("podFailurePolicy").and_then(|policy| policy.get_mut("rules"));
+    for rule in rules.and_then(Value::as_array_mut).into_iter().flatten() {
+        let patterns = rule.get_mut("onPodConditions").and_then(Value::as_array_mut);
+        for pattern in patterns.into_iter().flatten().filter_map(Value::as_object_mut) {
+            if text(pattern, "status").is_empty() {
+                pattern.insert("status".into(), "True".into());
+            }
+        }
+    }
 }
 
 /// A job is labelled as its pods are.

@@ -1,7 +1,8 @@
 //! OpenAPI documents, made from the tables when they are asked for: version 3 as one document per group-version, version 2
 //! as one for all, in JSON and in protobuf.
 //!
-//! Documents are large and rarely read, so that none is kept: only the hashes of version 3, which clients cache by.
+//! Documents are large and rarely read, so that none is kept here, but [`Pages`](crate::discovery::Pages) keeps those that
+//! were asked for; of version 3 there are hashes, which clients cache by.
 
 mod components;
 mod descriptions;
@@ -13,13 +14,16 @@ mod resource_paths;
 mod route;
 mod v2;
 mod v3;
+mod words;
 
-use std::{fmt::Write as _, io, sync::OnceLock};
+use std::sync::OnceLock;
 
 use serde_json::json;
-use sha2::{Digest, Sha256};
 
-use crate::{Map, Value, discovery::Enabled};
+use crate::{
+    Map, Value,
+    discovery::{Enabled, Page},
+};
 
 const ALL: Enabled<'static> = &|_, _| true;
 
@@ -49,6 +53,11 @@ pub fn document_at(path: &str) -> Option<Value> {
     Some(v3::document(&document))
 }
 
+/// Whether there is a document at a path below `/openapi/v3/`, of the served group-versions.
+pub fn has_document(path: &str, enabled: Enabled) -> bool {
+    documents::list(enabled).iter().any(|document| document.path == path)
+}
+
 /// `/openapi/v2`
 pub fn v2() -> Value {
     v2_where(ALL)
@@ -75,33 +84,9 @@ fn hashes() -> &'static [(String, String)] {
     HASHES.get_or_init(|| {
         documents::list(ALL)
             .into_iter()
-            .map(|document| (document.path.clone(), hash(&v3::document(&document))))
+            .map(|document| (document.path.clone(), Page::new(v3::document(&document).to_string()).hash))
             .collect()
     })
-}
-
-fn hash(body: &Value) -> String {
-    let mut sink = Hasher(Sha256::new());
-    // A hash takes any bytes.
-    let _ = serde_json::to_writer(io::BufWriter::new(&mut sink), body);
-    sink.0.finalize().iter().fold(String::new(), |mut out, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(out, "{byte:02X}");
-        out
-    })
-}
-
-struct Hasher(Sha256);
-
-impl io::Write for Hasher {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::{
     documents::Document,
     route::{Parameter, Route, Shape, by_path, split_common},
     v3::reason,
+    words,
 };
 use crate::{Map, Value};
 
@@ -59,8 +60,8 @@ impl Shared<'_> {
     }
 
     fn operation(&mut self, route: &Route, parameters: &[Parameter]) -> Value {
-        let mut out = json!({"operationId": route.id, "tags": [route.tag], "schemes": ["https"],
-            "responses": self.responses(route)});
+        let mut out = json!({"operationId": route.id, "description": words::operation(route), "tags": [route.tag],
+            "schemes": ["https"], "responses": self.responses(route)});
         for (name, media) in [("consumes", route.consumes), ("produces", route.produces)] {
             if !media.is_empty() {
                 out[name] = json!(media);
@@ -99,6 +100,9 @@ impl Shared<'_> {
 
     fn parameter(&mut self, parameter: &Parameter) -> Value {
         let mut out = json!({"name": parameter.name, "in": parameter.place, "type": parameter.ty, "uniqueItems": true});
+        if let Some(text) = words::parameter(parameter) {
+            out["description"] = text.into();
+        }
         if parameter.place == "path" {
             out["required"] = true.into();
         }

@@ -6,6 +6,7 @@ use super::{
     components::Components,
     documents::Document,
     route::{Parameter, Route, Shape, by_path, split_common},
+    words,
 };
 use crate::{Map, Value};
 
@@ -43,7 +44,8 @@ fn item(components: &Components, routes: &[&Route]) -> Value {
 }
 
 fn operation(components: &Components, route: &Route, parameters: &[Parameter]) -> Value {
-    let mut out = json!({"operationId": route.id, "tags": [route.tag], "responses": responses(components, route)});
+    let mut out = json!({"operationId": route.id, "description": words::operation(route), "tags": [route.tag],
+        "responses": responses(components, route)});
     if !parameters.is_empty() {
         out["parameters"] = parameters.iter().map(parameter).collect();
     }
@@ -76,6 +78,9 @@ fn content(types: &[&str], schema: &Value) -> Value {
 fn parameter(parameter: &Parameter) -> Value {
     let mut out = json!({"name": parameter.name, "in": parameter.place,
         "schema": {"type": parameter.ty, "uniqueItems": true}});
+    if let Some(text) = words::parameter(parameter) {
+        out["description"] = text.into();
+    }
     if parameter.place == "path" {
         out["required"] = true.into();
     }

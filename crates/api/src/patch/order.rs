@@ -1,6 +1,8 @@
 //! The order of a list after a strategic merge: what the patch has in its order, what only the server has in the old order,
 //! each of the latter before what it stood before.
 
+use std::collections::{HashMap, HashSet};
+
 use super::{
     Error, go,
     strategic::{failed, no_key},
@@ -17,7 +19,7 @@ pub enum Identity<'a> {
 }
 
 impl Identity<'_> {
-    fn of(self, item: &Value) -> Result<&Value, Error> {
+    fn of<'v>(self, item: &'v Value) -> Result<&'v Value, Error> {
         match self {
             Identity::Item => Ok(item),
             Identity::Key(key) => item.get(key).ok_or_else(|| no_key(item, key)),
@@ -43,13 +45,8 @@ pub fn element_kind<'a>(items: impl Iterator<Item = &'a Value>) -> Result<Option
 
 /// The items, each once.
 pub fn unique(items: Vec<Value>) -> Vec<Value> {
-    let mut out: Vec<Value> = Vec::with_capacity(items.len());
-    for item in items {
-        if !out.contains(&item) {
-            out.push(item);
-        }
-    }
-    out
+    let mut seen = HashSet::new();
+    items.into_iter().filter(|item| seen.insert(item.clone())).collect()
 }
 
 /// Whether the items of a patch are all in its order, and in that order.
@@ -57,46 +54,36 @@ pub fn check(patch: &[Value], order: &[Value], identity: Identity) -> Result<(),
     if patch.is_empty() || order.is_empty() {
         return Ok(());
     }
-    let mut rest = order.iter();
-    for item in patch.iter().filter(|item| item.get("$patch").is_none()) {
-        let wanted = identity.of(item)?;
-        let found = rest.try_fold((), |(), next| match identity.of(next) {
-            Ok(next) if next == wanted => Err(Ok(())),
-            Ok(_) => Ok(()),
-            Err(error) => Err(Err(error)),
-        });
-        match found {
-            Err(found) => found?,
-            Ok(()) => {
-                let (patch, order) = (go(&Value::from(patch)), go(&Value::from(order)));
-                return Err(failed(format!(
-                    "The order in patch list:\n{patch}\n doesn't match $setElementOrder list:\n{order}\n"
-                )));
-            }
+    let deletes = |item: &&Value| item.get("$patch").is_some_and(|directive| directive == "delete");
+    let mut rest = patch.iter().filter(|item| !deletes(item)).peekable();
+    for next in order {
+        while rest.next_if(|item| item.get("$patch").is_some()).is_some() {}
+        let Some(item) = rest.peek() else { break };
+        if identity.of(item)? == identity.of(next)? {
+            rest.next();
         }
     }
-    Ok(())
+    if rest.peek().is_none() {
+        return Ok(());
+    }
+    let (patch, order) = (go(&Value::from(patch)), go(&Value::from(order)));
+    Err(failed(format!("The order in patch list:\n{patch}\n doesn't match $setElementOrder list:\n{order}\n")))
 }
 
 /// Puts items into order: those in `order` as it has them, the others as they were `before`.
 pub fn enforce(items: Vec<Value>, order: &[Value], before: &[Value], identity: Identity) -> Result<Vec<Value>, Error> {
-    let place = |list: &[Value], item: &Value| -> Result<Option<usize>, Error> {
-        let wanted = identity.of(item)?;
-        Ok(list.iter().position(|other| identity.of(other).is_ok_and(|other| other == wanted)))
-    };
-    for item in order.iter().chain(before) {
-        identity.of(item)?;
-    }
+    let (order, before) = (places(order, identity)?, places(before, identity)?);
     let (mut named, mut others) = (Vec::new(), Vec::new());
     for item in items {
-        let live = place(before, &item)?;
-        match place(order, &item)? {
-            Some(at) => named.push((at, live, item)),
+        let wanted = identity.of(&item)?;
+        let live = before.get(wanted).copied();
+        match order.get(wanted) {
+            Some(at) => named.push((*at, live, item)),
             None => others.push((live, item)),
         }
     }
     named.sort_by_key(|(at, ..)| *at);
-    others.sort_by_key(|(live, _)| *live);
+    sort_as_upstream(&mut others);
     let mut out = Vec::with_capacity(named.len() + others.len());
     let mut others = others.into_iter().peekable();
     for (_, live, item) in named {
@@ -108,6 +95,32 @@ pub fn enforce(items: Vec<Value>, order: &[Value], before: &[Value], identity: I
     }
     out.extend(others.map(|(_, item)| item));
     Ok(out)
+}
+
+/// Sorts items by their old places. Upstream takes an item without one for less than any other, whichever way it asks: with
+/// that the outcome depends on how it sorts, which is by insertion where there are few.
+fn sort_as_upstream(items: &mut [(Option<usize>, Value)]) {
+    const FEW: usize = 20;
+    if items.len() > FEW {
+        return items.sort_by_key(|(live, _)| *live);
+    }
+    for end in 1..items.len() {
+        for at in (1..=end).rev() {
+            match (items[at].0, items[at - 1].0) {
+                (Some(here), Some(before)) if here >= before => break,
+                _ => items.swap(at, at - 1),
+            }
+        }
+    }
+}
+
+/// Where each item is first.
+fn places<'a>(items: &'a [Value], identity: Identity) -> Result<HashMap<&'a Value, usize>, Error> {
+    let mut places = HashMap::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        places.entry(identity.of(item)?).or_insert(at);
+    }
+    Ok(places)
 }
 
 /// Something else stands where a list should.

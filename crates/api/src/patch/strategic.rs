@@ -3,7 +3,10 @@
 //! Directives: `$patch: replace|delete` in objects and list items, `$retainKeys`, `$deleteFromPrimitiveList/f`,
 //! `$setElementOrder/f`. What upstream does with a patch that contradicts itself is done here too.
 
-use std::mem::take;
+use std::{
+    collections::{HashMap, HashSet},
+    mem::take,
+};
 
 use super::{
     Error,
@@ -75,6 +78,7 @@ fn delete_scalars(object: &mut Map, name: &str, values: Value) -> Result<(), Err
     }
     let (Some(Value::Array(items)), Value::Array(values)) = (object.get_mut(name), &values) else { return Ok(()) };
     if (!items.is_empty() || !values.is_empty()) && element_kind(items.iter().chain(values))?.is_some() {
+        let values: HashSet<&Value> = values.iter().collect();
         items.retain(|item| !values.contains(item));
     }
     Ok(())
@@ -93,7 +97,9 @@ fn merge_field(field: Option<&Field>, object: &mut Map, name: String, patch: Val
             let ty = field.and_then(|field| if let Ty::Struct(id) = field.ty { Some(id) } else { None });
             Some(Value::Object(merge(ty, current, patch)?))
         }
-        (Some(Value::Array(current)), Value::Array(patch)) => Some(Value::Array(merge_lists(field, current, patch)?)),
+        (Some(Value::Array(current)), Value::Array(patch)) => {
+            Some(Value::Array(merge_lists(field, current, patch)?.items))
+        }
         (_, patch) => plain(without_nulls(patch)),
     };
     if let Some(merged) = merged {
@@ -128,62 +134,86 @@ fn plain(value: Value) -> Option<Value> {
     }
 }
 
-fn merge_lists(field: Option<&Field>, current: Vec<Value>, patch: Vec<Value>) -> Result<Vec<Value>, Error> {
-    let Some(key) = field.and_then(|field| field.patch.merge_key) else { return Ok(patch) };
+/// A list after a patch.
+struct Merged {
+    items: Vec<Value>,
+    /// The list before, as upstream leaves it: new items stand there in the place of as many that were deleted, and are put
+    /// into order by that place.
+    before: Vec<Value>,
+}
+
+fn merge_lists(field: Option<&Field>, current: Vec<Value>, mut patch: Vec<Value>) -> Result<Merged, Error> {
+    let Some(key) = field.and_then(|field| field.patch.merge_key) else {
+        return Ok(Merged { items: patch, before: current });
+    };
     let ty = field.and_then(|field| field.ty.element_struct());
-    let (mut items, mut patch) = (current, patch);
+    let mut items = current.clone();
     match element_kind(items.iter().chain(&patch))? {
-        None => return Ok(items),
+        None => Ok(Merged { items, before: current }),
         Some("object") if key.is_empty() => {
             let name = ty.map(|ty| schema().get(ty).short_name()).unwrap_or_default();
-            return Err(failed(format!("cannot merge lists without merge key for {name}")));
+            Err(failed(format!("cannot merge lists without merge key for {name}")))
         }
         Some("object") => {
-            special_items(key, &mut items, &mut patch)?;
-            let before = items.clone();
+            let replaced = special_items(key, &mut items, &mut patch)?;
+            let kept = items.clone();
             merge_items(ty, key, &mut items, &patch)?;
-            order::enforce(items, &patch, &before, Identity::Key(key))
+            let before = if replaced { current } else { items.iter().take(current.len()).cloned().collect() };
+            Ok(Merged { items: order::enforce(items, &patch, &kept, Identity::Key(key))?, before })
         }
         Some(_) => {
-            let before = items.clone();
             items.extend(patch.iter().cloned());
-            order::enforce(order::unique(items), &patch, &before, Identity::Item)
+            let items = order::enforce(order::unique(items), &patch, &current, Identity::Item)?;
+            Ok(Merged { items, before: current })
         }
     }
 }
 
-/// Does what items with a directive say, and takes them out of the patch.
-fn special_items(key: &str, items: &mut Vec<Value>, patch: &mut Vec<Value>) -> Result<(), Error> {
+/// Does what items with a directive say, and takes them out of the patch; whether it replaces the list.
+fn special_items(key: &str, items: &mut Vec<Value>, patch: &mut Vec<Value>) -> Result<bool, Error> {
     let mut replace = false;
+    let mut deleted = HashSet::new();
     let mut rest = Vec::new();
     for item in take(patch) {
         match item.get(DIRECTIVE) {
             None => rest.push(item),
             Some(Value::String(directive)) if directive == "delete" => {
-                let wanted = item.get(key).ok_or_else(|| no_key(&item, key))?;
-                items.retain(|item| item.get(key) != Some(wanted));
+                deleted.insert(item.get(key).ok_or_else(|| no_key(&item, key))?.clone());
             }
             Some(Value::String(directive)) if directive == "replace" => replace = true,
             Some(Value::String(directive)) if directive == "merge" => {
                 return Err(failed("merging lists cannot yet be specified in the patch".to_owned()));
             }
-            Some(other) => return Err(unknown(other, item.as_object().unwrap_or(&Map::new()))),
+            Some(other) => {
+                let (other, mut map) = (other.clone(), item.as_object().cloned().unwrap_or_default());
+                map.remove(DIRECTIVE);
+                return Err(unknown(&other, &map));
+            }
         }
     }
+    items.retain(|item| item.get(key).is_none_or(|value| !deleted.contains(value)));
     *if replace { items } else { patch } = rest;
-    Ok(())
+    Ok(replace)
 }
 
 fn merge_items(ty: Option<TypeId>, key: &str, items: &mut Vec<Value>, patch: &[Value]) -> Result<(), Error> {
+    let mut places: HashMap<Value, usize> = HashMap::new();
+    for (at, item) in items.iter().enumerate() {
+        if let Some(value) = item.get(key) {
+            places.entry(value.clone()).or_insert(at);
+        }
+    }
     for item in patch {
         let wanted = item.get(key).ok_or_else(|| no_key(item, key))?;
-        let found = items.iter_mut().find(|item| item.get(key) == Some(wanted));
-        match (found, item) {
-            (Some(found), Value::Object(patch)) => {
-                let current = found.as_object_mut().map(take).unwrap_or_default();
-                *found = Value::Object(merge(ty, current, patch.clone())?);
+        match (places.get(wanted), item) {
+            (Some(at), Value::Object(patch)) => {
+                let current = items[*at].as_object_mut().map(take).unwrap_or_default();
+                items[*at] = Value::Object(merge(ty, current, patch.clone())?);
             }
-            (_, item) => items.push(item.clone()),
+            (_, item) => {
+                places.insert(wanted.clone(), items.len());
+                items.push(item.clone());
+            }
         }
     }
     Ok(())
@@ -206,15 +236,17 @@ fn put_in_order(
     let key = field.and_then(|field| field.patch.merge_key).unwrap_or_default();
     let identity = if key.is_empty() { Identity::Item } else { Identity::Key(key) };
     order::check(wanted.as_deref().unwrap_or_default(), &order, identity)?;
-    let before = live.clone().unwrap_or_default();
-    element_kind(before.iter().chain(wanted.iter().flatten()))?;
-    let merged = match (live, wanted) {
+    let kind = element_kind(live.iter().flatten().chain(wanted.iter().flatten()));
+    let Merged { items, before } = match (live, wanted) {
         (None, None) => return Ok(()),
-        (Some(live), None) => live,
-        (None, Some(wanted)) => wanted.into_iter().filter_map(plain).collect(),
+        (Some(live), None) => Merged { items: live.clone(), before: live },
+        (None, Some(wanted)) => Merged { items: wanted.into_iter().filter_map(plain).collect(), before: Vec::new() },
         (Some(live), Some(wanted)) => merge_lists(field, live, wanted)?,
     };
-    object.insert(name.to_owned(), Value::Array(order::enforce(merged, &order, &before, identity)?));
+    if kind?.is_none() {
+        return Err(failed("no elements in any of the given slices".to_owned()));
+    }
+    object.insert(name.to_owned(), Value::Array(order::enforce(items, &order, &before, identity)?));
     patch.remove(name);
     Ok(())
 }

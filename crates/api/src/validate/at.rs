@@ -1,8 +1,9 @@
 //! A value and its place: rules walk down an object with it, and say there what is wrong.
 //!
-//! The path is a chain on the stack; it becomes text only when there is a fault to tell.
+//! The path is a chain on the stack; it becomes text only when there is a fault to tell. On a change the value that was at
+//! the same place comes along.
 
-use std::{cmp::Ordering, fmt};
+use std::{cmp::Ordering, collections::HashSet, fmt, hash::Hash};
 
 use super::{
     Errors,
@@ -18,6 +19,8 @@ static NOTHING: Value = Value::Null;
 pub(super) struct At<'v, 'p> {
     /// What is here; null where nothing is.
     pub value: &'v Value,
+    /// What was here before a change; null where nothing was, and in elements of lists.
+    pub old: &'v Value,
     parent: Option<&'p At<'v, 'p>>,
     step: Step<'p>,
 }
@@ -26,25 +29,37 @@ pub(super) struct At<'v, 'p> {
 enum Step<'p> {
     Top,
     Field(&'p str),
+    /// A field that paths leave out.
+    Hidden,
     Key(&'p str),
     Index(usize),
 }
 
 impl<'v, 'p> At<'v, 'p> {
-    /// The object itself.
+    /// A new object.
     pub fn top(value: &'v Value) -> Self {
-        At { value, parent: None, step: Step::Top }
+        At::changed(value, &NOTHING)
+    }
+
+    /// A changed object.
+    pub fn changed(value: &'v Value, old: &'v Value) -> Self {
+        At { value, old, parent: None, step: Step::Top }
     }
 
     /// A field of the struct that is here, there or not.
     pub fn get<'b>(&'b self, name: &'b str) -> At<'v, 'b> {
-        let value = self.value.get(name).unwrap_or(&NOTHING);
-        At { value, parent: Some(self), step: Step::Field(name) }
+        self.under(Step::Field(name), in_map(self.value, name), in_map(self.old, name))
+    }
+
+    /// A field, by the name that upstream gives it in messages.
+    pub fn get_called<'b>(&'b self, name: &str, shown: &'b str) -> At<'v, 'b> {
+        let step = if shown.is_empty() { Step::Hidden } else { Step::Field(shown) };
+        self.under(step, in_map(self.value, name), in_map(self.old, name))
     }
 
     /// A value under this place, by a name that is not that of its field.
     pub fn called<'b>(&'b self, name: &'b str, value: &'v Value) -> At<'v, 'b> {
-        At { value, parent: Some(self), step: Step::Field(name) }
+        self.under(Step::Field(name), value, &NOTHING)
     }
 
     /// The same place, with another value.
@@ -54,19 +69,22 @@ impl<'v, 'p> At<'v, 'p> {
 
     /// An entry of the map that is here, there or not.
     pub fn key<'b>(&'b self, name: &'b str) -> At<'v, 'b> {
-        let value = self.value.get(name).unwrap_or(&NOTHING);
-        At { value, parent: Some(self), step: Step::Key(name) }
+        self.under(Step::Key(name), in_map(self.value, name), in_map(self.old, name))
     }
 
     /// An element of the list that is here, there or not.
     pub fn index<'b>(&'b self, at: usize) -> At<'v, 'b> {
-        let value = self.value.get(at).unwrap_or(&NOTHING);
-        At { value, parent: Some(self), step: Step::Index(at) }
+        self.under(Step::Index(at), self.value.get(at).unwrap_or(&NOTHING), &NOTHING)
+    }
+
+    fn under<'b>(&'b self, step: Step<'b>, value: &'v Value, old: &'v Value) -> At<'v, 'b> {
+        At { value, old, parent: Some(self), step }
     }
 
     /// The elements of the list that is here.
     pub fn items<'b>(&'b self) -> impl Iterator<Item = At<'v, 'b>> {
-        (0..self.len()).map(|at| self.index(at))
+        let list = self.value.as_array().map_or(&[][..], Vec::as_slice);
+        list.iter().enumerate().map(|(at, value)| self.under(Step::Index(at), value, &NOTHING))
     }
 
     /// The entries of the map that is here, by key.
@@ -75,7 +93,48 @@ impl<'v, 'p> At<'v, 'p> {
         'v: 'b,
     {
         let map = self.value.as_object().into_iter().flatten();
-        map.map(|(key, value)| (key.as_str(), At { value, parent: Some(self), step: Step::Key(key) }))
+        map.map(|(key, value)| (key.as_str(), self.under(Step::Key(key), value, in_map(self.old, key))))
+    }
+
+    /// The name of the field or entry that is here.
+    pub fn name(&self) -> &str {
+        match self.step {
+            Step::Field(name) | Step::Key(name) => name,
+            Step::Top | Step::Hidden | Step::Index(_) => "",
+        }
+    }
+
+    /// The place that this one is in: so many steps up, or as far as there are.
+    pub fn up(&self, steps: usize) -> &At<'v, '_> {
+        match self.parent {
+            Some(parent) if steps > 0 => parent.up(steps - 1),
+            _ => self,
+        }
+    }
+
+    /// The whole object.
+    pub fn whole(&self) -> &At<'v, '_> {
+        self.parent.map_or(self, At::whole)
+    }
+
+    /// Whether the path to here is empty.
+    fn is_unnamed(&self) -> bool {
+        self.parent.is_none_or(|parent| matches!(self.step, Step::Hidden) && parent.is_unnamed())
+    }
+
+    /// Whether this is the whole object.
+    pub fn is_whole(&self) -> bool {
+        self.parent.is_none()
+    }
+
+    /// Whether the object is one that changes.
+    pub fn is_change(&self) -> bool {
+        !self.whole().old.is_null()
+    }
+
+    /// What was here, as an object of its own.
+    pub fn before(&self) -> At<'v, 'v> {
+        At::top(self.old)
     }
 
     /// Whether anything is here.
@@ -102,6 +161,11 @@ impl<'v, 'p> At<'v, 'p> {
         self.value.as_str().unwrap_or_default()
     }
 
+    /// The text of a field, or "".
+    pub fn text_of(&self, name: &str) -> &'v str {
+        in_map(self.value, name).as_str().unwrap_or_default()
+    }
+
     /// The number here, or 0.
     pub fn int(&self) -> i64 {
         self.value.as_i64().unwrap_or_default()
@@ -115,6 +179,16 @@ impl<'v, 'p> At<'v, 'p> {
     /// The texts of the list here.
     pub fn texts(&self) -> impl Iterator<Item = &'v str> {
         self.value.as_array().into_iter().flatten().map(|item| item.as_str().unwrap_or_default())
+    }
+
+    /// Whether the list here has a text.
+    pub fn has(&self, text: &str) -> bool {
+        self.texts().any(|other| other == text)
+    }
+
+    /// The element of the list here whose field has this text.
+    pub fn find<'b>(&'b self, field: &str, text: &str) -> Option<At<'v, 'b>> {
+        self.items().find(|item| item.text_of(field) == text)
     }
 
     /// The quantity here.
@@ -132,6 +206,18 @@ impl<'v, 'p> At<'v, 'p> {
         }
     }
 
+    /// Whether this means something else than what was here.
+    pub fn differs(&self) -> bool {
+        !render::same(self.value, self.old)
+    }
+}
+
+fn in_map<'v>(value: &'v Value, name: &str) -> &'v Value {
+    value.get(name).unwrap_or(&NOTHING)
+}
+
+/// Faults at a place.
+impl At<'_, '_> {
     /// Adds a fault at this place.
     pub fn fault(&self, e: &mut Errors, kind: Fault, message: impl Into<String>) {
         e.push(FieldError::new(self.to_string(), kind, message));
@@ -170,14 +256,9 @@ impl<'v, 'p> At<'v, 'p> {
         self.fault(e, Fault::Invalid(bad.into()), message);
     }
 
-    /// The struct here is wrong, shown as upstream's internal type has it.
-    pub fn invalid_internal(&self, e: &mut Errors, ty: &str, message: impl Into<String>) {
-        self.fault(e, Fault::Invalid(Bad::Shown(render::internal(ty, self.value))), message);
-    }
-
-    /// The struct here is wrong, shown as it is served.
-    pub fn invalid_external(&self, e: &mut Errors, ty: &str, message: impl Into<String>) {
-        self.fault(e, Fault::Invalid(Bad::Shown(render::external(ty, self.value))), message);
+    /// The struct here is wrong, shown as upstream's type has it.
+    pub fn invalid_struct(&self, e: &mut Errors, ty: &str, message: impl Into<String>) {
+        self.fault(e, Fault::Invalid(Bad::of(ty, self.value)), message);
     }
 
     /// Nothing may be here, or not this.
@@ -185,23 +266,26 @@ impl<'v, 'p> At<'v, 'p> {
         self.fault(e, Fault::Forbidden, message);
     }
 
+    /// Nothing may be here.
+    pub fn forbid(&self, e: &mut Errors, message: impl Into<String>) {
+        if self.exists() {
+            self.forbidden(e, message);
+        }
+    }
+
     /// The text here is not one of those supported.
     pub fn unsupported(&self, e: &mut Errors, supported: &[&str]) {
-        e.push(FieldError::not_supported(self.to_string(), self.text(), supported));
+        self.unsupported_as(e, self.text(), supported);
+    }
+
+    /// Something here is not one of those supported.
+    pub fn unsupported_as(&self, e: &mut Errors, bad: impl Into<Bad>, supported: &[&str]) {
+        e.push(FieldError::not_supported(self.to_string(), bad, supported));
     }
 
     /// What is here, a text or nothing, must be one of those supported if there is any.
     pub fn one_of(&self, e: &mut Errors, supported: &[&str]) {
         if self.exists() && !supported.contains(&self.text()) {
-            self.unsupported(e, supported);
-        }
-    }
-
-    /// Text must be here and be one of those supported.
-    pub fn required_one_of(&self, e: &mut Errors, supported: &[&str]) {
-        if self.text().is_empty() {
-            self.required(e, "");
-        } else if !supported.contains(&self.text()) {
             self.unsupported(e, supported);
         }
     }
@@ -243,37 +327,40 @@ impl<'v, 'p> At<'v, 'p> {
     }
 
     /// The text here must have a form: every fault of it is one here.
-    pub fn form(&self, e: &mut Errors, form: fn(&str) -> Vec<String>) {
-        for fault in form(self.text()) {
-            self.invalid_text(e, fault);
-        }
+    pub fn form(&self, e: &mut Errors, form: names::Form) {
+        self.form_as(e, self.text(), form);
+    }
+
+    /// As [`Self::form`], for a text that is a part of what is here.
+    pub fn form_as(&self, e: &mut Errors, text: &str, form: names::Form) {
+        form(text).into_iter().for_each(|fault| self.invalid_as(e, text, fault));
     }
 
     /// Text must be here and have a form.
-    pub fn required_form(&self, e: &mut Errors, form: fn(&str) -> Vec<String>) {
+    pub fn required_form(&self, e: &mut Errors, form: names::Form) {
         if self.require(e) {
             self.form(e, form);
         }
     }
 
     /// Text, if there is any, must have a form.
-    pub fn optional_form(&self, e: &mut Errors, form: fn(&str) -> Vec<String>) {
+    pub fn optional_form(&self, e: &mut Errors, form: names::Form) {
         if !self.text().is_empty() {
             self.form(e, form);
         }
     }
 
-    /// What is here must be what it was.
-    pub fn unchanged(&self, e: &mut Errors, old: &At) {
-        if !render::same(self.value, old.value) {
-            self.invalid(e, IMMUTABLE);
-        }
-    }
-
-    /// As [`Self::unchanged`], for a struct that upstream shows as its internal type.
-    pub fn unchanged_internal(&self, e: &mut Errors, old: &At, ty: &str) {
-        if !render::same(self.value, old.value) {
-            self.invalid_internal(e, ty, IMMUTABLE);
+    /// Calls `again` for every element of the list here that is like one before it by what `key` says of them.
+    pub fn unique<'a, K: Hash + Eq + Copy>(&'a self, key: impl Fn(&At<'a, '_>) -> K, mut again: impl FnMut(&At, K)) {
+        let mut seen = HashSet::new();
+        for (index, item) in self.items().enumerate() {
+            let own = key(&item);
+            // Most lists are short enough to do without a set.
+            let known =
+                if self.len() > 16 { !seen.insert(own) } else { self.items().take(index).any(|i| key(&i) == own) };
+            if known {
+                again(&item, own);
+            }
         }
     }
 }
@@ -287,10 +374,11 @@ impl fmt::Display for At<'_, '_> {
         let Some(parent) = self.parent else { return Ok(()) };
         parent.fmt(f)?;
         match self.step {
-            Step::Top => Ok(()),
+            Step::Top | Step::Hidden => Ok(()),
             Step::Index(at) => write!(f, "[{at}]"),
             Step::Key(name) => write!(f, "[{name}]"),
-            Step::Field(name) if parent.parent.is_none() => f.write_str(name),
+            Step::Field("") => f.write_str("[]"),
+            Step::Field(name) if parent.is_unnamed() => f.write_str(name),
             Step::Field(name) => write!(f, ".{name}"),
         }
     }

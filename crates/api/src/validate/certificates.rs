@@ -1,9 +1,29 @@
-//! Validation of requests for certificates and of bundles of trust.
+//! Requests for certificates and bundles of trust, as far as the tables cannot say what is right.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 
-use super::{Errors, at::At, names, pem, render::same};
+use super::{
+    Errors,
+    at::At,
+    names, pem,
+    render::same,
+    rules::{self, Functions},
+};
 use crate::Value;
+
+pub(super) const FUNCTIONS: Functions = functions![
+    signing_request,
+    usages,
+    requested_signer,
+    request_conditions,
+    issued_certificate,
+    request_change,
+    request_status_change,
+    request_approval,
+    signer_name,
+    bundle_is_named_after_signer,
+    trust_bundle
+];
 
 const USAGES: &[&str] = &[
     "any",
@@ -40,34 +60,19 @@ enum Change {
     Approval,
 }
 
-/// Any name is right for a request.
-pub(super) fn any_name(_: &str) -> Vec<String> {
-    Vec::new()
+fn request_change(new: &At, e: &mut Errors) {
+    changed(new, Change::Main, e);
 }
 
-/// The faults of a request for a certificate.
-pub(super) fn request(new: &At, old: Option<&At>, e: &mut Errors) {
-    whole(new, old, e);
-    if let Some(old) = old {
-        changed(new, old, Change::Main, e);
-    }
+fn request_status_change(new: &At, e: &mut Errors) {
+    changed(new, Change::Status, e);
 }
 
-/// The faults of the status of a request.
-pub(super) fn status(new: &At, old: &At, e: &mut Errors) {
-    whole(new, Some(old), e);
-    changed(new, old, Change::Status, e);
+fn request_approval(new: &At, e: &mut Errors) {
+    changed(new, Change::Approval, e);
 }
 
-/// The faults of an approval or denial.
-pub(super) fn approval(new: &At, old: &At, e: &mut Errors) {
-    whole(new, Some(old), e);
-    changed(new, old, Change::Approval, e);
-}
-
-fn whole(new: &At, old: Option<&At>, e: &mut Errors) {
-    let spec = new.get("spec");
-    let request = spec.get("request");
+fn signing_request(request: &At, e: &mut Errors) {
     let bytes = BASE64_STANDARD.decode(request.text()).unwrap_or_default();
     let blocks = pem::blocks(&String::from_utf8_lossy(&bytes));
     if blocks.first().is_none_or(|block| block.label != "CERTIFICATE REQUEST") {
@@ -75,45 +80,32 @@ fn whole(new: &At, old: Option<&At>, e: &mut Errors) {
     } else if blocks.first().is_some_and(|block| !pem::is_sequence(&block.bytes)) {
         request.invalid(e, "asn1: structure error");
     }
-    let usages = spec.get("usages");
-    usages.require(e);
-    let before = |field: &str| old.map(|old| old.get("spec").get(field).value);
-    let unknown =
-        |list: &Value| list.as_array().into_iter().flatten().any(|u| !USAGES.contains(&u.as_str().unwrap_or_default()));
-    if !before("usages").is_some_and(unknown) {
-        usages.items().for_each(|usage| usage.one_of(e, USAGES));
-    }
-    let mut seen = Vec::new();
-    for usage in usages.items() {
-        if seen.contains(&usage.text()) && old.is_none() {
-            usage.duplicate(e, usage.text());
-        }
-        seen.push(usage.text());
-    }
-    let signer = spec.get("signerName");
-    const LEGACY: &str = "kubernetes.io/legacy-unknown";
-    if signer.text() == LEGACY && before("signerName").and_then(Value::as_str) != Some(LEGACY) {
-        signer.invalid_text(e, "the legacy signerName is not allowed via this API version");
-    } else {
-        signer_name(&signer, e);
-    }
-    let expiry = spec.get("expirationSeconds");
-    if expiry.exists() && expiry.int() < 600 {
-        expiry.invalid(e, "may not specify a duration less than 600 seconds (10 minutes)");
-    }
-    conditions(new, e);
-    certificate(new, old, e);
 }
 
-fn conditions(request: &At, e: &mut Errors) {
-    let status = request.get("status");
-    let list = status.get("conditions");
+/// Usages are known ones, each once; what was let pass before stays allowed.
+fn usages(usages: &At, e: &mut Errors) {
+    if usages.before().texts().all(|usage| USAGES.contains(&usage)) {
+        usages.items().for_each(|usage| usage.one_of(e, USAGES));
+    }
+    if !usages.is_change() {
+        usages.unique(|usage| usage.text(), |usage, text| usage.duplicate(e, text));
+    }
+}
+
+fn requested_signer(signer: &At, e: &mut Errors) {
+    const LEGACY: &str = "kubernetes.io/legacy-unknown";
+    if signer.text() == LEGACY && signer.before().text() != LEGACY {
+        return signer.invalid_text(e, "the legacy signerName is not allowed via this API version");
+    }
+    signer_name(signer, e);
+}
+
+/// A request is approved or denied, once.
+fn request_conditions(list: &At, e: &mut Errors) {
     let mut seen: Vec<&str> = Vec::new();
     for condition in list.items() {
-        let (kind, state) = (condition.get("type"), condition.get("status"));
-        kind.require(e);
-        let allowed: &[&str] = if DECIDED.contains(&kind.text()) { &["True"] } else { &["False", "True", "Unknown"] };
-        state.required_one_of(e, allowed);
+        rules::check("RequestCondition", &condition, e);
+        let kind = condition.get("type");
         let other = match kind.text() {
             "Approved" => "Denied",
             "Denied" => "Approved",
@@ -129,10 +121,9 @@ fn conditions(request: &At, e: &mut Errors) {
     }
 }
 
-fn certificate(new: &At, old: Option<&At>, e: &mut Errors) {
-    let status = new.get("status");
-    let at = status.get("certificate");
-    if at.is_empty() || old.is_some_and(|old| old.get("status").get("certificate").value == at.value) {
+/// The faults of a certificate that was issued; an old one stays allowed.
+fn issued_certificate(at: &At, e: &mut Errors) {
+    if at.is_empty() || at.is_change() && at.old == at.value {
         return;
     }
     let bytes = BASE64_STANDARD.decode(at.text()).unwrap_or_default();
@@ -148,7 +139,8 @@ fn certificate(new: &At, old: Option<&At>, e: &mut Errors) {
     at.invalid_as(e, "<certificate data>", fault);
 }
 
-fn changed(new: &At, old: &At, change: Change, e: &mut Errors) {
+fn changed(new: &At, change: Change, e: &mut Errors) {
+    let old = new.before();
     let (status, before) = (new.get("status"), old.get("status"));
     let list = status.get("conditions");
     let of = |status: &At, kind: &str| -> Vec<Value> {
@@ -232,27 +224,19 @@ fn bundle_name_for(signer: &str, name: &str) -> Vec<String> {
     }
 }
 
-/// The faults of a bundle of trust. Its name depends on its signer, so it is checked here.
-pub(super) fn bundle(new: &At, old: Option<&At>, e: &mut Errors) {
-    let (spec, meta) = (new.get("spec"), new.get("metadata"));
-    let (signer, bundle, name) = (spec.get("signerName"), spec.get("trustBundle"), meta.get("name"));
-    for fault in bundle_name_for(signer.text(), name.text()) {
+fn bundle_is_named_after_signer(bundle: &At, e: &mut Errors) {
+    let (spec, meta) = (bundle.get("spec"), bundle.get("metadata"));
+    let name = meta.get("name");
+    for fault in bundle_name_for(spec.text_of("signerName"), name.text()) {
         name.invalid_text(e, fault);
-    }
-    if !signer.is_empty() {
-        signer_name(&signer, e);
-    }
-    if old.is_none_or(|old| old.get("spec").get("trustBundle").value != bundle.value) {
-        trust_bundle(&bundle, e);
-    }
-    if let Some(old) = old
-        && signer.text() != old.get("spec").get("signerName").text()
-    {
-        signer.invalid_text(e, super::at::IMMUTABLE);
     }
 }
 
+/// The faults of a bundle; an old one stays allowed.
 fn trust_bundle(at: &At, e: &mut Errors) {
+    if at.is_change() && at.old == at.value {
+        return;
+    }
     const HIDDEN: &str = "<value omitted>";
     const MOST_BYTES: usize = 1024 * 1024;
     if at.text().len() > MOST_BYTES {

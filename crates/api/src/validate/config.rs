@@ -1,82 +1,57 @@
-//! Validation of ConfigMaps and Secrets.
+//! ConfigMaps and Secrets, as far as the tables cannot say what is right.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 
-use super::{Errors, at::At, names, render::same};
+use super::{Errors, at::At, names, rules::Functions};
 use crate::Value;
 
-const MOST_BYTES: usize = 1024 * 1024;
-const FIXED: &str = "field is immutable when `immutable` is set";
+pub(super) const FUNCTIONS: Functions = functions![config_keys, secret_keys, secret_type];
 
-fn decoded_length(text: &str) -> usize {
+const MOST_BYTES: usize = 1024 * 1024;
+
+/// How many bytes base64 stands for.
+pub(super) fn decoded_length(text: &str) -> usize {
     text.len() / 4 * 3 - text.bytes().rev().take(2).filter(|c| *c == b'=').count().min(text.len() / 4 * 3)
 }
 
-/// What is marked as immutable stays.
-fn immutable(new: &At, old: Option<&At>, fields: &[&str], e: &mut Errors) {
-    let Some(old) = old.filter(|old| old.get("immutable").is_true()) else { return };
-    if !new.get("immutable").is_true() {
-        new.get("immutable").forbidden(e, FIXED);
+/// The faults of keys, which files are named after. How many bytes the values have.
+fn keys(data: &At, size: fn(&str) -> usize, e: &mut Errors) -> usize {
+    data.entries()
+        .map(|(key, value)| {
+            value.form_as(e, key, names::config_key);
+            size(value.text())
+        })
+        .sum()
+}
+
+fn config_keys(map: &At, e: &mut Errors) {
+    let (data, binary) = (map.get("data"), map.get("binaryData"));
+    let text = keys(&data, str::len, e);
+    for (key, value) in data.entries().filter(|(key, _)| binary.get(key).exists()) {
+        value.invalid_as(e, key, "duplicate of key present in binaryData");
     }
-    for field in fields {
-        if !same(new.get(field).value, old.get(field).value) {
-            new.get(field).forbidden(e, FIXED);
-        }
+    if text + keys(&binary, decoded_length, e) > MOST_BYTES {
+        map.get("").too_long(e, MOST_BYTES);
     }
 }
 
-/// What is particular to a changed ConfigMap; it is told before the rest.
-pub(super) fn config_map_change(new: &At, old: &At, e: &mut Errors) {
-    immutable(new, Some(old), &["data", "binaryData"], e);
-}
-
-/// The faults of a ConfigMap.
-pub(super) fn config_map(new: &At, _: Option<&At>, e: &mut Errors) {
-    let (data, binary) = (new.get("data"), new.get("binaryData"));
-    let mut size = 0;
-    for (key, value) in data.entries() {
-        names::config_key(key).into_iter().for_each(|fault| value.invalid_as(e, key, fault));
-        if binary.get(key).exists() {
-            value.invalid_as(e, key, "duplicate of key present in binaryData");
-        }
-        size += value.text().len();
-    }
-    for (key, value) in binary.entries() {
-        names::config_key(key).into_iter().for_each(|fault| value.invalid_as(e, key, fault));
-        size += decoded_length(value.text());
-    }
-    if size > MOST_BYTES {
-        new.get("").too_long(e, MOST_BYTES);
-    }
-}
-
-/// What is particular to a changed Secret; it is told before the rest.
-pub(super) fn secret_change(new: &At, old: &At, e: &mut Errors) {
-    if new.get("type").text() != old.get("type").text() {
-        new.get("type").invalid_text(e, super::at::IMMUTABLE);
-    }
-    immutable(new, Some(old), &["data"], e);
-}
-
-/// The faults of a Secret.
-pub(super) fn secret(new: &At, _: Option<&At>, e: &mut Errors) {
-    let data = new.get("data");
-    let mut size = 0;
-    for (key, value) in data.entries() {
-        names::config_key(key).into_iter().for_each(|fault| value.invalid_as(e, key, fault));
-        size += decoded_length(value.text());
-    }
-    if size > MOST_BYTES {
+fn secret_keys(data: &At, e: &mut Errors) {
+    if keys(data, decoded_length, e) > MOST_BYTES {
         data.too_long(e, MOST_BYTES);
     }
+}
+
+/// A secret of a type has what the type needs.
+fn secret_type(secret: &At, e: &mut Errors) {
+    let data = secret.get("data");
     let need = |keys: &[&str], e: &mut Errors| {
         for key in keys.iter().filter(|key| !data.key(key).exists()) {
             data.key(key).required(e, "");
         }
     };
-    match new.get("type").text() {
+    match secret.text_of("type") {
         "kubernetes.io/service-account-token" => {
-            let meta = new.get("metadata");
+            let meta = secret.get("metadata");
             let notes = meta.get("annotations");
             notes.key("kubernetes.io/service-account.name").require(e);
         }

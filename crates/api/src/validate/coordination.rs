@@ -1,25 +1,11 @@
-//! Validation of leases and of those who would hold them.
+//! Leases and those who would hold them, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, names};
+use super::{Errors, at::At, names, rules::Functions};
 
-/// The faults of a lease.
-pub(super) fn lease(new: &At, _: Option<&At>, e: &mut Errors) {
-    let spec = new.get("spec");
-    let duration = spec.get("leaseDurationSeconds");
-    if duration.exists() && duration.int() <= 0 {
-        duration.invalid(e, "must be greater than 0");
-    }
-    spec.get("leaseTransitions").nonnegative(e);
-    let strategy = spec.get("strategy");
-    if strategy.exists() {
-        self::strategy(&strategy, e);
-    }
-    if !spec.get("preferredHolder").is_empty() && strategy.is_empty() {
-        spec.get("preferredHolder").forbidden(e, "may only be specified if `strategy` is defined");
-    }
-}
+pub(super) const FUNCTIONS: Functions = functions![lease_strategy, candidate_versions];
 
-fn strategy(at: &At, e: &mut Errors) {
+/// Upstream tells a wrong strategy one step too deep.
+fn lease_strategy(at: &At, e: &mut Errors) {
     let place = at.called("strategy", at.value);
     if at.text().contains('/') {
         place.form(e, names::qualified);
@@ -28,10 +14,8 @@ fn strategy(at: &At, e: &mut Errors) {
     }
 }
 
-/// The faults of a candidate.
-pub(super) fn candidate(new: &At, old: Option<&At>, e: &mut Errors) {
-    let spec = new.get("spec");
-    spec.get("leaseName").require(e);
+/// The faults of the versions that a candidate has and emulates, and of how one is chosen by them.
+fn candidate_versions(spec: &At, e: &mut Errors) {
     let (emulation, binary, plan) = (spec.get("emulationVersion"), spec.get("binaryVersion"), spec.get("strategy"));
     let parsed = |at: &At| version(at.text());
     if !emulation.is_empty() && parsed(&emulation).is_none() {
@@ -49,12 +33,7 @@ pub(super) fn candidate(new: &At, old: Option<&At>, e: &mut Errors) {
         if plan.text() == "OldestEmulationVersion" && low == zero {
             emulation.required(e, "must be specified when `strategy` is 'OldestEmulationVersion'");
         }
-        strategy(&plan, e);
-    }
-    if let Some(old) = old
-        && spec.get("leaseName").text() != old.get("spec").get("leaseName").text()
-    {
-        spec.get("leaseName").invalid_text(e, super::at::IMMUTABLE);
+        lease_strategy(&plan, e);
     }
 }
 

@@ -1,6 +1,9 @@
-//! The schedules of cron jobs: five fields, or a word such as `@daily`.
+//! The schedules of cron jobs, five fields or a word such as `@daily`, and their time zones.
 
+use super::{Errors, at::At, rules::Functions};
 use crate::duration;
+
+pub(super) const FUNCTIONS: Functions = functions![schedule, time_zone];
 
 /// A field: its least and greatest number, and names for numbers from the least on.
 struct Field {
@@ -19,8 +22,65 @@ const FIELDS: [Field; 5] = [
     Field { min: 0, max: 6, names: DAYS },
 ];
 
+/// The faults of a schedule. A time zone has a field of its own, except where the schedule had one before.
+fn schedule(at: &At, e: &mut Errors) {
+    if let Err(why) = check(at.text()) {
+        at.invalid_text(e, why);
+    }
+    if !at.text().contains("TZ") {
+        return;
+    }
+    let had_zone = at.before().text().contains("TZ");
+    if had_zone && at.up(1).get("timeZone").exists() {
+        at.invalid_text(e, "cannot use both timeZone field and TZ or CRON_TZ in schedule");
+    } else if !had_zone {
+        at.invalid_text(e, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead");
+    }
+}
+
+/// The faults of a time zone that is not the one before.
+fn time_zone(at: &At, e: &mut Errors) {
+    if at.is_change() && at.old == at.value {
+        return;
+    }
+    if at.is_empty() {
+        return at.invalid_text(e, "timeZone must be nil or non-empty string");
+    }
+    let part = |part: &str| {
+        (1..=14).contains(&part.len())
+            && part != "."
+            && part != ".."
+            && !part.starts_with('-')
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || ".-_+".contains(c))
+    };
+    if !at.text().split('/').all(part) {
+        return at.invalid_text(e, format!("unknown time zone {}", at.text()));
+    }
+    if !is_known_zone(at.text()) {
+        at.invalid_text(e, format!("unknown time zone {}", at.text()));
+    }
+    if at.text().eq_ignore_ascii_case("local") {
+        let message = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
+        at.invalid_text(e, message);
+    }
+}
+
+/// Areas of the time zone database, and its zones without an area. Which places an area has is not looked at.
+fn is_known_zone(name: &str) -> bool {
+    const AREAS: &str = "Africa America Antarctica Arctic Asia Atlantic Australia Brazil Canada Chile Etc Europe Indian Mexico \
+        Pacific US";
+    const ZONES: &str = "CET CST6CDT Cuba EET EST EST5EDT Egypt Eire Factory GB GB-Eire GMT GMT+0 GMT-0 GMT0 Greenwich HST Hongkong \
+        Iceland Iran Israel Jamaica Japan Kwajalein Libya MET MST MST7MDT NZ NZ-CHAT Navajo PRC PST8PDT Poland Portugal ROC ROK \
+        Singapore Turkey UCT UTC Universal W-SU WET Zulu Local";
+    let listed = |list: &str, name: &str| list.split_whitespace().any(|known| known == name);
+    match name.split_once('/') {
+        Some((area, place)) => listed(AREAS, area) && !place.is_empty(),
+        None => listed(ZONES, name),
+    }
+}
+
 /// What is wrong with a schedule, as upstream's parser says it.
-pub(super) fn check(schedule: &str) -> Result<(), String> {
+fn check(schedule: &str) -> Result<(), String> {
     let mut rest = schedule;
     let zoned = rest.starts_with("TZ=") || rest.starts_with("CRON_TZ=");
     if let Some((_, after)) = rest.split_once(' ').filter(|_| zoned) {

@@ -4,22 +4,31 @@
 //! those of that form.
 
 use super::{
-    Errors,
-    at::At,
+    Errors, admission,
+    at::{At, IMMUTABLE},
     custom_schema as schema,
     error::{Bad, Fault},
     names,
-    render::{self, same},
-    webhook,
+    render::same,
+    rules::{self, Functions},
 };
 use crate::Value;
 
+pub(super) const FUNCTIONS: Functions = functions![
+    definition_name,
+    definition,
+    definition_change,
+    kind_names,
+    stored_versions,
+    approval,
+    domain_of_group,
+    simple_path
+];
+
 const APPROVED: &str = "api-approved.kubernetes.io";
-const COLUMN_TYPES: &str = "boolean,date,integer,number,string";
-const COLUMN_FORMATS: &[&str] = &["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
 
 /// The name is made of plural and group.
-pub(super) fn name(new: &At, e: &mut Errors) {
+fn definition_name(new: &At, e: &mut Errors) {
     let (meta, spec) = (new.get("metadata"), new.get("spec"));
     let name = meta.get("name");
     if name.is_empty() {
@@ -32,31 +41,6 @@ pub(super) fn name(new: &At, e: &mut Errors) {
     }
 }
 
-/// The faults of a definition.
-pub(super) fn validate(new: &At, old: Option<&At>, e: &mut Errors) {
-    let spec = new.get("spec");
-    self::spec(&spec, e);
-    if let Some(old) = old {
-        changed(&spec, old, e);
-    }
-    let status = new.get("status");
-    kind_names(&status.get("acceptedNames"), e);
-    stored_versions(&status.get("storedVersions"), &spec, e);
-    approval(new, old, e);
-    let preserve = spec.get("preserveUnknownFields");
-    if preserve.is_true() && !old.is_some_and(|old| old.get("spec").get("preserveUnknownFields").is_true()) {
-        let message =
-            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
-        preserve.invalid(e, message);
-    }
-}
-
-/// The faults of the status of a definition.
-pub(super) fn status(new: &At, _: &At, e: &mut Errors) {
-    let status = new.get("status");
-    kind_names(&status.get("acceptedNames"), e);
-}
-
 /// What all versions have alike in a field; upstream keeps it once, above them.
 fn shared<'v>(spec: &At<'v, '_>, field: &str) -> Option<&'v Value> {
     let versions = spec.get("versions").value.as_array()?;
@@ -64,58 +48,47 @@ fn shared<'v>(spec: &At<'v, '_>, field: &str) -> Option<&'v Value> {
     versions.iter().all(|version| version.get(field).is_some_and(|value| same(value, first))).then_some(first)
 }
 
-fn spec(spec: &At, e: &mut Errors) {
-    let (group, versions) = (spec.get("group"), spec.get("versions"));
-    if group.require(e) {
-        let faults = names::subdomain(group.text());
-        if !faults.is_empty() {
-            group.invalid_text(e, faults.join(","));
-        } else if !group.text().contains('.') {
-            group.invalid_text(e, "should be a domain with at least one dot");
-        }
-    }
-    spec.get("scope").required_one_of(e, &["Cluster", "Namespaced"]);
-    for version in versions.items() {
-        let schema = version.get("schema");
-        if !schema.get("openAPIV3Schema").exists() {
-            schema.get("openAPIV3Schema").required(e, "");
-        }
-    }
+/// The faults of the specification of a definition.
+fn definition(spec: &At, e: &mut Errors) {
+    rules::check("DefinitionHead", spec, e);
+    let versions = spec.get("versions");
     let own = |field: &str| shared(spec, field).is_none();
     for version in versions.items() {
-        let name = version.get("name");
-        let faults = names::label_1035(name.text());
-        if !faults.is_empty() {
-            name.invalid_text(e, faults.join(","));
-        }
+        joined(&version.get("name"), e);
         self::version(&version, &own, e);
     }
     version_list(spec, e);
     let first = spec.called("version", versions.index(0).get("name").value);
-    let faults = names::label_1035(first.text());
-    if first.exists() && !faults.is_empty() {
-        first.invalid_text(e, faults.join(","));
+    if first.exists() {
+        joined(&first, e);
     }
     let kind = spec.get("names");
-    for field in ["plural", "singular", "kind", "listKind"] {
-        kind.get(field).require(e);
-    }
+    rules::check("DefinitionNames", &kind, e);
     kind_names(&kind, e);
     common_parts(spec, e);
-    conversion(&spec.get("conversion"), e);
+    if spec.get("conversion").exists() {
+        rules::check("Conversion", &spec.get("conversion"), e);
+    }
+}
+
+fn joined(name: &At, e: &mut Errors) {
+    let faults = names::label_1035(name.text());
+    if !faults.is_empty() {
+        name.invalid_text(e, faults.join(","));
+    }
+}
+
+fn domain_of_group(group: &At, e: &mut Errors) {
+    let faults = names::subdomain(group.text());
+    if !faults.is_empty() {
+        group.invalid_text(e, faults.join(","));
+    } else if !group.text().contains('.') {
+        group.invalid_text(e, "should be a domain with at least one dot");
+    }
 }
 
 fn version(at: &At, own: &dyn Fn(&str) -> bool, e: &mut Errors) {
-    let warning = at.get("deprecationWarning");
-    if warning.exists() {
-        if !at.get("deprecated").is_true() {
-            warning.invalid(e, "can only be set for deprecated versions");
-        } else if warning.is_empty() {
-            warning.invalid(e, "must not be an empty string");
-        } else if warning.text().len() > 256 {
-            warning.invalid(e, "must be <= 256 characters long");
-        }
-    }
+    rules::check("VersionWarning", at, e);
     let status = at.get("subresources").get("status").exists();
     if own("schema") {
         schema::check(&at.get("schema").get("openAPIV3Schema"), status, e);
@@ -124,7 +97,7 @@ fn version(at: &At, own: &dyn Fn(&str) -> bool, e: &mut Errors) {
         subresources(&at.get("subresources"), e);
     }
     if own("additionalPrinterColumns") {
-        at.get("additionalPrinterColumns").items().for_each(|column| self::column(&column, e));
+        at.get("additionalPrinterColumns").items().for_each(|column| rules::check("PrinterColumn", &column, e));
     }
     if own("selectableFields") {
         let root = at.get("schema").get("openAPIV3Schema").value;
@@ -141,7 +114,8 @@ fn common_parts(spec: &At, e: &mut Errors) {
     schema::check(&place.get("openAPIV3Schema"), status, e);
     subresources(&spec.called("subresources", shared(spec, "subresources").unwrap_or(&Value::Null)), e);
     let columns = shared(spec, "additionalPrinterColumns").unwrap_or(&Value::Null);
-    spec.called("additionalPrinterColumns", columns).items().for_each(|column| self::column(&column, e));
+    let columns = spec.called("additionalPrinterColumns", columns);
+    columns.items().for_each(|column| rules::check("PrinterColumn", &column, e));
     let fields = spec.called("selectableFields", shared(spec, "selectableFields").unwrap_or(&Value::Null));
     selectable(&fields, place.get("openAPIV3Schema").value, e);
 }
@@ -158,13 +132,8 @@ fn version_list(spec: &At, e: &mut Errors) {
         }
         Bad::Shown(shown_versions(&list))
     };
-    let mut seen = Vec::new();
-    let unique = versions.items().all(|version| {
-        let name = version.get("name").text();
-        let new = !seen.contains(&name);
-        seen.push(name);
-        new
-    });
+    let mut unique = true;
+    versions.unique(|version| version.text_of("name"), |_, _| unique = false);
     if !unique {
         versions.fault(e, Fault::Invalid(shown()), "must contain unique version names");
     }
@@ -178,33 +147,23 @@ fn shown_versions(list: &Value) -> String {
     if list.as_array().is_none_or(Vec::is_empty) {
         return "null".to_owned();
     }
-    render::internal_list("apiextensions/v1.CustomResourceDefinitionVersion", list)
+    Bad::of("apiextensions/v1.CustomResourceDefinitionVersion", list).to_string()
 }
 
+/// The faults of the names of a kind.
 fn kind_names(at: &At, e: &mut Errors) {
-    const MIXED: &str = "may have mixed case, but should otherwise match: ";
-    for field in ["plural", "singular", "kind", "listKind"] {
-        let name = at.get(field);
-        let mixed = field == "kind" || field == "listKind";
-        let text = if mixed { name.text().to_lowercase() } else { name.text().to_owned() };
-        let faults = names::label_1035(&text);
-        if !text.is_empty() && !faults.is_empty() {
-            name.invalid_text(e, format!("{}{}", if mixed { MIXED } else { "" }, faults.join(",")));
-        }
+    let each = |list: &str, e: &mut Errors| at.get(list).items().for_each(|name| joined(&name, e));
+    for name in ["plural", "singular"].map(|field| at.get(field)).iter().filter(|name| !name.is_empty()) {
+        joined(name, e);
     }
-    let list = |field: &str, e: &mut Errors| {
-        for name in at.get(field).items() {
-            let faults = names::label_1035(name.text());
-            if !faults.is_empty() {
-                name.invalid_text(e, faults.join(","));
-            }
-        }
-    };
-    list("shortNames", e);
-    if !at.get("kind").is_empty() && at.get("kind").text() == at.get("listKind").text() {
+    for name in ["kind", "listKind"].map(|field| at.get(field)).iter().filter(|name| !name.is_empty()) {
+        admission::mixed_case_kind(name, e);
+    }
+    each("shortNames", e);
+    if !at.get("kind").is_empty() && at.text_of("kind") == at.text_of("listKind") {
         at.get("listKind").invalid_text(e, "kind and listKind may not be the same");
     }
-    list("categories", e);
+    each("categories", e);
 }
 
 fn subresources(at: &At, e: &mut Errors) {
@@ -236,19 +195,8 @@ fn subresources(at: &At, e: &mut Errors) {
     }
 }
 
-fn column(at: &At, e: &mut Errors) {
-    let (kind, format) = (at.get("type"), at.get("format"));
-    at.get("name").require(e);
-    if kind.is_empty() {
-        kind.required(e, format!("must be one of {COLUMN_TYPES}"));
-    } else if !COLUMN_TYPES.split(',').any(|known| known == kind.text()) {
-        kind.invalid_text(e, format!("must be one of {COLUMN_TYPES}"));
-    }
-    if !format.is_empty() && !COLUMN_FORMATS.contains(&format.text()) {
-        format.invalid_text(e, format!("must be one of {}", COLUMN_FORMATS.join(",")));
-    }
-    let path = at.called("JSONPath", at.get("jsonPath").value);
-    if path.require(e) && !path.text().starts_with('.') {
+fn simple_path(path: &At, e: &mut Errors) {
+    if !path.text().starts_with('.') {
         path.invalid_text(e, "must be a simple json path starting with .");
     }
 }
@@ -286,61 +234,37 @@ fn selectable(list: &At, root: &Value, e: &mut Errors) {
     }
 }
 
-fn conversion(at: &At, e: &mut Errors) {
-    if !at.exists() {
-        return;
-    }
-    let strategy = at.get("strategy");
-    strategy.required_one_of(e, &["None", "Webhook"]);
-    let webhook = at.get("webhook");
-    let client = at.called("webhookClientConfig", webhook.get("clientConfig").value);
-    let versions = at.called("conversionReviewVersions", webhook.get("conversionReviewVersions").value);
-    if strategy.text() != "Webhook" {
-        for given in [&client, &versions].into_iter().filter(|given| given.exists()) {
-            given.forbidden(e, "should not be set when strategy is not set to Webhook");
-        }
-        return;
-    }
-    if client.exists() {
-        webhook::client(&client, e);
-    } else {
-        client.required(e, "required when strategy is set to Webhook");
-    }
-    if versions.require(e) {
-        webhook::review_versions(&versions, e);
-    }
-}
-
-fn changed(spec: &At, old: &At, e: &mut Errors) {
-    let before = old.get("spec");
+/// What objects are stored under stays.
+fn definition_change(new: &At, e: &mut Errors) {
+    let (old, spec) = (new.before(), new.get("spec"));
     let status = old.get("status");
-    let established = status
-        .get("conditions")
-        .items()
-        .any(|condition| condition.get("type").text() == "Established" && condition.get("status").text() == "True");
-    let (kind, was) = (spec.get("names"), before.get("names"));
-    if established {
-        spec.get("scope").unchanged(e, &before.get("scope"));
-        kind.get("kind").unchanged(e, &was.get("kind"));
+    let conditions = status.get("conditions");
+    let established = conditions.find("type", "Established");
+    let kind = spec.get("names");
+    let mut fixed = vec![spec.get("group"), kind.get("plural")];
+    if established.is_some_and(|condition| condition.text_of("status") == "True") {
+        fixed.splice(..0, [spec.get("scope"), kind.get("kind")]);
     }
-    spec.get("group").unchanged(e, &before.get("group"));
-    kind.get("plural").unchanged(e, &was.get("plural"));
+    fixed.iter().filter(|field| field.differs()).for_each(|field| field.invalid(e, IMMUTABLE));
 }
 
-fn stored_versions(at: &At, spec: &At, e: &mut Errors) {
+/// The versions that objects are stored in are still there.
+fn stored_versions(new: &At, e: &mut Errors) {
+    let (spec, status) = (new.get("spec"), new.get("status"));
+    let at = status.get("storedVersions");
     if at.is_empty() {
         return at.invalid(e, "must have at least one stored version");
     }
     let versions = spec.get("versions");
     for version in versions.items().filter(|version| version.get("storage").is_true()) {
         let name = version.get("name").text();
-        if !at.texts().any(|stored| stored == name) {
+        if !at.has(name) {
             at.invalid(e, format!("must have the storage version {name}"));
         }
     }
     for stored in at.items() {
         let name = stored.text();
-        if !versions.items().any(|version| version.get("name").text() == name) {
+        if versions.find("name", name).is_none() {
             stored.invalid_text(
                 e,
                 format!(
@@ -354,13 +278,13 @@ fn stored_versions(at: &At, spec: &At, e: &mut Errors) {
 }
 
 /// Groups of the community need the community's approval.
-fn approval(new: &At, old: Option<&At>, e: &mut Errors) {
+fn approval(new: &At, e: &mut Errors) {
     let (spec, meta) = (new.get("spec"), new.get("metadata"));
     let group = spec.get("group").text();
     let protected =
         ["k8s.io", "kubernetes.io"].iter().any(|root| group == *root || group.ends_with(&format!(".{root}")));
     let note = |at: &At| at.get("metadata").get("annotations").get(APPROVED).text().to_owned();
-    if !protected || old.is_some_and(|old| note(old) == note(new)) {
+    if !protected || new.is_change() && note(&new.before()) == note(new) {
         return;
     }
     let notes = meta.get("annotations");

@@ -1,199 +1,78 @@
-//! Validation of device classes and claims. Expressions are compiled where they are run.
+//! Claims of devices, as far as the tables cannot say what is right.
 
 use super::{
     Errors,
     at::At,
     error::Bad,
-    metadata, names, pod,
-    render::{self, same},
-    resource_name as resource, selector, volume_source as source,
+    names, resource_name as resource,
+    rules::{self, Functions},
 };
-use crate::Value;
+use crate::{Value, convert::EXACT};
+
+pub(super) const FUNCTIONS: Functions = functions![
+    extended_resource,
+    one_request,
+    json_parameters,
+    request_name,
+    full_name,
+    attribute_names,
+    binding_conditions,
+    taint_effect,
+    device_statuses,
+    uuid,
+    reserved_for,
+    pool_name,
+    segmented_pool_name
+];
 
 const NOT_A_REQUEST: &str =
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
-const MOST: usize = 32;
-
-/// The faults of a class of devices.
-pub(super) fn class(new: &At, _: Option<&At>, e: &mut Errors) {
-    let spec = new.get("spec");
-    selectors(&spec.get("selectors"), e);
-    let config = spec.get("config");
-    limited(&config, MOST, e);
-    config.items().for_each(|config| configuration(&config, e));
-    let name = spec.get("extendedResourceName");
-    if name.exists() && !resource::is_extended(name.text()) {
+fn extended_resource(name: &At, e: &mut Errors) {
+    if !resource::is_extended(name.text()) {
         name.invalid_text(e, "must be a valid extended resource name");
     }
 }
 
-/// The faults of a claim.
-pub(super) fn claim(new: &At, old: Option<&At>, e: &mut Errors) {
-    let spec = new.get("spec");
-    match old {
-        Some(old) => fixed(&spec, &old.get("spec"), "resource/v1.ResourceClaimSpec", e),
-        None => claim_spec(&spec, e),
-    }
-}
-
-/// The faults of a template of claims.
-pub(super) fn claim_template(new: &At, old: Option<&At>, e: &mut Errors) {
-    let spec = new.get("spec");
-    if let Some(old) = old {
-        return fixed(&spec, &old.get("spec"), "resource/v1.ResourceClaimTemplateSpec", e);
-    }
-    let meta = spec.get("metadata");
-    metadata::annotations(&meta.get("annotations"), e);
-    selector::labels(&meta.get("labels"), e);
-    for (field, _) in meta.value.as_object().into_iter().flatten() {
-        if field != "annotations" && field != "labels" {
-            meta.get(field).forbidden(e, "cannot be set");
-        }
-    }
-    claim_spec(&spec.get("spec"), e);
-}
-
-fn fixed(new: &At, old: &At, ty: &str, e: &mut Errors) {
-    if !same(new.value, old.value) {
-        new.invalid_as(e, Bad::Shown(render::internal(ty, new.value)), super::at::IMMUTABLE);
-    }
-}
-
-/// A list has a limit.
-pub(super) fn limited(list: &At, most: usize, e: &mut Errors) {
-    if list.len() > most {
-        list.too_many(e, most);
-    }
-}
-
-/// Elements have names of their own; the second of two is told.
-pub(super) fn unique(list: &At, key: &str, e: &mut Errors) {
-    let mut seen = Vec::new();
-    for item in list.items() {
-        let name = if key.is_empty() { item.text() } else { item.get(key).text() };
-        if seen.contains(&name) {
-            item.duplicate(e, name);
-        }
-        seen.push(name);
-    }
-}
-
-fn claim_spec(spec: &At, e: &mut Errors) {
-    let devices = spec.get("devices");
-    let (requests, constraints, config) = (devices.get("requests"), devices.get("constraints"), devices.get("config"));
-    limited(&requests, MOST, e);
-    requests.items().for_each(|request| self::request(&request, e));
-    unique(&requests, "name", e);
-    limited(&constraints, MOST, e);
-    for constraint in constraints.items() {
-        request_names(&constraint.get("requests"), &requests, e);
-        let (alike, distinct) = (constraint.get("matchAttribute"), constraint.get("distinctAttribute"));
-        if alike.exists() {
-            full_name(&alike, e);
-        } else if distinct.exists() {
-            full_name(&distinct, e);
-        } else {
-            let message =
-                "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set";
-            constraint.required(e, message);
-        }
-    }
-    limited(&config, MOST, e);
-    for config in config.items() {
-        request_names(&config.get("requests"), &requests, e);
-        configuration(&config, e);
-    }
-}
-
 /// Requests stand in `exactly` or are a list of alternatives; an older version has the one in place.
-fn request(at: &At, e: &mut Errors) {
-    at.get("name").form(e, names::label);
+fn one_request(at: &At, e: &mut Errors) {
     let (exactly, first) = (at.get("exactly"), at.get("firstAvailable"));
-    let flat = !at.get("deviceClassName").is_empty() || at.get("allocationMode").exists();
+    let flat = EXACT.iter().any(|field| at.value.get(field).is_some());
     match (exactly.exists() || flat, !first.is_empty()) {
         (false, false) => at.required(e, "exactly one of `exactly` or `firstAvailable` is required"),
         (true, true) => {
             let message = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
             at.invalid_as(e, Value::Null, message);
         }
-        (true, false) => exact(if exactly.exists() { &exactly } else { at }, e),
-        (false, true) => {
-            limited(&first, 8, e);
-            for alternative in first.items() {
-                alternative.get("name").form(e, names::label);
-                exact(&alternative, e);
-            }
-            unique(&first, "name", e);
-        }
+        (true, false) if flat => rules::check("ExactRequest", &at.called("exactly", at.value), e),
+        (true, false) => rules::check("ExactRequest", &exactly, e),
+        (false, true) if first.len() > 8 => first.too_many(e, 8),
+        (false, true) => rules::check("Alternatives", &first, e),
     }
 }
 
-fn exact(at: &At, e: &mut Errors) {
-    at.get("deviceClassName").required_form(e, names::subdomain);
-    selectors(&at.get("selectors"), e);
-    let (mode, count) = (at.get("allocationMode"), at.get("count"));
-    match mode.text() {
-        "All" => {
-            if count.int() != 0 {
-                count.invalid(e, "must not be specified when allocationMode is 'All'");
-            }
-        }
-        "ExactCount" => {
-            if count.int() <= 0 {
-                count.invalid_int(e, "must be greater than zero");
-            }
-        }
-        _ => mode.unsupported(e, &["All", "ExactCount"]),
-    }
-    pod::scheduling::device_tolerations(&at.get("tolerations"), e);
-}
-
-fn selectors(list: &At, e: &mut Errors) {
-    limited(list, MOST, e);
-    for selector in list.items() {
-        let cel = selector.get("cel");
-        if !cel.exists() {
-            cel.required(e, "");
-        } else if cel.get("expression").text().len() > 10 * 1024 {
-            cel.get("expression").too_long(e, 10 * 1024);
-        }
-    }
-}
-
-fn configuration(at: &At, e: &mut Errors) {
-    let opaque = at.get("opaque");
-    if !opaque.exists() {
-        return opaque.required(e, "");
-    }
-    source::csi_driver(&opaque.get("driver"), e);
-    let parameters = opaque.get("parameters");
-    if !parameters.exists() {
-        parameters.required(e, "");
+fn json_parameters(parameters: &At, e: &mut Errors) {
+    if parameters.value.to_string().len() > 10 * 1024 {
+        parameters.too_long(e, 10 * 1024);
     } else if !parameters.value.is_object() {
         parameters.invalid_as(e, "<value omitted>", "must be a valid JSON object");
-    } else if parameters.value.to_string().len() > 10 * 1024 {
-        parameters.too_long(e, 10 * 1024);
     }
 }
 
-fn request_names(list: &At, requests: &At, e: &mut Errors) {
-    limited(list, MOST, e);
-    list.items().for_each(|name| request_name(&name, requests, e));
-    unique(list, "", e);
-}
-
-fn request_name(at: &At, requests: &At, e: &mut Errors) {
+/// A name of a request of the claim, and perhaps of one of its alternatives.
+fn request_name(at: &At, e: &mut Errors) {
     let parts: Vec<&str> = at.text().split('/').collect();
     if parts.len() > 2 {
         return at.invalid_text(e, NOT_A_REQUEST);
     }
-    for part in &parts {
-        names::label(part).into_iter().for_each(|fault| at.invalid_as(e, *part, fault));
-    }
-    let known = requests.items().any(|request| {
-        let first = request.get("firstAvailable");
-        let sub = parts.get(1).is_none_or(|sub| first.items().any(|item| item.get("name").text() == *sub));
-        request.get("name").text() == parts[0] && sub
+    parts.iter().for_each(|part| at.form_as(e, part, names::label));
+    let object = at.whole();
+    let (own, inner) = (object.get("spec"), object.get("spec"));
+    let inner = inner.get("spec");
+    let spec = if inner.exists() { &inner } else { &own };
+    let devices = spec.get("devices");
+    let known = devices.get("requests").items().any(|request| {
+        let sub = parts.get(1).is_none_or(|sub| request.get("firstAvailable").find("name", sub).is_some());
+        request.text_of("name") == parts[0] && sub
     });
     if !known {
         at.invalid_text(e, NOT_A_REQUEST);
@@ -202,98 +81,149 @@ fn request_name(at: &At, requests: &At, e: &mut Errors) {
 
 /// An attribute with its domain: `driver.example.com/model`.
 fn full_name(at: &At, e: &mut Errors) {
-    if at.is_empty() {
-        at.required(e, "name required");
-    } else if !at.text().contains('/') {
-        at.invalid_text(e, "must include a domain");
-    } else {
-        attribute_name(at.text(), at, e);
+    attribute_name(at, at.text(), e);
+    if !at.text().contains('/') {
+        at.invalid_text(e, "a fully qualified name must be a domain and a name separated by a slash");
     }
 }
 
-/// The name of an attribute, with or without a domain.
-pub(super) fn attribute_name(name: &str, at: &At, e: &mut Errors) {
-    let (domain, id) = name.split_once('/').unwrap_or(("", name));
-    if name.matches('/').count() > 1 {
-        return at.invalid_as(e, name, "must not contain more than one slash");
+/// Upstream tells wrong names of attributes at the map that has them.
+fn attribute_names(map: &At, e: &mut Errors) {
+    map.entries().for_each(|(name, _)| attribute_name(map, name, e));
+}
+
+/// The faults of the name of an attribute, with or without a domain.
+fn attribute_name(at: &At, name: &str, e: &mut Errors) {
+    let parts: Vec<&str> = name.split('/').collect();
+    let (domain, id) = match parts[..] {
+        [id] => (None, id),
+        [domain, id] => (Some(domain), id),
+        _ => return,
+    };
+    if let Some(domain) = domain {
+        part(at, domain, "the domain must not be empty", 63, names::subdomain_caseless, e);
     }
-    if name.contains('/') && domain.is_empty() {
-        at.required(e, "the domain must not be empty");
+    if domain.is_some() && id.is_empty() {
+        return at.invalid_as(e, "", "the name must not be empty");
     }
-    if !domain.is_empty() {
-        if domain.len() > 63 {
-            at.too_long(e, 63);
+    part(at, id, "", 32, names::c_identifier, e);
+}
+
+fn part(at: &At, text: &str, missing: &str, most: usize, form: names::Form, e: &mut Errors) {
+    if text.is_empty() && !missing.is_empty() {
+        return at.invalid_as(e, "", missing);
+    }
+    if text.len() > most {
+        at.too_long(e, most);
+    }
+    at.form_as(e, text, form);
+}
+
+/// A device waits for conditions, and for those that end the waiting.
+fn binding_conditions(at: &At, e: &mut Errors) {
+    let (wanted, failed) = (at.get("bindingConditions"), at.get("bindingFailureConditions"));
+    for list in [&wanted, &failed] {
+        if list.len() > 4 {
+            list.too_many(e, 4);
+        } else {
+            list.items().for_each(|condition| condition.form(e, names::qualified));
         }
-        names::subdomain(domain).into_iter().for_each(|fault| at.invalid_as(e, domain, fault));
     }
-    if id.is_empty() {
-        at.required(e, "the name must not be empty");
-    } else {
-        if id.len() > 32 {
-            at.too_long(e, 32);
-        }
-        names::c_identifier(id).into_iter().for_each(|fault| at.invalid_as(e, id, fault));
+    wanted.unique(|condition| condition.text(), |condition, text| condition.duplicate(e, text));
+    failed.unique(|condition| condition.text(), |condition, text| condition.duplicate(e, text));
+    for condition in failed.items().filter(|condition| wanted.has(condition.text())) {
+        condition.invalid_text(e, "bindingFailureConditions must not overlap with bindingConditions");
+    }
+    if wanted.is_empty() && !failed.is_empty() {
+        wanted.invalid(e, "bindingConditions are required to use bindingFailureConditions");
+    }
+    if failed.is_empty() && !wanted.is_empty() {
+        failed.invalid(e, "bindingFailureConditions are required to use bindingConditions");
     }
 }
 
-/// The faults of the status of a claim.
-pub(super) fn claim_status(new: &At, old: &At, e: &mut Errors) {
-    let (status, before) = (new.get("status"), old.get("status"));
-    let (reserved, allocation) = (status.get("reservedFor"), status.get("allocation"));
-    limited(&reserved, 256, e);
-    for consumer in reserved.items() {
-        for field in ["resource", "name", "uid"] {
-            consumer.get(field).require(e);
-        }
+/// An effect is a known one; what an older server let pass may stay.
+fn taint_effect(taint: &At, e: &mut Errors) {
+    let effect = taint.get("effect");
+    if effect.before().text() != effect.text() || !taint.before().exists() {
+        rules::check("DeviceTaintEffect", taint, e);
     }
-    unique(&reserved, "uid", e);
-    if !reserved.is_empty() && !allocation.exists() {
+}
+
+/// The status of a device is that of one that the claim has, told once.
+fn device_statuses(list: &At, e: &mut Errors) {
+    const KEY: [&str; 4] = ["driver", "pool", "device", "shareID"];
+    let key =
+        |device: &At| KEY.map(|field| device.value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned());
+    let status = list.up(1);
+    let allocation = status.get("allocation");
+    let devices = allocation.get("devices");
+    let results = devices.get("results");
+    let mut seen = Vec::new();
+    for device in list.items() {
+        let own = key(&device);
+        let shown = || {
+            let id = own[..3].join("/");
+            Bad::Shown(if own[3].is_empty() { id } else { format!("{id}/{}", own[3]) })
+        };
+        if !results.items().any(|result| key(&result) == own) {
+            device.invalid_as(e, shown(), "must be an allocated device in the claim");
+        }
+        if seen.contains(&own) {
+            device.duplicate(e, shown());
+        }
+        seen.push(own);
+    }
+}
+
+fn uuid(at: &At, e: &mut Errors) {
+    let hex = |part: &str| part.bytes().all(|c| c.is_ascii_hexdigit());
+    let lengths: Vec<usize> = at.text().split('-').map(str::len).collect();
+    if at.text().len() != 36 {
+        at.invalid(e, format!("error validating uid: invalid UUID length: {}", at.text().len()));
+    } else if lengths != [8, 4, 4, 4, 12] || !at.text().split('-').all(hex) {
+        at.invalid(e, "error validating uid: invalid UUID format");
+    } else if at.text() != at.text().to_lowercase() {
+        let form = "`xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal characters";
+        at.invalid(e, format!("uid must be in RFC 4122 normalized form, {form}"));
+    }
+}
+
+/// Who uses a claim: nobody where nothing is allocated, nobody new while it goes away.
+fn reserved_for(claim: &At, e: &mut Errors) {
+    let status = claim.get("status");
+    let reserved = status.get("reservedFor");
+    if reserved.is_empty() {
+        return;
+    }
+    if !status.get("allocation").exists() {
         reserved.forbidden(e, "may not be specified when `allocated` is not set");
-    } else if new.get("metadata").get("deletionTimestamp").exists() {
-        let was = before.get("reservedFor");
+    } else if claim.get("metadata").get("deletionTimestamp").exists() {
+        let was = reserved.before();
         if reserved.items().any(|consumer| !was.items().any(|old| old.value == consumer.value)) {
             let message = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
             reserved.forbidden(e, message);
         }
     }
-    if before.get("allocation").exists() && allocation.exists() {
-        fixed(&allocation, &before.get("allocation"), "resource/v1.AllocationResult", e);
-    } else if allocation.exists() {
-        self::allocation(&allocation, &new.get("spec"), e);
-    }
-}
-
-fn allocation(at: &At, spec: &At, e: &mut Errors) {
-    let claimed = spec.get("devices");
-    let requests = claimed.get("requests");
-    let devices = at.get("devices");
-    limited(&devices.get("results"), MOST, e);
-    for result in devices.get("results").items() {
-        request_name(&result.get("request"), &requests, e);
-        source::csi_driver(&result.get("driver"), e);
-        pool_name(&result.get("pool"), e);
-        result.get("device").form(e, names::label);
-    }
-    limited(&devices.get("config"), 2 * MOST, e);
-    for config in devices.get("config").items() {
-        config.get("source").required_one_of(e, &["FromClaim", "FromClass"]);
-        request_names(&config.get("requests"), &requests, e);
-        configuration(&config, e);
-    }
-    if at.get("nodeSelector").exists() {
-        selector::nodes(&at.get("nodeSelector"), false, e);
-    }
 }
 
 /// The name of a pool: subdomains with slashes between.
-pub(super) fn pool_name(at: &At, e: &mut Errors) {
-    if !at.require(e) {
-        return;
-    }
+fn pool_name(at: &At, e: &mut Errors) {
+    at.text().split('/').for_each(|part| at.form_as(e, part, names::subdomain));
+}
+
+/// As [`pool_name`], in the words of the declared rules.
+fn segmented_pool_name(at: &At, e: &mut Errors) {
     if at.text().len() > 253 {
         at.too_long(e, 253);
     }
-    for part in at.text().split('/') {
-        names::subdomain(part).into_iter().for_each(|fault| at.invalid_as(e, part, fault));
+    for (index, part) in at.text().split('/').enumerate() {
+        if part.is_empty() {
+            at.invalid_text(e, format!("segment {index}: must not be empty"));
+            continue;
+        }
+        names::subdomain(part)
+            .into_iter()
+            .for_each(|fault| at.invalid_as(e, part, format!("segment {index}: {fault}")));
     }
 }

@@ -1,55 +1,25 @@
-//! Validation of Endpoints and EndpointSlices.
+//! Endpoints and EndpointSlices, as far as the tables cannot say what is right. What was wrong and did not change stays allowed.
 
-use super::{Errors, at::At, names, net, render::same, selector};
+use super::{
+    Errors,
+    at::At,
+    names, net,
+    rules::{self, Functions},
+};
 
-const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
+pub(super) const FUNCTIONS: Functions =
+    functions![changed_subsets, named_ports, slice_ports, changed_endpoints, slice_address, few_hints];
 
-/// The faults of Endpoints; what was wrong and did not change stays allowed.
-pub(super) fn validate(new: &At, old: Option<&At>, e: &mut Errors) {
-    let subsets = new.get("subsets");
-    if old.is_some_and(|old| same(old.get("subsets").value, subsets.value)) {
-        return;
-    }
-    for subset in subsets.items() {
-        let (ready, waiting, ports) = (subset.get("addresses"), subset.get("notReadyAddresses"), subset.get("ports"));
-        if ready.is_empty() && waiting.is_empty() {
-            subset.required(e, "must specify `addresses` or `notReadyAddresses`");
-        }
-        for address in ready.items().chain(waiting.items()) {
-            let node = address.get("nodeName");
-            address.get("ip").ip(e, &[]);
-            address.get("hostname").optional_form(e, names::label);
-            if node.exists() {
-                node.form(e, names::subdomain);
-            }
-            address.get("ip").endpoint_ip(e);
-        }
-        for port in ports.items() {
-            let name = port.get("name");
-            if ports.len() > 1 && name.is_empty() {
-                name.required(e, "");
-            }
-            name.optional_form(e, names::label);
-            port.get("port").port_number(e);
-            port.get("protocol").required_one_of(e, PROTOCOLS);
-            if port.get("appProtocol").exists() {
-                port.get("appProtocol").form(e, names::qualified);
-            }
-        }
+fn changed_subsets(list: &At, e: &mut Errors) {
+    if !list.is_change() || list.differs() {
+        list.items().for_each(|subset| rules::check("EndpointSubset", &subset, e));
     }
 }
 
-/// The faults of a slice; endpoints that were wrong and did not change stay allowed.
-pub(super) fn slice(new: &At, old: Option<&At>, e: &mut Errors) {
-    let kind = new.get("addressType");
-    kind.required_one_of(e, &["FQDN", "IPv4", "IPv6"]);
-    slice_ports(&new.get("ports"), e);
-    let endpoints = new.get("endpoints");
-    if !old.is_some_and(|old| same(old.get("endpoints").value, endpoints.value)) {
-        slice_endpoints(&endpoints, kind.text(), e);
-    }
-    if let Some(old) = old {
-        kind.unchanged(e, &old.get("addressType"));
+/// Of several ports each has a name.
+fn named_ports(list: &At, e: &mut Errors) {
+    for port in list.items().filter(|port| list.len() > 1 && port.text_of("name").is_empty()) {
+        port.get("name").required(e, "");
     }
 }
 
@@ -57,66 +27,39 @@ fn slice_ports(list: &At, e: &mut Errors) {
     if list.len() > 20_000 {
         return list.too_many(e, 20_000);
     }
-    let mut seen = Vec::new();
+    let mut seen = std::collections::HashSet::new();
     for port in list.items() {
-        let name = port.get("name");
-        name.optional_form(e, names::label);
-        if seen.contains(&name.text()) {
-            name.duplicate(e, name.text());
-        }
-        seen.push(name.text());
-        port.get("protocol").required_one_of(e, PROTOCOLS);
-        if port.get("appProtocol").exists() {
-            port.get("appProtocol").form(e, names::qualified);
+        rules::check("SlicePort", &port, e);
+        if !seen.insert(port.text_of("name")) {
+            port.get("name").duplicate(e, port.text_of("name"));
         }
     }
 }
 
-fn slice_endpoints(list: &At, kind: &str, e: &mut Errors) {
+fn changed_endpoints(list: &At, e: &mut Errors) {
+    if list.is_change() && !list.differs() {
+        return;
+    }
     if list.len() > 1000 {
         return list.too_many(e, 1000);
     }
-    for endpoint in list.items() {
-        let addresses = endpoint.get("addresses");
-        if addresses.is_empty() {
-            addresses.required(e, "must contain at least 1 address");
-        } else if addresses.len() > 100 {
-            addresses.too_many(e, 100);
-        }
-        for address in addresses.items() {
-            slice_address(&address, &addresses, kind, e);
-        }
-        if endpoint.get("nodeName").exists() {
-            endpoint.get("nodeName").form(e, names::subdomain);
-        }
-        let topology = endpoint.get("deprecatedTopology");
-        if topology.len() > 16 {
-            topology.too_many(e, 16);
-        }
-        selector::labels(&topology, e);
-        if endpoint.get("hostname").exists() {
-            endpoint.get("hostname").form(e, names::label);
-        }
-        hints(&endpoint.get("hints"), e);
-    }
+    list.items().for_each(|endpoint| rules::check("Endpoint", &endpoint, e));
 }
 
-fn slice_address(at: &At, list: &At, kind: &str, e: &mut Errors) {
-    match kind {
-        "IPv4" if at.ip(e, &[]) => {
-            if net::is_ipv6(at.text()) {
-                list.invalid_as(e, at.text(), "must be an IPv4 address");
-            }
-            at.endpoint_ip(e);
+/// An address is of the kind that the slice says.
+fn slice_address(at: &At, e: &mut Errors) {
+    let kind = at.whole().text_of("addressType");
+    let right = match kind {
+        "IPv4" => at.ip(e, &[]),
+        "IPv6" => at.canonical_ip(e),
+        "FQDN" => return domain(at, e),
+        _ => return,
+    };
+    if right {
+        if net::is_ipv6(at.text()) != (kind == "IPv6") {
+            at.up(1).invalid_as(e, at.text(), format!("must be an {kind} address"));
         }
-        "IPv6" if at.canonical_ip(e) => {
-            if !net::is_ipv6(at.text()) {
-                list.invalid_as(e, at.text(), "must be an IPv6 address");
-            }
-            at.endpoint_ip(e);
-        }
-        "FQDN" => domain(at, e),
-        _ => {}
+        at.endpoint_ip(e);
     }
 }
 
@@ -136,20 +79,12 @@ fn domain(at: &At, e: &mut Errors) {
     }
 }
 
-fn hints(at: &At, e: &mut Errors) {
-    for (field, form) in [("forZones", names::label_value as fn(&str) -> Vec<String>), ("forNodes", names::subdomain)] {
-        let list = at.get(field);
+fn few_hints(hints: &At, e: &mut Errors) {
+    for (field, rules) in [("forZones", "ZoneHints"), ("forNodes", "NodeHints")] {
+        let list = hints.get(field);
         if list.len() > 8 {
             return list.too_many(e, 8);
         }
-        let mut seen = Vec::new();
-        for hint in list.items() {
-            let name = hint.get("name");
-            if seen.contains(&name.text()) {
-                name.duplicate(e, name.text());
-            }
-            seen.push(name.text());
-            name.form(e, form);
-        }
+        rules::check(rules, &list, e);
     }
 }

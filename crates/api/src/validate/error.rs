@@ -54,6 +54,14 @@ pub enum Bad {
     Omitted,
 }
 
+impl Bad {
+    /// A struct, or a list of structs, as upstream's type has it.
+    pub(super) fn of(ty: &str, value: &Value) -> Self {
+        let list = value.is_array();
+        Bad::Shown(if list { render::internal_list(ty, value) } else { render::internal(ty, value) })
+    }
+}
+
 impl<T: Into<Value>> From<T> for Bad {
     fn from(value: T) -> Self {
         Bad::Value(value.into())

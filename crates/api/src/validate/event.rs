@@ -1,6 +1,10 @@
-//! Validation of events, which are stricter when they are written through their own group.
+//! Events, which are stricter when they are written through their own group.
 
-use super::{Errors, at::At, names, render::same};
+use super::{Errors, at::At, names, rules::Functions};
+use crate::decode;
+
+pub(super) const FUNCTIONS: Functions =
+    functions![core_event, event_of_group, event_series, changed_series, event_type, no_old_fields];
 
 /// The names of an event's fields, which differ between the groups.
 struct Names {
@@ -12,22 +16,12 @@ struct Names {
 const CORE: Names = Names { object: "involvedObject", component: "reportingComponent", note: "message" };
 const EVENTS: Names = Names { object: "regarding", component: "reportingController", note: "note" };
 
-/// The faults of an event written through the core group.
-pub(super) fn core(new: &At, _: Option<&At>, e: &mut Errors) {
-    legacy(new, &CORE, e);
+fn core_event(event: &At, e: &mut Errors) {
+    legacy(event, &CORE, e);
 }
 
-/// The faults of an event written through its own group, before its metadata is looked at.
-pub(super) fn before_metadata(new: &At, e: &mut Errors) {
-    legacy(new, &EVENTS, e);
-}
-
-/// The faults of an event written through its own group.
-pub(super) fn events(new: &At, old: Option<&At>, e: &mut Errors) {
-    match old {
-        None => created(new, e),
-        Some(old) => changed(new, old, e),
-    }
+fn event_of_group(event: &At, e: &mut Errors) {
+    legacy(event, &EVENTS, e);
 }
 
 fn legacy(event: &At, fields: &Names, e: &mut Errors) {
@@ -46,9 +40,7 @@ fn legacy(event: &At, fields: &Names, e: &mut Errors) {
         }
         reporter(event, fields, e);
     }
-    for fault in names::subdomain(namespace) {
-        event.get("namespace").invalid_as(e, namespace, fault);
-    }
+    event.get("namespace").form_as(e, namespace, names::subdomain);
 }
 
 fn reporter(event: &At, fields: &Names, e: &mut Errors) {
@@ -67,7 +59,7 @@ fn reporter(event: &At, fields: &Names, e: &mut Errors) {
     }
 }
 
-fn series(event: &At, e: &mut Errors) {
+fn event_series(event: &At, e: &mut Errors) {
     let series = event.get("series");
     if !series.exists() {
         return;
@@ -80,51 +72,27 @@ fn series(event: &At, e: &mut Errors) {
     }
 }
 
-fn created(event: &At, e: &mut Errors) {
-    series(event, e);
-    if !event.get("eventTime").exists() {
-        event.get("eventTime").required(e, "");
-    }
-    let kind = event.get("type");
-    if !["Normal", "Warning"].contains(&kind.text()) {
-        kind.invalid_as(e, "", format!("has invalid value: {}", kind.text()));
-    }
-    let unset = [
-        ("deprecatedFirstTimestamp", "firstTimestamp"),
-        ("deprecatedLastTimestamp", "lastTimestamp"),
-        ("deprecatedCount", "count"),
-        ("deprecatedSource", "source"),
-    ];
-    for (field, shown) in unset {
-        let given = event.get(field);
-        let empty = !given.exists() || given.value == &serde_json::json!({}) || given.value == &serde_json::json!(0);
-        if !empty {
-            event.get(shown).invalid_as(e, "", "needs to be unset");
-        }
+fn changed_series(event: &At, e: &mut Errors) {
+    if event.get("series").differs() {
+        event_series(event, e);
     }
 }
 
-fn changed(event: &At, old: &At, e: &mut Errors) {
-    if !same(event.get("series").value, old.get("series").value) {
-        series(event, e);
+fn event_type(kind: &At, e: &mut Errors) {
+    if !["Normal", "Warning"].contains(&kind.text()) {
+        kind.invalid_as(e, "", format!("has invalid value: {}", kind.text()));
     }
-    let fixed = [
-        ("regarding", "involvedObject"),
-        ("reason", "reason"),
-        ("note", "message"),
-        ("deprecatedSource", "source"),
+}
+
+/// What only the core group has is not set.
+fn no_old_fields(event: &At, e: &mut Errors) {
+    const FIELDS: [(&str, &str); 4] = [
         ("deprecatedFirstTimestamp", "firstTimestamp"),
         ("deprecatedLastTimestamp", "lastTimestamp"),
         ("deprecatedCount", "count"),
-        ("reason", "reason"),
-        ("type", "type"),
-        ("eventTime", "eventTime"),
-        ("action", "action"),
-        ("related", "related"),
-        ("reportingController", "reportingController"),
-        ("reportingInstance", "reportingInstance"),
+        ("deprecatedSource", "source"),
     ];
-    for (field, shown) in fixed {
-        event.called(shown, event.get(field).value).unchanged(e, &old.get(field));
+    for (_, shown) in FIELDS.iter().filter(|(field, _)| !decode::is_zero(event.get(field).value)) {
+        event.get(shown).invalid_as(e, "", "needs to be unset");
     }
 }

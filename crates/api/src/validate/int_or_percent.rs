@@ -1,10 +1,12 @@
 //! Amounts that are a number or a part of all: `3` or `25%`.
 
-use super::{Errors, at::At, error::Bad, names};
+use super::{Errors, at::At, error::Bad, names, rules::Functions};
 use crate::Value;
 
+pub(super) const FUNCTIONS: Functions = functions![amount, at_most_all, not_none];
+
 /// The faults of an amount.
-pub(super) fn check(at: &At, e: &mut Errors) {
+fn amount(at: &At, e: &mut Errors) {
     if at.value.is_string() { at.form(e, names::percent) } else { at.nonnegative(e) }
 }
 
@@ -22,7 +24,7 @@ pub(super) fn value(at: &At) -> i64 {
 }
 
 /// A part of all is at most all.
-pub(super) fn at_most_all(at: &At, e: &mut Errors) {
+fn at_most_all(at: &At, e: &mut Errors) {
     if percent(at).is_some_and(|percent| percent > 100) {
         at.invalid(e, "must not be greater than 100%");
     }
@@ -31,4 +33,10 @@ pub(super) fn at_most_all(at: &At, e: &mut Errors) {
 /// The amount as it is told; none is 0.
 pub(super) fn shown(at: &At) -> Bad {
     if at.exists() { at.value.clone().into() } else { 0.into() }
+}
+
+fn not_none(at: &At, e: &mut Errors) {
+    if value(at) == 0 {
+        at.invalid_as(e, shown(at), "cannot be 0");
+    }
 }

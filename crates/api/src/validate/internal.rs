@@ -31,9 +31,25 @@ const EXCEPTIONS: &[(&str, &str)] = &[
 const RBD: &[(&str, &str)] =
     &[("monitors", "CephMonitors"), ("image", "RBDImage"), ("pool", "RBDPool"), ("user", "RadosUser")];
 
+/// Names of the values of a device's attribute.
+const ATTRIBUTE: &[(&str, &str)] = &[
+    ("int", "IntValue"),
+    ("bool", "BoolValue"),
+    ("string", "StringValue"),
+    ("version", "VersionValue"),
+    ("ints", "IntValues"),
+    ("bools", "BoolValues"),
+    ("strings", "StringValues"),
+    ("versions", "VersionValues"),
+];
+
 /// The Go name of a field of a type.
 pub(super) fn go_name(ty: &str, name: &str) -> String {
-    let own: &[(&str, &str)] = if ty.starts_with("core/v1.RBD") { RBD } else { &[] };
+    let own = match ty {
+        ty if ty.starts_with("core/v1.RBD") => RBD,
+        ty if ty.ends_with(".DeviceAttribute") => ATTRIBUTE,
+        _ => &[],
+    };
     if let Some((_, go)) = own.iter().chain(EXCEPTIONS).find(|(served, _)| *served == name) {
         return (*go).to_owned();
     }

@@ -1,33 +1,19 @@
-//! Validation of jobs and cron jobs.
+//! Jobs, as far as the tables cannot say what is right.
 
 use super::{
     Errors,
-    at::At,
-    cron,
-    error::{Bad, Fault},
-    job_policy as policy, names, pod,
-    render::{self, same},
+    at::{At, IMMUTABLE},
+    error::Bad,
+    names,
+    render::same,
+    rules::{self, Functions},
     selector,
 };
 use crate::Value;
 
-const LABEL_SELECTOR: &str = "meta/v1.LabelSelector";
+pub(super) const FUNCTIONS: Functions = functions![generated_selector, job_selector, indexed_name, job_change];
 
-/// The faults of a job.
-pub(super) fn validate(new: &At, old: Option<&At>, e: &mut Errors) {
-    let spec = new.get("spec");
-    match old {
-        None => {
-            generated_selector(new, e);
-            whole_spec(&spec, None, e);
-            indexed_name(new, e);
-        }
-        Some(old) => {
-            whole_spec(&spec, Some(old), e);
-            changed(&spec, old, e);
-        }
-    }
-}
+const LABEL_SELECTOR: &str = "meta/v1.LabelSelector";
 
 /// Unless it is the client's, the selector is made from the job's own name and number.
 fn generated_selector(job: &At, e: &mut Errors) {
@@ -59,19 +45,13 @@ fn generated_selector(job: &At, e: &mut Errors) {
     if let Ok(Some(parsed)) = selector::parsed(selector.value)
         && !parsed.matches(&Value::Object(made))
     {
-        selector.invalid_external(e, LABEL_SELECTOR, "`selector` not auto-generated");
+        selector.invalid_struct(e, LABEL_SELECTOR, "`selector` not auto-generated");
     }
 }
 
-fn whole_spec(spec: &At, old: Option<&At>, e: &mut Errors) {
-    self::spec(spec, old.map(|old| old.get("spec").value), e);
-    let at = spec.get("selector");
-    if at.exists() {
-        selector::selector(&at, e);
-    } else {
-        at.required(e, "");
-    }
-    if let Ok(parsed) = selector::parsed(at.value) {
+/// The selector selects the pods of the template.
+fn job_selector(spec: &At, e: &mut Errors) {
+    if let Ok(parsed) = selector::parsed(spec.get("selector").value) {
         let template = spec.get("template");
         let meta = template.get("metadata");
         let labels = meta.get("labels");
@@ -96,122 +76,21 @@ fn indexed_name(job: &At, e: &mut Errors) {
     }
 }
 
-/// The faults of the specification of a job, its selector aside.
-fn spec(at: &At, old: Option<&Value>, e: &mut Errors) {
-    for field in [
-        "parallelism",
-        "completions",
-        "activeDeadlineSeconds",
-        "backoffLimit",
-        "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex",
-        "maxFailedIndexes",
-    ] {
-        at.get(field).nonnegative(e);
-    }
-    if at.get("maxFailedIndexes").exists() && !at.get("backoffLimitPerIndex").exists() {
-        at.get("backoffLimitPerIndex").required(e, "when maxFailedIndexes is specified");
-    }
-    let manager = at.get("managedBy");
-    if manager.exists() {
-        policy::domain_path(&manager, e);
-        if manager.text().len() > 63 {
-            manager.too_long(e, 63);
-        }
-    }
-    completion_mode(at, e);
-    policy::failure(at, e);
-    if at.get("successPolicy").exists() {
-        if at.get("completionMode").text() == "Indexed" {
-            policy::success(at, e);
-        } else {
-            at.get("successPolicy").invalid_internal(e, "batch/v1.SuccessPolicy", "requires indexed completion mode");
-        }
-    }
-    let replacement = at.get("podReplacementPolicy");
-    if at.get("podFailurePolicy").exists() {
-        replacement.one_of(e, &["Failed"]);
-    } else {
-        replacement.one_of(e, &["Failed", "TerminatingOrFailed"]);
-    }
-    let template = at.get("template");
-    pod::template(&template, old.and_then(|old| old.get("template")), e);
-    restart_policy(at, e);
-}
-
-fn restart_policy(spec: &At, e: &mut Errors) {
-    let template = spec.get("template");
-    let inner = template.get("spec");
-    let restart = inner.get("restartPolicy");
-    match restart.text() {
-        "Always" | "" => restart.required(e, "valid values: \"OnFailure\", \"Never\""),
-        "OnFailure" if spec.get("podFailurePolicy").exists() => {
-            restart.invalid_text(e, "only \"Never\" is supported when podFailurePolicy is specified");
-        }
-        "OnFailure" | "Never" => {}
-        _ => restart.unsupported(e, &["OnFailure", "Never"]),
-    }
-}
-
-fn completion_mode(at: &At, e: &mut Errors) {
-    const MANY: i64 = 100_000;
-    const FEW: i64 = 10_000;
-    let (mode, completions, parallelism) = (at.get("completionMode"), at.get("completions"), at.get("parallelism"));
-    let (failures, per_index) = (at.get("maxFailedIndexes"), at.get("backoffLimitPerIndex"));
-    mode.one_of(e, &["NonIndexed", "Indexed"]);
-    if mode.text() == "Indexed" {
-        if !completions.exists() {
-            completions.required(e, "when completion mode is Indexed");
-        }
-        if parallelism.int() > MANY {
-            parallelism.invalid(e, format!("must be less than or equal to {MANY} when completion mode is Indexed"));
-        }
-        if completions.exists() && failures.exists() && failures.int() > completions.int() {
-            failures.invalid(e, "must be less than or equal to completions");
-        }
-        if failures.int() > MANY {
-            failures.invalid(e, format!("must be less than or equal to {MANY}"));
-        }
-        if completions.int() > MANY && per_index.exists() {
-            let message = format!(
-                "must be less than or equal to {FEW} when completions are above {MANY} and used with backoff limit per index"
-            );
-            if !failures.exists() {
-                failures.required(e, format!("must be specified when completions is above {MANY}"));
-            }
-            for field in [&parallelism, &failures].into_iter().filter(|field| field.int() > FEW) {
-                field.invalid(e, message.clone());
-            }
-        }
-    }
-    if !mode.exists() || mode.text() == "NonIndexed" {
-        for field in [&per_index, &failures].into_iter().filter(|field| field.exists()) {
-            field.invalid(e, "requires indexed completion mode");
-        }
-    }
-}
-
-fn changed(spec: &At, old: &At, e: &mut Errors) {
-    let before = old.get("spec");
-    let (completions, was) = (spec.get("completions"), before.get("completions"));
-    if spec.get("completionMode").text() != "Indexed" {
-        completions.unchanged(e, &was);
-    } else if completions.value != was.value
+/// What a job does stays as it is.
+fn job_change(new: &At, e: &mut Errors) {
+    let spec = new.get("spec");
+    let (completions, was) = (spec.get("completions"), spec.before());
+    let was = was.get("completions");
+    if spec.text_of("completionMode") == "Indexed"
+        && completions.value != was.value
         && completions.exists()
         && completions.int() != spec.get("parallelism").int()
     {
         completions.invalid(e, "can only be modified in tandem with spec.parallelism");
     }
-    let selector = spec.get("selector");
-    if !same(selector.value, before.get("selector").value) {
-        selector.invalid_external(e, LABEL_SELECTOR, super::at::IMMUTABLE);
-    }
-    template_change(spec, old, e);
-    spec.get("completionMode").unchanged(e, &before.get("completionMode"));
-    spec.get("podFailurePolicy").unchanged_internal(e, &before.get("podFailurePolicy"), "batch/v1.PodFailurePolicy");
-    spec.get("backoffLimitPerIndex").unchanged(e, &before.get("backoffLimitPerIndex"));
-    spec.get("managedBy").unchanged(e, &before.get("managedBy"));
-    spec.get("successPolicy").unchanged_internal(e, &before.get("successPolicy"), "batch/v1.SuccessPolicy");
+    rules::check("FixedJobSelector", &spec, e);
+    template_change(&spec, &new.before(), e);
+    rules::check("FixedJobSpec", &spec, e);
 }
 
 /// While a job is suspended and has no pods, where its pods go and what they ask for may change.
@@ -229,12 +108,10 @@ fn template_change(spec: &At, old: &At, e: &mut Errors) {
         take_resources(template.value, &mut was);
         let inner = template.get("spec");
         if !same(inner.value, was.get("spec").unwrap_or(&Value::Null)) {
-            let shown = Bad::Shown(render::internal("core/v1.PodSpec", inner.value));
-            spec.get("template.spec").fault(e, Fault::Invalid(shown), super::at::IMMUTABLE);
+            spec.get("template.spec").invalid_as(e, Bad::of("core/v1.PodSpec", inner.value), IMMUTABLE);
         }
     } else if !same(template.value, &was) {
-        let shown = Bad::Shown(render::internal("core/v1.PodTemplateSpec", template.value));
-        template.fault(e, Fault::Invalid(shown), super::at::IMMUTABLE);
+        template.invalid_struct(e, "core/v1.PodTemplateSpec", IMMUTABLE);
     }
 }
 
@@ -271,83 +148,5 @@ fn take_resources(new: &Value, old: &mut Value) {
                 map.insert("resources".to_owned(), now["resources"].clone());
             }
         }
-    }
-}
-
-/// The faults of a cron job.
-pub(super) fn cron_job(new: &At, old: Option<&At>, e: &mut Errors) {
-    let spec = new.get("spec");
-    let schedule = spec.get("schedule");
-    let zone = spec.get("timeZone");
-    if schedule.require(e) {
-        if let Err(why) = cron::check(schedule.text()) {
-            schedule.invalid_text(e, why);
-        }
-        let had_zone = old.is_some_and(|old| old.get("spec").get("schedule").text().contains("TZ"));
-        if schedule.text().contains("TZ") {
-            if had_zone && zone.exists() {
-                schedule.invalid_text(e, "cannot use both timeZone field and TZ or CRON_TZ in schedule");
-            } else if !had_zone {
-                schedule.invalid_text(e, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead");
-            }
-        }
-    }
-    spec.get("startingDeadlineSeconds").nonnegative(e);
-    if old.is_none_or(|old| old.get("spec").get("timeZone").value != zone.value) && zone.exists() {
-        time_zone(&zone, e);
-    }
-    spec.get("concurrencyPolicy").required_one_of(e, &["Allow", "Forbid", "Replace"]);
-    let template = spec.get("jobTemplate");
-    let inner = template.get("spec");
-    let before = old.map(|old| old.get("spec").get("jobTemplate").get("spec").value);
-    self::spec(&inner, before, e);
-    if inner.get("selector").exists() {
-        inner.get("selector").invalid_external(e, LABEL_SELECTOR, "`selector` will be auto-generated");
-    }
-    if inner.get("manualSelector").is_true() {
-        e.push(super::FieldError::not_supported(inner.get("manualSelector").to_string(), true, &["nil", "false"]));
-    }
-    spec.get("successfulJobsHistoryLimit").nonnegative(e);
-    spec.get("failedJobsHistoryLimit").nonnegative(e);
-    let meta = new.get("metadata");
-    if old.is_none() && meta.get("name").text().len() > 52 {
-        meta.get("name").invalid_text(e, "must be no more than 52 characters");
-    }
-}
-
-fn time_zone(at: &At, e: &mut Errors) {
-    if at.is_empty() {
-        return at.invalid_text(e, "timeZone must be nil or non-empty string");
-    }
-    let part = |part: &str| {
-        (1..=14).contains(&part.len())
-            && part != "."
-            && part != ".."
-            && !part.starts_with('-')
-            && part.chars().all(|c| c.is_ascii_alphanumeric() || ".-_+".contains(c))
-    };
-    if !at.text().split('/').all(part) {
-        return at.invalid_text(e, format!("unknown time zone {}", at.text()));
-    }
-    if !is_known_zone(at.text()) {
-        at.invalid_text(e, format!("unknown time zone {}", at.text()));
-    }
-    if at.text().eq_ignore_ascii_case("local") {
-        let message = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
-        at.invalid_text(e, message);
-    }
-}
-
-/// Areas of the time zone database, and its zones without an area. Which places an area has is not looked at.
-fn is_known_zone(name: &str) -> bool {
-    const AREAS: &str = "Africa America Antarctica Arctic Asia Atlantic Australia Brazil Canada Chile Etc Europe Indian Mexico \
-        Pacific US";
-    const ZONES: &str = "CET CST6CDT Cuba EET EST EST5EDT Egypt Eire Factory GB GB-Eire GMT GMT+0 GMT-0 GMT0 Greenwich HST Hongkong \
-        Iceland Iran Israel Jamaica Japan Kwajalein Libya MET MST MST7MDT NZ NZ-CHAT Navajo PRC PST8PDT Poland Portugal ROC ROK \
-        Singapore Turkey UCT UTC Universal W-SU WET Zulu Local";
-    let listed = |list: &str, name: &str| list.split_whitespace().any(|known| known == name);
-    match name.split_once('/') {
-        Some((area, place)) => listed(AREAS, area) && !place.is_empty(),
-        None => listed(ZONES, name),
     }
 }

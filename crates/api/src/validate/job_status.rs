@@ -1,6 +1,8 @@
 //! Validation of the status of jobs. A rule holds only for what a change touches, so that old faults do not block it.
 
-use super::{Errors, at::At, error::Bad, job_policy, render::same};
+use super::{Errors, at::At, error::Bad, job_policy, render::same, rules::Functions};
+
+pub(super) const FUNCTIONS: Functions = functions![job_status];
 
 /// Whether a condition is true.
 fn is(job: &At, kind: &str) -> bool {
@@ -10,11 +12,9 @@ fn is(job: &At, kind: &str) -> bool {
 }
 
 /// The faults of a changed status.
-pub(super) fn validate(new: &At, old: &At, e: &mut Errors) {
+fn job_status(new: &At, e: &mut Errors) {
+    let old = &new.before();
     let (status, before) = (new.get("status"), old.get("status"));
-    for field in ["active", "succeeded", "failed", "ready", "terminating"] {
-        status.get(field).nonnegative(e);
-    }
     uncounted(&status, e);
     conditions(new, old, e);
     times(new, old, e);
@@ -100,7 +100,7 @@ fn finished(new: &At, old: &At, e: &mut Errors) {
     }
     let pods = status.get("uncountedTerminatedPods");
     if !(pods.get("succeeded").is_empty() && pods.get("failed").is_empty()) && changed("uncountedTerminatedPods") {
-        pods.invalid_internal(e, "batch/v1.UncountedTerminatedPods", "must be empty for finished job");
+        pods.invalid_struct(e, "batch/v1.UncountedTerminatedPods", "must be empty for finished job");
     }
     if status.get("terminating").int() > 0 && changed("terminating") {
         status.get("terminating").invalid(e, "terminating>0 is invalid for finished job");

@@ -1,7 +1,9 @@
 //! Validation of `metadata`, the same for every resource.
 
-use super::{Errors, at::At, names, selector};
+use super::{Errors, at::At, error::Bad, names, rules::Functions, selector};
 use crate::Value;
+
+pub(super) const FUNCTIONS: Functions = functions![annotations, only_labels, known_finalizer];
 
 /// The most bytes that annotations may have together.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
@@ -12,7 +14,7 @@ const FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
 #[derive(Clone, Copy)]
 pub(super) struct Scheme {
     /// The form of names.
-    pub name: fn(&str) -> Vec<String>,
+    pub name: names::Form,
     /// Whether objects are in namespaces.
     pub namespaced: bool,
     /// Whether finalizers without a domain must be known.
@@ -24,9 +26,7 @@ pub(super) fn object(object: &At, scheme: Scheme, e: &mut Errors) {
     let meta = object.get("metadata");
     let (name, prefix) = (meta.get("name"), meta.get("generateName"));
     if !prefix.is_empty() {
-        for fault in (scheme.name)(&masked(prefix.text())) {
-            prefix.invalid_text(e, fault);
-        }
+        (scheme.name)(&masked(prefix.text())).into_iter().for_each(|fault| prefix.invalid_text(e, fault));
     }
     if name.is_empty() {
         name.required(e, "name or generateName is required");
@@ -68,10 +68,11 @@ fn masked(prefix: &str) -> String {
 }
 
 /// The faults of changed metadata.
-pub(super) fn update(object: &At, old: &At, known: bool, e: &mut Errors) {
-    let (meta, before) = (object.get("metadata"), old.get("metadata"));
+pub(super) fn update(object: &At, known: bool, e: &mut Errors) {
+    let meta = object.get("metadata");
+    let before = meta.before();
     if before.get("deletionTimestamp").exists() {
-        no_new_finalizers(&meta.get("finalizers"), &before.get("finalizers"), e);
+        no_new_finalizers(&meta.get("finalizers"), e);
     }
     let version = meta.get("resourceVersion");
     if version.is_empty() {
@@ -86,7 +87,9 @@ pub(super) fn update(object: &At, old: &At, known: bool, e: &mut Errors) {
         }
     }
     for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
-        meta.get(field).unchanged(e, &before.get(field));
+        if meta.get(field).differs() {
+            meta.get(field).invalid(e, super::at::IMMUTABLE);
+        }
     }
     selector::labels(&meta.get("labels"), e);
     annotations(&meta.get("annotations"), e);
@@ -96,14 +99,25 @@ pub(super) fn update(object: &At, old: &At, known: bool, e: &mut Errors) {
     }
 }
 
-fn no_new_finalizers(new: &At, old: &At, e: &mut Errors) {
-    let mut extra: Vec<&str> = new.texts().filter(|name| !old.texts().any(|o| o == *name)).collect();
+fn no_new_finalizers(new: &At, e: &mut Errors) {
+    let mut extra: Vec<&str> = new.texts().filter(|name| !new.before().has(name)).collect();
     extra.sort_unstable();
     extra.dedup();
     if !extra.is_empty() {
         let list = extra.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
         let message = "no new finalizers can be added if the object is being deleted, found new finalizers";
         new.forbidden(e, format!("{message} []string{{{list}}}"));
+    }
+}
+
+/// A template gives its objects labels and annotations, nothing else.
+fn only_labels(meta: &At, e: &mut Errors) {
+    for (field, _) in meta.value.as_object().into_iter().flatten() {
+        if field != "annotations" && field != "labels" {
+            // Upstream makes the names from those in Go.
+            let shown = if field == "uid" { "uID" } else { field };
+            meta.get(shown).forbidden(e, "cannot be set");
+        }
     }
 }
 
@@ -135,12 +149,8 @@ fn owners(at: &At, e: &mut Errors) {
             }
         }
         if version == "v1" && text("kind") == "Event" {
-            at.invalid_external_as(
-                e,
-                "meta/v1.OwnerReference",
-                owner.value,
-                "/v1, Kind=Event is disallowed from being an owner",
-            );
+            let shown = Bad::of("meta/v1.OwnerReference", owner.value);
+            at.invalid_as(e, shown, "/v1, Kind=Event is disallowed from being an owner");
         }
         if owner.get("controller").is_true() {
             let current = format!("{}/{}", text("kind"), text("name"));
@@ -148,7 +158,7 @@ fn owners(at: &At, e: &mut Errors) {
                 Some(first) => {
                     let message =
                         "Only one reference can have Controller set to true. Found \"true\" in references for";
-                    at.invalid(e, format!("{message} {first} and {current}"));
+                    at.invalid_struct(e, "meta/v1.OwnerReference", format!("{message} {first} and {current}"));
                 }
                 None => controller = Some(current),
             }
@@ -156,21 +166,9 @@ fn owners(at: &At, e: &mut Errors) {
     }
 }
 
-impl At<'_, '_> {
-    fn invalid_external_as(&self, e: &mut Errors, ty: &str, value: &Value, message: &str) {
-        let shown = super::error::Bad::Shown(super::render::external(ty, value));
-        self.fault(e, super::error::Fault::Invalid(shown), message);
-    }
-}
-
 fn finalizers(at: &At, e: &mut Errors) {
-    for finalizer in at.texts() {
-        for fault in names::qualified(finalizer) {
-            at.invalid_as(e, finalizer, fault);
-        }
-    }
-    let has = |name: &str| at.texts().any(|finalizer| finalizer == name);
-    if has("orphan") && has("foregroundDeletion") {
+    at.texts().for_each(|finalizer| at.form_as(e, finalizer, names::qualified));
+    if at.has("orphan") && at.has("foregroundDeletion") {
         at.invalid(e, "finalizer orphan and foregroundDeletion cannot be both set");
     }
 }

@@ -1,24 +1,8 @@
-//! Validation of migrations between stored versions, and of what servers report of them.
+//! Migrations of what is stored, and what servers report of it, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, names};
+use super::{Errors, at::At, error::Bad, names, rules::Functions};
 
-/// The faults of a migration.
-pub(super) fn validate(new: &At, old: Option<&At>, e: &mut Errors) {
-    let spec = new.get("spec");
-    let resource = spec.get("resource");
-    let (name, group) = (resource.get("resource"), resource.get("group"));
-    if name.is_empty() {
-        name.required(e, "resource is required to be set");
-    } else if !names::label_1035(name.text()).is_empty() {
-        name.invalid_text(e, names::label_1035(name.text()).join(","));
-    }
-    if !group.is_empty() && !names::subdomain(group.text()).is_empty() {
-        group.invalid_text(e, names::subdomain(group.text()).join(","));
-    }
-    if let Some(old) = old {
-        spec.unchanged(e, &old.get("spec"));
-    }
-}
+pub(super) const FUNCTIONS: Functions = functions![decodable, migration_status];
 
 /// What is wrong with the name of a stored version: `<group>.<resource>`.
 pub(super) fn storage_version_name(name: &str) -> Vec<String> {
@@ -30,20 +14,37 @@ pub(super) fn storage_version_name(name: &str) -> Vec<String> {
     group.chain(resource).collect()
 }
 
-/// The faults of what servers report of stored versions.
-pub(super) fn storage_version(new: &At, _: Option<&At>, e: &mut Errors) {
-    let status = new.get("status");
-    let mut seen = Vec::new();
-    for server in status.get("storageVersions").items() {
-        let (id, encoding, decodable) =
-            (server.get("apiServerID"), server.get("encodingVersion"), server.get("decodableVersions"));
-        if seen.contains(&id.text()) {
-            id.duplicate(e, id.text());
-        }
-        seen.push(id.text());
-        id.form(e, names::subdomain);
-        if !decodable.texts().any(|version| version == encoding.text()) {
-            decodable.invalid(e, format!("decodableVersions must include encodingVersion {}", encoding.text()));
-        }
+/// What a server writes, it can read.
+fn decodable(server: &At, e: &mut Errors) {
+    let (encoding, decodable) = (server.text_of("encodingVersion"), server.get("decodableVersions"));
+    if !decodable.has(encoding) {
+        decodable.invalid(e, format!("decodableVersions must include encodingVersion {encoding}"));
+    }
+}
+
+/// A migration ends once, and is about one revision.
+fn migration_status(new: &At, e: &mut Errors) {
+    let (status, old) = (new.get("status"), new.before());
+    let before = old.get("status");
+    let (version, list) = (status.get("resourceVersion"), status.get("conditions"));
+    let digits = |text: &str| text == "0" || !text.starts_with('0') && text.bytes().all(|c| c.is_ascii_digit());
+    if !version.is_empty() && !digits(version.text()) {
+        version.invalid(e, format!("resource version is not well formed: {}", version.text()));
+    }
+    if !before.get("resourceVersion").is_empty() && version.differs() {
+        version.invalid_text(e, super::at::IMMUTABLE);
+    }
+    let is = |status: &At, kind: &str| {
+        status.get("conditions").find("type", kind).is_some_and(|condition| condition.text_of("status") == "True")
+    };
+    let mut wrong = |message: &str| list.invalid_as(e, Bad::of("meta/v1.Condition", list.value), message);
+    if is(&status, "Succeeded") && is(&status, "Failed") {
+        wrong("Both success and failed conditions cannot be true at the same time");
+    }
+    if is(&before, "Succeeded") && !is(&status, "Succeeded") {
+        wrong("Success condition cannot be set to false once it is true");
+    }
+    if is(&before, "Failed") && !is(&status, "Failed") {
+        wrong("Failed condition cannot be set to false once it is true");
     }
 }

@@ -1,7 +1,15 @@
-//! Validation: metadata for every object, and what is particular to a type in a file of its own.
+//! Validation: metadata for every object, and what is particular to a kind from the tables in `schema/rules`.
 //!
-//! [`create`], [`update`] and [`update_status`] return every fault with upstream's field paths, reasons, order and wording.
-//! They never change the object. Objects are canonical by the tables; values may be anything.
+//! [`create`], [`update`] and [`update_subresource`] return every fault with upstream's field paths, reasons, order and
+//! wording. They never change the object. Objects are canonical by the tables; values may be anything. What the tables
+//! cannot say is in a file per subject, as functions that they call by name.
+
+/// Functions under their own names, for the tables to call.
+macro_rules! functions {
+    ($($name:ident),* $(,)?) => {
+        &[$((stringify!($name), $name as crate::validate::rules::Function)),*]
+    };
+}
 
 mod admission;
 mod api_service;
@@ -27,47 +35,39 @@ mod internal;
 mod job;
 mod job_policy;
 mod job_status;
-mod kinds;
 mod metadata;
 mod migration;
 pub mod names;
-mod namespace;
 mod net;
 mod network;
 mod node;
-mod path;
 mod pem;
 mod persistent_volume;
 mod pod;
-mod policy;
 mod quota;
 mod rbac;
 mod render;
 mod resource_name;
 mod resource_slice;
 mod review;
+mod rules;
 mod scheduling;
 mod selector;
 mod service;
 mod service_addresses;
 mod storage;
+mod tables;
 mod volume_claim;
 mod volume_source;
 mod webhook;
 mod workload;
-mod workload_group;
-mod workload_status;
 
 pub use error::{Bad, Fault, FieldError};
 
 use at::At;
-use kinds::{Kind, Meta};
+use metadata::Scheme;
 
-use crate::{
-    Value,
-    quantity::Quantity,
-    schema::{Resource, Scope},
-};
+use crate::{Value, quantity::Quantity, schema::Resource};
 
 /// Faults, in the order in which they are found.
 type Errors = Vec<FieldError>;
@@ -75,18 +75,15 @@ type Errors = Vec<FieldError>;
 /// The faults of a new object.
 pub fn create(resource: &Resource, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let (kind, new) = (kinds::of(resource), At::top(object));
-    if let Some(first) = kind.first {
-        first(&new, &mut errors);
+    let (kind, at) = (rules::kind(resource), At::top(object));
+    match kind {
+        Some(kind) => kind.check(resource, &at, &mut errors),
+        None => metadata::object(&at, rules::scheme(resource), &mut errors),
     }
-    if !matches!(kind.meta, Meta::Generic | Meta::None) {
-        metadata::object(&new, scheme(resource, kind), &mut errors);
-    }
-    (kind.check)(&new, None, &mut errors);
     // What a kind lets pass still has a name that can stand in a path.
-    if errors.is_empty() && kind.meta != Meta::None {
-        let any = metadata::Scheme { name: names::path_segment, known_finalizers: false, ..scheme(resource, kind) };
-        metadata::object(&new, any, &mut errors);
+    if errors.is_empty() && kind.is_none_or(|kind| kind.stored) {
+        let any = Scheme { name: names::path_segment, known_finalizers: false, ..rules::scheme(resource) };
+        metadata::object(&at, any, &mut errors);
     }
     errors
 }
@@ -94,48 +91,37 @@ pub fn create(resource: &Resource, object: &Value) -> Vec<FieldError> {
 /// The faults of a changed object.
 pub fn update(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let (kind, new, old) = (kinds::of(resource), At::top(object), At::top(old));
-    metadata::update(&new, &old, false, &mut errors);
-    if let Some(first) = kind.first {
-        first(&new, &mut errors);
+    let at = At::changed(object, old);
+    metadata::update(&at, false, &mut errors);
+    match rules::kind(resource) {
+        Some(kind) => kind.check(resource, &at, &mut errors),
+        None => metadata::update(&at, rules::scheme(resource).known_finalizers, &mut errors),
     }
-    if matches!(kind.meta, Meta::Update | Meta::Both) {
-        metadata::update(&new, &old, known(resource), &mut errors);
-    }
-    if let Some(change) = kind.change {
-        change(&new, &old, &mut errors);
-    }
-    if matches!(kind.meta, Meta::Both | Meta::Whole | Meta::WholeFirst) {
-        metadata::object(&new, scheme(resource, kind), &mut errors);
-    }
-    (kind.check)(&new, Some(&old), &mut errors);
-    if kind.meta == Meta::WholeFirst {
-        metadata::update(&new, &old, known(resource), &mut errors);
-    }
-    if let Some(last) = kind.last {
-        last(&new, &old, &mut errors);
-    }
+    errors
+}
+
+/// What is wrong with the addresses of a service, before any is handed out to it.
+pub fn service_addresses(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let at = old.map_or_else(|| At::top(object), |old| At::changed(object, old));
+    service_addresses::addresses(&at.get("spec"), &mut errors);
     errors
 }
 
 /// The faults of an object whose status changed.
 pub fn update_status(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldError> {
-    let (kind, new, old) = (kinds::of(resource), At::top(object), At::top(old));
-    part(resource, kind.status, &new, &old)
+    update_subresource(resource, "status", object, old)
 }
 
-/// The faults of a change through a subresource that is not `status`: `resize`, `ephemeralcontainers`, `approval`,
-/// `finalize`. Others have no rules of their own.
+/// The faults of a change through a subresource that takes the whole object: `status`, `resize`, `ephemeralcontainers`,
+/// `approval`, `finalize`. Where the tables have no rules for it, only metadata is looked at.
 pub fn update_subresource(resource: &Resource, subresource: &str, object: &Value, old: &Value) -> Vec<FieldError> {
-    let (new, old) = (At::top(object), At::top(old));
     let mut errors = Vec::new();
-    match (resource.kind, subresource) {
-        (_, "status") => return update_status(resource, object, old.value),
-        ("Pod", "resize") => pod::resize(&new, &old, &mut errors),
-        ("Pod", "ephemeralcontainers") => pod::ephemeral(&new, &old, &mut errors),
-        ("CertificateSigningRequest", "approval") => certificates::approval(&new, &old, &mut errors),
-        ("Namespace", "finalize") => namespace::finalize(&new, &mut errors),
-        _ => {}
+    let at = At::changed(object, old);
+    metadata::update(&at, false, &mut errors);
+    let known = rules::kind(resource).is_some_and(|kind| kind.check_part(subresource, resource, &at, &mut errors));
+    if !known {
+        metadata::update(&at, rules::scheme(resource).known_finalizers, &mut errors);
     }
     errors
 }
@@ -143,27 +129,4 @@ pub fn update_subresource(resource: &Resource, subresource: &str, object: &Value
 /// What the containers of a pod ask for together.
 pub(crate) fn pod_total(spec: &Value, kind: &str, name: &str) -> Option<Quantity> {
     pod::resources::aggregate(&At::top(spec), kind, name)
-}
-
-fn part(resource: &Resource, check: Option<kinds::Change>, new: &At, old: &At) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    metadata::update(new, old, false, &mut errors);
-    metadata::update(new, old, known(resource), &mut errors);
-    if let Some(check) = check {
-        check(new, old, &mut errors);
-    }
-    errors
-}
-
-/// Whether finalizers without a domain must be those that Kubernetes knows; groups of their own have their own.
-fn known(resource: &Resource) -> bool {
-    !["apiextensions.k8s.io", "apiregistration.k8s.io", "admissionregistration.k8s.io"].contains(&resource.group)
-}
-
-fn scheme(resource: &Resource, kind: &Kind) -> metadata::Scheme {
-    metadata::Scheme {
-        name: kind.name,
-        namespaced: resource.scope == Scope::Namespaced,
-        known_finalizers: known(resource),
-    }
 }

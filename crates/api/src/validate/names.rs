@@ -2,6 +2,45 @@
 //!
 //! Each function returns what is wrong with a text, in upstream's words; nothing when it is right.
 
+/// A form: what is wrong with a text.
+pub type Form = fn(&str) -> Vec<String>;
+
+/// The forms that tables name.
+const FORMS: &[(&str, Form)] = &[
+    ("any", |_| Vec::new()),
+    ("subdomain", subdomain),
+    ("long_name", |text| in_bytes(subdomain(text), 253)),
+    ("short_name", |text| in_bytes(label(text), 63)),
+    ("long_name_caseless", long_name_caseless),
+    ("wildcard", wildcard),
+    ("label", label),
+    ("label_1035", label_1035),
+    ("path_segment", path_segment),
+    ("qualified", qualified),
+    ("label_value", label_value),
+    ("config_key", config_key),
+    ("variable", variable),
+    ("port_name", port),
+    ("c_identifier", c_identifier),
+    ("driver", subdomain_caseless),
+    ("prefix", prefix_of_subdomain),
+    ("semver", semver),
+    ("trimmed", trimmed),
+    ("unpadded", unpadded),
+    ("absolute", absolute),
+    ("backsteps", no_backsteps),
+    ("relative", relative),
+    ("inner", inner),
+    ("slashless", slashless),
+    ("canonical_ip", super::net::canonical_ip),
+    ("stored_version", super::migration::storage_version_name),
+];
+
+/// A form by its name in tables.
+pub(super) fn form(name: &str) -> Option<Form> {
+    FORMS.iter().find(|(known, _)| *known == name).map(|(_, form)| *form)
+}
+
 /// The sentence for a bad DNS subdomain.
 pub const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
     and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
@@ -48,6 +87,20 @@ fn too_many_bytes(max: usize) -> String {
     format!("must be no more than {max} bytes")
 }
 
+/// Faults in the words of rules that upstream declares at the types.
+pub(super) fn in_bytes(faults: Vec<String>, max: usize) -> Vec<String> {
+    let told = |fault: String| if fault == too_long(max) { too_many_bytes(max) } else { fault };
+    faults.into_iter().map(told).collect()
+}
+
+fn long_name_caseless(text: &str) -> Vec<String> {
+    const CASELESS: &str = "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end \
+        with an alphanumeric character (e.g. 'Example.com', regex used for validation is \
+        '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+    let told = |fault: String| if fault == SUBDOMAIN { CASELESS.to_owned() } else { fault };
+    in_bytes(subdomain_caseless(text), 253).into_iter().map(told).collect()
+}
+
 /// What is said about a number outside a range.
 pub fn range(low: i64, high: i64) -> String {
     format!("must be between {low} and {high}, inclusive")
@@ -81,6 +134,14 @@ pub fn subdomain(text: &str) -> Vec<String> {
 /// As [`subdomain`], in any case of letters.
 pub fn subdomain_caseless(text: &str) -> Vec<String> {
     subdomain(&text.to_lowercase())
+}
+
+/// As [`subdomain`], for a text of which only the beginning is known: a dash at its end is followed by something.
+fn prefix_of_subdomain(text: &str) -> Vec<String> {
+    match text.strip_suffix('-').filter(|rest| !rest.is_empty()) {
+        Some(rest) => subdomain(&format!("{rest}a")),
+        None => subdomain(text),
+    }
 }
 
 /// What is wrong with `text` as a DNS subdomain that may have underscores (search domains).
@@ -230,6 +291,66 @@ pub fn percent(text: &str) -> Vec<String> {
 pub fn c_identifier(text: &str) -> Vec<String> {
     let start = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     check(text, usize::MAX, start && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), C_IDENTIFIER)
+}
+
+fn semver(text: &str) -> Vec<String> {
+    unless(is_version(text), "must be a string compatible with semver.org spec 2.0.0")
+}
+
+/// Three numbers, and perhaps a pre-release and a build.
+fn is_version(text: &str) -> bool {
+    let (rest, build) = text.split_once('+').map_or((text, None), |(rest, build)| (rest, Some(build)));
+    let (core, pre) = rest.split_once('-').map_or((rest, None), |(core, pre)| (core, Some(pre)));
+    let number = |part: &str| {
+        !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit()) && (part == "0" || !part.starts_with('0'))
+    };
+    let word = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-');
+    core.split('.').count() == 3
+        && core.split('.').all(number)
+        && build.is_none_or(|build| build.split('.').all(word))
+        && pre.is_none_or(|pre| {
+            pre.split('.').all(|part| word(part) && (number(part) || !part.bytes().all(|c| c.is_ascii_digit())))
+        })
+}
+
+/// `fault` unless a text is right.
+fn unless(right: bool, fault: &str) -> Vec<String> {
+    if right { Vec::new() } else { vec![fault.to_owned()] }
+}
+
+fn trimmed(text: &str) -> Vec<String> {
+    unless(text.trim() == text, "must not have leading or trailing whitespace")
+}
+
+fn unpadded(text: &str) -> Vec<String> {
+    unless(text.trim() == text, "must not be padded with whitespace")
+}
+
+fn absolute(text: &str) -> Vec<String> {
+    unless(text.starts_with('/'), "must be an absolute path")
+}
+
+fn slashless(text: &str) -> Vec<String> {
+    unless(!text.contains('/'), "must not contain '/'")
+}
+
+/// What is wrong with a path that may not go up.
+fn no_backsteps(text: &str) -> Vec<String> {
+    unless(text.split('/').all(|part| part != ".."), "must not contain '..'")
+}
+
+/// What is wrong with a path inside a volume.
+pub(super) fn relative(text: &str) -> Vec<String> {
+    let mut faults = unless(!text.starts_with('/'), "must be a relative path");
+    faults.extend(no_backsteps(text));
+    faults
+}
+
+/// What is wrong with a path inside a volume whose first part is not one that kubelets use.
+pub(super) fn inner(text: &str) -> Vec<String> {
+    let mut faults = relative(text);
+    faults.extend(unless(!text.starts_with("..") || text.starts_with("../"), "must not start with '..'"));
+    faults
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Errors, at::At, names};
+use super::{Errors, at::At, names, rules::Functions};
+
+pub(super) const FUNCTIONS: Functions = functions![ip, reachable, port_or_name, interface_address];
 
 const BAD_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const BAD_CIDR: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
@@ -78,9 +80,9 @@ impl At<'_, '_> {
 
     /// The text here must be an address in its one canonical form. Whether it is.
     pub(super) fn canonical_ip(&self, e: &mut Errors) -> bool {
-        let faults = canonical_ip(self.text());
-        faults.iter().for_each(|fault| self.invalid_text(e, fault.clone()));
-        faults.is_empty()
+        let before = e.len();
+        self.form(e, canonical_ip);
+        e.len() == before
     }
 
     /// The text here must be a network, unless it was one of `old`.
@@ -131,17 +133,33 @@ impl At<'_, '_> {
             self.invalid_text(e, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)");
         }
     }
+}
 
-    /// The number here must be that of a port.
-    pub(super) fn port_number(&self, e: &mut Errors) {
-        if !(1..=65535).contains(&self.int()) {
-            self.invalid_int(e, names::range(1, 65535));
-        }
+fn ip(at: &At, e: &mut Errors) {
+    at.ip(e, &[]);
+}
+
+fn reachable(at: &At, e: &mut Errors) {
+    at.endpoint_ip(e);
+}
+
+/// An address of an interface, with the length of its network.
+fn interface_address(at: &At, e: &mut Errors) {
+    let Some((ip, length)) = lenient_cidr(at.text()) else {
+        return at.invalid_text(e, "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)");
+    };
+    let canonical = format!("{}/{length}", ip.to_canonical());
+    if canonical != at.text() {
+        at.invalid_text(e, format!("must be in canonical form ({canonical:?})"));
     }
+}
 
-    /// The number or name of a port must be here.
-    pub(super) fn port_number_or_name(&self, e: &mut Errors) {
-        if self.value.is_string() { self.form(e, names::port) } else { self.port_number(e) }
+/// The faults of the number or name of a port.
+fn port_or_name(at: &At, e: &mut Errors) {
+    if at.value.is_string() {
+        at.form(e, names::port);
+    } else if !(1..=65535).contains(&at.int()) {
+        at.invalid_int(e, names::range(1, 65535));
     }
 }
 

@@ -1,44 +1,62 @@
-//! Validation of network policies, and of the addresses of services as objects.
+//! Network policies and ranges of addresses, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, names, net, selector};
-/// The faults of a network policy; networks that it had stay allowed.
-pub(super) fn policy(new: &At, old: Option<&At>, e: &mut Errors) {
-    let spec = new.get("spec");
-    let known = old.map(known_networks).unwrap_or_default();
-    let known: Vec<&str> = known.iter().map(String::as_str).collect();
-    let lenient = old.is_some_and(|old| selector::is_faulty(old.get("spec").get("podSelector").value));
-    selector::lenient(&spec.get("podSelector"), lenient, e);
-    for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
+use super::{
+    Errors,
+    at::{At, IMMUTABLE},
+    error::Bad,
+    names, net,
+    rules::{self, Functions},
+    selector,
+};
+
+pub(super) const FUNCTIONS: Functions = functions![policy_peers, policy_types, port_range, service_cidrs];
+
+const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
+
+/// The faults of what a network policy selects; networks that it had stay allowed.
+fn policy_peers(spec: &At, e: &mut Errors) {
+    let known = known_networks(&spec.before());
+    let pods = spec.get("podSelector");
+    let loose = selector::is_faulty(pods.old);
+    selector::check(&pods, loose, e);
+    for (direction, peers) in DIRECTIONS {
         for rule in spec.get(direction).items() {
-            rule.get("ports").items().for_each(|port| self::port(&port, e));
-            rule.get(peers).items().for_each(|peer| self::peer(&peer, lenient, &known, e));
+            rule.get("ports").items().for_each(|port| rules::check("NetworkPolicyPort", &port, e));
+            rule.get(peers).items().for_each(|peer| self::peer(&peer, loose, &known, e));
         }
     }
-    let types = spec.get("policyTypes");
+}
+
+fn policy_types(types: &At, e: &mut Errors) {
     if types.len() > 2 {
         return types.invalid(e, "may not specify more than two policyTypes");
     }
     types.items().for_each(|kind| kind.one_of(e, &["Ingress", "Egress"]));
 }
 
-fn known_networks(old: &At) -> Vec<String> {
-    let spec = old.get("spec");
+fn known_networks<'v>(spec: &At<'v, '_>) -> Vec<&'v str> {
     let mut known = Vec::new();
-    for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
+    for (direction, peers) in DIRECTIONS {
         for rule in spec.get(direction).items() {
             for peer in rule.get(peers).items() {
                 let block = peer.get("ipBlock");
-                known.push(block.get("cidr").text().to_owned());
-                known.extend(block.get("except").texts().map(str::to_owned));
+                known.push(block.text_of("cidr"));
+                known.extend(block.get("except").texts());
             }
         }
     }
     known
 }
 
-fn port(at: &At, e: &mut Errors) {
+fn port_number(port: &At, e: &mut Errors) {
+    if !(1..=65535).contains(&port.int()) {
+        port.invalid_int(e, names::range(1, 65535));
+    }
+}
+
+/// A range of ports begins with a number.
+fn port_range(at: &At, e: &mut Errors) {
     let (port, end) = (at.get("port"), at.get("endPort"));
-    at.get("protocol").one_of(e, &["TCP", "UDP", "SCTP"]);
     if !port.exists() {
         if end.exists() {
             end.invalid(e, "may not be specified when `port` is not specified");
@@ -49,20 +67,20 @@ fn port(at: &At, e: &mut Errors) {
         }
         port.form(e, names::port);
     } else {
-        port.port_number(e);
+        port_number(&port, e);
         if end.exists() {
             if end.int() < port.int() {
                 end.invalid_as(e, port.int(), "must be greater than or equal to `port`");
             }
-            end.port_number(e);
+            port_number(&end, e);
         }
     }
 }
 
 fn peer(at: &At, lenient: bool, known: &[&str], e: &mut Errors) {
     let (pods, namespaces, block) = (at.get("podSelector"), at.get("namespaceSelector"), at.get("ipBlock"));
-    selector::lenient(&pods, lenient, e);
-    selector::lenient(&namespaces, lenient, e);
+    selector::check(&pods, lenient, e);
+    selector::check(&namespaces, lenient, e);
     if block.exists() {
         ip_block(&block, known, e);
     }
@@ -91,38 +109,23 @@ fn ip_block(at: &At, known: &[&str], e: &mut Errors) {
     }
 }
 
-/// The faults of an address as an object.
-pub(super) fn address(new: &At, old: Option<&At>, e: &mut Errors) {
-    let spec = new.get("spec");
-    let parent = spec.get("parentRef");
-    if let Some(old) = old {
-        return parent.unchanged_internal(e, &old.get("spec").get("parentRef"), "networking/v1.ParentReference");
-    }
-    if !parent.exists() {
-        return parent.required(e, "");
-    }
-    parent.get("group").optional_form(e, names::subdomain);
-    parent.get("resource").required_form(e, names::path_segment);
-    parent.get("name").required_form(e, names::path_segment);
-    parent.get("namespace").optional_form(e, names::path_segment);
-}
-
-/// The faults of a range of addresses for services.
-pub(super) fn service_cidr(new: &At, old: Option<&At>, e: &mut Errors) {
-    let spec = new.get("spec");
+/// A range of addresses for services may get a second family, and else stays.
+fn service_cidrs(spec: &At, e: &mut Errors) {
     let list = spec.get("cidrs");
-    let Some(old) = old else { return cidrs(&spec, e) };
-    let before: Vec<String> = old.get("spec").get("cidrs").texts().map(str::to_owned).collect();
-    let changed = |at: usize| list.texts().nth(at) != before.get(at).map(String::as_str);
-    if before.len() == list.len() {
-        (0..list.len()).filter(|at| changed(*at)).for_each(|at| list.index(at).invalid(e, super::at::IMMUTABLE));
-    } else if before.len() == 1 && list.len() == 2 {
+    if !spec.is_change() {
+        return cidrs(spec, e);
+    }
+    let old = list.before();
+    let changed = |at: usize| list.texts().nth(at) != old.texts().nth(at);
+    if old.len() == list.len() {
+        (0..list.len()).filter(|at| changed(*at)).for_each(|at| list.index(at).invalid(e, IMMUTABLE));
+    } else if old.len() == 1 && list.len() == 2 {
         if changed(0) {
-            list.index(0).invalid(e, super::at::IMMUTABLE);
+            list.index(0).invalid(e, IMMUTABLE);
         }
-        cidrs(&spec, e);
+        cidrs(spec, e);
     } else {
-        list.invalid(e, super::at::IMMUTABLE);
+        list.invalid(e, IMMUTABLE);
     }
 }
 
@@ -132,8 +135,11 @@ fn cidrs(spec: &At, e: &mut Errors) {
         return list.required(e, "at least one CIDR required");
     }
     if list.len() > 2 {
-        let shown = super::render::internal("networking/v1.ServiceCIDRSpec", spec.value);
-        return list.invalid_as(e, super::error::Bad::Shown(shown), "may only hold up to 2 values");
+        return list.invalid_as(
+            e,
+            Bad::of("networking/v1.ServiceCIDRSpec", spec.value),
+            "may only hold up to 2 values",
+        );
     }
     list.items().for_each(|cidr| cidr.canonical_cidr(e));
     if list.len() == 2 && net::dual_stack(list.texts()) == Some(false) {

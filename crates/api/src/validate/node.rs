@@ -1,30 +1,29 @@
-//! Validation of nodes.
+//! Nodes and namespaces, as far as the tables cannot say what is right. Upstream tells some faults of nodes under `metadata`.
 
-use super::{Errors, at::At, names, net, pod::resources, pod::scheduling};
+use super::{
+    Errors,
+    at::At,
+    error::{Bad, Fault},
+    metadata, names, net,
+    pod::resources,
+    rules::{self, Functions},
+};
 use crate::Value;
 
-const TAINTS: &str = "scheduler.alpha.kubernetes.io/taints";
+pub(super) const FUNCTIONS: Functions = functions![
+    taint_annotation,
+    taints_of_node,
+    taint_value,
+    node_amounts,
+    swap,
+    features,
+    pod_networks,
+    node_change,
+    finalizers_of_list
+];
 
-/// The faults of a node. Upstream tells some under `metadata`.
-pub(super) fn validate(new: &At, old: Option<&At>, e: &mut Errors) {
-    let (meta, spec, status) = (new.get("metadata"), new.get("spec"), new.get("status"));
-    annotations(&meta.get("annotations"), e);
-    if old.is_none() {
-        taints(&meta.called("taints", spec.get("taints").value), e);
-    }
-    for field in ["capacity", "allocatable"] {
-        let list = status.get(field);
-        for (name, amount) in list.entries() {
-            resources::amount(name, &list.called(name, amount.value), e);
-        }
-    }
-    match old {
-        None => created(new, e),
-        Some(old) => changed(new, old, e),
-    }
-}
-
-fn annotations(notes: &At, e: &mut Errors) {
+fn taint_annotation(notes: &At, e: &mut Errors) {
+    const TAINTS: &str = "scheduler.alpha.kubernetes.io/taints";
     let text = notes.key(TAINTS).text();
     if text.is_empty() {
         return;
@@ -35,25 +34,47 @@ fn annotations(notes: &At, e: &mut Errors) {
     }
 }
 
+fn taints_of_node(list: &At, e: &mut Errors) {
+    let meta = list.whole().get("metadata");
+    taints(&meta.called("taints", list.value), e);
+}
+
 fn taints(list: &At, e: &mut Errors) {
     let mut seen = Vec::new();
     for taint in list.items() {
-        let (key, value, effect) = (taint.get("key"), taint.get("value"), taint.get("effect"));
-        key.form(e, names::qualified);
-        let faults = names::label_value(value.text());
-        if !faults.is_empty() {
-            value.invalid_text(e, faults.join(";"));
-        }
-        scheduling::taint_effect(&effect, e);
-        let pair = (key.text(), effect.text());
+        rules::check("Taint", &taint, e);
+        let pair = (taint.text_of("key"), taint.text_of("effect"));
         if seen.contains(&pair) {
-            let shown = super::error::Bad::Shown(super::render::internal("core/v1.Taint", taint.value));
-            taint.fault(e, super::error::Fault::Duplicate(shown), "taints must be unique by key and effect pair");
+            let shown = Bad::of("core/v1.Taint", taint.value);
+            taint.fault(e, Fault::Duplicate(shown), "taints must be unique by key and effect pair");
         }
         seen.push(pair);
     }
 }
 
+fn taint_value(value: &At, e: &mut Errors) {
+    let faults = names::label_value(value.text());
+    if !faults.is_empty() {
+        value.invalid_text(e, faults.join(";"));
+    }
+}
+
+fn node_amounts(list: &At, e: &mut Errors) {
+    for (name, amount) in list.entries() {
+        resources::amount(name, &list.called(name, amount.value), e);
+    }
+}
+
+fn swap(swap: &At, e: &mut Errors) {
+    let meta = swap.whole().get("metadata");
+    let place = meta.called("nodeSwapStatus", swap.value);
+    let capacity = place.get("capacity");
+    if capacity.exists() && capacity.int() <= 0 {
+        capacity.invalid(e, "must be greater than zero");
+    }
+}
+
+/// Features stand sorted, each once.
 fn features(list: &At, e: &mut Errors) {
     let mut last: Option<&str> = None;
     for feature in list.items() {
@@ -82,80 +103,48 @@ fn is_feature(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_uppercase()) && text.split('/').all(segment)
 }
 
-fn created(node: &At, e: &mut Errors) {
-    let (meta, spec, status) = (node.get("metadata"), node.get("spec"), node.get("status"));
-    let info = status.get("nodeInfo");
-    let swap = meta.called("nodeSwapStatus", info.get("swap").value);
-    if swap.get("capacity").exists() && swap.get("capacity").int() <= 0 {
-        swap.get("capacity").invalid(e, "must be greater than zero");
-    }
-    features(&status.get("declaredFeatures"), e);
-    let cidrs = spec.get("podCIDRs");
+fn pod_networks(cidrs: &At, e: &mut Errors) {
     cidrs.items().for_each(|cidr| cidr.cidr(e, &[]));
+    if cidrs.len() > 1
+        && let Some((at, text)) = cidrs.texts().enumerate().find(|(_, text)| net::lenient_cidr(text).is_none())
+    {
+        let why = format!("invalid CIDR[{at}]: <nil> (invalid CIDR address: {text})");
+        let message = format!("invalid PodCIDRs. failed to check with dual stack with error:{why}");
+        cidrs.fault(e, Fault::Internal, message);
+    }
     if cidrs.len() > 1 && (net::dual_stack(cidrs.texts()) != Some(true) || cidrs.len() > 2) {
         cidrs.invalid(e, "may specify no more than one CIDR for each IP family");
     }
 }
 
-fn changed(node: &At, old: &At, e: &mut Errors) {
-    let (meta, spec, status) = (node.get("metadata"), node.get("spec"), node.get("status"));
-    let before = old.get("spec");
-    features(&status.get("declaredFeatures"), e);
-    let mut seen: Vec<&Value> = Vec::new();
-    for address in status.get("addresses").items() {
-        if seen.contains(&address.value) {
-            let shown = super::render::internal("core/v1.NodeAddress", address.value);
-            address.duplicate(e, super::error::Bad::Shown(shown));
-        }
-        seen.push(address.value);
-    }
-    let (cidrs, old_cidrs) = (spec.get("podCIDRs"), before.get("podCIDRs"));
-    if !old_cidrs.is_empty() {
+/// What a node got once, it keeps.
+fn node_change(node: &At, e: &mut Errors) {
+    let (spec, status) = (node.get("spec"), node.get("status"));
+    status
+        .get("addresses")
+        .unique(|address| address.value, |address, value| address.duplicate(e, Bad::of("core/v1.NodeAddress", value)));
+    let cidrs = spec.get("podCIDRs");
+    let old = cidrs.before();
+    if !old.is_empty() {
         let message = "node updates may not change podCIDR except from \"\" to valid";
-        if old_cidrs.len() != cidrs.len() {
+        if old.len() != cidrs.len() {
             cidrs.forbidden(e, message);
         } else {
-            let changed = old_cidrs.texts().zip(cidrs.texts()).filter(|(old, new)| old != new);
+            let changed = old.texts().zip(cidrs.texts()).filter(|(old, new)| old != new);
             changed.for_each(|_| cidrs.forbidden(e, message));
         }
     }
-    let provider = before.get("providerID");
-    if !provider.is_empty() && provider.text() != spec.get("providerID").text() {
-        spec.get("providerID").forbidden(e, "node updates may not change providerID except from \"\" to valid");
-    }
-    if spec.get("configSource").exists() {
-        config_source(&spec.get("configSource"), false, e);
-    }
-    for field in ["assigned", "active", "lastKnownGood"] {
-        let config = status.get("config");
-        if config.get(field).exists() {
-            config_source(&config.get(field), true, e);
-        }
-    }
-    taints(&meta.called("taints", spec.get("taints").value), e);
-    if spec.get("externalID").text() != before.get("externalID").text() {
-        spec.get("externalID").forbidden(e, "may not be updated");
+    let provider = spec.get("providerID");
+    if !provider.before().is_empty() && provider.before().text() != provider.text() {
+        provider.forbidden(e, "node updates may not change providerID except from \"\" to valid");
     }
 }
 
-fn config_source(at: &At, in_status: bool, e: &mut Errors) {
-    let map = at.get("configMap");
-    if !map.exists() {
-        return at.invalid_internal(e, "core/v1.NodeConfigSource", "exactly one reference subfield must be non-nil");
+/// Upstream tells faults of the finalizers of a new namespace at the list.
+fn finalizers_of_list(list: &At, e: &mut Errors) {
+    for finalizer in list.items() {
+        let place = list.holding(finalizer.value);
+        place.form(e, names::qualified);
+        metadata::known_finalizer(&place, e);
     }
-    for field in ["uid", "resourceVersion"] {
-        if in_status {
-            map.get(field).require(e);
-        } else if !map.get(field).is_empty() {
-            map.get(field).forbidden(e, format!("{field} must not be set in spec"));
-        }
-    }
-    map.get("namespace").required_form(e, names::label);
-    map.get("name").required_form(e, names::subdomain);
-    map.get("kubeletConfigKey").required_form(e, names::config_key);
-}
-
-/// The faults of the status of a node: the same as those of the node.
-pub(super) fn status(new: &At, old: &At, e: &mut Errors) {
-    validate(new, Some(old), e);
 }

@@ -1,7 +1,10 @@
-//! Validation of quotas and limit ranges.
+//! Quotas and limit ranges, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, names, pod::resources, resource_name as resource};
+use super::{Errors, at::At, error::Bad, names, pod::resources, resource_name as resource, rules::Functions};
 use crate::quantity::Quantity;
+
+pub(super) const FUNCTIONS: Functions =
+    functions![quota_amount, scopes, scope_selector, scopes_kept, limit_type, limit_names, limit_relations];
 
 const SCOPES: &[&str] = &[
     "Terminating",
@@ -14,45 +17,16 @@ const SCOPES: &[&str] = &[
 ];
 const CONFLICTS: [[&str; 2]; 2] = [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]];
 
-/// The faults of a quota.
-pub(super) fn validate(new: &At, old: Option<&At>, e: &mut Errors) {
-    let spec = new.get("spec");
-    amounts(&spec.get("hard"), e);
-    scopes(&spec, e);
-    scope_selector(&spec, e);
-    match old {
-        None => status_amounts(new, e),
-        Some(old) => {
-            let sorted = |at: &At| {
-                let spec = at.get("spec");
-                let mut scopes: Vec<String> = spec.get("scopes").texts().map(str::to_owned).collect();
-                scopes.sort_unstable();
-                scopes.dedup();
-                scopes
-            };
-            if sorted(new) != sorted(old) {
-                spec.get("scopes").invalid(e, super::at::IMMUTABLE);
-            }
-        }
+fn quota_amount(amount: &At, e: &mut Errors) {
+    resource::of_quota(amount.name(), amount, e);
+    resources::amount(amount.name(), amount, e);
+}
+
+fn scopes_kept(list: &At, e: &mut Errors) {
+    let same = |one: &At, other: &At| one.texts().all(|scope| other.has(scope));
+    if !same(list, &list.before()) || !same(&list.before(), list) {
+        list.invalid(e, super::at::IMMUTABLE);
     }
-}
-
-fn amounts(at: &At, e: &mut Errors) {
-    for (name, amount) in at.entries() {
-        resource::of_quota(name, &amount, e);
-        resources::amount(name, &amount, e);
-    }
-}
-
-fn status_amounts(quota: &At, e: &mut Errors) {
-    let status = quota.get("status");
-    amounts(&status.get("hard"), e);
-    amounts(&status.get("used"), e);
-}
-
-/// The faults of the status of a quota.
-pub(super) fn status(new: &At, _: &At, e: &mut Errors) {
-    status_amounts(new, e);
 }
 
 fn applies(scope: &str, name: &str) -> bool {
@@ -79,7 +53,7 @@ fn scopes(spec: &At, e: &mut Errors) {
         }
     }
     for pair in CONFLICTS {
-        if pair.iter().all(|scope| list.texts().any(|other| other == *scope)) {
+        if pair.iter().all(|scope| list.has(scope)) {
             list.invalid(e, "conflicting scopes");
         }
     }
@@ -96,8 +70,11 @@ fn scope_selector(spec: &At, e: &mut Errors) {
         }
         for (name, _) in spec.get("hard").entries() {
             if resource::is_quota(name) && !applies(scope.text(), name) {
-                let shown = super::render::internal("core/v1.ScopeSelector", selector.value);
-                list.invalid_as(e, super::error::Bad::Shown(shown), "unsupported scope applied to resource");
+                list.invalid_as(
+                    e,
+                    Bad::of("core/v1.ScopeSelector", selector.value),
+                    "unsupported scope applied to resource",
+                );
             }
         }
         let plain =
@@ -131,30 +108,18 @@ fn scope_selector(spec: &At, e: &mut Errors) {
     }
 }
 
-/// The faults of a limit range.
-pub(super) fn limits(new: &At, _: Option<&At>, e: &mut Errors) {
-    let spec = new.get("spec");
-    let mut seen = Vec::new();
-    for limit in spec.get("limits").items() {
-        let kind = limit.get("type");
-        let faults = names::qualified(kind.text());
-        if faults.is_empty()
-            && !kind.text().contains('/')
-            && !["Pod", "Container", "PersistentVolumeClaim"].contains(&kind.text())
-        {
-            kind.invalid_text(e, "must be a standard limit type or fully qualified");
-        }
-        faults.into_iter().for_each(|fault| kind.invalid_text(e, fault));
-        if seen.contains(&kind.text()) {
-            kind.duplicate(e, kind.text());
-        }
-        seen.push(kind.text());
-        limit_names(&limit, kind.text(), e);
-        limit_relations(&limit, kind.text(), e);
+fn limit_type(kind: &At, e: &mut Errors) {
+    let before = e.len();
+    kind.form(e, names::qualified);
+    let standard = ["Pod", "Container", "PersistentVolumeClaim"].contains(&kind.text());
+    if e.len() == before && !kind.text().contains('/') && !standard {
+        kind.invalid_text(e, "must be a standard limit type or fully qualified");
     }
 }
 
-fn limit_names(limit: &At, kind: &str, e: &mut Errors) {
+/// The names of resources that a limit is about.
+fn limit_names(limit: &At, e: &mut Errors) {
+    let kind = limit.text_of("type");
     let check = |field: &str, e: &mut Errors| {
         for (name, amount) in limit.get(field).entries() {
             if kind == "Pod" || kind == "Container" {
@@ -181,7 +146,9 @@ fn limit_names(limit: &At, kind: &str, e: &mut Errors) {
     check("maxLimitRequestRatio", e);
 }
 
-fn limit_relations(limit: &At, kind: &str, e: &mut Errors) {
+/// The amounts of a limit fit together.
+fn limit_relations(limit: &At, e: &mut Errors) {
+    let kind = limit.text_of("type");
     const FIELDS: [&str; 5] = ["min", "max", "default", "defaultRequest", "maxLimitRequestRatio"];
     let mut keys: Vec<&str> =
         FIELDS.iter().flat_map(|field| limit.get(field).entries().map(|(key, _)| key).collect::<Vec<_>>()).collect();

@@ -49,12 +49,6 @@ fn escaped(text: String) -> String {
     text.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }
 
-/// A struct as it is served: the fields that it has, in the order of the table.
-pub fn external(ty: &str, value: &Value) -> String {
-    let Some(id) = schema().type_named(ty) else { return json(value) };
-    escaped(write_external(&Ty::Struct(id), value))
-}
-
 /// A struct as upstream's internal type has it: every field, under its Go name.
 pub fn internal(ty: &str, value: &Value) -> String {
     let Some(id) = schema().type_named(ty) else { return json(value) };

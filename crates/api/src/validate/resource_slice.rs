@@ -1,52 +1,47 @@
-//! Validation of slices: what devices a driver has on a node.
+//! Slices of devices, as far as the tables cannot say what is right.
 
 use super::{
     Errors,
     at::At,
-    device::{attribute_name, limited, pool_name, unique},
-    names, pod, selector, volume_source as source,
+    error::Bad,
+    names, resource_name as resource,
+    rules::{self, Functions},
 };
-use crate::Value;
+use crate::{Value, quantity::Quantity};
 
-/// The faults of a slice.
-pub(super) fn validate(new: &At, old: Option<&At>, e: &mut Errors) {
-    let spec = new.get("spec");
-    let pool = spec.get("pool");
-    source::csi_driver(&spec.get("driver"), e);
-    pool_name(&pool.get("name"), e);
-    if pool.get("resourceSliceCount").int() <= 0 {
-        pool.get("resourceSliceCount").invalid_int(e, "must be greater than zero");
-    }
-    if pool.get("generation").int() < 0 {
-        pool.get("generation").invalid(e, "must be greater than or equal to zero");
-    }
-    if let Some(old) = old {
-        let before = old.get("spec");
-        pool.get("name").unchanged(e, &before.get("pool").get("name"));
-        spec.get("driver").unchanged(e, &before.get("driver"));
-        spec.get("nodeName").unchanged(e, &before.get("nodeName"));
-    }
-    let choices = ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
-    one_place(&spec, &choices, "", e);
-    if spec.get("sharedCounters").exists() && spec.get("devices").exists() {
-        spec.invalid_as(e, "", "only one of `sharedCounters` or `devices` is allowed");
-    }
-    let devices = spec.get("devices");
+pub(super) const FUNCTIONS: Functions = functions![
+    slice_place,
+    slice_devices,
+    slice_device,
+    device_place,
+    counter_names,
+    one_value,
+    policy_values,
+    policy_range,
+    resource_mapping
+];
+
+const VALUES: [&str; 8] = ["int", "bool", "string", "version", "ints", "bools", "strings", "versions"];
+
+fn slice_place(spec: &At, e: &mut Errors) {
+    one_place(spec, &["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"], "", e);
+}
+
+/// Devices that have taints, lists of values or shared counters are fewer.
+fn slice_devices(devices: &At, e: &mut Errors) {
+    let listed = |device: &Value| {
+        let attributes = device.get("attributes").and_then(Value::as_object).into_iter().flatten();
+        attributes.into_iter().any(|(_, value)| VALUES[4..].iter().any(|kind| value.get(kind).is_some()))
+    };
     let advanced = devices.items().any(|device| {
         let device = basic(&device);
-        device.get("taints").is_some() || device.get("consumesCounters").is_some()
+        device.get("taints").is_some() || device.get("consumesCounters").is_some() || listed(device)
     });
-    limited(&devices, if advanced { 64 } else { 128 }, e);
-    let per_device = spec.get("perDeviceNodeSelection").is_true();
-    devices.items().for_each(|device| self::device(&device, per_device, e));
-    unique(&devices, "name", e);
-    let sets = spec.get("sharedCounters");
-    limited(&sets, 8, e);
-    for set in sets.items() {
-        set.get("name").required_form(e, names::label);
-        counters(&set.get("counters"), e);
+    let most = if advanced { 64 } else { 128 };
+    if devices.len() > most {
+        return devices.too_many(e, most);
     }
-    unique(&sets, "name", e);
+    rules::check("SliceDevices", devices, e);
 }
 
 /// An older version has all of a device but its name one level down.
@@ -75,11 +70,11 @@ fn one_place(at: &At, choices: &[&str], when: &str, e: &mut Errors) {
             }
             "nodeName" => given.form(e, names::subdomain),
             "nodeSelector" => {
-                selector::nodes(&given, false, e);
+                rules::check("NodeSelector", &given, e);
                 let terms = given.get("nodeSelectorTerms");
                 if when.is_empty() && terms.len() != 1 {
-                    let shown = super::render::internal_list("core/v1.NodeSelectorTerm", terms.value);
-                    terms.invalid_as(e, super::error::Bad::Shown(shown), "must have exactly one node selector term");
+                    let shown = Bad::of("core/v1.NodeSelectorTerm", terms.value);
+                    terms.invalid_as(e, shown, "must have exactly one node selector term");
                 }
             }
             _ if !given.is_true() => {
@@ -100,91 +95,121 @@ fn one_place(at: &At, choices: &[&str], when: &str, e: &mut Errors) {
     }
 }
 
-fn device(at: &At, per_device: bool, e: &mut Errors) {
+fn slice_device(at: &At, e: &mut Errors) {
     at.get("name").form(e, names::label);
     let inner = at.holding(basic(at));
-    let (attributes, capacity) = (inner.get("attributes"), inner.get("capacity"));
-    let total = attributes.len() + capacity.len();
+    let attributes = inner.get("attributes");
+    let total = attributes.len() + inner.get("capacity").len();
     if total > 32 {
         at.invalid_as(e, total, "the total number of attributes and capacities must not exceed 32");
     }
-    for (name, attribute) in attributes.entries() {
-        attribute_name(name, &attribute, e);
-        value(&attribute, e);
+    let lengths = |attribute: &At| VALUES[4..].iter().map(|kind| attribute.get(kind).len()).sum::<usize>();
+    let values: usize = attributes.entries().map(|(_, attribute)| lengths(&attribute).max(1)).sum();
+    if values > 48 {
+        at.invalid_as(e, values, "the total number of attribute values must not exceed 48");
     }
-    let shared = inner.get("allowMultipleAllocations").is_true();
-    for (name, amount) in capacity.entries() {
-        attribute_name(name, &amount, e);
-        if amount.get("requestPolicy").exists() && !shared {
-            amount.get("requestPolicy").forbidden(e, "allowMultipleAllocations must be true");
-        }
-    }
-    let taints = inner.get("taints");
-    limited(&taints, 16, e);
-    for taint in taints.items() {
-        taint.get("key").form(e, names::qualified);
-        taint.get("value").optional_form(e, names::label_value);
-        pod::scheduling::device_effect(&taint.get("effect"), e);
-    }
-    let consumed = inner.get("consumesCounters");
-    limited(&consumed, 2, e);
-    for set in consumed.items() {
-        set.get("counterSet").required_form(e, names::label);
-        counters(&set.get("counters"), e);
-    }
-    unique(&consumed, "counterSet", e);
+    rules::check("SliceDevice", &inner, e);
+}
+
+/// Where a device is, it says where the slice leaves it to its devices.
+fn device_place(inner: &At, e: &mut Errors) {
     let places = ["nodeName", "nodeSelector", "allNodes"];
-    if per_device {
+    if inner.up(2).get("perDeviceNodeSelection").is_true() {
         let when = " when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
-        one_place(&inner, &places, when, e);
+        one_place(inner, &places, when, e);
     } else if places.iter().any(|field| inner.get(field).exists()) {
         let message = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in \
             the ResourceSlice spec";
-        at.invalid_as(e, Value::Null, message);
+        inner.invalid_as(e, Value::Null, message);
     }
 }
 
-fn counters(at: &At, e: &mut Errors) {
-    if !at.require(e) {
-        return;
+fn counter_names(counters: &At, e: &mut Errors) {
+    if counters.len() > 32 {
+        counters.too_many(e, 32);
     }
-    limited(at, 32, e);
-    for (name, counter) in at.entries() {
-        names::label(name).into_iter().for_each(|fault| counter.invalid_as(e, name, fault));
+    counters.entries().for_each(|(name, _)| counters.form_as(e, name, names::label));
+}
+
+/// An attribute has one value, or a list of values of one kind.
+fn one_value(at: &At, e: &mut Errors) {
+    let message = "exactly one value must be specified";
+    match VALUES.iter().filter(|kind| at.value.get(kind).is_some()).count() {
+        0 => at.invalid_as(e, "", message),
+        1 => {}
+        _ => at.invalid_struct(e, "resource/v1.DeviceAttribute", message),
     }
 }
 
-fn value(at: &At, e: &mut Errors) {
-    let kinds = ["bool", "int", "string", "version", "bools", "ints", "strings", "versions"];
-    let count = kinds.iter().filter(|kind| at.get(kind).exists()).count();
-    for kind in ["string", "version"] {
-        if at.get(kind).text().len() > 64 {
-            at.get(kind).too_long(e, 64);
+/// The amounts that a capacity is given out in stand in order, and the default is one of them.
+fn policy_values(capacity: &At, e: &mut Errors) {
+    let policy = capacity.get("requestPolicy");
+    let (list, most, default) = (policy.get("validValues"), capacity.get("value"), policy.get("default"));
+    for pair in 1..list.len() {
+        if list.index(pair - 1).quantity() > list.index(pair).quantity() {
+            list.index(pair).invalid(e, "values must be sorted in ascending order");
         }
     }
-    let version = at.get("version");
-    if version.exists() && !is_version(version.text()) {
-        version.invalid_text(e, "must be a string compatible with semver.org spec 2.0.0");
+    if list.len() > 10 {
+        list.too_many(e, 10);
+    } else {
+        for option in list.items().filter(|option| option.quantity() > most.quantity()) {
+            option.invalid(e, format!("option is larger than capacity value: {}", most.text()));
+        }
+        let amount = |option: &At| option.quantity().map_or(0, Quantity::value);
+        list.unique(amount, |option, amount| option.duplicate(e, amount.to_string()));
     }
-    if count == 0 {
-        at.invalid_as(e, "", "exactly one value must be specified");
-    } else if count > 1 {
-        at.invalid_internal(e, "resource/v1.DeviceAttribute", "exactly one value must be specified");
+    let equal = |option: &At| option.quantity().partial_cmp(&default.quantity()) == Some(std::cmp::Ordering::Equal);
+    if list.len() > 10 || !list.items().any(|option| equal(&option)) {
+        list.invalid_as(e, default.text(), "default value is not valid according to the requestPolicy");
     }
 }
 
-/// Three numbers, and perhaps a pre-release and a build.
-fn is_version(text: &str) -> bool {
-    let (rest, build) = text.split_once('+').map_or((text, None), |(rest, build)| (rest, Some(build)));
-    let (core, pre) = rest.split_once('-').map_or((rest, None), |(core, pre)| (core, Some(pre)));
-    let number = |part: &str| {
-        !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit()) && (part == "0" || !part.starts_with('0'))
+/// A range of amounts lies within the capacity, and holds the default.
+fn policy_range(capacity: &At, e: &mut Errors) {
+    let policy = capacity.get("requestPolicy");
+    let (range, most, default) = (policy.get("validRange"), capacity.get("value"), policy.get("default"));
+    let (min, max, step) = (range.get("min"), range.get("max"), range.get("step"));
+    let mut over = |low: &At, high: &At, place: &At, shown: &At, what: &str| {
+        if low.exists() && high.exists() && low.quantity() > high.quantity() {
+            let other = if shown.text() == low.text() { high } else { low };
+            place.invalid_as(e, shown.text(), format!("{what}: {}", other.text()));
+        }
     };
-    let word = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-');
-    core.split('.').count() == 3
-        && core.split('.').all(number)
-        && build.is_none_or(|build| build.split('.').all(word))
-        && pre.is_none_or(|pre| {
-            pre.split('.').all(|part| word(part) && (number(part) || !part.bytes().all(|c| c.is_ascii_digit())))
-        })
+    over(&min, &most, &min, &min, "min is larger than capacity value");
+    over(&min, &default, &min, &default, "default is less than min");
+    over(&min, &max, &max, &min, "min is larger than max");
+    over(&max, &most, &max, &max, "max is larger than capacity value");
+    over(&default, &max, &max, &default, "default is more than max");
+    let (Some(first), Some(by)) = (min.quantity(), step.quantity()) else { return };
+    let one = first.value().saturating_add(by.value());
+    if most.quantity().is_some_and(|most| one > most.value()) {
+        step.invalid(e, format!("one step {one} is larger than capacity value: {}", most.text()));
+    }
+    for value in [&default, &max].into_iter().filter(|value| value.exists()) {
+        let added = value.quantity().map_or(0, Quantity::value).saturating_sub(first.value());
+        if by.value() == 0 || added % by.value() != 0 {
+            let message = format!("value is not a multiple of a given step ({}) from ({})", step.text(), min.text());
+            step.invalid_as(e, value.text(), message);
+        }
+    }
+}
+
+/// What a device takes from its node's own resources.
+fn resource_mapping(mapping: &At, e: &mut Errors) {
+    let (name, multiplier, key) = (mapping.name(), mapping.get("allocationMultiplier"), mapping.get("capacityKey"));
+    if !resource::is_native(name) {
+        mapping.invalid_as(e, name, "must be a node allocatable resource name");
+    }
+    if !multiplier.exists() && !key.exists() {
+        return mapping.invalid_as(e, "", "at least one of allocationMultiplier or capacityKey must be set");
+    }
+    if multiplier.exists() && multiplier.sign() <= 0 {
+        multiplier.invalid(e, "must be positive");
+    }
+    if key.exists() && key.is_empty() {
+        key.invalid(e, "capacityKey must not be an empty string");
+    } else if key.exists() && mapping.up(2).get("capacity").value.get(key.text()).is_none() {
+        key.not_found(e);
+    }
 }

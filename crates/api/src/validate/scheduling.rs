@@ -1,31 +1,22 @@
-//! Validation of priority classes and runtime classes.
+//! Priority classes and runtime classes, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, names, pod, selector};
-use crate::Value;
+use super::{Errors, at::At, error::Bad, rules::Functions};
+
+pub(super) const FUNCTIONS: Functions = functions![priority_name, distinct_tolerations, claim_of_group];
 
 const HIGHEST: i64 = 1_000_000_000;
 
-/// The faults of a priority class.
-pub(super) fn priority_class(new: &At, old: Option<&At>, e: &mut Errors) {
-    let (value, preemption) = (new.get("value"), new.get("preemptionPolicy"));
-    if let Some(old) = old {
-        if value.int() != old.get("value").int() {
-            value.forbidden(e, "may not be changed in an update.");
-        }
-        return preemption.unchanged(e, &old.get("preemptionPolicy"));
-    }
-    let meta = new.get("metadata");
+/// Names of the system are for its own classes, and only these stand above all others.
+fn priority_name(class: &At, e: &mut Errors) {
+    let (meta, value) = (class.get("metadata"), class.get("value"));
     let name = meta.get("name");
     if name.text().starts_with("system-") {
-        if let Some(why) = not_a_system_class(new, name.text()) {
+        if let Some(why) = not_a_system_class(class, name.text()) {
             let message = "priority class names with 'system-' prefix are reserved for system use only. error: ";
             name.forbidden(e, format!("{message}{why}"));
         }
     } else if value.int() > HIGHEST {
         value.forbidden(e, format!("maximum allowed value of a user defined priority is {HIGHEST}"));
-    }
-    if preemption.exists() {
-        preemption.required_one_of(e, &["PreemptLowerPriority", "Never"]);
     }
 }
 
@@ -42,32 +33,18 @@ fn not_a_system_class(class: &At, name: &str) -> Option<String> {
     global.then(|| format!("globalDefault of {name} PriorityClass must be false"))
 }
 
-/// The faults of a runtime class.
-pub(super) fn runtime_class(new: &At, old: Option<&At>, e: &mut Errors) {
-    let handler = new.get("handler");
-    if let Some(old) = old {
-        if handler.text() != old.get("handler").text() {
-            handler.invalid_text(e, super::at::IMMUTABLE);
-        }
-        return;
-    }
-    handler.required_form(e, names::label);
-    let overhead = new.get("overhead");
-    if overhead.exists() {
-        pod::resources::overhead(&new.called("overhead", overhead.get("podFixed").value), e);
-    }
-    let scheduling = new.get("scheduling");
-    selector::labels(&scheduling.get("nodeSelector"), e);
-    let tolerations = scheduling.get("tolerations");
-    pod::scheduling::tolerations(&tolerations, e);
-    let mut seen: Vec<Vec<&Value>> = Vec::new();
-    for toleration in tolerations.items() {
-        let key: Vec<&Value> =
-            ["key", "operator", "value", "effect"].iter().map(|field| toleration.get(field).value).collect();
-        if seen.contains(&key) {
-            let shown = super::render::internal("core/v1.Toleration", toleration.value);
-            toleration.duplicate(e, super::error::Bad::Shown(shown));
-        }
-        seen.push(key);
+/// Tolerations differ in more than their seconds.
+fn distinct_tolerations(list: &At, e: &mut Errors) {
+    list.unique(
+        |toleration| ["key", "operator", "value", "effect"].map(|field| toleration.text_of(field)),
+        |toleration, _| toleration.duplicate(e, Bad::of("core/v1.Toleration", toleration.value)),
+    );
+}
+
+/// The status of a claim is that of one of the group's.
+fn claim_of_group(name: &At, e: &mut Errors) {
+    let spec = name.whole().get("spec");
+    if spec.get("resourceClaims").find("name", name.text()).is_none() {
+        name.invalid_text(e, "must match the name of an entry in `spec.resourceClaims`");
     }
 }

@@ -1,60 +1,46 @@
-//! Validation of labels and of the selectors over them.
+//! Labels and the selectors over them, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, names};
+use super::{
+    Errors,
+    at::At,
+    names,
+    rules::{self, Functions},
+};
 use crate::{Value, selector::LabelSelector};
 
-/// What is said about a requirement with an operator that does not exist.
-const BAD_OPERATOR: &str = "not a valid selector operator";
+pub(super) const FUNCTIONS: Functions = functions![labels, kept_selector];
 
 /// The faults of a map of labels; all are told at the map.
 pub(super) fn labels(at: &At, e: &mut Errors) {
     for (key, value) in at.entries() {
-        for fault in names::qualified(key) {
-            at.invalid_as(e, key, fault);
-        }
-        for fault in names::label_value(value.text()) {
-            at.invalid_as(e, value.text(), fault);
-        }
+        at.form_as(e, key, names::qualified);
+        at.form_as(e, value.text(), names::label_value);
     }
 }
 
-/// The faults of a label selector.
-pub(super) fn selector(at: &At, e: &mut Errors) {
-    lenient(at, false, e);
+/// The faults of a label selector; one that had values of any form may keep such.
+fn kept_selector(at: &At, e: &mut Errors) {
+    check(at, is_faulty(at.old), e);
 }
 
-/// As [`selector`]; the values of requirements may be of any form where an older object already had such.
-pub(super) fn lenient(at: &At, any_value: bool, e: &mut Errors) {
-    labels(&at.get("matchLabels"), e);
-    for requirement in at.get("matchExpressions").items() {
-        self::requirement(&requirement, any_value, e);
-    }
+/// The faults of a label selector; values of requirements may be of any form if it is loose.
+pub(super) fn check(at: &At, loose: bool, e: &mut Errors) {
+    rules::check(if loose { "LooseSelector" } else { "LabelSelector" }, at, e);
 }
 
-/// The faults of a requirement of a label selector.
-pub(super) fn requirement(at: &At, any_value: bool, e: &mut Errors) {
-    let (operator, values) = (at.get("operator"), at.get("values"));
-    match operator.text() {
-        "In" | "NotIn" if values.is_empty() => {
-            values.required(e, "must be specified when `operator` is 'In' or 'NotIn'");
-        }
-        "Exists" | "DoesNotExist" if !values.is_empty() => {
-            values.forbidden(e, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
-        }
-        "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-        _ => operator.invalid_text(e, BAD_OPERATOR),
-    }
-    at.get("key").form(e, names::qualified);
-    if !any_value {
-        values.items().for_each(|value| value.form(e, names::label_value));
-    }
+/// The faults of a node selector, loose or not.
+pub(super) fn nodes(at: &At, loose: bool, e: &mut Errors) {
+    rules::check(if loose { "LooseNodeSelector" } else { "NodeSelector" }, at, e);
 }
 
-/// Whether a selector has faults.
+/// Whether a selector has faults; none has none.
 pub(super) fn is_faulty(selector: &Value) -> bool {
-    let mut e = Vec::new();
-    self::selector(&At::top(selector), &mut e);
-    !e.is_empty()
+    rules::is_faulty("LabelSelector", &At::top(selector))
+}
+
+/// Whether a node selector has faults; none has none.
+pub(super) fn is_faulty_for_nodes(selector: &Value) -> bool {
+    !selector.is_null() && rules::is_faulty("NodeSelector", &At::top(selector))
 }
 
 /// A selector as it selects; `Err` for one that cannot be read. No selector at all selects nothing.
@@ -72,66 +58,4 @@ pub(super) fn parsed(selector: &Value) -> Result<Option<LabelSelector>, ()> {
         return Err(());
     }
     LabelSelector::from_object(selector).map(Some).map_err(|_| ())
-}
-
-/// The faults of a node selector: terms of requirements on labels and fields of nodes.
-pub(super) fn nodes(at: &At, any_value: bool, e: &mut Errors) {
-    let terms = at.get("nodeSelectorTerms");
-    if terms.is_empty() {
-        terms.required(e, "must have at least one node selector term");
-    }
-    terms.items().for_each(|term| node_term(&term, any_value, e));
-}
-
-/// The faults of a term of a node selector.
-pub(super) fn node_term(at: &At, any_value: bool, e: &mut Errors) {
-    for requirement in at.get("matchExpressions").items() {
-        node_labels(&requirement, any_value, e);
-    }
-    for requirement in at.get("matchFields").items() {
-        node_fields(&requirement, e);
-    }
-}
-
-fn node_labels(at: &At, any_value: bool, e: &mut Errors) {
-    let (operator, values) = (at.get("operator"), at.get("values"));
-    match operator.text() {
-        "In" | "NotIn" => {
-            if values.is_empty() {
-                values.required(e, "must be specified when `operator` is 'In' or 'NotIn'");
-            }
-        }
-        "Exists" | "DoesNotExist" => {
-            if !values.is_empty() {
-                values.forbidden(e, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
-            }
-        }
-        "Gt" | "Lt" => {
-            if values.len() != 1 {
-                values.required(e, "must be specified single value when `operator` is 'Lt' or 'Gt'");
-            }
-        }
-        _ => operator.invalid_text(e, BAD_OPERATOR),
-    }
-    at.get("key").form(e, names::qualified);
-    if !any_value {
-        values.items().for_each(|value| value.form(e, names::label_value));
-    }
-}
-
-fn node_fields(at: &At, e: &mut Errors) {
-    let (operator, values, key) = (at.get("operator"), at.get("values"), at.get("key"));
-    match operator.text() {
-        "In" | "NotIn" => {
-            if values.len() != 1 {
-                values.required(e, "must be only one value when `operator` is 'In' or 'NotIn' for node field selector");
-            }
-        }
-        _ => operator.invalid_text(e, BAD_OPERATOR),
-    }
-    if key.text() != "metadata.name" {
-        key.invalid_text(e, "not a valid field selector key");
-    } else {
-        values.items().for_each(|value| value.form(e, names::subdomain));
-    }
 }

@@ -1,7 +1,8 @@
 //! Validation of the cluster addresses of services and the families they are of.
 
-use super::{Errors, at::At, net};
-use crate::Value;
+use super::{Errors, at::At, net, rules::Functions};
+
+pub(super) const FUNCTIONS: Functions = functions![addresses, address_change];
 
 const FAMILIES: &[&str] = &["IPv4", "IPv6"];
 const POLICIES: &[&str] = &["PreferDualStack", "RequireDualStack", "SingleStack"];
@@ -13,7 +14,7 @@ pub(super) fn is_headless(spec: &At) -> bool {
 }
 
 /// The faults of addresses and families.
-pub(super) fn check(spec: &At, old: Option<&Value>, e: &mut Errors) {
+pub(super) fn addresses(spec: &At, e: &mut Errors) {
     if spec.get("type").text() == "ExternalName" {
         return;
     }
@@ -27,16 +28,11 @@ pub(super) fn check(spec: &At, old: Option<&Value>, e: &mut Errors) {
     } else if !ips.is_empty() {
         ips.invalid(e, "must be empty when `clusterIP` is not specified");
     }
-    let mut seen = Vec::new();
-    for family in families.items() {
-        family.one_of(e, FAMILIES);
-        if seen.contains(&family.text()) {
-            family.duplicate(e, family.text());
-        }
-        seen.push(family.text());
-    }
+    families.items().for_each(|family| family.one_of(e, FAMILIES));
+    families.unique(|family| family.text(), |family, text| family.duplicate(e, text));
     spec.get("ipFamilyPolicy").one_of(e, POLICIES);
-    let before: Vec<&str> = old.map(|old| At::top(old).get("clusterIPs").texts().collect()).unwrap_or_default();
+    let old = ips.before();
+    let before: Vec<&str> = old.texts().collect();
     let mut wrong = false;
     for (at, ip) in ips.items().enumerate() {
         if at == 0 && ip.text() == "None" {
@@ -68,7 +64,8 @@ pub(super) fn check(spec: &At, old: Option<&Value>, e: &mut Errors) {
 }
 
 /// The faults of changed addresses and families.
-pub(super) fn changes(spec: &At, old: &At, e: &mut Errors) {
+fn address_change(spec: &At, e: &mut Errors) {
+    let old = &spec.before();
     let external = |spec: &At| spec.get("type").text() == "ExternalName";
     if external(spec) || external(old) {
         return;

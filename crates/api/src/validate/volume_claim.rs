@@ -1,108 +1,75 @@
-//! Validation of persistent volume claims, and of the templates for them.
+//! Claims of persistent volumes, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, diff, metadata, names, pod::resources, render::same, resource_name as resource, selector};
+use super::{Errors, at::At, diff, names, pod::resources, render::same, resource_name as resource, rules::Functions};
 use crate::{Value, quantity::Quantity};
+
+pub(super) const FUNCTIONS: Functions = functions![
+    access_modes,
+    claimed_size,
+    same_source,
+    source_group,
+    claim_change,
+    amount_of_storage,
+    resize_statuses,
+    allocated_resources
+];
 
 const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const IMMUTABLE_SPEC: &str =
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
 
-/// The faults of a claim.
-pub(super) fn validate(new: &At, old: Option<&At>, e: &mut Errors) {
-    spec(&new.get("spec"), old.map(|old| old.get("spec").value), e);
-    if let Some(old) = old {
-        changed(new, old, e);
-    }
-}
-
 /// The faults of how volumes may be accessed; they are told at the list.
-pub(super) fn access_modes(list: &At, e: &mut Errors) {
+fn access_modes(list: &At, e: &mut Errors) {
     for mode in list.texts().filter(|mode| !ACCESS_MODES.contains(mode)) {
-        e.push(super::FieldError::not_supported(list.to_string(), mode, ACCESS_MODES));
+        list.unsupported_as(e, mode, ACCESS_MODES);
     }
-    let alone = list.texts().any(|mode| mode == "ReadWriteOncePod");
     let others = list.texts().any(|mode| mode != "ReadWriteOncePod" && ACCESS_MODES.contains(&mode));
-    if alone && others {
+    if list.has("ReadWriteOncePod") && others {
         list.forbidden(e, "may not use ReadWriteOncePod with other access modes");
     }
 }
 
-/// The faults of the specification of a claim.
-pub(super) fn spec(at: &At, old: Option<&Value>, e: &mut Errors) {
-    let modes = at.get("accessModes");
-    if modes.is_empty() {
-        modes.required(e, "at least 1 access mode is required");
-    }
-    let lenient = old.is_some_and(|old| selector::is_faulty(&old["selector"]));
-    selector::lenient(&at.get("selector"), lenient, e);
-    access_modes(&modes, e);
-    let storage = at.get("resources");
-    let size = storage.get("requests").get("storage").value;
-    let place = storage.key("storage");
-    if size.is_null() {
+/// Upstream tells a wrong size under the name of the resource alone.
+fn claimed_size(resources: &At, e: &mut Errors) {
+    let requests = resources.get("requests");
+    let (size, place) = (requests.get("storage"), resources.key("storage"));
+    if !size.exists() {
         place.required(e, "");
-    } else if sign(size) <= 0 {
-        place.invalid_as(e, size.clone(), "must be greater than zero");
+    } else if size.sign() <= 0 {
+        place.invalid_as(e, size.value.clone(), "must be greater than zero");
     }
-    at.get("storageClassName").optional_form(e, names::subdomain);
-    at.get("volumeMode").one_of(e, &["Block", "Filesystem"]);
-    let had_group =
-        old.is_some_and(|old| !old["dataSource"]["apiGroup"].is_null() || !old["dataSourceRef"]["apiGroup"].is_null());
-    data_sources(at, had_group, e);
-    at.get("volumeAttributesClassName").optional_form(e, names::subdomain);
 }
 
-fn sign(value: &Value) -> i32 {
-    At::top(value).sign()
+/// A group is checked once there was none.
+fn source_group(source: &At, e: &mut Errors) {
+    let before = source.up(1).old;
+    if before["dataSource"]["apiGroup"].is_null() && before["dataSourceRef"]["apiGroup"].is_null() {
+        source.get("apiGroup").optional_form(e, names::subdomain);
+    }
 }
 
-fn data_sources(at: &At, had_group: bool, e: &mut Errors) {
+/// Both ways to name a source name the same.
+fn same_source(at: &At, e: &mut Errors) {
     let (source, reference) = (at.get("dataSource"), at.get("dataSourceRef"));
-    for source in [&source, &reference] {
-        if !source.exists() {
-            continue;
-        }
-        source.get("name").require(e);
-        source.get("kind").require(e);
-        let (group, kind) = (source.get("apiGroup"), source.get("kind").text());
-        if group.is_empty() && kind != "PersistentVolumeClaim" {
-            source.invalid_as(e, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup");
-        }
-        if !had_group {
-            group.optional_form(e, names::subdomain);
-        }
-        source.get("namespace").optional_form(e, names::label);
-    }
     // Upstream shows a path here, which has no fields that it could show.
     let shown = super::Bad::Shown("{}".to_owned());
+    if !source.exists() {
+        return;
+    }
     if !reference.get("namespace").is_empty() {
-        if source.exists() {
-            at.invalid_as(e, shown, "may not be specified when dataSourceRef.namespace is specified");
-        }
-    } else if source.exists() && reference.exists() {
-        let equal = |field: &str| source.get(field).value == reference.get(field).value;
-        if !["apiGroup", "kind", "name"].into_iter().all(equal) {
-            at.invalid_as(e, shown, "must match dataSourceRef");
-        }
+        return at.invalid_as(e, shown, "may not be specified when dataSourceRef.namespace is specified");
+    }
+    let equal = |field: &str| source.get(field).value == reference.get(field).value;
+    if reference.exists() && !["apiGroup", "kind", "name"].into_iter().all(equal) {
+        at.invalid_as(e, shown, "must match dataSourceRef");
     }
 }
 
-/// The faults of a template of claims.
-pub(super) fn template(at: &At, e: &mut Errors) {
-    let meta = at.get("metadata");
-    metadata::annotations(&meta.get("annotations"), e);
-    selector::labels(&meta.get("labels"), e);
-    for (field, _) in meta.value.as_object().into_iter().flatten() {
-        if field != "annotations" && field != "labels" {
-            meta.get(field).forbidden(e, "cannot be set");
-        }
-    }
-    spec(&at.get("spec"), None, e);
-}
-
-fn changed(new: &At, old: &At, e: &mut Errors) {
-    let (spec, before) = (new.get("spec"), old.get("spec"));
+/// A claim stays as it is; only a bound one may grow.
+fn claim_change(new: &At, e: &mut Errors) {
+    let (old, spec) = (new.before(), new.get("spec"));
+    let before = spec.before();
     let bound = new.get("status").get("phase").text() == "Bound";
     let (mut new_spec, mut old_spec) = (spec.value.clone(), before.value.clone());
     if before.get("volumeName").is_empty() {
@@ -113,7 +80,7 @@ fn changed(new: &At, old: &At, e: &mut Errors) {
         value.as_str().map(str::to_owned)
     };
     let (class, old_class) = (spec.get("storageClassName"), before.get("storageClassName"));
-    let (noted, old_noted) = (note(new), note(old));
+    let (noted, old_noted) = (note(new), note(&old));
     let from_note = old_noted.is_some()
         && !old_class.exists()
         && old_noted.as_deref() == class.value.as_str()
@@ -152,7 +119,7 @@ fn changed(new: &At, old: &At, e: &mut Errors) {
     if spec.get("volumeMode").value != before.get("volumeMode").value {
         new.called("volumeMode", spec.get("volumeMode").value).invalid(e, super::at::IMMUTABLE);
     }
-    attributes_class(&spec, &before, old, e);
+    attributes_class(&spec, &before, &old, e);
 }
 
 fn attributes_class(spec: &At, before: &At, old: &At, e: &mut Errors) {
@@ -184,8 +151,8 @@ fn set(object: &mut Value, field: &str, value: &Value) {
     }
 }
 
-/// The faults of the status of a claim.
-pub(super) fn status(new: &At, _: &At, e: &mut Errors) {
+/// The faults of how far resources are resized.
+fn resize_statuses(at: &At, e: &mut Errors) {
     const RESIZES: &[&str] = &[
         "ControllerResizeInProgress",
         "ControllerResizeInfeasible",
@@ -193,33 +160,31 @@ pub(super) fn status(new: &At, _: &At, e: &mut Errors) {
         "NodeResizeInfeasible",
         "NodeResizePending",
     ];
-    if new.get("spec").get("accessModes").is_empty() {
-        new.get("Spec").get("accessModes").required(e, "");
-    }
-    let status = new.get("status");
-    for (_, amount) in status.get("capacity").entries() {
-        basic_amount(&amount, e);
-    }
-    let resizes = status.get("allocatedResourceStatuses");
-    for (name, state) in resizes.entries() {
-        resource_key(name, &resizes, e);
+    for (name, state) in at.entries() {
+        resource_key(name, at, e);
         if !RESIZES.contains(&state.text()) {
-            e.push(super::FieldError::not_supported(resizes.to_string(), name, RESIZES));
+            at.unsupported_as(e, name, RESIZES);
         }
     }
-    let allocated = status.get("allocatedResources");
-    for (name, amount) in allocated.entries() {
-        if resource_key(name, &allocated, e) && basic_amount(&amount, e) {
+}
+
+fn allocated_resources(at: &At, e: &mut Errors) {
+    for (name, amount) in at.entries() {
+        if resource_key(name, at, e) && basic_amount(&amount, e) {
             resources::amount("storage", &amount, e);
         }
     }
+}
+
+fn amount_of_storage(at: &At, e: &mut Errors) {
+    basic_amount(at, e);
 }
 
 fn resource_key(name: &str, at: &At, e: &mut Errors) -> bool {
     let faults = names::qualified(name);
     let wrong = faults.is_empty() && resource::is_native(name) && name != "storage";
     if wrong {
-        e.push(super::FieldError::not_supported(at.to_string(), name, &["storage"]));
+        at.unsupported_as(e, name, &["storage"]);
     }
     let right = faults.is_empty() && !wrong;
     faults.into_iter().for_each(|fault| at.invalid_as(e, name, fault));

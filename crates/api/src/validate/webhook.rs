@@ -1,26 +1,13 @@
-//! Validation of webhooks: what they are asked, and where they are.
+//! Webhooks, as far as the tables cannot say what is right.
 
-use super::{
-    Errors,
-    admission::{FAILURE, MATCH, conditions, operations},
-    at::At,
-    names, selector,
-};
+use super::{Errors, at::At, names, rules::Functions};
 
-const SIDE_EFFECTS: &[&str] = &["None", "NoneOnDryRun"];
-const VERSIONS: &str = "v1, v1beta1";
+pub(super) const FUNCTIONS: Functions =
+    functions![webhook_names, webhook_name, side_effects, review_versions, url_path, https_url];
 
-/// The faults of webhooks, validating or mutating.
-pub(super) fn webhooks(new: &At, old: Option<&At>, e: &mut Errors) {
+fn webhook_names(list: &At, e: &mut Errors) {
     let mut seen = Vec::new();
-    for hook in new.get("webhooks").items() {
-        webhook(&hook, old, e);
-        let versions = hook.get("admissionReviewVersions");
-        if versions.is_empty() {
-            versions.required(e, format!("must specify one of {VERSIONS}"));
-        } else {
-            review_versions(&versions, e);
-        }
+    for hook in list.items() {
         let name = hook.get("name");
         if !name.is_empty() && seen.contains(&name.text()) {
             name.duplicate(e, name.text());
@@ -29,35 +16,8 @@ pub(super) fn webhooks(new: &At, old: Option<&At>, e: &mut Errors) {
     }
 }
 
-fn webhook(at: &At, old: Option<&At>, e: &mut Errors) {
-    qualified_name(&at.get("name"), e);
-    at.get("rules").items().for_each(|rule| operations(&rule, e));
-    at.get("failurePolicy").one_of(e, FAILURE);
-    at.get("matchPolicy").one_of(e, MATCH);
-    let effects = at.get("sideEffects");
-    if !effects.exists() {
-        effects.required(e, format!("must specify one of {}", SIDE_EFFECTS.join(", ")));
-    }
-    let any = old.is_some_and(|old| {
-        old.get("webhooks").items().any(|hook| !SIDE_EFFECTS.contains(&hook.get("sideEffects").text()))
-    });
-    effects.one_of(e, if any { &["None", "NoneOnDryRun", "Some", "Unknown"] } else { SIDE_EFFECTS });
-    let timeout = at.get("timeoutSeconds");
-    if timeout.exists() && !(1..=30).contains(&timeout.int()) {
-        timeout.invalid(e, "the timeout value must be between 1 and 30 seconds");
-    }
-    selector::selector(&at.get("namespaceSelector"), e);
-    selector::selector(&at.get("objectSelector"), e);
-    at.get("reinvocationPolicy").one_of(e, &["IfNeeded", "Never"]);
-    client(&at.get("clientConfig"), e);
-    conditions(&at.get("matchConditions"), e);
-}
-
 /// A name in a domain of at least three parts.
-fn qualified_name(at: &At, e: &mut Errors) {
-    if !at.require(e) {
-        return;
-    }
+fn webhook_name(at: &At, e: &mut Errors) {
     let faults = names::subdomain(at.text());
     if !faults.is_empty() {
         at.invalid_text(e, faults.join(","));
@@ -66,8 +26,16 @@ fn qualified_name(at: &At, e: &mut Errors) {
     }
 }
 
+/// New webhooks have no side effects on dry runs; where there was another, there may be more.
+fn side_effects(effects: &At, e: &mut Errors) {
+    const NONE: &[&str] = &["None", "NoneOnDryRun"];
+    let old = effects.whole().before();
+    let any = old.get("webhooks").items().any(|hook| !NONE.contains(&hook.text_of("sideEffects")));
+    effects.one_of(e, if any { &["None", "NoneOnDryRun", "Some", "Unknown"] } else { NONE });
+}
+
 /// The faults of a list of versions of reviews that a webhook understands.
-pub(super) fn review_versions(at: &At, e: &mut Errors) {
+fn review_versions(at: &At, e: &mut Errors) {
     let mut seen = Vec::new();
     for version in at.items() {
         if seen.contains(&version.text()) {
@@ -78,26 +46,12 @@ pub(super) fn review_versions(at: &At, e: &mut Errors) {
         version.form(e, names::label_1035);
     }
     if !seen.iter().any(|version| ["v1", "v1beta1"].contains(version)) {
-        at.invalid(e, format!("must include at least one of {VERSIONS}"));
+        at.invalid(e, format!("must include at least one of v1, v1beta1"));
     }
 }
 
-/// The faults of where a webhook is.
-pub(super) fn client(at: &At, e: &mut Errors) {
-    let (url, service) = (at.get("url"), at.get("service"));
-    if url.exists() == service.exists() {
-        return at.required(e, "exactly one of url or service is required");
-    }
-    if url.exists() {
-        return self::url(&url, e);
-    }
-    service.get("name").require(e);
-    service.get("namespace").require(e);
-    let port = service.get("port");
-    if !(1..=65535).contains(&port.int()) {
-        port.invalid_int(e, format!("port is not valid: {}", names::range(1, 65535)));
-    }
-    let path = service.get("path");
+/// The faults of a path on a service, part by part.
+fn url_path(path: &At, e: &mut Errors) {
     let text = path.text();
     if matches!(text, "" | "/") {
         return;
@@ -122,7 +76,8 @@ pub(super) fn client(at: &At, e: &mut Errors) {
     }
 }
 
-fn url(at: &At, e: &mut Errors) {
+/// A webhook's address is plain: no user, no query, no fragment.
+fn https_url(at: &At, e: &mut Errors) {
     const FORM: &str = "; desired format: https://host[/path]";
     let (scheme, rest) = at.text().split_once("://").unwrap_or(("", at.text()));
     let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));

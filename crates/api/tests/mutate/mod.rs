@@ -70,7 +70,7 @@ impl Corpus {
             "protobuf" => "pb",
             _ => "json",
         };
-        let mut documents = fixtures(extension);
+        let mut documents = if target == "selectors" { Vec::new() } else { fixtures(extension) };
         let mut rng = Rng::with_seed(1);
         for resource in schema().resources() {
             let object = generate::object(&mut rng, resource.ty);
@@ -78,6 +78,7 @@ impl Corpus {
                 "yaml" => yaml::write(&object).into_bytes(),
                 "protobuf" => protobuf::encode_as(resource.ty, &object),
                 "json_patch" => operations(&object),
+                "selectors" => selector(&mut rng),
                 _ => object.to_string().into_bytes(),
             });
         }
@@ -154,6 +155,26 @@ fn operations(object: &ferry_api::Value) -> Vec<u8> {
     serde_json::Value::from(operations).to_string().into_bytes()
 }
 
+/// A selector of labels or fields.
+fn selector(rng: &mut Rng) -> Vec<u8> {
+    const TERMS: [&str; 12] = [
+        "a=b",
+        "a==b",
+        "a!=b",
+        "tier in (web,db)",
+        "x notin (1)",
+        "!x",
+        "x",
+        "a>1",
+        "a<2",
+        "metadata.name=a",
+        "status.phase!=Running",
+        "spec.nodeName=",
+    ];
+    let terms: Vec<&str> = (0..rng.usize(1..5)).filter_map(|_| rng.choice(TERMS)).collect();
+    terms.join(",").into_bytes()
+}
+
 fn fixtures(extension: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures/api");
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
@@ -202,9 +223,19 @@ pub fn worst() -> Vec<(&'static str, Vec<u8>)> {
         ("protobuf", [0x0a, 0].repeat(SIZE / 2)),
         ("protobuf", [0x0b].repeat(SIZE)),
         ("protobuf", pod_with(&[0x12, 0].repeat(SIZE / 2 - 16))),
+        ("apply", filled("{\"metadata\":{\"labels\":{\"a\":[", "{\"\":0},", "0]}}}")),
+        ("strategic_patch", filled("{\"metadata\":{\"finalizers\":[", "\"a\",", "\"a\"]}}")),
+        ("strategic_patch", unique_finalizers(150_000)),
         ("merge_patch", filled("{\"a\":[", "{\"\":0},", "0]}")),
         ("json_patch", filled("[", "{\"op\":\"add\",\"path\":\"/a\",\"value\":[0,0,0,0,0,0,0,0]},", "{}]")),
     ]
+}
+
+/// A patch that adds as many items to a list, and puts them in order.
+fn unique_finalizers(count: usize) -> Vec<u8> {
+    let list: String = (0..count).map(|at| format!("\"{at}\",")).collect::<String>() + "\"a\"";
+    let text = format!("{{\"metadata\":{{\"$setElementOrder/finalizers\":[{list}],\"finalizers\":[{list}]}}}}");
+    text.into_bytes()
 }
 
 /// A pod whose specification is these bytes.

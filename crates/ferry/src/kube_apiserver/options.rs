@@ -1,9 +1,9 @@
 //! What the flags say, checked once and in its final form.
 
-use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
+use std::{fs, net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail, ensure};
-use server::{Authentication, Load, Network, Serving, Settings, Shutdown, served::Served};
+use server::{Authentication, Load, Network, Serving, Settings, Shutdown, Tokens, served::Served};
 
 use crate::{
     flags::{Error, Given},
@@ -30,6 +30,8 @@ pub struct Options {
     pub storage_timeout: Duration,
     /// Files of certificates and keys.
     pub files: Files,
+    /// What signs the tokens of service accounts.
+    pub tokens: Option<Tokens>,
     /// How the server behaves.
     pub settings: Settings,
     /// How much is logged.
@@ -69,6 +71,7 @@ impl Options {
             data_dir: data_dir.unwrap_or_default(),
             storage_timeout: given.duration("storage-initialization-timeout")?,
             files: files(given)?,
+            tokens: tokens(given)?,
             settings: settings(given)?,
             verbosity: if verbosity < 4 { 0 } else { 1 + u8::from(verbosity >= 6) },
         })
@@ -154,10 +157,20 @@ fn settings(given: &Given<'_>) -> anyhow::Result<Settings> {
         serving: serving(given)?,
         shutdown: shutdown(given)?,
         served: served(given)?,
+        shared_store: !given.many("etcd-servers").is_empty(),
         event_ttl: given.duration("event-ttl")?,
         flags: given.all().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
     })
+}
+
+/// The signer of tokens, where a key is given; its issuer is the first that is named.
+fn tokens(given: &Given<'_>) -> anyhow::Result<Option<Tokens>> {
+    let Some(file) = path(given, "service-account-signing-key-file") else { return Ok(None) };
+    let issuer = given.many("service-account-issuer").into_iter().next();
+    let issuer = issuer.context("--service-account-signing-key-file needs --service-account-issuer URL too")?;
+    let key = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(Some(Tokens::new(issuer, &key).with_context(|| file.display().to_string())?))
 }
 
 fn served(given: &Given<'_>) -> anyhow::Result<Served> {
@@ -258,7 +271,6 @@ fn serving(given: &Given<'_>) -> anyhow::Result<Serving> {
         http2: !given.bool("disable-http2-serving")?,
         streams: if streams == 0 { Serving::default().streams } else { streams },
         anonymous: given.bool("anonymous-auth")?,
-        livez_grace: given.duration("livez-grace-period")?,
         store_timeout: given.duration("etcd-healthcheck-timeout")?.min(given.duration("etcd-readycheck-timeout")?),
     })
 }

@@ -4,7 +4,14 @@ use api::{Value, apply, convert, decode, defaults, meta, schema::Resource, statu
 use store::Guard;
 
 use super::{FieldValidation, Outcome, Registry, WriteOptions, failed};
-use crate::{admission, clock, pipeline::Input, request::Target, strategies};
+use crate::{
+    admission,
+    allocate::{self, Begin},
+    clock,
+    pipeline::Input,
+    request::Target,
+    strategies,
+};
 
 /// The characters of generated names: no vowels, so no words.
 const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -46,6 +53,15 @@ impl Registry {
     ) -> Result<Value, Status> {
         let resource = target.resource;
         place(target, &mut object)?;
+        let begin = Begin { object: &mut object, current: None, dry_run };
+        let reservation = allocate::begin(self, resource, begin).await?;
+        let created = self.create_placed(target, object, dry_run).await;
+        allocate::settle(self, reservation, &created).await;
+        created
+    }
+
+    async fn create_placed(&self, target: &Target, mut object: Value, dry_run: bool) -> Result<Value, Status> {
+        let resource = target.resource;
         prepare(target, &mut object);
         admission::create(self, resource, &object).await?;
         let errors = validate::create(resource, &object);

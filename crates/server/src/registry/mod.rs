@@ -25,7 +25,14 @@ pub use list_options::ListOptions;
 pub use options::{FieldValidation, WriteOptions};
 pub use subresources::{kind_of, posted};
 
-use crate::{catalog::BuiltIn, document, pipeline::Input, request::Target, strategies};
+use crate::{
+    allocate::{self, Pools},
+    catalog::BuiltIn,
+    document,
+    pipeline::Input,
+    request::Target,
+    strategies,
+};
 
 /// How often a change is tried again when somebody else wrote in between.
 const RETRIES: usize = 8;
@@ -58,13 +65,19 @@ pub enum Outcome {
 pub struct Registry {
     store: Arc<dyn Store>,
     cache: Cache,
+    pools: Pools,
 }
 
 impl Registry {
     /// A registry over a store, all of which is loaded into a cache.
-    pub async fn new(store: Arc<dyn Store>) -> Result<Self, store::Error> {
+    pub async fn new(store: Arc<dyn Store>, pools: Pools) -> Result<Self, store::Error> {
         let cache = Cache::over(store.clone(), Arc::new(BuiltIn), store::Window::default()).await?;
-        Ok(Self { store, cache })
+        Ok(Self { store, cache, pools })
+    }
+
+    /// What can be handed out.
+    pub fn pools(&self) -> &Pools {
+        &self.pools
     }
 
     /// The store, for health.
@@ -154,7 +167,9 @@ impl Registry {
         }
         let key = document::key(resource, meta::namespace(object), meta::name(object));
         let write = Write { key: key.into(), guard: Guard::Revision(revision), value: None, ttl: None };
-        self.store.write(write).await.map(|_| ())
+        self.store.write(write).await?;
+        allocate::removed(self, resource, object).await;
+        Ok(())
     }
 }
 

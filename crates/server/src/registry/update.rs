@@ -14,7 +14,12 @@ use super::{
     create::{body, decoded},
     deletion_waits, failed, precondition_failed,
 };
-use crate::{pipeline::Input, request::Target, strategies};
+use crate::{
+    allocate::{self, Begin},
+    pipeline::Input,
+    request::Target,
+    strategies,
+};
 
 /// What only the server changes.
 const SERVERS: &[&str] =
@@ -97,28 +102,52 @@ impl Registry {
         let resource = target.resource;
         for _ in 0..RETRIES {
             let (current, revision) = self.read_object(resource, &target.namespace, &target.name).await?;
-            let edited = edit(&current)?;
+            let mut edited = edit(&current)?;
             preconditions(resource, &target.name, &edited, &current, revision)?;
-            let object = prepare(target, part, edited, &current);
-            if apply::same_but_times(&object, &current) {
-                return Ok(current);
-            }
-            let errors = match part {
-                Part::Main => validate::update(resource, &object, &current),
-                Part::Subresource => validate::update_subresource(resource, &target.subresource, &object, &current),
-                Part::Server => Vec::new(),
+            let reservation = match part {
+                Part::Main => {
+                    let begin = Begin { object: &mut edited, current: Some(&current), dry_run };
+                    allocate::begin(self, resource, begin).await?
+                }
+                Part::Subresource | Part::Server => Default::default(),
             };
-            if !errors.is_empty() {
-                return Err(Status::invalid(resource, &target.name, &errors));
-            }
-            match self.write_or_finish(resource, object, revision, dry_run).await {
-                Ok(object) => return Ok(object),
+            let written = self.write_edited(target, part, (edited, &current, revision), dry_run).await;
+            allocate::settle(self, reservation, &written).await;
+            match written? {
+                Some(object) => return Ok(object),
                 // The next round reads again; an object that names a revision then fails its precondition.
-                Err(store::Error::Conflict { current: Some(_), .. }) => continue,
-                Err(error) => return Err(failed(resource, &target.name, error)),
+                None => continue,
             }
         }
         Err(Status::modified(resource, &target.name))
+    }
+
+    /// Prepares, validates and writes a changed object; `None` if somebody else wrote in between.
+    async fn write_edited(
+        &self,
+        target: &Target,
+        part: Part,
+        (edited, current, revision): (Value, &Value, Revision),
+        dry_run: bool,
+    ) -> Result<Option<Value>, Status> {
+        let (resource, name) = (target.resource, target.name.as_str());
+        let object = prepare(target, part, edited, current);
+        if apply::same_but_times(&object, current) {
+            return Ok(Some(current.clone()));
+        }
+        let errors = match part {
+            Part::Main => validate::update(resource, &object, current),
+            Part::Subresource => validate::update_subresource(resource, &target.subresource, &object, current),
+            Part::Server => Vec::new(),
+        };
+        if !errors.is_empty() {
+            return Err(Status::invalid(resource, name, &errors));
+        }
+        match self.write_or_finish(resource, object, revision, dry_run).await {
+            Ok(object) => Ok(Some(object)),
+            Err(store::Error::Conflict { current: Some(_), .. }) => Ok(None),
+            Err(error) => Err(failed(resource, name, error)),
+        }
     }
 
     /// Writes the object, or removes it if it was only waiting for its last finalizer.

@@ -1,11 +1,13 @@
 //! What is particular to a resource. Every method has a default; a strategy holds only the differences.
 
+mod api_service;
 mod certificate;
 mod event;
 mod job;
 mod namespace;
 mod persistent_volume;
 mod pod;
+mod service;
 mod storage;
 mod subresource;
 mod workload;
@@ -16,7 +18,7 @@ use std::time::Duration;
 
 use api::{Value, schema::Resource};
 
-use crate::User;
+use crate::{User, allocate::Allocator};
 
 /// How one resource differs from the rest.
 pub trait Strategy: Sync {
@@ -65,6 +67,11 @@ pub trait Strategy: Sync {
     /// Called when a deletion begins and has to wait; may change the object.
     fn begin_deletion(&self, _object: &mut Value) {}
 
+    /// Who hands out what an object may have only once; `None`: it needs nothing of that kind.
+    fn allocator(&self) -> Option<&dyn Allocator> {
+        None
+    }
+
     /// How long an object lives after its last write.
     fn ttl(&self) -> Option<Duration> {
         None
@@ -83,8 +90,11 @@ impl Strategy for Plain {}
 const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("", "pods", &pod::Pod),
     ("", "namespaces", &namespace::Namespace),
+    ("", "services", &service::Service),
     ("", "events", &event::Event),
     ("", "persistentvolumes", &persistent_volume::PersistentVolume),
+    ("apiregistration.k8s.io", "apiservices", &api_service::ApiService),
+    ("scheduling.k8s.io", "priorityclasses", &workload::OneGeneration),
     ("", "nodes", &workload::KeepsStatus),
     ("", "secrets", &storage::Secret),
     ("", "persistentvolumeclaims", &storage::Claim),

@@ -70,3 +70,12 @@ impl Strategy for KeepsStatus {
         true
     }
 }
+
+/// Priority classes: whatever changes in them, they stay what they were.
+pub struct OneGeneration;
+
+impl Strategy for OneGeneration {
+    fn bumps_generation(&self, _: &Value, _: &Value) -> bool {
+        false
+    }
+}

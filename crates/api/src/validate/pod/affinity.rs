@@ -1,49 +1,47 @@
-//! Validation of affinity to nodes and to other pods.
+//! Affinity to nodes and to other pods.
 
-use super::scheduling;
 use crate::{
     Value,
-    validate::{Errors, at::At, names, selector},
+    validate::{
+        Errors,
+        at::At,
+        names,
+        rules::{self, Functions},
+        selector,
+    },
 };
+
+pub(super) const FUNCTIONS: Functions = functions![affinity, namespace_of_term];
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 /// The faults of affinity; what an older specification had wrong in values of selectors stays allowed.
-pub(super) fn check(at: &At, old: Option<&Value>, e: &mut Errors) {
-    let before = old.map(|old| &old["affinity"]);
+fn affinity(at: &At, e: &mut Errors) {
     let nodes = at.get("nodeAffinity");
-    if nodes.get(REQUIRED).exists() {
-        let lenient = before.is_some_and(|old| faulty_nodes(&old["nodeAffinity"][REQUIRED]));
-        selector::nodes(&nodes.get(REQUIRED), lenient, e);
+    let required = nodes.get(REQUIRED);
+    if required.exists() {
+        selector::nodes(&required, selector::is_faulty_for_nodes(required.old), e);
     }
     for term in nodes.get(PREFERRED).items() {
         weight(&term, e);
-        selector::node_term(&term.get("preference"), true, e);
+        rules::check("LooseNodeSelectorTerm", &term.get("preference"), e);
     }
-    let lenient = before.is_some_and(faulty_pods);
+    let term = if faulty_pods(at.old) { "LoosePodAffinityTerm" } else { "PodAffinityTerm" };
     for kind in ["podAffinity", "podAntiAffinity"] {
         let pods = at.get(kind);
-        pods.get(REQUIRED).items().for_each(|term| self::term(&term, lenient, e));
+        pods.get(REQUIRED).items().for_each(|one| rules::check(term, &one, e));
         for weighted in pods.get(PREFERRED).items() {
             weight(&weighted, e);
-            term(&weighted.get("podAffinityTerm"), lenient, e);
+            rules::check(term, &weighted.get("podAffinityTerm"), e);
         }
     }
 }
 
-fn faulty_nodes(selector: &Value) -> bool {
-    let mut e = Vec::new();
-    if !selector.is_null() {
-        selector::nodes(&At::top(selector), false, &mut e);
-    }
-    !e.is_empty()
-}
-
 fn faulty_pods(affinity: &Value) -> bool {
     let required = |kind: &str| affinity[kind][REQUIRED].as_array().into_iter().flatten();
-    let terms = required("podAffinity").chain(required("podAntiAffinity"));
-    terms.into_iter().any(|term| selector::is_faulty(&term["labelSelector"]))
+    let mut terms = required("podAffinity").chain(required("podAntiAffinity"));
+    terms.any(|term| selector::is_faulty(&term["labelSelector"]))
 }
 
 fn weight(at: &At, e: &mut Errors) {
@@ -52,18 +50,7 @@ fn weight(at: &At, e: &mut Errors) {
     }
 }
 
-fn term(at: &At, lenient: bool, e: &mut Errors) {
-    selector::lenient(&at.get("labelSelector"), lenient, e);
-    selector::lenient(&at.get("namespaceSelector"), lenient, e);
-    for namespace in at.get("namespaces").texts() {
-        for fault in names::label(namespace) {
-            at.get("namespace").invalid_as(e, namespace, fault);
-        }
-    }
-    scheduling::label_keys(at, e);
-    let key = at.get("topologyKey");
-    if key.is_empty() {
-        key.required(e, "can not be empty");
-    }
-    key.form(e, names::qualified);
+/// Upstream tells a wrong namespace at a field that is not there.
+fn namespace_of_term(at: &At, e: &mut Errors) {
+    at.up(2).get("namespace").form_as(e, at.text(), names::label);
 }

@@ -1,20 +1,37 @@
 //! Validation of the annotations that mean something to pods, old forms of fields among them.
 
-use super::{containers, scheduling, visit};
+use super::{MIRROR, containers, visit};
 use crate::{
     Value,
-    validate::{Errors, at::At, path},
+    validate::{
+        Errors,
+        at::At,
+        names,
+        rules::{self, Functions},
+    },
 };
 
-const MIRROR: &str = "kubernetes.io/config.mirror";
+pub(super) const FUNCTIONS: Functions = functions![pod_annotations, annotations_match_fields];
+
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 pub(super) const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
-/// The faults of annotations of a pod with this specification.
-pub(super) fn check(at: &At, spec: &At, e: &mut Errors) {
+/// The specification of the pod or template that has these annotations.
+fn with_spec(at: &At, then: impl FnOnce(&At)) {
+    then(&at.up(2).get("spec"));
+}
+
+/// The faults of annotations of a pod or template.
+pub(super) fn pod_annotations(at: &At, e: &mut Errors) {
+    if at.exists() {
+        with_spec(at, |spec| check(at, spec, e));
+    }
+}
+
+fn check(at: &At, spec: &At, e: &mut Errors) {
     let mirror = at.key(MIRROR);
     if mirror.exists() && spec.get("nodeName").is_empty() {
         mirror.invalid_text(e, "must set spec.nodeName if mirror pod annotation is set");
@@ -22,7 +39,7 @@ pub(super) fn check(at: &At, spec: &At, e: &mut Errors) {
     let old_tolerations = at.key(TOLERATIONS).text();
     if !old_tolerations.is_empty() {
         match serde_json::from_str::<Value>(old_tolerations) {
-            Ok(list) => scheduling::tolerations(&At::top(&list), e),
+            Ok(list) => At::top(&list).items().for_each(|one| rules::check("Toleration", &one, e)),
             Err(error) => at.invalid_as(e, TOLERATIONS, error.to_string()),
         }
     }
@@ -52,19 +69,14 @@ fn seccomp(at: &At, e: &mut Errors) {
     match at.text() {
         "runtime/default" | "docker/default" | "unconfined" => {}
         text => match text.strip_prefix("localhost/") {
-            Some(file) => {
-                let file = Value::from(file);
-                let mut faults = Vec::new();
-                path::relative(&At::top(&file), &mut faults);
-                faults.into_iter().for_each(|fault| at.fault(e, fault.kind, fault.message));
-            }
+            Some(file) => at.form_as(e, file, names::relative),
             None => at.invalid_text(e, "must be a valid seccomp profile"),
         },
     }
 }
 
 fn app_armor(container: &str, at: &At, spec: &At, e: &mut Errors) {
-    let exists = containers(spec).iter().any(|(_, _, c)| c.get("name").and_then(Value::as_str) == Some(container));
+    let exists = containers(spec).any(|(_, _, c)| c.get("name").and_then(Value::as_str) == Some(container));
     if !exists {
         at.invalid_as(e, container, "container not found");
     }
@@ -75,7 +87,13 @@ fn app_armor(container: &str, at: &At, spec: &At, e: &mut Errors) {
 }
 
 /// What an annotation says in the old way and a field in the new one is the same.
-pub(super) fn match_fields(at: &At, spec: &At, e: &mut Errors) {
+fn annotations_match_fields(at: &At, e: &mut Errors) {
+    if at.exists() {
+        with_spec(at, |spec| match_fields(at, spec, e));
+    }
+}
+
+fn match_fields(at: &At, spec: &At, e: &mut Errors) {
     let pod = spec.get("securityContext");
     agree(at.get(SECCOMP).value, &pod.get("seccompProfile"), "seccomp", e);
     visit(spec, |container| {

@@ -2,8 +2,11 @@
 
 use crate::{
     quantity::Quantity,
-    validate::{Errors, at::At, names, path},
+    validate::{Errors, at::At, names, rules::Functions},
 };
+
+pub(super) const FUNCTIONS: Functions =
+    functions![variable_field, variable_resource, one_variable_source, one_env_source];
 
 /// The fields of a pod that a variable may have.
 const FIELDS: &[&str] = &[
@@ -45,43 +48,34 @@ const RESOURCES: &[&str] = &[
 ];
 const BYTES: &[&str] = &["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
-/// A check of one source of a value.
-type Check = fn(&At, &mut Errors);
-
-/// The faults of variables.
-pub(super) fn variables(list: &At, e: &mut Errors) {
-    for variable in list.items() {
-        variable.get("name").required_form(e, names::variable);
-        let from = variable.get("valueFrom");
-        if from.exists() {
-            value_from(&from, !variable.get("value").is_empty(), e);
-        }
-    }
-}
-
-fn value_from(at: &At, has_value: bool, e: &mut Errors) {
-    let mut count = 0;
-    let checks: [(&str, Check); 5] = [
-        ("fieldRef", |at, e| field(at, FIELDS, e)),
-        ("resourceFieldRef", |at, e| resource(at, false, e)),
-        ("configMapKeyRef", key),
-        ("secretKeyRef", key),
-        ("fileKeyRef", file_key),
-    ];
-    for (name, check) in checks {
-        let source = at.get(name);
-        if source.exists() {
-            count += 1;
-            check(&source, e);
-        }
-    }
-    let message = match count {
+/// A variable has one source, or a value.
+fn one_variable_source(at: &At, e: &mut Errors) {
+    const SOURCES: [&str; 5] = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
+    let message = match SOURCES.iter().filter(|source| at.value.get(source).is_some()).count() {
         0 => "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
-        _ if has_value => "may not be specified when `value` is not empty",
+        _ if !at.up(1).text_of("value").is_empty() => "may not be specified when `value` is not empty",
         1 => return,
         _ => "may not have more than one field specified at a time",
     };
     at.invalid_as(e, "", message);
+}
+
+/// Many variables come from one source. Upstream tells it at the list.
+fn one_env_source(at: &At, e: &mut Errors) {
+    let message = match ["configMapRef", "secretRef"].iter().filter(|source| at.value.get(source).is_some()).count() {
+        0 => "must specify one of: `configMapRef` or `secretRef`",
+        1 => return,
+        _ => "may not have more than one field specified at a time",
+    };
+    at.up(1).invalid_as(e, "", message);
+}
+
+fn variable_field(at: &At, e: &mut Errors) {
+    field(at, FIELDS, e);
+}
+
+fn variable_resource(at: &At, e: &mut Errors) {
+    resource(at, false, e);
 }
 
 /// The faults of a reference to a field of the pod.
@@ -97,11 +91,10 @@ pub(super) fn field(at: &At, allowed: &[&str], e: &mut Errors) {
     if let Some((head, subscript)) = subscripted(text) {
         match head {
             "metadata.annotations" => {
-                let key = subscript.to_lowercase();
-                names::qualified(&key).into_iter().for_each(|fault| at.invalid_as(e, key.as_str(), fault));
+                at.form_as(e, &subscript.to_lowercase(), names::qualified);
             }
             "metadata.labels" => {
-                names::qualified(subscript).into_iter().for_each(|fault| at.invalid_as(e, subscript, fault));
+                at.form_as(e, subscript, names::qualified);
             }
             _ => {
                 let message = "error converting fieldPath: field label does not support subscript";
@@ -153,49 +146,5 @@ pub(super) fn resource(at: &At, in_volume: bool, e: &mut Errors) {
     if !values.contains(&text.as_str()) {
         let message = format!("only divisor's values {} are supported with the {what} resource", BYTES.join(", "));
         divisor.invalid_as(e, name.text(), message);
-    }
-}
-
-fn key(at: &At, e: &mut Errors) {
-    at.get("name").form(e, names::subdomain);
-    at.get("key").required_form(e, names::config_key);
-}
-
-fn file_key(at: &At, e: &mut Errors) {
-    at.get("key").required_form(e, names::variable);
-    at.get("volumeName").required_form(e, names::label);
-    if at.get("path").require(e) {
-        path::no_backsteps(&at.get("path"), e);
-    }
-}
-
-/// The faults of sources of many variables at once.
-pub(super) fn sources(list: &At, e: &mut Errors) {
-    for source in list.items() {
-        source.get("prefix").optional_form(e, names::variable);
-        let mut count = 0;
-        for name in ["configMapRef", "secretRef"] {
-            let reference = source.get(name);
-            if reference.exists() {
-                count += 1;
-                let name = reference.get("name");
-                if name.require(e) {
-                    name.form(e, prefix_subdomain);
-                }
-            }
-        }
-        match count {
-            0 => list.invalid_as(e, "", "must specify one of: `configMapRef` or `secretRef`"),
-            1 => {}
-            _ => list.invalid_as(e, "", "may not have more than one field specified at a time"),
-        }
-    }
-}
-
-/// A subdomain of which only the beginning is known: a dash at its end is followed by something.
-fn prefix_subdomain(text: &str) -> Vec<String> {
-    match text.strip_suffix('-').filter(|rest| !rest.is_empty()) {
-        Some(rest) => names::subdomain(&format!("{rest}a")),
-        None => names::subdomain(text),
     }
 }

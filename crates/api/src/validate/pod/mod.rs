@@ -1,125 +1,75 @@
-//! Validation of pods and pod templates.
-//!
-//! [`spec::check`] is the heart: it checks a pod specification wherever one stands. Pods themselves, their changes and their
-//! status have more rules.
+//! What the tables cannot say about pods and templates of pods.
 
 mod affinity;
 mod annotations;
 mod container;
 mod env;
-mod handler;
 mod mount;
 mod projected;
 mod resize;
 pub(super) mod resources;
-pub(super) mod scheduling;
+mod scheduling;
 mod security;
 mod spec;
 mod status;
 mod update;
-pub(super) mod volume;
+mod volume;
 mod windows;
 
-pub(super) use resize::validate as resize;
-pub(super) use status::validate as status;
-pub(super) use update::ephemeral;
-
-use super::{Errors, at::At, metadata, selector};
+use super::{at::At, rules::Functions};
 use crate::Value;
 
-/// The faults of a pod, new or changed.
-pub(super) fn validate(new: &At, old: Option<&At>, e: &mut Errors) {
-    whole(new, old, e);
-    match old {
-        None => create(new, e),
-        Some(old) => update::validate(new, old, e),
-    }
-}
+/// The functions of all these files.
+pub(super) const FUNCTIONS: &[Functions] = &[
+    affinity::FUNCTIONS,
+    annotations::FUNCTIONS,
+    container::FUNCTIONS,
+    env::FUNCTIONS,
+    mount::FUNCTIONS,
+    projected::FUNCTIONS,
+    resize::FUNCTIONS,
+    resources::FUNCTIONS,
+    scheduling::FUNCTIONS,
+    security::FUNCTIONS,
+    spec::FUNCTIONS,
+    status::FUNCTIONS,
+    update::FUNCTIONS,
+    volume::FUNCTIONS,
+    windows::FUNCTIONS,
+];
 
-/// What holds for pods at all times, metadata aside.
-fn whole(pod: &At, old: Option<&At>, e: &mut Errors) {
-    let (meta, spec) = (pod.get("metadata"), pod.get("spec"));
-    annotations::check(&meta.get("annotations"), &spec, e);
-    spec::check(&spec, spec::Owner::Pod(meta.value), old.map(|old| old.get("spec").value), e);
-    if spec.get("serviceAccountName").is_empty() {
-        no_tokens(&spec, e);
-    }
-    for list in ["containers", "initContainers"] {
-        spec.get(list).items().for_each(|container| container::trimmed_image(&container, e));
-    }
-}
+/// The annotation of pods that a kubelet made from files.
+const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// Without an account there is nobody to give a token to.
-fn no_tokens(spec: &At, e: &mut Errors) {
-    for volume in spec.get("volumes").items() {
-        for source in volume.get("projected").get("sources").items() {
-            let token = source.get("serviceAccountToken");
-            if token.exists() {
-                token.forbidden(e, "must not be specified when serviceAccountName is not set");
-            }
-        }
-    }
-}
-
-fn create(pod: &At, e: &mut Errors) {
-    let spec = pod.get("spec");
-    let ephemeral = spec.get("ephemeralContainers");
-    if !ephemeral.is_empty() {
-        ephemeral.forbidden(e, "cannot be set on create");
-    }
-    let node = spec.get("nodeName");
-    if !node.is_empty() && !spec.get("schedulingGates").is_empty() {
-        node.forbidden(e, "cannot be set until all schedulingGates have been cleared");
-    }
-    annotations::match_fields(&pod.get("metadata").get("annotations"), &spec, e);
-}
-
-/// The faults of a pod template at its place.
-pub(super) fn template(at: &At, old: Option<&Value>, e: &mut Errors) {
-    let (meta, spec) = (at.get("metadata"), at.get("spec"));
-    selector::labels(&at.called("labels", meta.get("labels").value), e);
-    let notes = at.called("annotations", meta.get("annotations").value);
-    metadata::annotations(&notes, e);
-    annotations::check(&notes, &spec, e);
-    spec::check(&spec, spec::Owner::Template, old.and_then(|old| old.get("spec")), e);
-    annotations::match_fields(&notes, &spec, e);
-    let ephemeral = spec.get("ephemeralContainers");
-    if !ephemeral.is_empty() {
-        ephemeral.forbidden(e, "ephemeral containers not allowed in pod template");
-    }
-}
-
-/// The faults of a `PodTemplate`.
-pub(super) fn pod_template(new: &At, old: Option<&At>, e: &mut Errors) {
-    template(&new.get("template"), old.map(|old| old.get("template").value), e);
-}
-
-/// The faults of a binding of a pod to a node.
-pub(super) fn binding(new: &At, _: Option<&At>, e: &mut Errors) {
-    let target = new.get("target");
-    let kind = target.get("kind");
-    if !kind.is_empty() && kind.text() != "Node" {
-        kind.unsupported(e, &["Node", "<empty>"]);
-    }
-    target.get("name").require(e);
+/// Whether a specification is that of a pod, not of a template.
+fn is_pod(spec: &At) -> bool {
+    !spec.is_whole() && spec.up(1).is_whole()
 }
 
 /// The containers of all kinds, in upstream's order of visits.
-fn containers<'v>(spec: &At<'v, '_>) -> Vec<(&'static str, usize, &'v Value)> {
-    ["initContainers", "containers", "ephemeralContainers"]
-        .into_iter()
-        .flat_map(|list| {
-            spec.get(list).value.as_array().into_iter().flatten().enumerate().map(move |(at, c)| (list, at, c))
-        })
-        .collect()
+fn containers<'v>(spec: &At<'v, '_>) -> impl Iterator<Item = (&'static str, usize, &'v Value)> {
+    let value = spec.value;
+    ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(move |list| {
+        let list_of = value.get(list).and_then(Value::as_array).into_iter().flatten();
+        list_of.enumerate().map(move |(at, container)| (list, at, container))
+    })
 }
 
 /// Calls `visit` for every container of every kind.
 fn visit(spec: &At, mut visit: impl FnMut(&At)) {
     for (list, at, _) in containers(spec) {
-        let list = spec.get(list);
-        visit(&list.index(at));
+        visit(&spec.get(list).index(at));
     }
+}
+
+/// The specification that a container, its list or a part of it stands in.
+fn spec_of<'a, 'v>(at: &'a At<'v, '_>) -> &'a At<'v, 'a> {
+    const LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+    let mut at: &At = at;
+    while !at.is_whole() && LISTS.iter().all(|list| at.value.get(list).is_none()) {
+        at = at.up(1);
+    }
+    at
 }
 
 #[cfg(test)]

@@ -1,48 +1,62 @@
-//! Validation of where containers have their volumes.
+//! Where containers have their volumes.
 
-use super::spec::Whole;
-use crate::validate::{Errors, at::At, path};
+use super::spec_of;
+use crate::{
+    Value,
+    validate::{
+        Errors,
+        at::At,
+        names,
+        rules::{self, Functions},
+    },
+};
 
-/// The faults of mounts of file systems. Upstream tells some of them at the list.
-pub(super) fn mounts(container: &At, whole: &Whole, e: &mut Errors) {
-    let (list, devices) = (container.get("volumeMounts"), container.get("volumeDevices"));
-    let mut points = Vec::new();
-    for mount in list.items() {
-        let (name, point) = (mount.get("name"), mount.get("mountPath"));
-        name.require(e);
-        if !whole.volumes.iter().any(|(volume, _)| *volume == name.text()) {
-            name.not_found(e);
-        }
-        point.require(e);
-        if points.contains(&point.text()) {
-            point.invalid_text(e, "must be unique");
-        }
-        points.push(point.text());
-        if devices.items().any(|device| device.get("name").text() == name.text()) {
-            name.invalid_text(e, "must not already exist in volumeDevices");
-        }
-        if devices.items().any(|device| device.get("devicePath").text() == point.text()) {
-            point.invalid_text(e, "must not already exist as a path in volumeDevices");
-        }
-        let (sub, expression) = (mount.get("subPath"), mount.get("subPathExpr"));
-        if !sub.is_empty() {
-            path::relative(&list.called("subPath", sub.value), e);
-        }
-        if !expression.is_empty() {
-            if !sub.is_empty() {
-                expression.invalid_text(e, "subPathExpr and subPath are mutually exclusive");
-            }
-            path::relative(&list.called("subPathExpr", expression.value), e);
-        }
-        propagation(&list.called("mountPropagation", mount.get("mountPropagation").value), container, e);
-        read_only(&list.called("recursiveReadOnly", mount.get("recursiveReadOnly").value), &mount, e);
-    }
+pub(super) const FUNCTIONS: Functions = functions![mount, mount_points, device, device_paths];
+
+/// A volume by its name. One with faults of its own counts as none; as long as there are no faults at all, none has.
+fn volume<'v>(part: &At<'v, '_>, name: &str, e: &Errors) -> Option<&'v Value> {
+    let spec = spec_of(part);
+    let volumes = spec.get("volumes");
+    let mut named = volumes.items().filter(|volume| volume.text_of("name") == name);
+    named.find(|volume| e.is_empty() || !rules::is_faulty("Volume", volume)).map(|volume| volume.value)
 }
 
-fn propagation(at: &At, container: &At, e: &mut Errors) {
+/// The faults of one mount. Upstream tells some of them at the list.
+fn mount(mount: &At, e: &mut Errors) {
+    let (list, name, point) = (mount.up(1), mount.get("name"), mount.get("mountPath"));
+    let devices = list.up(1).get("volumeDevices");
+    name.require(e);
+    if volume(mount, name.text(), e).is_none() {
+        name.not_found(e);
+    }
+    point.require(e);
+    if devices.find("name", name.text()).is_some() {
+        name.invalid_text(e, "must not already exist in volumeDevices");
+    }
+    if devices.find("devicePath", point.text()).is_some() {
+        point.invalid_text(e, "must not already exist as a path in volumeDevices");
+    }
+    let (sub, expression) = (mount.get("subPath"), mount.get("subPathExpr"));
+    list.get("subPath").form_as(e, sub.text(), names::relative);
+    if !expression.is_empty() && !sub.is_empty() {
+        expression.invalid_text(e, "subPathExpr and subPath are mutually exclusive");
+    }
+    list.get("subPathExpr").form_as(e, expression.text(), names::relative);
+    propagation(&list.called("mountPropagation", mount.get("mountPropagation").value), e);
+    read_only(&list.called("recursiveReadOnly", mount.get("recursiveReadOnly").value), mount, e);
+}
+
+fn mount_points(list: &At, e: &mut Errors) {
+    list.unique(
+        |mount| mount.text_of("mountPath"),
+        |mount, _| mount.get("mountPath").invalid_text(e, "must be unique"),
+    );
+}
+
+fn propagation(at: &At, e: &mut Errors) {
     at.one_of(e, &["Bidirectional", "HostToContainer", "None"]);
-    let privileged = container.get("securityContext").get("privileged").is_true();
-    if at.text() == "Bidirectional" && !privileged {
+    let container = at.up(2);
+    if at.text() == "Bidirectional" && !container.get("securityContext").get("privileged").is_true() {
         at.forbidden(e, "Bidirectional mount propagation is available only to privileged containers");
     }
 }
@@ -54,7 +68,7 @@ fn read_only(at: &At, mount: &At, e: &mut Errors) {
             if !mount.get("readOnly").is_true() {
                 at.forbidden(e, "may only be specified when readOnly is true");
             }
-            if !matches!(mount.get("mountPropagation").text(), "" | "None") {
+            if !matches!(mount.text_of("mountPropagation"), "" | "None") {
                 at.forbidden(e, "may only be specified when mountPropagation is None or not specified");
             }
         }
@@ -62,42 +76,42 @@ fn read_only(at: &At, mount: &At, e: &mut Errors) {
     }
 }
 
-/// The faults of devices.
-pub(super) fn devices(container: &At, whole: &Whole, e: &mut Errors) {
-    let (list, mounts) = (container.get("volumeDevices"), container.get("volumeMounts"));
-    let (mut paths, mut seen): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+/// The faults of one device.
+fn device(device: &At, e: &mut Errors) {
+    let (name, path) = (device.get("name"), device.get("devicePath"));
+    let mounts = device.up(2).get("volumeMounts");
+    name.require(e);
+    match volume(device, name.text(), e) {
+        None => name.not_found(e),
+        Some(source) if source.get("persistentVolumeClaim").is_none() && source.get("ephemeral").is_none() => {
+            let message = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
+            name.invalid_text(e, message);
+        }
+        Some(_) => {}
+    }
+    path.require(e);
+    if path.text().split('/').any(|part| part == "..") {
+        path.invalid_text(e, "can not contain backsteps ('..')");
+    }
+    if mounts.find("name", name.text()).is_some() {
+        name.invalid_text(e, "must not already exist in volumeMounts");
+    }
+    if mounts.find("mountPath", path.text()).is_some() {
+        path.invalid_text(e, "must not already exist as a path in volumeMounts");
+    }
+}
+
+fn device_paths(list: &At, e: &mut Errors) {
+    let up = |path: &str| path.split('/').any(|part| part == "..");
+    let mut seen: Vec<(&str, &str)> = Vec::new();
     for device in list.items() {
-        let (name, path) = (device.get("name"), device.get("devicePath"));
-        let volume = whole.volumes.iter().find(|(volume, _)| *volume == name.text());
-        name.require(e);
-        if seen.contains(&name.text()) {
-            name.invalid_text(e, "must be unique");
+        let key = (device.text_of("name"), device.text_of("devicePath"));
+        if !key.0.is_empty() && seen.iter().any(|(name, _)| *name == key.0) {
+            device.get("name").invalid_text(e, "must be unique");
         }
-        match volume {
-            None => name.not_found(e),
-            Some((_, source)) if source.get("persistentVolumeClaim").is_none() && source.get("ephemeral").is_none() => {
-                let message = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
-                name.invalid_text(e, message);
-            }
-            Some(_) => {}
+        if seen.iter().any(|(_, path)| *path == key.1 && !up(path)) {
+            device.get("devicePath").invalid_text(e, "must be unique");
         }
-        path.require(e);
-        if paths.contains(&path.text()) {
-            path.invalid_text(e, "must be unique");
-        }
-        if path.text().split('/').any(|part| part == "..") {
-            path.invalid_text(e, "can not contain backsteps ('..')");
-        } else {
-            paths.push(path.text());
-        }
-        if mounts.items().any(|mount| mount.get("name").text() == name.text()) {
-            name.invalid_text(e, "must not already exist in volumeMounts");
-        }
-        if mounts.items().any(|mount| mount.get("mountPath").text() == path.text()) {
-            path.invalid_text(e, "must not already exist as a path in volumeMounts");
-        }
-        if !name.is_empty() {
-            seen.push(name.text());
-        }
+        seen.push(key);
     }
 }

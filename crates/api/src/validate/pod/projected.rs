@@ -1,26 +1,30 @@
-//! Validation of volumes that are made of several sources: secrets, configuration, facts of the pod, tokens, certificates.
+//! Volumes that are made of several sources: secrets, configuration, facts of the pod, tokens, certificates.
 
 use super::{env, volume};
-use crate::validate::{Errors, at::At, certificates, names, path, selector};
+use crate::validate::{Errors, at::At, certificates, names, rules::Functions};
+
+pub(super) const FUNCTIONS: Functions = functions![
+    downward_file,
+    one_projection,
+    projected_paths,
+    token_path,
+    named_bundle,
+    user_annotations,
+    longest_expiration
+];
 
 /// The fields of a pod that a file may have.
 const FIELDS: &[&str] =
     &["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
-const KEY_TYPES: &[&str] = &["RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"];
-const CONFLICT: &str = "conflicting duplicate paths";
+const KINDS: [&str; 6] =
+    ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
 
-/// The faults of a volume of facts of the pod. Upstream tells them without the index.
-pub(super) fn downward(at: &At, e: &mut Errors) {
-    volume::mode(&at.get("defaultMode"), e);
-    for file in at.get("items").items() {
-        downward_file(&file, at, e);
-    }
-}
-
-fn downward_file(file: &At, at: &At, e: &mut Errors) {
+/// The faults of a file with facts of the pod. Upstream tells them without the index.
+fn downward_file(file: &At, e: &mut Errors) {
+    let at = file.up(2);
     let name = at.called("path", file.get("path").value);
     name.require(e);
-    path::not_reserved(&name, e);
+    name.form(e, names::inner);
     let (field, resource) = (file.get("fieldRef"), file.get("resourceFieldRef"));
     if field.exists() {
         env::field(&at.called("fieldRef", field.value), FIELDS, e);
@@ -35,141 +39,69 @@ fn downward_file(file: &At, at: &At, e: &mut Errors) {
     volume::mode(&at.called("mode", file.get("mode").value), e);
 }
 
-/// The faults of a volume of several sources.
-pub(super) fn check(at: &At, e: &mut Errors) {
-    volume::mode(&at.get("defaultMode"), e);
-    let mut paths: Vec<&str> = Vec::new();
-    for source in at.get("sources").items() {
-        let mut count = 0;
-        for kind in
-            ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"]
-        {
-            let part = source.get(kind);
-            if !part.exists() {
-                continue;
-            }
-            count += 1;
-            match kind {
-                "secret" | "configMap" => keys(&part, at, &mut paths, e),
-                "downwardAPI" => {
-                    for file in part.get("items").items() {
-                        downward_file(&file, &part, e);
-                        let name = file.get("path").text();
-                        claim(name, name, at, &mut paths, e);
-                    }
-                }
-                "serviceAccountToken" => token(&part, at, e),
-                "clusterTrustBundle" => trust_bundle(&part, at, &mut paths, e),
-                _ => certificate(&part, at, &mut paths, e),
-            }
-        }
-        if count > 1 {
-            source.forbidden(e, "may not specify more than 1 volume type per source");
-        }
+fn one_projection(source: &At, e: &mut Errors) {
+    if KINDS.iter().filter(|kind| source.value.get(kind).is_some()).count() > 1 {
+        source.forbidden(e, "may not specify more than 1 volume type per source");
     }
 }
 
 /// A path can be taken by one source.
-fn claim<'v>(path: &'v str, shown: &str, at: &At, paths: &mut Vec<&'v str>, e: &mut Errors) {
-    if path.is_empty() {
-        return;
+fn projected_paths(at: &At, e: &mut Errors) {
+    let mut paths: Vec<&str> = Vec::new();
+    for source in at.get("sources").items() {
+        for kind in KINDS {
+            let part = source.get(kind);
+            let mut claim = |path, shown: &str| {
+                if paths.contains(&path) {
+                    at.invalid_as(e, shown, "conflicting duplicate paths");
+                }
+                if !path.is_empty() {
+                    paths.push(path);
+                }
+            };
+            let named = matches!(kind, "secret" | "configMap");
+            for path in part.get("items").items().map(|item| item.text_of("path")) {
+                claim(path, if named { part.text_of("name") } else { path });
+            }
+            let own: &[&str] = match kind {
+                "clusterTrustBundle" => &["path"],
+                "podCertificate" => &["credentialBundlePath", "keyPath", "certificateChainPath"],
+                _ => &[],
+            };
+            own.iter().for_each(|field| claim(part.text_of(field), part.text_of(field)));
+        }
     }
-    if paths.contains(&path) {
-        at.invalid_as(e, shown, CONFLICT);
-    }
-    paths.push(path);
 }
 
-fn keys<'v>(part: &At<'v, '_>, at: &At, paths: &mut Vec<&'v str>, e: &mut Errors) {
-    let name = part.get("name");
-    name.require(e);
-    for item in part.get("items").items() {
-        volume::key_to_path(&item, e);
-        claim(item.get("path").text(), name.text(), at, paths, e);
-    }
-}
-
-fn token(part: &At, at: &At, e: &mut Errors) {
-    let expiry = part.get("expirationSeconds");
-    if expiry.int() < 600 {
-        expiry.invalid_int(e, "may not specify a duration less than 10 minutes");
-    }
-    if expiry.int() > 1 << 32 {
-        expiry.invalid_int(e, "may not specify a duration larger than 2^32 seconds");
-    }
+/// Upstream tells a wrong path of a token at the volume.
+fn token_path(part: &At, e: &mut Errors) {
+    let at = part.up(3);
     let name = at.called("path", part.get("path").value);
-    if name.require(e) {
-        path::not_reserved(&name, e);
+    name.required_form(e, names::inner);
+}
+
+fn named_bundle(name: &At, e: &mut Errors) {
+    for fault in certificates::bundle_name(name.text()) {
+        name.invalid_text(e, format!("not a valid clustertrustbundlename: {fault}"));
     }
 }
 
-fn trust_bundle<'v>(part: &At<'v, '_>, at: &At, paths: &mut Vec<&'v str>, e: &mut Errors) {
-    let (name, signer, labels) = (part.get("name"), part.get("signerName"), part.get("labelSelector"));
-    match (name.exists(), signer.exists()) {
-        (true, true) => {
-            let ty = "core/v1.ClusterTrustBundleProjection";
-            part.invalid_internal(e, ty, "only one of name and signerName may be used");
-        }
-        (true, false) => {
-            if name.is_empty() {
-                name.required(e, "must be a valid object name");
-            }
-            for fault in certificates::bundle_name(name.text()) {
-                name.invalid_text(e, format!("not a valid clustertrustbundlename: {fault}"));
-            }
-            if labels.exists() {
-                labels.invalid_external(e, "meta/v1.LabelSelector", "labelSelector must be unset if name is specified");
-            }
-        }
-        (false, true) => {
-            if signer.is_empty() {
-                signer.required(e, "must be a valid signer name");
-            }
-            certificates::signer_name(&signer, e);
-            selector::selector(&labels, e);
-        }
-        (false, false) => part.required(e, "either name or signerName must be specified"),
-    }
-    let file = part.get("path");
-    file.require(e);
-    path::not_reserved(&file, e);
-    claim(file.text(), file.text(), at, paths, e);
-}
-
-fn certificate<'v>(part: &At<'v, '_>, at: &At, paths: &mut Vec<&'v str>, e: &mut Errors) {
-    certificates::signer_name(&part.get("signerName"), e);
-    for (key, _) in part.get("userAnnotations").entries() {
-        let notes = part.get("userAnnotations");
+/// The faults of annotations for a signer: they have a domain.
+fn user_annotations(notes: &At, e: &mut Errors) {
+    for (key, _) in notes.entries() {
         let key = key.to_lowercase();
-        let faults = names::qualified(&key);
-        if faults.is_empty() && !key.contains('/') {
-            notes.invalid_as(e, key.as_str(), "must be a domain-prefixed key (such as \"acme.io/foo\")");
-        }
-        faults.into_iter().for_each(|fault| notes.invalid_as(e, key.as_str(), fault));
-    }
-    if !KEY_TYPES.contains(&part.get("keyType").text()) {
-        part.get("keyType").unsupported(e, KEY_TYPES);
-    }
-    let expiry = part.get("maxExpirationSeconds");
-    if expiry.exists() {
-        let most = if part.get("signerName").text().starts_with("kubernetes.io/") { 86_400 } else { 91 * 86_400 };
-        if expiry.int() < 3600 {
-            expiry.invalid(e, "if provided, maxExpirationSeconds must be >= 3600");
-        }
-        if expiry.int() > most {
-            expiry.invalid(e, format!("if provided, maxExpirationSeconds must be <= {most}"));
+        let before = e.len();
+        notes.form_as(e, &key, names::qualified);
+        if e.len() == before && !key.contains('/') {
+            notes.invalid_as(e, key, "must be a domain-prefixed key (such as \"acme.io/foo\")");
         }
     }
-    let mut count = 0;
-    for name in ["credentialBundlePath", "keyPath", "certificateChainPath"] {
-        let file = part.get(name);
-        if !file.is_empty() {
-            count += 1;
-            path::not_reserved(&file, e);
-            claim(file.text(), file.text(), at, paths, e);
-        }
-    }
-    if count == 0 {
-        part.required(e, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath");
+}
+
+/// Kubernetes' own signers give certificates for a day, others for a quarter.
+fn longest_expiration(at: &At, e: &mut Errors) {
+    let most = if at.up(1).text_of("signerName").starts_with("kubernetes.io/") { 86_400 } else { 91 * 86_400 };
+    if at.int() > most {
+        at.invalid(e, format!("if provided, maxExpirationSeconds must be <= {most}"));
     }
 }

@@ -1,22 +1,27 @@
 //! Validation of changes to what a running pod asks for.
 
-use super::whole;
+use super::MIRROR;
 use crate::{
     Map, Value, qos,
-    validate::{Errors, FieldError, at::At, metadata, names, render::same},
+    validate::{
+        Errors, FieldError,
+        at::At,
+        render::same,
+        rules::{self, Functions},
+    },
 };
 
+pub(super) const FUNCTIONS: Functions = functions![pod_resize];
+
 /// The faults of a pod whose resources change.
-pub(in crate::validate) fn validate(new: &At, old: &At, e: &mut Errors) {
-    metadata::update(new, old, true, e);
-    let scheme = metadata::Scheme { name: names::subdomain, namespaced: true, known_finalizers: true };
-    metadata::object(new, scheme, e);
-    whole(new, Some(old), e);
+fn pod_resize(new: &At, e: &mut Errors) {
+    rules::check("PodContent", new, e);
+    let old = &new.before();
     let refuse = |e: &mut Errors, message: &str| {
         e.clear();
         e.push(FieldError::forbidden("", message));
     };
-    if old.get("metadata").get("annotations").get("kubernetes.io/config.mirror").exists() {
+    if old.get("metadata").get("annotations").get(MIRROR).exists() {
         return refuse(e, "static pods cannot be resized");
     }
     let (spec, before) = (new.get("spec"), old.get("spec"));

@@ -1,23 +1,27 @@
 //! Validation of what containers and pods ask for: requests, limits, claims.
 
-use super::spec::Whole;
+use super::{MIRROR, is_pod, spec_of};
 use crate::{
-    Value,
     quantity::Quantity,
     validate::{
         Errors,
         at::At,
         error::{Fault, FieldError},
         names, resource_name as resource,
+        rules::Functions,
     },
 };
+
+pub(super) const FUNCTIONS: Functions = functions![container_resources, pod_resources, pod_claims, overhead];
 
 /// A check of the name of a resource at its place.
 type NameCheck = fn(&str, &At, &mut Errors);
 
 /// The faults of what a container asks for.
-pub(super) fn of_container(at: &At, whole: &Whole, e: &mut Errors) {
-    requirements(at, resource::of_container, &whole.claims, e);
+fn container_resources(at: &At, e: &mut Errors) {
+    if at.exists() {
+        requirements(at, resource::of_container, e);
+    }
 }
 
 /// The faults of amounts that are limits without requests.
@@ -77,7 +81,7 @@ fn huge_pages(name: &str, at: &At, e: &mut Errors) {
     }
 }
 
-fn requirements(at: &At, check: NameCheck, claims: &[&str], e: &mut Errors) {
+fn requirements(at: &At, check: NameCheck, e: &mut Errors) {
     let (limits, requests) = (at.get("limits"), at.get("requests"));
     let mut flags = Flags::default();
     for (name, quantity) in limits.entries() {
@@ -91,7 +95,7 @@ fn requirements(at: &At, check: NameCheck, claims: &[&str], e: &mut Errors) {
         huge_pages(name, &quantity, e);
     }
     flags.check(at, e);
-    claim_names(&at.get("claims"), claims, e);
+    claim_names(&at.get("claims"), e);
 }
 
 /// A request is within its limit, and equal to it where there is no overcommitment.
@@ -114,7 +118,9 @@ fn within(name: &str, request: &At, limits: &At, requests: &At, e: &mut Errors) 
     }
 }
 
-fn claim_names(list: &At, known: &[&str], e: &mut Errors) {
+fn claim_names(list: &At, e: &mut Errors) {
+    let claims = spec_of(list).get("resourceClaims");
+    let known: Vec<&str> = claims.items().map(|claim| claim.text_of("name")).filter(|name| !name.is_empty()).collect();
     let mut seen: Vec<String> = Vec::new();
     for claim in list.items() {
         let (name, request) = (claim.get("name").text(), claim.get("request"));
@@ -144,9 +150,10 @@ fn claim_names(list: &At, known: &[&str], e: &mut Errors) {
     }
 }
 
-/// The faults of a pod's resource claims. Their names are returned.
-pub(super) fn claims<'v>(list: &At<'v, '_>, meta: Option<&Value>, e: &mut Errors) -> Vec<&'v str> {
-    let mirror = meta.is_some_and(|meta| meta["annotations"].get("kubernetes.io/config.mirror").is_some());
+/// The faults of a pod's resource claims.
+fn pod_claims(list: &At, e: &mut Errors) {
+    let spec = list.up(1);
+    let mirror = is_pod(spec) && spec.up(1).get("metadata").get("annotations").get(MIRROR).exists();
     let mut seen = Vec::new();
     for claim in list.items() {
         if mirror {
@@ -163,59 +170,48 @@ pub(super) fn claims<'v>(list: &At<'v, '_>, meta: Option<&Value>, e: &mut Errors
             seen.push(name.text());
         }
         let (direct, template) = (claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName"));
-        let ty = "core/v1.PodResourceClaim";
-        if direct.exists() && template.exists() {
-            let message = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified";
-            claim.invalid_internal(e, ty, message);
-        }
-        if !direct.exists() && !template.exists() {
-            let message = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`";
-            claim.invalid_internal(e, ty, message);
+        let message = match (direct.exists(), template.exists()) {
+            (true, true) => "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
+            (false, false) => "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+            _ => "",
+        };
+        if !message.is_empty() {
+            claim.invalid_struct(e, "core/v1.PodResourceClaim", message);
         }
         for reference in [direct, template].into_iter().filter(At::exists) {
             reference.form(e, names::subdomain);
         }
     }
-    list.items().map(|claim| claim.get("name").text()).filter(|name| !name.is_empty()).collect()
 }
 
 /// The faults of what a pod asks for as a whole.
-pub(super) fn of_pod(spec: &At, whole: &Whole, e: &mut Errors) {
+fn pod_resources(spec: &At, e: &mut Errors) {
     let at = spec.get("resources");
     if !at.exists() {
         return;
     }
-    if whole.os == Some("windows") {
+    if spec.get("os").text_of("name") == "windows" {
         return at.forbidden(e, "may not be set for a windows pod");
     }
-    if at.get("claims").exists() {
-        at.get("claims").forbidden(e, "claims may not be set for Resources at pod-level");
-    }
-    requirements(&at, resource::of_pod, &whole.claims, e);
+    at.get("claims").forbid(e, "claims may not be set for Resources at pod-level");
+    requirements(&at, resource::of_pod, e);
     consistent(spec, &at, e);
 }
 
 /// The whole covers its parts.
 fn consistent(spec: &At, at: &At, e: &mut Errors) {
-    let requests = at.get("requests");
-    for (name, whole) in requests.entries() {
-        let sum = aggregate(spec, "requests", name);
-        if let (Some(sum), Some(quantity)) = (&sum, whole.quantity())
-            && quantity < *sum
-        {
-            let message = format!("must be greater than or equal to aggregate container requests of {sum}");
-            whole.invalid_text(e, message);
+    for kind in ["requests", "limits"] {
+        let amounts = at.get(kind);
+        for (name, whole) in amounts.entries().filter(|(name, _)| kind == "requests" || resource::is_huge_page(name)) {
+            if let (Some(sum), Some(quantity)) = (aggregate(spec, kind, name), whole.quantity())
+                && quantity < sum
+            {
+                let message = format!("must be greater than or equal to aggregate container {kind} of {sum}");
+                whole.invalid_text(e, message);
+            }
         }
     }
     let limits = at.get("limits");
-    for (name, whole) in limits.entries().filter(|(name, _)| resource::is_huge_page(name)) {
-        if let (Some(sum), Some(quantity)) = (aggregate(spec, "limits", name), whole.quantity())
-            && quantity < sum
-        {
-            let message = format!("must be greater than or equal to aggregate container limits of {sum}");
-            whole.invalid_text(e, message);
-        }
-    }
     let places = at.get("containers");
     for (index, container) in spec.get("containers").items().enumerate() {
         let place = places.index(index);

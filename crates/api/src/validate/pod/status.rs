@@ -3,12 +3,15 @@
 use super::update::annotation_updates;
 use crate::{
     Value,
-    validate::{Errors, at::At, names, net},
+    validate::{Errors, at::At, error::Bad, names, net, rules::Functions},
 };
 
+pub(super) const FUNCTIONS: Functions = functions![pod_status];
+
 /// The faults of a changed status.
-pub(in crate::validate) fn validate(new: &At, old: &At, e: &mut Errors) {
-    annotation_updates(new, old, e);
+fn pod_status(new: &At, e: &mut Errors) {
+    let old = &new.before();
+    annotation_updates(new, e);
     let (status, before) = (new.get("status"), old.get("status"));
     conditions(&status.get("conditions"), e);
     let (node, old_node) = (new.get("spec"), old.get("spec"));
@@ -157,8 +160,7 @@ fn addresses(status: &At, old: &At, e: &mut Errors) {
             let dual = net::dual_stack(ips.iter().map(String::as_str)).unwrap_or(false);
             if !dual || ips.len() > 2 {
                 let ty = if field == "podIPs" { "core/v1.PodIP" } else { "core/v1.HostIP" };
-                let shown = crate::validate::error::Bad::Shown(crate::validate::render::internal_list(ty, list.value));
-                list.invalid_as(e, shown, "may specify no more than one IP for each IP family");
+                list.invalid_as(e, Bad::of(ty, list.value), "may specify no more than one IP for each IP family");
             }
         }
     }

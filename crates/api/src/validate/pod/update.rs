@@ -1,20 +1,29 @@
 //! Validation of changes to pods: nearly all of a specification is fixed once the pod exists.
 
-use super::{annotations::APP_ARMOR, scheduling, whole};
+use super::{MIRROR, annotations, annotations::APP_ARMOR};
 use crate::{
     Map, Value,
-    validate::{Errors, FieldError, at::At, diff, metadata, render::same},
+    validate::{
+        Errors, FieldError,
+        at::At,
+        diff,
+        error::Bad,
+        render::same,
+        rules::{self, Functions},
+    },
 };
 
-const MIRROR: &str = "kubernetes.io/config.mirror";
+pub(super) const FUNCTIONS: Functions = functions![pod_change, pod_debug];
+
 const FIXED: &str = "pod updates may not change fields other than \
     `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
     `spec.tolerations` (only additions to existing tolerations),\
     `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 /// The faults of a changed pod, beside those that any pod can have.
-pub(super) fn validate(new: &At, old: &At, e: &mut Errors) {
-    annotation_updates(new, old, e);
+fn pod_change(new: &At, e: &mut Errors) {
+    let old = new.before();
+    annotation_updates(new, e);
     let (spec, before) = (new.get("spec"), old.get("spec"));
     for list in ["containers", "initContainers"] {
         if !same_number(&spec.get(list), &before.get(list), e) {
@@ -37,9 +46,10 @@ pub(super) fn validate(new: &At, old: &At, e: &mut Errors) {
 }
 
 /// The faults of changed annotations.
-pub(super) fn annotation_updates(new: &At, old: &At, e: &mut Errors) {
-    let (meta, before) = (new.get("metadata"), old.get("metadata"));
-    let (notes, before) = (meta.get("annotations"), before.get("annotations"));
+pub(super) fn annotation_updates(new: &At, e: &mut Errors) {
+    let meta = new.get("metadata");
+    let notes = meta.get("annotations");
+    let before = notes.before();
     for (key, _) in before.entries().filter(|(key, value)| notes.key(key).value != value.value) {
         if key.starts_with(APP_ARMOR) {
             notes.key(key).forbidden(e, "may not remove or update AppArmor annotations");
@@ -56,7 +66,7 @@ pub(super) fn annotation_updates(new: &At, old: &At, e: &mut Errors) {
             note.forbidden(e, "may not add mirror pod annotation");
         }
     }
-    super::annotations::check(&notes, &new.get("spec"), e);
+    annotations::pod_annotations(&notes, e);
 }
 
 fn same_number(new: &At, old: &At, e: &mut Errors) -> bool {
@@ -67,7 +77,7 @@ fn same_number(new: &At, old: &At, e: &mut Errors) -> bool {
     for container in new.items() {
         let image = container.get("image");
         image.require(e);
-        super::container::trimmed_image(&container, e);
+        rules::check("TrimmedImage", &image, e);
     }
     true
 }
@@ -99,7 +109,7 @@ fn only_added_tolerations(new: &At, old: &At, e: &mut Errors) {
     if !kept {
         return new.forbidden(e, "existing toleration can not be modified except its tolerationSeconds");
     }
-    scheduling::tolerations(new, e);
+    new.items().for_each(|toleration| rules::check("Toleration", &toleration, e));
 }
 
 fn only_removed_gates(new: &At, old: &At, e: &mut Errors) {
@@ -173,12 +183,15 @@ fn node_affinity(new: &At, old: &At, e: &mut Errors) {
     let (terms, before) = (required.get("nodeSelectorTerms"), before.get("nodeSelectorTerms"));
     let ty = "core/v1.NodeSelectorTerm";
     if !before.is_empty() && before.len() != terms.len() {
-        let shown = crate::validate::error::Bad::Shown(crate::validate::render::internal_list(ty, terms.value));
-        return terms.invalid_as(e, shown, "no additions/deletions to non-empty NodeSelectorTerms list are allowed");
+        return terms.invalid_as(
+            e,
+            Bad::of(ty, terms.value),
+            "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
+        );
     }
     for (term, old) in terms.items().zip(before.items()) {
         if !only_additions(&term, &old) {
-            term.invalid_internal(e, ty, "only additions are allowed (no mutations or deletions)");
+            term.invalid_struct(e, ty, "only additions are allowed (no mutations or deletions)");
         }
     }
 }
@@ -195,12 +208,10 @@ fn only_additions(new: &At, old: &At) -> bool {
 }
 
 /// The faults of a pod that gets more containers for looking inside.
-pub(in crate::validate) fn ephemeral(new: &At, old: &At, e: &mut Errors) {
-    metadata::update(new, old, true, e);
-    let scheme = metadata::Scheme { name: crate::validate::names::subdomain, namespaced: true, known_finalizers: true };
-    metadata::object(new, scheme, e);
-    whole(new, Some(old), e);
-    annotation_updates(new, old, e);
+fn pod_debug(new: &At, e: &mut Errors) {
+    let old = new.before();
+    rules::check("PodContent", new, e);
+    annotation_updates(new, e);
     if old.get("metadata").get("annotations").get(MIRROR).exists() {
         e.clear();
         e.push(FieldError::forbidden("", "static pods do not support ephemeral containers"));

@@ -1,86 +1,17 @@
-//! Validation of what depends on the operating system of a pod.
+//! What depends on the operating system of a pod being Windows.
 
 use super::{containers, visit};
 use crate::{
     Value,
-    validate::{Errors, at::At, names},
+    validate::{Errors, at::At, rules::Functions},
 };
 
-/// The faults of what a pod says for its operating system.
-pub(super) fn by_os(spec: &At, e: &mut Errors) {
-    let os = spec.get("os");
-    if !os.exists() {
-        return;
-    }
-    match os.get("name").text() {
-        "" => os.get("name").required(e, ""),
-        "linux" => linux(spec, e),
-        "windows" => windows(spec, e),
-        name => e.push(crate::validate::FieldError::not_supported(os.to_string(), name, &["linux", "windows"])),
-    }
-}
-
-fn linux(spec: &At, e: &mut Errors) {
-    let mut refuse = |context: &At| {
-        if context.get("windowsOptions").exists() {
-            context.get("windowsOptions").forbidden(e, "windows options cannot be set for a linux pod");
-        }
-    };
-    refuse(&spec.get("securityContext"));
-    visit(spec, |container| refuse(&container.get("securityContext")));
-}
-
-fn windows(spec: &At, e: &mut Errors) {
-    const POD: &[(&str, bool)] = &[
-        ("appArmorProfile", true),
-        ("seLinuxOptions", true),
-        ("hostUsers", false),
-        ("hostPID", false),
-        ("hostIPC", false),
-        ("seccompProfile", true),
-        ("fsGroup", true),
-        ("fsGroupChangePolicy", true),
-        ("sysctls", true),
-        ("shareProcessNamespace", false),
-        ("runAsUser", true),
-        ("runAsGroup", true),
-        ("supplementalGroups", true),
-        ("supplementalGroupsPolicy", true),
-        ("seLinuxChangePolicy", true),
-    ];
-    const CONTAINER: &[&str] = &[
-        "appArmorProfile",
-        "seLinuxOptions",
-        "seccompProfile",
-        "capabilities",
-        "readOnlyRootFilesystem",
-        "privileged",
-        "allowPrivilegeEscalation",
-        "procMount",
-        "runAsUser",
-        "runAsGroup",
-    ];
-    const MESSAGE: &str = "cannot be set for a windows pod";
-    let context = spec.get("securityContext");
-    for (field, in_context) in POD {
-        let given = if *in_context { context.get(field) } else { spec.get(field) };
-        if given.exists() {
-            given.forbidden(e, MESSAGE);
-        }
-    }
-    visit(spec, |container| {
-        let context = container.get("securityContext");
-        for field in CONTAINER.iter().filter(|field| context.get(field).exists()) {
-            context.get(field).forbidden(e, MESSAGE);
-        }
-    });
-}
+pub(super) const FUNCTIONS: Functions = functions![host_process, user_name];
 
 /// Containers that are processes of the host: all or none.
-pub(super) fn host_process(spec: &At, e: &mut Errors) {
+fn host_process(spec: &At, e: &mut Errors) {
     let of = |value: &Value| value["securityContext"]["windowsOptions"]["hostProcess"].as_bool();
     let pod = of(spec.value);
-    let all = containers(spec);
     visit(spec, |container| {
         if let (Some(pod), Some(own)) = (pod, of(container.value))
             && pod != own
@@ -91,11 +22,12 @@ pub(super) fn host_process(spec: &At, e: &mut Errors) {
             options.get("hostProcess").invalid(e, message);
         }
     });
-    let count = all.iter().filter(|(_, _, container)| of(container).or(pod) == Some(true)).count();
+    let (all, count) =
+        (containers(spec).count(), containers(spec).filter(|(_, _, c)| of(c).or(pod) == Some(true)).count());
     if count == 0 {
         return;
     }
-    if count != all.len() {
+    if count != all {
         let message = "If pod contains any hostProcess containers then all containers must be HostProcess containers";
         spec.invalid_as(e, "", message);
     }
@@ -105,23 +37,7 @@ pub(super) fn host_process(spec: &At, e: &mut Errors) {
     }
 }
 
-/// The faults of options for Windows.
-pub(super) fn options(at: &At, e: &mut Errors) {
-    let name = at.get("gmsaCredentialSpecName");
-    if name.exists() {
-        name.form(e, names::subdomain);
-    }
-    let spec = at.get("gmsaCredentialSpec");
-    if spec.exists() && spec.is_empty() {
-        spec.invalid(e, "gmsaCredentialSpec cannot be an empty string");
-    } else if spec.text().len() > 64 * 1024 {
-        spec.invalid(e, "gmsaCredentialSpec size must be under 64 KiB");
-    }
-    if at.get("runAsUserName").exists() {
-        user_name(&at.get("runAsUserName"), e);
-    }
-}
-
+/// The faults of a user's name.
 fn user_name(at: &At, e: &mut Errors) {
     let text = at.text();
     let parts: Vec<&str> = text.split('\\').collect();

@@ -2,6 +2,7 @@
 //! changed by the same update and patch as the whole; kinds of their own have a file each.
 
 mod binding;
+mod budget;
 mod eviction;
 mod scale;
 

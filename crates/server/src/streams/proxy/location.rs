@@ -92,7 +92,8 @@ async fn of_node(server: &Server, place: &Place<'_>) -> Result<Backend, Status> 
     if place.port.is_empty() || place.port == kubelet.port.to_string() {
         return Ok(kubelet);
     }
-    place.at(server, &kubelet.host, place.port)
+    // The address that was checked, whatever the name leads to by now.
+    place.at(server, &addresses[0].ip().to_string(), place.port)
 }
 
 async fn of_service(server: &Server, target: &Target, place: &Place<'_>) -> Result<Backend, Status> {

@@ -1,0 +1,17 @@
+//! The body of a request, in every format: the first byte picks the resource.
+#![no_main]
+
+use api::{
+    decode::{self, Format, Mode},
+    schema::schema,
+};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let Some((first, body)) = data.split_first() else { return };
+    let resources = schema().resources();
+    let resource = &resources[usize::from(*first) % resources.len()];
+    for format in [Format::Json, Format::Yaml, Format::Protobuf] {
+        let _ = decode::body(resource, format, body, Mode::Strict);
+    }
+});

@@ -1,0 +1,354 @@
+//! What a rule can demand of a value, in upstream's words.
+
+use std::{collections::HashMap, ops::ControlFlow};
+
+use super::{At, Errors, Function, RULES, Scheme};
+use crate::{
+    Value,
+    validate::{
+        at::IMMUTABLE,
+        error::{Bad, Fault},
+        metadata, names, tables,
+    },
+};
+
+/// A check and its message, where it is not the usual one.
+pub(super) struct Check {
+    demand: Demand,
+    message: Option<String>,
+}
+
+/// What is demanded.
+enum Demand {
+    /// `Container`: what another block says.
+    Block(usize),
+    /// `@selector`: what a function says.
+    Function(Function),
+    /// `changed`: what changed of metadata is right.
+    Changed,
+    /// `whole`: metadata is right as that of a new object.
+    Whole,
+    /// `required`: it is not empty; otherwise the line ends.
+    Required,
+    /// `present`: it is there; otherwise the line ends.
+    Present,
+    /// `nonzero`: it is not 0; otherwise the line ends.
+    Nonzero,
+    /// `opt`: the line ends where it is empty or 0.
+    Optional,
+    /// `ptr`: the line ends where it is not there.
+    Pointer,
+    /// `label`: text has a form.
+    Form(names::Form),
+    /// `joined(label)`: text has a form, told as one fault.
+    Joined(names::Form),
+    /// `one(A,B)`: it is one of these, if it is there.
+    One(Vec<&'static str>),
+    /// `is(A,B)`: it is one of these.
+    Is(Vec<&'static str>),
+    /// `ge(0)`, `le(9)`, `range(0,9)`: the number, if any, is in a range.
+    Range(i64, i64),
+    /// `within(0,9)`: the number, 0 if there is none, is in a range.
+    Within(i64, i64),
+    /// `atmost(replicas) "why"`: the number is at most that of another field.
+    AtMost(&'static str),
+    /// `long(9) "why"`, `many(9) "why"`: it has at most so many bytes or elements; more are wrong.
+    Few(usize),
+    /// `one_item "why"`: it has exactly one element.
+    OneItem,
+    /// `maxlen(9)`: it has at most so many bytes.
+    Length(usize),
+    /// `most(9)`: it has at most so many elements; otherwise the line ends.
+    Most(usize),
+    /// `unique(name)`, `unique()`: elements differ in a field, or at all.
+    Unique(&'static str),
+    /// `distinct(name)`: as `unique`, told at the element.
+    Distinct(&'static str),
+    /// `fixed`: it does not change.
+    Fixed(Shown),
+    /// `kept "why"`: it does not change; to do it is forbidden.
+    Kept,
+    /// `forbid "why"`: it is not there.
+    Forbid,
+    /// `empty "why"`: nothing is in it.
+    Empty,
+    /// `invalid "why"`: under the rule's conditions it is wrong.
+    Invalid(Shown),
+    /// `missing "why"`: under the rule's conditions something must be there.
+    Missing,
+    /// `refuse "why"`: under the rule's conditions it is forbidden.
+    Refuse,
+    /// `unsupported(A,B)`, `unsupported(type:A,B)`: under the rule's conditions it is none of these.
+    Unsupported(Shown, Vec<&'static str>),
+    /// `choose(a=A,b=B) "many|none"`: one of these fields is set, and right.
+    Choose(Vec<Choice>),
+    /// `exactly(a,b)`: exactly one of these fields is set.
+    Exactly(Vec<&'static str>),
+}
+
+/// One of several fields: `+cephfs>cephFS=CephFS@place`.
+struct Choice {
+    field: &'static str,
+    /// The name in the message about one too many.
+    surplus: &'static str,
+    /// The name under which it is checked.
+    place: &'static str,
+    block: usize,
+    /// It is checked beside another too.
+    always: bool,
+}
+
+/// How a wrong value is shown: that of the place or, after a `^` each, of what is around it.
+struct Shown {
+    up: usize,
+    how: How,
+}
+
+enum How {
+    /// As it is.
+    Value,
+    /// As text; none is "".
+    Text,
+    /// As a number; none is 0.
+    Number,
+    /// As nothing.
+    Null,
+    /// Not at all.
+    Omitted,
+    /// By a text: `'resource'`.
+    Quote(&'static str),
+    /// By a field: `.kind`.
+    Field(&'static str),
+    /// By the text of a field, "" if there is none: `text.kind`.
+    TextField(&'static str),
+    /// As upstream's type.
+    Type(&'static str),
+}
+
+impl Check {
+    /// Reads a check.
+    pub fn parse(word: &'static str, message: Option<String>, blocks: &HashMap<&'static str, usize>) -> Self {
+        let (name, argument) = word.strip_suffix(')').and_then(|word| word.split_once('(')).unwrap_or((word, ""));
+        Self { demand: demand(name, argument, blocks), message }
+    }
+
+    /// Checks a value; what breaks ends the line.
+    pub fn run(&self, at: &At, scheme: &Scheme, e: &mut Errors) -> ControlFlow<()> {
+        let message = |usual: &str| self.message.clone().unwrap_or_else(|| usual.to_owned());
+        let missing = match &self.demand {
+            Demand::Optional if at.is_empty() && at.int() == 0 => return ControlFlow::Break(()),
+            Demand::Pointer if !at.exists() => return ControlFlow::Break(()),
+            Demand::Required => at.is_empty(),
+            Demand::Present => !at.exists(),
+            Demand::Nonzero => at.int() == 0,
+            _ => false,
+        };
+        if missing {
+            at.required(e, message(""));
+            return ControlFlow::Break(());
+        }
+        match &self.demand {
+            Demand::Block(block) => RULES.blocks[*block].run(at, scheme, e),
+            Demand::Function(function) => function(at, e),
+            Demand::Changed if at.is_change() => metadata::update(at, scheme.known_finalizers, e),
+            Demand::Whole => metadata::object(at, *scheme, e),
+            Demand::Form(form) => at.form(e, *form),
+            Demand::Joined(form) => joined(at, *form, e),
+            Demand::One(texts) => at.one_of(e, texts),
+            Demand::Is(texts) if !texts.contains(&at.text()) => at.unsupported(e, texts),
+            Demand::Range(low, high) if at.exists() && !(*low..=*high).contains(&at.int()) => {
+                at.invalid(e, message(&in_range(*low, *high)));
+            }
+            Demand::Within(low, high) if !(*low..=*high).contains(&at.int()) => {
+                at.invalid_int(e, message(&in_range(*low, *high)));
+            }
+            Demand::AtMost(field) if at.int() > at.up(1).get(field).int() => at.invalid(e, message("")),
+            Demand::Few(most) if at.len().max(at.text().len()) > *most => at.invalid(e, message("")),
+            Demand::OneItem if at.len() != 1 => at.required(e, message("")),
+            Demand::Length(most) if at.text().len() > *most => at.too_long(e, *most),
+            Demand::Most(most) if at.len() > *most => {
+                at.too_many(e, *most);
+                return ControlFlow::Break(());
+            }
+            Demand::Unique(field) => at.unique(|item| key(item, field), |item, key| again(item, field, key, e)),
+            Demand::Distinct(field) => at.unique(|item| key(item, field), |item, key| item.duplicate(e, key.clone())),
+            Demand::Fixed(shown) if at.is_change() && at.differs() => {
+                at.fault(e, Fault::Invalid(shown.bad(at)), message(IMMUTABLE));
+            }
+            Demand::Kept if at.is_change() && at.differs() => at.forbidden(e, message("")),
+            Demand::Forbid if at.exists() => at.forbidden(e, message("")),
+            Demand::Empty if !at.is_empty() || at.int() != 0 => at.forbidden(e, message("")),
+            Demand::Invalid(shown) => at.fault(e, Fault::Invalid(shown.bad(at)), message("")),
+            Demand::Missing => at.required(e, message("")),
+            Demand::Refuse => at.forbidden(e, message("")),
+            Demand::Unsupported(shown, texts) => at.unsupported_as(e, shown.bad(at), texts),
+            Demand::Choose(choices) => choose(at, choices, &message(""), scheme, e),
+            Demand::Exactly(fields) => exactly(at, fields, e),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn demand(name: &'static str, argument: &'static str, blocks: &HashMap<&'static str, usize>) -> Demand {
+    let list = || argument.split(',').collect::<Vec<_>>();
+    let number = |text: &str| text.parse::<i64>().unwrap_or_else(|_| panic!("{name}({argument}) takes numbers"));
+    let pair = || argument.split_once(',').map(|(low, high)| (number(low), number(high))).expect("two numbers");
+    match name {
+        "changed" => Demand::Changed,
+        "whole" => Demand::Whole,
+        "required" => Demand::Required,
+        "present" => Demand::Present,
+        "nonzero" => Demand::Nonzero,
+        "opt" => Demand::Optional,
+        "ptr" => Demand::Pointer,
+        "joined" => Demand::Joined(names::form(argument).expect("a form of names")),
+        "one" => Demand::One(list()),
+        "is" => Demand::Is(list()),
+        "ge" => Demand::Range(number(argument), i64::MAX),
+        "le" => Demand::Range(i64::MIN, number(argument)),
+        "range" => Demand::Range(pair().0, pair().1),
+        "positive" => Demand::Within(1, i64::MAX),
+        "within" => Demand::Within(pair().0, pair().1),
+        "port" => Demand::Within(1, 65535),
+        "maxlen" => Demand::Length(number(argument).unsigned_abs() as usize),
+        "most" => Demand::Most(number(argument).unsigned_abs() as usize),
+        "unique" => Demand::Unique(argument),
+        "distinct" => Demand::Distinct(argument),
+        "fixed" => Demand::Fixed(Shown::parse(argument)),
+        "kept" => Demand::Kept,
+        "forbid" => Demand::Forbid,
+        "empty" => Demand::Empty,
+        "invalid" => Demand::Invalid(Shown::parse(argument)),
+        "atmost" => Demand::AtMost(argument),
+        "long" | "many" => Demand::Few(number(argument).unsigned_abs() as usize),
+        "one_item" => Demand::OneItem,
+        "missing" => Demand::Missing,
+        "refuse" => Demand::Refuse,
+        "unsupported" => {
+            let (shown, texts) = argument.split_once(':').unwrap_or(("text", argument));
+            Demand::Unsupported(Shown::parse(shown), texts.split(',').collect())
+        }
+        "choose" => Demand::Choose(argument.split(',').map(|text| Choice::parse(text, blocks)).collect()),
+        "exactly" => Demand::Exactly(list()),
+        _ => other(name, blocks),
+    }
+}
+
+/// A block, a function or a form of names.
+fn other(name: &'static str, blocks: &HashMap<&'static str, usize>) -> Demand {
+    if let Some(function) = name.strip_prefix('@') {
+        let known =
+            tables::FUNCTIONS.iter().copied().flatten().copied().flatten().find(|(known, _)| *known == function);
+        return Demand::Function(known.unwrap_or_else(|| panic!("there is no function {function}")).1);
+    }
+    match (blocks.get(name), names::form(name)) {
+        (Some(block), _) => Demand::Block(*block),
+        (None, Some(form)) => Demand::Form(form),
+        (None, None) => panic!("the rules have an unknown word {name}"),
+    }
+}
+
+fn in_range(low: i64, high: i64) -> String {
+    match (low, high) {
+        (low, i64::MAX) => format!("must be greater than or equal to {low}"),
+        (i64::MIN, high) => format!("must be less than or equal to {high}"),
+        (low, high) => names::range(low, high),
+    }
+}
+
+fn joined(at: &At, form: names::Form, e: &mut Errors) {
+    let faults = form(at.text());
+    if !faults.is_empty() {
+        at.invalid_text(e, faults.join(","));
+    }
+}
+
+/// What an element is told apart by.
+fn key<'v>(item: &At<'v, '_>, field: &str) -> &'v Value {
+    static NONE: Value = Value::String(String::new());
+    let value = if field.is_empty() { item.value } else { item.value.get(field).unwrap_or(&NONE) };
+    if value.is_null() { &NONE } else { value }
+}
+
+fn again(item: &At, field: &'static str, key: &Value, e: &mut Errors) {
+    if field.is_empty() { item.duplicate(e, key.clone()) } else { item.get(field).duplicate(e, key.clone()) }
+}
+
+fn exactly(at: &At, fields: &[&'static str], e: &mut Errors) {
+    let quoted = |fields: &mut dyn Iterator<Item = &&str>| -> String {
+        fields.map(|field| format!("`{field}`")).collect::<Vec<_>>().join(", ")
+    };
+    let is_set = |field: &&&str| at.value.get(**field).is_some();
+    match fields.iter().filter(is_set).count() {
+        0 => at.invalid_as(e, "", format!("must specify one of: {}", quoted(&mut fields.iter()))),
+        1 => {}
+        _ => {
+            let given = format!("{{{}}}", quoted(&mut fields.iter().filter(is_set)));
+            at.invalid_as(e, given, format!("must specify exactly one of: {}", quoted(&mut fields.iter())));
+        }
+    }
+}
+
+impl Choice {
+    fn parse(text: &'static str, blocks: &HashMap<&'static str, usize>) -> Self {
+        let (names, block) = text.split_once('=').expect("a choice has a block");
+        let (always, names) = names.strip_prefix('+').map_or((false, names), |names| (true, names));
+        let (field, surplus) = names.split_once('>').unwrap_or((names, names));
+        let (block, place) = block.split_once('@').unwrap_or((block, field));
+        let block = *blocks.get(block).unwrap_or_else(|| panic!("there is no block {block}"));
+        Self { field, surplus, place, block, always }
+    }
+}
+
+fn choose(at: &At, choices: &[Choice], messages: &str, scheme: &Scheme, e: &mut Errors) {
+    let (many, none) = messages.split_once('|').unwrap_or_default();
+    let mut found = false;
+    for choice in choices.iter().filter(|choice| at.value.get(choice.field).is_some()) {
+        if found && !choice.always {
+            at.get(choice.surplus).forbidden(e, many);
+            continue;
+        }
+        found = true;
+        RULES.blocks[choice.block].run(&at.get_called(choice.field, choice.place), scheme, e);
+    }
+    if !found {
+        at.required(e, none);
+    }
+}
+
+impl Shown {
+    fn parse(argument: &'static str) -> Self {
+        let inner = argument.trim_start_matches('^');
+        let how = match inner {
+            "" => How::Value,
+            "text" => How::Text,
+            "int" => How::Number,
+            "null" => How::Null,
+            "omitted" => How::Omitted,
+            inner if inner.starts_with("text.") => How::TextField(&inner[5..]),
+            inner => match (inner.strip_prefix('.'), inner.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')))
+            {
+                (Some(field), _) => How::Field(field),
+                (_, Some(text)) => How::Quote(text),
+                _ => How::Type(inner),
+            },
+        };
+        Self { up: argument.len() - inner.len(), how }
+    }
+
+    fn bad(&self, at: &At) -> Bad {
+        let at = at.up(self.up);
+        match self.how {
+            How::Value => at.value.clone().into(),
+            How::Text => at.text().into(),
+            How::Number => at.int().into(),
+            How::Null => Value::Null.into(),
+            How::Omitted => Bad::Omitted,
+            How::Quote(text) => text.into(),
+            How::Field(name) => at.value.get(name).cloned().unwrap_or_default().into(),
+            How::TextField(name) => at.text_of(name).into(),
+            How::Type(ty) => Bad::of(ty, at.value),
+        }
+    }
+}

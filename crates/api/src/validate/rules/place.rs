@@ -1,0 +1,61 @@
+//! Where a rule looks: `spec.ports[].name`, `limits{}`, `../nodeAffinity` a step above.
+//!
+//! `attachRequired>attachedRequired` is a field that messages name otherwise, `metadata>.labels` one that they leave out.
+
+use super::At;
+
+/// The way from a struct to what a rule is about; `.` is the struct itself.
+pub(super) struct Place {
+    steps: Vec<Step>,
+}
+
+enum Step {
+    /// A field, and the name that upstream gives it in messages.
+    Field(&'static str, &'static str),
+    /// Every element of a list.
+    Items,
+    /// Every value of a map.
+    Entries,
+    /// The struct around.
+    Up,
+}
+
+impl Place {
+    /// Reads a place.
+    pub fn parse(text: &'static str) -> Self {
+        let mut steps = Vec::new();
+        let mut text = text;
+        while let Some(rest) = text.strip_prefix("../") {
+            steps.push(Step::Up);
+            text = rest;
+        }
+        for part in text.split('.').filter(|part| !part.is_empty()) {
+            let (name, each) = match (part.strip_suffix("[]"), part.strip_suffix("{}")) {
+                (Some(name), _) => (name, Some(Step::Items)),
+                (_, Some(name)) => (name, Some(Step::Entries)),
+                _ => (part, None),
+            };
+            if !name.is_empty() {
+                let (name, shown) = name.split_once('>').unwrap_or((name, name));
+                steps.push(Step::Field(name, shown));
+            }
+            steps.extend(each);
+        }
+        Self { steps }
+    }
+
+    /// Calls `visit` for every value that is meant, there or not.
+    pub fn visit(&self, at: &At, visit: &mut dyn FnMut(&At)) {
+        step(&self.steps, at, visit);
+    }
+}
+
+fn step(steps: &[Step], at: &At, visit: &mut dyn FnMut(&At)) {
+    let [first, rest @ ..] = steps else { return visit(at) };
+    match first {
+        Step::Field(name, shown) => step(rest, &at.get_called(name, shown), visit),
+        Step::Items => at.items().for_each(|item| step(rest, &item, visit)),
+        Step::Up => step(rest, at.up(1), visit),
+        Step::Entries => at.entries().for_each(|(_, entry)| step(rest, &entry, visit)),
+    }
+}

@@ -1,0 +1,105 @@
+//! When a rule holds: `create`, `change`, `type=Localhost`, `!secretRef`, `some(rules)`, `true(suspend)`, `completions>0`.
+//!
+//! Paths begin at the struct, with `/` at the whole object, with `../` a step above; `old:` means what was there before.
+
+use super::At;
+use crate::Value;
+
+/// One condition.
+pub(super) struct Test {
+    path: Path,
+    is: Is,
+    not: bool,
+}
+
+/// What a value must be.
+enum Is {
+    /// The object changes.
+    Changing,
+    /// Something is there.
+    There,
+    /// Something with something in it is there.
+    Some,
+    /// It is this.
+    Bool(bool),
+    /// It is one of these texts.
+    Text(Vec<&'static str>),
+    /// It is greater than this number.
+    Greater(i64),
+}
+
+/// The way from a struct to a value.
+struct Path {
+    old: bool,
+    from_top: bool,
+    up: usize,
+    steps: Vec<&'static str>,
+}
+
+impl Test {
+    /// Reads a condition.
+    pub fn parse(text: &'static str) -> Self {
+        let test = |path: &'static str, is: Is, not: bool| Test { path: Path::parse(path), is, not };
+        let (not, bare) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
+        let inside = |name: &str| bare.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')');
+        if bare == "change" || bare == "create" {
+            return test("", Is::Changing, not != (bare == "create"));
+        }
+        if let Some(path) = inside("some") {
+            return test(path, Is::Some, not);
+        }
+        if let Some((path, wanted)) = inside("true").map(|p| (p, true)).or(inside("false").map(|p| (p, false))) {
+            return test(path, Is::Bool(wanted), not);
+        }
+        if let Some((path, texts)) = bare.split_once("!=") {
+            return test(path, Is::Text(texts.split('|').collect()), !not);
+        }
+        if let Some((path, texts)) = bare.split_once('=') {
+            return test(path, Is::Text(texts.split('|').collect()), not);
+        }
+        if let Some((path, number)) = bare.split_once('>') {
+            return test(path, Is::Greater(number.parse().expect("a number after >")), not);
+        }
+        test(bare, Is::There, not)
+    }
+
+    /// Whether it holds at a struct.
+    pub fn holds(&self, at: &At) -> bool {
+        let value = || self.path.value(at);
+        let holds = match &self.is {
+            Is::Changing => at.is_change(),
+            Is::There => !value().is_null(),
+            Is::Some => match value() {
+                Value::Null => false,
+                Value::String(text) => !text.is_empty(),
+                Value::Array(list) => !list.is_empty(),
+                Value::Object(map) => !map.is_empty(),
+                Value::Number(number) => number.as_i64() != Some(0),
+                Value::Bool(_) => true,
+            },
+            Is::Bool(wanted) => value() == &Value::Bool(*wanted),
+            Is::Text(texts) => texts.contains(&value().as_str().unwrap_or_default()),
+            Is::Greater(number) => value().as_i64().unwrap_or_default() > *number,
+        };
+        holds != self.not
+    }
+}
+
+impl Path {
+    fn parse(text: &'static str) -> Self {
+        let (old, text) = text.strip_prefix("old:").map_or((false, text), |rest| (true, rest));
+        let (from_top, mut text) = text.strip_prefix('/').map_or((false, text), |rest| (true, rest));
+        let mut up = 0;
+        while let Some(rest) = text.strip_prefix("../") {
+            (up, text) = (up + 1, rest);
+        }
+        Self { old, from_top, up, steps: text.split('.').filter(|step| !step.is_empty()).collect() }
+    }
+
+    fn value<'v>(&self, at: &At<'v, '_>) -> &'v Value {
+        static NOTHING: Value = Value::Null;
+        let start = if self.from_top { at.whole() } else { at.up(self.up) };
+        let value = if self.old { start.old } else { start.value };
+        self.steps.iter().fold(value, |value, step| value.get(step).unwrap_or(&NOTHING))
+    }
+}

@@ -1,0 +1,75 @@
+//! Strategic merge patches that were sent to kube-apiserver 1.36.4: ours make the same of the object before.
+
+mod shared;
+
+use ferry_api::{
+    Value, decode, defaults,
+    patch::Kind,
+    schema::{Resource, schema},
+};
+use shared::{differences, exchanges};
+
+/// Fewer would mean that the record or this test has lost some.
+const AT_LEAST: usize = 40;
+
+/// The resource of the object at a path; none if it is a custom one.
+fn resource(path: &str) -> Option<&'static Resource> {
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    let (group, version, rest) = match parts[..] {
+        ["api", version, ref rest @ ..] => ("", version, rest),
+        ["apis", group, version, ref rest @ ..] => (group, version, rest),
+        _ => return None,
+    };
+    let name = if rest.len() > 2 && rest[0] == "namespaces" { rest.get(2) } else { rest.first() };
+    schema().resource(group, version, name?)
+}
+
+fn text<'a>(exchange: &'a Value, name: &str) -> &'a str {
+    exchange[name].as_str().unwrap_or_default()
+}
+
+/// The object that an exchange left at a path, if it did.
+fn left(exchange: &Value, path: &str) -> Option<Value> {
+    let (at, query) = text(exchange, "path").split_once('?').unwrap_or((text(exchange, "path"), ""));
+    let ok = exchange["status"].as_u64().is_some_and(|status| status < 300) && !query.contains("dryRun");
+    let response = &exchange["response"];
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let made =
+        text(exchange, "method") == "POST" && path == format!("{at}/{name}") && response["metadata"]["name"] == name;
+    let is_object = response["metadata"]["uid"].is_string();
+    (ok && is_object && (made || at == path && text(exchange, "method") != "DELETE")).then(|| response.clone())
+}
+
+/// What the server sets, whatever the patch says.
+fn without_server_fields(mut object: Value) -> Value {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for name in ["managedFields", "resourceVersion", "generation"] {
+            metadata.remove(name);
+        }
+    }
+    object
+}
+
+#[test]
+fn golden_patches_make_the_same_objects() {
+    let Some(exchanges) = exchanges() else { return };
+    let (mut done, mut wrong) = (0, Vec::new());
+    for (at, exchange) in exchanges.iter().enumerate() {
+        let strategic = exchange["headers"]["Content-Type"] == "application/strategic-merge-patch+json";
+        let path = text(exchange, "path").split('?').next().unwrap_or_default();
+        let Some(resource) = resource(path).filter(|_| strategic && exchange["status"] == 200) else { continue };
+        let Some(before) = exchanges[..at].iter().rev().find_map(|exchange| left(exchange, path)) else {
+            wrong.push(format!("{}: nothing before", text(exchange, "id")));
+            continue;
+        };
+        let patched = Kind::Strategic.apply(resource.ty, &before, &exchange["body"]).expect("a patch");
+        let mut ours = decode::canonical(resource.ty, patched).expect("an object").object;
+        defaults::apply(resource.ty, &mut ours);
+        let theirs = without_server_fields(exchange["response"].clone());
+        differences(text(exchange, "id"), &theirs, &without_server_fields(ours), &mut wrong);
+        done += 1;
+    }
+    eprintln!("{done} strategic merge patches, {} differences", wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(done >= AT_LEAST, "only {done} patches");
+}

@@ -1,0 +1,91 @@
+//! The objects that every cluster has from its first second, as a fresh kube-apiserver has them.
+//!
+//! [`create`] runs at every start, before the first request: it makes what is missing and adds what a newer policy has,
+//! and leaves what administrators changed. [`run`] keeps up what must be kept up while the server runs.
+
+mod authentication;
+mod endpoints;
+mod flow;
+mod identity;
+mod lines;
+mod local_apis;
+mod rbac;
+mod reconcile;
+mod service;
+
+use api::{Value, status::Status};
+use futures::{StreamExt, TryStreamExt, stream};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Server, Settings,
+    registry::Registry,
+    system::{self, Place, System},
+};
+
+const NAMESPACES: &[&str] = &["kube-system", "kube-public", "kube-node-lease", "default"];
+/// How many objects are written at once: they share their fsyncs.
+const AT_ONCE: usize = 64;
+const PRIORITY_CLASSES: &[(&str, i64, &str)] = &[
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+];
+
+/// The levels and schemas of a fresh cluster.
+#[cfg(test)]
+pub fn flow_objects() -> Result<Vec<Value>, Status> {
+    Ok(flow::objects()?.into_iter().map(|(_, object)| object).collect())
+}
+
+/// Creates what is missing.
+pub async fn create(registry: &Registry, settings: &Settings) -> Result<(), Status> {
+    let namespaces = system::resource("", "v1", "namespaces")?;
+    for name in NAMESPACES {
+        let object = json!({"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}}});
+        create_missing(System::new(registry), Place { resource: namespaces, namespace: "", name }, &object).await?;
+    }
+    service::networks(registry, settings).await?;
+    let policy = rbac::objects()?.into_iter().map(|wanted| rbac::reconcile(registry, wanted));
+    stream::iter(policy).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    flow::create(registry).await?;
+    local_apis::create(registry).await?;
+    priority_classes(registry).await?;
+    authentication::create(registry, settings).await?;
+    service::kubernetes(registry, settings).await
+}
+
+/// Keeps the server's endpoints and its identity up to date until `shutdown`.
+pub async fn run(server: Server, shutdown: CancellationToken) {
+    tokio::join!(endpoints::run(&server, &shutdown), identity::run(&server, &shutdown));
+}
+
+async fn priority_classes(registry: &Registry) -> Result<(), Status> {
+    let resource = system::resource("scheduling.k8s.io", "v1", "priorityclasses")?;
+    for (name, value, description) in PRIORITY_CLASSES {
+        let object = json!({"metadata": {"name": name}, "value": value, "description": description});
+        create_missing(System::new(registry), Place { resource, namespace: "", name }, &object).await?;
+    }
+    Ok(())
+}
+
+/// Creates an object unless it is there; whether it was created.
+async fn create_missing(system: System<'_>, place: Place<'_>, object: &Value) -> Result<bool, Status> {
+    if system.read(place).await?.is_some() {
+        return Ok(false);
+    }
+    match system.create(place, object).await {
+        Ok(_) => Ok(true),
+        // Another server was faster.
+        Err(status) if status.reason == "AlreadyExists" => Ok(false),
+        Err(status) => Err(status),
+    }
+}

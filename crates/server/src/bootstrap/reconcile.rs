@@ -1,0 +1,119 @@
+//! Adds to a stored role or binding what the policy of this version has and it lacks. Nothing is ever taken away: what an
+//! administrator added stays.
+
+use api::{Value, meta};
+use serde_json::json;
+
+/// The current object with what it lacks of the wanted one; `None` if it lacks nothing.
+pub fn merged(current: &Value, wanted: &Value) -> Option<Value> {
+    let mut merged = current.clone();
+    for field in ["labels", "annotations"] {
+        let missing = wanted["metadata"][field].as_object().into_iter().flatten();
+        for (key, value) in missing.filter(|(key, _)| current["metadata"][field].get(key.as_str()).is_none()) {
+            merged["metadata"][field][key.as_str()] = value.clone();
+        }
+    }
+    if wanted.get("aggregationRule").is_some() {
+        // Its rules are those of others, whom a controller watches.
+        let path = ["aggregationRule", "clusterRoleSelectors"];
+        let missing = lacking(current, wanted, &path, |list, one| list.contains(one));
+        if !missing.is_empty() {
+            append(&mut merged["aggregationRule"]["clusterRoleSelectors"], missing);
+        }
+    } else {
+        let missing = lacking(current, wanted, &["rules"], covered);
+        append(&mut merged["rules"], missing);
+    }
+    let missing = lacking(current, wanted, &["subjects"], |list, one| list.contains(one));
+    if !missing.is_empty() {
+        append(&mut merged["subjects"], missing);
+    }
+    (merged != *current).then_some(merged)
+}
+
+fn lacking(current: &Value, wanted: &Value, path: &[&str], has: impl Fn(&[Value], &Value) -> bool) -> Vec<Value> {
+    let list = meta::list(current, path);
+    meta::list(wanted, path).iter().filter(|one| !has(list, one)).cloned().collect()
+}
+
+fn append(list: &mut Value, missing: Vec<Value>) {
+    if missing.is_empty() {
+        return;
+    }
+    match list.as_array_mut() {
+        Some(list) => list.extend(missing),
+        None => *list = json!(missing),
+    }
+}
+
+/// Whether rules together allow everything that a rule allows.
+fn covered(rules: &[Value], wanted: &Value) -> bool {
+    let texts = |field: &str| -> Vec<String> {
+        let texts: Vec<String> =
+            meta::list(wanted, &[field]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        // A rule without names is for all of them: that is one thing to cover too.
+        if texts.is_empty() { vec![String::new()] } else { texts }
+    };
+    let fields = ["verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs"];
+    let mut cases: Vec<Vec<String>> = vec![Vec::new()];
+    for field in fields {
+        let values = texts(field);
+        cases = cases
+            .iter()
+            .flat_map(|case| values.iter().map(move |value| case.iter().cloned().chain([value.clone()]).collect()))
+            .collect();
+    }
+    cases
+        .iter()
+        .all(|case| rules.iter().any(|rule| fields.iter().zip(case).all(|(field, value)| allows(rule, field, value))))
+}
+
+fn allows(rule: &Value, field: &str, value: &str) -> bool {
+    let list = meta::list(rule, &[field]);
+    match field {
+        // No names: all of them. Otherwise whoever wants all of them does not get them.
+        "resourceNames" => list.is_empty() || list.iter().any(|one| one == value),
+        "nonResourceURLs" | "resources" if list.is_empty() => value.is_empty(),
+        "apiGroups" if list.is_empty() => value.is_empty(),
+        _ => list.iter().any(|one| one == value || one == "*"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(verbs: &[&str], resources: &[&str]) -> Value {
+        json!({"verbs": verbs, "apiGroups": [""], "resources": resources})
+    }
+
+    #[test]
+    fn only_what_is_lacking_is_added() {
+        let wanted = json!({"metadata": {"labels": {"a": "1"}}, "rules": [rule(&["get", "list"], &["pods"])]});
+        let mut current =
+            json!({"metadata": {"labels": {"a": "2"}}, "rules": [rule(&["get"], &["pods"]), rule(&["list"], &["*"])]});
+        assert_eq!(merged(&current, &wanted), None);
+        current["rules"] = json!([rule(&["get"], &["pods"])]);
+        let merged = merged(&current, &wanted).unwrap();
+        assert_eq!(merged["rules"].as_array().unwrap().len(), 2);
+        assert_eq!(merged["metadata"]["labels"]["a"], "2");
+    }
+
+    #[test]
+    fn rules_with_names_do_not_cover_those_without() {
+        let mut named = rule(&["get"], &["pods"]);
+        named["resourceNames"] = json!(["a"]);
+        assert!(!covered(&[named.clone()], &rule(&["get"], &["pods"])));
+        assert!(covered(&[rule(&["*"], &["pods"])], &named));
+        let paths = json!({"verbs": ["get"], "nonResourceURLs": ["/x"]});
+        assert!(!covered(&[rule(&["*"], &["*"])], &paths));
+        assert!(covered(&[paths.clone()], &paths));
+    }
+
+    #[test]
+    fn subjects_are_added_to_those_that_are_there() {
+        let wanted = json!({"metadata": {}, "subjects": [{"name": "a"}]});
+        let current = json!({"metadata": {}, "subjects": [{"name": "b"}]});
+        assert_eq!(merged(&current, &wanted).unwrap()["subjects"], json!([{"name": "b"}, {"name": "a"}]));
+    }
+}

@@ -1,0 +1,180 @@
+//! Flow schemas and priority levels as the objects say, read into what matching and limiting need.
+
+use std::collections::HashMap;
+
+use api::{Value, meta};
+use http::HeaderValue;
+
+/// All schemas, the first that matches counting, and all levels.
+#[derive(Default)]
+pub struct Config {
+    /// By precedence, then by name.
+    pub schemas: Vec<Schema>,
+    /// By name.
+    pub levels: HashMap<String, LevelConfig>,
+}
+
+/// Which requests are of one kind, and where they belong.
+pub struct Schema {
+    pub name: std::sync::Arc<str>,
+    pub uid: HeaderValue,
+    /// The name of its level.
+    pub level: String,
+    precedence: i64,
+    pub distinguisher: Distinguisher,
+    pub rules: Vec<Rule>,
+}
+
+/// How flows of a schema are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distinguisher {
+    None,
+    User,
+    Namespace,
+}
+
+/// Who asks for what.
+pub struct Rule {
+    pub subjects: Vec<Subject>,
+    pub resources: Vec<ResourceRule>,
+    pub paths: Vec<PathRule>,
+}
+
+/// Who asks.
+pub enum Subject {
+    User(String),
+    Group(String),
+    /// Namespace and name; the name may be `*`.
+    Account(String, String),
+}
+
+/// What is asked for.
+pub struct ResourceRule {
+    pub verbs: Vec<String>,
+    pub groups: Vec<String>,
+    pub resources: Vec<String>,
+    pub cluster: bool,
+    pub namespaces: Vec<String>,
+}
+
+/// Which path is asked for.
+pub struct PathRule {
+    pub verbs: Vec<String>,
+    pub paths: Vec<String>,
+}
+
+/// What a level may do.
+#[derive(Clone, Debug)]
+pub struct LevelConfig {
+    pub uid: HeaderValue,
+    pub exempt: bool,
+    pub shares: u64,
+    /// Of a hundred seats, how many may be lent.
+    pub lendable: u64,
+    /// Of a hundred seats, how many may be borrowed; `None`: any number.
+    pub borrows: Option<u64>,
+    /// `None`: nobody waits.
+    pub queuing: Option<Queuing>,
+}
+
+/// Where requests wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queuing {
+    pub queues: usize,
+    pub hand: usize,
+    pub length: usize,
+}
+
+impl Config {
+    /// Reads the objects.
+    pub fn of(schemas: &[Value], levels: &[Value]) -> Self {
+        let mut schemas: Vec<Schema> = schemas.iter().map(Schema::of).collect();
+        schemas.sort_by(|a, b| (a.precedence, &a.name).cmp(&(b.precedence, &b.name)));
+        let levels = levels.iter().map(|level| (meta::name(level).to_owned(), LevelConfig::of(level))).collect();
+        Self { schemas, levels }
+    }
+}
+
+fn uid(object: &Value) -> HeaderValue {
+    HeaderValue::from_str(meta::uid(object)).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+fn texts(value: &Value, field: &str) -> Vec<String> {
+    meta::list(value, &[field]).iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+impl Schema {
+    fn of(object: &Value) -> Self {
+        let spec = &object["spec"];
+        Self {
+            name: meta::name(object).into(),
+            uid: uid(object),
+            level: meta::text(spec, &["priorityLevelConfiguration", "name"]).to_owned(),
+            precedence: meta::number(spec, &["matchingPrecedence"]),
+            distinguisher: match meta::text(spec, &["distinguisherMethod", "type"]) {
+                "ByUser" => Distinguisher::User,
+                "ByNamespace" => Distinguisher::Namespace,
+                _ => Distinguisher::None,
+            },
+            rules: meta::list(spec, &["rules"]).iter().map(Rule::of).collect(),
+        }
+    }
+}
+
+impl Rule {
+    fn of(rule: &Value) -> Self {
+        let resource = |rule: &Value| ResourceRule {
+            verbs: texts(rule, "verbs"),
+            groups: texts(rule, "apiGroups"),
+            resources: texts(rule, "resources"),
+            cluster: rule["clusterScope"] == true,
+            namespaces: texts(rule, "namespaces"),
+        };
+        let path = |rule: &Value| PathRule { verbs: texts(rule, "verbs"), paths: texts(rule, "nonResourceURLs") };
+        Self {
+            subjects: meta::list(rule, &["subjects"]).iter().filter_map(Subject::of).collect(),
+            resources: meta::list(rule, &["resourceRules"]).iter().map(resource).collect(),
+            paths: meta::list(rule, &["nonResourceRules"]).iter().map(path).collect(),
+        }
+    }
+}
+
+impl Subject {
+    fn of(subject: &Value) -> Option<Self> {
+        let text = |path: &[&str]| meta::text(subject, path).to_owned();
+        match meta::text(subject, &["kind"]) {
+            "User" => Some(Subject::User(text(&["user", "name"]))),
+            "Group" => Some(Subject::Group(text(&["group", "name"]))),
+            "ServiceAccount" => {
+                Some(Subject::Account(text(&["serviceAccount", "namespace"]), text(&["serviceAccount", "name"])))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl LevelConfig {
+    fn of(object: &Value) -> Self {
+        let spec = &object["spec"];
+        let exempt = spec["type"] == "Exempt";
+        let limits = if exempt { &spec["exempt"] } else { &spec["limited"] };
+        let number = |field: &str| limits[field].as_u64();
+        let queuing = &limits["limitResponse"]["queuing"];
+        let count =
+            |field: &str| queuing[field].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or(1).max(1);
+        let waits = limits["limitResponse"]["type"] == "Queue";
+        let queues = count("queues");
+        Self {
+            uid: uid(object),
+            exempt,
+            shares: number("nominalConcurrencyShares").unwrap_or(if exempt { 0 } else { 30 }),
+            lendable: number("lendablePercent").unwrap_or(0).min(100),
+            borrows: number("borrowingLimitPercent"),
+            queuing: waits.then(|| Queuing {
+                queues,
+                hand: count("handSize").min(queues),
+                length: count("queueLengthLimit"),
+            }),
+        }
+    }
+}

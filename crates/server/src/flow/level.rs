@@ -1,0 +1,304 @@
+//! One priority level: its seats, who sits on them and who waits for them.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::oneshot;
+
+use super::{
+    config::{LevelConfig, Queuing},
+    queues::Queues,
+};
+
+/// Why a request was turned away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Refused {
+    /// All seats are taken, and nobody waits at this level.
+    NoSeats,
+    /// Too many wait already.
+    QueueFull,
+    /// It waited too long.
+    TooLong,
+}
+
+/// A priority level.
+pub struct Level {
+    name: Arc<str>,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    exempt: bool,
+    /// Seats without lending and borrowing.
+    nominal: usize,
+    /// Seats that are never lent.
+    lower: usize,
+    /// Seats with all that may be borrowed.
+    upper: usize,
+    /// Seats now. Those that are taken may be more for a while, after the limit went down.
+    limit: usize,
+    /// Seats that are taken.
+    taken: usize,
+    /// Seats that are taken or waited for; the most of them since lending last looked.
+    peak: usize,
+    /// What lending expects to be asked for.
+    expected: f64,
+    queuing: Option<Queuing>,
+    queues: Option<Queues<Waiter>>,
+    counts: BTreeMap<Arc<str>, Counts>,
+}
+
+struct Waiter {
+    width: usize,
+    schema: Arc<str>,
+    go: oneshot::Sender<Seats>,
+}
+
+/// What was counted for a flow schema.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Requests that got to work.
+    pub dispatched: u64,
+    /// Requests that work.
+    pub executing: usize,
+    /// Seats that they take.
+    pub seats: usize,
+    /// Requests that were turned away, by the reason.
+    pub refused: BTreeMap<Refused, u64>,
+    /// Requests that wait.
+    pub waiting: usize,
+}
+
+/// A level, for those who look.
+pub struct View {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Seats without lending and borrowing.
+    pub nominal: usize,
+    /// Seats that are never lent.
+    pub lower: usize,
+    /// Seats with all that may be borrowed.
+    pub upper: usize,
+    /// Seats now.
+    pub limit: usize,
+    /// What was counted, by flow schema.
+    pub counts: BTreeMap<Arc<str>, Counts>,
+}
+
+/// Seats that a request takes until it is dropped.
+pub struct Seats {
+    level: Arc<Level>,
+    width: usize,
+    schema: Arc<str>,
+}
+
+impl Drop for Seats {
+    fn drop(&mut self) {
+        let mut inner = self.level.lock();
+        inner.taken -= self.width;
+        let counts = inner.counts.entry(self.schema.clone()).or_default();
+        counts.executing -= 1;
+        counts.seats -= self.width;
+        Level::dispatch(&self.level, inner);
+    }
+}
+
+impl Level {
+    /// A level without seats until it is configured.
+    pub fn new(name: &str) -> Self {
+        let inner = Inner {
+            exempt: false,
+            nominal: 0,
+            lower: 0,
+            upper: 0,
+            limit: 0,
+            taken: 0,
+            peak: 0,
+            expected: 0.0,
+            queuing: None,
+            queues: None,
+            counts: BTreeMap::new(),
+        };
+        Self { name: name.into(), inner: Mutex::new(inner) }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> Arc<str> {
+        self.name.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes over what its object says. Who waits in queues of another shape is let in at once.
+    pub fn configure(self: &Arc<Self>, config: &LevelConfig, nominal: usize, total: usize) {
+        let mut inner = self.lock();
+        let percent = |share: u64| (nominal as u64 * share).div_ceil(100) as usize;
+        inner.exempt = config.exempt;
+        inner.lower = nominal - percent(config.lendable).min(nominal);
+        inner.upper = config.borrows.map_or(total, |share| nominal + percent(share)).max(nominal);
+        if inner.nominal != nominal {
+            inner.limit = nominal;
+            inner.nominal = nominal;
+        }
+        if inner.queuing != config.queuing {
+            inner.queuing = config.queuing;
+            let old = std::mem::replace(&mut inner.queues, config.queuing.map(Queues::new));
+            if let Some(mut old) = old {
+                // Seats of who has gone away look for others when they are dropped: not while the lock is held.
+                let gone: Vec<Seats> = std::iter::from_fn(|| old.pop(|_| true))
+                    .filter_map(|waiter| self.seat(&mut inner, waiter))
+                    .collect();
+                drop(inner);
+                drop(gone);
+                inner = self.lock();
+            }
+        }
+        Self::dispatch(self, inner);
+    }
+
+    /// Takes seats, waiting for them for so long if need be.
+    pub async fn enter(
+        self: &Arc<Self>,
+        schema: &Arc<str>,
+        hash: u64,
+        width: usize,
+        patience: Duration,
+    ) -> Result<Seats, Refused> {
+        let waiting = {
+            let mut inner = self.lock();
+            let width = if inner.exempt { width } else { width.min(inner.limit.max(1)) };
+            if inner.exempt || (inner.fits(width) && inner.queues.as_ref().is_none_or(Queues::is_empty)) {
+                return Ok(self.sit(&mut inner, schema.clone(), width));
+            }
+            self.wait(&mut inner, schema, hash, width)?
+        };
+        match tokio::time::timeout(patience, waiting).await {
+            Ok(Ok(seats)) => Ok(seats),
+            Ok(Err(_)) | Err(_) => {
+                let mut inner = self.lock();
+                let counts = inner.counts.entry(schema.clone()).or_default();
+                *counts.refused.entry(Refused::TooLong).or_default() += 1;
+                Err(Refused::TooLong)
+            }
+        }
+    }
+
+    fn wait(
+        &self,
+        inner: &mut Inner,
+        schema: &Arc<str>,
+        hash: u64,
+        width: usize,
+    ) -> Result<oneshot::Receiver<Seats>, Refused> {
+        let (go, waiting) = oneshot::channel();
+        let waiter = Waiter { width, schema: schema.clone(), go };
+        let refused = match &mut inner.queues {
+            None => Some(Refused::NoSeats),
+            Some(queues) => {
+                let pushed = queues.push(hash, width, waiter, |waiter| waiter.go.is_closed());
+                pushed.err().map(|_| Refused::QueueFull)
+            }
+        };
+        if let Some(refused) = refused {
+            let counts = inner.counts.entry(schema.clone()).or_default();
+            *counts.refused.entry(refused).or_default() += 1;
+            return Err(refused);
+        }
+        inner.note_demand();
+        Ok(waiting)
+    }
+
+    fn sit(self: &Arc<Self>, inner: &mut Inner, schema: Arc<str>, width: usize) -> Seats {
+        inner.taken += width;
+        inner.note_demand();
+        let counts = inner.counts.entry(schema.clone()).or_default();
+        counts.dispatched += 1;
+        counts.executing += 1;
+        counts.seats += width;
+        Seats { level: self.clone(), width, schema }
+    }
+
+    /// Gives a waiter its seats; those of one who has gone away come back in a moment.
+    fn seat(self: &Arc<Self>, inner: &mut Inner, waiter: Waiter) -> Option<Seats> {
+        let seats = self.sit(inner, waiter.schema, waiter.width);
+        waiter.go.send(seats).err()
+    }
+
+    /// Lets in who fits. What comes back from those who have gone away is dropped outside the lock, and looks again.
+    fn dispatch(this: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
+        let mut unwanted = Vec::new();
+        loop {
+            let (taken, limit) = (inner.taken, inner.limit);
+            let fits = |waiter: &Waiter| waiter.go.is_closed() || taken == 0 || taken + waiter.width <= limit;
+            let Some(waiter) = inner.queues.as_mut().and_then(|queues| queues.pop(fits)) else { break };
+            if !waiter.go.is_closed() {
+                unwanted.extend(this.seat(&mut inner, waiter));
+            }
+        }
+        drop(inner);
+        drop(unwanted);
+    }
+
+    /// What lending needs to know; the peak begins anew.
+    pub fn demand(&self) -> Demand {
+        let mut inner = self.lock();
+        let peak = std::mem::replace(&mut inner.peak, 0);
+        inner.note_demand();
+        // Demand that goes away is believed only slowly.
+        inner.expected = (peak as f64).max(0.977 * inner.expected + 0.023 * peak as f64);
+        Demand { lower: inner.lower, upper: inner.upper, wanted: inner.expected, exempt: inner.exempt }
+    }
+
+    /// Sets the seats of the next while.
+    pub fn set_limit(self: &Arc<Self>, limit: usize) {
+        let mut inner = self.lock();
+        inner.limit = limit;
+        Self::dispatch(self, inner);
+    }
+
+    /// How things are.
+    pub fn view(&self) -> View {
+        let inner = self.lock();
+        let mut counts = inner.counts.clone();
+        for waiter in inner.queues.iter().flat_map(Queues::waiters).filter(|waiter| !waiter.go.is_closed()) {
+            counts.entry(waiter.schema.clone()).or_default().waiting += 1;
+        }
+        View {
+            name: self.name.clone(),
+            nominal: inner.nominal,
+            lower: inner.lower,
+            upper: inner.upper,
+            limit: inner.limit,
+            counts,
+        }
+    }
+}
+
+/// What a level asks of lending.
+#[derive(Clone, Copy, Debug)]
+pub struct Demand {
+    /// It never gets less.
+    pub lower: usize,
+    /// It never gets more.
+    pub upper: usize,
+    /// What it is expected to need.
+    pub wanted: f64,
+    /// It takes what it needs.
+    pub exempt: bool,
+}
+
+impl Inner {
+    fn fits(&self, width: usize) -> bool {
+        self.taken == 0 && self.limit > 0 || self.taken + width <= self.limit
+    }
+
+    fn note_demand(&mut self) {
+        let waiting = self.queues.as_ref().map_or(0, Queues::width);
+        self.peak = self.peak.max(self.taken + waiting);
+    }
+}

@@ -1,0 +1,163 @@
+//! The queues of a level. A flow is dealt a few of them by its hash and waits in the shortest, so that one that floods
+//! its queues leaves others theirs; the queues are served in the order of virtual times, which a request's width moves on.
+
+use std::collections::VecDeque;
+
+use super::config::Queuing;
+
+/// Requests that wait, of any kind.
+pub struct Queues<W> {
+    queues: Vec<Queue<W>>,
+    hand: usize,
+    length: usize,
+    /// The virtual time: that of the request that was taken last.
+    now: f64,
+    /// How many wait, and how wide they are together.
+    count: usize,
+    width: usize,
+}
+
+struct Queue<W> {
+    waiting: VecDeque<Waiting<W>>,
+    /// When the last request that came here will virtually be done.
+    done: f64,
+}
+
+struct Waiting<W> {
+    start: f64,
+    width: usize,
+    waiter: W,
+}
+
+impl<W> Queues<W> {
+    /// Empty queues.
+    pub fn new(config: Queuing) -> Self {
+        let queue = || Queue { waiting: VecDeque::new(), done: 0.0 };
+        let queues = (0..config.queues).map(|_| queue()).collect();
+        Self { queues, hand: config.hand, length: config.length, now: 0.0, count: 0, width: 0 }
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// How wide all who wait are together.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// All who wait.
+    pub fn waiters(&self) -> impl Iterator<Item = &W> {
+        self.queues.iter().flat_map(|queue| queue.waiting.iter().map(|waiting| &waiting.waiter))
+    }
+
+    /// Puts a request into the shortest queue of its flow's hand; gives it back if that is full. Who has gone away, as
+    /// `gone` says, does not count.
+    pub fn push(&mut self, hash: u64, width: usize, waiter: W, gone: impl Fn(&W) -> bool) -> Result<(), W> {
+        let hand = deal(hash, self.queues.len(), self.hand);
+        for at in &hand {
+            self.queues[*at].waiting.retain(|waiting| {
+                let stays = !gone(&waiting.waiter);
+                if !stays {
+                    self.count -= 1;
+                    self.width -= waiting.width;
+                }
+                stays
+            });
+        }
+        let Some(at) = hand.into_iter().min_by_key(|at| self.queues[*at].waiting.len()) else { return Err(waiter) };
+        let (now, queue) = (self.now, &mut self.queues[at]);
+        if queue.waiting.len() >= self.length {
+            return Err(waiter);
+        }
+        let start = queue.done.max(now);
+        queue.done = start + width as f64;
+        queue.waiting.push_back(Waiting { start, width, waiter });
+        self.count += 1;
+        self.width += width;
+        Ok(())
+    }
+
+    /// Takes the request whose virtual time comes first, if `fits` says so.
+    pub fn pop(&mut self, fits: impl Fn(&W) -> bool) -> Option<W> {
+        if self.count == 0 {
+            return None;
+        }
+        let first = |queue: &Queue<W>| queue.waiting.front().map(|waiting| waiting.start);
+        let next = self.queues.iter_mut().filter(|queue| !queue.waiting.is_empty());
+        let queue = next.min_by(|a, b| first(a).partial_cmp(&first(b)).unwrap_or(std::cmp::Ordering::Equal))?;
+        if !queue.waiting.front().is_some_and(|waiting| fits(&waiting.waiter)) {
+            return None;
+        }
+        let waiting = queue.waiting.pop_front()?;
+        self.now = self.now.max(waiting.start);
+        self.count -= 1;
+        self.width -= waiting.width;
+        Some(waiting.waiter)
+    }
+}
+
+/// `hand` different numbers below `deck`, from a hash: as cards are dealt.
+fn deal(hash: u64, deck: usize, hand: usize) -> Vec<usize> {
+    let (mut rest, mut cards) = (hash, Vec::with_capacity(hand));
+    for dealt in 0..hand.min(deck) {
+        let left = (deck - dealt) as u64;
+        let mut card = usize::try_from(rest % left).unwrap_or(0);
+        rest /= left;
+        let mut before: Vec<usize> = cards.clone();
+        before.sort_unstable();
+        for taken in before {
+            card += usize::from(card >= taken);
+        }
+        cards.push(card);
+    }
+    cards
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hands_have_different_cards() {
+        for hash in [0, 1, u64::MAX, 0x1234_5678_9abc_def0] {
+            let mut hand = deal(hash, 16, 6);
+            hand.sort_unstable();
+            hand.dedup();
+            assert!(hand.len() == 6 && hand.iter().all(|card| *card < 16), "{hash} {hand:?}");
+        }
+        assert_eq!(deal(7, 3, 8).len(), 3);
+    }
+
+    #[test]
+    fn a_flood_does_not_keep_others_waiting() {
+        let mut queues = Queues::new(Queuing { queues: 2, hand: 1, length: 100 });
+        for _ in 0..50 {
+            queues.push(0, 1, "flood", |_| false).unwrap();
+        }
+        queues.push(1, 1, "other", |_| false).unwrap();
+        let order: Vec<&str> = std::iter::from_fn(|| queues.pop(|_| true)).collect();
+        assert!(order[..2].contains(&"other"), "{order:?}");
+        assert_eq!(order.len(), 51);
+    }
+
+    #[test]
+    fn wide_requests_pay_for_their_width() {
+        let mut queues = Queues::new(Queuing { queues: 2, hand: 1, length: 100 });
+        for _ in 0..10 {
+            queues.push(0, 10, "wide", |_| false).unwrap();
+            queues.push(1, 1, "narrow", |_| false).unwrap();
+        }
+        let order: Vec<&str> = std::iter::from_fn(|| queues.pop(|_| true)).take(11).collect();
+        assert!(order.iter().filter(|one| **one == "narrow").count() >= 9, "{order:?}");
+    }
+
+    #[test]
+    fn full_queues_give_back() {
+        let mut queues = Queues::new(Queuing { queues: 1, hand: 1, length: 1 });
+        queues.push(0, 1, 1, |_| false).unwrap();
+        assert_eq!(queues.push(0, 1, 2, |_| false), Err(2));
+        assert_eq!(queues.push(0, 1, 3, |waiter| *waiter == 1), Ok(()));
+    }
+}

@@ -1,0 +1,95 @@
+//! Everything that is not a resource: discovery, OpenAPI, version, health, metrics, and what the server says of itself.
+
+mod debug;
+mod discovery;
+mod openapi;
+mod tagged;
+
+use api::status::Status;
+use http::{HeaderValue, Method, Response, header, request::Parts};
+use serde_json::json;
+
+pub use tagged::Tags;
+
+use crate::{Body, Server, encode, health, metrics, pipeline::full};
+
+/// Answers a path, or 404.
+pub async fn answer(server: &Server, request: &Parts) -> Result<Response<Body>, Status> {
+    let path = request.uri.path();
+    if !matches!(request.method, Method::GET | Method::HEAD) {
+        return Err(Status::method_not_allowed());
+    }
+    if let Some(answer) = health::answer(server, request).await {
+        return Ok(answer);
+    }
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    Ok(match parts.as_slice() {
+        [""] => encode::json(200, &root(server)),
+        ["version"] => encode::json(200, &version()),
+        ["metrics"] => metrics::answer(server).await,
+        ["statusz"] => debug::statusz(server),
+        ["flagz"] => debug::flagz(server),
+        ["api" | "apis", ..] => discovery::answer(server, request, &parts),
+        ["openapi", rest @ ..] => openapi::answer(server, request, rest),
+        _ => encode::no_page(),
+    })
+}
+
+/// An answer of text.
+pub fn text(body: impl Into<bytes::Bytes>) -> Response<Body> {
+    let mut response = Response::new(full(body));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// The media types that a client accepts, in its order.
+fn accepted(request: &Parts) -> impl Iterator<Item = &str> {
+    let accept = request.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    accept.split(',').map(str::trim)
+}
+
+fn root(server: &Server) -> api::Value {
+    let served = &server.shared.settings.served;
+    let enabled = |group: &str, version: &str| served.includes(group, version);
+    let groups = api::discovery::groups_where(&enabled).into_iter().map(|group| format!("/apis/{group}"));
+    let versions = api::discovery::group_versions(&enabled).into_iter().map(|(group, version)| match group {
+        "" => format!("/api/{version}"),
+        group => format!("/apis/{group}/{version}"),
+    });
+    let fixed = [
+        "/api",
+        "/apis",
+        "/apis/",
+        "/flagz",
+        "/metrics",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/openapi/v3/",
+        "/statusz",
+        "/version",
+    ];
+    let mut paths: Vec<String> = fixed.into_iter().map(str::to_owned).chain(groups).chain(versions).collect();
+    paths.extend(health::paths());
+    paths.sort();
+    paths.dedup();
+    json!({"paths": paths})
+}
+
+fn version() -> api::Value {
+    json!({
+        "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",
+        "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
+        "gitVersion": format!("{}+ferry", api::KUBERNETES_VERSION), "gitCommit": "", "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, platform()),
+    })
+}
+
+fn platform() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
