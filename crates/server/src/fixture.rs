@@ -11,6 +11,6 @@ pub async fn server(settings: Settings) -> (Server, tempfile::TempDir) {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let tls = tls.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
-    let config = Config { store: Arc::new(store), kubelet_tls: Arc::new(tls) };
+    let config = Config { store: Arc::new(store), kubelet_tls: Arc::new(tls), tokens: None };
     (Server::with(config, settings).await.unwrap(), dir)
 }

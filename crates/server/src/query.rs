@@ -7,11 +7,11 @@ pub struct Query {
 }
 
 impl Query {
-    /// Reads `a=b&c=d`, with `+` and `%xx`.
+    /// Reads `a=b&c=d`, with `+` and `%xx`. A pair with a broken escape is as good as absent, as it is upstream.
     pub fn parse(raw: &str) -> Self {
         let pairs = raw
             .split('&')
-            .filter(|pair| !pair.is_empty())
+            .filter(|pair| !pair.is_empty() && is_whole(pair))
             .map(|pair| {
                 let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
                 (decode(&name.replace('+', " ")), decode(&value.replace('+', " ")))
@@ -34,6 +34,12 @@ impl Query {
     pub fn flag(&self, name: &str) -> bool {
         self.pairs.iter().any(|(n, value)| n == name && !matches!(value.as_str(), "0" | "false"))
     }
+}
+
+/// Whether every `%` of a pair is followed by two digits, and nothing separates it further.
+fn is_whole(pair: &str) -> bool {
+    let escapes = || pair.split('%').skip(1).map(str::as_bytes);
+    !pair.contains(';') && escapes().all(|rest| rest.len() >= 2 && rest[..2].iter().all(u8::is_ascii_hexdigit))
 }
 
 /// Decodes `%xx`; what is not UTF-8 afterwards is replaced.
@@ -75,10 +81,10 @@ mod tests {
 
     #[test]
     fn values_are_decoded() {
-        let query = Query::parse("a=x%3D1&b=c+d&watch&bad=%zz&empty=");
+        let query = Query::parse("a=x%3D1&b=c+d&watch&bad=%zz&bad=%4&bad=;&empty=");
         assert_eq!(query.get("a"), Some("x=1"));
         assert_eq!(query.get("b"), Some("c d"));
-        assert_eq!(query.get("bad"), Some("%zz"));
+        assert_eq!(query.get("bad"), None);
         assert_eq!(query.get("empty"), None);
         assert!(query.flag("watch"));
     }

@@ -17,6 +17,7 @@ use wire::{Client, JSON, Wire};
 
 const CLIENTS: usize = 64;
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const SERVICES: &str = "/api/v1/namespaces/default/services";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// Runs one task per client, all at once, and returns what each came to.
@@ -265,4 +266,76 @@ async fn a_generated_name_that_is_taken_is_drawn_again() {
         assert_eq!(status, 201, "the names of {round} rounds before are taken");
         assert!(names.insert(name));
     }
+}
+
+/// The services of many clients, as they were answered.
+async fn create_services(wire: &Wire, service: impl Fn(usize) -> Value + Clone + Send + 'static) -> Vec<(u16, Value)> {
+    together(wire, |index, client| {
+        let service = service.clone();
+        async move { client.post(SERVICES, &service(index)).await }
+    })
+    .await
+}
+
+fn node_port_service(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"type": "NodePort", "selector": {"a": "b"}, "ports": [{"port": 80}]}})
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn services_get_addresses_and_ports_of_their_own() {
+    let wire = Wire::start().await;
+    let answers = create_services(&wire, |index| node_port_service(&format!("s-{index}"))).await;
+    let (mut addresses, mut ports) = (BTreeSet::new(), BTreeSet::new());
+    for (status, service) in &answers {
+        assert_eq!(*status, 201, "{service}");
+        let address: std::net::Ipv4Addr = service["spec"]["clusterIP"].as_str().expect("an address").parse().unwrap();
+        assert_eq!(address.octets()[..2], [10, 96], "it is in the range of services");
+        assert_eq!(service["spec"]["clusterIPs"], json!([address.to_string()]));
+        let port = service["spec"]["ports"][0]["nodePort"].as_u64().expect("a port");
+        assert!((30000..=32767).contains(&port), "{port}");
+        assert!(addresses.insert(address), "{address} is given twice");
+        assert!(ports.insert(port), "{port} is given twice");
+    }
+    let (_, list) = wire.client().await.get(SERVICES).await;
+    let kubernetes = list["items"].as_array().expect("items").iter().find(|s| s["metadata"]["name"] == "kubernetes");
+    let kubernetes = kubernetes.expect("the API's own")["spec"]["clusterIP"].as_str().expect("an address");
+    assert!(!addresses.contains(&kubernetes.parse().unwrap()), "{kubernetes} is the API's own");
+}
+
+/// One of those who ask for the same address gets it, and the others are told; so it is with ports.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_address_or_port_that_is_asked_for_is_given_once() {
+    let wire = Wire::start().await;
+    let asks: [fn(&mut Value); 2] = [
+        |service| service["spec"]["clusterIP"] = "10.96.77.7".into(),
+        |service| service["spec"]["ports"][0]["nodePort"] = 30_777.into(),
+    ];
+    for (round, ask) in asks.into_iter().enumerate() {
+        let answers = create_services(&wire, move |index| {
+            let mut service = node_port_service(&format!("s-{round}-{index}"));
+            ask(&mut service);
+            service
+        });
+        let answers = answers.await;
+        assert_eq!(answers.iter().filter(|(status, _)| *status == 201).count(), 1, "round {round}");
+        for (status, error) in answers.iter().filter(|(status, _)| *status != 201) {
+            assert_eq!((*status, error["reason"].as_str()), (422, Some("Invalid")), "{error}");
+            assert!(error["message"].as_str().is_some_and(|text| text.contains("already allocated")), "{error}");
+        }
+    }
+}
+
+/// What a deleted service had can be had again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn addresses_and_ports_are_given_back() {
+    let wire = Wire::start().await;
+    let (client, mut service) = (wire.client().await, node_port_service("again"));
+    let (status, first) = client.post(SERVICES, &service).await;
+    assert_eq!(status, 201, "{first}");
+    assert_eq!(client.delete(&format!("{SERVICES}/again")).await.0, 200);
+    service["spec"]["clusterIP"] = first["spec"]["clusterIP"].clone();
+    service["spec"]["ports"][0]["nodePort"] = first["spec"]["ports"][0]["nodePort"].clone();
+    let (status, second) = client.post(SERVICES, &service).await;
+    assert_eq!(status, 201, "{second}");
+    assert_eq!(second["spec"]["clusterIP"], first["spec"]["clusterIP"]);
 }

@@ -4,6 +4,8 @@
 //! computed from the store's whole history: no event may be missing, be there twice, or come out of order.
 //! `FERRY_STRESS=full` is 200 watchers and 20,000 writes.
 
+#[allow(dead_code, reason = "only what starts a server is used here")]
+mod fixture;
 #[path = "stress/history.rs"]
 mod history;
 #[path = "stress/watcher.rs"]

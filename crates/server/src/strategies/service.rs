@@ -3,9 +3,12 @@
 use api::{Value, meta};
 
 use super::Strategy;
-use crate::allocate::{
-    Allocator,
-    service::{Services, needs_health_check, needs_node_ports},
+use crate::{
+    User,
+    allocate::{
+        Allocator,
+        service::{Services, needs_health_check, needs_node_ports},
+    },
 };
 
 /// The strategy of services.
@@ -16,7 +19,7 @@ impl Strategy for Service {
         Some(&Services)
     }
 
-    fn prepare_create(&self, service: &mut Value) {
+    fn prepare_create(&self, service: &mut Value, _: &User) {
         no_traffic_inside(service);
     }
 

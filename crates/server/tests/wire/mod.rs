@@ -8,7 +8,7 @@ mod client;
 
 use std::sync::Arc;
 
-use ferry_server::{Config, Server, Settings};
+use ferry_server::{Server, Settings};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
@@ -20,6 +20,7 @@ use store::Store;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::fixture;
 pub use client::{Answer, Call, Client, JSON};
 
 /// A running server.
@@ -45,8 +46,7 @@ impl Wire {
         let store = store::Embedded::open(dir.path(), store::Options::default()).await.unwrap();
         let store: Arc<dyn Store> = Arc::new(store);
         let identities = Identities::create();
-        let config = Config { store: store.clone(), kubelet_tls: identities.client(&[]), tokens: None };
-        let server = Server::with(config, settings).await.unwrap();
+        let server = Server::with(fixture::config(store.clone()), settings).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let ending = CancellationToken::new();
