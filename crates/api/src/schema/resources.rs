@@ -49,6 +49,8 @@ pub struct Resource {
     pub stored: (&'static str, &'static str),
     /// The fields, besides name and namespace, that field selectors know.
     pub fields: Vec<SelectableField>,
+    /// Since when it is deprecated, when it goes, and what to use instead: `1.33`, `1.36`, `apps/v1_Deployment`.
+    deprecated: Option<(&'static str, &'static str, &'static str)>,
 }
 
 /// A field that selectors know: `source=source.component|reportingComponent`, `spec.hostNetwork:false`.
@@ -84,6 +86,19 @@ impl Resource {
     /// `pods` or `deployments.apps`, as messages name it.
     pub fn qualified_name(&self) -> String {
         if self.group.is_empty() { self.name.to_owned() } else { format!("{}.{}", self.name, self.group) }
+    }
+
+    /// What is told whoever uses a resource that is deprecated.
+    pub fn deprecation(&self) -> Option<String> {
+        let (since, until, instead) = self.deprecated?;
+        let mut text = format!("{} {} is deprecated in v{since}+", self.api_version(), self.kind);
+        if !until.is_empty() {
+            text += &format!(", unavailable in v{until}+");
+        }
+        if !instead.is_empty() {
+            text += &format!("; use {}", instead.replace('_', " "));
+        }
+        Some(text)
     }
 
     /// A subresource by name.
@@ -154,6 +169,7 @@ fn resource(
         returns_deleted: false,
         stored: (group, version),
         fields: Vec::new(),
+        deprecated: None,
     };
     words.for_each(|word| set(&mut resource, word));
     resource
@@ -177,6 +193,11 @@ fn set(resource: &mut Resource, word: &'static str) {
         "deleted" => resource.returns_deleted = true,
         "stored" => resource.stored = stored(resource.group, argument),
         "fields" => resource.fields = argument.split(',').map(selectable).collect(),
+        "deprecated" => {
+            let mut parts = argument.splitn(3, ':').map(Some).chain(std::iter::repeat(None));
+            let mut next = || parts.next().flatten().unwrap_or_default();
+            resource.deprecated = Some((next(), next(), next()));
+        }
         "sub" => resource.subresources.push(subresource(argument)),
         other => panic!("resources.txt has an unknown word {other:?}"),
     }

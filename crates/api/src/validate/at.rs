@@ -261,6 +261,11 @@ impl At<'_, '_> {
         self.fault(e, Fault::Invalid(Bad::of(ty, self.value)), message);
     }
 
+    /// Something here is worth telling.
+    pub fn warn(&self, e: &mut Errors, message: impl Into<String>) {
+        self.fault(e, Fault::Warning, message);
+    }
+
     /// Nothing may be here, or not this.
     pub fn forbidden(&self, e: &mut Errors, message: impl Into<String>) {
         self.fault(e, Fault::Forbidden, message);

@@ -56,7 +56,7 @@ fn containers<'v>(spec: &At<'v, '_>) -> impl Iterator<Item = (&'static str, usiz
 }
 
 /// Calls `visit` for every container of every kind.
-fn visit(spec: &At, mut visit: impl FnMut(&At)) {
+pub(super) fn visit<'v>(spec: &At<'v, '_>, mut visit: impl FnMut(&At<'v, '_>)) {
     for (list, at, _) in containers(spec) {
         visit(&spec.get(list).index(at));
     }

@@ -7,7 +7,7 @@ use crate::{
     Value,
     validate::{
         at::IMMUTABLE,
-        error::{Bad, Fault},
+        error::{Bad, Fault, FieldError},
         metadata, names, tables,
     },
 };
@@ -80,6 +80,12 @@ enum Demand {
     Refuse,
     /// `unsupported(A,B)`, `unsupported(type:A,B)`: under the rule's conditions it is none of these.
     Unsupported(Shown, Vec<&'static str>),
+    /// `warn "why"`: it is not wrong, but worth telling.
+    Warn,
+    /// `say "what"`: something is worth telling, and not of one field.
+    Say,
+    /// `again(name)`: elements that are alike in a field are worth telling.
+    Again(&'static str),
     /// `choose(a=A,b=B) "many|none"`: one of these fields is set, and right.
     Choose(Vec<Choice>),
     /// `exactly(a,b)`: exactly one of these fields is set.
@@ -182,6 +188,12 @@ impl Check {
             Demand::Missing => at.required(e, message("")),
             Demand::Refuse => at.forbidden(e, message("")),
             Demand::Unsupported(shown, texts) => at.unsupported_as(e, shown.bad(at), texts),
+            Demand::Warn => at.warn(e, message("")),
+            Demand::Say => e.push(FieldError::new("", Fault::Warning, message(""))),
+            Demand::Again(field) => at.unique(
+                |item| item.text_of(field),
+                |item, text| item.get(field).warn(e, format!("duplicate {field} {text:?}")),
+            ),
             Demand::Choose(choices) => choose(at, choices, &message(""), scheme, e),
             Demand::Exactly(fields) => exactly(at, fields, e),
             _ => {}
@@ -229,6 +241,9 @@ fn demand(name: &'static str, argument: &'static str, blocks: &HashMap<&'static 
             let (shown, texts) = argument.split_once(':').unwrap_or(("text", argument));
             Demand::Unsupported(Shown::parse(shown), texts.split(',').collect())
         }
+        "warn" => Demand::Warn,
+        "say" => Demand::Say,
+        "again" => Demand::Again(argument),
         "choose" => Demand::Choose(argument.split(',').map(|text| Choice::parse(text, blocks)).collect()),
         "exactly" => Demand::Exactly(list()),
         _ => other(name, blocks),

@@ -1,4 +1,4 @@
-//! When a rule holds: `create`, `change`, `type=Localhost`, `!secretRef`, `some(rules)`, `true(suspend)`, `completions>0`.
+//! When a rule holds: `create`, `change`, `regenerated`, `type=Localhost`, `!secretRef`, `some(rules)`, `true(suspend)`, `completions>0`.
 //!
 //! Paths begin at the struct, with `/` at the whole object, with `../` a step above; `old:` means what was there before.
 
@@ -16,6 +16,8 @@ pub(super) struct Test {
 enum Is {
     /// The object changes.
     Changing,
+    /// The object is new, or its specification changed.
+    Regenerated,
     /// Something is there.
     There,
     /// Something with something in it is there.
@@ -45,6 +47,9 @@ impl Test {
         if bare == "change" || bare == "create" {
             return test("", Is::Changing, not != (bare == "create"));
         }
+        if bare == "regenerated" {
+            return test("", Is::Regenerated, not);
+        }
         if let Some(path) = inside("some") {
             return test(path, Is::Some, not);
         }
@@ -68,6 +73,10 @@ impl Test {
         let value = || self.path.value(at);
         let holds = match &self.is {
             Is::Changing => at.is_change(),
+            Is::Regenerated => {
+                let whole = at.whole();
+                !at.is_change() || whole.get("metadata").get("generation").differs()
+            }
             Is::There => !value().is_null(),
             Is::Some => match value() {
                 Value::Null => false,
