@@ -78,6 +78,9 @@ fn take_ports<'v>(container: &At<'v, '_>, taken: &mut Vec<(&'v str, &'v str, i64
 
 /// The faults of how resources are resized. Upstream tells most of them at the list.
 fn resize_policy(list: &At, e: &mut Errors) {
+    if list.is_empty() {
+        return;
+    }
     let restart = spec_of(list).text_of("restartPolicy");
     let mut seen = Vec::new();
     for policy in list.items() {

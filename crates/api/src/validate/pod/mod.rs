@@ -64,12 +64,18 @@ pub(super) fn visit<'v>(spec: &At<'v, '_>, mut visit: impl FnMut(&At<'v, '_>)) {
 
 /// The specification that a container, its list or a part of it stands in.
 fn spec_of<'a, 'v>(at: &'a At<'v, '_>) -> &'a At<'v, 'a> {
-    const LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
-    let mut at: &At = at;
-    while !at.is_whole() && LISTS.iter().all(|list| at.value.get(list).is_none()) {
-        at = at.up(1);
+    let mut place: &At = at;
+    while !place.is_whole() {
+        if matches!(place.name(), "containers" | "initContainers" | "ephemeralContainers") {
+            return place.up(1);
+        }
+        place = place.up(1);
     }
-    at
+    let mut place: &At = at;
+    while !place.is_whole() && place.value.get("containers").is_none() {
+        place = place.up(1);
+    }
+    place
 }
 
 #[cfg(test)]

@@ -36,6 +36,14 @@ fn mount(mount: &At, e: &mut Errors) {
     if devices.find("devicePath", point.text()).is_some() {
         point.invalid_text(e, "must not already exist as a path in volumeDevices");
     }
+    if mount.len() > 2 {
+        options(mount, e);
+    }
+}
+
+/// The faults of what most mounts do not say.
+fn options(mount: &At, e: &mut Errors) {
+    let list = mount.up(1);
     let (sub, expression) = (mount.get("subPath"), mount.get("subPathExpr"));
     list.get("subPath").form_as(e, sub.text(), names::relative);
     if !expression.is_empty() && !sub.is_empty() {

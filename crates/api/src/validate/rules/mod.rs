@@ -5,13 +5,19 @@
 //! called there by its name.
 
 mod check;
+mod fields;
 mod parse;
 mod place;
 mod test;
 
 use std::{collections::HashMap, sync::LazyLock};
 
-use self::{check::Check, place::Place, test::Test};
+use self::{
+    check::Check,
+    fields::{Fields, Values},
+    place::Place,
+    test::Test,
+};
 use super::{Errors, at::At, metadata::Scheme, names};
 use crate::schema::{Resource, Scope};
 
@@ -40,14 +46,18 @@ pub(super) struct Kind {
 /// The rules for structs of one shape.
 #[derive(Default)]
 struct Block {
+    fields: Fields,
     rules: Vec<Rule>,
 }
 
 /// One line: where it holds, what is looked at, and what must be.
 struct Rule {
     when: Vec<Test>,
-    places: Vec<Place>,
+    /// What is looked at, and where its first field is among the block's.
+    places: Vec<(Place, Option<usize>)>,
     checks: Vec<Check>,
+    /// The checks have nothing to tell where nothing is there.
+    quiet: bool,
 }
 
 static RULES: LazyLock<Rules> = LazyLock::new(parse::load);
@@ -110,17 +120,23 @@ pub(super) fn is_faulty(block: &str, at: &At) -> bool {
 
 impl Block {
     fn run(&self, at: &At, scheme: &Scheme, e: &mut Errors) {
-        for rule in &self.rules {
-            if rule.when.iter().all(|test| test.holds(at)) {
-                for place in &rule.places {
-                    place.visit(at, &mut |at| rule.check(at, scheme, e));
-                }
-            }
-        }
+        self.fields.find(at, |values| self.rules.iter().for_each(|rule| rule.run(at, values, scheme, e)));
     }
 }
 
 impl Rule {
+    fn run(&self, at: &At, values: &Values, scheme: &Scheme, e: &mut Errors) {
+        if !self.when.iter().all(|test| test.holds(at, values)) {
+            return;
+        }
+        for (place, first) in &self.places {
+            let absent = first.is_some_and(|first| values[first].is_null());
+            if !(absent && (self.quiet || place.is_within())) {
+                place.visit(at, *first, values, &mut |at| self.check(at, scheme, e));
+            }
+        }
+    }
+
     fn check(&self, at: &At, scheme: &Scheme, e: &mut Errors) {
         for check in &self.checks {
             if check.run(at, scheme, e).is_break() {
