@@ -6,7 +6,7 @@
 
 /// Functions under their own names, for the tables to call.
 macro_rules! functions {
-    ($($name:ident),* $(,)?) => {
+    ($($name:ident)*) => {
         &[$((stringify!($name), $name as crate::validate::rules::Function)),*]
     };
 }

@@ -5,34 +5,12 @@ use std::{collections::HashMap, net::IpAddr};
 use super::{Errors, at::At, names, net, pod, rules::Functions};
 use crate::Value;
 
-pub(super) const FUNCTIONS: Functions = functions![
-    pod_name_part,
-    zone_in_schedule,
-    old_label_key,
-    old_label,
-    old_label_message,
-    old_labels_of_map,
-    old_labels_by_name,
-    wrong_label_value,
-    old_pod_annotations,
-    old_volume_annotations,
-    old_class_annotation,
-    old_topology_annotation,
-    old_ingress_annotation,
-    old_account_annotation,
-    old_seccomp,
-    overlapping_paths,
-    whole_bytes,
-    whole_storage,
-    container_warnings,
-    port_warnings,
-    odd_ip,
-    odd_cidr,
-    odd_endpoints,
-    external_ips_warning,
-    changed_tokens,
-    lower_case
-];
+pub(super) const FUNCTIONS: Functions = functions! {
+    pod_name_part zone_in_schedule old_label_key old_label old_label_message old_labels_of_map old_labels_by_name
+    wrong_label_value old_pod_annotations old_volume_annotations old_class_annotation old_topology_annotation
+    old_ingress_annotation old_account_annotation old_seccomp overlapping_paths whole_bytes whole_storage
+    container_warnings port_warnings odd_ip odd_cidr odd_endpoints external_ips_warning changed_tokens lower_case
+};
 
 const SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";

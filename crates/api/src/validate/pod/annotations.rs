@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-pub(super) const FUNCTIONS: Functions = functions![pod_annotations, annotations_match_fields];
+pub(super) const FUNCTIONS: Functions = functions! { pod_annotations annotations_match_fields };
 
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";

@@ -3,8 +3,9 @@
 use super::spec_of;
 use crate::validate::{Errors, at::At, names, rules::Functions};
 
-pub(super) const FUNCTIONS: Functions =
-    functions![init_names, debug_names, host_ports, own_host_ports, port_names, resize_policy, header, sleep];
+pub(super) const FUNCTIONS: Functions = functions! {
+    init_names debug_names host_ports own_host_ports port_names resize_policy header sleep
+};
 
 /// Containers that run first have names that no other container has.
 fn init_names(list: &At, e: &mut Errors) {

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-pub(super) const FUNCTIONS: Functions = functions![mount, mount_points, device, device_paths];
+pub(super) const FUNCTIONS: Functions = functions! { mount mount_points device device_paths };
 
 /// A volume by its name. One with faults of its own counts as none; as long as there are no faults at all, none has.
 fn volume<'v>(part: &At<'v, '_>, name: &str, e: &Errors) -> Option<&'v Value> {

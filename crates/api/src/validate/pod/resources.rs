@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-pub(super) const FUNCTIONS: Functions = functions![container_resources, pod_resources, pod_claims, overhead];
+pub(super) const FUNCTIONS: Functions = functions! { container_resources pod_resources pod_claims overhead };
 
 /// A check of the name of a resource at its place.
 type NameCheck = fn(&str, &At, &mut Errors);

@@ -6,7 +6,7 @@ use crate::{
     validate::{Errors, at::At, rules::Functions},
 };
 
-pub(super) const FUNCTIONS: Functions = functions![host_process, user_name];
+pub(super) const FUNCTIONS: Functions = functions! { host_process user_name };
 
 /// Containers that are processes of the host: all or none.
 fn host_process(spec: &At, e: &mut Errors) {

@@ -53,11 +53,17 @@ struct Block {
 /// One line: where it holds, what is looked at, and what must be.
 struct Rule {
     when: Vec<Test>,
-    /// What is looked at, and where its first field is among the block's.
-    places: Vec<(Place, Option<usize>)>,
+    targets: Vec<Target>,
     checks: Vec<Check>,
-    /// The checks have nothing to tell where nothing is there.
-    quiet: bool,
+}
+
+/// What a rule looks at.
+struct Target {
+    place: Place,
+    /// Where its first field is among the block's.
+    first: Option<usize>,
+    /// Without that field there is nothing to tell.
+    optional: bool,
 }
 
 static RULES: LazyLock<Rules> = LazyLock::new(parse::load);
@@ -129,10 +135,10 @@ impl Rule {
         if !self.when.iter().all(|test| test.holds(at, values)) {
             return;
         }
-        for (place, first) in &self.places {
-            let absent = first.is_some_and(|first| values[first].is_null());
-            if !(absent && (self.quiet || place.is_within())) {
-                place.visit(at, *first, values, &mut |at| self.check(at, scheme, e));
+        for target in &self.targets {
+            let absent = target.first.is_some_and(|first| values[first].is_null());
+            if !(absent && target.optional) {
+                target.place.visit(at, target.first, values, &mut |at| self.check(at, scheme, e));
             }
         }
     }

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use super::{Block, Check, Fields, Kind, Place, Rule, Rules, Test};
+use super::{Block, Check, Fields, Kind, Place, Rule, Rules, Target, Test};
 use crate::validate::{names, tables};
 
 /// A block before its rules are read.
@@ -64,11 +64,13 @@ fn kinds(heads: &[Head], by_name: &HashMap<&'static str, usize>) -> HashMap<(&'s
 
 fn block(lines: &[&'static str], blocks: &HashMap<&'static str, usize>) -> Block {
     let mut rules: Vec<Rule> = lines.iter().map(|line| rule(line, blocks)).collect();
-    let places = rules.iter().flat_map(|rule| rule.places.iter().filter_map(|(place, _)| place.first()));
+    let places = rules.iter().flat_map(|rule| rule.targets.iter().filter_map(|target| target.place.first()));
     let tests = rules.iter().flat_map(|rule| rule.when.iter().filter_map(Test::first));
     let fields = Fields::new(places.chain(tests));
     for rule in &mut rules {
-        rule.places.iter_mut().for_each(|(place, at)| *at = place.first().and_then(|name| fields.position(name)));
+        for target in &mut rule.targets {
+            target.first = target.place.first().and_then(|name| fields.position(name));
+        }
         rule.when.iter_mut().for_each(|test| test.resolve(&fields));
     }
     Block { fields, rules }
@@ -87,10 +89,13 @@ fn rule(line: &'static str, blocks: &HashMap<&'static str, usize>) -> Rule {
         rest = after.trim_start();
     }
     let quiet = checks.first().is_some_and(Check::ends_at_nothing) || checks.iter().all(Check::is_quiet_at_nothing);
+    let target = |text: &'static str| {
+        let place = Place::parse(text);
+        Target { optional: quiet || place.is_within(), place, first: None }
+    };
     Rule {
-        quiet,
         when: when.split(" & ").filter(|test| !test.is_empty()).map(Test::parse).collect(),
-        places: places.split(", ").map(|place| (Place::parse(place), None)).collect(),
+        targets: places.split(", ").map(target).collect(),
         checks,
     }
 }
