@@ -99,7 +99,12 @@ async fn allowed(
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
     authorize::target(caller.user(), &target)?;
-    resource(server, caller, target, request).await
+    let deprecation = target.resource.deprecation();
+    let response = resource(server, caller, target, request).await?;
+    Ok(match deprecation {
+        Some(text) => encode::warned(response, &[text]),
+        None => response,
+    })
 }
 
 fn verb_of(method: &Method) -> &'static str {

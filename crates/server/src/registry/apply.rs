@@ -25,13 +25,13 @@ impl Registry {
             Ok(object)
         };
         let changed = self.change(target, part, options.dry_run, |current| merge(Some(current))).await;
-        let (object, code) = match changed {
+        let (changed, code) = match changed {
             Err(status) if status.code == 404 && part == Part::Main => {
                 (self.create_object(target, merge(None)?, options.dry_run).await?, 201)
             }
             changed => (changed?, 200),
         };
-        Ok(Outcome::Object { object, code, warnings: config.warnings(options.validation) })
+        Ok(changed.outcome(code, config.warnings(options.validation)))
     }
 }
 

@@ -3,7 +3,7 @@
 use api::{Value, apply, convert, decode, defaults, meta, schema::Resource, status::Status, validate};
 use store::Guard;
 
-use super::{FieldValidation, Outcome, Registry, WriteOptions, failed};
+use super::{FieldValidation, Outcome, Registry, WriteOptions, failed, update::Changed};
 use crate::{
     admission,
     allocate::{self, Begin},
@@ -27,12 +27,11 @@ impl Registry {
         let options = WriteOptions::of(target, input)?;
         let (mut object, warnings) = body(resource, input, options.validation)?;
         apply::update(&options.writer(apply::Kind::of(resource, "")), None, &mut object);
-        let object = self.create_named(target, object, options.dry_run).await?;
-        Ok(Outcome::Object { object, code: 201, warnings })
+        Ok(self.create_named(target, object, options.dry_run).await?.outcome(201, warnings))
     }
 
     /// As [`Self::create_object`]; where the name is generated and taken, another is drawn.
-    async fn create_named(&self, target: &Target, object: Value, dry_run: bool) -> Result<Value, Status> {
+    async fn create_named(&self, target: &Target, object: Value, dry_run: bool) -> Result<Changed, Status> {
         let generated =
             meta::name(&object).is_empty() && !meta::text(&object, &["metadata", "generateName"]).is_empty();
         for _ in 1..if generated { DRAWS } else { 1 } {
@@ -50,7 +49,7 @@ impl Registry {
         target: &Target,
         mut object: Value,
         dry_run: bool,
-    ) -> Result<Value, Status> {
+    ) -> Result<Changed, Status> {
         let resource = target.resource;
         place(target, &mut object)?;
         let begin = Begin { object: &mut object, current: None, dry_run };
@@ -60,7 +59,7 @@ impl Registry {
         created
     }
 
-    async fn create_placed(&self, target: &Target, mut object: Value, dry_run: bool) -> Result<Value, Status> {
+    async fn create_placed(&self, target: &Target, mut object: Value, dry_run: bool) -> Result<Changed, Status> {
         let resource = target.resource;
         prepare(target, &mut object);
         admission::create(self, resource, &object).await?;
@@ -68,11 +67,13 @@ impl Registry {
         if !errors.is_empty() {
             return Err(Status::invalid(resource, meta::name(&object), &errors));
         }
+        let warnings = validate::warnings(resource, &object, None);
         let name = meta::name(&object).to_owned();
-        self.save(resource, object, Guard::Absent, dry_run).await.map_err(|error| match error {
-            store::Error::Conflict { .. } => Status::already_exists(resource, &name),
-            error => failed(resource, &name, error),
-        })
+        match self.save(resource, object, Guard::Absent, dry_run).await {
+            Ok(object) => Ok(Changed { object, warnings }),
+            Err(store::Error::Conflict { .. }) => Err(Status::already_exists(resource, &name)),
+            Err(error) => Err(failed(resource, &name, error)),
+        }
     }
 }
 

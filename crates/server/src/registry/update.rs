@@ -36,6 +36,22 @@ pub enum Part {
     Server,
 }
 
+/// An object that was changed, and what is to be said of it.
+pub struct Changed {
+    /// The object as it is now.
+    pub object: Value,
+    /// For `Warning` headers.
+    pub warnings: Vec<String>,
+}
+
+impl Changed {
+    /// The answer, with what was already to be said of the request.
+    pub fn outcome(self, code: u16, mut warnings: Vec<String>) -> Outcome {
+        warnings.extend(self.warnings);
+        Outcome::Object { object: self.object, code, warnings }
+    }
+}
+
 impl Registry {
     pub(super) async fn update(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
         self.update_part(target, input, Part::Main).await
@@ -54,7 +70,7 @@ impl Registry {
                 Ok(object)
             })
             .await;
-        let (object, code) = match changed {
+        let (changed, code) = match changed {
             Err(status) if status.code == 404 && resource.upsert && part == Part::Main => {
                 meta::metadata_mut(&mut given).remove("resourceVersion");
                 apply::update(&writer, None, &mut given);
@@ -62,7 +78,7 @@ impl Registry {
             }
             changed => (changed?, 200),
         };
-        Ok(Outcome::Object { object, code, warnings })
+        Ok(changed.outcome(code, warnings))
     }
 
     pub(super) async fn patch(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
@@ -88,7 +104,7 @@ impl Registry {
                 Ok(object)
             })
             .await?;
-        Ok(Outcome::Object { object: changed, code: 200, warnings })
+        Ok(changed.outcome(200, warnings))
     }
 
     /// Reads the object, lets `edit` make the new one, and writes it if nobody else wrote; tries again otherwise.
@@ -98,7 +114,7 @@ impl Registry {
         part: Part,
         dry_run: bool,
         mut edit: impl FnMut(&Value) -> Result<Value, Status>,
-    ) -> Result<Value, Status> {
+    ) -> Result<Changed, Status> {
         let resource = target.resource;
         for _ in 0..RETRIES {
             let (current, revision) = self.read_object(resource, &target.namespace, &target.name).await?;
@@ -112,9 +128,14 @@ impl Registry {
                 Part::Subresource | Part::Server => Default::default(),
             };
             let written = self.write_edited(target, part, (edited, &current, revision), dry_run).await;
-            allocate::settle(self, reservation, &written).await;
+            let settled = match &written {
+                Ok(Some(_)) => Ok(()),
+                Ok(None) => Err(Status::modified(resource, &target.name)),
+                Err(status) => Err(status.clone()),
+            };
+            allocate::settle(self, reservation, &settled).await;
             match written? {
-                Some(object) => return Ok(object),
+                Some(changed) => return Ok(changed),
                 // The next round reads again; an object that names a revision then fails its precondition.
                 None => continue,
             }
@@ -129,11 +150,11 @@ impl Registry {
         part: Part,
         (edited, current, revision): (Value, &Value, Revision),
         dry_run: bool,
-    ) -> Result<Option<Value>, Status> {
+    ) -> Result<Option<Changed>, Status> {
         let (resource, name) = (target.resource, target.name.as_str());
         let object = prepare(target, part, edited, current);
         if apply::same_but_times(&object, current) {
-            return Ok(Some(current.clone()));
+            return Ok(Some(Changed { object: current.clone(), warnings: Vec::new() }));
         }
         let errors = match part {
             Part::Main => validate::update(resource, &object, current),
@@ -143,8 +164,9 @@ impl Registry {
         if !errors.is_empty() {
             return Err(Status::invalid(resource, name, &errors));
         }
+        let warnings = validate::warnings(resource, &object, Some(current));
         match self.write_or_finish(resource, object, revision, dry_run).await {
-            Ok(object) => Ok(Some(object)),
+            Ok(object) => Ok(Some(Changed { object, warnings })),
             Err(store::Error::Conflict { current: Some(_), .. }) => Ok(None),
             Err(error) => Err(failed(resource, name, error)),
         }

@@ -133,7 +133,8 @@ impl Registry {
                 })
                 .await?;
             if eviction.names_revision() {
-                eviction.options["preconditions"]["resourceVersion"] = changed["metadata"]["resourceVersion"].clone();
+                eviction.options["preconditions"]["resourceVersion"] =
+                    changed.object["metadata"]["resourceVersion"].clone();
             }
         }
         let body = eviction.options.to_string().into();

@@ -75,7 +75,7 @@ impl Registry {
                 Ok(object)
             })
             .await?;
-        Ok(scale_of(&changed))
+        Ok(scale_of(&changed.object))
     }
 }
 
