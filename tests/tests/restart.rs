@@ -31,6 +31,12 @@ fn signal_ferry(cluster: &Cluster, signal: &str) -> PathBuf {
     Path::new("/proc").join(pid)
 }
 
+/// Waits until a process is gone: on a busy machine even a killed one takes a moment.
+fn ended(process: &Path, signal: &str) {
+    let gone = || if process.exists() { Err("still there".to_owned()) } else { Ok(()) };
+    eventually(&format!("the end after {signal}"), gone);
+}
+
 #[test]
 fn containers_outlive_ferry() {
     if skip_reason().is_some() {
@@ -43,7 +49,7 @@ fn containers_outlive_ferry() {
     let uids: Vec<Value> = before.iter().map(|pod| pod["metadata"]["uid"].clone()).collect();
 
     cluster.kubectl("scale deployment nginx --replicas=5").ok();
-    signal_ferry(&cluster, "-9");
+    ended(&signal_ferry(&cluster, "-9"), "SIGKILL");
     assert_eq!(cluster.host.ferry(&["status"]).code, 3, "status says that it does not run");
     cluster.start().ok();
 
@@ -63,8 +69,7 @@ fn containers_outlive_ferry() {
 
 /// SIGTERM in the background, then Ctrl-C in the foreground; a cluster runs again afterwards.
 fn end_with_grace(cluster: &Cluster) {
-    let process = signal_ferry(cluster, "-TERM");
-    eventually("the end after SIGTERM", || if process.exists() { Err("still there".to_owned()) } else { Ok(()) });
+    ended(&signal_ferry(cluster, "-TERM"), "SIGTERM");
     let data = cluster.host.data_dir();
     let arguments = ["up", "--foreground", "--data-dir", data.to_str().expect("text")];
     let output = cluster.host.file("foreground.out");

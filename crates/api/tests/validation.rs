@@ -74,6 +74,12 @@ fn prepared(resource: &Resource, namespace: &str, body: &Value) -> Option<Value>
     if resource.kind == "Pod" {
         meta::field_mut(&mut object, "spec").entry("serviceAccountName").or_insert("default".into());
     }
+    if resource.kind == "Service"
+        && object["spec"].get("clusterIP").is_some()
+        && object["spec"].get("clusterIPs").is_none()
+    {
+        object["spec"]["clusterIPs"] = json!([object["spec"]["clusterIP"]]);
+    }
     if resource.kind == "Job" && object["spec"]["manualSelector"] != true {
         let (uid, name) = (meta::uid(&object).to_owned(), meta::name(&object).to_owned());
         object["spec"]["selector"] = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});

@@ -4,6 +4,7 @@
 //! [`pipeline`](mod@pipeline): authenticate, authorize, route, then the registry (decode, default, admit, prepare, validate, store) and
 //! encode. Everything particular to a resource is a strategy.
 
+mod activity;
 mod admission;
 mod allocate;
 mod authorize;
@@ -138,7 +139,7 @@ impl Server {
     /// As [`Self::new`], with other than the usual settings.
     pub async fn with(config: Config, settings: Settings) -> Result<Self, store::Error> {
         let pools = allocate::Pools::new(&settings.service_networks, settings.node_ports.clone());
-        let registry = registry::Registry::new(config.store, pools).await?;
+        let registry = registry::Registry::new(config.store, pools, settings.event_ttl).await?;
         let created = bootstrap::create(&registry, &settings).await;
         created.map_err(unusable)?;
         let shared = Shared {

@@ -15,16 +15,20 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::{BodyError, Caller, Server, User, allocate, bootstrap, flow, pipeline};
+use crate::{BodyError, Caller, Server, User, activity::Activity, allocate, bootstrap, flow, pipeline};
 
 /// How long a client may take for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long a client may take for its first request, and for the headers of each, as upstream has it.
-const HEADERS: Duration = Duration::from_secs(32);
-/// A client on HTTP/2 that says nothing for this long is asked whether it is still there, and has as long to answer.
-const QUIET: Duration = Duration::from_secs(30);
 /// Large enough that a busy informer is not throttled.
 const WINDOW: u32 = 4 << 20;
+/// The largest frame that is taken: most objects fit into one.
+const FRAME: u32 = 256 << 10;
+/// How long a client may take for the headers of a request.
+const HEADERS: Duration = Duration::from_secs(32);
+/// How large the headers of a request may be together.
+const HEADER_BYTES: u32 = 1 << 20;
+/// How often a silent HTTP/2 client is asked whether it is still there.
+const ALIVE: Duration = Duration::from_secs(180);
 /// Connections beyond this many wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 4096;
 
@@ -91,7 +95,6 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    let peer = stream.peer_addr().ok();
     let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
@@ -105,34 +108,29 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
     };
     let user = stream.get_ref().1.peer_certificates().and_then(|chain| user_of(chain.first()?));
     let caller = user.map_or(Caller::Anonymous, Caller::Client);
-    let streams = server.shared.settings.serving.streams;
-    let asked = CancellationToken::new();
-    let heard = asked.clone();
-    let service = service_fn(move |request: http::Request<Incoming>| {
-        heard.cancel();
-        let (server, caller) = (server.clone(), caller.clone());
-        let mut request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
-        // Proxies tell whom they ask for.
-        if let Some(peer) = peer {
-            request.extensions_mut().insert(peer);
-        }
-        pipeline::answer(server, caller, request).map(Ok::<_, Infallible>)
-    });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(QUIET)
-        .keep_alive_timeout(QUIET)
-        .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(4 * WINDOW)
-        .max_concurrent_streams(streams);
+    let activity = Arc::new(Activity::default());
+    let load = server.shared.settings.load.clone();
+    let builder = builder(&server);
+    let service = {
+        let activity = activity.clone();
+        service_fn(move |request: http::Request<Incoming>| {
+            let (server, caller, busy) = (server.clone(), caller.clone(), activity.begin());
+            if request.version() == http::Version::HTTP_2 && fastrand::f64() < load.goaway_chance {
+                activity.leave();
+            }
+            let request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
+            pipeline::answer(server, caller, request).map(|response| Ok::<_, Infallible>(busy.until_sent(response)))
+        })
+    };
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = over(&shutdown, &asked) => {
+        () = shutdown.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+        () = activity.over() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -142,17 +140,20 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
     }
 }
 
-/// Until the server stops. Who connects and asks for nothing, or says only half of how HTTP/2 begins, is not kept that long.
-async fn over(shutdown: &CancellationToken, asked: &CancellationToken) {
-    tokio::select! {
-        () = shutdown.cancelled() => return,
-        first = tokio::time::timeout(HEADERS, asked.cancelled()) => {
-            if first.is_err() {
-                return;
-            }
-        }
-    }
-    shutdown.cancelled().await;
+/// How HTTP is spoken.
+fn builder(server: &Server) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(4 * WINDOW)
+        .max_frame_size(FRAME)
+        .max_header_list_size(HEADER_BYTES)
+        .keep_alive_interval(ALIVE)
+        .max_concurrent_streams(server.shared.settings.serving.streams);
+    builder
 }
 
 /// Where a user's `extra` says which credential was shown.

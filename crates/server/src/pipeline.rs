@@ -52,6 +52,9 @@ pub fn answer(server: Server, caller: Caller, request: Request<Body>) -> BoxFutu
 }
 
 async fn route(server: &Server, caller: &Caller, form: Form, request: Request<Body>) -> Result<Response<Body>, Status> {
+    if matches!(caller, Caller::Anonymous) && !server.shared.settings.serving.anonymous {
+        return Err(Status::unauthorized());
+    }
     let path = request.uri().path().to_owned();
     let query = Query::parse(request.uri().query().unwrap_or_default());
     match request::parse(request.method(), &path, query, &server.shared.settings.served) {

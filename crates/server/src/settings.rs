@@ -91,8 +91,6 @@ pub struct Shutdown {
     pub delay: Duration,
     /// How long requests may go on after that.
     pub drain: Duration,
-    /// Whether requests that come meanwhile are told to come back.
-    pub send_retry_after: bool,
 }
 
 impl Default for Settings {
@@ -128,6 +126,14 @@ impl Default for Load {
     }
 }
 
+impl Load {
+    /// How long a watch lasts whose client does not say so: not all of them end at once.
+    pub(crate) fn watch_seconds(&self) -> u64 {
+        let least = self.watch_timeout.as_secs().max(1);
+        least + fastrand::u64(..least)
+    }
+}
+
 impl Default for Serving {
     fn default() -> Self {
         Self { http2: true, streams: 100, anonymous: true, store_timeout: Duration::from_secs(2) }
@@ -136,6 +142,6 @@ impl Default for Serving {
 
 impl Default for Shutdown {
     fn default() -> Self {
-        Self { delay: Duration::ZERO, drain: Duration::from_secs(3), send_retry_after: false }
+        Self { delay: Duration::ZERO, drain: Duration::from_secs(3) }
     }
 }

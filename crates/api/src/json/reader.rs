@@ -155,10 +155,10 @@ impl<'t> Reader<'t> {
         Ok(&self.text[range])
     }
 
-    #[inline]
+    #[inline(always)]
     fn unquoted(&self, text: Quoted) -> Cow<'t, str> {
         let inner = &self.text[text.start..text.end];
-        if text.escaped { Cow::Owned(unescaped(inner)) } else { Cow::Borrowed(inner) }
+        if text.escapes > 0 { Cow::Owned(unescaped(inner)) } else { Cow::Borrowed(inner) }
     }
 
     pub fn note(&mut self, violation: Violation) {

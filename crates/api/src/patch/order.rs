@@ -19,7 +19,7 @@ pub enum Identity<'a> {
 }
 
 impl Identity<'_> {
-    fn of<'v>(self, item: &'v Value) -> Result<&'v Value, Error> {
+    fn of(self, item: &Value) -> Result<&Value, Error> {
         match self {
             Identity::Item => Ok(item),
             Identity::Key(key) => item.get(key).ok_or_else(|| no_key(item, key)),

@@ -139,10 +139,11 @@ impl<'a> Reader<'a> {
             match tag & 7 {
                 3 => open += 1,
                 4 => open -= 1,
-                _ => match self.value(tag)? {
-                    Wire::Illegal(kind) => return Err(Error::NoWireType(kind)),
-                    _ => {}
-                },
+                _ => {
+                    if let Wire::Illegal(kind) = self.value(tag)? {
+                        return Err(Error::NoWireType(kind));
+                    }
+                }
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use server::{Authentication, Load, Network, Serving, Settings, Shutdown, Tokens,
 use crate::{
     flags::{Error, Given},
     refusal::refusal,
-    storage::{EtcdAccess, Storage},
+    storage::{AllowedLag, EtcdAccess, Storage},
 };
 
 /// The range of services when none is given, as upstream has it.
@@ -120,7 +120,18 @@ fn storage(given: &Given<'_>) -> anyhow::Result<Storage> {
         return Err(given.invalid("storage-backend", &backend, "allowed values: etcd3").into());
     }
     let encryption_provider_config = path(given, "encryption-provider-config");
-    Ok(Storage { etcd_servers: given.many("etcd-servers"), etcd, encryption_provider_config })
+    Ok(Storage {
+        etcd_servers: given.many("etcd-servers"),
+        etcd,
+        etcd_compaction_interval: given.duration("etcd-compaction-interval")?.as_secs(),
+        store_lag: store_lag(given)?,
+        encryption_provider_config,
+    })
+}
+
+fn store_lag(given: &Given<'_>) -> Result<Vec<AllowedLag>, Error> {
+    let lags = given.many("store-lag");
+    lags.iter().map(|lag| lag.parse().map_err(|why: String| given.invalid("store-lag", lag, &why))).collect()
 }
 
 fn files(given: &Given<'_>) -> anyhow::Result<Files> {
@@ -280,6 +291,5 @@ fn shutdown(given: &Given<'_>) -> anyhow::Result<Shutdown> {
     Ok(Shutdown {
         delay: given.duration("shutdown-delay-duration")?,
         drain: given.duration("request-timeout")?.max(watches),
-        send_retry_after: given.bool("shutdown-send-retry-after")?,
     })
 }

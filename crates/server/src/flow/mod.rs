@@ -197,3 +197,6 @@ impl Refused {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

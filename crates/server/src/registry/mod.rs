@@ -66,13 +66,15 @@ pub struct Registry {
     store: Arc<dyn Store>,
     cache: Cache,
     pools: Pools,
+    /// How long ephemeral objects are kept.
+    event_ttl: Duration,
 }
 
 impl Registry {
     /// A registry over a store, all of which is loaded into a cache.
-    pub async fn new(store: Arc<dyn Store>, pools: Pools) -> Result<Self, store::Error> {
+    pub async fn new(store: Arc<dyn Store>, pools: Pools, event_ttl: Duration) -> Result<Self, store::Error> {
         let cache = Cache::over(store.clone(), Arc::new(BuiltIn), store::Window::default()).await?;
-        Ok(Self { store, cache, pools })
+        Ok(Self { store, cache, pools, event_ttl })
     }
 
     /// What can be handed out.
@@ -147,7 +149,7 @@ impl Registry {
             let taken = |current| store::Error::Conflict { key: key.into(), guard, current: Some(current) };
             return current.map_or(Ok(object), |current| Err(taken(current)));
         }
-        let ttl: Option<Duration> = strategies::of(resource).ttl();
+        let ttl = strategies::of(resource).is_ephemeral().then_some(self.event_ttl);
         let write = Write { key: key.into(), guard, value: Some(document::encode(&object)), ttl };
         let revision = self.store.write(write).await?;
         meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());

@@ -1,6 +1,4 @@
-//! Events live for an hour.
-
-use std::time::Duration;
+//! Events go away by themselves.
 
 use super::Strategy;
 
@@ -8,7 +6,7 @@ use super::Strategy;
 pub struct Event;
 
 impl Strategy for Event {
-    fn ttl(&self) -> Option<Duration> {
-        Some(Duration::from_secs(3600))
+    fn is_ephemeral(&self) -> bool {
+        true
     }
 }

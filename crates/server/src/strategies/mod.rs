@@ -14,8 +14,6 @@ mod workload;
 
 pub use subresource::through;
 
-use std::time::Duration;
-
 use api::{Value, schema::Resource};
 
 use crate::{User, allocate::Allocator};
@@ -72,9 +70,9 @@ pub trait Strategy: Sync {
         None
     }
 
-    /// How long an object lives after its last write.
-    fn ttl(&self) -> Option<Duration> {
-        None
+    /// Whether an object goes away by itself some time after its last write.
+    fn is_ephemeral(&self) -> bool {
+        false
     }
 }
 

@@ -27,8 +27,6 @@ use crate::{
 
 /// The content type of a watch in protobuf.
 const STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
-/// How long a watch lasts unless it is told; upstream picks one to two times this.
-const LASTS: u64 = 1800;
 /// No watch lasts longer.
 const LONGEST: u64 = 86_400;
 
@@ -36,7 +34,7 @@ const LONGEST: u64 = 86_400;
 pub async fn answer(server: &Server, target: Target, form: Form) -> Result<Response<Body>, Status> {
     let options = ListOptions::of(&target)?;
     let start = start(server, &target, &options).await?;
-    let ends = Instant::now() + lasts(options.timeout);
+    let ends = Instant::now() + lasts(server, options.timeout);
     let view = View::new(target, form, options.selection);
     let lines = Lines::new(view, start, options.bookmarks, ends);
     let stopping = server.shared.stopping.clone();
@@ -56,9 +54,9 @@ pub async fn answer(server: &Server, target: Target, form: Form) -> Result<Respo
     Ok(response)
 }
 
-fn lasts(timeout: Option<i64>) -> Duration {
+fn lasts(server: &Server, timeout: Option<i64>) -> Duration {
     Duration::from_secs(match timeout {
-        None | Some(0) => LASTS + fastrand::u64(..LASTS),
+        None | Some(0) => server.shared.settings.load.watch_seconds(),
         Some(seconds) => u64::try_from(seconds).unwrap_or(0).min(LONGEST),
     })
 }
