@@ -23,7 +23,7 @@ const ETCD: &str = "v3.6.8";
 /// Build upstream programs into the cache and print where they are
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Which programs: `etcd`, or a command of Kubernetes such as `kube-apiserver`
+    /// Which programs: `etcd`, `etcd-benchmark`, or a command of Kubernetes such as `kube-apiserver`
     #[arg(required = true)]
     programs: Vec<String>,
 }
@@ -41,7 +41,12 @@ fn ensure(program: &str) -> Result<PathBuf> {
     if !known {
         bail!("{program:?} is no name of a program");
     }
-    let version = if program == "etcd" { ETCD } else { KUBERNETES };
+    let etcd_package = match program {
+        "etcd" => Some("go.etcd.io/etcd/server/v3"),
+        "etcd-benchmark" => Some("go.etcd.io/etcd/v3/tools/benchmark"),
+        _ => None,
+    };
+    let version = if etcd_package.is_some() { ETCD } else { KUBERNETES };
     let cache = cache("upstream")?;
     let path = cache.join(format!("{program}-{version}"));
     if path.is_file() {
@@ -50,7 +55,10 @@ fn ensure(program: &str) -> Result<PathBuf> {
     let module = cache.join(format!("module-{program}"));
     fs::create_dir_all(&module)?;
     step(&format!("build {program} {version}"), || {
-        let package = if program == "etcd" { etcd(&module)? } else { kubernetes(&module, program)? };
+        let package = match etcd_package {
+            Some(package) => etcd(&module, package)?,
+            None => kubernetes(&module, program)?,
+        };
         go(&module, "mod tidy")?;
         let built = module.join("built");
         go(&module, &format!("build -o {} {package}", built.display()))?;
@@ -79,9 +87,10 @@ fn kubernetes(module: &Path, program: &str) -> Result<String> {
     Ok(package)
 }
 
-fn etcd(module: &Path) -> Result<String> {
-    let package = "go.etcd.io/etcd/server/v3";
-    write(module, &format!("require {package} {ETCD}\n"), package)?;
+fn etcd(module: &Path, package: &str) -> Result<String> {
+    // The server is a module of its own; the tools are in that of the whole.
+    let needed = package.strip_suffix("/tools/benchmark").unwrap_or(package);
+    write(module, &format!("require {needed} {ETCD}\n"), package)?;
     Ok(package.to_owned())
 }
 

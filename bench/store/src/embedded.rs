@@ -4,6 +4,7 @@ use std::{
     error::Error,
     fs,
     path::Path,
+    process::Command,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -63,21 +64,35 @@ pub async fn puts(dir: &Path, writers: usize, lasts: Duration) -> Outcome<f64> {
     Ok(total as f64 / start.elapsed().as_secs_f64())
 }
 
-/// What 100,000 records cost and give.
+fn key(number: usize) -> String {
+    format!("/registry/configmaps/ns-{}/object-{number}", number % 100)
+}
+
+/// The history would count as memory of the records.
+fn without_history() -> Options {
+    Options { keep_for: Duration::ZERO, keep_revisions: 0, ..Options::default() }
+}
+
+/// Makes a store of many records. What they cost and give is measured by another process, whose memory is nothing else's.
 pub async fn large(dir: &Path, records: usize) -> Outcome<()> {
     let dir = tempfile::tempdir_in(dir)?;
-    // The history would count as memory of the records.
-    let options = Options { keep_for: Duration::ZERO, keep_revisions: 0, ..Options::default() };
-    let store = Arc::new(Embedded::open(dir.path(), options.clone()).await?);
-    let key = |number: usize| format!("/registry/configmaps/ns-{}/object-{number}", number % 100);
+    let store = Arc::new(Embedded::open(dir.path(), without_history()).await?);
     for chunk in 0..records.div_ceil(1000) {
-        join_all((chunk * 1000..(chunk + 1) * 1000).map(|number| create(&*store, key(number), number))).await;
+        let numbers = chunk * 1000..records.min((chunk + 1) * 1000);
+        join_all(numbers.map(|number| create(&*store, key(number), number))).await;
     }
     drop(store);
+    let count = records.to_string();
+    let mut measure = Command::new(std::env::current_exe()?);
+    let ended = measure.arg("--open").arg(dir.path()).args(["--records", &count]).status()?;
+    if ended.success() { Ok(()) } else { Err("measuring a large store failed".into()) }
+}
 
+/// What a store of so many records costs and gives.
+pub async fn open(dir: &Path, records: usize) -> Outcome<()> {
     let before = resident()?;
     let start = Instant::now();
-    let store = Arc::new(Embedded::open(dir.path(), options).await?);
+    let store = Arc::new(Embedded::open(dir, without_history()).await?);
     println!("start with {records} records             {:>10.2} s", start.elapsed().as_secs_f64());
     let engine = resident()?;
     let window = Window { keep_for: Duration::ZERO, keep_changes: 0, ..Window::default() };

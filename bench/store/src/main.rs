@@ -31,6 +31,9 @@ struct Arguments {
     /// With how many writers
     #[arg(long, value_delimiter = ',', default_values_t = [1, 64, 1000])]
     writers: Vec<usize>,
+    /// Measure only the large store that is in this directory
+    #[arg(long, hide = true)]
+    open: Option<PathBuf>,
     /// Compare the candidates for the log too
     #[arg(long)]
     candidates: bool,
@@ -39,6 +42,9 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
+    if let Some(dir) = &arguments.open {
+        return embedded::open(dir, arguments.records).await;
+    }
     let lasts = Duration::from_secs(arguments.seconds);
     if arguments.candidates {
         candidates::compare(&arguments.dir, lasts)?;

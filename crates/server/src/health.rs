@@ -69,6 +69,17 @@ fn checks(root: &str) -> impl Iterator<Item = &'static Check> {
     CHECKS.iter().filter(move |check| ready || !check.readiness)
 }
 
+/// Every check of every path, and whether it holds.
+pub async fn results(server: &Server) -> Vec<(&'static str, &'static str, bool)> {
+    let mut results = Vec::new();
+    for root in ROOTS {
+        for check in checks(root) {
+            results.push((root, check.name, check.failure(server).await.is_none()));
+        }
+    }
+    results
+}
+
 /// Answers a path of health; `None` for other paths.
 pub async fn answer(server: &Server, request: &Parts) -> Option<Response<Body>> {
     let path = request.uri.path().trim_start_matches('/').trim_end_matches('/');

@@ -14,6 +14,8 @@ mod clock;
 mod deadline;
 mod document;
 mod encode;
+#[cfg(test)]
+mod fixture;
 mod flow;
 mod form;
 mod gzip;

@@ -19,18 +19,20 @@ use crate::{BodyError, Caller, Server, User, activity::Activity, allocate, boots
 
 /// How long a client may take for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long a client may take for its first request, and for the headers of each, as upstream has it.
+const HEADERS: Duration = Duration::from_secs(32);
 /// Large enough that a busy informer is not throttled.
 const WINDOW: u32 = 4 << 20;
 /// The largest frame that is taken: most objects fit into one.
 const FRAME: u32 = 256 << 10;
-/// How long a client may take for the headers of a request.
-const HEADERS: Duration = Duration::from_secs(32);
 /// How large the headers of a request may be together.
 const HEADER_BYTES: u32 = 1 << 20;
 /// How often a silent HTTP/2 client is asked whether it is still there.
 const ALIVE: Duration = Duration::from_secs(180);
 /// Connections beyond this many wait in the kernel's queue.
-const MAX_CONNECTIONS: usize = 4096;
+const MAX_CONNECTIONS: usize = 16_384;
+/// How long the server may take to say good-bye to others.
+const KEPT_UP: Duration = Duration::from_secs(2);
 
 /// Runs until `shutdown`; then is not ready, goes on for the delay that the settings say, ends watches and drains.
 pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::ServerConfig>, shutdown: CancellationToken) {
@@ -40,8 +42,8 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::Serve
     let kept_up = tokio::spawn(keep_up(server.clone()));
     shutdown.cancelled().await;
     server.shared.ending.cancel();
-    // It ends with the token; if it panicked, the process is ending anyway.
-    let _ = kept_up.await;
+    // It ends with the token, unless the store does not answer; if it panicked, the process is ending anyway.
+    let _ = tokio::time::timeout(KEPT_UP, kept_up).await;
     tokio::time::sleep(ends.delay).await;
     stop.cancel();
     server.shared.stopping.cancel();
@@ -95,6 +97,7 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
+    let peer = stream.peer_addr().ok();
     let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
@@ -118,7 +121,11 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
             if request.version() == http::Version::HTTP_2 && fastrand::f64() < load.goaway_chance {
                 activity.leave();
             }
-            let request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
+            let mut request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
+            // Proxies tell whom they ask for.
+            if let Some(peer) = peer {
+                request.extensions_mut().insert(peer);
+            }
             pipeline::answer(server, caller, request).map(|response| Ok::<_, Infallible>(busy.until_sent(response)))
         })
     };

@@ -22,7 +22,8 @@ use rustls::{
 use super::options::Options;
 use crate::{atomic, pki};
 
-/// How the server answers TLS; clients may show certificates of `--client-ca-file` or of the proxies' authority.
+/// How the server answers TLS; clients may show certificates of `--client-ca-file`. The proxies' authority is not one of
+/// theirs: whoever it signs for is not a user.
 pub fn serving(options: &Options) -> anyhow::Result<Arc<ServerConfig>> {
     let (chain, key) = match &options.files.serving {
         Some((certificate, key)) => pair(certificate, key)?,
@@ -30,9 +31,8 @@ pub fn serving(options: &Options) -> anyhow::Result<Arc<ServerConfig>> {
     };
     let versions: &[_] = if options.files.tls13_only { &[&TLS13] } else { &[&TLS13, &TLS12] };
     let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(versions)?;
-    let authentication = &options.settings.authentication;
-    let authorities = [&authentication.client_ca, &authentication.proxy_ca].into_iter().flatten();
-    let roots = roots(authorities.map(String::as_str)).context("--client-ca-file")?;
+    let authority = options.settings.authentication.client_ca.as_deref();
+    let roots = roots(authority).context("--client-ca-file")?;
     let builder = if roots.is_empty() {
         builder.with_no_client_auth()
     } else {

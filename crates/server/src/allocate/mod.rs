@@ -7,6 +7,7 @@
 mod addresses;
 mod families;
 pub mod network;
+mod node_ports;
 mod ports;
 mod repair;
 pub mod service;

@@ -34,8 +34,8 @@ pub enum Error {
 /// A wish for a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// This one.
-    Port(u16),
+    /// This one, which need not be a port at all.
+    Port(i64),
     /// Any that is free.
     Any,
 }
@@ -62,7 +62,7 @@ impl Ports {
 
     /// Takes all that is wished for or nothing; the ports are in the order of the wishes. The error says which wish could
     /// not be fulfilled.
-    pub async fn take(&self, registry: &Registry, wishes: &[Wish]) -> Result<Vec<u16>, (usize, Error)> {
+    pub async fn take(&self, registry: &Registry, wishes: &[Wish]) -> Result<Vec<i64>, (usize, Error)> {
         if wishes.is_empty() {
             return Ok(Vec::new());
         }
@@ -71,7 +71,7 @@ impl Ports {
     }
 
     /// What [`Self::take`] would do now, without doing it; any port is as good as another then.
-    pub async fn try_take(&self, registry: &Registry, wishes: &[Wish]) -> Result<Vec<u16>, (usize, Error)> {
+    pub async fn try_take(&self, registry: &Registry, wishes: &[Wish]) -> Result<Vec<i64>, (usize, Error)> {
         let (mut taken, _) = self.read(registry).await.map_err(|status| (0, Error::Failed(status)))?;
         // As upstream: a port of another range is nobody's, so nothing speaks against it yet.
         let outside = |wish: &Wish| match wish {
@@ -91,7 +91,7 @@ impl Ports {
             return Ok(());
         }
         self.change(registry, |taken| {
-            ports.iter().filter_map(|port| self.offset(*port)).for_each(|offset| taken.set(offset, false));
+            self.offsets(ports).for_each(|offset| taken.set(offset, false));
         })
         .await
     }
@@ -99,8 +99,8 @@ impl Ports {
     /// Makes these ports taken and those free.
     pub async fn correct(&self, registry: &Registry, used: &[u16], leaked: &[u16]) -> Result<(), Status> {
         self.change(registry, |taken| {
-            leaked.iter().filter_map(|port| self.offset(*port)).for_each(|offset| taken.set(offset, false));
-            used.iter().filter_map(|port| self.offset(*port)).for_each(|offset| taken.set(offset, true));
+            self.offsets(leaked).for_each(|offset| taken.set(offset, false));
+            self.offsets(used).for_each(|offset| taken.set(offset, true));
         })
         .await
     }
@@ -108,14 +108,19 @@ impl Ports {
     /// The ports that are taken.
     pub async fn taken(&self, registry: &Registry) -> Result<Vec<u16>, Status> {
         let (taken, _) = self.read(registry).await?;
-        Ok(self.range.clone().filter(|port| self.offset(*port).is_some_and(|offset| taken.get(offset))).collect())
+        Ok(self.range.clone().enumerate().filter(|(offset, _)| taken.get(*offset)).map(|(_, port)| port).collect())
     }
 
-    fn offset(&self, port: u16) -> Option<usize> {
-        self.range.contains(&port).then(|| usize::from(port - self.range.start()))
+    fn offset(&self, port: i64) -> Option<usize> {
+        let port = u16::try_from(port).ok().filter(|port| self.range.contains(port))?;
+        Some(usize::from(port - self.range.start()))
     }
 
-    fn choose(&self, taken: &mut Taken, wishes: &[Wish]) -> Result<Vec<u16>, (usize, Error)> {
+    fn offsets(&self, ports: &[u16]) -> impl Iterator<Item = usize> {
+        ports.iter().filter_map(|port| self.offset(i64::from(*port)))
+    }
+
+    fn choose(&self, taken: &mut Taken, wishes: &[Wish]) -> Result<Vec<i64>, (usize, Error)> {
         // Named ports first: none of them may go to whom any will do.
         for (at, wish) in wishes.iter().enumerate() {
             let Wish::Port(port) = wish else { continue };
@@ -129,7 +134,7 @@ impl Ports {
         for (at, wish) in wishes.iter().enumerate() {
             ports.push(match wish {
                 Wish::Port(port) => *port,
-                Wish::Any => self.any(taken).ok_or((at, Error::Full))?,
+                Wish::Any => i64::from(self.any(taken).ok_or((at, Error::Full))?),
             });
         }
         Ok(ports)

@@ -17,14 +17,6 @@ const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 const PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
 const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
 
-/// Creates what is missing, brings back what was changed, and says of each schema whether its level exists.
-pub async fn create(registry: &Registry) -> Result<(), Status> {
-    for (resource, object) in objects()? {
-        reconcile(registry, resource, &object).await?;
-    }
-    Ok(())
-}
-
 /// The specifications of the table: resource and object. Levels come before schemas.
 pub fn objects() -> Result<Vec<(&'static Resource, Value)>, Status> {
     let mut objects: Vec<(&Resource, Value)> = Vec::new();
@@ -119,7 +111,9 @@ fn add_rule(rules: &mut Value, rule: &Rule<'_>) {
     }
 }
 
-async fn reconcile(registry: &Registry, resource: &'static Resource, object: &Value) -> Result<(), Status> {
+/// Creates an object that is missing or brings it back, and says of a schema that its level exists.
+pub async fn reconcile(registry: &Registry, resource: &'static Resource, object: Value) -> Result<(), Status> {
+    let object = &object;
     let producer = System::named(registry, PRODUCER);
     let place = Place { resource, namespace: "", name: meta::name(object) };
     match producer.read(place).await? {

@@ -2,16 +2,19 @@
 
 use std::time::Duration;
 
-use api::{Value, status::Status};
+use api::{Value, meta, status::Status};
 use serde_json::json;
 use sha2::{Digest, Sha256};
+use store::Range;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Server, Settings, clock,
+    Server, Settings, clock, document,
     system::{self, Place, System},
 };
 
+const NAMESPACE: &str = "kube-system";
+const IDENTITY: &str = "apiserver.kubernetes.io/identity";
 const RENEWAL: Duration = Duration::from_secs(10);
 const LEASE_SECONDS: u32 = 3600;
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
@@ -27,6 +30,9 @@ pub async fn run(server: &Server, shutdown: &CancellationToken) {
         if let Err(status) = renew(server, &name, &holder).await {
             tracing::warn!(error = status.message, "cannot renew the lease of this server");
         }
+        if let Err(status) = sweep(server).await {
+            tracing::warn!(error = status.message, "cannot remove the leases of servers that are gone");
+        }
         if shutdown.run_until_cancelled(tokio::time::sleep(period)).await.is_none() {
             return;
         }
@@ -36,7 +42,7 @@ pub async fn run(server: &Server, shutdown: &CancellationToken) {
 async fn renew(server: &Server, name: &str, holder: &str) -> Result<(), Status> {
     let system = System::new(server.registry());
     let resource = system::resource("coordination.k8s.io", "v1", "leases")?;
-    let place = Place { resource, namespace: "kube-system", name };
+    let place = Place { resource, namespace: NAMESPACE, name };
     let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": clock::micros()});
     match system.read(place).await? {
         None => super::create_missing(system, place, &lease(&server.shared.settings, name, spec)).await.map(drop),
@@ -47,9 +53,31 @@ async fn renew(server: &Server, name: &str, holder: &str) -> Result<(), Status> 
     }
 }
 
+/// Removes the leases of servers that have not renewed them.
+async fn sweep(server: &Server) -> Result<(), Status> {
+    let resource = system::resource("coordination.k8s.io", "v1", "leases")?;
+    let range = Range { prefix: document::key(resource, NAMESPACE, "apiserver-"), ..Default::default() };
+    let page = server.registry().store().list(range).await.map_err(Status::internal)?;
+    for record in &page.records {
+        let lease = document::object(record).map_err(Status::internal)?;
+        let ours = lease["metadata"]["labels"][IDENTITY] == "kube-apiserver";
+        if ours && is_over(&lease) {
+            let place = Place { resource, namespace: NAMESPACE, name: meta::name(&lease) };
+            System::new(server.registry()).delete(place).await?;
+        }
+    }
+    Ok(())
+}
+
+fn is_over(lease: &Value) -> bool {
+    let renewed = meta::text(lease, &["spec", "renewTime"]).parse::<jiff::Timestamp>();
+    let life =
+        jiff::SignedDuration::from_secs(meta::number(lease, &["spec", "leaseDurationSeconds"]).clamp(0, 1 << 31));
+    renewed.is_ok_and(|renewed| clock::now().duration_since(renewed) > life)
+}
+
 fn lease(settings: &Settings, name: &str, spec: Value) -> Value {
-    let labels =
-        json!({"apiserver.kubernetes.io/identity": "kube-apiserver", "kubernetes.io/hostname": settings.host_name});
+    let labels = json!({IDENTITY: "kube-apiserver", "kubernetes.io/hostname": settings.host_name});
     let mut metadata = json!({"name": name, "namespace": "kube-system", "labels": labels});
     if let Some((ip, port)) = settings.advertise {
         let address = std::net::SocketAddr::new(ip, port).to_string();

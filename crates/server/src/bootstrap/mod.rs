@@ -13,6 +13,8 @@ mod rbac;
 mod reconcile;
 mod service;
 
+use std::time::Duration;
+
 use api::{Value, status::Status};
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::json;
@@ -25,7 +27,9 @@ use crate::{
 };
 
 const NAMESPACES: &[&str] = &["kube-system", "kube-public", "kube-node-lease", "default"];
-/// How many objects are written at once: they share their fsyncs.
+/// How often the first objects are looked after; nothing is written when they are there.
+const PERIOD: Duration = Duration::from_secs(10);
+/// How many objects of a kind are written at once.
 const AT_ONCE: usize = 64;
 const PRIORITY_CLASSES: &[(&str, i64, &str)] = &[
     (
@@ -48,24 +52,53 @@ pub fn flow_objects() -> Result<Vec<Value>, Status> {
 
 /// Creates what is missing.
 pub async fn create(registry: &Registry, settings: &Settings) -> Result<(), Status> {
-    let namespaces = system::resource("", "v1", "namespaces")?;
-    for name in NAMESPACES {
-        let object = json!({"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}}});
-        create_missing(System::new(registry), Place { resource: namespaces, namespace: "", name }, &object).await?;
-    }
-    service::networks(registry, settings).await?;
-    let policy = rbac::objects()?.into_iter().map(|wanted| rbac::reconcile(registry, wanted));
-    stream::iter(policy).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-    flow::create(registry).await?;
-    local_apis::create(registry).await?;
-    priority_classes(registry).await?;
-    authentication::create(registry, settings).await?;
-    service::kubernetes(registry, settings).await
+    namespaces(registry).await?;
+    let services = async {
+        service::networks(registry, settings).await?;
+        service::kubernetes(registry, settings).await
+    };
+    tokio::try_join!(
+        services,
+        at_once(rbac::objects()?.into_iter().map(|wanted| rbac::reconcile(registry, wanted))),
+        at_once(flow::objects()?.into_iter().map(|(resource, object)| flow::reconcile(registry, resource, object))),
+        at_once(local_apis::objects()?.into_iter().map(|object| local_apis::create(registry, object))),
+        priority_classes(registry),
+        authentication::create(registry, settings),
+    )?;
+    Ok(())
 }
 
-/// Keeps the server's endpoints and its identity up to date until `shutdown`.
+/// Writes side by side, so that fsyncs are shared.
+async fn at_once<F: Future<Output = Result<(), Status>>>(writes: impl Iterator<Item = F>) -> Result<(), Status> {
+    stream::iter(writes).buffer_unordered(AT_ONCE).try_collect().await
+}
+
+/// Keeps the server's endpoints and its identity up to date until `shutdown`, and brings back what nobody can do without.
 pub async fn run(server: Server, shutdown: CancellationToken) {
-    tokio::join!(endpoints::run(&server, &shutdown), identity::run(&server, &shutdown));
+    let kept = shutdown.run_until_cancelled(keep(&server));
+    tokio::join!(endpoints::run(&server, &shutdown), identity::run(&server, &shutdown), kept);
+}
+
+async fn keep(server: &Server) {
+    loop {
+        tokio::time::sleep(PERIOD).await;
+        let kept = async {
+            namespaces(server.registry()).await?;
+            service::kubernetes(server.registry(), &server.shared.settings).await
+        };
+        if let Err(status) = kept.await {
+            tracing::warn!(error = status.message, "cannot bring back the first namespaces and the service kubernetes");
+        }
+    }
+}
+
+async fn namespaces(registry: &Registry) -> Result<(), Status> {
+    let resource = system::resource("", "v1", "namespaces")?;
+    for name in NAMESPACES {
+        let object = json!({"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}}});
+        create_missing(System::new(registry), Place { resource, namespace: "", name }, &object).await?;
+    }
+    Ok(())
 }
 
 async fn priority_classes(registry: &Registry) -> Result<(), Status> {

@@ -199,4 +199,6 @@ impl Refused {
 }
 
 #[cfg(test)]
+mod level_tests;
+#[cfg(test)]
 mod tests;

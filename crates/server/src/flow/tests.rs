@@ -3,16 +3,10 @@
 use http::Method;
 
 use super::*;
-use crate::{Config as Parts, Settings, User, query::Query};
+use crate::{Settings, User, fixture, query::Query};
 
 async fn server(load: Load) -> (Server, tempfile::TempDir) {
-    let dir = tempfile::tempdir().unwrap();
-    let store = store::Embedded::open(dir.path(), store::Options::default()).await.unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let tls = tls.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
-    let parts = Parts { store: Arc::new(store), kubelet_tls: Arc::new(tls), tokens: None };
-    (Server::with(parts, Settings { load, ..Default::default() }).await.unwrap(), dir)
+    fixture::server(Settings { load, ..Default::default() }).await
 }
 
 fn client(name: &str, group: &str) -> Caller {

@@ -15,7 +15,7 @@ use http::{HeaderValue, Response, header};
 
 pub use request::{InFlight, Key};
 
-use crate::{Body, Server, document, paths};
+use crate::{Body, Server, document, health, paths};
 use family::{Counters, Gauges, Histograms};
 use text::Page;
 
@@ -95,6 +95,7 @@ last second.";
 const HANDSHAKE: &str = "[ALPHA] Number of requests dropped with 'TLS handshake error from' error";
 const OBJECTS: &str = "[STABLE] [DEPRECATED, consider using apiserver_resource_objects instead] Number of stored objects at the \
 time of last check split by kind. In case of a fetching error, the value will be -1.";
+const CHECKS: &str = "[STABLE] This metric records the result of a single healthcheck.";
 const BUILD: &str = "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, \
 build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.";
 
@@ -104,6 +105,8 @@ pub async fn answer(server: &Server) -> Response<Body> {
     server.shared.metrics.write(&mut page);
     flow::write(&mut page, &server.shared.flow);
     objects(server, &mut page).await;
+    allocated(server, &mut page).await;
+    checks(server, &mut page).await;
     process::write(&mut page, server.shared.started);
     page.header("kubernetes_build_info", BUILD, "gauge");
     let version = format!("major=\"1\",minor=\"36\",git_version=\"{}+ferry\"", api::KUBERNETES_VERSION);
@@ -112,6 +115,36 @@ pub async fn answer(server: &Server) -> Response<Body> {
     let name = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(name));
     response
+}
+
+/// The page of health checks alone.
+pub async fn slis(server: &Server) -> Response<Body> {
+    let mut page = Page::default();
+    checks(server, &mut page).await;
+    paths::text(page.text())
+}
+
+async fn checks(server: &Server, page: &mut Page) {
+    page.header("kubernetes_healthcheck", CHECKS, "gauge");
+    for (root, name, holds) in health::results(server).await {
+        let value = if holds { 1.0 } else { 0.0 };
+        page.line("kubernetes_healthcheck", &format!("name={name:?},type={root:?}"), value);
+    }
+}
+
+/// Ports on nodes that are taken and free.
+async fn allocated(server: &Server, page: &mut Page) {
+    // A store that fails is told of by the health checks.
+    let Ok(taken) = server.registry().pools().ports.taken(server.registry()).await else { return };
+    let all = server.shared.settings.node_ports.len();
+    for (what, help, value) in [
+        ("allocated", "Gauge measuring the number of allocated NodePorts for Services", taken.len()),
+        ("available", "Gauge measuring the number of available NodePorts for Services", all - taken.len()),
+    ] {
+        let name = format!("kube_apiserver_nodeport_allocator_{what}_ports");
+        page.header(&name, help, "gauge");
+        page.line(&name, "", value as f64);
+    }
 }
 
 /// How many objects of each resource are stored.

@@ -3,9 +3,12 @@
 use api::{Value, meta};
 
 use super::Strategy;
-use crate::allocate::{
-    Allocator,
-    service::{Services, needs_health_check, needs_node_ports},
+use crate::{
+    User,
+    allocate::{
+        Allocator,
+        service::{Services, needs_health_check, needs_node_ports},
+    },
 };
 
 /// The strategy of services.
@@ -16,9 +19,14 @@ impl Strategy for Service {
         Some(&Services)
     }
 
+    fn prepare_create(&self, service: &mut Value, _: &User) {
+        no_traffic_inside(service);
+    }
+
     /// A field is dropped where the new type has no use for it and the client did not change it; if it did, validation
     /// has something to say.
     fn prepare_update(&self, service: &mut Value, current: &Value) {
+        no_traffic_inside(service);
         let (kind, before) = (kind(service).to_owned(), self::kind(current));
         let (had_ports, has_ports) = (needs_node_ports(current), needs_node_ports(service));
         let (had_check, has_check) = (needs_health_check(current), needs_health_check(service));
@@ -46,6 +54,13 @@ impl Strategy for Service {
         if kind != "LoadBalancer" {
             meta::field_mut(service, "status").insert("loadBalancer".into(), serde_json::json!({}));
         }
+    }
+}
+
+/// A name has no endpoints to choose from.
+fn no_traffic_inside(service: &mut Value) {
+    if kind(service) == "ExternalName" {
+        meta::field_mut(service, "spec").remove("internalTrafficPolicy");
     }
 }
 

@@ -1,8 +1,10 @@
 //! The body of a watch: what is ready goes out together, and nothing is made before the client takes it.
 
+use std::pin::Pin;
+
 use bytes::{Bytes, BytesMut};
 use store::{Change, Revision, Snapshot, Watcher};
-use tokio::time::{Duration, Instant, timeout_at};
+use tokio::time::{Duration, Instant, Sleep, sleep_until};
 
 use super::{Start, view::View};
 
@@ -19,10 +21,10 @@ const PIECE: usize = 64 << 10;
 pub(super) struct Lines {
     view: View,
     state: State,
-    bookmarks: bool,
+    /// When to tell how far it is, if the client wants to hear it.
+    bookmark: Option<Pin<Box<Sleep>>>,
     /// The client knows that everything up to here was sent.
     told: Revision,
-    next_bookmark: Instant,
     ends: Instant,
 }
 
@@ -48,16 +50,8 @@ impl Lines {
             }
             Start::Never(error) => (State::Failed(error), 0),
         };
-        let mut lines = Self { view, state, bookmarks, told, next_bookmark: ends, ends };
-        lines.plan_bookmark();
-        lines
-    }
-
-    fn plan_bookmark(&mut self) {
-        let now = Instant::now();
-        let regular = now + BOOKMARK.mul_f64(0.75 + fastrand::f64() / 2.0);
-        let last = self.ends.checked_sub(BEFORE_END).filter(|last| *last > now);
-        self.next_bookmark = last.map_or(regular, |last| last.min(regular));
+        let bookmark = bookmarks.then(|| Box::pin(sleep_until(next_bookmark(ends))));
+        Self { view, state, bookmark, told, ends }
     }
 
     /// The next piece of the body; `None` at its end.
@@ -95,7 +89,7 @@ impl Lines {
             return Ok(piece.done());
         }
         self.state = State::Changes(watcher);
-        if !self.bookmarks {
+        if self.bookmark.is_none() {
             return Ok(Bytes::new());
         }
         self.told = snapshot.revision;
@@ -119,13 +113,27 @@ impl Lines {
                 tokio::task::yield_now().await;
                 continue;
             }
-            if !self.bookmarks {
-                watcher.changed().await;
-            } else if timeout_at(self.next_bookmark, watcher.changed()).await.is_err()
+            if self.waited(&mut watcher).await
                 && let Some(bookmark) = self.bookmark(&mut watcher)?
             {
                 self.state = State::Changes(watcher);
                 return Ok(bookmark);
+            }
+        }
+    }
+
+    /// Waits for a change; `true` if it is time to tell how far the watch is instead.
+    async fn waited(&mut self, watcher: &mut Watcher) -> bool {
+        let Some(bookmark) = &mut self.bookmark else {
+            watcher.changed().await;
+            return false;
+        };
+        tokio::select! {
+            biased;
+            () = watcher.changed() => false,
+            () = bookmark.as_mut() => {
+                bookmark.as_mut().reset(next_bookmark(self.ends));
+                true
             }
         }
     }
@@ -140,7 +148,6 @@ impl Lines {
 
     /// How far the watch is, if the client does not know. Changes that came meanwhile are left for the next look.
     fn bookmark(&mut self, watcher: &mut Watcher) -> Result<Option<Bytes>, store::Error> {
-        self.plan_bookmark();
         let reached = watcher.look()?;
         if reached <= self.told {
             return Ok(None);
@@ -148,6 +155,14 @@ impl Lines {
         self.told = reached;
         Ok(Some(self.view.bookmark(reached, false)))
     }
+}
+
+/// When a watch that ends then tells how far it is.
+fn next_bookmark(ends: Instant) -> Instant {
+    let now = Instant::now();
+    let regular = now + BOOKMARK.mul_f64(0.75 + fastrand::f64() / 2.0);
+    let last = ends.checked_sub(BEFORE_END).filter(|last| *last > now);
+    last.map_or(regular, |last| last.min(regular))
 }
 
 /// A part of the body: one line as it is, or several copied together.

@@ -77,8 +77,9 @@ impl View {
 
     /// A change as the selectors see it; `None`: it is not shown.
     pub fn change(&mut self, change: &Change) -> Result<Option<Bytes>, store::Error> {
-        let shown = |item: &Option<Arc<Item>>| item.clone().filter(|item| self.selects(item));
-        let (kind, item) = match (shown(&change.previous), shown(&change.item)) {
+        let previous = change.previous.as_ref().filter(|item| self.selects(item));
+        let item = change.item.as_ref().filter(|item| self.selects(item));
+        let (kind, item) = match (previous, item) {
             (None, Some(item)) => (Type::Added, item),
             (Some(_), Some(item)) => (Type::Modified, item),
             // What it was when it was last shown, as of the change that ended that.

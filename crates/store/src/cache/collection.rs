@@ -17,8 +17,9 @@ use crate::{Error, Record, Revision};
 
 /// How many older states are at hand for the next page of a list.
 const STATES: usize = 8;
-/// Changes keep their encoded forms until so many newer ones came.
-const ENCODED: usize = 512;
+/// So many of the newest changes, and of those not more than so many bytes, are kept as they were written for watchers.
+const WRITTEN: usize = 512;
+const WRITTEN_BYTES: usize = 8 << 20;
 
 type Items = OrdSet<ByKey>;
 
@@ -39,6 +40,9 @@ struct Held {
     reached: Revision,
     /// States that lists were begun at.
     states: VecDeque<(Revision, Items)>,
+    /// How many of the newest changes may be kept as they were written for watchers, and how long they are.
+    written: usize,
+    written_bytes: usize,
 }
 
 /// All items under a prefix as of one revision.
@@ -46,14 +50,17 @@ struct Held {
 pub struct Snapshot {
     items: Items,
     prefix: String,
+    /// All of the collection is in `items`, not only what is under the prefix.
+    whole: bool,
     /// The revision that it is true for.
     pub revision: Revision,
 }
 
 impl Snapshot {
+    /// Of what the engine has under a prefix.
     pub(super) fn new(items: impl Iterator<Item = Item>, prefix: &str, revision: Revision) -> Self {
         let items = items.map(|item| ByKey(item.into())).collect();
-        Self { items, prefix: prefix.to_owned(), revision }
+        Self { items, prefix: prefix.to_owned(), whole: false, revision }
     }
 
     /// The items in the order of their keys, beginning after `after`.
@@ -74,14 +81,7 @@ impl Snapshot {
 
 impl Collection {
     pub fn new(reached: Revision) -> Self {
-        let held = Held {
-            items: Items::new(),
-            changes: VecDeque::new(),
-            forgotten: reached,
-            reached,
-            states: VecDeque::new(),
-        };
-        Self { held: RwLock::new(held), newest: watch::Sender::new(reached) }
+        Self { held: RwLock::new(Held::new(Items::new(), reached)), newest: watch::Sender::new(reached) }
     }
 
     // A poisoned lock is taken as it is: what changes the contents leaves nothing half-made.
@@ -106,7 +106,8 @@ impl Collection {
     /// The state as of now; `published` is what all of the cache has reached.
     pub fn now(&self, prefix: &str, published: Revision) -> Snapshot {
         let held = self.read();
-        Snapshot { items: held.items.clone(), prefix: prefix.to_owned(), revision: held.reached.max(published) }
+        let revision = held.reached.max(published);
+        Snapshot { items: held.items.clone(), prefix: prefix.to_owned(), whole: true, revision }
     }
 
     /// The state as of a revision that the cache has reached.
@@ -115,13 +116,16 @@ impl Collection {
         held.check(revision)?;
         let begun = held.states.iter().find(|(at, _)| *at == revision).map(|(_, items)| items.clone());
         let items = begun.unwrap_or_else(|| held.undone(revision));
-        Ok(Snapshot { items, prefix: prefix.to_owned(), revision })
+        Ok(Snapshot { items, prefix: prefix.to_owned(), whole: true, revision })
     }
 
     /// Keeps a state at hand: there will be a next page.
     pub fn keep(&self, snapshot: &Snapshot) {
         let mut held = self.write();
-        if snapshot.revision < held.forgotten || held.states.iter().any(|(at, _)| *at == snapshot.revision) {
+        if !snapshot.whole
+            || snapshot.revision < held.forgotten
+            || held.states.iter().any(|(at, _)| *at == snapshot.revision)
+        {
             return;
         }
         held.states.push_back((snapshot.revision, snapshot.items.clone()));
@@ -140,18 +144,16 @@ impl Collection {
         };
         held.reached = revision;
         let change = Arc::new(Change::new(revision, item, previous.map(|ByKey(item)| item))?);
-        held.changes.push_back(change.clone());
-        let old = held.changes.len().checked_sub(ENCODED).and_then(|at| held.changes.get(at)).cloned();
+        let old = held.push(change.clone());
         drop(held);
-        old.inspect(|old| old.forget_encoded());
+        old.iter().for_each(|old| old.forget_encoded());
         Some(change)
     }
 
     /// Begins anew with these items, as of a revision; the history is gone.
-    pub fn replace(&self, items: Vec<Item>, revision: Revision) {
-        let items = items.into_iter().map(|item| ByKey(item.into())).collect();
-        let new =
-            Held { items, changes: VecDeque::new(), forgotten: revision, reached: revision, states: VecDeque::new() };
+    pub fn replace(&self, items: Vec<Arc<Item>>, revision: Revision) {
+        let items = items.into_iter().map(ByKey).collect();
+        let new = Held::new(items, revision);
         let old = std::mem::replace(&mut *self.write(), new);
         drop(old);
         self.wake();
@@ -163,7 +165,7 @@ impl Collection {
         let count = held.changes.partition_point(|change| change.revision <= through);
         let Some(last) = count.checked_sub(1).and_then(|last| held.changes.get(last)) else { return };
         held.forgotten = last.revision;
-        let changes: Vec<_> = held.changes.drain(..count).collect();
+        let changes = held.pop(count);
         let forgotten = held.forgotten;
         let (kept, states) = held.states.drain(..).partition::<VecDeque<_>, _>(|(at, _)| *at >= forgotten);
         held.states = kept;
@@ -205,6 +207,35 @@ pub(super) struct Look<'a> {
 }
 
 impl Held {
+    fn new(items: Items, reached: Revision) -> Self {
+        let (changes, states) = (VecDeque::new(), VecDeque::new());
+        Self { items, changes, forgotten: reached, reached, states, written: 0, written_bytes: 0 }
+    }
+
+    /// Adds a change, and returns those that are not to be kept as they were written any more.
+    fn push(&mut self, change: Arc<Change>) -> Vec<Arc<Change>> {
+        self.written += 1;
+        self.written_bytes += change.length();
+        self.changes.push_back(change);
+        let mut old = Vec::new();
+        while self.written > WRITTEN || self.written > 1 && self.written_bytes > WRITTEN_BYTES {
+            let Some(change) = self.changes.get(self.changes.len() - self.written) else { break };
+            self.written -= 1;
+            self.written_bytes -= change.length();
+            old.push(change.clone());
+        }
+        old
+    }
+
+    /// Takes out the oldest changes.
+    fn pop(&mut self, count: usize) -> Vec<Arc<Change>> {
+        let written = self.written.saturating_sub(self.changes.len() - count);
+        let popped: Vec<_> = self.changes.drain(..count).collect();
+        self.written -= written;
+        self.written_bytes -= popped[count - written..].iter().map(|change| change.length()).sum::<usize>();
+        popped
+    }
+
     fn check(&self, revision: Revision) -> Result<(), Error> {
         if revision < self.forgotten {
             return Err(Error::Compacted { requested: revision, oldest: self.forgotten });

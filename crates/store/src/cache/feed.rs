@@ -42,15 +42,14 @@ pub(super) async fn load(shared: &Shared, engine: &dyn Store) -> Result<(), Erro
 
 async fn load_at(shared: &Shared, engine: &dyn Store, at: Option<Revision>) -> Result<(), Error> {
     let mut range = Range { limit: Some(PAGE), at, ..Range::default() };
-    let mut loaded: HashMap<Box<str>, Vec<Item>> = HashMap::new();
+    let mut loaded: HashMap<Box<str>, Vec<Arc<Item>>> = HashMap::new();
     loop {
         let page = engine.list(range.clone()).await?;
         range.at = Some(page.revision);
         range.after = page.records.last().map(|record| record.key.to_string());
         for record in page.records {
             let Some(name) = shared.catalog.collection(&record.key) else { continue };
-            let marks = shared.catalog.marks(&record.key, &record.value);
-            let item = Item { record: record.clone(), marks };
+            let item = Arc::new(shared.item(record.clone()));
             match loaded.get_mut(name) {
                 Some(items) => items.push(item),
                 None => drop(loaded.insert(name.into(), vec![item])),

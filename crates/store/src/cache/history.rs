@@ -68,7 +68,7 @@ impl History {
             outside
         };
         let count = self.kept.iter().enumerate().take_while(outside).count();
-        if count < PORTION && self.bytes <= self.window.keep_bytes * 2 {
+        if count < PORTION && self.bytes <= keep_bytes {
             return Vec::new();
         }
         self.take(count)

@@ -51,6 +51,9 @@ impl PartialEq for ByKey {
 
 impl Eq for ByKey {}
 
+/// What was written, by the name of its form.
+type Forms = Vec<(Arc<str>, Bytes)>;
+
 /// One change of one document. Either it, or what it was before, is there.
 #[derive(Debug)]
 pub struct Change {
@@ -60,15 +63,15 @@ pub struct Change {
     pub item: Option<Arc<Item>>,
     /// The document before the change; `None`: it was created.
     pub previous: Option<Arc<Item>>,
-    /// How it was written for watchers, by the name of the form.
-    encoded: Mutex<Vec<(Arc<str>, Bytes)>>,
+    /// How it was written for watchers, by the name of the form; `None`: it is too old for that to be worth its memory.
+    encoded: Mutex<Option<Forms>>,
 }
 
 impl Change {
     /// `None` if there is a document neither before nor after.
     pub(super) fn new(revision: Revision, item: Option<Arc<Item>>, previous: Option<Arc<Item>>) -> Option<Self> {
         item.as_ref().or(previous.as_ref())?;
-        Some(Self { revision, item, previous, encoded: Mutex::default() })
+        Some(Self { revision, item, previous, encoded: Mutex::new(Some(Vec::new())) })
     }
 
     /// The key of the document.
@@ -82,17 +85,26 @@ impl Change {
     pub fn encoded<E>(&self, form: &Arc<str>, make: impl FnOnce() -> Result<Bytes, E>) -> Result<Bytes, E> {
         // It stays locked while the form is made: everybody else would make the same.
         let mut encoded = self.encoded.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, bytes)) = encoded.iter().find(|(name, _)| name == form) {
+        let Some(forms) = &mut *encoded else {
+            drop(encoded);
+            return make();
+        };
+        if let Some((_, bytes)) = forms.iter().find(|(name, _)| name == form) {
             return Ok(bytes.clone());
         }
         let bytes = make()?;
-        encoded.push((form.clone(), bytes.clone()));
+        forms.push((form.clone(), bytes.clone()));
         Ok(bytes)
     }
 
     /// Drops the forms: those who are that far behind make their own.
     pub(super) fn forget_encoded(&self) {
-        drop(std::mem::take(&mut *self.encoded.lock().unwrap_or_else(PoisonError::into_inner)));
+        drop(self.encoded.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    /// How long its forms are, about.
+    pub(super) fn length(&self) -> usize {
+        self.item.as_ref().or(self.previous.as_ref()).map_or(0, |item| item.record.value.len())
     }
 
     /// What it costs in memory, the newest document aside.

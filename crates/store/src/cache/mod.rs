@@ -262,7 +262,7 @@ impl Shared {
     }
 
     /// Begins anew with what was loaded.
-    fn replace(&self, mut loaded: HashMap<Box<str>, Vec<Item>>, revision: Revision) {
+    fn replace(&self, mut loaded: HashMap<Box<str>, Vec<Arc<Item>>>, revision: Revision) {
         self.began.store(revision, Ordering::SeqCst);
         self.history().clear();
         for name in loaded.keys() {
