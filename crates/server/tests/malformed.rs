@@ -10,7 +10,6 @@ mod attack;
 mod body;
 #[path = "malformed/case.rs"]
 mod case;
-#[allow(dead_code, reason = "only what starts a server is used here")]
 mod fixture;
 #[path = "malformed/frames.rs"]
 mod frames;

@@ -4,7 +4,6 @@
 //! computed from the store's whole history: no event may be missing, be there twice, or come out of order.
 //! `FERRY_STRESS=full` is 200 watchers and 20,000 writes.
 
-#[allow(dead_code, reason = "only what starts a server is used here")]
 mod fixture;
 #[path = "stress/history.rs"]
 mod history;
