@@ -38,7 +38,7 @@ impl Scale {
     fn chosen() -> Self {
         match std::env::var("FERRY_STRESS").as_deref() {
             Ok("full") => Self { watchers: 200, writers: 20, writes: 20_000 },
-            _ => Self { watchers: 60, writers: 10, writes: 2_000 },
+            _ => Self { watchers: 60, writers: 10, writes: 4_000 },
         }
     }
 }
