@@ -6,6 +6,8 @@ mod core;
 mod groups;
 mod pod;
 
+use std::sync::LazyLock;
+
 use crate::{
     Map, Value, decode,
     quantity::Quantity,
@@ -64,12 +66,59 @@ pub fn apply(ty: TypeId, object: &mut Value) {
     }
 }
 
-fn structure(id: TypeId, map: &mut Map, own: bool) {
-    let ty = schema().get(id);
-    if own {
-        run(BEFORE, &ty.name, map);
+/// What is done for the structs of a type.
+#[derive(Default)]
+struct Plan {
+    before: Option<Computed>,
+    after: Option<Computed>,
+    /// Positions of the fields that have a default, or something with defaults inside.
+    fields: Vec<usize>,
+}
+
+/// The plans of all types, by their position.
+static PLANS: LazyLock<Vec<Plan>> = LazyLock::new(plans);
+
+fn plans() -> Vec<Plan> {
+    let named = |list: &[(&str, Computed)], name: &str| list.iter().find(|(ty, _)| *ty == name).map(|(_, run)| *run);
+    let types: Vec<_> = schema().types().map(|(_, ty)| ty).collect();
+    let mut plans: Vec<Plan> = types
+        .iter()
+        .map(|ty| Plan { before: named(BEFORE, &ty.name), after: named(AFTER, &ty.name), fields: Vec::new() })
+        .collect();
+    // What is inside of what may go round in circles: until nothing is found any more.
+    let mut grown = true;
+    while grown {
+        grown = false;
+        for (at, ty) in types.iter().enumerate() {
+            let has = |field: &&usize| ty.fields[**field].default.is_some() || reaches(&ty.fields[**field].ty, &plans);
+            let fields: Vec<usize> = (0..ty.fields.len()).collect();
+            let fields: Vec<usize> = fields.iter().filter(has).copied().collect();
+            grown |= fields.len() > plans[at].fields.len();
+            plans[at].fields = fields;
+        }
     }
-    for field in &ty.fields {
+    plans
+}
+
+/// Whether anything is filled in within values of a type.
+fn reaches(ty: &Ty, plans: &[Plan]) -> bool {
+    match ty {
+        Ty::Struct(id) => {
+            let plan = &plans[id.position()];
+            plan.before.is_some() || plan.after.is_some() || !plan.fields.is_empty()
+        }
+        Ty::Map(inner) if **inner == Ty::Quantity => true,
+        Ty::List(inner) | Ty::Map(inner) => reaches(inner, plans),
+        _ => false,
+    }
+}
+
+fn structure(id: TypeId, map: &mut Map, own: bool) {
+    let (ty, plan) = (schema().get(id), &PLANS[id.position()]);
+    if let Some(before) = plan.before.filter(|_| own) {
+        before(map);
+    }
+    for field in plan.fields.iter().map(|at| &ty.fields[*at]) {
         if let Some(default) = field.default.as_ref().filter(|_| own) {
             let unset = match map.get(field.name) {
                 None => true,
@@ -79,18 +128,14 @@ fn structure(id: TypeId, map: &mut Map, own: bool) {
                 map.insert(field.name.to_owned(), filled(&field.ty, default));
             }
         }
-        if let Some(value) = map.get_mut(field.name) {
+        if reaches(&field.ty, &PLANS)
+            && let Some(value) = map.get_mut(field.name)
+        {
             inside(&field.ty, value, !AS_GIVEN.contains(&(ty.name.as_str(), field.name)));
         }
     }
-    if own {
-        run(AFTER, &ty.name, map);
-    }
-}
-
-fn run(list: &[(&str, Computed)], name: &str, map: &mut Map) {
-    if let Some((_, computed)) = list.iter().find(|(ty, _)| *ty == name) {
-        computed(map);
+    if let Some(after) = plan.after.filter(|_| own) {
+        after(map);
     }
 }
 

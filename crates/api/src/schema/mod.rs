@@ -26,6 +26,13 @@ pub struct Schema {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TypeId(usize);
 
+impl TypeId {
+    /// The position as a number, for tables beside the schema.
+    pub(crate) fn position(self) -> usize {
+        self.0
+    }
+}
+
 /// A struct of the API.
 #[derive(Debug)]
 pub struct Type {

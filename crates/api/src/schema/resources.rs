@@ -60,6 +60,8 @@ pub struct Resource {
     pub stored: (&'static str, &'static str),
     /// The fields, besides name and namespace, that field selectors know.
     pub fields: Vec<SelectableField>,
+    /// Since when it is deprecated, when it goes, and what to use instead: `1.33`, `1.36`, `apps/v1_Deployment`.
+    deprecated: Option<(&'static str, &'static str, &'static str)>,
 }
 
 /// How a selector by a field that is not known is refused: upstream's words differ.
@@ -106,6 +108,19 @@ impl Resource {
     /// `pods` or `deployments.apps`, as messages name it.
     pub fn qualified_name(&self) -> String {
         if self.group.is_empty() { self.name.to_owned() } else { format!("{}.{}", self.name, self.group) }
+    }
+
+    /// What is told whoever uses a resource that is deprecated.
+    pub fn deprecation(&self) -> Option<String> {
+        let (since, until, instead) = self.deprecated?;
+        let mut text = format!("{} {} is deprecated in v{since}+", self.api_version(), self.kind);
+        if !until.is_empty() {
+            text += &format!(", unavailable in v{until}+");
+        }
+        if !instead.is_empty() {
+            text += &format!("; use {}", instead.replace('_', " "));
+        }
+        Some(text)
     }
 
     /// A subresource by name.
@@ -201,6 +216,7 @@ fn resource(
         unknown_field: UnknownField::Plain,
         stored: (group, version),
         fields: Vec::new(),
+        deprecated: None,
     };
     words.for_each(|word| set(&mut resource, word));
     resource
@@ -229,6 +245,11 @@ fn set(resource: &mut Resource, word: &'static str) {
         "unknown" => resource.unknown_field = unknown_field(argument),
         "stored" => resource.stored = stored(resource.group, argument),
         "fields" => resource.fields = argument.split(',').map(selectable).collect(),
+        "deprecated" => {
+            let mut parts = argument.splitn(3, ':').map(Some).chain(std::iter::repeat(None));
+            let mut next = || parts.next().flatten().unwrap_or_default();
+            resource.deprecated = Some((next(), next(), next()));
+        }
         "sub" => resource.subresources.push(subresource(argument)),
         other => panic!("resources.txt has an unknown word {other:?}"),
     }

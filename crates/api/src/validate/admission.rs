@@ -2,23 +2,11 @@
 
 use super::{Errors, at::At, names, rules::Functions};
 
-pub(super) const FUNCTIONS: Functions = functions![
-    wildcard_operation,
-    wildcard_group,
-    wildcard_version,
-    rule_resources,
-    mutating_operations,
-    condition_names,
-    some_expression,
-    expression,
-    group_and_version,
-    mixed_case_kind,
-    variable_name,
-    not_blank,
-    one_line,
-    audit_annotation,
+pub(super) const FUNCTIONS: Functions = functions! {
+    wildcard_operation wildcard_group wildcard_version rule_resources mutating_operations condition_names
+    some_expression expression group_and_version mixed_case_kind variable_name not_blank one_line audit_annotation
     deny_or_warn
-];
+};
 
 /// `*` stands alone.
 pub(super) fn wildcard(list: &At, what: &str, e: &mut Errors) {

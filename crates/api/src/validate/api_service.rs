@@ -2,7 +2,7 @@
 
 use super::{Errors, at::At, config, names, rules::Functions};
 
-pub(super) const FUNCTIONS: Functions = functions![service_name, no_bundle];
+pub(super) const FUNCTIONS: Functions = functions! { service_name no_bundle };
 
 /// The name is made of version and group.
 fn service_name(new: &At, e: &mut Errors) {

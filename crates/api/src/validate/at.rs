@@ -3,7 +3,7 @@
 //! The path is a chain on the stack; it becomes text only when there is a fault to tell. On a change the value that was at
 //! the same place comes along.
 
-use std::{cmp::Ordering, collections::HashSet, fmt, hash::Hash};
+use std::{cmp::Ordering, collections::HashSet, fmt, hash::Hash, sync::LazyLock};
 
 use super::{
     Errors,
@@ -53,8 +53,14 @@ impl<'v, 'p> At<'v, 'p> {
 
     /// A field, by the name that upstream gives it in messages.
     pub fn get_called<'b>(&'b self, name: &str, shown: &'b str) -> At<'v, 'b> {
+        self.with(name, shown, in_map(self.value, name))
+    }
+
+    /// As [`Self::get_called`], where the value of the field is known.
+    pub fn with<'b>(&'b self, name: &str, shown: &'b str, value: &'v Value) -> At<'v, 'b> {
         let step = if shown.is_empty() { Step::Hidden } else { Step::Field(shown) };
-        self.under(step, in_map(self.value, name), in_map(self.old, name))
+        let old = if self.old.is_null() { &NOTHING } else { in_map(self.old, name) };
+        self.under(step, value, old)
     }
 
     /// A value under this place, by a name that is not that of its field.
@@ -198,8 +204,8 @@ impl<'v, 'p> At<'v, 'p> {
 
     /// The sign of the quantity here: -1, 0 or 1.
     pub fn sign(&self) -> i32 {
-        let zero = Quantity::parse("0");
-        match self.quantity().partial_cmp(&zero) {
+        static ZERO: LazyLock<Option<Quantity>> = LazyLock::new(|| Quantity::parse("0"));
+        match self.quantity().partial_cmp(&*ZERO) {
             Some(Ordering::Less) if self.exists() => -1,
             Some(Ordering::Greater) => 1,
             _ => 0,
@@ -259,6 +265,11 @@ impl At<'_, '_> {
     /// The struct here is wrong, shown as upstream's type has it.
     pub fn invalid_struct(&self, e: &mut Errors, ty: &str, message: impl Into<String>) {
         self.fault(e, Fault::Invalid(Bad::of(ty, self.value)), message);
+    }
+
+    /// Something here is worth telling.
+    pub fn warn(&self, e: &mut Errors, message: impl Into<String>) {
+        self.fault(e, Fault::Warning, message);
     }
 
     /// Nothing may be here, or not this.

@@ -8,16 +8,10 @@ use super::{
 };
 use crate::Value;
 
-pub(super) const FUNCTIONS: Functions = functions![
-    replica_bounds,
-    target_version,
-    group_version,
-    scaling_to_zero,
-    metric_source,
-    name_of_container_resource,
-    positive_amount,
-    nonnegative_amount
-];
+pub(super) const FUNCTIONS: Functions = functions! {
+    replica_bounds target_version group_version scaling_to_zero metric_source name_of_container_resource
+    positive_amount nonnegative_amount
+};
 
 /// Type, field and rules of the sources of metrics.
 const SOURCES: [(&str, &str, &str); 5] = [

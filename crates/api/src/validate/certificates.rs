@@ -11,19 +11,10 @@ use super::{
 };
 use crate::Value;
 
-pub(super) const FUNCTIONS: Functions = functions![
-    signing_request,
-    usages,
-    requested_signer,
-    request_conditions,
-    issued_certificate,
-    request_change,
-    request_status_change,
-    request_approval,
-    signer_name,
-    bundle_is_named_after_signer,
-    trust_bundle
-];
+pub(super) const FUNCTIONS: Functions = functions! {
+    signing_request usages requested_signer request_conditions issued_certificate request_change request_status_change
+    request_approval signer_name bundle_is_named_after_signer trust_bundle
+};
 
 const USAGES: &[&str] = &[
     "any",

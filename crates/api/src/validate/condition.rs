@@ -2,7 +2,7 @@
 
 use super::{Errors, at::At, rules::Functions};
 
-pub(super) const FUNCTIONS: Functions = functions![condition_types, condition_reason];
+pub(super) const FUNCTIONS: Functions = functions! { condition_types condition_reason };
 
 const REASON: &str = "a condition reason must start with alphabetic character, optionally followed by a string of \
     alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or \

@@ -5,7 +5,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use super::{Errors, at::At, names, rules::Functions};
 use crate::Value;
 
-pub(super) const FUNCTIONS: Functions = functions![config_keys, secret_keys, secret_type];
+pub(super) const FUNCTIONS: Functions = functions! { config_keys secret_keys secret_type };
 
 const MOST_BYTES: usize = 1024 * 1024;
 

@@ -2,7 +2,7 @@
 
 use super::{Errors, at::At, names, rules::Functions};
 
-pub(super) const FUNCTIONS: Functions = functions![lease_strategy, candidate_versions];
+pub(super) const FUNCTIONS: Functions = functions! { lease_strategy candidate_versions };
 
 /// Upstream tells a wrong strategy one step too deep.
 fn lease_strategy(at: &At, e: &mut Errors) {

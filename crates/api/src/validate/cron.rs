@@ -3,7 +3,7 @@
 use super::{Errors, at::At, rules::Functions};
 use crate::duration;
 
-pub(super) const FUNCTIONS: Functions = functions![schedule, time_zone];
+pub(super) const FUNCTIONS: Functions = functions! { schedule time_zone };
 
 /// A field: its least and greatest number, and names for numbers from the least on.
 struct Field {

@@ -14,16 +14,9 @@ use super::{
 };
 use crate::Value;
 
-pub(super) const FUNCTIONS: Functions = functions![
-    definition_name,
-    definition,
-    definition_change,
-    kind_names,
-    stored_versions,
-    approval,
-    domain_of_group,
-    simple_path
-];
+pub(super) const FUNCTIONS: Functions = functions! {
+    definition_name definition definition_change kind_names stored_versions approval domain_of_group simple_path
+};
 
 const APPROVED: &str = "api-approved.kubernetes.io";
 

@@ -9,21 +9,10 @@ use super::{
 };
 use crate::{Value, convert::EXACT};
 
-pub(super) const FUNCTIONS: Functions = functions![
-    extended_resource,
-    one_request,
-    json_parameters,
-    request_name,
-    full_name,
-    attribute_names,
-    binding_conditions,
-    taint_effect,
-    device_statuses,
-    uuid,
-    reserved_for,
-    pool_name,
-    segmented_pool_name
-];
+pub(super) const FUNCTIONS: Functions = functions! {
+    extended_resource one_request json_parameters request_name full_name attribute_names binding_conditions
+    taint_effect device_statuses uuid reserved_for pool_name segmented_pool_name
+};
 
 const NOT_A_REQUEST: &str =
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";

@@ -7,8 +7,9 @@ use super::{
     rules::{self, Functions},
 };
 
-pub(super) const FUNCTIONS: Functions =
-    functions![changed_subsets, named_ports, slice_ports, changed_endpoints, slice_address, few_hints];
+pub(super) const FUNCTIONS: Functions = functions! {
+    changed_subsets named_ports slice_ports changed_endpoints slice_address few_hints
+};
 
 fn changed_subsets(list: &At, e: &mut Errors) {
     if !list.is_change() || list.differs() {

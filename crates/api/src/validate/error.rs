@@ -41,6 +41,8 @@ pub enum Fault {
     TooFew(usize),
     /// The check itself failed.
     Internal,
+    /// Nothing is wrong, but something is worth telling.
+    Warning,
 }
 
 /// A bad value, as it is to be shown.
@@ -94,6 +96,7 @@ impl Fault {
             Fault::TooMany(_) => "FieldValueTooMany",
             Fault::TooFew(_) => "FieldValueTooFew",
             Fault::Internal => "InternalError",
+            Fault::Warning => "",
         }
     }
 
@@ -104,6 +107,7 @@ impl Fault {
             Fault::Forbidden => return "Forbidden".to_owned(),
             Fault::TooLong => return "Too long".to_owned(),
             Fault::Internal => return "Internal error".to_owned(),
+            Fault::Warning => return String::new(),
             Fault::TooMany(count) => return format!("Too many: {count}"),
             Fault::TooFew(count) => return format!("Too few: {count}"),
             Fault::Invalid(bad) | Fault::TypeInvalid(bad) => ("Invalid value", bad),
@@ -153,13 +157,19 @@ impl FieldError {
 
     /// The fault without the field, as in a `Status` cause.
     pub fn detail(&self) -> String {
-        let head = self.kind.head();
-        if self.message.is_empty() { head } else { format!("{head}: {}", self.message) }
+        match (self.kind.head(), self.message.as_str()) {
+            (head, "") => head,
+            (head, message) if head.is_empty() => message.to_owned(),
+            (head, message) => format!("{head}: {message}"),
+        }
     }
 }
 
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.kind == Fault::Warning && self.field.is_empty() {
+            return f.write_str(&self.message);
+        }
         write!(f, "{}: {}", self.field, self.detail())
     }
 }

@@ -3,8 +3,9 @@
 use super::{Errors, at::At, names, rules::Functions};
 use crate::decode;
 
-pub(super) const FUNCTIONS: Functions =
-    functions![core_event, event_of_group, event_series, changed_series, event_type, no_old_fields];
+pub(super) const FUNCTIONS: Functions = functions! {
+    core_event event_of_group event_series changed_series event_type no_old_fields
+};
 
 /// The names of an event's fields, which differ between the groups.
 struct Names {

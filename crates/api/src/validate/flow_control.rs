@@ -2,17 +2,10 @@
 
 use super::{Errors, admission::wildcard, at::At, error::Bad, names, rules::Functions};
 
-pub(super) const FUNCTIONS: Functions = functions![
-    not_first,
-    distinguisher,
-    verbs,
-    wildcard_api_group,
-    wildcard_resource,
-    flow_namespaces,
-    flow_urls,
-    no_preserved_zero,
+pub(super) const FUNCTIONS: Functions = functions! {
+    not_first distinguisher verbs wildcard_api_group wildcard_resource flow_namespaces flow_urls no_preserved_zero
     hand_size
-];
+};
 
 const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 

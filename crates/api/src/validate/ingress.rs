@@ -7,7 +7,7 @@ use super::{
     rules::{self, Functions},
 };
 
-pub(super) const FUNCTIONS: Functions = functions![ingress_rules, ingress_tls, plain_path, backend, class_annotation];
+pub(super) const FUNCTIONS: Functions = functions! { ingress_rules ingress_tls plain_path backend class_annotation };
 
 fn ingress_rules(list: &At, e: &mut Errors) {
     let old = list.before();

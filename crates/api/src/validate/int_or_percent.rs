@@ -3,7 +3,7 @@
 use super::{Errors, at::At, error::Bad, names, rules::Functions};
 use crate::Value;
 
-pub(super) const FUNCTIONS: Functions = functions![amount, at_most_all, not_none];
+pub(super) const FUNCTIONS: Functions = functions! { amount at_most_all not_none };
 
 /// The faults of an amount.
 fn amount(at: &At, e: &mut Errors) {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::Value;
 
-pub(super) const FUNCTIONS: Functions = functions![generated_selector, job_selector, indexed_name, job_change];
+pub(super) const FUNCTIONS: Functions = functions! { generated_selector job_selector indexed_name job_change };
 
 const LABEL_SELECTOR: &str = "meta/v1.LabelSelector";
 

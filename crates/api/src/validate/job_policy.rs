@@ -2,7 +2,7 @@
 
 use super::{Errors, at::At, names, rules::Functions};
 
-pub(super) const FUNCTIONS: Functions = functions![domain_path, container_of_template, exit_codes, success_counts];
+pub(super) const FUNCTIONS: Functions = functions! { domain_path container_of_template exit_codes success_counts };
 
 /// A path after a domain: `acme.io/foo`.
 fn domain_path(at: &At, e: &mut Errors) {

@@ -2,7 +2,7 @@
 
 use super::{Errors, at::At, error::Bad, job_policy, render::same, rules::Functions};
 
-pub(super) const FUNCTIONS: Functions = functions![job_status];
+pub(super) const FUNCTIONS: Functions = functions! { job_status };
 
 /// Whether a condition is true.
 fn is(job: &At, kind: &str) -> bool {

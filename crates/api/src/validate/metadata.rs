@@ -3,7 +3,7 @@
 use super::{Errors, at::At, error::Bad, names, rules::Functions, selector};
 use crate::Value;
 
-pub(super) const FUNCTIONS: Functions = functions![annotations, only_labels, known_finalizer];
+pub(super) const FUNCTIONS: Functions = functions! { annotations only_labels known_finalizer };
 
 /// The most bytes that annotations may have together.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;

@@ -2,7 +2,7 @@
 
 use super::{Errors, at::At, error::Bad, names, rules::Functions};
 
-pub(super) const FUNCTIONS: Functions = functions![decodable, migration_status];
+pub(super) const FUNCTIONS: Functions = functions! { decodable migration_status };
 
 /// What is wrong with the name of a stored version: `<group>.<resource>`.
 pub(super) fn storage_version_name(name: &str) -> Vec<String> {

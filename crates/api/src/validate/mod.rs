@@ -6,7 +6,7 @@
 
 /// Functions under their own names, for the tables to call.
 macro_rules! functions {
-    ($($name:ident),* $(,)?) => {
+    ($($name:ident)*) => {
         &[$((stringify!($name), $name as crate::validate::rules::Function)),*]
     };
 }
@@ -59,6 +59,7 @@ mod storage;
 mod tables;
 mod volume_claim;
 mod volume_source;
+mod warnings;
 mod webhook;
 mod workload;
 
@@ -124,6 +125,16 @@ pub fn update_subresource(resource: &Resource, subresource: &str, object: &Value
         metadata::update(&at, rules::scheme(resource).known_finalizers, &mut errors);
     }
     errors
+}
+
+/// What is worth telling whoever writes an object, new or in place of an old one, that is accepted.
+pub fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut told = Vec::new();
+    if let Some(kind) = rules::kind(resource) {
+        let at = old.map_or(At::top(object), |old| At::changed(object, old));
+        kind.check_part("warnings", resource, &at, &mut told);
+    }
+    told.iter().map(ToString::to_string).collect()
 }
 
 /// What the containers of a pod ask for together.

@@ -183,24 +183,23 @@ pub fn path_segment(text: &str) -> Vec<String> {
 /// What is wrong with `text` as a key of labels, annotations and taints.
 pub fn qualified(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
-    let parts: Vec<&str> = text.split('/').collect();
-    let name = match parts[..] {
-        [name] => name,
-        ["", name] => {
+    let name = match text.split_once('/') {
+        None => text,
+        Some((_, rest)) if rest.contains('/') => {
+            let example = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
+            return vec![format!("a valid label key {QUALIFIED} {example}")];
+        }
+        Some(("", name)) => {
             faults.push("prefix part must be non-empty".to_owned());
             name
         }
-        [prefix, name] => {
+        Some((prefix, name)) => {
             let mut wrong = check(prefix, usize::MAX, is_subdomain(prefix), SUBDOMAIN);
             if prefix.len() > 253 {
                 wrong.insert(0, too_many_bytes(253));
             }
             faults.extend(wrong.into_iter().map(|fault| format!("prefix part {fault}")));
             name
-        }
-        _ => {
-            let example = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
-            return vec![format!("a valid label key {QUALIFIED} {example}")];
         }
     };
     if name.is_empty() {
@@ -224,10 +223,11 @@ pub fn label_value(text: &str) -> Vec<String> {
 }
 
 fn is_value(text: &str) -> bool {
-    let edge = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
-    edge(text.chars().next())
-        && edge(text.chars().last())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    let edge = |c: Option<&u8>| c.is_none_or(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    edge(bytes.first())
+        && edge(bytes.last())
+        && bytes.iter().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
 }
 
 /// What is wrong with `text` as a key of a ConfigMap or Secret.
@@ -249,7 +249,7 @@ pub fn variable(text: &str) -> Vec<String> {
     if text.is_empty() {
         faults.push("environment variable name must be non-empty".to_owned());
     }
-    if text.chars().any(|c| !(' '..='~').contains(&c) || c == '=') {
+    if text.bytes().any(|c| !(b' '..=b'~').contains(&c) || c == b'=') {
         faults.push(VARIABLE.to_owned());
     }
     faults

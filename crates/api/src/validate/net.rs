@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Errors, at::At, names, rules::Functions};
 
-pub(super) const FUNCTIONS: Functions = functions![ip, reachable, port_or_name, interface_address];
+pub(super) const FUNCTIONS: Functions = functions! { ip reachable port_or_name interface_address };
 
 const BAD_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const BAD_CIDR: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";

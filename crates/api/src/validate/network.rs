@@ -9,7 +9,7 @@ use super::{
     selector,
 };
 
-pub(super) const FUNCTIONS: Functions = functions![policy_peers, policy_types, port_range, service_cidrs];
+pub(super) const FUNCTIONS: Functions = functions! { policy_peers policy_types port_range service_cidrs };
 
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 

@@ -10,17 +10,9 @@ use super::{
 };
 use crate::Value;
 
-pub(super) const FUNCTIONS: Functions = functions![
-    taint_annotation,
-    taints_of_node,
-    taint_value,
-    node_amounts,
-    swap,
-    features,
-    pod_networks,
-    node_change,
-    finalizers_of_list
-];
+pub(super) const FUNCTIONS: Functions = functions! {
+    taint_annotation taints_of_node taint_value node_amounts swap features pod_networks node_change finalizers_of_list
+};
 
 fn taint_annotation(notes: &At, e: &mut Errors) {
     const TAINTS: &str = "scheduler.alpha.kubernetes.io/taints";

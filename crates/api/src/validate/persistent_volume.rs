@@ -3,7 +3,7 @@
 use super::{Errors, at::At, diff, error::Bad, render::same, rules::Functions, selector, volume_claim};
 use crate::{Value, schema::schema};
 
-pub(super) const FUNCTIONS: Functions = functions![capacity, volume_affinity, no_recycled_root, volume_change];
+pub(super) const FUNCTIONS: Functions = functions! { capacity volume_affinity no_recycled_root volume_change };
 
 fn capacity(at: &At, e: &mut Errors) {
     at.require(e);

@@ -3,8 +3,9 @@
 use super::{Errors, at::At, error::Bad, names, pod::resources, resource_name as resource, rules::Functions};
 use crate::quantity::Quantity;
 
-pub(super) const FUNCTIONS: Functions =
-    functions![quota_amount, scopes, scope_selector, scopes_kept, limit_type, limit_names, limit_relations];
+pub(super) const FUNCTIONS: Functions = functions! {
+    quota_amount scopes scope_selector scopes_kept limit_type limit_names limit_relations
+};
 
 const SCOPES: &[&str] = &[
     "Terminating",

@@ -3,7 +3,7 @@
 use super::{Errors, at::At, rules::Functions, selector};
 use crate::Value;
 
-pub(super) const FUNCTIONS: Functions = functions![aggregation, only_urls];
+pub(super) const FUNCTIONS: Functions = functions! { aggregation only_urls };
 
 /// The faults of selectors of roles; those that had faults may keep them.
 fn aggregation(rule: &At, e: &mut Errors) {

@@ -81,6 +81,9 @@ pub(super) fn any(name: &str, at: &At, e: &mut Errors) {
 
 /// The faults of the name of a resource that a container may ask for.
 pub(super) fn of_container(name: &str, at: &At, e: &mut Errors) {
+    if matches!(name, "cpu" | "memory" | "ephemeral-storage") {
+        return;
+    }
     any(name, at, e);
     if !name.contains('/') {
         if !["cpu", "memory", "ephemeral-storage"].contains(&name) && !is_huge_page(name) {

@@ -9,17 +9,10 @@ use super::{
 };
 use crate::{Value, quantity::Quantity};
 
-pub(super) const FUNCTIONS: Functions = functions![
-    slice_place,
-    slice_devices,
-    slice_device,
-    device_place,
-    counter_names,
-    one_value,
-    policy_values,
-    policy_range,
+pub(super) const FUNCTIONS: Functions = functions! {
+    slice_place slice_devices slice_device device_place counter_names one_value policy_values policy_range
     resource_mapping
-];
+};
 
 const VALUES: [&str; 8] = ["int", "bool", "string", "version", "ints", "bools", "strings", "versions"];
 

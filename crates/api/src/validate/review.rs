@@ -3,7 +3,7 @@
 use super::{Errors, at::At, rules::Functions};
 use crate::Value;
 
-pub(super) const FUNCTIONS: Functions = functions![no_metadata, only_namespace, own_namespace];
+pub(super) const FUNCTIONS: Functions = functions! { no_metadata only_namespace own_namespace };
 
 fn no_metadata(meta: &At, e: &mut Errors) {
     empty_but_for(meta, "", "must be empty", e);

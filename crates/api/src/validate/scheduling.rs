@@ -2,7 +2,7 @@
 
 use super::{Errors, at::At, error::Bad, rules::Functions};
 
-pub(super) const FUNCTIONS: Functions = functions![priority_name, distinct_tolerations, claim_of_group];
+pub(super) const FUNCTIONS: Functions = functions! { priority_name distinct_tolerations claim_of_group };
 
 const HIGHEST: i64 = 1_000_000_000;
 

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{Value, selector::LabelSelector};
 
-pub(super) const FUNCTIONS: Functions = functions![labels, kept_selector];
+pub(super) const FUNCTIONS: Functions = functions! { labels kept_selector };
 
 /// The faults of a map of labels; all are told at the map.
 pub(super) fn labels(at: &At, e: &mut Errors) {

@@ -2,20 +2,10 @@
 
 use super::{Errors, at::At, error::Bad, names, net, rules::Functions, service_addresses as addresses};
 
-pub(super) const FUNCTIONS: Functions = functions![
-    class_change,
-    health_check_kept,
-    topology_annotations,
-    service_ports,
-    not_headless,
-    external_name,
-    external_ips,
-    node_ports,
-    source_ranges,
-    node_ports_allocated,
-    external_traffic,
-    ingress_points
-];
+pub(super) const FUNCTIONS: Functions = functions! {
+    class_change health_check_kept topology_annotations service_ports not_headless external_name external_ips
+    node_ports source_ranges node_ports_allocated external_traffic ingress_points
+};
 
 const LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";

@@ -2,7 +2,7 @@
 
 use super::{Errors, at::At, net, rules::Functions};
 
-pub(super) const FUNCTIONS: Functions = functions![addresses, address_change];
+pub(super) const FUNCTIONS: Functions = functions! { addresses address_change };
 
 const FAMILIES: &[&str] = &["IPv4", "IPv6"];
 const POLICIES: &[&str] = &["PreferDualStack", "RequireDualStack", "SingleStack"];

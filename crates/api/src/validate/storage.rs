@@ -10,17 +10,10 @@ use super::{
 };
 use crate::Value;
 
-pub(super) const FUNCTIONS: Functions = functions![
-    provisioner,
-    parameters,
-    topologies,
-    attachment_metadata,
-    error_message,
-    topology_keys,
-    drivers_kept,
-    lifecycle_modes,
+pub(super) const FUNCTIONS: Functions = functions! {
+    provisioner parameters topologies attachment_metadata error_message topology_keys drivers_kept lifecycle_modes
     token_requests
-];
+};
 
 const MOST_BYTES: usize = 256 * 1024;
 

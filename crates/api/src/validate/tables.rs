@@ -4,7 +4,7 @@ use super::{
     admission, api_service, autoscaling, certificates, condition, config, coordination, cron, custom_resource, device,
     endpoints, event, flow_control, ingress, int_or_percent, job, job_policy, job_status, metadata, migration, net,
     network, node, persistent_volume, pod, quota, rbac, resource_slice, review, rules::Functions, scheduling, selector,
-    service, service_addresses, storage, volume_claim, volume_source, webhook, workload,
+    service, service_addresses, storage, volume_claim, volume_source, warnings, webhook, workload,
 };
 
 macro_rules! rules {
@@ -31,6 +31,7 @@ pub(super) const RULES: &[&str] = rules![
     "device",
     "scheduling",
     "flow",
+    "warnings",
 ];
 
 /// The functions, by module.
@@ -71,6 +72,7 @@ pub(super) const FUNCTIONS: &[&[Functions]] = &[
         storage::FUNCTIONS,
         volume_claim::FUNCTIONS,
         volume_source::FUNCTIONS,
+        warnings::FUNCTIONS,
         webhook::FUNCTIONS,
         workload::FUNCTIONS,
     ],

@@ -3,16 +3,10 @@
 use super::{Errors, at::At, diff, names, pod::resources, render::same, resource_name as resource, rules::Functions};
 use crate::{Value, quantity::Quantity};
 
-pub(super) const FUNCTIONS: Functions = functions![
-    access_modes,
-    claimed_size,
-    same_source,
-    source_group,
-    claim_change,
-    amount_of_storage,
-    resize_statuses,
+pub(super) const FUNCTIONS: Functions = functions! {
+    access_modes claimed_size same_source source_group claim_change amount_of_storage resize_statuses
     allocated_resources
-];
+};
 
 const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";

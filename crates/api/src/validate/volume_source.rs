@@ -2,16 +2,9 @@
 
 use super::{Errors, at::At, rules::Functions};
 
-pub(super) const FUNCTIONS: Functions = functions![
-    iscsi_name,
-    persistent_iscsi_name,
-    portal_length,
-    named_portal_length,
-    quobyte,
-    foreign_option,
-    managed_disk,
-    blob_disk
-];
+pub(super) const FUNCTIONS: Functions = functions! {
+    iscsi_name persistent_iscsi_name portal_length named_portal_length quobyte foreign_option managed_disk blob_disk
+};
 
 fn iscsi_name(at: &At, e: &mut Errors) {
     named(at, "must be valid format starting with iqn, eui, or naa", e);

@@ -2,8 +2,9 @@
 
 use super::{Errors, at::At, names, rules::Functions};
 
-pub(super) const FUNCTIONS: Functions =
-    functions![webhook_names, webhook_name, side_effects, review_versions, url_path, https_url];
+pub(super) const FUNCTIONS: Functions = functions! {
+    webhook_names webhook_name side_effects review_versions url_path https_url
+};
 
 fn webhook_names(list: &At, e: &mut Errors) {
     let mut seen = Vec::new();

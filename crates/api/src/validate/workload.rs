@@ -10,18 +10,10 @@ use super::{
 };
 use crate::{Value, selector::LabelSelector};
 
-pub(super) const FUNCTIONS: Functions = functions![
-    selected_template,
-    progress_deadline,
-    some_progress,
-    daemon_selector,
-    surge_or_unavailable,
-    stateful_template,
-    stateful_change,
-    controller_selector,
-    json_object,
-    only_grows
-];
+pub(super) const FUNCTIONS: Functions = functions! {
+    selected_template progress_deadline some_progress daemon_selector surge_or_unavailable stateful_template
+    stateful_change controller_selector json_object only_grows
+};
 
 const MISMATCH: &str = "`selector` does not match template `labels`";
 const LABEL_SELECTOR: &str = "meta/v1.LabelSelector";

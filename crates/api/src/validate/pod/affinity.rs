@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-pub(super) const FUNCTIONS: Functions = functions![affinity, namespace_of_term];
+pub(super) const FUNCTIONS: Functions = functions! { affinity namespace_of_term };
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-pub(super) const FUNCTIONS: Functions = functions![pod_annotations, annotations_match_fields];
+pub(super) const FUNCTIONS: Functions = functions! { pod_annotations annotations_match_fields };
 
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -88,7 +88,8 @@ fn app_armor(container: &str, at: &At, spec: &At, e: &mut Errors) {
 
 /// What an annotation says in the old way and a field in the new one is the same.
 fn annotations_match_fields(at: &At, e: &mut Errors) {
-    if at.exists() {
+    let is_old = |key: &str| key == SECCOMP || key.starts_with(SECCOMP_CONTAINER) || key.starts_with(APP_ARMOR);
+    if at.entries().any(|(key, _)| is_old(key)) {
         with_spec(at, |spec| match_fields(at, spec, e));
     }
 }

@@ -3,8 +3,9 @@
 use super::spec_of;
 use crate::validate::{Errors, at::At, names, rules::Functions};
 
-pub(super) const FUNCTIONS: Functions =
-    functions![init_names, debug_names, host_ports, own_host_ports, port_names, resize_policy, header, sleep];
+pub(super) const FUNCTIONS: Functions = functions! {
+    init_names debug_names host_ports own_host_ports port_names resize_policy header sleep
+};
 
 /// Containers that run first have names that no other container has.
 fn init_names(list: &At, e: &mut Errors) {
@@ -78,6 +79,9 @@ fn take_ports<'v>(container: &At<'v, '_>, taken: &mut Vec<(&'v str, &'v str, i64
 
 /// The faults of how resources are resized. Upstream tells most of them at the list.
 fn resize_policy(list: &At, e: &mut Errors) {
+    if list.is_empty() {
+        return;
+    }
     let restart = spec_of(list).text_of("restartPolicy");
     let mut seen = Vec::new();
     for policy in list.items() {

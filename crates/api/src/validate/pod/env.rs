@@ -5,8 +5,9 @@ use crate::{
     validate::{Errors, at::At, names, rules::Functions},
 };
 
-pub(super) const FUNCTIONS: Functions =
-    functions![variable_field, variable_resource, one_variable_source, one_env_source];
+pub(super) const FUNCTIONS: Functions = functions! {
+    variable_field variable_resource one_variable_source one_env_source
+};
 
 /// The fields of a pod that a variable may have.
 const FIELDS: &[&str] = &[

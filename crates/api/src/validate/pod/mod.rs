@@ -56,7 +56,7 @@ fn containers<'v>(spec: &At<'v, '_>) -> impl Iterator<Item = (&'static str, usiz
 }
 
 /// Calls `visit` for every container of every kind.
-fn visit(spec: &At, mut visit: impl FnMut(&At)) {
+pub(super) fn visit<'v>(spec: &At<'v, '_>, mut visit: impl FnMut(&At<'v, '_>)) {
     for (list, at, _) in containers(spec) {
         visit(&spec.get(list).index(at));
     }
@@ -64,12 +64,18 @@ fn visit(spec: &At, mut visit: impl FnMut(&At)) {
 
 /// The specification that a container, its list or a part of it stands in.
 fn spec_of<'a, 'v>(at: &'a At<'v, '_>) -> &'a At<'v, 'a> {
-    const LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
-    let mut at: &At = at;
-    while !at.is_whole() && LISTS.iter().all(|list| at.value.get(list).is_none()) {
-        at = at.up(1);
+    let mut place: &At = at;
+    while !place.is_whole() {
+        if matches!(place.name(), "containers" | "initContainers" | "ephemeralContainers") {
+            return place.up(1);
+        }
+        place = place.up(1);
     }
-    at
+    let mut place: &At = at;
+    while !place.is_whole() && place.value.get("containers").is_none() {
+        place = place.up(1);
+    }
+    place
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-pub(super) const FUNCTIONS: Functions = functions![mount, mount_points, device, device_paths];
+pub(super) const FUNCTIONS: Functions = functions! { mount mount_points device device_paths };
 
 /// A volume by its name. One with faults of its own counts as none; as long as there are no faults at all, none has.
 fn volume<'v>(part: &At<'v, '_>, name: &str, e: &Errors) -> Option<&'v Value> {
@@ -36,6 +36,14 @@ fn mount(mount: &At, e: &mut Errors) {
     if devices.find("devicePath", point.text()).is_some() {
         point.invalid_text(e, "must not already exist as a path in volumeDevices");
     }
+    if mount.len() > 2 {
+        options(mount, e);
+    }
+}
+
+/// The faults of what most mounts do not say.
+fn options(mount: &At, e: &mut Errors) {
+    let list = mount.up(1);
     let (sub, expression) = (mount.get("subPath"), mount.get("subPathExpr"));
     list.get("subPath").form_as(e, sub.text(), names::relative);
     if !expression.is_empty() && !sub.is_empty() {

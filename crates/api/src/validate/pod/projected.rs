@@ -3,15 +3,9 @@
 use super::{env, volume};
 use crate::validate::{Errors, at::At, certificates, names, rules::Functions};
 
-pub(super) const FUNCTIONS: Functions = functions![
-    downward_file,
-    one_projection,
-    projected_paths,
-    token_path,
-    named_bundle,
-    user_annotations,
-    longest_expiration
-];
+pub(super) const FUNCTIONS: Functions = functions! {
+    downward_file one_projection projected_paths token_path named_bundle user_annotations longest_expiration
+};
 
 /// The fields of a pod that a file may have.
 const FIELDS: &[&str] =

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-pub(super) const FUNCTIONS: Functions = functions![pod_resize];
+pub(super) const FUNCTIONS: Functions = functions! { pod_resize };
 
 /// The faults of a pod whose resources change.
 fn pod_resize(new: &At, e: &mut Errors) {

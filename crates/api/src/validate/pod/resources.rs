@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-pub(super) const FUNCTIONS: Functions = functions![container_resources, pod_resources, pod_claims, overhead];
+pub(super) const FUNCTIONS: Functions = functions! { container_resources pod_resources pod_claims overhead };
 
 /// A check of the name of a resource at its place.
 type NameCheck = fn(&str, &At, &mut Errors);
@@ -63,11 +63,10 @@ fn limit(name: &str, at: &At, check: NameCheck, flags: &mut Flags, e: &mut Error
 
 /// The faults of an amount of a resource.
 pub(in crate::validate) fn amount(name: &str, at: &At, e: &mut Errors) {
-    if at.sign() < 0 {
+    if at.text().starts_with('-') && at.sign() < 0 {
         at.invalid_text(e, "must be greater than or equal to 0");
     }
-    let whole = at.quantity().is_none_or(|quantity| quantity.millis() % 1000 == 0);
-    if resource::is_integer(name) && !whole {
+    if resource::is_integer(name) && at.quantity().is_some_and(|quantity| quantity.millis() % 1000 != 0) {
         at.invalid_text(e, "must be an integer");
     }
 }
@@ -119,6 +118,9 @@ fn within(name: &str, request: &At, limits: &At, requests: &At, e: &mut Errors) 
 }
 
 fn claim_names(list: &At, e: &mut Errors) {
+    if list.is_empty() {
+        return;
+    }
     let claims = spec_of(list).get("resourceClaims");
     let known: Vec<&str> = claims.items().map(|claim| claim.text_of("name")).filter(|name| !name.is_empty()).collect();
     let mut seen: Vec<String> = Vec::new();

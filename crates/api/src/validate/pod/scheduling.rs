@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-pub(super) const FUNCTIONS: Functions = functions![gate, toleration_value, min_domains, spread, label_keys];
+pub(super) const FUNCTIONS: Functions = functions! { gate toleration_value min_domains spread label_keys };
 
 /// Upstream tells a wrong name of a gate at the gate.
 fn gate(at: &At, e: &mut Errors) {

@@ -2,7 +2,7 @@
 
 use crate::validate::{Errors, at::At, rules::Functions};
 
-pub(super) const FUNCTIONS: Functions = functions![sysctls, no_sys_admin];
+pub(super) const FUNCTIONS: Functions = functions! { sysctls no_sys_admin };
 
 /// The faults of settings of the kernel.
 fn sysctls(list: &At, e: &mut Errors) {

@@ -3,8 +3,9 @@
 use super::{is_pod, spec_of};
 use crate::validate::{Errors, at::At, names, rules::Functions};
 
-pub(super) const FUNCTIONS: Functions =
-    functions![pod_host_ports, search_length, search_domain, os_name, file_of_volume];
+pub(super) const FUNCTIONS: Functions = functions! {
+    pod_host_ports search_length search_domain os_name file_of_volume
+};
 
 /// On the host's network a port is the host's port.
 fn pod_host_ports(spec: &At, e: &mut Errors) {

@@ -6,7 +6,7 @@ use crate::{
     validate::{Errors, at::At, error::Bad, names, net, rules::Functions},
 };
 
-pub(super) const FUNCTIONS: Functions = functions![pod_status];
+pub(super) const FUNCTIONS: Functions = functions! { pod_status };
 
 /// The faults of a changed status.
 fn pod_status(new: &At, e: &mut Errors) {

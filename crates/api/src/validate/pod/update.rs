@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-pub(super) const FUNCTIONS: Functions = functions![pod_change, pod_debug];
+pub(super) const FUNCTIONS: Functions = functions! { pod_change pod_debug };
 
 const FIXED: &str = "pod updates may not change fields other than \
     `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\

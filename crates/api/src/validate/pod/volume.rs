@@ -8,8 +8,9 @@ use crate::validate::{
     rules::{self, Functions},
 };
 
-pub(super) const FUNCTIONS: Functions =
-    functions![volumes, created_claim_name, image_of_pod, size_limit, publish_secret];
+pub(super) const FUNCTIONS: Functions = functions! {
+    volumes created_claim_name image_of_pod size_limit publish_secret
+};
 
 /// The faults of a pod's volumes.
 fn volumes(list: &At, e: &mut Errors) {

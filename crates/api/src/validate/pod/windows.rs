@@ -6,12 +6,20 @@ use crate::{
     validate::{Errors, at::At, rules::Functions},
 };
 
-pub(super) const FUNCTIONS: Functions = functions![host_process, user_name];
+pub(super) const FUNCTIONS: Functions = functions! { host_process user_name };
 
 /// Containers that are processes of the host: all or none.
 fn host_process(spec: &At, e: &mut Errors) {
-    let of = |value: &Value| value["securityContext"]["windowsOptions"]["hostProcess"].as_bool();
+    let of = |value: &Value| value.get("securityContext")?.get("windowsOptions")?.get("hostProcess")?.as_bool();
     let pod = of(spec.value);
+    let mut counts = (0, 0);
+    for (_, _, container) in containers(spec) {
+        counts.0 += 1;
+        counts.1 += usize::from(of(container).or(pod) == Some(true));
+    }
+    if pod.is_none() && counts.1 == 0 {
+        return;
+    }
     visit(spec, |container| {
         if let (Some(pod), Some(own)) = (pod, of(container.value))
             && pod != own
@@ -22,8 +30,7 @@ fn host_process(spec: &At, e: &mut Errors) {
             options.get("hostProcess").invalid(e, message);
         }
     });
-    let (all, count) =
-        (containers(spec).count(), containers(spec).filter(|(_, _, c)| of(c).or(pod) == Some(true)).count());
+    let (all, count) = counts;
     if count == 0 {
         return;
     }

@@ -2,12 +2,12 @@
 
 use std::{collections::HashMap, ops::ControlFlow};
 
-use super::{At, Errors, Function, RULES, Scheme};
+use super::{At, Errors, Function, RULES, Scheme, fields::Fields};
 use crate::{
     Value,
     validate::{
         at::IMMUTABLE,
-        error::{Bad, Fault},
+        error::{Bad, Fault, FieldError},
         metadata, names, tables,
     },
 };
@@ -80,8 +80,14 @@ enum Demand {
     Refuse,
     /// `unsupported(A,B)`, `unsupported(type:A,B)`: under the rule's conditions it is none of these.
     Unsupported(Shown, Vec<&'static str>),
+    /// `warn "why"`: it is not wrong, but worth telling.
+    Warn,
+    /// `say "what"`: something is worth telling, and not of one field.
+    Say,
+    /// `again(name)`: elements that are alike in a field are worth telling.
+    Again(&'static str),
     /// `choose(a=A,b=B) "many|none"`: one of these fields is set, and right.
-    Choose(Vec<Choice>),
+    Choose(Fields, Vec<Choice>),
     /// `exactly(a,b)`: exactly one of these fields is set.
     Exactly(Vec<&'static str>),
 }
@@ -96,6 +102,8 @@ struct Choice {
     block: usize,
     /// It is checked beside another too.
     always: bool,
+    /// Where it is among the choices by name.
+    position: usize,
 }
 
 /// How a wrong value is shown: that of the place or, after a `^` each, of what is around it.
@@ -130,6 +138,18 @@ impl Check {
     pub fn parse(word: &'static str, message: Option<String>, blocks: &HashMap<&'static str, usize>) -> Self {
         let (name, argument) = word.strip_suffix(')').and_then(|word| word.split_once('(')).unwrap_or((word, ""));
         Self { demand: demand(name, argument, blocks), message }
+    }
+
+    /// Whether a line ends here where nothing is there.
+    pub fn ends_at_nothing(&self) -> bool {
+        matches!(self.demand, Demand::Pointer | Demand::Optional)
+    }
+
+    /// Whether nothing is told where nothing is there.
+    pub fn is_quiet_at_nothing(&self) -> bool {
+        use Demand::{AtMost, Distinct, Empty, Few, Forbid, Length, Most, One, Range, Unique};
+        let quiet = matches!(self.demand, Range(..) | Length(_) | Most(_) | One(_) | Forbid | Empty | Few(_));
+        quiet || matches!(self.demand, AtMost(_) | Unique(_) | Distinct(_)) || self.ends_at_nothing()
     }
 
     /// Checks a value; what breaks ends the line.
@@ -182,7 +202,19 @@ impl Check {
             Demand::Missing => at.required(e, message("")),
             Demand::Refuse => at.forbidden(e, message("")),
             Demand::Unsupported(shown, texts) => at.unsupported_as(e, shown.bad(at), texts),
-            Demand::Choose(choices) => choose(at, choices, &message(""), scheme, e),
+            Demand::Warn => at.warn(e, message("")),
+            Demand::Say => e.push(FieldError::new("", Fault::Warning, message(""))),
+            Demand::Again(field) => at.unique(
+                |item| item.text_of(field),
+                |item, text| item.get(field).warn(e, format!("duplicate {field} {text:?}")),
+            ),
+            Demand::Choose(fields, choices) => {
+                let messages = self.message.as_deref().unwrap_or_default();
+                fields.find(at, |values| {
+                    let given = choices.iter().filter(|choice| !values[choice.position].is_null());
+                    choose(at, given, messages, scheme, e);
+                });
+            }
             Demand::Exactly(fields) => exactly(at, fields, e),
             _ => {}
         }
@@ -229,7 +261,17 @@ fn demand(name: &'static str, argument: &'static str, blocks: &HashMap<&'static 
             let (shown, texts) = argument.split_once(':').unwrap_or(("text", argument));
             Demand::Unsupported(Shown::parse(shown), texts.split(',').collect())
         }
-        "choose" => Demand::Choose(argument.split(',').map(|text| Choice::parse(text, blocks)).collect()),
+        "warn" => Demand::Warn,
+        "say" => Demand::Say,
+        "again" => Demand::Again(argument),
+        "choose" => {
+            let mut choices: Vec<Choice> = argument.split(',').map(|text| Choice::parse(text, blocks)).collect();
+            let fields = Fields::new(choices.iter().map(|choice| choice.field));
+            for choice in &mut choices {
+                choice.position = fields.position(choice.field).expect("a choice is one of the fields");
+            }
+            Demand::Choose(fields, choices)
+        }
         "exactly" => Demand::Exactly(list()),
         _ => other(name, blocks),
     }
@@ -297,14 +339,14 @@ impl Choice {
         let (field, surplus) = names.split_once('>').unwrap_or((names, names));
         let (block, place) = block.split_once('@').unwrap_or((block, field));
         let block = *blocks.get(block).unwrap_or_else(|| panic!("there is no block {block}"));
-        Self { field, surplus, place, block, always }
+        Self { field, surplus, place, block, always, position: 0 }
     }
 }
 
-fn choose(at: &At, choices: &[Choice], messages: &str, scheme: &Scheme, e: &mut Errors) {
+fn choose<'c>(at: &At, given: impl Iterator<Item = &'c Choice>, messages: &str, scheme: &Scheme, e: &mut Errors) {
     let (many, none) = messages.split_once('|').unwrap_or_default();
     let mut found = false;
-    for choice in choices.iter().filter(|choice| at.value.get(choice.field).is_some()) {
+    for choice in given {
         if found && !choice.always {
             at.get(choice.surplus).forbidden(e, many);
             continue;

@@ -5,13 +5,19 @@
 //! called there by its name.
 
 mod check;
+mod fields;
 mod parse;
 mod place;
 mod test;
 
 use std::{collections::HashMap, sync::LazyLock};
 
-use self::{check::Check, place::Place, test::Test};
+use self::{
+    check::Check,
+    fields::{Fields, Values},
+    place::Place,
+    test::Test,
+};
 use super::{Errors, at::At, metadata::Scheme, names};
 use crate::schema::{Resource, Scope};
 
@@ -40,14 +46,24 @@ pub(super) struct Kind {
 /// The rules for structs of one shape.
 #[derive(Default)]
 struct Block {
+    fields: Fields,
     rules: Vec<Rule>,
 }
 
 /// One line: where it holds, what is looked at, and what must be.
 struct Rule {
     when: Vec<Test>,
-    places: Vec<Place>,
+    targets: Vec<Target>,
     checks: Vec<Check>,
+}
+
+/// What a rule looks at.
+struct Target {
+    place: Place,
+    /// Where its first field is among the block's.
+    first: Option<usize>,
+    /// Without that field there is nothing to tell.
+    optional: bool,
 }
 
 static RULES: LazyLock<Rules> = LazyLock::new(parse::load);
@@ -110,17 +126,23 @@ pub(super) fn is_faulty(block: &str, at: &At) -> bool {
 
 impl Block {
     fn run(&self, at: &At, scheme: &Scheme, e: &mut Errors) {
-        for rule in &self.rules {
-            if rule.when.iter().all(|test| test.holds(at)) {
-                for place in &rule.places {
-                    place.visit(at, &mut |at| rule.check(at, scheme, e));
-                }
-            }
-        }
+        self.fields.find(at, |values| self.rules.iter().for_each(|rule| rule.run(at, values, scheme, e)));
     }
 }
 
 impl Rule {
+    fn run(&self, at: &At, values: &Values, scheme: &Scheme, e: &mut Errors) {
+        if !self.when.iter().all(|test| test.holds(at, values)) {
+            return;
+        }
+        for target in &self.targets {
+            let absent = target.first.is_some_and(|first| values[first].is_null());
+            if !(absent && target.optional) {
+                target.place.visit(at, target.first, values, &mut |at| self.check(at, scheme, e));
+            }
+        }
+    }
+
     fn check(&self, at: &At, scheme: &Scheme, e: &mut Errors) {
         for check in &self.checks {
             if check.run(at, scheme, e).is_break() {
@@ -141,7 +163,7 @@ mod tests {
             let kind = kind(resource);
             assert!(kind.is_some(), "{} {} has no rules", resource.group, resource.kind);
             let parts = kind.map(|kind| kind.parts.keys().copied().collect::<Vec<_>>()).unwrap_or_default();
-            for part in parts {
+            for part in parts.into_iter().filter(|part| *part != "warnings") {
                 assert!(resource.subresource(part).is_some(), "{} has no {part}", resource.kind);
             }
         }

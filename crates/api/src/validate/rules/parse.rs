@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use super::{Block, Check, Kind, Place, Rule, Rules, Test};
+use super::{Block, Check, Fields, Kind, Place, Rule, Rules, Target, Test};
 use crate::validate::{names, tables};
 
 /// A block before its rules are read.
@@ -23,7 +23,7 @@ pub(super) fn load() -> Rules {
     let heads: Vec<Head> = tables::RULES.iter().flat_map(|table| split(table)).collect();
     let by_name: HashMap<&str, usize> = heads.iter().enumerate().map(|(at, head)| (head.name, at)).collect();
     assert_eq!(by_name.len(), heads.len(), "a block of rules is there twice");
-    let blocks = heads.iter().map(|head| Block { rules: head.lines.iter().map(|line| rule(line, &by_name)).collect() });
+    let blocks = heads.iter().map(|head| block(&head.lines, &by_name));
     Rules { blocks: blocks.collect(), kinds: kinds(&heads, &by_name), by_name }
 }
 
@@ -62,6 +62,20 @@ fn kinds(heads: &[Head], by_name: &HashMap<&'static str, usize>) -> HashMap<(&'s
     kinds
 }
 
+fn block(lines: &[&'static str], blocks: &HashMap<&'static str, usize>) -> Block {
+    let mut rules: Vec<Rule> = lines.iter().map(|line| rule(line, blocks)).collect();
+    let places = rules.iter().flat_map(|rule| rule.targets.iter().filter_map(|target| target.place.first()));
+    let tests = rules.iter().flat_map(|rule| rule.when.iter().filter_map(Test::first));
+    let fields = Fields::new(places.chain(tests));
+    for rule in &mut rules {
+        for target in &mut rule.targets {
+            target.first = target.place.first().and_then(|name| fields.position(name));
+        }
+        rule.when.iter_mut().for_each(|test| test.resolve(&fields));
+    }
+    Block { fields, rules }
+}
+
 fn rule(line: &'static str, blocks: &HashMap<&'static str, usize>) -> Rule {
     let (head, rest) = line.split_once(": ").unwrap_or_else(|| panic!("a rule has a place and checks: {line}"));
     let (when, places) = head.split_once(" ? ").unwrap_or(("", head));
@@ -74,9 +88,14 @@ fn rule(line: &'static str, blocks: &HashMap<&'static str, usize>) -> Rule {
         checks.push(Check::parse(word, message, blocks));
         rest = after.trim_start();
     }
+    let quiet = checks.first().is_some_and(Check::ends_at_nothing) || checks.iter().all(Check::is_quiet_at_nothing);
+    let target = |text: &'static str| {
+        let place = Place::parse(text);
+        Target { optional: quiet || place.is_within(), place, first: None }
+    };
     Rule {
         when: when.split(" & ").filter(|test| !test.is_empty()).map(Test::parse).collect(),
-        places: places.split(", ").map(Place::parse).collect(),
+        targets: places.split(", ").map(target).collect(),
         checks,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `attachRequired>attachedRequired` is a field that messages name otherwise, `metadata>.labels` one that they leave out.
 
-use super::At;
+use super::{At, fields::Values};
 
 /// The way from a struct to what a rule is about; `.` is the struct itself.
 pub(super) struct Place {
@@ -44,9 +44,27 @@ impl Place {
         Self { steps }
     }
 
-    /// Calls `visit` for every value that is meant, there or not.
-    pub fn visit(&self, at: &At, visit: &mut dyn FnMut(&At)) {
-        step(&self.steps, at, visit);
+    /// The field of the struct that the way begins with, if it does so.
+    pub fn first(&self) -> Option<&'static str> {
+        match self.steps.first() {
+            Some(Step::Field(name, _)) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing is meant where the first field is not there: what is meant is in lists or maps.
+    pub fn is_within(&self) -> bool {
+        self.first().is_some() && self.steps.iter().any(|step| matches!(step, Step::Items | Step::Entries))
+    }
+
+    /// Calls `visit` for every value that is meant, there or not; `first` is where the first field is among the values.
+    pub fn visit(&self, at: &At, first: Option<usize>, values: &Values, visit: &mut dyn FnMut(&At)) {
+        match (self.steps.as_slice(), first) {
+            ([Step::Field(name, shown), rest @ ..], Some(first)) => {
+                step(rest, &at.with(name, shown, values[first]), visit);
+            }
+            (steps, _) => step(steps, at, visit),
+        }
     }
 }
 

@@ -1,8 +1,11 @@
-//! When a rule holds: `create`, `change`, `type=Localhost`, `!secretRef`, `some(rules)`, `true(suspend)`, `completions>0`.
+//! When a rule holds: `create`, `change`, `regenerated`, `type=Localhost`, `!secretRef`, `some(rules)`, `true(suspend)`, `completions>0`.
 //!
 //! Paths begin at the struct, with `/` at the whole object, with `../` a step above; `old:` means what was there before.
 
-use super::At;
+use super::{
+    At,
+    fields::{Fields, Values},
+};
 use crate::Value;
 
 /// One condition.
@@ -16,6 +19,8 @@ pub(super) struct Test {
 enum Is {
     /// The object changes.
     Changing,
+    /// The object is new, or its specification changed.
+    Regenerated,
     /// Something is there.
     There,
     /// Something with something in it is there.
@@ -34,6 +39,8 @@ struct Path {
     from_top: bool,
     up: usize,
     steps: Vec<&'static str>,
+    /// Where the first step is among the fields of the block.
+    first: Option<usize>,
 }
 
 impl Test {
@@ -44,6 +51,9 @@ impl Test {
         let inside = |name: &str| bare.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')');
         if bare == "change" || bare == "create" {
             return test("", Is::Changing, not != (bare == "create"));
+        }
+        if bare == "regenerated" {
+            return test("", Is::Regenerated, not);
         }
         if let Some(path) = inside("some") {
             return test(path, Is::Some, not);
@@ -63,11 +73,26 @@ impl Test {
         test(bare, Is::There, not)
     }
 
-    /// Whether it holds at a struct.
-    pub fn holds(&self, at: &At) -> bool {
-        let value = || self.path.value(at);
+    /// The field of the struct that its path begins with, if it does so.
+    pub fn first(&self) -> Option<&'static str> {
+        let own = !self.path.old && !self.path.from_top && self.path.up == 0;
+        self.path.steps.first().copied().filter(|_| own)
+    }
+
+    /// Remembers where the first field is.
+    pub fn resolve(&mut self, fields: &Fields) {
+        self.path.first = self.first().and_then(|name| fields.position(name));
+    }
+
+    /// Whether it holds at a struct with these values.
+    pub fn holds(&self, at: &At, values: &Values) -> bool {
+        let value = || self.path.value(at, values);
         let holds = match &self.is {
             Is::Changing => at.is_change(),
+            Is::Regenerated => {
+                let whole = at.whole();
+                !at.is_change() || whole.get("metadata").get("generation").differs()
+            }
             Is::There => !value().is_null(),
             Is::Some => match value() {
                 Value::Null => false,
@@ -93,13 +118,17 @@ impl Path {
         while let Some(rest) = text.strip_prefix("../") {
             (up, text) = (up + 1, rest);
         }
-        Self { old, from_top, up, steps: text.split('.').filter(|step| !step.is_empty()).collect() }
+        Self { old, from_top, up, steps: text.split('.').filter(|step| !step.is_empty()).collect(), first: None }
     }
 
-    fn value<'v>(&self, at: &At<'v, '_>) -> &'v Value {
+    fn value<'v>(&self, at: &At<'v, '_>, values: &Values<'v>) -> &'v Value {
         static NOTHING: Value = Value::Null;
+        let follow = |value: &'v Value, step: &&str| value.get(*step).unwrap_or(&NOTHING);
+        if let Some(first) = self.first {
+            return self.steps[1..].iter().fold(values[first], follow);
+        }
         let start = if self.from_top { at.whole() } else { at.up(self.up) };
         let value = if self.old { start.old } else { start.value };
-        self.steps.iter().fold(value, |value, step| value.get(step).unwrap_or(&NOTHING))
+        self.steps.iter().fold(value, follow)
     }
 }
