@@ -16,13 +16,14 @@ def run(core, pod, command, **options):
 core = client.CoreV1Api(config.new_client_from_config(sys.argv[1]))
 pod = sys.argv[2]
 
-assert run(core, pod, ["echo", "hello"]) == "hello\n"
+told = run(core, pod, ["echo", "hello"])
+assert told == "hello\n", repr(told)
 print("ok output")
 
 shell = run(core, pod, ["sh"], stdin=True, _preload_content=False)
 shell.write_stdin("echo $((6 * 7)); echo oops >&2; exit 3\n")
 shell.run_forever(timeout=60)
-assert shell.read_stdout() == "42\n"
-assert shell.read_stderr() == "oops\n"
+told = (shell.read_stdout(), shell.read_stderr())
+assert told == ("42\n", "oops\n"), told
 assert shell.returncode == 3, shell.returncode
 print("ok shell")

@@ -30,9 +30,10 @@ impl Query {
         self.pairs.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether a flag is set: `watch`, `watch=1`, `watch=true`.
+    /// Whether a flag is set: `watch`, `watch=1`, `watch=true`. The first counts, and `False` is how Python says no.
     pub fn flag(&self, name: &str) -> bool {
-        self.pairs.iter().any(|(n, value)| n == name && !matches!(value.as_str(), "0" | "false"))
+        let first = self.pairs.iter().find(|(n, _)| n == name);
+        first.is_some_and(|(_, value)| value != "0" && !value.eq_ignore_ascii_case("false"))
     }
 }
 
@@ -86,6 +87,7 @@ mod tests {
         assert_eq!(query.get("b"), Some("c d"));
         assert_eq!(query.get("bad"), None);
         assert_eq!(query.get("empty"), None);
-        assert!(query.flag("watch"));
+        assert!(query.flag("watch") && query.flag("empty") && !query.flag("absent"));
+        assert!(!Query::parse("tty=False&tty=1").flag("tty"));
     }
 }

@@ -4,7 +4,6 @@
 //! computed from the store's whole history: no event may be missing, be there twice, or come out of order.
 //! `FERRY_STRESS=full` is 200 watchers and 20,000 writes.
 
-#[allow(dead_code, reason = "only what starts a server is used here")]
 mod fixture;
 #[path = "stress/history.rs"]
 mod history;
@@ -39,7 +38,7 @@ impl Scale {
     fn chosen() -> Self {
         match std::env::var("FERRY_STRESS").as_deref() {
             Ok("full") => Self { watchers: 200, writers: 20, writes: 20_000 },
-            _ => Self { watchers: 60, writers: 10, writes: 2_000 },
+            _ => Self { watchers: 60, writers: 10, writes: 4_000 },
         }
     }
 }
