@@ -3,29 +3,10 @@
 use super::{Errors, at::At, names, rules::Functions};
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    wildcard_operation wildcard_group wildcard_version rule_resources mutating_operations condition_names
-    some_expression expression group_and_version mixed_case_kind variable_name not_blank one_line audit_annotation
+    rule_resources mutating_operations
+    group_and_version mixed_case_kind variable_name audit_annotation
     deny_or_warn
 };
-
-/// `*` stands alone.
-pub(super) fn wildcard(list: &At, what: &str, e: &mut Errors) {
-    if list.len() > 1 && list.has("*") {
-        list.invalid(e, format!("if '*' is present, must not specify other {what}"));
-    }
-}
-
-fn wildcard_operation(list: &At, e: &mut Errors) {
-    wildcard(list, "operations", e);
-}
-
-fn wildcard_group(list: &At, e: &mut Errors) {
-    wildcard(list, "API groups", e);
-}
-
-fn wildcard_version(list: &At, e: &mut Errors) {
-    wildcard(list, "API versions", e);
-}
 
 /// Resources and subresources do not overlap.
 fn rule_resources(list: &At, e: &mut Errors) {
@@ -68,29 +49,6 @@ fn mutating_operations(rules: &At, e: &mut Errors) {
     }
 }
 
-fn condition_names(list: &At, e: &mut Errors) {
-    let mut seen = Vec::new();
-    for condition in list.items() {
-        let name = condition.get("name");
-        if !name.is_empty() && seen.contains(&name.text()) {
-            name.duplicate(e, name.text());
-        }
-        seen.push(name.text());
-    }
-}
-
-fn some_expression(at: &At, e: &mut Errors) {
-    if at.text().trim().is_empty() {
-        at.required(e, "");
-    }
-}
-
-fn expression(at: &At, e: &mut Errors) {
-    if at.text().trim().is_empty() {
-        at.required(e, "expression is not specified");
-    }
-}
-
 fn group_and_version(version: &At, e: &mut Errors) {
     let (group, name) = version.text().split_once('/').unwrap_or(("", version.text()));
     if name.contains('/') {
@@ -122,18 +80,6 @@ fn variable_name(name: &At, e: &mut Errors) {
         name.required(e, "name is not specified");
     } else if !names::c_identifier(name.text()).is_empty() {
         name.invalid_text(e, "must be a valid CEL identifier");
-    }
-}
-
-pub(super) fn not_blank(at: &At, e: &mut Errors) {
-    if !at.is_empty() && at.text().trim().is_empty() {
-        at.invalid_text(e, "must be non-empty if specified");
-    }
-}
-
-pub(super) fn one_line(at: &At, e: &mut Errors) {
-    if at.text().trim().contains(['\n', '\r']) {
-        at.invalid_text(e, "must not contain line breaks");
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
 use crate::Value;
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    taint_annotation taints_of_node taint_value node_amounts swap features pod_networks node_change finalizers_of_list
+    taint_annotation taints_of_node node_amounts swap features pod_networks node_change finalizers_of_list
 };
 
 fn taint_annotation(notes: &At, e: &mut Errors) {
@@ -41,13 +41,6 @@ fn taints(list: &At, e: &mut Errors) {
             taint.fault(e, Fault::Duplicate(shown), "taints must be unique by key and effect pair");
         }
         seen.push(pair);
-    }
-}
-
-fn taint_value(value: &At, e: &mut Errors) {
-    let faults = names::label_value(value.text());
-    if !faults.is_empty() {
-        value.invalid_text(e, faults.join(";"));
     }
 }
 

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::Value;
 
-pub(super) const FUNCTIONS: Functions = functions! {
-    provisioner parameters topologies attachment_metadata error_message topology_keys drivers_kept lifecycle_modes
+pub(super) const FUNCTIONS: Functions = functions! { provisioner
+    parameters topologies attachment_metadata error_message topology_keys drivers_kept lifecycle_modes
     token_requests
 };
 

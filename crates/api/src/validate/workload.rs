@@ -11,7 +11,7 @@ use super::{
 use crate::{Value, selector::LabelSelector};
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    selected_template progress_deadline some_progress daemon_selector surge_or_unavailable stateful_template
+    selected_template some_progress daemon_selector surge_or_unavailable stateful_template
     stateful_change controller_selector json_object only_grows
 };
 
@@ -53,12 +53,6 @@ fn labels_match(template: &At, selector: Option<&LabelSelector>, e: &mut Errors)
     let right = selector.is_some_and(|selector| selector.is_empty() || selector.matches(labels.value));
     if !right {
         labels.invalid(e, MISMATCH);
-    }
-}
-
-fn progress_deadline(deadline: &At, e: &mut Errors) {
-    if deadline.int() <= deadline.up(1).get("minReadySeconds").int() {
-        deadline.invalid(e, "must be greater than minReadySeconds");
     }
 }
 

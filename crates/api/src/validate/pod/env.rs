@@ -2,7 +2,12 @@
 
 use crate::{
     quantity::Quantity,
-    validate::{Errors, at::At, names, rules::Functions},
+    validate::{
+        Errors,
+        at::At,
+        names::{self, listed},
+        rules::Functions,
+    },
 };
 
 pub(super) const FUNCTIONS: Functions = functions! {
@@ -22,23 +27,9 @@ const FIELDS: &[&str] = &[
     "status.podIPs",
 ];
 /// All fields of a pod that can be told to containers.
-const KNOWN: &[&str] = &[
-    "metadata.annotations",
-    "metadata.labels",
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-    "spec.nodeName",
-    "spec.restartPolicy",
-    "spec.serviceAccountName",
-    "spec.schedulerName",
-    "status.phase",
-    "status.hostIP",
-    "status.hostIPs",
-    "status.podIP",
-    "status.podIPs",
-    "spec.host",
-];
+const KNOWN: &str = "metadata.annotations metadata.labels metadata.name metadata.namespace metadata.uid spec.nodeName \
+    spec.restartPolicy spec.serviceAccountName spec.schedulerName status.phase status.hostIP status.hostIPs \
+    status.podIP status.podIPs spec.host";
 const RESOURCES: &[&str] = &[
     "limits.cpu",
     "limits.ephemeral-storage",
@@ -102,7 +93,7 @@ pub(super) fn field(at: &At, allowed: &[&str], e: &mut Errors) {
                 path.invalid_text(e, format!("{message}: {text}"));
             }
         }
-    } else if !KNOWN.contains(&text) {
+    } else if !listed(KNOWN, text) {
         path.invalid_text(e, format!("error converting fieldPath: field label not supported: {text}"));
     } else if !allowed.contains(&text) && text != "spec.host" {
         let mut sorted = allowed.to_vec();

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-pub(super) const FUNCTIONS: Functions = functions! { gate toleration_value min_domains spread label_keys };
+pub(super) const FUNCTIONS: Functions = functions! { gate toleration_value spread label_keys };
 
 /// Upstream tells a wrong name of a gate at the gate.
 fn gate(at: &At, e: &mut Errors) {
@@ -25,11 +25,6 @@ fn toleration_value(operator: &At, e: &mut Errors) {
     if !faults.is_empty() {
         operator.invalid_as(e, value, faults.join(";"));
     }
-}
-
-fn min_domains(at: &At, e: &mut Errors) {
-    let action = at.up(1).text_of("whenUnsatisfiable");
-    at.invalid(e, format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"));
 }
 
 /// Constraints differ in topology or in what happens; selectors that had faults may keep them.

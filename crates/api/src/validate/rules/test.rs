@@ -1,4 +1,5 @@
-//! When a rule holds: `create`, `change`, `regenerated`, `type=Localhost`, `!secretRef`, `some(rules)`, `true(suspend)`, `completions>0`.
+//! When a rule holds: `create`, `change`, `regenerated`, `type=Localhost`, `!secretRef`, `some(rules)`, `true(suspend)`, `completions>0`,
+//! `differs(ready)`, `is(Complete)` and `was(Complete|Failed)` for conditions of the status.
 //!
 //! Paths begin at the struct, with `/` at the whole object, with `../` a step above; `old:` means what was there before.
 
@@ -6,7 +7,9 @@ use super::{
     At,
     fields::{Fields, Values},
 };
-use crate::Value;
+use crate::{Value, validate::render};
+
+static NOTHING: Value = Value::Null;
 
 /// One condition.
 pub(super) struct Test {
@@ -21,6 +24,10 @@ enum Is {
     Changing,
     /// The object is new, or its specification changed.
     Regenerated,
+    /// It is not what it was.
+    Different,
+    /// A condition of one of these types is true.
+    Condition(Vec<&'static str>),
     /// Something is there.
     There,
     /// Something with something in it is there.
@@ -58,6 +65,15 @@ impl Test {
         if let Some(path) = inside("some") {
             return test(path, Is::Some, not);
         }
+        if let Some(path) = inside("differs") {
+            return test(path, Is::Different, not);
+        }
+        if let Some(types) = inside("is") {
+            return test("/status.conditions", Is::Condition(types.split('|').collect()), not);
+        }
+        if let Some(types) = inside("was") {
+            return test("old:/status.conditions", Is::Condition(types.split('|').collect()), not);
+        }
         if let Some((path, wanted)) = inside("true").map(|p| (p, true)).or(inside("false").map(|p| (p, false))) {
             return test(path, Is::Bool(wanted), not);
         }
@@ -93,6 +109,12 @@ impl Test {
                 let whole = at.whole();
                 !at.is_change() || whole.get("metadata").get("generation").differs()
             }
+            Is::Different => !render::same(value(), self.path.before(at)),
+            Is::Condition(types) => {
+                let list = value().as_array().into_iter().flatten();
+                let is = |condition: &Value, kind: &&str| condition["type"] == **kind && condition["status"] == "True";
+                list.into_iter().any(|condition| types.iter().any(|kind| is(condition, kind)))
+            }
             Is::There => !value().is_null(),
             Is::Some => match value() {
                 Value::Null => false,
@@ -121,8 +143,12 @@ impl Path {
         Self { old, from_top, up, steps: text.split('.').filter(|step| !step.is_empty()).collect(), first: None }
     }
 
+    /// What was there.
+    fn before<'v>(&self, at: &At<'v, '_>) -> &'v Value {
+        self.steps.iter().fold(at.up(self.up).old, |value, step| value.get(step).unwrap_or(&NOTHING))
+    }
+
     fn value<'v>(&self, at: &At<'v, '_>, values: &Values<'v>) -> &'v Value {
-        static NOTHING: Value = Value::Null;
         let follow = |value: &'v Value, step: &&str| value.get(*step).unwrap_or(&NOTHING);
         if let Some(first) = self.first {
             return self.steps[1..].iter().fold(values[first], follow);
