@@ -1,11 +1,11 @@
 //! Policies of admission, and which requests they mean, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, names, rules::Functions};
+use super::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    rule_resources mutating_operations
+    rule_resources
     group_and_version mixed_case_kind variable_name audit_annotation
-    deny_or_warn
+
 };
 
 /// Resources and subresources do not overlap.
@@ -36,16 +36,6 @@ fn rule_resources(list: &At, e: &mut Errors) {
     }
     if without_sub && list.has("*") {
         list.invalid(e, "if '*' is present, must not specify other resources without subresources");
-    }
-}
-
-/// Nothing is mutated on deletion. Upstream tells it without the indexes.
-fn mutating_operations(rules: &At, e: &mut Errors) {
-    const OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "UPDATE"];
-    for rule in rules.items() {
-        for operation in rule.get("operations").texts().filter(|operation| !OPERATIONS.contains(operation)) {
-            rules.get("operations").unsupported_as(e, operation, OPERATIONS);
-        }
     }
 }
 
@@ -92,13 +82,5 @@ fn audit_annotation(annotation: &At, e: &mut Errors) {
         value.required(e, "valueExpression is not specified");
     } else if value.text().trim().len() > 5 * 1024 {
         value.required(e, "must not exceed 5120 bytes in length");
-    }
-}
-
-fn deny_or_warn(actions: &At, e: &mut Errors) {
-    if actions.has("Deny") && actions.has("Warn") {
-        let message = "must not contain both Deny and Warn (repeating the same validation failure information in the API \
-            response and headers serves no purpose)";
-        actions.invalid(e, message);
     }
 }

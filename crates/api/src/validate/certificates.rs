@@ -2,15 +2,7 @@
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 
-use super::{
-    Errors,
-    at::At,
-    names, pem,
-    render::same,
-    rules::{self, Functions},
-    x509,
-};
-use crate::Value;
+use super::{pem, prelude::*, x509};
 
 pub(super) const FUNCTIONS: Functions = functions! {
     signing_request usages requested_signer request_conditions issued_certificate request_change request_status_change

@@ -3,16 +3,7 @@
 //! Upstream checks a definition in a form in which what all versions share stands once, above them; paths of faults are
 //! those of that form.
 
-use super::{
-    Errors, admission,
-    at::{At, IMMUTABLE},
-    custom_schema as schema,
-    error::{Bad, Fault},
-    names,
-    render::same,
-    rules::{self, Functions},
-};
-use crate::Value;
+use super::{admission, custom_schema as schema, prelude::*};
 
 pub(super) const FUNCTIONS: Functions = functions! {
     definition_name definition definition_change kind_names stored_versions approval domain_of_group

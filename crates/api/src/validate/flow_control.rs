@@ -1,19 +1,13 @@
 //! Flow schemas and priority levels, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, error::Bad, names, rules::Functions};
+use super::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    not_first distinguisher verbs flow_namespaces flow_urls no_preserved_zero
+    distinguisher verbs flow_namespaces flow_urls no_preserved_zero
     hand_size
 };
 
 const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
-
-fn not_first(precedence: &At, e: &mut Errors) {
-    if precedence.int() == 1 {
-        precedence.invalid(e, "only the schema named 'exempt' may have matchingPrecedence 1");
-    }
-}
 
 fn distinguisher(method: &At, e: &mut Errors) {
     if !["ByNamespace", "ByUser"].contains(&method.text_of("type")) {

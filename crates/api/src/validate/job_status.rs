@@ -1,6 +1,6 @@
 //! The status of jobs, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, job_policy, rules::Functions};
+use super::{job_policy, prelude::*};
 
 pub(super) const FUNCTIONS: Functions =
     functions! { uncounted nothing_uncounted ends_after_start done_indexes only_counts_up };

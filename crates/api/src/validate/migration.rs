@@ -1,6 +1,6 @@
 //! Migrations of what is stored, and what servers report of it, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, names, rules::Functions};
+use super::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! { decodable migration_status };
 
@@ -31,6 +31,6 @@ fn migration_status(new: &At, e: &mut Errors) {
         version.invalid(e, format!("resource version is not well formed: {}", version.text()));
     }
     if !version.before().is_empty() && version.differs() {
-        version.invalid_text(e, super::at::IMMUTABLE);
+        version.invalid_text(e, IMMUTABLE);
     }
 }

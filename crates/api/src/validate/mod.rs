@@ -45,6 +45,7 @@ mod pem;
 mod persistent_volume;
 mod pod;
 mod pod_certificate;
+mod prelude;
 mod quota;
 mod rbac;
 mod render;

@@ -27,6 +27,7 @@ const FORMS: &[(&str, Form)] = &[
     ("variable", variable),
     ("port_name", port),
     ("c_identifier", c_identifier),
+    ("header", header),
     ("driver", subdomain_caseless),
     ("prefix", prefix_of_subdomain),
     ("semver", semver),
@@ -285,7 +286,7 @@ pub fn port(text: &str) -> Vec<String> {
 }
 
 /// What is wrong with `text` as the name of an HTTP header.
-pub fn header(text: &str) -> Vec<String> {
+fn header(text: &str) -> Vec<String> {
     check(text, usize::MAX, !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'), HEADER)
 }
 

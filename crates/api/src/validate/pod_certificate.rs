@@ -4,24 +4,16 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use jiff::Timestamp;
 use x509_parser::prelude::{ASN1Time, X509Certificate};
 
-use super::{Errors, at::At, error::Bad, pem, render::same, rules::Functions, x509};
+use super::{pem, prelude::*, x509};
 use crate::duration;
 
-pub(super) const FUNCTIONS: Functions = functions! { requested_expiration possession pod_certificate_status };
+pub(super) const FUNCTIONS: Functions = functions! { possession pod_certificate_status };
 
 const KNOWN: &[&str] = &["Issued", "Denied", "Failed"];
 const MOST_BYTES: usize = 10 * 1024;
 
 fn bytes(at: &At) -> Vec<u8> {
     BASE64_STANDARD.decode(at.text()).unwrap_or_default()
-}
-
-/// Kubernetes' own signers give certificates for a day, others for a quarter.
-fn requested_expiration(at: &At, e: &mut Errors) {
-    let most = if at.up(1).text_of("signerName").starts_with("kubernetes.io/") { 86_400 } else { 91 * 86_400 };
-    if !(3600..=most).contains(&at.int()) {
-        at.invalid(e, format!("must be in the range [3600, {most}]"));
-    }
 }
 
 /// Whoever asks has the key: by a request that is signed with it, or by a signature of the pod's own number.

@@ -1,10 +1,6 @@
 //! The names of resources: which there are, what they may be used for, and how they are counted.
 
-use super::{
-    Errors,
-    at::At,
-    names::{self, listed},
-};
+use super::{names::listed, prelude::*};
 
 /// Resources without a domain.
 const STANDARD: &str = "cpu memory ephemeral-storage requests.cpu requests.memory requests.ephemeral-storage limits.cpu \
@@ -75,7 +71,7 @@ pub(super) fn of_pod(name: &str, at: &At, e: &mut Errors) {
     let before = e.len();
     any(name, at, e);
     if e.len() == before && name != "cpu" && name != "memory" && !is_huge_page(name) {
-        let error = super::FieldError::not_supported(at.to_string(), name, &["cpu", "hugepages-", "memory"]);
+        let error = FieldError::not_supported(at.to_string(), name, &["cpu", "hugepages-", "memory"]);
         e.push(error);
     }
 }

@@ -2,14 +2,13 @@
 
 use std::{collections::HashMap, net::IpAddr};
 
-use super::{Errors, at::At, names, net, pod, rules::Functions};
-use crate::Value;
+use super::{net, pod, prelude::*};
 
 pub(super) const FUNCTIONS: Functions = functions! {
     lower_case pod_name_part zone_in_schedule old_label_key old_label old_label_message old_labels_of_map old_labels_by_name
     wrong_label_value old_topology_annotation
     old_ingress_annotation overlapping_paths whole_bytes whole_storage
-    container_warnings port_warnings odd_ip odd_cidr odd_endpoints external_ips_warning
+    container_warnings port_warnings odd_ip odd_cidr odd_endpoints
 };
 
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
@@ -89,7 +88,7 @@ fn zone_in_schedule(schedule: &At, e: &mut Errors) {
 }
 
 fn say(e: &mut Errors, message: impl Into<String>) {
-    e.push(super::FieldError::new("", super::Fault::Warning, message));
+    e.push(FieldError::new("", Fault::Warning, message));
 }
 
 fn old_topology_annotation(notes: &At, e: &mut Errors) {
@@ -336,13 +335,6 @@ fn odd_endpoints(object: &At, e: &mut Errors) {
     }
     for endpoint in object.get("endpoints").items() {
         endpoint.get("addresses").items().for_each(|address| odd_ip(&address, e));
-    }
-}
-
-fn external_ips_warning(spec: &At, e: &mut Errors) {
-    let headless = spec.text_of("type") == "ClusterIP" && spec.text_of("clusterIP") == "None";
-    if !spec.get("externalIPs").is_empty() && !headless && spec.text_of("type") != "ExternalName" {
-        say(e, "spec.externalIPs is deprecated and may no longer be implemented in some clusters");
     }
 }
 

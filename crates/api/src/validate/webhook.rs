@@ -1,6 +1,6 @@
 //! Webhooks, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, names, rules::Functions};
+use super::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! {
     webhook_name side_effects review_versions url_path https_url

@@ -1,14 +1,7 @@
 //! The workloads that keep pods running, as far as the tables cannot say what is right.
 
-use super::{
-    Errors,
-    at::At,
-    int_or_percent as amount,
-    render::same,
-    rules::{self, Functions},
-    selector,
-};
-use crate::{Value, selector::LabelSelector};
+use super::{int_or_percent as amount, prelude::*, selector};
+use crate::selector::LabelSelector;
 
 pub(super) const FUNCTIONS: Functions = functions! {
     selected_template some_progress daemon_selector surge_or_unavailable stateful_template

@@ -1,14 +1,7 @@
 //! Validation of the environment of containers.
 
-use crate::{
-    quantity::Quantity,
-    validate::{
-        Errors,
-        at::At,
-        names::{self, listed},
-        rules::Functions,
-    },
-};
+use crate::validate::prelude::*;
+use crate::{quantity::Quantity, validate::names::listed};
 
 pub(super) const FUNCTIONS: Functions = functions! {
     variable_field variable_resource one_variable_source one_env_source

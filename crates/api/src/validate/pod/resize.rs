@@ -1,15 +1,8 @@
 //! Validation of changes to what a running pod asks for.
 
 use super::MIRROR;
-use crate::{
-    Map, Value,
-    validate::{
-        Errors, FieldError,
-        at::At,
-        render::same,
-        rules::{self, Functions},
-    },
-};
+use crate::Map;
+use crate::validate::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! { pod_resize };
 

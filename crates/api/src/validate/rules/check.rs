@@ -374,8 +374,12 @@ fn exactly(at: &At, fields: &[&'static str], e: &mut Errors) {
         0 => at.invalid_as(e, "", format!("must specify one of: {}", quoted(&mut fields.iter()))),
         1 => {}
         _ => {
-            let given = format!("{{{}}}", quoted(&mut fields.iter().filter(is_set)));
-            at.invalid_as(e, given, format!("must specify exactly one of: {}", quoted(&mut fields.iter())));
+            let given: Vec<&str> = fields.iter().filter(is_set).copied().collect();
+            at.invalid_as(
+                e,
+                format!("{{{}}}", given.join(", ")),
+                format!("must specify exactly one of: {}", quoted(&mut fields.iter())),
+            );
         }
     }
 }
