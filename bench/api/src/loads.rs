@@ -33,7 +33,7 @@ const LABELLED: usize = 100;
 const LISTS: usize = 40;
 const LISTS_BY_LABEL: usize = 1000;
 /// How many changes the watchers see.
-const CHANGES: usize = 500;
+const CHANGES: usize = 2000;
 
 /// How much of everything.
 pub struct Plan {
@@ -151,10 +151,10 @@ impl Load<'_> {
     /// Changes that every watcher hears of; the cost is per event and watcher.
     async fn watch(&self, name: String) -> anyhow::Result<Measured> {
         let ready = Arc::new(Barrier::new(self.plan.watchers + 1));
-        let path = format!("{COLLECTION}?watch=1&resourceVersion={}", self.revision().await?);
+        let watched = format!("{COLLECTION}?watch=1&resourceVersion={}", self.revision().await?);
         let watchers = (0..self.plan.watchers).map(|_| {
             let (tls, port, media, path, ready) =
-                (self.tls.clone(), self.server.port, self.media, path.clone(), ready.clone());
+                (self.tls.clone(), self.server.port, self.media, watched.clone(), ready.clone());
             tokio::spawn(async move {
                 let mut client = Client::connect(port, &tls).await?;
                 let (status, mut body) =
@@ -172,12 +172,9 @@ impl Load<'_> {
         let watchers: Vec<_> = watchers.collect();
         ready.wait().await;
         let (cpu, began) = (self.server.cpu()?, Instant::now());
-        let mut client = Client::connect(self.server.port, self.tls).await?;
-        for n in 0..CHANGES {
-            let body = body(n, 2, self.media);
-            let call = Call { method: Method::PUT, path: &path_of(n % self.plan.objects), media: self.media, body };
-            expect(client.call(call).await?.status, 200, "a change")?;
-        }
+        let media = self.media;
+        let change: Requests = Arc::new(move |n| (Method::PUT, path(n), body(n, 2, media)));
+        self.measure("a change".to_owned(), CHANGES, 200, &change).await?;
         for watcher in try_join_all(watchers).await? {
             watcher?;
         }
@@ -233,10 +230,6 @@ impl Counter {
 }
 
 fn path(n: usize) -> String {
-    path_of(n)
-}
-
-fn path_of(n: usize) -> String {
     format!("{COLLECTION}/bench-{n}")
 }
 

@@ -1,7 +1,7 @@
 //! The last stage: an outcome in the form that the client asked for.
 
 use api::{Value, convert, meta, protobuf, status::Status, table, yaml};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use serde_json::json;
 use store::Revision;
@@ -10,7 +10,7 @@ use crate::{
     Body, clock,
     document::{self, Tail},
     form::{Encoding, Form, Shape},
-    gzip,
+    gzip, joined,
     pipeline::full,
     registry::List,
     request::Target,
@@ -97,7 +97,12 @@ fn written(form: Form, code: u16, value: &Value) -> Response<Body> {
 /// An answer of bytes, compressed where that is wanted and worth it.
 fn sized(form: Form, code: u16, encoding: Encoding, text: Bytes) -> Response<Body> {
     let compressed = form.gzip && text.len() >= gzip::WORTHWHILE;
-    let mut response = bytes(code, if compressed { gzip::whole(&text) } else { text });
+    as_is(code, encoding, if compressed { gzip::whole(&text) } else { text }, compressed)
+}
+
+/// An answer of bytes that may be compressed already.
+fn as_is(code: u16, encoding: Encoding, body: Bytes, compressed: bool) -> Response<Body> {
+    let mut response = bytes(code, body);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(encoding.media_type()));
     if compressed {
@@ -138,18 +143,22 @@ pub fn list(target: &Target, form: Form, list: List) -> Result<Response<Body>, S
             metadata["remainingItemCount"] = remaining.into();
         }
     }
-    if form.is_plain() {
-        return joined(target, form, &metadata, &list);
+    match (form.shape, form.encoding) {
+        (Shape::Object, Encoding::Protobuf) => {
+            let joined = joined::protobuf(target, &metadata, &list, form.gzip)?;
+            return Ok(as_is(200, Encoding::Protobuf, joined.body, joined.compressed));
+        }
+        _ if form.is_plain() => {
+            let joined = joined::json(target, &metadata, &list, form.gzip)?;
+            return Ok(as_is(200, Encoding::Json, joined.body, joined.compressed));
+        }
+        _ => {}
     }
     let objects = objects(target, &list)?;
     match form.shape {
-        Shape::Object if form.encoding == Encoding::Protobuf => {
-            let text = protobuf::encode_list(target.resource, &metadata, &objects);
-            Ok(sized(form, 200, Encoding::Protobuf, text.into()))
-        }
         Shape::Object => {
             let (kind, version) = (format!("{}List", target.resource.kind), target.resource.api_version());
-            let items: Vec<Value> = objects.into_iter().map(untyped).collect();
+            let items: Vec<Value> = objects.into_iter().map(joined::untyped).collect();
             let list = json!({"kind": kind, "apiVersion": version, "metadata": metadata, "items": items});
             Ok(written(form, 200, &list))
         }
@@ -165,38 +174,7 @@ pub fn list(target: &Target, form: Form, list: List) -> Result<Response<Body>, S
     }
 }
 
-/// An item of a list: the list says version and kind.
-fn untyped(mut item: Value) -> Value {
-    meta::object_mut(&mut item).retain(|name, _| name != "kind" && name != "apiVersion");
-    item
-}
-
 fn objects(target: &Target, list: &List) -> Result<Vec<Value>, Status> {
-    let decode = |record| document::object(record).map(|object| convert::to(target.resource, object));
-    list.records.iter().map(decode).collect::<Result<_, _>>().map_err(Status::internal)
-}
-
-/// Joins documents without decoding them.
-fn joined(target: &Target, form: Form, metadata: &Value, list: &List) -> Result<Response<Body>, Status> {
-    let size: usize = list.records.iter().map(|record| record.value.len() + 64).sum();
-    let mut out = BytesMut::with_capacity(size + 256);
-    let tail = Tail::of(target.resource);
-    let (kind, version) = (target.resource.kind, target.resource.api_version());
-    out.put_slice(
-        format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[")
-            .as_bytes(),
-    );
-    for (at, record) in list.records.iter().enumerate() {
-        if at > 0 {
-            out.put_u8(b',');
-        }
-        if tail.ends(&record.value) {
-            tail.append_item(&mut out, &record.value, record.revision);
-        } else {
-            let object = document::object(record).map_err(Status::internal)?;
-            out.put_slice(untyped(convert::to(target.resource, object)).to_string().as_bytes());
-        }
-    }
-    out.put_slice(b"]}");
-    Ok(sized(form, 200, Encoding::Json, out.freeze()))
+    let decode = |record: &store::Record| document::object(record).map(|object| convert::to(target.resource, object));
+    list.items.iter().map(|item| decode(&item.record)).collect::<Result<_, _>>().map_err(Status::internal)
 }

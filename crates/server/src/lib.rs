@@ -21,6 +21,7 @@ mod form;
 mod gzip;
 mod headers;
 mod health;
+mod joined;
 mod listen;
 mod metrics;
 mod paths;

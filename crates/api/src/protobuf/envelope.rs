@@ -25,16 +25,26 @@ pub struct Unknown<'a> {
 
 /// Puts a message into an envelope.
 pub fn seal(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(raw.len() + api_version.len() + kind.len() + 32);
-    out.extend_from_slice(MAGIC);
-    wire::message(&mut out, 1, |out| {
+    let (mut out, tail) = around(api_version, kind, raw.len());
+    out.reserve_exact(raw.len() + tail.len());
+    out.extend_from_slice(raw);
+    out.extend_from_slice(&tail);
+    out
+}
+
+/// What comes before and after a message of so many bytes.
+pub fn around(api_version: &str, kind: &str, length: usize) -> (Vec<u8>, Vec<u8>) {
+    let mut head = Vec::with_capacity(api_version.len() + kind.len() + 32);
+    head.extend_from_slice(MAGIC);
+    wire::message(&mut head, 1, |out| {
         wire::bytes(out, 1, api_version.as_bytes());
         wire::bytes(out, 2, kind.as_bytes());
     });
-    wire::bytes(&mut out, 2, raw);
-    wire::bytes(&mut out, 3, b"");
-    wire::bytes(&mut out, 4, b"");
-    out
+    wire::announce(&mut head, 2, length);
+    let mut tail = Vec::new();
+    wire::bytes(&mut tail, 3, b"");
+    wire::bytes(&mut tail, 4, b"");
+    (head, tail)
 }
 
 /// Opens an envelope.

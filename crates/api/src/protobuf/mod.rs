@@ -140,16 +140,28 @@ pub fn encode_as(ty: TypeId, object: &Value) -> Vec<u8> {
 
 /// A list of objects of a resource in an envelope; `metadata` is the list's.
 pub fn encode_list<'a>(resource: &Resource, metadata: &Value, items: impl IntoIterator<Item = &'a Value>) -> Vec<u8> {
-    let mut raw = Vec::new();
-    let metadata = metadata.as_object();
+    let items: Vec<u8> = items.into_iter().flat_map(|item| list_item(resource, item)).collect();
+    let (head, tail) = around_list(resource, metadata, items.len());
+    [head, items, tail].concat()
+}
+
+/// An object as an item of a list.
+pub fn list_item(resource: &Resource, item: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    wire::message(&mut out, 2, |out| encode::structure(out, schema().get(resource.ty), item.as_object()));
+    out
+}
+
+/// What comes before and after the items of a list, which are so many bytes; `metadata` is the list's.
+pub fn around_list(resource: &Resource, metadata: &Value, length: usize) -> (Vec<u8>, Vec<u8>) {
+    let mut first = Vec::new();
     if let Some(ty) = schema().type_named("meta/v1.ListMeta") {
-        wire::message(&mut raw, 1, |out| encode::structure(out, schema().get(ty), metadata));
+        wire::message(&mut first, 1, |out| encode::structure(out, schema().get(ty), metadata.as_object()));
     }
-    let ty = schema().get(resource.ty);
-    for item in items {
-        wire::message(&mut raw, 2, |out| encode::structure(out, ty, item.as_object()));
-    }
-    envelope::seal(&resource.api_version(), &format!("{}List", resource.kind), &raw)
+    let kind = format!("{}List", resource.kind);
+    let (mut head, tail) = envelope::around(&resource.api_version(), &kind, first.len() + length);
+    head.extend_from_slice(&first);
+    (head, tail)
 }
 
 /// A watch event, without an envelope, as it stands in a frame of a watch; the object is in an envelope of its own.

@@ -25,9 +25,14 @@ pub fn double(out: &mut Vec<u8>, field: u32, value: f64) {
 
 /// Appends a field that is bytes or text.
 pub fn bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
-    varint(out, u64::from(field) << 3 | 2);
-    varint(out, value.len() as u64);
+    announce(out, field, value.len());
     out.extend_from_slice(value);
+}
+
+/// Begins a field of so many bytes, which are to follow.
+pub fn announce(out: &mut Vec<u8>, field: u32, length: usize) {
+    varint(out, u64::from(field) << 3 | 2);
+    varint(out, length as u64);
 }
 
 /// Appends a field that is a message; `write` appends the message's fields.

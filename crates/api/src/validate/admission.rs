@@ -1,31 +1,12 @@
 //! Policies of admission, and which requests they mean, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, names, rules::Functions};
+use super::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    wildcard_operation wildcard_group wildcard_version rule_resources mutating_operations condition_names
-    some_expression expression group_and_version mixed_case_kind variable_name not_blank one_line audit_annotation
-    deny_or_warn
+    rule_resources
+    group_and_version mixed_case_kind variable_name audit_annotation
+
 };
-
-/// `*` stands alone.
-pub(super) fn wildcard(list: &At, what: &str, e: &mut Errors) {
-    if list.len() > 1 && list.has("*") {
-        list.invalid(e, format!("if '*' is present, must not specify other {what}"));
-    }
-}
-
-fn wildcard_operation(list: &At, e: &mut Errors) {
-    wildcard(list, "operations", e);
-}
-
-fn wildcard_group(list: &At, e: &mut Errors) {
-    wildcard(list, "API groups", e);
-}
-
-fn wildcard_version(list: &At, e: &mut Errors) {
-    wildcard(list, "API versions", e);
-}
 
 /// Resources and subresources do not overlap.
 fn rule_resources(list: &At, e: &mut Errors) {
@@ -55,39 +36,6 @@ fn rule_resources(list: &At, e: &mut Errors) {
     }
     if without_sub && list.has("*") {
         list.invalid(e, "if '*' is present, must not specify other resources without subresources");
-    }
-}
-
-/// Nothing is mutated on deletion. Upstream tells it without the indexes.
-fn mutating_operations(rules: &At, e: &mut Errors) {
-    const OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "UPDATE"];
-    for rule in rules.items() {
-        for operation in rule.get("operations").texts().filter(|operation| !OPERATIONS.contains(operation)) {
-            rules.get("operations").unsupported_as(e, operation, OPERATIONS);
-        }
-    }
-}
-
-fn condition_names(list: &At, e: &mut Errors) {
-    let mut seen = Vec::new();
-    for condition in list.items() {
-        let name = condition.get("name");
-        if !name.is_empty() && seen.contains(&name.text()) {
-            name.duplicate(e, name.text());
-        }
-        seen.push(name.text());
-    }
-}
-
-fn some_expression(at: &At, e: &mut Errors) {
-    if at.text().trim().is_empty() {
-        at.required(e, "");
-    }
-}
-
-fn expression(at: &At, e: &mut Errors) {
-    if at.text().trim().is_empty() {
-        at.required(e, "expression is not specified");
     }
 }
 
@@ -125,18 +73,6 @@ fn variable_name(name: &At, e: &mut Errors) {
     }
 }
 
-pub(super) fn not_blank(at: &At, e: &mut Errors) {
-    if !at.is_empty() && at.text().trim().is_empty() {
-        at.invalid_text(e, "must be non-empty if specified");
-    }
-}
-
-pub(super) fn one_line(at: &At, e: &mut Errors) {
-    if at.text().trim().contains(['\n', '\r']) {
-        at.invalid_text(e, "must not contain line breaks");
-    }
-}
-
 /// Audit annotations are named after their policy.
 fn audit_annotation(annotation: &At, e: &mut Errors) {
     let (key, value) = (annotation.get("key"), annotation.get("valueExpression"));
@@ -146,13 +82,5 @@ fn audit_annotation(annotation: &At, e: &mut Errors) {
         value.required(e, "valueExpression is not specified");
     } else if value.text().trim().len() > 5 * 1024 {
         value.required(e, "must not exceed 5120 bytes in length");
-    }
-}
-
-fn deny_or_warn(actions: &At, e: &mut Errors) {
-    if actions.has("Deny") && actions.has("Warn") {
-        let message = "must not contain both Deny and Warn (repeating the same validation failure information in the API \
-            response and headers serves no purpose)";
-        actions.invalid(e, message);
     }
 }

@@ -1,6 +1,6 @@
 //! Registrations of API versions, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, config, names, rules::Functions};
+use super::{config, prelude::*};
 
 pub(super) const FUNCTIONS: Functions = functions! { service_name no_bundle };
 

@@ -1,16 +1,10 @@
 //! Autoscalers, as far as the tables cannot say what is right.
 
-use super::{
-    Errors,
-    at::At,
-    resource_name as resource,
-    rules::{self, Functions},
-};
-use crate::Value;
+use super::{prelude::*, resource_name as resource};
 
 pub(super) const FUNCTIONS: Functions = functions! {
     replica_bounds target_version group_version scaling_to_zero metric_source name_of_container_resource
-    positive_amount nonnegative_amount
+
 };
 
 /// Type, field and rules of the sources of metrics.
@@ -93,17 +87,4 @@ fn metric_source(at: &At, e: &mut Errors) {
 
 fn name_of_container_resource(name: &At, e: &mut Errors) {
     resource::of_container(name.text(), name, e);
-}
-
-fn positive_amount(at: &At, e: &mut Errors) {
-    if at.sign() != 1 {
-        at.invalid(e, "must be positive");
-    }
-}
-
-/// An amount, if there is one, is not negative.
-fn nonnegative_amount(at: &At, e: &mut Errors) {
-    if at.sign() < 0 {
-        at.invalid_text(e, "must be greater than or equal to 0");
-    }
 }

@@ -2,14 +2,7 @@
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 
-use super::{
-    Errors,
-    at::At,
-    names, pem,
-    render::same,
-    rules::{self, Functions},
-};
-use crate::Value;
+use super::{pem, prelude::*, x509};
 
 pub(super) const FUNCTIONS: Functions = functions! {
     signing_request usages requested_signer request_conditions issued_certificate request_change request_status_change
@@ -68,7 +61,7 @@ fn signing_request(request: &At, e: &mut Errors) {
     let blocks = pem::blocks(&String::from_utf8_lossy(&bytes));
     if blocks.first().is_none_or(|block| block.label != "CERTIFICATE REQUEST") {
         request.invalid(e, "PEM block type must be CERTIFICATE REQUEST");
-    } else if blocks.first().is_some_and(|block| !pem::is_sequence(&block.bytes)) {
+    } else if blocks.first().is_some_and(|block| x509::request(&block.bytes).is_none()) {
         request.invalid(e, "asn1: structure error");
     }
 }
@@ -124,7 +117,9 @@ fn issued_certificate(at: &At, e: &mut Errors) {
         Some(block) => format!("only CERTIFICATE PEM blocks are allowed, found {:?}", block.label),
         None if blocks.is_empty() => "must contain at least one CERTIFICATE PEM block".to_owned(),
         None if blocks.iter().any(|block| block.has_headers) => "no PEM block headers are permitted".to_owned(),
-        None if blocks.iter().any(|block| !pem::is_sequence(&block.bytes)) => "x509: malformed certificate".to_owned(),
+        None if blocks.iter().any(|block| x509::certificate(&block.bytes).is_none()) => {
+            "x509: malformed certificate".to_owned()
+        }
         None => return,
     };
     at.invalid_as(e, "<certificate data>", fault);
@@ -239,8 +234,11 @@ fn trust_bundle(at: &At, e: &mut Errors) {
         let fault = match block {
             block if block.label != "CERTIFICATE" => format!("entry {index} has bad block type: {}", block.label),
             block if block.has_headers => format!("entry {index} has PEM block headers"),
-            block if !pem::is_sequence(&block.bytes) => format!("entry {index} does not parse as X.509"),
-            _ => continue,
+            block => match x509::certificate(&block.bytes) {
+                None => format!("entry {index} does not parse as X.509"),
+                Some(certificate) if !certificate.is_ca() => format!("entry {index} does not have the CA bit set"),
+                Some(_) => continue,
+            },
         };
         at.invalid_as(e, HIDDEN, fault);
     }

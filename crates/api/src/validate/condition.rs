@@ -1,6 +1,6 @@
 //! Conditions in the form that most kinds share, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, rules::Functions};
+use super::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! { condition_types condition_reason };
 

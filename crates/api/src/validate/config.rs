@@ -2,8 +2,7 @@
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 
-use super::{Errors, at::At, names, rules::Functions};
-use crate::Value;
+use super::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! { config_keys secret_keys secret_type };
 

@@ -1,6 +1,6 @@
 //! Leases and those who would hold them, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, names, rules::Functions};
+use super::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! { lease_strategy candidate_versions };
 

@@ -1,6 +1,6 @@
 //! The schedules of cron jobs, five fields or a word such as `@daily`, and their time zones.
 
-use super::{Errors, at::At, rules::Functions};
+use super::prelude::*;
 use crate::duration;
 
 pub(super) const FUNCTIONS: Functions = functions! { schedule time_zone };

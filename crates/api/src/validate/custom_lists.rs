@@ -1,10 +1,6 @@
 //! Validation of how schemas of custom resources say that lists and maps are merged.
 
-use super::{
-    Errors,
-    at::At,
-    custom_schema::{LIST_KEYS, LIST_TYPE, MAP_TYPE},
-};
+use super::{custom_schema::LIST_KEYS, custom_schema::LIST_TYPE, custom_schema::MAP_TYPE, prelude::*};
 
 fn must_be(at: &At, wanted: &str, extension: &str, e: &mut Errors) {
     let kind = at.get("type");

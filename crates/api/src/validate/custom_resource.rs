@@ -3,19 +3,10 @@
 //! Upstream checks a definition in a form in which what all versions share stands once, above them; paths of faults are
 //! those of that form.
 
-use super::{
-    Errors, admission,
-    at::{At, IMMUTABLE},
-    custom_schema as schema,
-    error::{Bad, Fault},
-    names,
-    render::same,
-    rules::{self, Functions},
-};
-use crate::Value;
+use super::{admission, custom_schema as schema, prelude::*};
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    definition_name definition definition_change kind_names stored_versions approval domain_of_group simple_path
+    definition_name definition definition_change kind_names stored_versions approval domain_of_group
 };
 
 const APPROVED: &str = "api-approved.kubernetes.io";
@@ -185,12 +176,6 @@ fn subresources(at: &At, e: &mut Errors) {
         } else if !roots.iter().any(|root| path.text().starts_with(root)) {
             path.invalid_text(e, message);
         }
-    }
-}
-
-fn simple_path(path: &At, e: &mut Errors) {
-    if !path.text().starts_with('.') {
-        path.invalid_text(e, "must be a simple json path starting with .");
     }
 }
 

@@ -1,7 +1,6 @@
 //! Validation of the schemas of custom resources: they are structural, and use what the server supports.
 
-use super::{Errors, at::At, custom_lists};
-use crate::Value;
+use super::{custom_lists, prelude::*};
 
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
 const REASONS: &[&str] = &["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];

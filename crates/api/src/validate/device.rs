@@ -1,13 +1,7 @@
 //! Claims of devices, as far as the tables cannot say what is right.
 
-use super::{
-    Errors,
-    at::At,
-    error::Bad,
-    names, resource_name as resource,
-    rules::{self, Functions},
-};
-use crate::{Value, convert::EXACT};
+use super::{prelude::*, resource_name as resource};
+use crate::convert::EXACT;
 
 pub(super) const FUNCTIONS: Functions = functions! {
     extended_resource one_request json_parameters request_name full_name attribute_names binding_conditions

@@ -1,11 +1,6 @@
 //! Endpoints and EndpointSlices, as far as the tables cannot say what is right. What was wrong and did not change stays allowed.
 
-use super::{
-    Errors,
-    at::At,
-    names, net,
-    rules::{self, Functions},
-};
+use super::{net, prelude::*};
 
 pub(super) const FUNCTIONS: Functions = functions! {
     changed_subsets named_ports slice_ports changed_endpoints slice_address few_hints

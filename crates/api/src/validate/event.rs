@@ -1,10 +1,10 @@
 //! Events, which are stricter when they are written through their own group.
 
-use super::{Errors, at::At, names, rules::Functions};
+use super::prelude::*;
 use crate::decode;
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    core_event event_of_group event_series changed_series event_type no_old_fields
+    core_event event_of_group event_series changed_series no_old_fields
 };
 
 /// The names of an event's fields, which differ between the groups.
@@ -76,12 +76,6 @@ fn event_series(event: &At, e: &mut Errors) {
 fn changed_series(event: &At, e: &mut Errors) {
     if event.get("series").differs() {
         event_series(event, e);
-    }
-}
-
-fn event_type(kind: &At, e: &mut Errors) {
-    if !["Normal", "Warning"].contains(&kind.text()) {
-        kind.invalid_as(e, "", format!("has invalid value: {}", kind.text()));
     }
 }
 

@@ -1,19 +1,13 @@
 //! Flow schemas and priority levels, as far as the tables cannot say what is right.
 
-use super::{Errors, admission::wildcard, at::At, error::Bad, names, rules::Functions};
+use super::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    not_first distinguisher verbs wildcard_api_group wildcard_resource flow_namespaces flow_urls no_preserved_zero
+    distinguisher verbs flow_namespaces flow_urls no_preserved_zero
     hand_size
 };
 
 const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
-
-fn not_first(precedence: &At, e: &mut Errors) {
-    if precedence.int() == 1 {
-        precedence.invalid(e, "only the schema named 'exempt' may have matchingPrecedence 1");
-    }
-}
 
 fn distinguisher(method: &At, e: &mut Errors) {
     if !["ByNamespace", "ByUser"].contains(&method.text_of("type")) {
@@ -23,22 +17,12 @@ fn distinguisher(method: &At, e: &mut Errors) {
 }
 
 fn verbs(at: &At, e: &mut Errors) {
-    wildcard(at, "verbs", e);
     if !at.has("*") && at.texts().any(|verb| !VERBS.contains(&verb)) {
         at.unsupported_as(e, at.value.clone(), VERBS);
     }
 }
 
-fn wildcard_api_group(list: &At, e: &mut Errors) {
-    wildcard(list, "api groups", e);
-}
-
-fn wildcard_resource(list: &At, e: &mut Errors) {
-    wildcard(list, "resources", e);
-}
-
 fn flow_namespaces(list: &At, e: &mut Errors) {
-    wildcard(list, "namespaces", e);
     for namespace in list.items().filter(|_| !list.has("*")) {
         for fault in names::label(namespace.text()) {
             let message = format!("each member of this list must be '*' or a DNS-1123 label; {fault}");
@@ -48,7 +32,6 @@ fn flow_namespaces(list: &At, e: &mut Errors) {
 }
 
 fn flow_urls(urls: &At, e: &mut Errors) {
-    wildcard(urls, "non-resource URLs", e);
     if !urls.has("*") {
         urls.items().for_each(|url| self::url(&url, e));
     }

@@ -1,11 +1,6 @@
 //! Ingresses, as far as the tables cannot say what is right. What was wrong before stays allowed.
 
-use super::{
-    Errors,
-    at::At,
-    names, net,
-    rules::{self, Functions},
-};
+use super::{net, prelude::*};
 
 pub(super) const FUNCTIONS: Functions = functions! { ingress_rules ingress_tls plain_path backend class_annotation };
 

@@ -1,7 +1,6 @@
 //! Amounts that are a number or a part of all: `3` or `25%`.
 
-use super::{Errors, at::At, error::Bad, names, rules::Functions};
-use crate::Value;
+use super::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! { amount at_most_all not_none };
 

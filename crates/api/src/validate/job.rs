@@ -1,15 +1,6 @@
 //! Jobs, as far as the tables cannot say what is right.
 
-use super::{
-    Errors,
-    at::{At, IMMUTABLE},
-    error::Bad,
-    names,
-    render::same,
-    rules::{self, Functions},
-    selector,
-};
-use crate::Value;
+use super::{prelude::*, selector};
 
 pub(super) const FUNCTIONS: Functions = functions! { generated_selector job_selector indexed_name job_change };
 

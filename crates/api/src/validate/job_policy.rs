@@ -1,6 +1,6 @@
 //! Validation of when jobs fail and succeed, and of lists of indexes such as `0-3,7`.
 
-use super::{Errors, at::At, names, rules::Functions};
+use super::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! { domain_path container_of_template exit_codes success_counts };
 

@@ -1,7 +1,6 @@
 //! Validation of `metadata`, the same for every resource.
 
-use super::{Errors, at::At, error::Bad, names, rules::Functions, selector};
-use crate::Value;
+use super::{prelude::*, selector};
 
 pub(super) const FUNCTIONS: Functions = functions! { annotations only_labels known_finalizer };
 
@@ -83,12 +82,12 @@ pub(super) fn update(object: &At, known: bool, e: &mut Errors) {
     }
     for field in ["name", "namespace", "uid"] {
         if meta.get(field).text() != before.get(field).text() {
-            meta.get(field).invalid_text(e, super::at::IMMUTABLE);
+            meta.get(field).invalid_text(e, IMMUTABLE);
         }
     }
     for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         if meta.get(field).differs() {
-            meta.get(field).invalid(e, super::at::IMMUTABLE);
+            meta.get(field).invalid(e, IMMUTABLE);
         }
     }
     selector::labels(&meta.get("labels"), e);

@@ -44,6 +44,8 @@ mod node;
 mod pem;
 mod persistent_volume;
 mod pod;
+mod pod_certificate;
+mod prelude;
 mod quota;
 mod rbac;
 mod render;
@@ -62,6 +64,7 @@ mod volume_source;
 mod warnings;
 mod webhook;
 mod workload;
+mod x509;
 
 pub use error::{Bad, Fault, FieldError};
 

@@ -5,6 +5,11 @@
 /// A form: what is wrong with a text.
 pub type Form = fn(&str) -> Vec<String>;
 
+/// Whether a word is one of a list of words.
+pub(super) fn listed(list: &str, word: &str) -> bool {
+    list.split(' ').any(|known| known == word)
+}
+
 /// The forms that tables name.
 const FORMS: &[(&str, Form)] = &[
     ("any", |_| Vec::new()),
@@ -22,16 +27,20 @@ const FORMS: &[(&str, Form)] = &[
     ("variable", variable),
     ("port_name", port),
     ("c_identifier", c_identifier),
+    ("header", header),
     ("driver", subdomain_caseless),
     ("prefix", prefix_of_subdomain),
     ("semver", semver),
-    ("trimmed", trimmed),
-    ("unpadded", unpadded),
-    ("absolute", absolute),
+    ("not_blank", |text| unless(text.is_empty() || !text.trim().is_empty(), "must be non-empty if specified")),
+    ("one_line", |text| unless(!text.trim().contains(['\n', '\r']), "must not contain line breaks")),
+    ("simple_path", |text| unless(text.starts_with('.'), "must be a simple json path starting with .")),
+    ("trimmed", |text| unless(text.trim() == text, "must not have leading or trailing whitespace")),
+    ("unpadded", |text| unless(text.trim() == text, "must not be padded with whitespace")),
+    ("absolute", |text| unless(text.starts_with('/'), "must be an absolute path")),
     ("backsteps", no_backsteps),
     ("relative", relative),
     ("inner", inner),
-    ("slashless", slashless),
+    ("slashless", |text| unless(!text.contains('/'), "must not contain '/'")),
     ("canonical_ip", super::net::canonical_ip),
     ("stored_version", super::migration::storage_version_name),
 ];
@@ -277,7 +286,7 @@ pub fn port(text: &str) -> Vec<String> {
 }
 
 /// What is wrong with `text` as the name of an HTTP header.
-pub fn header(text: &str) -> Vec<String> {
+fn header(text: &str) -> Vec<String> {
     check(text, usize::MAX, !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'), HEADER)
 }
 
@@ -316,22 +325,6 @@ fn is_version(text: &str) -> bool {
 /// `fault` unless a text is right.
 fn unless(right: bool, fault: &str) -> Vec<String> {
     if right { Vec::new() } else { vec![fault.to_owned()] }
-}
-
-fn trimmed(text: &str) -> Vec<String> {
-    unless(text.trim() == text, "must not have leading or trailing whitespace")
-}
-
-fn unpadded(text: &str) -> Vec<String> {
-    unless(text.trim() == text, "must not be padded with whitespace")
-}
-
-fn absolute(text: &str) -> Vec<String> {
-    unless(text.starts_with('/'), "must be an absolute path")
-}
-
-fn slashless(text: &str) -> Vec<String> {
-    unless(!text.contains('/'), "must not contain '/'")
 }
 
 /// What is wrong with a path that may not go up.

@@ -1,13 +1,6 @@
 //! Network policies and ranges of addresses, as far as the tables cannot say what is right.
 
-use super::{
-    Errors,
-    at::{At, IMMUTABLE},
-    error::Bad,
-    names, net,
-    rules::{self, Functions},
-    selector,
-};
+use super::{net, prelude::*, selector};
 
 pub(super) const FUNCTIONS: Functions = functions! { policy_peers policy_types port_range service_cidrs };
 

@@ -1,17 +1,9 @@
 //! Nodes and namespaces, as far as the tables cannot say what is right. Upstream tells some faults of nodes under `metadata`.
 
-use super::{
-    Errors,
-    at::At,
-    error::{Bad, Fault},
-    metadata, names, net,
-    pod::resources,
-    rules::{self, Functions},
-};
-use crate::Value;
+use super::{net, pod::resources, prelude::*};
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    taint_annotation taints_of_node taint_value node_amounts swap features pod_networks node_change finalizers_of_list
+    taint_annotation taints_of_node node_amounts swap features pod_networks node_change
 };
 
 fn taint_annotation(notes: &At, e: &mut Errors) {
@@ -41,13 +33,6 @@ fn taints(list: &At, e: &mut Errors) {
             taint.fault(e, Fault::Duplicate(shown), "taints must be unique by key and effect pair");
         }
         seen.push(pair);
-    }
-}
-
-fn taint_value(value: &At, e: &mut Errors) {
-    let faults = names::label_value(value.text());
-    if !faults.is_empty() {
-        value.invalid_text(e, faults.join(";"));
     }
 }
 
@@ -129,14 +114,5 @@ fn node_change(node: &At, e: &mut Errors) {
     let provider = spec.get("providerID");
     if !provider.before().is_empty() && provider.before().text() != provider.text() {
         provider.forbidden(e, "node updates may not change providerID except from \"\" to valid");
-    }
-}
-
-/// Upstream tells faults of the finalizers of a new namespace at the list.
-fn finalizers_of_list(list: &At, e: &mut Errors) {
-    for finalizer in list.items() {
-        let place = list.holding(finalizer.value);
-        place.form(e, names::qualified);
-        metadata::known_finalizer(&place, e);
     }
 }

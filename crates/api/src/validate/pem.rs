@@ -29,18 +29,3 @@ pub(super) fn blocks(text: &str) -> Vec<Block> {
     }
     blocks
 }
-
-/// Whether the bytes are one DER sequence and nothing else.
-pub(super) fn is_sequence(bytes: &[u8]) -> bool {
-    let (Some(0x30), Some(first)) = (bytes.first(), bytes.get(1)) else { return false };
-    let (length, header) = match first {
-        0..=0x7f => (usize::from(*first), 2),
-        0x81..=0x84 => {
-            let count = usize::from(first & 0x0f);
-            let Some(digits) = bytes.get(2..2 + count) else { return false };
-            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), 2 + count)
-        }
-        _ => return false,
-    };
-    header + length == bytes.len()
-}

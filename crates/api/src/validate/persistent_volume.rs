@@ -1,7 +1,7 @@
 //! Persistent volumes, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, diff, error::Bad, render::same, rules::Functions, selector, volume_claim};
-use crate::{Value, schema::schema};
+use super::{diff, prelude::*, selector, volume_claim};
+use crate::schema::schema;
 
 pub(super) const FUNCTIONS: Functions = functions! { capacity volume_affinity no_recycled_root volume_change };
 
@@ -51,7 +51,7 @@ fn volume_change(new: &At, e: &mut Errors) {
         spec.get("persistentvolumesource").forbidden(e, message);
     }
     if spec.get("volumeMode").value != before.get("volumeMode").value {
-        new.called("volumeMode", spec.get("volumeMode").value).invalid(e, super::at::IMMUTABLE);
+        new.called("volumeMode", spec.get("volumeMode").value).invalid(e, IMMUTABLE);
     }
     let (affinity, old_affinity) = (spec.get("nodeAffinity"), before.get("nodeAffinity"));
     if old_affinity.exists() && !same(affinity.value, &with_stable_labels(old_affinity.value, affinity.value)) {

@@ -1,6 +1,6 @@
 //! Quotas and limit ranges, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, error::Bad, names, pod::resources, resource_name as resource, rules::Functions};
+use super::{pod::resources, prelude::*, resource_name as resource};
 use crate::quantity::Quantity;
 
 pub(super) const FUNCTIONS: Functions = functions! {
@@ -26,7 +26,7 @@ fn quota_amount(amount: &At, e: &mut Errors) {
 fn scopes_kept(list: &At, e: &mut Errors) {
     let same = |one: &At, other: &At| one.texts().all(|scope| other.has(scope));
     if !same(list, &list.before()) || !same(&list.before(), list) {
-        list.invalid(e, super::at::IMMUTABLE);
+        list.invalid(e, IMMUTABLE);
     }
 }
 

@@ -1,9 +1,8 @@
 //! Roles, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, rules::Functions, selector};
-use crate::Value;
+use super::{prelude::*, selector};
 
-pub(super) const FUNCTIONS: Functions = functions! { aggregation only_urls };
+pub(super) const FUNCTIONS: Functions = functions! { aggregation };
 
 /// The faults of selectors of roles; those that had faults may keep them.
 fn aggregation(rule: &At, e: &mut Errors) {
@@ -17,11 +16,5 @@ fn aggregation(rule: &At, e: &mut Errors) {
         if selector::parsed(selector.value).is_err() {
             selector.invalid_as(e, Value::Null, "invalid label selector.");
         }
-    }
-}
-
-fn only_urls(rule: &At, e: &mut Errors) {
-    if ["apiGroups", "resources", "resourceNames"].iter().any(|field| !rule.get(field).is_empty()) {
-        rule.get("nonResourceURLs").invalid(e, "rules cannot apply to both regular resources and non-resource URLs");
     }
 }

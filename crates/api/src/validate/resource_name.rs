@@ -1,42 +1,14 @@
 //! The names of resources: which there are, what they may be used for, and how they are counted.
 
-use super::{Errors, at::At, names};
+use super::{names::listed, prelude::*};
 
 /// Resources without a domain.
-const STANDARD: &[&str] = &[
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "requests.cpu",
-    "requests.memory",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "storage",
-    "requests.storage",
-    "services.nodeports",
-    "services.loadbalancers",
-];
+const STANDARD: &str = "cpu memory ephemeral-storage requests.cpu requests.memory requests.ephemeral-storage limits.cpu \
+    limits.memory limits.ephemeral-storage pods resourcequotas services replicationcontrollers secrets \
+    configmaps persistentvolumeclaims storage requests.storage services.nodeports services.loadbalancers";
 /// Resources that are counted.
-const COUNTED: &[&str] = &[
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "services.nodeports",
-    "services.loadbalancers",
-];
+const COUNTED: &str = "pods resourcequotas services replicationcontrollers secrets configmaps persistentvolumeclaims \
+    services.nodeports services.loadbalancers";
 
 pub(super) fn is_huge_page(name: &str) -> bool {
     name.starts_with("hugepages-")
@@ -57,7 +29,7 @@ pub(super) fn is_extended(name: &str) -> bool {
 
 /// Whether only whole amounts make sense.
 pub(super) fn is_integer(name: &str) -> bool {
-    COUNTED.contains(&name) || is_extended(name)
+    listed(COUNTED, name) || is_extended(name)
 }
 
 /// Whether more may be promised than there is.
@@ -67,13 +39,13 @@ pub(super) fn overcommits(name: &str) -> bool {
 
 /// Whether a quota can limit it.
 pub(super) fn is_quota(name: &str) -> bool {
-    (STANDARD.contains(&name) && name != "storage") || is_quota_huge_page(name)
+    (listed(STANDARD, name) && name != "storage") || is_quota_huge_page(name)
 }
 
 /// The faults of the name of any resource.
 pub(super) fn any(name: &str, at: &At, e: &mut Errors) {
     let faults = names::qualified(name);
-    if faults.is_empty() && !name.contains('/') && !STANDARD.contains(&name) && !is_quota_huge_page(name) {
+    if faults.is_empty() && !name.contains('/') && !listed(STANDARD, name) && !is_quota_huge_page(name) {
         at.invalid_as(e, name, "must be a standard resource type or fully qualified");
     }
     faults.into_iter().for_each(|fault| at.invalid_as(e, name, fault));
@@ -99,7 +71,7 @@ pub(super) fn of_pod(name: &str, at: &At, e: &mut Errors) {
     let before = e.len();
     any(name, at, e);
     if e.len() == before && name != "cpu" && name != "memory" && !is_huge_page(name) {
-        let error = super::FieldError::not_supported(at.to_string(), name, &["cpu", "hugepages-", "memory"]);
+        let error = FieldError::not_supported(at.to_string(), name, &["cpu", "hugepages-", "memory"]);
         e.push(error);
     }
 }

@@ -1,13 +1,7 @@
 //! Slices of devices, as far as the tables cannot say what is right.
 
-use super::{
-    Errors,
-    at::At,
-    error::Bad,
-    names, resource_name as resource,
-    rules::{self, Functions},
-};
-use crate::{Value, quantity::Quantity};
+use super::{prelude::*, resource_name as resource};
+use crate::quantity::Quantity;
 
 pub(super) const FUNCTIONS: Functions = functions! {
     slice_place slice_devices slice_device device_place counter_names one_value policy_values policy_range
@@ -84,7 +78,10 @@ fn one_place(at: &At, choices: &[&str], when: &str, e: &mut Errors) {
     match set.len() {
         0 => at.required(e, message),
         1 => {}
-        _ => at.invalid_as(e, format!("{{{}}}", set.join(", ")), format!("{message}, but multiple fields are set")),
+        _ => {
+            let many = if when.is_empty() { ", but multiple fields are set" } else { "" };
+            at.invalid_as(e, format!("{{{}}}", set.join(", ")), format!("{message}{many}"));
+        }
     }
 }
 

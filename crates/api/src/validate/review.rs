@@ -1,9 +1,8 @@
 //! Questions about access, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, rules::Functions};
-use crate::Value;
+use super::prelude::*;
 
-pub(super) const FUNCTIONS: Functions = functions! { no_metadata only_namespace own_namespace };
+pub(super) const FUNCTIONS: Functions = functions! { no_metadata only_namespace };
 
 fn no_metadata(meta: &At, e: &mut Errors) {
     empty_but_for(meta, "", "must be empty", e);
@@ -19,12 +18,5 @@ fn empty_but_for(meta: &At, allowed: &str, message: &str, e: &mut Errors) {
     let extra = |(field, value): (&String, &Value)| !ignored.contains(&field.as_str()) && !value.is_null();
     if meta.value.as_object().into_iter().flatten().any(extra) {
         meta.invalid_struct(e, "meta/v1.ObjectMeta", message);
-    }
-}
-
-fn own_namespace(resource: &At, e: &mut Errors) {
-    let namespace = resource.get("namespace");
-    if namespace.text() != resource.whole().get("metadata").text_of("namespace") {
-        namespace.invalid_text(e, "must match metadata.namespace");
     }
 }

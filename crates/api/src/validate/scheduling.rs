@@ -1,6 +1,6 @@
 //! Priority classes and runtime classes, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, error::Bad, rules::Functions};
+use super::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! { priority_name distinct_tolerations claim_of_group };
 

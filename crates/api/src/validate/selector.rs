@@ -1,12 +1,7 @@
 //! Labels and the selectors over them, as far as the tables cannot say what is right.
 
-use super::{
-    Errors,
-    at::At,
-    names,
-    rules::{self, Functions},
-};
-use crate::{Value, selector::LabelSelector};
+use super::prelude::*;
+use crate::selector::LabelSelector;
 
 pub(super) const FUNCTIONS: Functions = functions! { labels kept_selector };
 

@@ -1,6 +1,6 @@
 //! Services, as far as the tables cannot say what is right; their addresses have a file of their own.
 
-use super::{Errors, at::At, error::Bad, names, net, rules::Functions, service_addresses as addresses};
+use super::{net, prelude::*, service_addresses as addresses};
 
 pub(super) const FUNCTIONS: Functions = functions! {
     class_change health_check_kept topology_annotations service_ports not_headless external_name external_ips
@@ -148,7 +148,7 @@ fn source_ranges(service: &At, e: &mut Errors) {
 /// Upstream tells it without the path.
 fn node_ports_allocated(spec: &At, e: &mut Errors) {
     if !spec.get("allocateLoadBalancerNodePorts").exists() {
-        e.push(super::FieldError::required("allocateLoadBalancerNodePorts", ""));
+        e.push(FieldError::required("allocateLoadBalancerNodePorts", ""));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Validation of the cluster addresses of services and the families they are of.
 
-use super::{Errors, at::At, net, rules::Functions};
+use super::{net, prelude::*};
 
 pub(super) const FUNCTIONS: Functions = functions! { addresses address_change };
 

@@ -1,17 +1,9 @@
 //! Storage classes and what drivers say of themselves, as far as the tables cannot say what is right.
 
-use super::{
-    Errors,
-    at::{At, IMMUTABLE},
-    error::Bad,
-    names,
-    render::same,
-    rules::{self, Functions},
-};
-use crate::Value;
+use super::prelude::*;
 
-pub(super) const FUNCTIONS: Functions = functions! {
-    provisioner parameters topologies attachment_metadata error_message topology_keys drivers_kept lifecycle_modes
+pub(super) const FUNCTIONS: Functions = functions! { provisioner
+    parameters topologies attachment_metadata error_message topology_keys drivers_kept
     token_requests
 };
 
@@ -108,12 +100,6 @@ fn drivers_kept(list: &At, e: &mut Errors) {
                 list.invalid_as(e, Bad::of("storage/v1.CSINodeDriver", &now), IMMUTABLE);
             }
         }
-    }
-}
-
-fn lifecycle_modes(modes: &At, e: &mut Errors) {
-    for mode in modes.texts().filter(|mode| !["Persistent", "Ephemeral"].contains(mode)) {
-        modes.unsupported_as(e, mode, &["Persistent", "Ephemeral"]);
     }
 }
 

@@ -3,8 +3,9 @@
 use super::{
     admission, api_service, autoscaling, certificates, condition, config, coordination, cron, custom_resource, device,
     endpoints, event, flow_control, ingress, int_or_percent, job, job_policy, job_status, metadata, migration, net,
-    network, node, persistent_volume, pod, quota, rbac, resource_slice, review, rules::Functions, scheduling, selector,
-    service, service_addresses, storage, volume_claim, volume_source, warnings, webhook, workload,
+    network, node, persistent_volume, pod, pod_certificate, quota, rbac, resource_slice, review, rules::Functions,
+    scheduling, selector, service, service_addresses, storage, volume_claim, volume_source, warnings, webhook,
+    workload,
 };
 
 macro_rules! rules {
@@ -61,6 +62,7 @@ pub(super) const FUNCTIONS: &[&[Functions]] = &[
         network::FUNCTIONS,
         node::FUNCTIONS,
         persistent_volume::FUNCTIONS,
+        pod_certificate::FUNCTIONS,
         quota::FUNCTIONS,
         rbac::FUNCTIONS,
         resource_slice::FUNCTIONS,

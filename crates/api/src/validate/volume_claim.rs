@@ -1,25 +1,20 @@
 //! Claims of persistent volumes, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, diff, names, pod::resources, render::same, resource_name as resource, rules::Functions};
-use crate::{Value, quantity::Quantity};
+use super::{diff, pod::resources, prelude::*, resource_name as resource};
+use crate::quantity::Quantity;
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    access_modes claimed_size same_source source_group claim_change amount_of_storage resize_statuses
+    used_by_one_pod claimed_size same_source source_group claim_change amount_of_storage resize_statuses
     allocated_resources
 };
 
-const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const IMMUTABLE_SPEC: &str =
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
 
-/// The faults of how volumes may be accessed; they are told at the list.
-fn access_modes(list: &At, e: &mut Errors) {
-    for mode in list.texts().filter(|mode| !ACCESS_MODES.contains(mode)) {
-        list.unsupported_as(e, mode, ACCESS_MODES);
-    }
-    let others = list.texts().any(|mode| mode != "ReadWriteOncePod" && ACCESS_MODES.contains(&mode));
-    if list.has("ReadWriteOncePod") && others {
+/// A volume for one pod is used by it alone.
+fn used_by_one_pod(list: &At, e: &mut Errors) {
+    if ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce"].iter().any(|mode| list.has(mode)) {
         list.forbidden(e, "may not use ReadWriteOncePod with other access modes");
     }
 }
@@ -47,7 +42,7 @@ fn source_group(source: &At, e: &mut Errors) {
 fn same_source(at: &At, e: &mut Errors) {
     let (source, reference) = (at.get("dataSource"), at.get("dataSourceRef"));
     // Upstream shows a path here, which has no fields that it could show.
-    let shown = super::Bad::Shown("{}".to_owned());
+    let shown = Bad::Shown("{}".to_owned());
     if !source.exists() {
         return;
     }
@@ -85,7 +80,7 @@ fn claim_change(new: &At, e: &mut Errors) {
         if noted.as_deref().unwrap_or_default() != old_noted.as_deref().unwrap_or_default() {
             let meta = new.get("metadata");
             let notes = meta.get("annotations");
-            notes.get(STORAGE_CLASS).invalid_text(e, super::at::IMMUTABLE);
+            notes.get(STORAGE_CLASS).invalid_text(e, IMMUTABLE);
         }
         let unset = !old_class.exists() && class.exists();
         if unset && (old_noted.is_none() || old_noted.as_deref() == class.value.as_str()) {
@@ -111,7 +106,7 @@ fn claim_change(new: &At, e: &mut Errors) {
         place.get("requests").get("storage").forbidden(e, "field can not be less than status.capacity");
     }
     if spec.get("volumeMode").value != before.get("volumeMode").value {
-        new.called("volumeMode", spec.get("volumeMode").value).invalid(e, super::at::IMMUTABLE);
+        new.called("volumeMode", spec.get("volumeMode").value).invalid(e, IMMUTABLE);
     }
     attributes_class(&spec, &before, &old, e);
 }

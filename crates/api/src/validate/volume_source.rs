@@ -1,9 +1,9 @@
 //! The kinds of volumes that pods and persistent volumes share, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, rules::Functions};
+use super::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    iscsi_name persistent_iscsi_name portal_length named_portal_length quobyte foreign_option managed_disk blob_disk
+    iscsi_name persistent_iscsi_name portal_length named_portal_length quobyte foreign_option
 };
 
 fn iscsi_name(at: &At, e: &mut Errors) {
@@ -83,18 +83,5 @@ fn foreign_option(option: &At, e: &mut Errors) {
     let domain = format!(".{}", key.split_once('/').map_or(key, |(domain, _)| domain).to_lowercase());
     if domain.ends_with(".kubernetes.io") || domain.ends_with(".k8s.io") {
         option.invalid_as(e, key, "kubernetes.io and k8s.io namespaces are reserved");
-    }
-}
-
-fn managed_disk(uri: &At, e: &mut Errors) {
-    if !uri.text().starts_with("/subscriptions/") {
-        let form = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}";
-        uri.unsupported(e, &[form]);
-    }
-}
-
-fn blob_disk(uri: &At, e: &mut Errors) {
-    if !uri.text().starts_with("https://") {
-        uri.unsupported(e, &["https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"]);
     }
 }

@@ -2,17 +2,15 @@
 
 use std::{collections::HashMap, net::IpAddr};
 
-use super::{Errors, at::At, names, net, pod, rules::Functions};
-use crate::Value;
+use super::{net, pod, prelude::*};
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    pod_name_part zone_in_schedule old_label_key old_label old_label_message old_labels_of_map old_labels_by_name
-    wrong_label_value old_pod_annotations old_volume_annotations old_class_annotation old_topology_annotation
-    old_ingress_annotation old_account_annotation old_seccomp overlapping_paths whole_bytes whole_storage
-    container_warnings port_warnings odd_ip odd_cidr odd_endpoints external_ips_warning changed_tokens lower_case
+    lower_case pod_name_part zone_in_schedule old_label_key old_label old_label_message old_labels_of_map old_labels_by_name
+    wrong_label_value old_topology_annotation
+    old_ingress_annotation overlapping_paths whole_bytes whole_storage
+    container_warnings port_warnings odd_ip odd_cidr odd_endpoints
 };
 
-const SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
@@ -90,39 +88,7 @@ fn zone_in_schedule(schedule: &At, e: &mut Errors) {
 }
 
 fn say(e: &mut Errors, message: impl Into<String>) {
-    e.push(super::FieldError::new("", super::Fault::Warning, message));
-}
-
-fn annotations(notes: &At, known: &[(&str, &str)], e: &mut Errors) {
-    for (key, message) in known.iter().filter(|(key, _)| notes.key(key).exists()) {
-        notes.key(key).warn(e, *message);
-    }
-}
-
-fn old_pod_annotations(notes: &At, e: &mut Errors) {
-    const SYSCTLS: &str = "non-functional in v1.11+; use the \"sysctls\" field instead";
-    let known = [
-        (
-            "scheduler.alpha.kubernetes.io/critical-pod",
-            "non-functional in v1.16+; use the \"priorityClassName\" field instead",
-        ),
-        ("security.alpha.kubernetes.io/sysctls", SYSCTLS),
-        ("security.alpha.kubernetes.io/unsafe-sysctls", SYSCTLS),
-    ];
-    annotations(notes, &known, e);
-}
-
-const OLD_CLASS: (&str, &str) =
-    ("volume.beta.kubernetes.io/storage-class", "deprecated since v1.8; use \"storageClassName\" attribute instead");
-
-fn old_volume_annotations(notes: &At, e: &mut Errors) {
-    let options =
-        ("volume.beta.kubernetes.io/mount-options", "deprecated since v1.31; use \"mountOptions\" attribute instead");
-    annotations(notes, &[OLD_CLASS, options], e);
-}
-
-fn old_class_annotation(notes: &At, e: &mut Errors) {
-    annotations(notes, &[OLD_CLASS], e);
+    e.push(FieldError::new("", Fault::Warning, message));
 }
 
 fn old_topology_annotation(notes: &At, e: &mut Errors) {
@@ -137,18 +103,6 @@ fn old_ingress_annotation(notes: &At, e: &mut Errors) {
     if notes.key(key).exists() {
         say(e, format!("annotation {key:?} is deprecated, please use 'spec.ingressClassName' instead"));
     }
-}
-
-/// An annotation that is new on an account.
-fn old_account_annotation(notes: &At, e: &mut Errors) {
-    let note = notes.key("kubernetes.io/enforce-mountable-secrets");
-    if note.exists() && note.old.is_null() {
-        note.warn(e, "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets");
-    }
-}
-
-fn old_seccomp(notes: &At, e: &mut Errors) {
-    annotations(notes, &[(SECCOMP, "non-functional in v1.27+; use the \"seccompProfile\" field instead")], e);
 }
 
 fn is_fractional(amount: &At) -> bool {
@@ -381,21 +335,6 @@ fn odd_endpoints(object: &At, e: &mut Errors) {
     }
     for endpoint in object.get("endpoints").items() {
         endpoint.get("addresses").items().for_each(|address| odd_ip(&address, e));
-    }
-}
-
-fn external_ips_warning(spec: &At, e: &mut Errors) {
-    let headless = spec.text_of("type") == "ClusterIP" && spec.text_of("clusterIP") == "None";
-    if !spec.get("externalIPs").is_empty() && !headless && spec.text_of("type") != "ExternalName" {
-        say(e, "spec.externalIPs is deprecated and may no longer be implemented in some clusters");
-    }
-}
-
-fn changed_tokens(requests: &At, e: &mut Errors) {
-    if requests.differs() {
-        let message = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent \
-            possible logging of tokens in volume attributes";
-        say(e, message);
     }
 }
 

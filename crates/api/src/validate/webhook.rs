@@ -1,21 +1,10 @@
 //! Webhooks, as far as the tables cannot say what is right.
 
-use super::{Errors, at::At, names, rules::Functions};
+use super::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    webhook_names webhook_name side_effects review_versions url_path https_url
+    webhook_name side_effects review_versions url_path https_url
 };
-
-fn webhook_names(list: &At, e: &mut Errors) {
-    let mut seen = Vec::new();
-    for hook in list.items() {
-        let name = hook.get("name");
-        if !name.is_empty() && seen.contains(&name.text()) {
-            name.duplicate(e, name.text());
-        }
-        seen.push(name.text());
-    }
-}
 
 /// A name in a domain of at least three parts.
 fn webhook_name(at: &At, e: &mut Errors) {

@@ -1,17 +1,10 @@
 //! The workloads that keep pods running, as far as the tables cannot say what is right.
 
-use super::{
-    Errors,
-    at::At,
-    int_or_percent as amount,
-    render::same,
-    rules::{self, Functions},
-    selector,
-};
-use crate::{Value, selector::LabelSelector};
+use super::{int_or_percent as amount, prelude::*, selector};
+use crate::selector::LabelSelector;
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    selected_template progress_deadline some_progress daemon_selector surge_or_unavailable stateful_template
+    selected_template some_progress daemon_selector surge_or_unavailable stateful_template
     stateful_change controller_selector json_object only_grows
 };
 
@@ -53,12 +46,6 @@ fn labels_match(template: &At, selector: Option<&LabelSelector>, e: &mut Errors)
     let right = selector.is_some_and(|selector| selector.is_empty() || selector.matches(labels.value));
     if !right {
         labels.invalid(e, MISMATCH);
-    }
-}
-
-fn progress_deadline(deadline: &At, e: &mut Errors) {
-    if deadline.int() <= deadline.up(1).get("minReadySeconds").int() {
-        deadline.invalid(e, "must be greater than minReadySeconds");
     }
 }
 

@@ -54,7 +54,8 @@ fn all(request: &Parts, version: AggregatedVersion, core: bool, enabled: discove
 }
 
 /// Where clients find the server: what it advertises, else what they called it.
-fn address(server: &Server, request: &Parts) -> String {
+/// How a client reaches this server.
+pub fn address(server: &Server, request: &Parts) -> String {
     if let Some((ip, port)) = server.shared.settings.advertise {
         return std::net::SocketAddr::new(ip, port).to_string();
     }

@@ -22,6 +22,11 @@ pub async fn answer(server: &Server, request: &Parts) -> Result<Response<Body>, 
     if let Some(answer) = health::answer(server, request).await {
         return Ok(answer);
     }
+    if let Some(keys) =
+        server.shared.tokens.as_ref().and_then(|tokens| tokens.published(path, &discovery::address(server, request)))
+    {
+        return Ok(keys);
+    }
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     Ok(match parts.as_slice() {
         [""] => encode::json(200, &root(server)),

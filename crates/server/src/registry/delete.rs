@@ -42,8 +42,8 @@ impl Registry {
     pub(super) async fn delete_collection(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
         let options = Options::of(input, &target.query)?;
         let list = self.list(target).await?;
-        for record in &list.records {
-            let object = document::object(record).map_err(Status::internal)?;
+        for item in &list.items {
+            let object = document::object(&item.record).map_err(Status::internal)?;
             match self.delete_one(target.resource, meta::namespace(&object), meta::name(&object), &options).await {
                 // Somebody else was faster: that is what was asked for.
                 Err(status) if status.code == 404 => {}

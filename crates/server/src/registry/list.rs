@@ -1,7 +1,9 @@
 //! Lists: pages of a snapshot, and which revision they are true for.
 
+use std::sync::Arc;
+
 use api::status::Status;
-use store::{Item, Record, Revision, Snapshot};
+use store::{Item, Revision, Snapshot};
 
 use super::{
     Registry, failed,
@@ -18,7 +20,7 @@ const INCONSISTENT: &str = "The provided continue parameter is too old to displa
 /// One page of objects.
 pub struct List {
     /// In the order of their names.
-    pub records: Vec<Record>,
+    pub items: Vec<Arc<Item>>,
     /// The revision that the whole list is true for.
     pub revision: Revision,
     /// Where the next page begins, if there is one.
@@ -57,16 +59,16 @@ fn page(options: &ListOptions, prefix: &str, snapshot: &Snapshot, after: Option<
     let selection = &options.selection;
     let everything = selection.is_everything();
     let mut items = snapshot.after(after);
-    let selected = |item: &&std::sync::Arc<Item>| everything || selection.matches(item);
-    let records: Vec<Record> = items.by_ref().filter(selected).take(limit).map(|item| item.record.clone()).collect();
+    let selected = |item: &&Arc<Item>| everything || selection.matches(item);
+    let page: Vec<Arc<Item>> = items.by_ref().filter(selected).take(limit).cloned().collect();
     let mut remaining = 0;
-    if records.len() == limit {
+    if page.len() == limit {
         // How many there are is told only where all of them would be shown.
         remaining = if everything { items.count() } else { items.take(1).count() };
     }
-    let last = records.last().filter(|_| remaining > 0).and_then(|last| last.key.strip_prefix(prefix));
+    let last = page.last().filter(|_| remaining > 0).and_then(|last| last.record.key.strip_prefix(prefix));
     let next = last.map(|key| list_token::write(&Token { revision: Some(snapshot.revision), after: key.to_owned() }));
-    List { records, revision: snapshot.revision, next, remaining: everything.then_some(remaining) }
+    List { items: page, revision: snapshot.revision, next, remaining: everything.then_some(remaining) }
 }
 
 fn gone(target: &Target, prefix: &str, start: &Start, error: store::Error) -> Status {

@@ -50,17 +50,26 @@ struct Held {
 pub struct Snapshot {
     items: Items,
     prefix: String,
+    /// The first text after all that begin with the prefix.
+    end: Option<String>,
     /// All of the collection is in `items`, not only what is under the prefix.
     whole: bool,
     /// The revision that it is true for.
     pub revision: Revision,
 }
 
+/// The first text after all that begin with a prefix; `None` where there may be none. Keys end their parts with `/`.
+fn end(prefix: &str) -> Option<String> {
+    let last = prefix.chars().next_back().filter(char::is_ascii)?;
+    let next = char::from(u8::try_from(last).ok()?.checked_add(1)?);
+    next.is_ascii().then(|| prefix[..prefix.len() - 1].to_owned() + next.encode_utf8(&mut [0; 4]))
+}
+
 impl Snapshot {
     /// Of what the engine has under a prefix.
     pub(super) fn new(items: impl Iterator<Item = Item>, prefix: &str, revision: Revision) -> Self {
         let items = items.map(|item| ByKey(item.into())).collect();
-        Self { items, prefix: prefix.to_owned(), whole: false, revision }
+        Self { items, prefix: prefix.to_owned(), end: end(prefix), whole: false, revision }
     }
 
     /// The items in the order of their keys, beginning after `after`.
@@ -69,8 +78,8 @@ impl Snapshot {
             Some(after) if after >= self.prefix.as_str() => Bound::Excluded(after),
             _ => Bound::Included(self.prefix.as_str()),
         };
-        let items = self.items.range::<_, str>((start, Bound::Unbounded)).map(|ByKey(item)| item);
-        items.take_while(|item| item.record.key.starts_with(&self.prefix))
+        let end = self.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        self.items.range::<_, str>((start, end)).map(|ByKey(item)| item)
     }
 
     /// The item under a key.
@@ -107,7 +116,7 @@ impl Collection {
     pub fn now(&self, prefix: &str, published: Revision) -> Snapshot {
         let held = self.read();
         let revision = held.reached.max(published);
-        Snapshot { items: held.items.clone(), prefix: prefix.to_owned(), whole: true, revision }
+        Snapshot { items: held.items.clone(), prefix: prefix.to_owned(), end: end(prefix), whole: true, revision }
     }
 
     /// The state as of a revision that the cache has reached.
@@ -116,7 +125,7 @@ impl Collection {
         held.check(revision)?;
         let begun = held.states.iter().find(|(at, _)| *at == revision).map(|(_, items)| items.clone());
         let items = begun.unwrap_or_else(|| held.undone(revision));
-        Ok(Snapshot { items, prefix: prefix.to_owned(), whole: true, revision })
+        Ok(Snapshot { items, prefix: prefix.to_owned(), end: end(prefix), whole: true, revision })
     }
 
     /// Keeps a state at hand: there will be a next page.

@@ -1,10 +1,11 @@
 //! A document in the cache, and a change of one: made once, shared by everybody who lists or watches.
 
 use std::{
+    any::Any,
     borrow::Borrow,
     cmp::Ordering,
     mem::size_of,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use bytes::Bytes;
@@ -13,13 +14,36 @@ use super::Marks;
 use crate::{Event, Record, Revision};
 
 /// A record, and what selectors look at.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Item {
     /// The record, as the engine has it.
     pub record: Record,
     /// Its labels and declared fields.
     pub marks: Marks,
+    /// Other forms of the document, made by whoever needs one first.
+    forms: OnceLock<Box<dyn Any + Send + Sync>>,
 }
+
+impl Item {
+    /// A record with what selectors look at.
+    pub(super) fn new(record: Record, marks: Marks) -> Self {
+        Self { record, marks, forms: OnceLock::new() }
+    }
+
+    /// Where the caller keeps other forms of the document for as long as it is cached. `T` is the same for all callers; if
+    /// it were not, `None`.
+    pub fn forms<T: Default + Any + Send + Sync>(&self) -> Option<&T> {
+        self.forms.get_or_init(|| Box::<T>::default()).downcast_ref()
+    }
+}
+
+impl PartialEq for Item {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.record, &self.marks) == (&other.record, &other.marks)
+    }
+}
+
+impl Eq for Item {}
 
 /// Items in the order of their keys, to be looked up by them.
 #[derive(Clone, Debug)]

@@ -29,7 +29,14 @@ impl Marks {
 
     /// The value of a label.
     pub fn label(&self, name: &str) -> Option<&str> {
-        self.labels().find(|(known, _)| *known == name).map(|(_, value)| value)
+        let (count, mut rest) = self.open();
+        for _ in 0..count {
+            let (known, value) = (bytes(&mut rest)?, bytes(&mut rest)?);
+            if known == name.as_bytes() {
+                return std::str::from_utf8(value).ok();
+            }
+        }
+        None
     }
 
     /// All labels.
@@ -79,10 +86,14 @@ fn number(rest: &mut &[u8]) -> Option<usize> {
 }
 
 fn next<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
+    std::str::from_utf8(bytes(rest)?).ok()
+}
+
+fn bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = number(rest)?;
     let (text, after) = rest.split_at_checked(length)?;
     *rest = after;
-    std::str::from_utf8(text).ok()
+    Some(text)
 }
 
 #[cfg(test)]

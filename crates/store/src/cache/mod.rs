@@ -239,7 +239,7 @@ impl Shared {
 
     fn item(&self, record: Record) -> Item {
         let marks = self.catalog.marks(&record.key, &record.value);
-        Item { record, marks }
+        Item::new(record, marks)
     }
 
     /// The collection that a prefix is in.

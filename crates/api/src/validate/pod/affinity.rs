@@ -1,17 +1,9 @@
 //! Affinity to nodes and to other pods.
 
-use crate::{
-    Value,
-    validate::{
-        Errors,
-        at::At,
-        names,
-        rules::{self, Functions},
-        selector,
-    },
-};
+use crate::validate::prelude::*;
+use crate::validate::selector;
 
-pub(super) const FUNCTIONS: Functions = functions! { affinity namespace_of_term };
+pub(super) const FUNCTIONS: Functions = functions! { affinity };
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -48,9 +40,4 @@ fn weight(at: &At, e: &mut Errors) {
     if !(1..=100).contains(&at.get("weight").int()) {
         at.get("weight").invalid_int(e, "must be in the range 1-100");
     }
-}
-
-/// Upstream tells a wrong namespace at a field that is not there.
-fn namespace_of_term(at: &At, e: &mut Errors) {
-    at.up(2).get("namespace").form_as(e, at.text(), names::label);
 }

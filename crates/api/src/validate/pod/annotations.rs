@@ -1,15 +1,7 @@
 //! Validation of the annotations that mean something to pods, old forms of fields among them.
 
 use super::{MIRROR, containers, visit};
-use crate::{
-    Value,
-    validate::{
-        Errors,
-        at::At,
-        names,
-        rules::{self, Functions},
-    },
-};
+use crate::validate::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! { pod_annotations annotations_match_fields };
 

@@ -1,10 +1,10 @@
 //! What containers of a pod must agree on: names, ports of the host, how they are resized.
 
 use super::spec_of;
-use crate::validate::{Errors, at::At, names, rules::Functions};
+use crate::validate::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    init_names debug_names host_ports own_host_ports port_names resize_policy header sleep
+    init_names debug_names host_ports own_host_ports port_names resize_policy sleep
 };
 
 /// Containers that run first have names that no other container has.
@@ -101,10 +101,6 @@ fn resize_policy(list: &At, e: &mut Errors) {
             list.invalid_as(e, action, "must be 'NotRequired' when pod `restartPolicy` is 'Never'");
         }
     }
-}
-
-fn header(at: &At, e: &mut Errors) {
-    at.up(1).form_as(e, at.text_of("name"), names::header);
 }
 
 /// A pause before the end leaves time for it.

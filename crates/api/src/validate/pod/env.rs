@@ -1,9 +1,7 @@
 //! Validation of the environment of containers.
 
-use crate::{
-    quantity::Quantity,
-    validate::{Errors, at::At, names, rules::Functions},
-};
+use crate::validate::prelude::*;
+use crate::{quantity::Quantity, validate::names::listed};
 
 pub(super) const FUNCTIONS: Functions = functions! {
     variable_field variable_resource one_variable_source one_env_source
@@ -22,23 +20,9 @@ const FIELDS: &[&str] = &[
     "status.podIPs",
 ];
 /// All fields of a pod that can be told to containers.
-const KNOWN: &[&str] = &[
-    "metadata.annotations",
-    "metadata.labels",
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-    "spec.nodeName",
-    "spec.restartPolicy",
-    "spec.serviceAccountName",
-    "spec.schedulerName",
-    "status.phase",
-    "status.hostIP",
-    "status.hostIPs",
-    "status.podIP",
-    "status.podIPs",
-    "spec.host",
-];
+const KNOWN: &str = "metadata.annotations metadata.labels metadata.name metadata.namespace metadata.uid spec.nodeName \
+    spec.restartPolicy spec.serviceAccountName spec.schedulerName status.phase status.hostIP status.hostIPs \
+    status.podIP status.podIPs spec.host";
 const RESOURCES: &[&str] = &[
     "limits.cpu",
     "limits.ephemeral-storage",
@@ -102,7 +86,7 @@ pub(super) fn field(at: &At, allowed: &[&str], e: &mut Errors) {
                 path.invalid_text(e, format!("{message}: {text}"));
             }
         }
-    } else if !KNOWN.contains(&text) {
+    } else if !listed(KNOWN, text) {
         path.invalid_text(e, format!("error converting fieldPath: field label not supported: {text}"));
     } else if !allowed.contains(&text) && text != "spec.host" {
         let mut sorted = allowed.to_vec();

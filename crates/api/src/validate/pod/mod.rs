@@ -17,7 +17,7 @@ mod volume;
 mod windows;
 
 use super::{at::At, rules::Functions};
-use crate::Value;
+use crate::validate::prelude::*;
 
 /// The functions of all these files.
 pub(super) const FUNCTIONS: &[Functions] = &[

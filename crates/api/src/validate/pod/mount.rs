@@ -1,17 +1,9 @@
 //! Where containers have their volumes.
 
 use super::spec_of;
-use crate::{
-    Value,
-    validate::{
-        Errors,
-        at::At,
-        names,
-        rules::{self, Functions},
-    },
-};
+use crate::validate::prelude::*;
 
-pub(super) const FUNCTIONS: Functions = functions! { mount mount_points device device_paths };
+pub(super) const FUNCTIONS: Functions = functions! { mounted_volume mount_points device device_paths };
 
 /// A volume by its name. One with faults of its own counts as none; as long as there are no faults at all, none has.
 fn volume<'v>(part: &At<'v, '_>, name: &str, e: &Errors) -> Option<&'v Value> {
@@ -21,37 +13,19 @@ fn volume<'v>(part: &At<'v, '_>, name: &str, e: &Errors) -> Option<&'v Value> {
     named.find(|volume| e.is_empty() || !rules::is_faulty("Volume", volume)).map(|volume| volume.value)
 }
 
-/// The faults of one mount. Upstream tells some of them at the list.
-fn mount(mount: &At, e: &mut Errors) {
-    let (list, name, point) = (mount.up(1), mount.get("name"), mount.get("mountPath"));
-    let devices = list.up(1).get("volumeDevices");
-    name.require(e);
+/// A mount has a volume that is there, and no device has it too.
+fn mounted_volume(mount: &At, e: &mut Errors) {
+    let (name, point) = (mount.get("name"), mount.get("mountPath"));
+    let devices = mount.up(2).get("volumeDevices");
     if volume(mount, name.text(), e).is_none() {
         name.not_found(e);
     }
-    point.require(e);
     if devices.find("name", name.text()).is_some() {
         name.invalid_text(e, "must not already exist in volumeDevices");
     }
     if devices.find("devicePath", point.text()).is_some() {
         point.invalid_text(e, "must not already exist as a path in volumeDevices");
     }
-    if mount.len() > 2 {
-        options(mount, e);
-    }
-}
-
-/// The faults of what most mounts do not say.
-fn options(mount: &At, e: &mut Errors) {
-    let list = mount.up(1);
-    let (sub, expression) = (mount.get("subPath"), mount.get("subPathExpr"));
-    list.get("subPath").form_as(e, sub.text(), names::relative);
-    if !expression.is_empty() && !sub.is_empty() {
-        expression.invalid_text(e, "subPathExpr and subPath are mutually exclusive");
-    }
-    list.get("subPathExpr").form_as(e, expression.text(), names::relative);
-    propagation(&list.called("mountPropagation", mount.get("mountPropagation").value), e);
-    read_only(&list.called("recursiveReadOnly", mount.get("recursiveReadOnly").value), mount, e);
 }
 
 fn mount_points(list: &At, e: &mut Errors) {
@@ -59,29 +33,6 @@ fn mount_points(list: &At, e: &mut Errors) {
         |mount| mount.text_of("mountPath"),
         |mount, _| mount.get("mountPath").invalid_text(e, "must be unique"),
     );
-}
-
-fn propagation(at: &At, e: &mut Errors) {
-    at.one_of(e, &["Bidirectional", "HostToContainer", "None"]);
-    let container = at.up(2);
-    if at.text() == "Bidirectional" && !container.get("securityContext").get("privileged").is_true() {
-        at.forbidden(e, "Bidirectional mount propagation is available only to privileged containers");
-    }
-}
-
-fn read_only(at: &At, mount: &At, e: &mut Errors) {
-    match at.text() {
-        "Disabled" => {}
-        "Enabled" | "IfPossible" => {
-            if !mount.get("readOnly").is_true() {
-                at.forbidden(e, "may only be specified when readOnly is true");
-            }
-            if !matches!(mount.text_of("mountPropagation"), "" | "None") {
-                at.forbidden(e, "may only be specified when mountPropagation is None or not specified");
-            }
-        }
-        _ => at.one_of(e, &["Disabled", "Enabled", "IfPossible"]),
-    }
 }
 
 /// The faults of one device.

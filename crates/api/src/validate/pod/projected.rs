@@ -1,10 +1,11 @@
 //! Volumes that are made of several sources: secrets, configuration, facts of the pod, tokens, certificates.
 
-use super::{env, volume};
-use crate::validate::{Errors, at::At, certificates, names, rules::Functions};
+use super::env;
+use crate::validate::certificates;
+use crate::validate::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    downward_file one_projection projected_paths token_path named_bundle user_annotations longest_expiration
+    file_field file_resource one_projection projected_paths named_bundle user_annotations
 };
 
 /// The fields of a pod that a file may have.
@@ -13,24 +14,12 @@ const FIELDS: &[&str] =
 const KINDS: [&str; 6] =
     ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
 
-/// The faults of a file with facts of the pod. Upstream tells them without the index.
-fn downward_file(file: &At, e: &mut Errors) {
-    let at = file.up(2);
-    let name = at.called("path", file.get("path").value);
-    name.require(e);
-    name.form(e, names::inner);
-    let (field, resource) = (file.get("fieldRef"), file.get("resourceFieldRef"));
-    if field.exists() {
-        env::field(&at.called("fieldRef", field.value), FIELDS, e);
-        if resource.exists() {
-            at.invalid_as(e, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously");
-        }
-    } else if resource.exists() {
-        env::resource(&at.called("resourceFieldRef", resource.value), true, e);
-    } else {
-        at.required(e, "one of fieldRef and resourceFieldRef is required");
-    }
-    volume::mode(&at.called("mode", file.get("mode").value), e);
+fn file_field(at: &At, e: &mut Errors) {
+    env::field(at, FIELDS, e);
+}
+
+fn file_resource(at: &At, e: &mut Errors) {
+    env::resource(at, true, e);
 }
 
 fn one_projection(source: &At, e: &mut Errors) {
@@ -67,13 +56,6 @@ fn projected_paths(at: &At, e: &mut Errors) {
     }
 }
 
-/// Upstream tells a wrong path of a token at the volume.
-fn token_path(part: &At, e: &mut Errors) {
-    let at = part.up(3);
-    let name = at.called("path", part.get("path").value);
-    name.required_form(e, names::inner);
-}
-
 fn named_bundle(name: &At, e: &mut Errors) {
     for fault in certificates::bundle_name(name.text()) {
         name.invalid_text(e, format!("not a valid clustertrustbundlename: {fault}"));
@@ -89,13 +71,5 @@ fn user_annotations(notes: &At, e: &mut Errors) {
         if e.len() == before && !key.contains('/') {
             notes.invalid_as(e, key, "must be a domain-prefixed key (such as \"acme.io/foo\")");
         }
-    }
-}
-
-/// Kubernetes' own signers give certificates for a day, others for a quarter.
-fn longest_expiration(at: &At, e: &mut Errors) {
-    let most = if at.up(1).text_of("signerName").starts_with("kubernetes.io/") { 86_400 } else { 91 * 86_400 };
-    if at.int() > most {
-        at.invalid(e, format!("if provided, maxExpirationSeconds must be <= {most}"));
     }
 }

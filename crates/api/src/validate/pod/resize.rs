@@ -1,15 +1,8 @@
 //! Validation of changes to what a running pod asks for.
 
 use super::MIRROR;
-use crate::{
-    Map, Value, qos,
-    validate::{
-        Errors, FieldError,
-        at::At,
-        render::same,
-        rules::{self, Functions},
-    },
-};
+use crate::validate::prelude::*;
+use crate::{Map, qos};
 
 pub(super) const FUNCTIONS: Functions = functions! { pod_resize };
 

@@ -1,16 +1,8 @@
 //! Validation of what containers and pods ask for: requests, limits, claims.
 
 use super::{MIRROR, is_pod, spec_of};
-use crate::{
-    quantity::Quantity,
-    validate::{
-        Errors,
-        at::At,
-        error::{Fault, FieldError},
-        names, resource_name as resource,
-        rules::Functions,
-    },
-};
+use crate::validate::prelude::*;
+use crate::{quantity::Quantity, validate::resource_name as resource};
 
 pub(super) const FUNCTIONS: Functions = functions! { container_resources pod_resources pod_claims overhead };
 

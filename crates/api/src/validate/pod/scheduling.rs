@@ -1,36 +1,9 @@
 //! What steers a pod to nodes: gates, tolerations, spreading.
 
-use crate::{
-    Value,
-    validate::{
-        Errors,
-        at::At,
-        names,
-        rules::Functions,
-        selector::{self, is_faulty},
-    },
-};
+use crate::validate::prelude::*;
+use crate::{validate::selector, validate::selector::is_faulty};
 
-pub(super) const FUNCTIONS: Functions = functions! { gate toleration_value min_domains spread label_keys };
-
-/// Upstream tells a wrong name of a gate at the gate.
-fn gate(at: &At, e: &mut Errors) {
-    at.form_as(e, at.text_of("name"), names::qualified);
-}
-
-/// Upstream tells a wrong value of a toleration at its operator, all faults as one.
-fn toleration_value(operator: &At, e: &mut Errors) {
-    let value = operator.up(1).text_of("value");
-    let faults = names::label_value(value);
-    if !faults.is_empty() {
-        operator.invalid_as(e, value, faults.join(";"));
-    }
-}
-
-fn min_domains(at: &At, e: &mut Errors) {
-    let action = at.up(1).text_of("whenUnsatisfiable");
-    at.invalid(e, format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"));
-}
+pub(super) const FUNCTIONS: Functions = functions! { spread label_keys };
 
 /// Constraints differ in topology or in what happens; selectors that had faults may keep them.
 fn spread(list: &At, e: &mut Errors) {

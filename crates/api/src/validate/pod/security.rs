@@ -1,6 +1,6 @@
 //! Security contexts, as far as the tables cannot say what is right.
 
-use crate::validate::{Errors, at::At, rules::Functions};
+use crate::validate::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! { sysctls no_sys_admin };
 

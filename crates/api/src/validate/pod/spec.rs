@@ -1,10 +1,10 @@
 //! What relates fields of a pod specification that stand far apart.
 
 use super::{is_pod, spec_of};
-use crate::validate::{Errors, at::At, names, rules::Functions};
+use crate::validate::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    pod_host_ports search_length search_domain os_name file_of_volume
+    pod_host_ports search_length search_domain file_of_volume
 };
 
 /// On the host's network a port is the host's port.
@@ -32,15 +32,6 @@ fn search_domain(search: &At, e: &mut Errors) {
     if search.text() != "." {
         let name = search.text().strip_suffix('.').unwrap_or(search.text());
         search.form_as(e, name, names::subdomain_with_underscores);
-    }
-}
-
-/// Upstream tells an unknown system at the field above.
-fn os_name(os: &At, e: &mut Errors) {
-    match os.text_of("name") {
-        "" => os.get("name").required(e, ""),
-        "linux" | "windows" => {}
-        name => os.unsupported_as(e, name, &["linux", "windows"]),
     }
 }
 

@@ -1,10 +1,8 @@
 //! Validation of the status of pods, as kubelets write it.
 
 use super::update::annotation_updates;
-use crate::{
-    Value,
-    validate::{Errors, at::At, error::Bad, names, net, rules::Functions},
-};
+use crate::validate::net;
+use crate::validate::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! { pod_status };
 

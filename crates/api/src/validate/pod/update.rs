@@ -1,17 +1,8 @@
 //! Validation of changes to pods: nearly all of a specification is fixed once the pod exists.
 
 use super::{MIRROR, annotations, annotations::APP_ARMOR};
-use crate::{
-    Map, Value,
-    validate::{
-        Errors, FieldError,
-        at::At,
-        diff,
-        error::Bad,
-        render::same,
-        rules::{self, Functions},
-    },
-};
+use crate::validate::prelude::*;
+use crate::{Map, validate::diff};
 
 pub(super) const FUNCTIONS: Functions = functions! { pod_change pod_debug };
 

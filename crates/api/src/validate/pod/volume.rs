@@ -1,15 +1,10 @@
 //! The volumes of a pod, where they depend on each other and on the pod.
 
 use super::is_pod;
-use crate::validate::{
-    Errors,
-    at::At,
-    names,
-    rules::{self, Functions},
-};
+use crate::validate::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    volumes created_claim_name image_of_pod size_limit publish_secret
+    volumes created_claim_name image_of_pod
 };
 
 /// The faults of a pod's volumes.
@@ -59,23 +54,5 @@ fn created_claim_name(volume: &At, e: &mut Errors) {
 fn image_of_pod(image: &At, e: &mut Errors) {
     if is_pod(image.up(3)) {
         image.get("reference").require(e);
-    }
-}
-
-fn size_limit(limit: &At, e: &mut Errors) {
-    if limit.sign() < 0 {
-        limit.forbidden(e, "SizeLimit field must be a valid resource quantity");
-    }
-}
-
-/// The permissions of a file are nine bits.
-pub(super) fn mode(at: &At, e: &mut Errors) {
-    rules::check("FileMode", at, e);
-}
-
-/// Upstream tells a wrong name of a secret beside the reference to it.
-fn publish_secret(secret: &At, e: &mut Errors) {
-    if secret.get("name").require(e) {
-        secret.up(1).get("name").form_as(e, secret.text_of("name"), names::subdomain);
     }
 }

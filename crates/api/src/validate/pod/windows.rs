@@ -1,10 +1,7 @@
 //! What depends on the operating system of a pod being Windows.
 
 use super::{containers, visit};
-use crate::{
-    Value,
-    validate::{Errors, at::At, rules::Functions},
-};
+use crate::validate::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! { host_process user_name };
 

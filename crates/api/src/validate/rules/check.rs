@@ -40,8 +40,20 @@ enum Demand {
     Pointer,
     /// `label`: text has a form.
     Form(names::Form),
-    /// `joined(label)`: text has a form, told as one fault.
-    Joined(names::Form),
+    /// `joined(label)`, `joined(label;)`: text has a form; its faults are told as one, with a sign between them.
+    Joined(names::Form, &'static str),
+    /// `nonblank`: there is more than blanks.
+    Nonblank,
+    /// `lone "things"`: `*` stands alone.
+    Lone,
+    /// `above(field) "why"`: the number is greater than that of another field.
+    Above(&'static str),
+    /// `note(key) "why"`: an entry of this name is worth telling.
+    Note(&'static str),
+    /// `fresh(key) "why"`: a new entry of this name is worth telling.
+    Fresh(&'static str),
+    /// `names(name)`: elements that have a name have one of their own.
+    Names(&'static str),
     /// `one(A,B)`: it is one of these, if it is there.
     One(Vec<&'static str>),
     /// `is(A,B)`: it is one of these.
@@ -154,7 +166,7 @@ impl Check {
 
     /// Checks a value; what breaks ends the line.
     pub fn run(&self, at: &At, scheme: &Scheme, e: &mut Errors) -> ControlFlow<()> {
-        let message = |usual: &str| self.message.clone().unwrap_or_else(|| usual.to_owned());
+        let message = |usual: &str| self.message.as_deref().map_or_else(|| usual.to_owned(), |text| told(text, at));
         let missing = match &self.demand {
             Demand::Optional if at.is_empty() && at.int() == 0 => return ControlFlow::Break(()),
             Demand::Pointer if !at.exists() => return ControlFlow::Break(()),
@@ -173,7 +185,22 @@ impl Check {
             Demand::Changed if at.is_change() => metadata::update(at, scheme.known_finalizers, e),
             Demand::Whole => metadata::object(at, *scheme, e),
             Demand::Form(form) => at.form(e, *form),
-            Demand::Joined(form) => joined(at, *form, e),
+            Demand::Joined(form, between) => joined(at, *form, between, e),
+            Demand::Nonblank if at.text().trim().is_empty() => at.required(e, message("")),
+            Demand::Lone if at.len() > 1 && at.has("*") => {
+                at.invalid(e, format!("if '*' is present, must not specify other {}", message("")));
+            }
+            Demand::Above(field) if at.int() <= at.up(1).get(field).int() => at.invalid(e, message("")),
+            Demand::Note(key) if at.key(key).exists() => at.key(key).warn(e, message("")),
+            Demand::Fresh(key) if at.key(key).exists() && at.key(key).old.is_null() => at.key(key).warn(e, message("")),
+            Demand::Names(field) => at.unique(
+                |item| item.text_of(field),
+                |item, text| {
+                    if !text.is_empty() {
+                        item.get(field).duplicate(e, text);
+                    }
+                },
+            ),
             Demand::One(texts) => at.one_of(e, texts),
             Demand::Is(texts) if !texts.contains(&at.text()) => at.unsupported(e, texts),
             Demand::Range(low, high) if at.exists() && !(*low..=*high).contains(&at.int()) => {
@@ -234,7 +261,16 @@ fn demand(name: &'static str, argument: &'static str, blocks: &HashMap<&'static 
         "nonzero" => Demand::Nonzero,
         "opt" => Demand::Optional,
         "ptr" => Demand::Pointer,
-        "joined" => Demand::Joined(names::form(argument).expect("a form of names")),
+        "joined" => {
+            let (form, between) = argument.split_once(';').map_or((argument, ","), |(form, _)| (form, ";"));
+            Demand::Joined(names::form(form).expect("a form of names"), between)
+        }
+        "nonblank" => Demand::Nonblank,
+        "lone" => Demand::Lone,
+        "above" => Demand::Above(argument),
+        "note" => Demand::Note(argument),
+        "fresh" => Demand::Fresh(argument),
+        "names" => Demand::Names(argument),
         "one" => Demand::One(list()),
         "is" => Demand::Is(list()),
         "ge" => Demand::Range(number(argument), i64::MAX),
@@ -291,6 +327,18 @@ fn other(name: &'static str, blocks: &HashMap<&'static str, usize>) -> Demand {
     }
 }
 
+/// A message; `{.field}` in it is the text or number of a field beside the value.
+fn told(message: &str, at: &At) -> String {
+    let Some((head, rest)) = message.split_once("{.") else { return message.to_owned() };
+    let (field, tail) = rest.split_once('}').unwrap_or((rest, ""));
+    let shown = match at.up(1).value.get(field) {
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+        None => String::new(),
+    };
+    format!("{head}{shown}{}", told(tail, at))
+}
+
 fn in_range(low: i64, high: i64) -> String {
     match (low, high) {
         (low, i64::MAX) => format!("must be greater than or equal to {low}"),
@@ -299,10 +347,10 @@ fn in_range(low: i64, high: i64) -> String {
     }
 }
 
-fn joined(at: &At, form: names::Form, e: &mut Errors) {
+fn joined(at: &At, form: names::Form, between: &str, e: &mut Errors) {
     let faults = form(at.text());
     if !faults.is_empty() {
-        at.invalid_text(e, faults.join(","));
+        at.invalid_text(e, faults.join(between));
     }
 }
 
@@ -326,8 +374,12 @@ fn exactly(at: &At, fields: &[&'static str], e: &mut Errors) {
         0 => at.invalid_as(e, "", format!("must specify one of: {}", quoted(&mut fields.iter()))),
         1 => {}
         _ => {
-            let given = format!("{{{}}}", quoted(&mut fields.iter().filter(is_set)));
-            at.invalid_as(e, given, format!("must specify exactly one of: {}", quoted(&mut fields.iter())));
+            let given: Vec<&str> = fields.iter().filter(is_set).copied().collect();
+            at.invalid_as(
+                e,
+                format!("{{{}}}", given.join(", ")),
+                format!("must specify exactly one of: {}", quoted(&mut fields.iter())),
+            );
         }
     }
 }

@@ -1,12 +1,15 @@
 //! Where a rule looks: `spec.ports[].name`, `limits{}`, `../nodeAffinity` a step above.
 //!
 //! `attachRequired>attachedRequired` is a field that messages name otherwise, `metadata>.labels` one that they leave out.
+//! What is wrong with `gates[].name^` is told one step above, with `value^>operator` at another field there.
 
 use super::{At, fields::Values};
 
 /// The way from a struct to what a rule is about; `.` is the struct itself.
 pub(super) struct Place {
     steps: Vec<Step>,
+    /// How many steps above faults are told, and at which field there.
+    told: Option<(usize, &'static str)>,
 }
 
 enum Step {
@@ -24,7 +27,10 @@ impl Place {
     /// Reads a place.
     pub fn parse(text: &'static str) -> Self {
         let mut steps = Vec::new();
-        let mut text = text;
+        let (mut text, told) = match text.find('^') {
+            Some(at) => (&text[..at], Some(told(&text[at..]))),
+            None => (text, None),
+        };
         while let Some(rest) = text.strip_prefix("../") {
             steps.push(Step::Up);
             text = rest;
@@ -41,7 +47,7 @@ impl Place {
             }
             steps.extend(each);
         }
-        Self { steps }
+        Self { steps, told }
     }
 
     /// The field of the struct that the way begins with, if it does so.
@@ -59,6 +65,14 @@ impl Place {
 
     /// Calls `visit` for every value that is meant, there or not; `first` is where the first field is among the values.
     pub fn visit(&self, at: &At, first: Option<usize>, values: &Values, visit: &mut dyn FnMut(&At)) {
+        let Some((up, field)) = self.told else { return self.walk(at, first, values, visit) };
+        self.walk(at, first, values, &mut |at| {
+            let above = at.up(up);
+            if field.is_empty() { visit(&above.holding(at.value)) } else { visit(&above.called(field, at.value)) }
+        });
+    }
+
+    fn walk(&self, at: &At, first: Option<usize>, values: &Values, visit: &mut dyn FnMut(&At)) {
         match (self.steps.as_slice(), first) {
             ([Step::Field(name, shown), rest @ ..], Some(first)) => {
                 step(rest, &at.with(name, shown, values[first]), visit);
@@ -66,6 +80,12 @@ impl Place {
             (steps, _) => step(steps, at, visit),
         }
     }
+}
+
+/// `^^>name` in two.
+fn told(text: &'static str) -> (usize, &'static str) {
+    let field = text.trim_start_matches('^');
+    (text.len() - field.len(), field.trim_start_matches('>'))
 }
 
 fn step(steps: &[Step], at: &At, visit: &mut dyn FnMut(&At)) {

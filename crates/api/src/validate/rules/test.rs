@@ -1,12 +1,16 @@
-//! When a rule holds: `create`, `change`, `regenerated`, `type=Localhost`, `!secretRef`, `some(rules)`, `true(suspend)`, `completions>0`.
+//! When a rule holds: `create`, `change`, `regenerated`, `type=Localhost`, `!secretRef`, `some(rules)`, `true(suspend)`, `completions>0`,
+//! `differs(ready)`, `is(Complete)` and `was(Complete|Failed)` for conditions of the status.
 //!
+//! `starts(uri,https://)`, `has(actions,Deny)`, `minus(limit)`, `plus(value)`, `same(a,b)` look at texts, lists and amounts.
 //! Paths begin at the struct, with `/` at the whole object, with `../` a step above; `old:` means what was there before.
 
 use super::{
     At,
     fields::{Fields, Values},
 };
-use crate::Value;
+use crate::{Value, validate::render};
+
+static NOTHING: Value = Value::Null;
 
 /// One condition.
 pub(super) struct Test {
@@ -21,16 +25,30 @@ enum Is {
     Changing,
     /// The object is new, or its specification changed.
     Regenerated,
+    /// It is not what it was.
+    Different,
+    /// A condition of one of these types is true.
+    Condition(Vec<&'static str>),
     /// Something is there.
     There,
     /// Something with something in it is there.
     Some,
+    /// One of these fields has something in it.
+    Any(Vec<&'static str>),
     /// It is this.
     Bool(bool),
     /// It is one of these texts.
     Text(Vec<&'static str>),
     /// It is greater than this number.
     Greater(i64),
+    /// It is a text that begins so.
+    Starts(&'static str),
+    /// It is a list with this text.
+    Has(&'static str),
+    /// It is an amount of this sign.
+    Sign(i32),
+    /// It is the same as another value.
+    Same(Path),
 }
 
 /// The way from a struct to a value.
@@ -55,8 +73,33 @@ impl Test {
         if bare == "regenerated" {
             return test("", Is::Regenerated, not);
         }
+        if let Some(fields) = inside("any") {
+            return test("", Is::Any(fields.split('|').collect()), not);
+        }
         if let Some(path) = inside("some") {
             return test(path, Is::Some, not);
+        }
+        let pair = |name: &str| inside(name).and_then(|inside| inside.split_once(','));
+        if let Some((path, prefix)) = pair("starts") {
+            return test(path, Is::Starts(prefix), not);
+        }
+        if let Some((path, text)) = pair("has") {
+            return test(path, Is::Has(text), not);
+        }
+        if let Some((path, other)) = pair("same") {
+            return test(path, Is::Same(Path::parse(other)), not);
+        }
+        if let Some((path, sign)) = inside("minus").map(|p| (p, -1)).or(inside("plus").map(|p| (p, 1))) {
+            return test(path, Is::Sign(sign), not);
+        }
+        if let Some(path) = inside("differs") {
+            return test(path, Is::Different, not);
+        }
+        if let Some(types) = inside("is") {
+            return test("/status.conditions", Is::Condition(types.split('|').collect()), not);
+        }
+        if let Some(types) = inside("was") {
+            return test("old:/status.conditions", Is::Condition(types.split('|').collect()), not);
         }
         if let Some((path, wanted)) = inside("true").map(|p| (p, true)).or(inside("false").map(|p| (p, false))) {
             return test(path, Is::Bool(wanted), not);
@@ -93,20 +136,36 @@ impl Test {
                 let whole = at.whole();
                 !at.is_change() || whole.get("metadata").get("generation").differs()
             }
+            Is::Different => !render::same(value(), self.path.before(at)),
+            Is::Condition(types) => {
+                let list = value().as_array().into_iter().flatten();
+                let is = |condition: &Value, kind: &&str| condition["type"] == **kind && condition["status"] == "True";
+                list.into_iter().any(|condition| types.iter().any(|kind| is(condition, kind)))
+            }
             Is::There => !value().is_null(),
-            Is::Some => match value() {
-                Value::Null => false,
-                Value::String(text) => !text.is_empty(),
-                Value::Array(list) => !list.is_empty(),
-                Value::Object(map) => !map.is_empty(),
-                Value::Number(number) => number.as_i64() != Some(0),
-                Value::Bool(_) => true,
-            },
+            Is::Some => is_some(value()),
+            Is::Any(fields) => fields.iter().any(|field| at.value.get(field).is_some_and(is_some)),
             Is::Bool(wanted) => value() == &Value::Bool(*wanted),
             Is::Text(texts) => texts.contains(&value().as_str().unwrap_or_default()),
+            Is::Starts(prefix) => value().as_str().unwrap_or_default().starts_with(prefix),
+            Is::Has(text) => value().as_array().is_some_and(|list| list.iter().any(|item| item == *text)),
+            Is::Sign(sign) => At::top(value()).sign() == *sign,
+            Is::Same(other) => value() == other.value(at, values),
             Is::Greater(number) => value().as_i64().unwrap_or_default() > *number,
         };
         holds != self.not
+    }
+}
+
+/// Whether a value is there that is not empty.
+fn is_some(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(list) => !list.is_empty(),
+        Value::Object(map) => !map.is_empty(),
+        Value::Number(number) => number.as_i64() != Some(0),
+        Value::Bool(_) => true,
     }
 }
 
@@ -121,8 +180,12 @@ impl Path {
         Self { old, from_top, up, steps: text.split('.').filter(|step| !step.is_empty()).collect(), first: None }
     }
 
+    /// What was there.
+    fn before<'v>(&self, at: &At<'v, '_>) -> &'v Value {
+        self.steps.iter().fold(at.up(self.up).old, |value, step| value.get(step).unwrap_or(&NOTHING))
+    }
+
     fn value<'v>(&self, at: &At<'v, '_>, values: &Values<'v>) -> &'v Value {
-        static NOTHING: Value = Value::Null;
         let follow = |value: &'v Value, step: &&str| value.get(*step).unwrap_or(&NOTHING);
         if let Some(first) = self.first {
             return self.steps[1..].iter().fold(values[first], follow);

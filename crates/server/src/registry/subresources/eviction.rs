@@ -71,8 +71,8 @@ impl Registry {
     async fn budgets(&self, target: &Target, pod: &Value) -> Result<Vec<Value>, Status> {
         let list = self.list(&own_request(row("policy", "v1", "poddisruptionbudgets")?, "list", target, "")).await?;
         let mut found = Vec::new();
-        for record in &list.records {
-            let budget = document::object(record).map_err(Status::internal)?;
+        for item in &list.items {
+            let budget = document::object(&item.record).map_err(Status::internal)?;
             let selects = match &budget["spec"]["selector"] {
                 Value::Null => false,
                 selector => LabelSelector::from_object(selector)

@@ -159,8 +159,8 @@ async fn slices(server: &Server, target: &Target, service: &str) -> Result<Vec<V
         user: target.user.clone(),
     };
     let mut found = Vec::new();
-    for record in &server.shared.registry.list(&all).await?.records {
-        let slice = document::object(record).map_err(Status::internal)?;
+    for item in &server.shared.registry.list(&all).await?.items {
+        let slice = document::object(&item.record).map_err(Status::internal)?;
         if selector.matches(&slice["metadata"]["labels"]) {
             found.push(slice);
         }
