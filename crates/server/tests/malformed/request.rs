@@ -85,7 +85,7 @@ fn bodies(random: &mut fastrand::Rng) -> Ask {
     let patch = content_type.contains("patch");
     let method = pick(random, if patch { &["PATCH"] } else { &["POST", "POST", "PUT", "PATCH", "DELETE"] });
     let item = ["configmaps/m", "pods/p", "pods/p/status", "pods/p/binding", "pods/p/eviction", "configmaps/other"];
-    let collection = ["configmaps", "pods", "bindings", "events"];
+    let collection = ["configmaps", "pods", "bindings", "events", "serviceaccounts/default/token"];
     let resource = match method {
         "POST" => pick(random, &collection),
         // What is deleted is still there for the next.
