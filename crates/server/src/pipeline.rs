@@ -167,7 +167,7 @@ impl Input {
     /// What the body is, as its content type says.
     pub fn format(&self) -> Result<Format, Status> {
         match self.content_type.as_str() {
-            "" | "application/json" | "*/*" => Ok(Format::Json),
+            "" | "application/json" => Ok(Format::Json),
             "application/yaml" => Ok(Format::Yaml),
             PROTOBUF => Ok(Format::Protobuf),
             _ => Err(Status::unsupported_media_type(BODIES)),

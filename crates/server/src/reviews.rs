@@ -1,9 +1,14 @@
 //! Reviews: questions that are asked by creating an object, answered and not stored.
 
-use api::{Value, meta, schema::Resource, status::Status};
+use api::{Value, meta, schema::Resource, status::Status, validate};
 use serde_json::json;
 
-use crate::{User, pipeline::Input, request::Target};
+use crate::{
+    User,
+    pipeline::Input,
+    registry::{WriteOptions, body},
+    request::Target,
+};
 
 /// Whether a resource is a question.
 pub fn is_review(resource: &Resource) -> bool {
@@ -13,11 +18,12 @@ pub fn is_review(resource: &Resource) -> bool {
 /// Answers a review. Who has authenticated may do everything, so every access review of a known user says yes.
 pub fn answer(user: Option<&User>, target: &Target, input: &Input) -> Result<Value, Status> {
     let resource = target.resource;
-    let value = input.object(resource.kind)?;
-    let decoded = api::decode::canonical(resource.ty, value).map_err(|error| Status::bad_request(error.to_string()))?;
-    let mut review = decoded.object;
-    review["kind"] = resource.kind.into();
-    review["apiVersion"] = resource.api_version().into();
+    let options = WriteOptions::of(target, input)?;
+    let (mut review, _) = body(resource, input, options.validation)?;
+    let errors = validate::create(resource, &review);
+    if !errors.is_empty() {
+        return Err(Status::invalid(resource, meta::name(&review), &errors));
+    }
     review["status"] = match resource.kind {
         "SelfSubjectReview" => {
             let user = user.cloned().unwrap_or_default();

@@ -13,11 +13,17 @@ pub use tagged::Tags;
 
 use crate::{Body, Server, encode, health, metrics, pipeline::full};
 
+/// The first parts of paths that can be read, and nothing else done to them.
+const KNOWN: &[&str] =
+    &["api", "apis", "flagz", "healthz", "livez", "metrics", "openapi", "readyz", "statusz", "version"];
+
 /// Answers a path, or 404.
 pub async fn answer(server: &Server, request: &Parts) -> Result<Response<Body>, Status> {
     let path = request.uri.path();
     if !matches!(request.method, Method::GET | Method::HEAD) {
-        return Err(Status::method_not_allowed());
+        let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+        let known = KNOWN.contains(&first);
+        return if known { Err(Status::method_not_allowed()) } else { Ok(encode::no_page()) };
     }
     if let Some(answer) = health::answer(server, request).await {
         return Ok(answer);

@@ -20,6 +20,7 @@ use api::{Value, meta, schema::Resource, status::Status};
 use bytes::Bytes;
 use store::{Cache, Guard, Record, Revision, Store, Write};
 
+pub use create::body;
 pub use list::List;
 pub use list_options::ListOptions;
 pub use options::{FieldValidation, WriteOptions};
