@@ -35,6 +35,12 @@ enum Is {
     Some,
     /// One of these fields has something in it.
     Any(Vec<&'static str>),
+    /// It is a text of blanks.
+    Blank,
+    /// It is a struct or a map.
+    Object,
+    /// It is a list.
+    List,
     /// It is this.
     Bool(bool),
     /// It is one of these texts.
@@ -92,6 +98,11 @@ impl Test {
         if let Some((path, sign)) = inside("minus").map(|p| (p, -1)).or(inside("plus").map(|p| (p, 1))) {
             return test(path, Is::Sign(sign), not);
         }
+        for (name, is) in [("blank", Is::Blank), ("object", Is::Object), ("list", Is::List)] {
+            if let Some(path) = inside(name) {
+                return test(path, is, not);
+            }
+        }
         if let Some(path) = inside("differs") {
             return test(path, Is::Different, not);
         }
@@ -143,6 +154,9 @@ impl Test {
                 list.into_iter().any(|condition| types.iter().any(|kind| is(condition, kind)))
             }
             Is::There => !value().is_null(),
+            Is::Blank => value().as_str().is_some_and(|text| !text.is_empty() && text.trim().is_empty()),
+            Is::Object => value().is_object(),
+            Is::List => value().is_array(),
             Is::Some => is_some(value()),
             Is::Any(fields) => fields.iter().any(|field| at.value.get(field).is_some_and(is_some)),
             Is::Bool(wanted) => value() == &Value::Bool(*wanted),
