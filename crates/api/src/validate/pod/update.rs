@@ -1,8 +1,8 @@
 //! Validation of changes to pods: nearly all of a specification is fixed once the pod exists.
 
 use super::{MIRROR, annotations, annotations::APP_ARMOR};
-use crate::validate::prelude::*;
 use crate::validate::diff;
+use crate::validate::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! { pod_change pod_debug annotations_kept };
 

@@ -37,7 +37,7 @@ impl Place {
             steps.push(Step::Up);
             text = rest;
         }
-        for part in text.split('.').filter(|part| !part.is_empty()) {
+        for part in parts(text) {
             let (name, each) = match (part.strip_suffix("[]"), part.strip_suffix("{}")) {
                 (Some(name), _) => (name, Some(Step::Items)),
                 (_, Some(name)) => (name, Some(Step::Entries)),
@@ -84,6 +84,16 @@ impl Place {
             (steps, _) => step(steps, at, visit),
         }
     }
+}
+
+/// The parts between dots; a name in braces may have some.
+fn parts(text: &'static str) -> impl Iterator<Item = &'static str> {
+    let mut inside = false;
+    let parts = text.split(move |c: char| {
+        inside = (inside || c == '{') && c != '}';
+        c == '.' && !inside
+    });
+    parts.filter(|part| !part.is_empty())
 }
 
 /// `^^>name` in two.
