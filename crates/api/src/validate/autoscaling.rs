@@ -3,7 +3,7 @@
 use super::{prelude::*, resource_name as resource};
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    replica_bounds target_version group_version scaling_to_zero metric_source name_of_container_resource
+    at_least_min scaling_to_zero target_version group_version metric_source name_of_container_resource
 
 };
 
@@ -16,20 +16,16 @@ const SOURCES: [(&str, &str, &str); 5] = [
     ("ContainerResource", "containerResource", "ContainerMetric"),
 ];
 
-/// There is at least one replica, unless there may already be none.
-fn replica_bounds(spec: &At, e: &mut Errors) {
-    let (min, max) = (spec.get("minReplicas"), spec.get("maxReplicas"));
-    let least = i64::from(min.old != &Value::from(0));
-    if min.exists() && min.int() < least {
-        min.invalid(e, format!("must be greater than or equal to {least}"));
-    }
-    if max.int() == 0 {
-        max.required(e, "must be set and greater than 0");
-    } else if max.int() < 0 {
-        max.invalid(e, "must be greater than or equal to 1");
-    }
-    if min.exists() && max.int() < min.int() {
+fn at_least_min(max: &At, e: &mut Errors) {
+    if max.int() < max.up(1).get("minReplicas").int() {
         max.invalid_int(e, "must be greater than or equal to `minReplicas`");
+    }
+}
+
+fn scaling_to_zero(list: &At, e: &mut Errors) {
+    let outside = list.items().any(|metric| ["Object", "External"].contains(&metric.text_of("type")));
+    if list.up(1).get("minReplicas").int() == 0 && !outside {
+        list.forbidden(e, "must specify at least one Object or External metric to support scaling to zero replicas");
     }
 }
 
@@ -51,14 +47,6 @@ fn target_version(target: &At, e: &mut Errors) {
 fn group_version(version: &At, e: &mut Errors) {
     if version.text().matches('/').count() > 1 {
         version.invalid_text(e, format!("unexpected GroupVersion string: {}", version.text()));
-    }
-}
-
-fn scaling_to_zero(spec: &At, e: &mut Errors) {
-    let list = spec.get("metrics");
-    let outside = list.items().any(|metric| ["Object", "External"].contains(&metric.text_of("type")));
-    if spec.get("minReplicas").value == &Value::from(0) && !outside {
-        list.forbidden(e, "must specify at least one Object or External metric to support scaling to zero replicas");
     }
 }
 

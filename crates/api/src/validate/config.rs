@@ -4,7 +4,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 
 use super::prelude::*;
 
-pub(super) const FUNCTIONS: Functions = functions! { config_keys secret_keys secret_type };
+pub(super) const FUNCTIONS: Functions = functions! { config_keys secret_keys credentials };
 
 const MOST_BYTES: usize = 1024 * 1024;
 
@@ -40,38 +40,8 @@ fn secret_keys(data: &At, e: &mut Errors) {
     }
 }
 
-/// A secret of a type has what the type needs.
-fn secret_type(secret: &At, e: &mut Errors) {
-    let data = secret.get("data");
-    let need = |keys: &[&str], e: &mut Errors| {
-        for key in keys.iter().filter(|key| !data.key(key).exists()) {
-            data.key(key).required(e, "");
-        }
-    };
-    match secret.text_of("type") {
-        "kubernetes.io/service-account-token" => {
-            let meta = secret.get("metadata");
-            let notes = meta.get("annotations");
-            notes.key("kubernetes.io/service-account.name").require(e);
-        }
-        "kubernetes.io/dockercfg" => json(&data.key(".dockercfg"), e),
-        "kubernetes.io/dockerconfigjson" => json(&data.key(".dockerconfigjson"), e),
-        "kubernetes.io/basic-auth" if !data.key("username").exists() && !data.key("password").exists() => {
-            need(&["username", "password"], e);
-        }
-        "kubernetes.io/ssh-auth" => {
-            data.key("ssh-privatekey").require(e);
-        }
-        "kubernetes.io/tls" => need(&["tls.crt", "tls.key"], e),
-        _ => {}
-    }
-}
-
 /// A file of credentials is a JSON object.
-fn json(at: &At, e: &mut Errors) {
-    if !at.exists() {
-        return at.required(e, "");
-    }
+fn credentials(at: &At, e: &mut Errors) {
     let bytes = BASE64_STANDARD.decode(at.text()).unwrap_or_default();
     let fault = match serde_json::from_slice::<Value>(&bytes) {
         Ok(Value::Object(_) | Value::Null) => return,

@@ -78,7 +78,7 @@ fn version(at: &At, own: &dyn Fn(&str) -> bool, e: &mut Errors) {
         schema::check(&at.get("schema").get("openAPIV3Schema"), status, e);
     }
     if own("subresources") {
-        subresources(&at.get("subresources"), e);
+        rules::check("Subresources", &at.get("subresources"), e);
     }
     if own("additionalPrinterColumns") {
         at.get("additionalPrinterColumns").items().for_each(|column| rules::check("PrinterColumn", &column, e));
@@ -96,7 +96,8 @@ fn common_parts(spec: &At, e: &mut Errors) {
     let validation = shared(spec, "schema").unwrap_or(&Value::Null);
     let place = spec.called("validation", validation);
     schema::check(&place.get("openAPIV3Schema"), status, e);
-    subresources(&spec.called("subresources", shared(spec, "subresources").unwrap_or(&Value::Null)), e);
+    let parts = shared(spec, "subresources").unwrap_or(&Value::Null);
+    rules::check("Subresources", &spec.called("subresources", parts), e);
     let columns = shared(spec, "additionalPrinterColumns").unwrap_or(&Value::Null);
     let columns = spec.called("additionalPrinterColumns", columns);
     columns.items().for_each(|column| rules::check("PrinterColumn", &column, e));
@@ -148,35 +149,6 @@ fn kind_names(at: &At, e: &mut Errors) {
         at.get("listKind").invalid_text(e, "kind and listKind may not be the same");
     }
     each("categories", e);
-}
-
-fn subresources(at: &At, e: &mut Errors) {
-    let scale = at.get("scale");
-    if !scale.exists() {
-        return;
-    }
-    let rules: [(&str, &str, &[&str], &str); 3] = [
-        ("specReplicasPath", "scale.specReplicasPath", &[".spec."], "should be a json path under .spec"),
-        ("statusReplicasPath", "scale.statusReplicasPath", &[".status."], "should be a json path under .status"),
-        (
-            "labelSelectorPath",
-            "scale.labelSelectorPath",
-            &[".spec.", ".status."],
-            "should be a json path under either .spec or .status",
-        ),
-    ];
-    for (field, shown, roots, message) in rules {
-        let path = at.called(shown, scale.get(field).value);
-        if path.is_empty() {
-            if field != "labelSelectorPath" {
-                path.required(e, "");
-            }
-        } else if !path.text().starts_with('.') {
-            path.invalid_text(e, "must be a simple json path starting with .");
-        } else if !roots.iter().any(|root| path.text().starts_with(root)) {
-            path.invalid_text(e, message);
-        }
-    }
 }
 
 fn selectable(list: &At, root: &Value, e: &mut Errors) {

@@ -2,7 +2,7 @@
 
 use super::{net, prelude::*};
 
-pub(super) const FUNCTIONS: Functions = functions! { ingress_rules ingress_tls plain_path backend class_annotation };
+pub(super) const FUNCTIONS: Functions = functions! { ingress_rules ingress_tls plain_path class_annotation };
 
 fn ingress_rules(list: &At, e: &mut Errors) {
     let old = list.before();
@@ -54,28 +54,6 @@ fn plain_path(path: &At, e: &mut Errors) {
     }
     for end in ["/..", "/."].iter().filter(|end| path.text().ends_with(**end)) {
         path.invalid_text(e, format!("cannot end with '{end}'"));
-    }
-}
-
-/// Traffic goes to a service or to a resource.
-fn backend(at: &At, e: &mut Errors) {
-    let (service, resource) = (at.get("service"), at.get("resource"));
-    match (service.exists(), resource.exists()) {
-        (true, true) => at.invalid_as(e, "", "cannot set both resource and service backends"),
-        (false, true) => rules::check("LocalReference", &resource, e),
-        (false, false) => at.invalid_as(e, "", "resource or service backend is required"),
-        (true, false) => {
-            service.get("name").required_form(e, names::label);
-            let port = service.get("port");
-            let (name, number) = (port.get("name"), port.get("number"));
-            match (!name.is_empty(), number.int() != 0) {
-                (true, true) => at.invalid_as(e, "", "cannot set both port name & port number"),
-                (true, false) => name.form(e, names::port),
-                (false, true) if (1..=65535).contains(&number.int()) => {}
-                (false, true) => number.invalid(e, names::range(1, 65535)),
-                (false, false) => at.required(e, "port name or number is required"),
-            }
-        }
     }
 }
 

@@ -107,24 +107,17 @@ fn template_change(spec: &At, old: &At, e: &mut Errors) {
 }
 
 fn take_scheduling(new: &Value, old: &mut Value) {
-    let put = |object: &mut Value, field: &str, value: Option<&Value>| {
-        let Some(map) = object.as_object_mut() else { return };
-        match value {
-            Some(value) => drop(map.insert(field.to_owned(), value.clone())),
-            None => drop(map.remove(field)),
-        }
-    };
     let spec = new.get("spec").unwrap_or(&Value::Null);
     if let Some(inner) = old.get_mut("spec") {
         for field in ["nodeSelector", "tolerations", "schedulingGates"] {
-            put(inner, field, spec.get(field));
+            put(inner, field, spec.get(field).unwrap_or(&Value::Null));
         }
         let mut affinity = inner.get("affinity").cloned().unwrap_or_else(|| serde_json::json!({}));
-        put(&mut affinity, "nodeAffinity", spec.get("affinity").and_then(|affinity| affinity.get("nodeAffinity")));
+        put(&mut affinity, "nodeAffinity", &spec["affinity"]["nodeAffinity"]);
         let empty = affinity.as_object().is_none_or(crate::Map::is_empty) && spec.get("affinity").is_none();
-        put(inner, "affinity", (!empty).then_some(&affinity));
+        put(inner, "affinity", if empty { &Value::Null } else { &affinity });
     }
-    put(old, "metadata", new.get("metadata"));
+    put(old, "metadata", &new["metadata"]);
 }
 
 fn take_resources(new: &Value, old: &mut Value) {

@@ -111,8 +111,4 @@ fn node_change(node: &At, e: &mut Errors) {
             changed.for_each(|_| cidrs.forbidden(e, message));
         }
     }
-    let provider = spec.get("providerID");
-    if !provider.before().is_empty() && provider.before().text() != provider.text() {
-        provider.forbidden(e, "node updates may not change providerID except from \"\" to valid");
-    }
 }

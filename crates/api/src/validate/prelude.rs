@@ -6,6 +6,7 @@ pub(in crate::validate) use super::{
     error::{Bad, Fault, FieldError},
     names,
     render::same,
+    restore::put,
     rules::{self, Functions},
 };
 pub(in crate::validate) use crate::Value;

@@ -4,18 +4,11 @@ use super::{pod::resources, prelude::*, resource_name as resource};
 use crate::quantity::Quantity;
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    quota_amount scopes scope_selector scopes_kept limit_type limit_names limit_relations
+    quota_amount scopes scope_fits conflicting_scopes scopes_kept limit_type limited_by_container limited limit_relations
 };
 
-const SCOPES: &[&str] = &[
-    "Terminating",
-    "NotTerminating",
-    "BestEffort",
-    "NotBestEffort",
-    "PriorityClass",
-    "VolumeAttributesClass",
-    "CrossNamespacePodAffinity",
-];
+const SCOPES: &str = "Terminating NotTerminating BestEffort NotBestEffort PriorityClass VolumeAttributesClass \
+    CrossNamespacePodAffinity";
 const CONFLICTS: [[&str; 2]; 2] = [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]];
 
 fn quota_amount(amount: &At, e: &mut Errors) {
@@ -36,7 +29,7 @@ fn applies(scope: &str, name: &str) -> bool {
     match scope {
         "BestEffort" => name == "pods",
         "VolumeAttributesClass" => ["persistentvolumeclaims", "requests.storage"].contains(&name),
-        scope if SCOPES.contains(&scope) => COMPUTE.contains(&name),
+        scope if names::listed(SCOPES, scope) => COMPUTE.contains(&name),
         _ => true,
     }
 }
@@ -44,7 +37,7 @@ fn applies(scope: &str, name: &str) -> bool {
 fn scopes(spec: &At, e: &mut Errors) {
     let list = spec.get("scopes");
     for scope in list.texts() {
-        if !SCOPES.contains(&scope) {
+        if !names::listed(SCOPES, scope) {
             list.invalid(e, "unsupported scope");
         }
         for (name, _) in spec.get("hard").entries() {
@@ -60,52 +53,20 @@ fn scopes(spec: &At, e: &mut Errors) {
     }
 }
 
-fn scope_selector(spec: &At, e: &mut Errors) {
-    let selector = spec.get("scopeSelector");
-    let list = selector.get("matchExpressions");
-    for requirement in list.items() {
-        let (scope, operator, values) =
-            (requirement.get("scopeName"), requirement.get("operator"), requirement.get("values"));
-        if !SCOPES.contains(&scope.text()) {
-            list.get("scopeName").invalid_as(e, scope.text(), "unsupported scope");
-        }
-        for (name, _) in spec.get("hard").entries() {
-            if resource::is_quota(name) && !applies(scope.text(), name) {
-                list.invalid_as(
-                    e,
-                    Bad::of("core/v1.ScopeSelector", selector.value),
-                    "unsupported scope applied to resource",
-                );
-            }
-        }
-        let plain =
-            SCOPES.contains(&scope.text()) && !["PriorityClass", "VolumeAttributesClass"].contains(&scope.text());
-        if plain && operator.text() != "Exists" {
-            let message = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, \
-                ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";
-            list.get("operator").invalid_as(e, operator.text(), message);
-        }
-        match operator.text() {
-            "In" | "NotIn" => {
-                if values.is_empty() {
-                    let message = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
-                    list.get("values").required(e, message);
-                }
-            }
-            "Exists" | "DoesNotExist" => {
-                if !values.is_empty() {
-                    let message = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
-                    list.get("values").invalid_as(e, values.value.clone(), message);
-                }
-            }
-            text => list.get("operator").invalid_as(e, text, "not a valid selector operator"),
+/// A scope is about resources that the quota limits. Upstream shows the whole selector.
+fn scope_fits(name: &At, e: &mut Errors) {
+    let selector = name.up(3);
+    for (limit, _) in selector.up(1).get("hard").entries() {
+        if resource::is_quota(limit) && !applies(name.text(), limit) {
+            let shown = Bad::of("core/v1.ScopeSelector", selector.value);
+            name.up(2).invalid_as(e, shown, "unsupported scope applied to resource");
         }
     }
-    let has = |name: &&str| list.items().any(|requirement| requirement.get("scopeName").text() == *name);
-    for pair in CONFLICTS {
-        if pair.iter().all(has) {
-            list.invalid_as(e, spec.get("scopes").value.clone(), "conflicting scopes");
-        }
+}
+
+fn conflicting_scopes(list: &At, e: &mut Errors) {
+    for _ in CONFLICTS.iter().filter(|pair| pair.iter().all(|scope| list.find("scopeName", scope).is_some())) {
+        list.invalid_as(e, list.up(2).get("scopes").value.clone(), "conflicting scopes");
     }
 }
 
@@ -118,33 +79,12 @@ fn limit_type(kind: &At, e: &mut Errors) {
     }
 }
 
-/// The names of resources that a limit is about.
-fn limit_names(limit: &At, e: &mut Errors) {
-    let kind = limit.text_of("type");
-    let check = |field: &str, e: &mut Errors| {
-        for (name, amount) in limit.get(field).entries() {
-            if kind == "Pod" || kind == "Container" {
-                resource::of_container(name, &amount, e);
-            } else {
-                resource::any(name, &amount, e);
-            }
-        }
-    };
-    check("max", e);
-    check("min", e);
-    for field in ["default", "defaultRequest"] {
-        if kind != "Pod" {
-            check(field, e);
-        } else if !limit.get(field).is_empty() {
-            limit.get(field).forbidden(e, "may not be specified when `type` is 'Pod'");
-        }
-    }
-    let bounded = limit.get("min").get("storage").exists() || limit.get("max").get("storage").exists();
-    if kind == "PersistentVolumeClaim" && !bounded {
-        let message = "either minimum or maximum storage value is required, but neither was provided";
-        limit.get("limits").required(e, message);
-    }
-    check("maxLimitRequestRatio", e);
+fn limited_by_container(amount: &At, e: &mut Errors) {
+    resource::of_container(amount.name(), amount, e);
+}
+
+fn limited(amount: &At, e: &mut Errors) {
+    resource::any(amount.name(), amount, e);
 }
 
 /// The amounts of a limit fit together.

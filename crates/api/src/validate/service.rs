@@ -3,7 +3,7 @@
 use super::{net, prelude::*, service_addresses as addresses};
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    class_change health_check_kept topology_annotations service_ports not_headless external_name external_ips
+    an_address topology_annotations service_ports external_name external_ips
     node_ports source_ranges node_ports_allocated external_traffic ingress_points
 };
 
@@ -16,28 +16,6 @@ fn is_balanced(spec: &At) -> bool {
 
 fn needs_health_check(spec: &At) -> bool {
     is_balanced(spec) && spec.text_of("externalTrafficPolicy") == "Local"
-}
-
-/// The class of a load balancer stays; upstream looks at the new one once more.
-fn class_change(spec: &At, e: &mut Errors) {
-    let class = spec.get("loadBalancerClass");
-    if is_balanced(&spec.before()) && is_balanced(spec) && class.old != class.value {
-        class.invalid(e, "may not change once set");
-    }
-    if class.exists() && is_balanced(spec) {
-        class.form(e, names::qualified);
-    } else {
-        class.forbid(e, LOAD_BALANCER);
-    }
-}
-
-fn health_check_kept(service: &At, e: &mut Errors) {
-    let spec = service.get("spec");
-    let (before, port) = (spec.before(), spec.get("healthCheckNodePort"));
-    let both = needs_health_check(&before) && needs_health_check(&spec);
-    if both && port.int() != port.before().int() {
-        port.forbidden(e, "field is immutable");
-    }
 }
 
 fn topology_annotations(notes: &At, e: &mut Errors) {
@@ -67,7 +45,7 @@ fn service_ports(spec: &At, e: &mut Errors) {
     }
 }
 
-fn not_headless(ips: &At, e: &mut Errors) {
+fn an_address(ips: &At, e: &mut Errors) {
     if addresses::is_headless(ips.up(1)) {
         let kind = ips.up(1).text_of("type");
         ips.index(0).invalid(e, format!("may not be set to 'None' for {kind} services"));

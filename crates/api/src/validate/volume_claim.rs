@@ -62,7 +62,7 @@ fn claim_change(new: &At, e: &mut Errors) {
     let bound = new.get("status").get("phase").text() == "Bound";
     let (mut new_spec, mut old_spec) = (spec.value.clone(), before.value.clone());
     if before.get("volumeName").is_empty() {
-        copy(&spec, &mut old_spec, "volumeName");
+        put(&mut old_spec, "volumeName", spec.get("volumeName").value);
     }
     let note = |at: &At| -> Option<String> {
         let value = at.get("metadata").get("annotations").get(STORAGE_CLASS).value;
@@ -75,7 +75,7 @@ fn claim_change(new: &At, e: &mut Errors) {
         && old_noted.as_deref() == class.value.as_str()
         && (noted.is_none() || noted == old_noted);
     if from_note {
-        set(&mut new_spec, "storageClassName", &Value::Null);
+        put(&mut new_spec, "storageClassName", &Value::Null);
     } else {
         if noted.as_deref().unwrap_or_default() != old_noted.as_deref().unwrap_or_default() {
             let meta = new.get("metadata");
@@ -84,15 +84,15 @@ fn claim_change(new: &At, e: &mut Errors) {
         }
         let unset = !old_class.exists() && class.exists();
         if unset && (old_noted.is_none() || old_noted.as_deref() == class.value.as_str()) {
-            set(&mut new_spec, "storageClassName", &Value::Null);
+            put(&mut new_spec, "storageClassName", &Value::Null);
         }
     }
     let size = |at: &At| at.get("resources").get("requests").get("storage").quantity();
     if bound {
         if let Some(request) = new_spec.pointer_mut("/resources/requests") {
-            set(request, "storage", &before.value["resources"]["requests"]["storage"]);
+            put(request, "storage", &before.value["resources"]["requests"]["storage"]);
         }
-        set(&mut new_spec, "volumeAttributesClassName", before.get("volumeAttributesClassName").value);
+        put(&mut new_spec, "volumeAttributesClassName", before.get("volumeAttributesClassName").value);
     }
     if !same(&new_spec, &old_spec) {
         let shown = diff::of("core/v1.PersistentVolumeClaimSpec", &old_spec, &new_spec);
@@ -124,19 +124,6 @@ fn attributes_class(spec: &At, before: &At, old: &At, e: &mut Errors) {
             e,
             "update to empty string is forbidden when status.currentVolumeAttributesClassName is not nil",
         );
-    }
-}
-
-fn copy(from: &At, to: &mut Value, field: &str) {
-    set(to, field, from.get(field).value);
-}
-
-fn set(object: &mut Value, field: &str, value: &Value) {
-    let Some(map) = object.as_object_mut() else { return };
-    if value.is_null() {
-        map.remove(field);
-    } else {
-        map.insert(field.to_owned(), value.clone());
     }
 }
 

@@ -4,7 +4,7 @@ use crate::validate::prelude::*;
 use crate::{quantity::Quantity, validate::names::listed};
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    variable_field variable_resource one_variable_source one_env_source
+    variable_field variable_resource
 };
 
 /// The fields of a pod that a variable may have.
@@ -32,28 +32,6 @@ const RESOURCES: &[&str] = &[
     "requests.memory",
 ];
 const BYTES: &[&str] = &["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
-
-/// A variable has one source, or a value.
-fn one_variable_source(at: &At, e: &mut Errors) {
-    const SOURCES: [&str; 5] = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
-    let message = match SOURCES.iter().filter(|source| at.value.get(source).is_some()).count() {
-        0 => "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
-        _ if !at.up(1).text_of("value").is_empty() => "may not be specified when `value` is not empty",
-        1 => return,
-        _ => "may not have more than one field specified at a time",
-    };
-    at.invalid_as(e, "", message);
-}
-
-/// Many variables come from one source. Upstream tells it at the list.
-fn one_env_source(at: &At, e: &mut Errors) {
-    let message = match ["configMapRef", "secretRef"].iter().filter(|source| at.value.get(source).is_some()).count() {
-        0 => "must specify one of: `configMapRef` or `secretRef`",
-        1 => return,
-        _ => "may not have more than one field specified at a time",
-    };
-    at.up(1).invalid_as(e, "", message);
-}
 
 fn variable_field(at: &At, e: &mut Errors) {
     field(at, FIELDS, e);

@@ -5,7 +5,7 @@ use crate::validate::certificates;
 use crate::validate::prelude::*;
 
 pub(super) const FUNCTIONS: Functions = functions! {
-    file_field file_resource one_projection projected_paths named_bundle user_annotations
+    file_field file_resource projected_paths named_bundle user_annotations
 };
 
 /// The fields of a pod that a file may have.
@@ -20,12 +20,6 @@ fn file_field(at: &At, e: &mut Errors) {
 
 fn file_resource(at: &At, e: &mut Errors) {
     env::resource(at, true, e);
-}
-
-fn one_projection(source: &At, e: &mut Errors) {
-    if KINDS.iter().filter(|kind| source.value.get(kind).is_some()).count() > 1 {
-        source.forbidden(e, "may not specify more than 1 volume type per source");
-    }
 }
 
 /// A path can be taken by one source.

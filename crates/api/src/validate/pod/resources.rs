@@ -163,18 +163,7 @@ fn pod_claims(list: &At, e: &mut Errors) {
             name.form(e, names::label);
             seen.push(name.text());
         }
-        let (direct, template) = (claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName"));
-        let message = match (direct.exists(), template.exists()) {
-            (true, true) => "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
-            (false, false) => "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
-            _ => "",
-        };
-        if !message.is_empty() {
-            claim.invalid_struct(e, "core/v1.PodResourceClaim", message);
-        }
-        for reference in [direct, template].into_iter().filter(At::exists) {
-            reference.form(e, names::subdomain);
-        }
+        rules::check("PodResourceClaim", &claim, e);
     }
 }
 

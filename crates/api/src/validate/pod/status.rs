@@ -1,58 +1,14 @@
 //! Validation of the status of pods, as kubelets write it.
 
-use super::update::annotation_updates;
 use crate::validate::net;
 use crate::validate::prelude::*;
 
-pub(super) const FUNCTIONS: Functions = functions! { pod_status };
-
-/// The faults of a changed status.
-fn pod_status(new: &At, e: &mut Errors) {
-    let old = &new.before();
-    annotation_updates(new, e);
-    let (status, before) = (new.get("status"), old.get("status"));
-    conditions(&status.get("conditions"), e);
-    let (node, old_node) = (new.get("spec"), old.get("spec"));
-    let (node, old_node) = (node.get("nodeName"), old_node.get("nodeName"));
-    if node.text() != old_node.text() {
-        status.get("nodeName").forbidden(e, "may not be changed directly");
-    }
-    let nominated = status.get("nominatedNodeName");
-    if !nominated.is_empty() && nominated.text() != before.get("nominatedNodeName").text() {
-        nominated.form(e, names::subdomain);
-        if !old_node.is_empty() {
-            nominated.forbidden(e, "may not be set on pods that are already bound to a node");
-        }
-    }
-    let seen = status.get("observedGeneration");
-    if seen.int() < 0 {
-        seen.invalid(e, "must be a non-negative integer");
-    }
-    if status.get("qosClass").text() != before.get("qosClass").text() {
-        status.get("qosClass").invalid_text(e, "field is immutable");
-    }
-    transitions(&status, &before, &old.get("spec"), e);
-    claims(&status.get("resourceClaimStatuses"), &new.get("spec"), e);
-    addresses(&status, &before, e);
-    for list in ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"] {
-        users(&status.get(list), new.get("spec").get("os").get("name").text(), e);
-    }
-}
-
-fn conditions(list: &At, e: &mut Errors) {
-    for condition in list.items() {
-        if condition.get("observedGeneration").int() < 0 {
-            condition.get("observedGeneration").invalid(e, "must be a non-negative integer");
-        }
-        let kind = condition.get("type");
-        if !["PodScheduled", "Ready", "Initialized"].contains(&kind.text()) {
-            condition.called("Type", kind.value).form(e, names::qualified);
-        }
-    }
-}
+pub(super) const FUNCTIONS: Functions = functions! { container_transitions claim_of_pod pod_addresses };
 
 /// A container that ended stays so unless something may restart it.
-fn transitions(status: &At, old: &At, spec: &At, e: &mut Errors) {
+fn container_transitions(status: &At, e: &mut Errors) {
+    let (old, whole) = (status.before(), status.up(1).before());
+    let spec = &whole.get("spec");
     let lists = [
         ("containerStatuses", Some("containers")),
         ("initContainerStatuses", Some("initContainers")),
@@ -117,26 +73,17 @@ fn restarts(container: &At, spec: &At, code: i64) -> bool {
     }
 }
 
-fn claims(list: &At, spec: &At, e: &mut Errors) {
-    let known = spec.get("resourceClaims");
-    let mut seen = Vec::new();
-    for claim in list.items() {
-        let name = claim.get("name");
-        if !known.items().any(|known| known.get("name").text() == name.text()) {
-            name.invalid_text(e, "must match the name of an entry in `spec.resourceClaims`");
-        }
-        if seen.contains(&name.text()) {
-            name.duplicate(e, name.text());
-        }
-        seen.push(name.text());
-        let object = claim.get("resourceClaimName");
-        if object.exists() {
-            object.form(e, names::subdomain);
-        }
+/// The status of a claim is that of one of the pod's.
+fn claim_of_pod(name: &At, e: &mut Errors) {
+    let spec = name.whole().get("spec");
+    if spec.get("resourceClaims").find("name", name.text()).is_none() {
+        name.invalid_text(e, "must match the name of an entry in `spec.resourceClaims`");
     }
 }
 
-fn addresses(status: &At, old: &At, e: &mut Errors) {
+/// A pod and its host have one address of a family each.
+fn pod_addresses(status: &At, e: &mut Errors) {
+    let old = status.before();
     for (field, first) in [("podIPs", None), ("hostIPs", Some("hostIP"))] {
         let list = status.get(field);
         let texts = |list: &At| -> Vec<String> { list.items().map(|item| item.get("ip").text().to_owned()).collect() };
@@ -161,23 +108,5 @@ fn addresses(status: &At, old: &At, e: &mut Errors) {
                 list.invalid_as(e, Bad::of(ty, list.value), "may specify no more than one IP for each IP family");
             }
         }
-    }
-}
-
-fn users(list: &At, os: &str, e: &mut Errors) {
-    for status in list.items() {
-        let user = status.get("user");
-        let linux = user.get("linux");
-        if !linux.exists() {
-            continue;
-        }
-        if os == "windows" {
-            linux.forbidden(e, "cannot be set for a windows pod");
-            continue;
-        }
-        for field in ["uid", "gid"] {
-            linux.get(field).in_range(e, 0, i64::from(i32::MAX));
-        }
-        linux.get("supplementalGroups").items().for_each(|group| group.in_range(e, 0, i64::from(i32::MAX)));
     }
 }

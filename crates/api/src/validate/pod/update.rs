@@ -1,10 +1,10 @@
 //! Validation of changes to pods: nearly all of a specification is fixed once the pod exists.
 
 use super::{MIRROR, annotations, annotations::APP_ARMOR};
+use crate::validate::diff;
 use crate::validate::prelude::*;
-use crate::{Map, validate::diff};
 
-pub(super) const FUNCTIONS: Functions = functions! { pod_change pod_debug };
+pub(super) const FUNCTIONS: Functions = functions! { pod_change pod_debug annotations_kept };
 
 const FIXED: &str = "pod updates may not change fields other than \
     `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
@@ -14,7 +14,7 @@ const FIXED: &str = "pod updates may not change fields other than \
 /// The faults of a changed pod, beside those that any pod can have.
 fn pod_change(new: &At, e: &mut Errors) {
     let old = new.before();
-    annotation_updates(new, e);
+    annotations_kept(new, e);
     let (spec, before) = (new.get("spec"), old.get("spec"));
     for list in ["containers", "initContainers"] {
         if !same_number(&spec.get(list), &before.get(list), e) {
@@ -37,7 +37,7 @@ fn pod_change(new: &At, e: &mut Errors) {
 }
 
 /// The faults of changed annotations.
-pub(super) fn annotation_updates(new: &At, e: &mut Errors) {
+fn annotations_kept(new: &At, e: &mut Errors) {
     let meta = new.get("metadata");
     let notes = meta.get("annotations");
     let before = notes.before();
@@ -116,53 +116,42 @@ fn only_removed_gates(new: &At, old: &At, e: &mut Errors) {
 /// The new specification with everything that may change as it was.
 fn munged(spec: &At, old: &At, e: &mut Errors) -> Value {
     let mut munged = spec.value.clone();
-    let Some(map) = munged.as_object_mut() else { return munged };
     for list in ["containers", "initContainers"] {
         let before = old.get(list);
-        for (at, container) in map.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten().enumerate() {
-            if let Some(container) = container.as_object_mut() {
-                put(container, "image", before.index(at).get("image").value);
-            }
+        for (at, container) in munged.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten().enumerate() {
+            put(container, "image", before.index(at).get("image").value);
         }
     }
     for field in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
-        put(map, field, old.get(field).value);
+        put(&mut munged, field, old.get(field).value);
     }
     let grace = old.get("terminationGracePeriodSeconds");
     if grace.int() < 0 && spec.get("terminationGracePeriodSeconds").int() == 1 {
-        put(map, "terminationGracePeriodSeconds", grace.value);
+        put(&mut munged, "terminationGracePeriodSeconds", grace.value);
     }
     if !old.get("schedulingGates").is_empty() {
-        gated(map, spec, old, e);
+        gated(&mut munged, spec, old, e);
     }
     munged
 }
 
-fn put(map: &mut Map, field: &str, value: &Value) {
-    if value.is_null() {
-        map.remove(field);
-    } else {
-        map.insert(field.to_owned(), value.clone());
-    }
-}
-
 /// While a pod is held back, it may still be narrowed to fewer nodes.
-fn gated(map: &mut Map, spec: &At, old: &At, e: &mut Errors) {
+fn gated(munged: &mut Value, spec: &At, old: &At, e: &mut Errors) {
     let (selector, before) = (spec.get("nodeSelector"), old.get("nodeSelector"));
     if before.entries().any(|(key, value)| selector.get(key).value != value.value) {
         selector.invalid(e, "only additions to spec.nodeSelector are allowed (no mutations or deletions)");
     }
-    put(map, "nodeSelector", before.value);
+    put(munged, "nodeSelector", before.value);
     let (affinity, old_affinity) = (spec.get("affinity"), old.get("affinity"));
     let (nodes, before) = (affinity.get("nodeAffinity"), old_affinity.get("nodeAffinity"));
     if same(nodes.value, before.value) {
         return;
     }
     node_affinity(&nodes, &before, e);
-    let mut kept = affinity.value.as_object().cloned().unwrap_or_default();
+    let mut kept = if affinity.exists() { affinity.value.clone() } else { serde_json::json!({}) };
     put(&mut kept, "nodeAffinity", before.value);
-    let empty = kept.is_empty() && !old_affinity.exists();
-    put(map, "affinity", &if empty { Value::Null } else { Value::Object(kept) });
+    let empty = At::top(&kept).is_empty() && !old_affinity.exists();
+    put(munged, "affinity", if empty { &Value::Null } else { &kept });
 }
 
 fn node_affinity(new: &At, old: &At, e: &mut Errors) {
@@ -202,7 +191,7 @@ fn only_additions(new: &At, old: &At) -> bool {
 fn pod_debug(new: &At, e: &mut Errors) {
     let old = new.before();
     rules::check("PodContent", new, e);
-    annotation_updates(new, e);
+    annotations_kept(new, e);
     if old.get("metadata").get("annotations").get(MIRROR).exists() {
         e.clear();
         e.push(FieldError::forbidden("", "static pods do not support ephemeral containers"));

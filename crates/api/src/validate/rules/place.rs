@@ -1,4 +1,4 @@
-//! Where a rule looks: `spec.ports[].name`, `limits{}`, `../nodeAffinity` a step above.
+//! Where a rule looks: `spec.ports[].name`, `limits{}`, `properties{kind}`, `../nodeAffinity` a step above.
 //!
 //! `attachRequired>attachedRequired` is a field that messages name otherwise, `metadata>.labels` one that they leave out.
 //! What is wrong with `gates[].name^` is told one step above, with `value^>operator` at another field there.
@@ -15,6 +15,8 @@ pub(super) struct Place {
 enum Step {
     /// A field, and the name that upstream gives it in messages.
     Field(&'static str, &'static str),
+    /// An entry of a map.
+    Key(&'static str),
     /// Every element of a list.
     Items,
     /// Every value of a map.
@@ -35,16 +37,18 @@ impl Place {
             steps.push(Step::Up);
             text = rest;
         }
-        for part in text.split('.').filter(|part| !part.is_empty()) {
+        for part in parts(text) {
             let (name, each) = match (part.strip_suffix("[]"), part.strip_suffix("{}")) {
                 (Some(name), _) => (name, Some(Step::Items)),
                 (_, Some(name)) => (name, Some(Step::Entries)),
                 _ => (part, None),
             };
+            let (name, key) = name.strip_suffix('}').and_then(|name| name.split_once('{')).unwrap_or((name, ""));
             if !name.is_empty() {
                 let (name, shown) = name.split_once('>').unwrap_or((name, name));
                 steps.push(Step::Field(name, shown));
             }
+            steps.extend((!key.is_empty()).then_some(Step::Key(key)));
             steps.extend(each);
         }
         Self { steps, told }
@@ -82,6 +86,16 @@ impl Place {
     }
 }
 
+/// The parts between dots; a name in braces may have some.
+fn parts(text: &'static str) -> impl Iterator<Item = &'static str> {
+    let mut inside = false;
+    let parts = text.split(move |c: char| {
+        inside = (inside || c == '{') && c != '}';
+        c == '.' && !inside
+    });
+    parts.filter(|part| !part.is_empty())
+}
+
 /// `^^>name` in two.
 fn told(text: &'static str) -> (usize, &'static str) {
     let field = text.trim_start_matches('^');
@@ -92,6 +106,7 @@ fn step(steps: &[Step], at: &At, visit: &mut dyn FnMut(&At)) {
     let [first, rest @ ..] = steps else { return visit(at) };
     match first {
         Step::Field(name, shown) => step(rest, &at.get_called(name, shown), visit),
+        Step::Key(key) => step(rest, &at.key(key), visit),
         Step::Items => at.items().for_each(|item| step(rest, &item, visit)),
         Step::Up => step(rest, at.up(1), visit),
         Step::Entries => at.entries().for_each(|(_, entry)| step(rest, &entry, visit)),

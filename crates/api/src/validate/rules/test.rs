@@ -2,6 +2,7 @@
 //! `differs(ready)`, `is(Complete)` and `was(Complete|Failed)` for conditions of the status.
 //!
 //! `starts(uri,https://)`, `has(actions,Deny)`, `minus(limit)`, `plus(value)`, `same(a,b)` look at texts, lists and amounts.
+//! `none(a|b)`, `one(a|b)`, `many(a|b)` count fields that are set, `any(a|b)` asks for one that is not empty.
 //! Paths begin at the struct, with `/` at the whole object, with `../` a step above; `old:` means what was there before.
 
 use super::{
@@ -35,6 +36,14 @@ enum Is {
     Some,
     /// One of these fields has something in it.
     Any(Vec<&'static str>),
+    /// Of these fields so many are set.
+    Count(Vec<&'static str>, std::ops::RangeInclusive<usize>),
+    /// It is a text of blanks.
+    Blank,
+    /// It is a struct or a map.
+    Object,
+    /// It is a list.
+    List,
     /// It is this.
     Bool(bool),
     /// It is one of these texts.
@@ -92,6 +101,16 @@ impl Test {
         if let Some((path, sign)) = inside("minus").map(|p| (p, -1)).or(inside("plus").map(|p| (p, 1))) {
             return test(path, Is::Sign(sign), not);
         }
+        for (name, range) in [("none", 0..=0), ("one", 1..=1), ("many", 2..=usize::MAX)] {
+            if let Some(fields) = inside(name) {
+                return test("", Is::Count(fields.split('|').collect(), range), not);
+            }
+        }
+        for (name, is) in [("blank", Is::Blank), ("object", Is::Object), ("list", Is::List)] {
+            if let Some(path) = inside(name) {
+                return test(path, is, not);
+            }
+        }
         if let Some(path) = inside("differs") {
             return test(path, Is::Different, not);
         }
@@ -143,6 +162,12 @@ impl Test {
                 list.into_iter().any(|condition| types.iter().any(|kind| is(condition, kind)))
             }
             Is::There => !value().is_null(),
+            Is::Count(fields, range) => {
+                range.contains(&fields.iter().filter(|field| at.value.get(field).is_some()).count())
+            }
+            Is::Blank => value().as_str().is_some_and(|text| !text.is_empty() && text.trim().is_empty()),
+            Is::Object => value().is_object(),
+            Is::List => value().is_array(),
             Is::Some => is_some(value()),
             Is::Any(fields) => fields.iter().any(|field| at.value.get(field).is_some_and(is_some)),
             Is::Bool(wanted) => value() == &Value::Bool(*wanted),
