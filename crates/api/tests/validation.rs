@@ -295,9 +295,82 @@ fn nothing_panics_on_values_of_any_kind() {
                 validate::create(resource, new);
                 validate::update(resource, new, old);
                 validate::update_status(resource, new, old);
-                validate::update_subresource(resource, "resize", new, old);
-                validate::update_subresource(resource, "ephemeralcontainers", new, old);
+                for part in resource.subresources.iter().map(|part| part.name).chain(["warnings"]) {
+                    validate::update_subresource(resource, part, new, old);
+                }
+                validate::warnings(resource, new, Some(old));
             }
         }
     }
+}
+
+/// What is told whoever creates an object in the default namespace.
+fn told(group: &str, version: &str, name: &str, body: Value) -> Vec<String> {
+    let resource = schema().resource(group, version, name).expect("there is such a resource");
+    let object = prepared(resource, "default", &body).expect("the object is of its type");
+    validate::warnings(resource, &object, None)
+}
+
+#[test]
+fn warnings_are_those_of_upstream() {
+    let container = |name: &str| {
+        json!({"name": name, "image": "i", "ports": [{"containerPort": 80}],
+            "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]})
+    };
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeSelector": {"beta.kubernetes.io/os": "linux"},
+        "volumes": [{"name": "v", "gitRepo": {"repository": "r"}}], "containers": [container("a"), container("b")]}});
+    let want = [
+        "spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use \"kubernetes.io/os\" instead",
+        "spec.volumes[0].gitRepo: deprecated in v1.11, and disabled by default in v1.33+",
+        "spec.containers[0].env[1]: hides previous definition of \"A\", which may be dropped when using apply",
+        "spec.containers[1].env[1]: hides previous definition of \"A\", which may be dropped when using apply",
+        "spec.containers[1].ports[0]: duplicate port definition with spec.containers[0].ports[0]",
+    ];
+    assert_eq!(told("", "v1", "pods", pod), want);
+    let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], "externalIPs": ["010.1.1.1"]}});
+    let want = [
+        "spec.externalIPs[0]: non-standard IP address \"010.1.1.1\" is invalid: use \"10.1.1.1\"",
+        "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
+    ];
+    assert_eq!(told("", "v1", "services", service), want);
+    let endpoints = schema().resource("", "v1", "endpoints").and_then(Resource::deprecation);
+    let want = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+    assert_eq!(endpoints.as_deref(), Some(want));
+}
+
+#[test]
+fn nothing_is_told_where_upstream_told_nothing() {
+    let Some(exchanges) = exchanges() else { return };
+    let quiet = |exchange: &&Value| {
+        let warnings = exchange.get("warnings").and_then(Value::as_array);
+        exchange["method"] == "POST" && exchange["status"] == 201 && warnings.is_some_and(Vec::is_empty)
+    };
+    for exchange in exchanges.iter().filter(quiet) {
+        let Some((resource, namespace, None)) = resource(exchange["path"].as_str().unwrap_or_default()) else {
+            continue;
+        };
+        let Some(object) = prepared(resource, &namespace, &exchange["body"]) else { continue };
+        assert_eq!(validate::warnings(resource, &object, None), Vec::<String>::new(), "{}", exchange["id"]);
+    }
+}
+
+#[test]
+fn whoever_asks_for_a_pods_certificate_has_its_key() {
+    // A request of OpenSSL for a key on P-256.
+    const REQUEST: &str = "MIHGMG4CAQAwDDEKMAgGA1UEAwwBeDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABGKS1hV0wpfoj8qCUzD12R8+VBOH8TbfI+iYwWcl\
+        ulIediLooMMpyAp4HZqeQmtFtbbXyuMIsipR4JttG3X3e4ugADAKBggqhkjOPQQDAgNIADBFAiEA3XnWmf6jscD8dSq5mbGVWwY6750g\
+        guHSh+oLC1ftx3YCIEN7OeQ1jQBarCcC0IA4nF60Ek6O1fc3aDqpyx3Euva1";
+    let requests = schema().resource("certificates.k8s.io", "v1beta1", "podcertificaterequests").expect("a resource");
+    let check = |request: &str| {
+        let body = json!({"metadata": {"name": "r"}, "spec": {"signerName": "example.com/s", "podName": "p",
+            "podUID": "u", "serviceAccountName": "s", "serviceAccountUID": "su", "nodeName": "n", "nodeUID": "nu",
+            "maxExpirationSeconds": 7200, "stubPKCS10Request": request}});
+        let object = prepared(requests, "default", &body).expect("the object is of its type");
+        faults(&validate::create(requests, &object))
+    };
+    assert_eq!(check(REQUEST), Vec::<String>::new());
+    let mut wrong = REQUEST.to_owned();
+    wrong.replace_range(40..41, if &REQUEST[40..41] == "A" { "B" } else { "A" });
+    assert_eq!(check(&wrong).len(), 1, "{:?}", check(&wrong));
+    assert_eq!(check("AAAA"), ["spec.stubPKCS10Request FieldValueInvalid Invalid value: must be a valid PKCS#10 CSR"]);
 }

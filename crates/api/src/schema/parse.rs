@@ -12,78 +12,29 @@ use super::{
 };
 
 macro_rules! tables {
-    ($($package:literal = $file:literal),* $(,)?) => {
-        &[$(($package, include_str!(concat!("../../schema/types/", $file, ".txt")))),*]
+    ($($file:literal)*) => {
+        &[$(($file, include_str!(concat!("../../schema/types/", $file, ".txt")))),*]
     };
 }
 
-/// Package name and table.
+/// Package, with an underscore before its version, and table.
 const TABLES: &[(&str, &str)] = tables! {
-    "meta/v1" = "meta_v1",
-    "core/v1" = "core_v1",
-    "admission/v1" = "admission_v1",
-    "admission/v1beta1" = "admission_v1beta1",
-    "admissionregistration/v1" = "admissionregistration_v1",
-    "admissionregistration/v1alpha1" = "admissionregistration_v1alpha1",
-    "admissionregistration/v1beta1" = "admissionregistration_v1beta1",
-    "apidiscovery/v2" = "apidiscovery_v2",
-    "apidiscovery/v2beta1" = "apidiscovery_v2beta1",
-    "apiextensions/v1" = "apiextensions_v1",
-    "apiregistration/v1" = "apiregistration_v1",
-    "apps/v1" = "apps_v1",
-    "apps/v1beta1" = "apps_v1beta1",
-    "apps/v1beta2" = "apps_v1beta2",
-    "authentication/v1" = "authentication_v1",
-    "authentication/v1beta1" = "authentication_v1beta1",
-    "authorization/v1" = "authorization_v1",
-    "authorization/v1beta1" = "authorization_v1beta1",
-    "autoscaling/v1" = "autoscaling_v1",
-    "autoscaling/v2" = "autoscaling_v2",
-    "batch/v1" = "batch_v1",
-    "batch/v1beta1" = "batch_v1beta1",
-    "certificates/v1" = "certificates_v1",
-    "certificates/v1alpha1" = "certificates_v1alpha1",
-    "certificates/v1beta1" = "certificates_v1beta1",
-    "coordination/v1" = "coordination_v1",
-    "coordination/v1alpha2" = "coordination_v1alpha2",
-    "coordination/v1beta1" = "coordination_v1beta1",
-    "discovery/v1" = "discovery_v1",
-    "discovery/v1beta1" = "discovery_v1beta1",
-    "events/v1" = "events_v1",
-    "events/v1beta1" = "events_v1beta1",
-    "extensions/v1beta1" = "extensions_v1beta1",
-    "flowcontrol/v1" = "flowcontrol_v1",
-    "flowcontrol/v1beta1" = "flowcontrol_v1beta1",
-    "flowcontrol/v1beta2" = "flowcontrol_v1beta2",
-    "flowcontrol/v1beta3" = "flowcontrol_v1beta3",
-    "imagepolicy/v1alpha1" = "imagepolicy_v1alpha1",
-    "internal/v1alpha1" = "apiserverinternal_v1alpha1",
-    "networking/v1" = "networking_v1",
-    "networking/v1beta1" = "networking_v1beta1",
-    "node/v1" = "node_v1",
-    "node/v1alpha1" = "node_v1alpha1",
-    "node/v1beta1" = "node_v1beta1",
-    "policy/v1" = "policy_v1",
-    "policy/v1beta1" = "policy_v1beta1",
-    "rbac/v1" = "rbac_v1",
-    "rbac/v1alpha1" = "rbac_v1alpha1",
-    "rbac/v1beta1" = "rbac_v1beta1",
-    "resource/v1" = "resource_v1",
-    "resource/v1alpha3" = "resource_v1alpha3",
-    "resource/v1beta1" = "resource_v1beta1",
-    "resource/v1beta2" = "resource_v1beta2",
-    "scheduling/v1" = "scheduling_v1",
-    "scheduling/v1alpha2" = "scheduling_v1alpha2",
-    "scheduling/v1beta1" = "scheduling_v1beta1",
-    "storage/v1" = "storage_v1",
-    "storage/v1alpha1" = "storage_v1alpha1",
-    "storage/v1beta1" = "storage_v1beta1",
-    "storagemigration/v1beta1" = "storagemigration_v1beta1",
+    "meta_v1" "core_v1" "admission_v1" "admission_v1beta1" "admissionregistration_v1" "admissionregistration_v1alpha1"
+    "admissionregistration_v1beta1" "apidiscovery_v2" "apidiscovery_v2beta1" "apiextensions_v1" "apiregistration_v1"
+    "apps_v1" "apps_v1beta1" "apps_v1beta2" "authentication_v1" "authentication_v1beta1" "authorization_v1"
+    "authorization_v1beta1" "autoscaling_v1" "autoscaling_v2" "batch_v1" "batch_v1beta1" "certificates_v1"
+    "certificates_v1alpha1" "certificates_v1beta1" "coordination_v1" "coordination_v1alpha2" "coordination_v1beta1"
+    "discovery_v1" "discovery_v1beta1" "events_v1" "events_v1beta1" "extensions_v1beta1" "flowcontrol_v1"
+    "flowcontrol_v1beta1" "flowcontrol_v1beta2" "flowcontrol_v1beta3" "imagepolicy_v1alpha1" "internal_v1alpha1"
+    "networking_v1" "networking_v1beta1" "node_v1" "node_v1alpha1" "node_v1beta1" "policy_v1" "policy_v1beta1"
+    "rbac_v1" "rbac_v1alpha1" "rbac_v1beta1" "resource_v1" "resource_v1alpha3" "resource_v1beta1" "resource_v1beta2"
+    "scheduling_v1" "scheduling_v1alpha2" "scheduling_v1beta1" "storage_v1" "storage_v1alpha1" "storage_v1beta1"
+    "storagemigration_v1beta1"
 };
 
 /// A type as its table has it, names not resolved yet.
 struct RawType {
-    package: &'static str,
+    package: String,
     name: &'static str,
     atomic: bool,
     union: Option<Union>,
@@ -116,7 +67,7 @@ pub fn load() -> Schema {
     Schema { types, by_name, resources }
 }
 
-fn split(package: &'static str, table: &'static str) -> Vec<RawType> {
+fn split(package: &str, table: &'static str) -> Vec<RawType> {
     let mut types: Vec<RawType> = Vec::new();
     for line in table.lines().filter(|line| !line.trim().is_empty()) {
         if let Some(field) = line.strip_prefix("  ") {
@@ -124,7 +75,7 @@ fn split(package: &'static str, table: &'static str) -> Vec<RawType> {
         } else {
             let (name, rest) = line.split_once(':').expect("a type ends with a colon");
             types.push(RawType {
-                package,
+                package: package.replace('_', "/"),
                 name,
                 atomic: rest.contains("atomic"),
                 union: union(rest),
@@ -154,13 +105,13 @@ impl Names<'_> {
         for line in &ty.lines {
             let (name, rest) = line.split_once(": ").expect("a field has a name");
             if name != "inline" {
-                let field = self.field(ty.package, name, rest);
+                let field = self.field(&ty.package, name, rest);
                 slots.extend(field.number.map(|number| Slot { number, part: Part::Field(fields.len()) }));
                 fields.push(field);
                 continue;
             }
             let (inlined, number) = rest.split_once(" #").unwrap_or((rest, ""));
-            let Ty::Struct(id) = self.ty(ty.package, inlined.trim()) else { continue };
+            let Ty::Struct(id) = self.ty(&ty.package, inlined.trim()) else { continue };
             let (inner, inner_slots) = self.members(&self.raw[id.0]);
             match number.trim().parse() {
                 Ok(number) => slots.push(Slot { number, part: Part::Nested(id) }),

@@ -26,7 +26,6 @@ mod device;
 mod diff;
 mod endpoints;
 mod error;
-mod event;
 mod flow_control;
 mod ingress;
 mod int_or_percent;

@@ -2,7 +2,7 @@
 
 use super::{net, prelude::*, selector};
 
-pub(super) const FUNCTIONS: Functions = functions! { policy_peers policy_types port_range service_cidrs };
+pub(super) const FUNCTIONS: Functions = functions! { policy_peers service_cidrs };
 
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 
@@ -20,13 +20,6 @@ fn policy_peers(spec: &At, e: &mut Errors) {
     }
 }
 
-fn policy_types(types: &At, e: &mut Errors) {
-    if types.len() > 2 {
-        return types.invalid(e, "may not specify more than two policyTypes");
-    }
-    types.items().for_each(|kind| kind.one_of(e, &["Ingress", "Egress"]));
-}
-
 fn known_networks<'v>(spec: &At<'v, '_>) -> Vec<&'v str> {
     let mut known = Vec::new();
     for (direction, peers) in DIRECTIONS {
@@ -41,35 +34,6 @@ fn known_networks<'v>(spec: &At<'v, '_>) -> Vec<&'v str> {
     known
 }
 
-fn port_number(port: &At, e: &mut Errors) {
-    if !(1..=65535).contains(&port.int()) {
-        port.invalid_int(e, names::range(1, 65535));
-    }
-}
-
-/// A range of ports begins with a number.
-fn port_range(at: &At, e: &mut Errors) {
-    let (port, end) = (at.get("port"), at.get("endPort"));
-    if !port.exists() {
-        if end.exists() {
-            end.invalid(e, "may not be specified when `port` is not specified");
-        }
-    } else if port.value.is_string() {
-        if end.exists() {
-            end.invalid(e, "may not be specified when `port` is non-numeric");
-        }
-        port.form(e, names::port);
-    } else {
-        port_number(&port, e);
-        if end.exists() {
-            if end.int() < port.int() {
-                end.invalid_as(e, port.int(), "must be greater than or equal to `port`");
-            }
-            port_number(&end, e);
-        }
-    }
-}
-
 fn peer(at: &At, lenient: bool, known: &[&str], e: &mut Errors) {
     let (pods, namespaces, block) = (at.get("podSelector"), at.get("namespaceSelector"), at.get("ipBlock"));
     selector::check(&pods, lenient, e);
@@ -77,12 +41,7 @@ fn peer(at: &At, lenient: bool, known: &[&str], e: &mut Errors) {
     if block.exists() {
         ip_block(&block, known, e);
     }
-    let count = [&pods, &namespaces, &block].into_iter().filter(|kind| kind.exists()).count();
-    if count == 0 {
-        at.required(e, "must specify a peer");
-    } else if count > 1 && block.exists() {
-        at.forbidden(e, "may not specify both ipBlock and another peer");
-    }
+    rules::check("NetworkPolicyPeer", at, e);
 }
 
 fn ip_block(at: &At, known: &[&str], e: &mut Errors) {

@@ -25,7 +25,7 @@ pub(super) const FUNCTIONS: &[&[Functions]] = &[SUBJECTS, pod::FUNCTIONS];
 
 const SUBJECTS: &[Functions] = of_modules! {
     admission api_service autoscaling certificates condition config coordination cron custom_resource custom_schema
-    device endpoints event flow_control ingress int_or_percent job job_policy job_status metadata migration net
+    device endpoints flow_control ingress int_or_percent job job_policy job_status metadata migration net
     network node persistent_volume pod_certificate quota rbac resource_slice review scheduling selector service
     service_addresses storage volume_claim volume_source warnings webhook workload
 };

@@ -48,6 +48,8 @@ enum Demand {
     Lone,
     /// `above(field) "why"`: the number is greater than that of another field.
     Above(&'static str),
+    /// `least(field) "why"`: the number is not less than that of another field, which is shown.
+    Least(&'static str),
     /// `note(key) "why"`: an entry of this name is worth telling.
     Note(&'static str),
     /// `fresh(key) "why"`: a new entry of this name is worth telling.
@@ -64,8 +66,9 @@ enum Demand {
     Within(i64, i64),
     /// `atmost(replicas) "why"`: the number is at most that of another field.
     AtMost(&'static str),
-    /// `long(9) "why"`, `many(9) "why"`: it has at most so many bytes or elements; more are wrong.
-    Few(usize),
+    /// `long(9) "why"`, `many(9) "why"`, `long(9,'') "why"`: it has at most so many; otherwise the line
+    /// ends.
+    Few(usize, Shown),
     /// `one_item "why"`: it has exactly one element.
     OneItem,
     /// `maxlen(9)`: it has at most so many bytes.
@@ -160,7 +163,7 @@ impl Check {
     /// Whether nothing is told where nothing is there.
     pub fn is_quiet_at_nothing(&self) -> bool {
         use Demand::{AtMost, Distinct, Empty, Few, Forbid, Length, Most, One, Range, Unique};
-        let quiet = matches!(self.demand, Range(..) | Length(_) | Most(_) | One(_) | Forbid | Empty | Few(_));
+        let quiet = matches!(self.demand, Range(..) | Length(_) | Most(_) | One(_) | Forbid | Empty | Few(..));
         quiet || matches!(self.demand, AtMost(_) | Unique(_) | Distinct(_)) || self.ends_at_nothing()
     }
 
@@ -191,6 +194,9 @@ impl Check {
                 at.invalid(e, format!("if '*' is present, must not specify other {}", message("")));
             }
             Demand::Above(field) if at.int() <= at.up(1).get(field).int() => at.invalid(e, message("")),
+            Demand::Least(field) if at.int() < at.up(1).get(field).int() => {
+                at.invalid_as(e, at.up(1).get(field).int(), message(""));
+            }
             Demand::Note(key) if at.key(key).exists() => at.key(key).warn(e, message("")),
             Demand::Fresh(key) if at.key(key).exists() && at.key(key).old.is_null() => at.key(key).warn(e, message("")),
             Demand::Names(field) => at.unique(
@@ -210,7 +216,10 @@ impl Check {
                 at.invalid_int(e, message(&in_range(*low, *high)));
             }
             Demand::AtMost(field) if at.int() > at.up(1).get(field).int() => at.invalid(e, message("")),
-            Demand::Few(most) if at.len().max(at.text().len()) > *most => at.invalid(e, message("")),
+            Demand::Few(most, shown) if at.len().max(at.text().len()) > *most => {
+                at.invalid_as(e, shown.bad(at), message(""));
+                return ControlFlow::Break(());
+            }
             Demand::OneItem if at.len() != 1 => at.required(e, message("")),
             Demand::Length(most) if at.text().len() > *most => at.too_long(e, *most),
             Demand::Most(most) if at.len() > *most => {
@@ -268,6 +277,7 @@ fn demand(name: &'static str, argument: &'static str, blocks: &HashMap<&'static 
         "nonblank" => Demand::Nonblank,
         "lone" => Demand::Lone,
         "above" => Demand::Above(argument),
+        "least" => Demand::Least(argument),
         "note" => Demand::Note(argument),
         "fresh" => Demand::Fresh(argument),
         "names" => Demand::Names(argument),
@@ -289,7 +299,10 @@ fn demand(name: &'static str, argument: &'static str, blocks: &HashMap<&'static 
         "empty" => Demand::Empty,
         "invalid" => Demand::Invalid(Shown::parse(argument)),
         "atmost" => Demand::AtMost(argument),
-        "long" | "many" => Demand::Few(number(argument).unsigned_abs() as usize),
+        "long" | "many" => {
+            let (most, shown) = argument.split_once(',').unwrap_or((argument, ""));
+            Demand::Few(number(most).unsigned_abs() as usize, Shown::parse(shown))
+        }
         "one_item" => Demand::OneItem,
         "missing" => Demand::Missing,
         "refuse" => Demand::Refuse,

@@ -40,6 +40,8 @@ enum Is {
     Count(Vec<&'static str>, std::ops::RangeInclusive<usize>),
     /// It is a text of blanks.
     Blank,
+    /// It is a text.
+    String,
     /// It is a struct or a map.
     Object,
     /// It is a list.
@@ -106,7 +108,7 @@ impl Test {
                 return test("", Is::Count(fields.split('|').collect(), range), not);
             }
         }
-        for (name, is) in [("blank", Is::Blank), ("object", Is::Object), ("list", Is::List)] {
+        for (name, is) in [("blank", Is::Blank), ("object", Is::Object), ("list", Is::List), ("text", Is::String)] {
             if let Some(path) = inside(name) {
                 return test(path, is, not);
             }
@@ -166,6 +168,7 @@ impl Test {
                 range.contains(&fields.iter().filter(|field| at.value.get(field).is_some()).count())
             }
             Is::Blank => value().as_str().is_some_and(|text| !text.is_empty() && text.trim().is_empty()),
+            Is::String => value().is_string(),
             Is::Object => value().is_object(),
             Is::List => value().is_array(),
             Is::Some => is_some(value()),
