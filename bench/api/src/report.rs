@@ -17,13 +17,13 @@ pub fn print(columns: &[(&str, Column)]) {
     let Some(((_, ours), others)) = columns.split_first() else { return };
     let theirs = others.first().map(|(_, column)| column);
     println!(
-        "{:<22}{:>12}{:>12}{:>9}{:>12}{:>12}{:>10}",
-        "server CPU, µs each", "ferry", "upstream", "ratio", "ferry/s", "upstream/s", "p99 ms"
+        "{:<22}{:>12}{:>12}{:>9}{:>12}{:>12}{:>10}{:>8}",
+        "server CPU, µs each", "ferry", "upstream", "ratio", "ferry/s", "upstream/s", "p99 ms", "MB"
     );
     for (at, result) in ours.results.iter().enumerate() {
         let other = theirs.and_then(|column| column.results.get(at));
         println!(
-            "{:<22}{:>12.1}{:>12}{:>9}{:>12.0}{:>12}{:>10.1}",
+            "{:<22}{:>12.1}{:>12}{:>9}{:>12.0}{:>12}{:>10.1}{:>8.0}",
             result.name,
             cost(result),
             other.map_or(String::new(), |other| format!("{:.1}", cost(other))),
@@ -31,6 +31,7 @@ pub fn print(columns: &[(&str, Column)]) {
             rate(result),
             other.map_or(String::new(), |other| format!("{:.0}", rate(other))),
             result.p99.as_secs_f64() * 1000.0,
+            megabytes(result.resident),
         );
     }
     for (name, get) in

@@ -33,10 +33,6 @@ mod up;
 
 use std::process::ExitCode;
 
-/// Gives memory back after a burst, and costs less per request than the system's.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     cli::main()
 }

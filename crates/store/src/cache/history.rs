@@ -25,7 +25,7 @@ pub struct Window {
 
 impl Default for Window {
     fn default() -> Self {
-        Self { keep_for: Duration::from_secs(600), keep_changes: 10_000, keep_bytes: 128 << 20 }
+        Self { keep_for: Duration::from_secs(600), keep_changes: 10_000, keep_bytes: 48 << 20 }
     }
 }
 

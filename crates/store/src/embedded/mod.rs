@@ -69,7 +69,7 @@ impl Default for Options {
         Self {
             keep_for: Duration::from_secs(600),
             keep_revisions: 10_000,
-            keep_bytes: 128 << 20,
+            keep_bytes: 48 << 20,
             lag: Vec::new(),
             segment_bytes: 16 << 20,
         }
