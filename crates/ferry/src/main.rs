@@ -34,5 +34,6 @@ mod up;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    sys::memory::give_back_after_bursts();
     cli::main()
 }

@@ -91,7 +91,7 @@ struct Items<'a> {
 
 impl Items<'_> {
     /// The kept forms, if the document is in the version that is asked for.
-    fn forms<'i>(&self, item: &'i Item) -> Option<&'i Forms> {
+    fn forms(&self, item: &Item) -> Option<Arc<Forms>> {
         self.tail.ends(&item.record.value).then(|| item.forms()).flatten()
     }
 

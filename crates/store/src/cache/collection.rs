@@ -151,6 +151,9 @@ impl Collection {
             Some(item) => held.items.insert(ByKey(item.clone())),
             None => held.items.remove(key),
         };
+        if let Some(ByKey(previous)) = &previous {
+            previous.forget_forms();
+        }
         held.reached = revision;
         let change = Arc::new(Change::new(revision, item, previous.map(|ByKey(item)| item))?);
         let old = held.push(change.clone());

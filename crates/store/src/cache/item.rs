@@ -5,7 +5,7 @@ use std::{
     borrow::Borrow,
     cmp::Ordering,
     mem::size_of,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use bytes::Bytes;
@@ -21,19 +21,25 @@ pub struct Item {
     /// Its labels and declared fields.
     pub marks: Marks,
     /// Other forms of the document, made by whoever needs one first.
-    forms: OnceLock<Box<dyn Any + Send + Sync>>,
+    forms: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
 impl Item {
     /// A record with what selectors look at.
     pub(super) fn new(record: Record, marks: Marks) -> Self {
-        Self { record, marks, forms: OnceLock::new() }
+        Self { record, marks, forms: Mutex::default() }
     }
 
     /// Where the caller keeps other forms of the document for as long as it is cached. `T` is the same for all callers; if
     /// it were not, `None`.
-    pub fn forms<T: Default + Any + Send + Sync>(&self) -> Option<&T> {
-        self.forms.get_or_init(|| Box::<T>::default()).downcast_ref()
+    pub fn forms<T: Default + Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        let mut forms = self.forms.lock().unwrap_or_else(PoisonError::into_inner);
+        forms.get_or_insert_with(|| Arc::<T>::default()).clone().downcast().ok()
+    }
+
+    /// Drops the other forms: the document is of the past, where few look.
+    pub(super) fn forget_forms(&self) {
+        drop(self.forms.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 
