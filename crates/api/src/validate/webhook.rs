@@ -36,7 +36,7 @@ fn review_versions(at: &At, e: &mut Errors) {
         version.form(e, names::label_1035);
     }
     if !seen.iter().any(|version| ["v1", "v1beta1"].contains(version)) {
-        at.invalid(e, format!("must include at least one of v1, v1beta1"));
+        at.invalid(e, "must include at least one of v1, v1beta1");
     }
 }
 
