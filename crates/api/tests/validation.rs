@@ -374,3 +374,20 @@ fn whoever_asks_for_a_pods_certificate_has_its_key() {
     assert_eq!(check(&wrong).len(), 1, "{:?}", check(&wrong));
     assert_eq!(check("AAAA"), ["spec.stubPKCS10Request FieldValueInvalid Invalid value: must be a valid PKCS#10 CSR"]);
 }
+
+#[test]
+fn schemas_as_deep_as_documents_may_be_are_checked() {
+    let crds = schema().resource("apiextensions.k8s.io", "v1", "customresourcedefinitions").expect("a resource");
+    let mut inner = json!({"type": "string"});
+    for _ in 0..115 {
+        inner = json!({"type": "object", "properties": {"a": inner}});
+    }
+    let body = json!({"metadata": {"name": "as.e.io"}, "spec": {"group": "e.io", "scope": "Cluster",
+        "names": {"plural": "as", "singular": "a", "kind": "A", "listKind": "AList"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": inner}}]}});
+    let text = body.to_string();
+    let (mut object, _) =
+        decode::read(crds.ty, text.as_bytes(), decode::Mode::Strict).expect("not too deep to be read");
+    object["status"] = json!({"storedVersions": ["v1"]});
+    assert_eq!(faults(&validate::create(crds, &object)), Vec::<String>::new());
+}

@@ -70,8 +70,8 @@ fn alternatives(at: &At, e: &mut Errors) {
     for list in ["anyOf", "allOf", "oneOf"] {
         for (index, part) in at.get(list).items().enumerate() {
             let mixed = list == "anyOf" && at.get(list).value == &both;
-            let allowed = mixed || list == "allOf" && index == 0 && part.get("anyOf").value == &both;
-            if !allowed {
+            let first = list == "allOf" && index == 0 && part.get("anyOf").value == &both;
+            if !mixed && !first {
                 rules::check("NarrowingSchema", &part, e);
             }
         }

@@ -29,6 +29,9 @@ pub(super) fn is_extended(name: &str) -> bool {
 
 /// Whether only whole amounts make sense.
 pub(super) fn is_integer(name: &str) -> bool {
+    if matches!(name, "cpu" | "memory" | "ephemeral-storage") {
+        return false;
+    }
     listed(COUNTED, name) || is_extended(name)
 }
 

@@ -171,11 +171,12 @@ fn hidden_variables(list: &At, e: &mut Errors) {
     );
 }
 
+/// The port and the address of a host, and where they are named.
+type HostPort<'v> = (i64, &'v str, String);
+
 /// Ports that are the same, or might be.
 fn port_warnings(spec: &At, e: &mut Errors) {
-    /// The ports of a number and protocol: on which host port and address, and where it is said.
-    type Taken<'a> = HashMap<(i64, &'a str), Vec<(i64, &'a str, String)>>;
-    let mut all: Taken<'_> = HashMap::new();
+    let mut all: HashMap<(i64, &str), Vec<HostPort>> = HashMap::new();
     pod::visit(spec, |container| {
         for port in container.get("ports").items() {
             let (host, ip) = (port.get("hostPort").int(), port.text_of("hostIP"));

@@ -2,12 +2,12 @@
 
 use std::{collections::HashMap, ops::ControlFlow};
 
-use super::{At, Errors, Function, RULES, Scheme, fields::Fields};
+use super::{At, Errors, Function, RULES, Scheme, choice::Choices, shown::Shown};
 use crate::{
     Value,
     validate::{
         at::IMMUTABLE,
-        error::{Bad, Fault, FieldError},
+        error::{Fault, FieldError},
         metadata, names, tables,
     },
 };
@@ -102,50 +102,9 @@ enum Demand {
     /// `again(name)`: elements that are alike in a field are worth telling.
     Again(&'static str),
     /// `choose(a=A,b=B) "many|none"`: one of these fields is set, and right.
-    Choose(Fields, Vec<Choice>),
+    Choose(Choices),
     /// `exactly(a,b)`: exactly one of these fields is set.
     Exactly(Vec<&'static str>),
-}
-
-/// One of several fields: `+cephfs>cephFS=CephFS@place`.
-struct Choice {
-    field: &'static str,
-    /// The name in the message about one too many.
-    surplus: &'static str,
-    /// The name under which it is checked.
-    place: &'static str,
-    block: usize,
-    /// It is checked beside another too.
-    always: bool,
-    /// Where it is among the choices by name.
-    position: usize,
-}
-
-/// How a wrong value is shown: that of the place or, after a `^` each, of what is around it.
-struct Shown {
-    up: usize,
-    how: How,
-}
-
-enum How {
-    /// As it is.
-    Value,
-    /// As text; none is "".
-    Text,
-    /// As a number; none is 0.
-    Number,
-    /// As nothing.
-    Null,
-    /// Not at all.
-    Omitted,
-    /// By a text: `'resource'`.
-    Quote(&'static str),
-    /// By a field: `.kind`.
-    Field(&'static str),
-    /// By the text of a field, "" if there is none: `text.kind`.
-    TextField(&'static str),
-    /// As upstream's type.
-    Type(&'static str),
 }
 
 impl Check {
@@ -244,12 +203,8 @@ impl Check {
                 |item| item.text_of(field),
                 |item, text| item.get(field).warn(e, format!("duplicate {field} {text:?}")),
             ),
-            Demand::Choose(fields, choices) => {
-                let messages = self.message.as_deref().unwrap_or_default();
-                fields.find(at, |values| {
-                    let given = choices.iter().filter(|choice| !values[choice.position].is_null());
-                    choose(at, given, messages, scheme, e);
-                });
+            Demand::Choose(choices) => {
+                choices.check(at, self.message.as_deref().unwrap_or_default(), scheme, e);
             }
             Demand::Exactly(fields) => exactly(at, fields, e),
             _ => {}
@@ -313,14 +268,7 @@ fn demand(name: &'static str, argument: &'static str, blocks: &HashMap<&'static 
         "warn" => Demand::Warn,
         "say" => Demand::Say,
         "again" => Demand::Again(argument),
-        "choose" => {
-            let mut choices: Vec<Choice> = argument.split(',').map(|text| Choice::parse(text, blocks)).collect();
-            let fields = Fields::new(choices.iter().map(|choice| choice.field));
-            for choice in &mut choices {
-                choice.position = fields.position(choice.field).expect("a choice is one of the fields");
-            }
-            Demand::Choose(fields, choices)
-        }
+        "choose" => Demand::Choose(Choices::parse(argument, blocks)),
         "exactly" => Demand::Exactly(list()),
         _ => other(name, blocks),
     }
@@ -393,69 +341,6 @@ fn exactly(at: &At, fields: &[&'static str], e: &mut Errors) {
                 format!("{{{}}}", given.join(", ")),
                 format!("must specify exactly one of: {}", quoted(&mut fields.iter())),
             );
-        }
-    }
-}
-
-impl Choice {
-    fn parse(text: &'static str, blocks: &HashMap<&'static str, usize>) -> Self {
-        let (names, block) = text.split_once('=').expect("a choice has a block");
-        let (always, names) = names.strip_prefix('+').map_or((false, names), |names| (true, names));
-        let (field, surplus) = names.split_once('>').unwrap_or((names, names));
-        let (block, place) = block.split_once('@').unwrap_or((block, field));
-        let block = *blocks.get(block).unwrap_or_else(|| panic!("there is no block {block}"));
-        Self { field, surplus, place, block, always, position: 0 }
-    }
-}
-
-fn choose<'c>(at: &At, given: impl Iterator<Item = &'c Choice>, messages: &str, scheme: &Scheme, e: &mut Errors) {
-    let (many, none) = messages.split_once('|').unwrap_or_default();
-    let mut found = false;
-    for choice in given {
-        if found && !choice.always {
-            at.get(choice.surplus).forbidden(e, many);
-            continue;
-        }
-        found = true;
-        RULES.blocks[choice.block].run(&at.get_called(choice.field, choice.place), scheme, e);
-    }
-    if !found {
-        at.required(e, none);
-    }
-}
-
-impl Shown {
-    fn parse(argument: &'static str) -> Self {
-        let inner = argument.trim_start_matches('^');
-        let how = match inner {
-            "" => How::Value,
-            "text" => How::Text,
-            "int" => How::Number,
-            "null" => How::Null,
-            "omitted" => How::Omitted,
-            inner if inner.starts_with("text.") => How::TextField(&inner[5..]),
-            inner => match (inner.strip_prefix('.'), inner.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')))
-            {
-                (Some(field), _) => How::Field(field),
-                (_, Some(text)) => How::Quote(text),
-                _ => How::Type(inner),
-            },
-        };
-        Self { up: argument.len() - inner.len(), how }
-    }
-
-    fn bad(&self, at: &At) -> Bad {
-        let at = at.up(self.up);
-        match self.how {
-            How::Value => at.value.clone().into(),
-            How::Text => at.text().into(),
-            How::Number => at.int().into(),
-            How::Null => Value::Null.into(),
-            How::Omitted => Bad::Omitted,
-            How::Quote(text) => text.into(),
-            How::Field(name) => at.value.get(name).cloned().unwrap_or_default().into(),
-            How::TextField(name) => at.text_of(name).into(),
-            How::Type(ty) => Bad::of(ty, at.value),
         }
     }
 }

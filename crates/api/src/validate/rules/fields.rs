@@ -8,10 +8,10 @@ const MOST: usize = 48;
 
 static NOTHING: Value = Value::Null;
 
-/// Names of fields; the first bytes and the length of each stand apart, as they tell nearly all names apart.
+/// Names of fields; a number made of the beginning and the length of each tells nearly all of them apart.
 #[derive(Default)]
 pub(super) struct Fields {
-    heads: Vec<(u64, usize)>,
+    heads: Vec<u64>,
     names: Vec<&'static str>,
 }
 
@@ -32,7 +32,7 @@ impl Fields {
     pub fn position(&self, name: &str) -> Option<usize> {
         let head = head(name);
         let mut heads = self.heads.iter().enumerate();
-        heads.find(|(at, known)| **known == head && (name.len() <= 8 || self.names[*at] == name)).map(|(at, _)| at)
+        heads.find(|(at, known)| **known == head && self.names[*at] == name).map(|(at, _)| at)
     }
 
     /// Finds the values of the fields of a struct, and hands them on; nothing where there is none.
@@ -61,12 +61,12 @@ impl Fields {
     }
 }
 
-/// The first eight bytes of a name as a number, and its length.
-fn head(name: &str) -> (u64, usize) {
+/// The first eight bytes of a name and its length, as a number.
+fn head(name: &str) -> u64 {
     let bytes = name.as_bytes();
     let number = match bytes.first_chunk::<8>() {
         Some(first) => u64::from_le_bytes(*first),
         None => bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)),
     };
-    (number, bytes.len())
+    number ^ (bytes.len() as u64).rotate_right(8)
 }

@@ -5,9 +5,11 @@
 //! called there by its name.
 
 mod check;
+mod choice;
 mod fields;
 mod parse;
 mod place;
+mod shown;
 mod test;
 
 use std::{collections::HashMap, sync::LazyLock};
