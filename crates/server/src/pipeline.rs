@@ -127,6 +127,9 @@ async fn resource(
         return streams::answer(server, caller, target, request).await;
     }
     let form = Form::negotiate(request.headers(), &target)?;
+    if target.verb == "watch" && watch::socket::is_asked_for(request.headers()) {
+        return watch::socket::answer(server, target, form, request).await;
+    }
     if target.verb == "watch" {
         return watch::answer(server, target, form).await;
     }

@@ -467,3 +467,19 @@ async fn addresses_of_this_machine_are_not_proxied_to() {
         assert!(status == 400 && answer.contains(why), "{answer}");
     }
 }
+
+#[tokio::test]
+async fn watches_go_over_websocket_too() {
+    let f = Fixture::new(echo).await;
+    let path = "wss://127.0.0.1/api/v1/namespaces/default/configmaps?watch=1&resourceVersion=0&timeoutSeconds=5";
+    let request = path.into_client_request().unwrap();
+    let (mut socket, response) = tokio_tungstenite::client_async(request, f.connect().await).await.unwrap();
+    assert_eq!(response.status(), 101);
+    f.post("/api/v1/namespaces/default/configmaps", json!({"metadata": {"name": "a"}})).await;
+    let message = socket.next().await.unwrap().unwrap();
+    let event: Value = serde_json::from_str(message.to_text().unwrap()).unwrap();
+    assert_eq!((&event["type"], &event["object"]["metadata"]["name"]), (&json!("ADDED"), &json!("a")));
+    socket.send(Message::Ping(Bytes::from_static(b"still there?"))).await.unwrap();
+    assert!(matches!(socket.next().await.unwrap().unwrap(), Message::Pong(_)), "it listens while it watches");
+    socket.close(None).await.unwrap();
+}

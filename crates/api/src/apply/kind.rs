@@ -81,6 +81,13 @@ impl<'a> Kind<'a> {
         object
     }
 
+    /// An object in which nothing is set, as upstream writes it.
+    pub fn blank(&self) -> Value {
+        let mut object = self.nothing();
+        write_blanks(self.ty, meta::object_mut(&mut object));
+        object
+    }
+
     /// An object in another version of the kind; `None` if there is no such version.
     pub fn convert<'v>(&self, object: &'v Value, version: &str) -> Option<(View<'static>, Cow<'v, Value>)> {
         let current = match meta::text(object, &["apiVersion"]) {
@@ -101,5 +108,20 @@ impl<'a> Kind<'a> {
             .resources()
             .iter()
             .find(|r| r.name == own.name && r.storage() == own.storage() && r.api_version() == version)
+    }
+}
+
+fn write_blanks(ty: TypeId, map: &mut Map) {
+    for field in &schema().get(ty).fields {
+        match (&field.ty, map.get_mut(field.name)) {
+            (Ty::Struct(inner), Some(Value::Object(map))) => write_blanks(*inner, map),
+            (Ty::Struct(_), None) if field.blank => {
+                map.insert(field.name.into(), Value::Null);
+            }
+            (_, None) if field.blank => {
+                map.insert(field.name.into(), 0.into());
+            }
+            _ => {}
+        }
     }
 }

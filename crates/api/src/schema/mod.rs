@@ -103,6 +103,8 @@ pub struct Field {
     pub presence: Presence,
     /// OpenAPI lists it as required.
     pub required: bool,
+    /// It is written, as nothing, even in an object in which nothing is set.
+    pub blank: bool,
     /// How a list is merged by server-side apply.
     pub list: ListKind,
     /// How a strategic merge patch changes it.

@@ -150,6 +150,7 @@ impl Names<'_> {
             topology: None,
             presence: Presence::NonZero,
             required: false,
+            blank: false,
             list: ListKind::Atomic,
             patch: PatchRule::default(),
             published,
@@ -212,6 +213,7 @@ fn set_flag(field: &mut Field, flag: &'static str) {
         "items" => (field.wrapped, field.optional) = (true, true),
         "always" => field.presence = Presence::Always,
         "req" => field.required = true,
+        "blank" => field.blank = true,
         "atomic" => field.list = ListKind::Atomic,
         "granular" => {}
         "set" => field.list = ListKind::Set,

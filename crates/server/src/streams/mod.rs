@@ -15,7 +15,7 @@ mod proxy;
 mod spdy;
 mod translate;
 mod tunnel;
-mod websocket;
+pub mod websocket;
 
 use api::status::Status;
 use http::{Request, Response};

@@ -29,8 +29,13 @@ pub fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 
 /// Whether a request is for WebSocket with one of the protocols that `wanted` knows.
 pub fn asks_for(headers: &HeaderMap, wanted: impl Fn(&str) -> bool) -> bool {
+    is_handshake(headers) && protocols(headers).any(wanted)
+}
+
+/// Whether a request is for WebSocket.
+pub fn is_handshake(headers: &HeaderMap) -> bool {
     let upgrade = headers.get(header::UPGRADE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    upgrade.eq_ignore_ascii_case("websocket") && join::is_upgrade(headers) && protocols(headers).any(wanted)
+    upgrade.eq_ignore_ascii_case("websocket") && join::is_upgrade(headers)
 }
 
 /// A handshake that is agreed to: the answer, and what becomes the connection once it was sent.

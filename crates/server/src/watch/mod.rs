@@ -4,13 +4,17 @@
 //! server stops, or with an ERROR event when the history it needs is gone.
 
 mod lines;
+pub mod socket;
 mod view;
 
 use std::time::Duration;
 
 use api::status::Status;
 use bytes::Bytes;
-use futures::{StreamExt, stream};
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
 use http::{HeaderValue, Response, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
@@ -32,6 +36,17 @@ const LONGEST: u64 = 86_400;
 
 /// Answers a watch.
 pub async fn answer(server: &Server, target: Target, form: Form) -> Result<Response<Body>, Status> {
+    let pieces = pieces(server, target, form).await?;
+    let mut response = encode::bytes(200, Bytes::new());
+    *response.body_mut() = StreamBody::new(pieces.map(|piece| Ok::<_, BodyError>(Frame::data(piece)))).boxed_unsync();
+    if form.encoding == Encoding::Protobuf {
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(STREAM));
+    }
+    Ok(response)
+}
+
+/// What a watch says, piece by piece, until it ends.
+async fn pieces(server: &Server, target: Target, form: Form) -> Result<BoxStream<'static, Bytes>, Status> {
     let options = ListOptions::of(&target)?;
     let start = start(server, &target, &options).await?;
     let ends = Instant::now() + lasts(server, options.timeout);
@@ -44,14 +59,8 @@ pub async fn answer(server: &Server, target: Target, form: Form) -> Result<Respo
             () = stopping.cancelled() => {}
         }
     };
-    let lines = stream::unfold(lines, |mut lines| async move { lines.next().await.map(|line| (line, lines)) });
-    let lines = lines.take_until(until);
-    let mut response = encode::bytes(200, Bytes::new());
-    *response.body_mut() = StreamBody::new(lines.map(|line| Ok::<_, BodyError>(Frame::data(line)))).boxed_unsync();
-    if form.encoding == Encoding::Protobuf {
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(STREAM));
-    }
-    Ok(response)
+    let pieces = stream::unfold(lines, |mut lines| async move { lines.next().await.map(|line| (line, lines)) });
+    Ok(pieces.take_until(until).boxed())
 }
 
 fn lasts(server: &Server, timeout: Option<i64>) -> Duration {

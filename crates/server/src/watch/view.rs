@@ -119,7 +119,7 @@ impl View {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         // An object of the kind in which nothing is set.
-        let mut object = apply::Kind::of(self.target.resource, "").nothing();
+        let mut object = apply::Kind::of(self.target.resource, "").blank();
         object["metadata"] = metadata;
         let shown = self.shown(object);
         self.line("BOOKMARK", &shown)
