@@ -15,8 +15,8 @@ pub struct Pki {
     pub ca: PathBuf,
     /// What the servers show.
     pub server: (PathBuf, PathBuf),
-    /// What signs service-account tokens.
-    pub tokens: PathBuf,
+    /// What signs service-account tokens, and what checks them.
+    pub tokens: (PathBuf, PathBuf),
     client: (PathBuf, PathBuf),
 }
 
@@ -46,8 +46,9 @@ impl Pki {
         let file = dir.join("ca.crt");
         fs::write(&file, ca.pem())?;
         let (server, client) = (leaf("server", None)?, leaf("admin", Some("system:masters"))?);
-        let tokens = dir.join("tokens.key");
-        fs::write(&tokens, KeyPair::generate()?.serialize_pem())?;
+        let (key, tokens) = (KeyPair::generate()?, (dir.join("tokens.key"), dir.join("tokens.pub")));
+        fs::write(&tokens.0, key.serialize_pem())?;
+        fs::write(&tokens.1, key.public_key_pem())?;
         Ok(Self { ca: file, server, tokens, client })
     }
 
