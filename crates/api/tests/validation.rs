@@ -361,14 +361,32 @@ fn whoever_asks_for_a_pods_certificate_has_its_key() {
         ulIediLooMMpyAp4HZqeQmtFtbbXyuMIsipR4JttG3X3e4ugADAKBggqhkjOPQQDAgNIADBFAiEA3XnWmf6jscD8dSq5mbGVWwY6750g\
         guHSh+oLC1ftx3YCIEN7OeQ1jQBarCcC0IA4nF60Ek6O1fc3aDqpyx3Euva1";
     let requests = schema().resource("certificates.k8s.io", "v1beta1", "podcertificaterequests").expect("a resource");
-    let check = |request: &str| {
-        let body = json!({"metadata": {"name": "r"}, "spec": {"signerName": "example.com/s", "podName": "p",
+    // One for a key on P-521, and an RSA key: what cannot be verified here is refused by name.
+    const P521: &str = "MIIBTjCBsQIBADAMMQowCAYDVQQDDAF4MIGbMBAGByqGSM49AgEGBSuBBAAjA4GGAAQBUOevvmAIelcM8Sgz6QlAoGLY66mjxTJh\
+        IgzLil45cGMOeF6FCRguVE2H3f+LrgVJyi/3dh0lPS78INWPPorFeisAOBIprPAoboHMgOw/+06r9cUxEvoJAwB9YFs4aHaPwWxO\
+        NvEwWn9xm/cqzxDKwvfsXmXCTZytXDPXnv+uRa18MZ+gADAKBggqhkjOPQQDAgOBiwAwgYcCQgCFegcOe/zSf3jZ9Heaj5zeq7rf\
+        ZFpMyXiQ9M2lyKeXKCuBherLsp01j96mzl5M2R2rtkGYI02aiqknzU+hAGj3PwJBBQ5QPA4aj0z9PU7wo6SAkhYH40ZojJNFFt1O\
+        WDOZep275WC2fVLFziofoMxbZBjZtJhUl52Xh9Tz7q9gnzzsk6Q=";
+    const RSA: &str = "MIIBojANBgkqhkiG9w0BAQEFAAOCAY8AMIIBigKCAYEA0Vfa9Gru9mn6+47ozaoE/XrZEILs5M1zTvTRyc7GYD2DM1BQNG6DkBwc\
+        uvxIDU+czM6alXr8DprLcdGOnFfdPiahg9CeOrrWQCTCO2+ga+2JKHiW4KlhTE3h0St3gFNWyYCmqKu7QIX0gazjfqgoxYn3wibP\
+        B7u62liRQtLyLV99/1WQ0QlqqNOvMFqu3dJJQpXQDXkuCCegD2qfDWJW1aKSI++i98Ud9OC4SeYi+XKsEe9nx3XS1FcDLOylxDaF\
+        hkQtCkVI0AJD0w+prPwpNQv+Hftl3LsGPafq2Umhf1MjYpbTYdTKRW7Qs0NerOMCzOgU8F6Djww88rbPMOx6soJn9Su3OpSqeVkX\
+        97nNW4XJyevRD0J6Ffi5AfyplFyiokCTugEdlo4xf/kKLu+dqBTEerwXFH0V0NHDUifNFQEG+Mc2kbL6y4AkV4hNKshvi+uFHr1b\
+        ioUG+drk+rMj2tQr0y5EvnOjIrAPnli8Uvr6W6LaJIYJZly2VqycYcaJAgMBAAE=";
+    let spec = |fields: Value| {
+        let mut body = json!({"metadata": {"name": "r"}, "spec": {"signerName": "example.com/s", "podName": "p",
             "podUID": "u", "serviceAccountName": "s", "serviceAccountUID": "su", "nodeName": "n", "nodeUID": "nu",
-            "maxExpirationSeconds": 7200, "stubPKCS10Request": request}});
+            "maxExpirationSeconds": 7200}});
+        let fields = fields.as_object().cloned().unwrap_or_default();
+        body["spec"].as_object_mut().expect("a spec").extend(fields);
         let object = prepared(requests, "default", &body).expect("the object is of its type");
         faults(&validate::create(requests, &object))
     };
+    let check = |request: &str| spec(json!({"stubPKCS10Request": request}));
     assert_eq!(check(REQUEST), Vec::<String>::new());
+    assert!(check(P521)[0].contains("P-521 are not supported by this server"), "{:?}", check(P521));
+    let proof = spec(json!({"pkixPublicKey": RSA, "proofOfPossession": "AAAA"}));
+    assert!(proof[0].contains("by RSA keys are not supported by this server"), "{proof:?}");
     let mut wrong = REQUEST.to_owned();
     wrong.replace_range(40..41, if &REQUEST[40..41] == "A" { "B" } else { "A" });
     assert_eq!(check(&wrong).len(), 1, "{:?}", check(&wrong));

@@ -39,8 +39,11 @@ fn signed_request(at: &At, e: &mut Errors) {
     let Some(request) = x509::request(&given) else {
         return at.invalid_as(e, Bad::Omitted, "must be a valid PKCS#10 CSR");
     };
-    if let Some((shown, message)) = x509::key_fault(&request.certification_request_info.subject_pki) {
+    let key = &request.certification_request_info.subject_pki;
+    if let Some((shown, message)) = x509::key_fault(key) {
         at.invalid_as(e, shown, message);
+    } else if let Some(why) = x509::unverifiable(key) {
+        at.invalid_as(e, Bad::Omitted, why);
     } else if request.verify_signature().is_err() {
         at.invalid_as(e, Bad::Omitted, "invalid signature");
     }
@@ -58,6 +61,8 @@ fn signed_number(spec: &At, key: &At, proof: &At, e: &mut Errors) {
     };
     if let Some((shown, message)) = x509::key_fault(&parsed) {
         key.invalid_as(e, shown, message);
+    } else if let Some(why) = x509::unprovable(&parsed) {
+        key.invalid_as(e, Bad::Omitted, why);
     } else if !x509::proves(&parsed, spec.text_of("podUID").as_bytes(), &signature) {
         proof.invalid_as(e, Bad::Omitted, "could not verify proof-of-possession signature");
     }

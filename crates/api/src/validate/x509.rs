@@ -59,7 +59,20 @@ fn curve(key: &SubjectPublicKeyInfo) -> Option<&'static str> {
     CURVES.iter().find(|(known, _)| *known == id).map(|(_, name)| *name)
 }
 
-/// Whether a signature of some data was made with a key's other half. Only Ed25519, P-256 and P-384 can be verified.
+/// Why no signature by a key can be verified here, where upstream could.
+pub(super) fn unverifiable(key: &SubjectPublicKeyInfo) -> Option<&'static str> {
+    let why = "signatures by keys on P-521 are not supported by this server; use P-256, P-384, Ed25519 or RSA";
+    (curve(key) == Some("P-521")).then_some(why)
+}
+
+/// Why no bare signature by a key can be verified here, where upstream could.
+pub(super) fn unprovable(key: &SubjectPublicKeyInfo) -> Option<&'static str> {
+    let why = "proofs of possession by RSA keys are not supported by this server; use stubPKCS10Request";
+    let rsa = matches!(key.parsed(), Ok(PublicKey::RSA(_)));
+    unverifiable(key).or(rsa.then_some(why))
+}
+
+/// Whether a signature of some data was made with a key's other half, by Ed25519 or on P-256 or P-384.
 pub(super) fn proves(key: &SubjectPublicKeyInfo, data: &[u8], signature: &[u8]) -> bool {
     let algorithm = if is_ed25519(key) { ED25519 } else { ECDSA_SHA256 };
     let Some(algorithm) = whole::<AlgorithmIdentifier>(algorithm) else { return false };
