@@ -266,7 +266,7 @@ fn nothing_panics_on_objects_in_which_every_field_is_set() {
             validate::create(resource, &decoded);
             validate::update(resource, &decoded, &empty);
             validate::update(resource, &empty, &decoded);
-            validate::update_status(resource, &decoded, &empty);
+            validate::update_subresource(resource, "status", &decoded, &empty);
             let same = validate::update(resource, &decoded, &decoded);
             assert!(same.iter().all(|error| error.message != "field is immutable"), "{}: {same:?}", resource.kind);
         }
@@ -294,7 +294,7 @@ fn nothing_panics_on_values_of_any_kind() {
             for (new, old) in [(&object, &other), (&other, &object)] {
                 validate::create(resource, new);
                 validate::update(resource, new, old);
-                validate::update_status(resource, new, old);
+                validate::update_subresource(resource, "status", new, old);
                 for part in resource.subresources.iter().map(|part| part.name).chain(["warnings"]) {
                     validate::update_subresource(resource, part, new, old);
                 }

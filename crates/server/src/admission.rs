@@ -1,12 +1,8 @@
 //! Admission: whether a write should happen. One rule so far: namespaces must exist, and take nothing new while they end.
 
-use api::{
-    Value, meta,
-    schema::{Resource, schema},
-    status::Status,
-};
+use api::{Value, meta, schema::Resource, status::Status};
 
-use crate::{registry::Registry, strategies};
+use crate::{registry::Registry, strategies, system};
 
 /// Whether a new object is admitted.
 pub async fn create(registry: &Registry, resource: &Resource, object: &Value) -> Result<(), Status> {
@@ -14,8 +10,7 @@ pub async fn create(registry: &Registry, resource: &Resource, object: &Value) ->
     if !resource.namespaced() || namespace.is_empty() {
         return Ok(());
     }
-    let namespaces =
-        schema().resource("", "v1", "namespaces").ok_or_else(|| Status::internal("the schema lacks namespaces"))?;
+    let namespaces = system::resource("", "v1", "namespaces")?;
     let (found, _) = registry.read_object(namespaces, "", namespace).await?;
     if meta::is_deleting(&found) {
         let why = format!("unable to create new content in namespace {namespace} because it is being terminated");

@@ -53,6 +53,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use allocate::network::{Network, NotANetwork};
 pub use settings::{Authentication, Load, Serving, Settings, Shutdown};
+pub use streams::backend::unverified;
 pub use tokens::{KeyError, Tokens};
 
 /// The body of a request or an answer.
@@ -124,7 +125,8 @@ struct Shared {
     tokens: Option<Tokens>,
     flow: flow::Flow,
     settings: Settings,
-    tags: paths::Tags,
+    /// What the server says of its API.
+    pages: api::discovery::Pages,
     metrics: metrics::Metrics,
     started: jiff::Timestamp,
     /// Cancelled once the server is asked to end: it is not ready from then on.
@@ -145,13 +147,15 @@ impl Server {
         let registry = registry::Registry::new(config.store, pools, settings.event_ttl).await?;
         let created = bootstrap::create(&registry, &settings).await;
         created.map_err(unusable)?;
+        let served = settings.served.clone();
+        let pages = api::discovery::Pages::new(move |group, version| served.includes(group, version));
         let shared = Shared {
             registry,
             kubelet_tls: config.kubelet_tls,
             tokens: config.tokens,
             flow: flow::Flow::new(&settings.load),
             settings,
-            tags: paths::Tags::default(),
+            pages,
             metrics: metrics::Metrics::default(),
             started: clock::now(),
             ending: CancellationToken::new(),

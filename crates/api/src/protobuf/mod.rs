@@ -1,6 +1,6 @@
 //! Kubernetes protobuf, both ways, driven by the tables.
 //!
-//! [`encode_object`], [`encode_list`] and [`encode_watch_event`] write what upstream writes, byte for byte; [`decode_object`]
+//! [`encode_object`], [`list_item`] and [`encode_watch_event`] write what upstream writes, byte for byte; [`decode_object`]
 //! reads what any client sends into the canonical object, never panics, and bounds depth and memory.
 
 mod decode;
@@ -138,13 +138,6 @@ pub fn encode_as(ty: TypeId, object: &Value) -> Vec<u8> {
     raw
 }
 
-/// A list of objects of a resource in an envelope; `metadata` is the list's.
-pub fn encode_list<'a>(resource: &Resource, metadata: &Value, items: impl IntoIterator<Item = &'a Value>) -> Vec<u8> {
-    let items: Vec<u8> = items.into_iter().flat_map(|item| list_item(resource, item)).collect();
-    let (head, tail) = around_list(resource, metadata, items.len());
-    [head, items, tail].concat()
-}
-
 /// An object as an item of a list.
 pub fn list_item(resource: &Resource, item: &Value) -> Vec<u8> {
     let mut out = Vec::new();
@@ -247,7 +240,9 @@ mod tests {
     fn lists_are_lists_of_their_kind() {
         let pods = schema().resource("", "v1", "pods").unwrap();
         let pod = canonical(pods.ty, json!({"metadata": {"name": "a"}})).unwrap().object;
-        let bytes = encode_list(pods, &json!({"resourceVersion": "7"}), [&pod, &pod]);
+        let item = list_item(pods, &pod);
+        let (head, tail) = around_list(pods, &json!({"resourceVersion": "7"}), 2 * item.len());
+        let bytes = [&head[..], &item, &item, &tail].concat();
         let want =
             json!({"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": [pod, pod]});
         assert_eq!(decode_object(&bytes).unwrap(), want);

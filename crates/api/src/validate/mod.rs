@@ -111,11 +111,6 @@ pub fn service_addresses(object: &Value, old: Option<&Value>) -> Vec<FieldError>
     errors
 }
 
-/// The faults of an object whose status changed.
-pub fn update_status(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldError> {
-    update_subresource(resource, "status", object, old)
-}
-
 /// The faults of a change through a subresource that takes the whole object: `status`, `resize`, `ephemeralcontainers`,
 /// `approval`, `finalize`. Where the tables have no rules for it, only metadata is looked at.
 pub fn update_subresource(resource: &Resource, subresource: &str, object: &Value, old: &Value) -> Vec<FieldError> {

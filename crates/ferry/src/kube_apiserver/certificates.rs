@@ -11,10 +11,9 @@ use std::{
 use anyhow::{Context, anyhow};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, SanType};
 use rustls::{
-    ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    ClientConfig, RootCertStore, ServerConfig,
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::WebPkiClientVerifier,
     version::{TLS12, TLS13},
 };
@@ -50,20 +49,18 @@ pub fn serving(options: &Options) -> anyhow::Result<Arc<ServerConfig>> {
 /// How kubelets are reached.
 pub fn kubelet_client(options: &Options) -> anyhow::Result<Arc<ClientConfig>> {
     let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
-    let builder = match &options.files.kubelet_ca {
-        Some(file) => builder.with_root_certificates(roots([read(file)?.as_str()])?),
-        None => {
-            let verifier = Unverified(provider());
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
-        }
-    };
-    Ok(Arc::new(match &options.files.kubelet_client {
+    let authority = options.files.kubelet_ca.as_ref();
+    let roots = authority.map_or_else(|| Ok(RootCertStore::empty()), |file| roots([read(file)?.as_str()]))?;
+    let builder = builder.with_root_certificates(roots);
+    let config = match &options.files.kubelet_client {
         Some((certificate, key)) => {
             let (chain, key) = pair(certificate, key)?;
             builder.with_client_auth_cert(chain, key)?
         }
         None => builder.with_no_client_auth(),
-    }))
+    };
+    // Without an authority any certificate of a kubelet is taken, as upstream does.
+    Ok(if authority.is_some() { Arc::new(config) } else { server::unverified(&config) })
 }
 
 type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
@@ -126,43 +123,4 @@ fn parameters(options: &Options) -> anyhow::Result<CertificateParams> {
 
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
-}
-
-/// Takes any certificate of a kubelet, as upstream does without `--kubelet-certificate-authority`.
-#[derive(Debug)]
-struct Unverified(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Unverified {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

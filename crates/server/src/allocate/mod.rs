@@ -87,13 +87,35 @@ pub async fn begin(registry: &Registry, resource: &Resource, write: Begin<'_>) -
     }
 }
 
-/// Gives back what is not needed now that the write is done.
-pub async fn settle<T>(registry: &Registry, reservation: Reservation, outcome: &Result<T, Status>) {
-    match outcome {
-        Ok(_) => release(registry, reservation.unneeded).await,
-        // Nobody knows whether it was written: what was taken stays taken until the next repair.
-        Err(status) if status.code >= 500 => {}
-        Err(_) => release(registry, reservation.taken).await,
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is done.
+    Written,
+    /// It is not, and will not be.
+    Refused,
+    /// Nobody knows.
+    Unknown,
+}
+
+impl Fate {
+    /// That of a write which came to this.
+    pub fn of<T>(outcome: &Result<T, Status>) -> Self {
+        match outcome {
+            Ok(_) => Fate::Written,
+            Err(status) if status.code >= 500 => Fate::Unknown,
+            Err(_) => Fate::Refused,
+        }
+    }
+}
+
+/// Gives back what is not needed now that the fate of the write is known. Where it is not, what was taken stays taken until
+/// the next repair.
+pub async fn settle(registry: &Registry, reservation: Reservation, fate: Fate) {
+    match fate {
+        Fate::Written => release(registry, reservation.unneeded).await,
+        Fate::Refused => release(registry, reservation.taken).await,
+        Fate::Unknown => {}
     }
 }
 

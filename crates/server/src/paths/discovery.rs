@@ -1,6 +1,6 @@
 //! `/api` and `/apis`: groups, versions and resources, one by one or all at once.
 
-use api::discovery::{self, AggregatedVersion};
+use api::discovery::{self, AggregatedVersion, Name};
 use http::{Response, header, request::Parts};
 
 use super::{accepted, tagged};
@@ -8,20 +8,18 @@ use crate::{Body, Server, encode};
 
 /// Answers a path of discovery, or 404.
 pub fn answer(server: &Server, request: &Parts, parts: &[&str]) -> Response<Body> {
-    let served = &server.shared.settings.served;
-    let enabled = |group: &str, version: &str| served.includes(group, version);
     if let (["api" | "apis"], Some(version)) = (parts, aggregated(request)) {
-        return all(request, version, parts == ["api"], &enabled);
+        return all(server, request, version, parts == ["api"]);
     }
-    let body = match parts {
-        ["api"] => Some(discovery::core_versions(&address(server, request))),
-        ["apis"] => Some(discovery::group_list_where(&enabled)),
-        ["api", version] if enabled("", version) => discovery::resource_list("", version),
-        ["apis", group] => discovery::group_where(group, &enabled),
-        ["apis", group, version] if enabled(group, version) => discovery::resource_list(group, version),
-        _ => None,
+    let name = match parts {
+        ["api"] => return encode::json(200, &discovery::core_versions(&address(server, request))),
+        ["apis"] => Name::Groups,
+        ["api", version] => Name::Resources(String::new(), (*version).to_owned()),
+        ["apis", group] => Name::Group((*group).to_owned()),
+        ["apis", group, version] => Name::Resources((*group).to_owned(), (*version).to_owned()),
+        _ => return encode::no_page(),
     };
-    body.map_or_else(encode::no_page, |body| encode::json(200, &body))
+    server.shared.pages.get(&name).map_or_else(encode::no_page, |page| encode::bytes(200, page.bytes))
 }
 
 /// The version of the aggregated form that a client asks for first.
@@ -41,20 +39,16 @@ fn aggregated(request: &Parts) -> Option<AggregatedVersion> {
     })
 }
 
-fn all(request: &Parts, version: AggregatedVersion, core: bool, enabled: discovery::Enabled) -> Response<Body> {
-    let name = match version {
+fn all(server: &Server, request: &Parts, version: AggregatedVersion, core: bool) -> Response<Body> {
+    let content_type = match version {
         AggregatedVersion::V2 => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
         AggregatedVersion::V2Beta1 => "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
     };
-    let body = discovery::aggregated_where(core, version, enabled).to_string();
-    let tag = tagged::tag_of(body.as_bytes());
-    let response =
-        if tagged::has(request, &tag) { tagged::unchanged(&tag) } else { tagged::document(body, name, &tag) };
-    tagged::cached(response, "public")
+    let page = server.shared.pages.get(&Name::Aggregated { core, version });
+    page.map_or_else(encode::no_page, |page| tagged::cached(tagged::answer(request, &page, content_type), "public"))
 }
 
 /// Where clients find the server: what it advertises, else what they called it.
-/// How a client reaches this server.
 pub fn address(server: &Server, request: &Parts) -> String {
     if let Some((ip, port)) = server.shared.settings.advertise {
         return std::net::SocketAddr::new(ip, port).to_string();

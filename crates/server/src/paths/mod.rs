@@ -9,8 +9,6 @@ use api::status::Status;
 use http::{HeaderValue, Method, Response, header, request::Parts};
 use serde_json::json;
 
-pub use tagged::Tags;
-
 use crate::{Body, Server, encode, health, metrics, pipeline::full};
 
 /// The first parts of paths that can be read, and nothing else done to them.

@@ -6,7 +6,7 @@ use store::Guard;
 use super::{FieldValidation, Outcome, Registry, WriteOptions, failed, update::Changed};
 use crate::{
     admission,
-    allocate::{self, Begin},
+    allocate::{self, Begin, Fate},
     clock,
     pipeline::Input,
     request::Target,
@@ -55,7 +55,7 @@ impl Registry {
         let begin = Begin { object: &mut object, current: None, dry_run };
         let reservation = allocate::begin(self, resource, begin).await?;
         let created = self.create_placed(target, object, dry_run).await;
-        allocate::settle(self, reservation, &created).await;
+        allocate::settle(self, reservation, Fate::of(&created)).await;
         created
     }
 

@@ -169,35 +169,22 @@ impl Options {
         Ok(Self { grace, policy, uid, revision, dry_run })
     }
 
+    /// The object must be the one that is meant.
     fn check(&self, resource: &Resource, object: &Value) -> Result<(), Status> {
         let (uid, revision) = (meta::uid(object), meta::text(object, &["metadata", "resourceVersion"]));
+        let (what, wanted, found, perhaps) = match (&self.uid, &self.revision) {
+            (Some(wanted), _) if wanted != uid => ("UID", wanted, uid, "deleted and then recreated"),
+            (_, Some(wanted)) if wanted != revision => ("ResourceVersion", wanted, revision, "modified"),
+            _ => return Ok(()),
+        };
         if strategies::of(resource).deletes_like_changes() {
-            return self.check_like_change(resource, object);
-        }
-        let other = |what: &str, wanted: &str, found: &str, perhaps: &str| {
-            let why = format!(
-                "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might have \
-                 been {perhaps}"
-            );
-            Err(Status::other_object(resource, meta::name(object), &why))
-        };
-        match (&self.uid, &self.revision) {
-            (Some(wanted), _) if wanted != uid => other("UID", wanted, uid, "deleted and then recreated"),
-            (_, Some(wanted)) if wanted != revision => other("ResourceVersion", wanted, revision, "modified"),
-            _ => Ok(()),
-        }
-    }
-
-    fn check_like_change(&self, resource: &Resource, object: &Value) -> Result<(), Status> {
-        let failed = |what: &str, wanted: &str, found: &str| {
             let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
-            Err(Status::conflict(resource, meta::name(object), &why))
-        };
-        let (uid, revision) = (meta::uid(object), meta::text(object, &["metadata", "resourceVersion"]));
-        match (&self.uid, &self.revision) {
-            (Some(wanted), _) if wanted != uid => failed("UID", wanted, uid),
-            (_, Some(wanted)) if wanted != revision => failed("ResourceVersion", wanted, revision),
-            _ => Ok(()),
+            return Err(Status::conflict(resource, meta::name(object), &why));
         }
+        let why = format!(
+            "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might have been \
+             {perhaps}"
+        );
+        Err(Status::other_object(resource, meta::name(object), &why))
     }
 }

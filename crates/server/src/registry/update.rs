@@ -15,10 +15,10 @@ use super::{
     deletion_waits, failed, precondition_failed,
 };
 use crate::{
-    allocate::{self, Begin},
+    allocate::{self, Begin, Fate},
     pipeline::Input,
     request::Target,
-    strategies,
+    strategies::{self, keep},
 };
 
 /// What only the server changes.
@@ -128,12 +128,8 @@ impl Registry {
                 Part::Subresource | Part::Server => Default::default(),
             };
             let written = self.write_edited(target, part, (edited, &current, revision), dry_run).await;
-            let settled = match &written {
-                Ok(Some(_)) => Ok(()),
-                Ok(None) => Err(Status::modified(resource, &target.name)),
-                Err(status) => Err(status.clone()),
-            };
-            allocate::settle(self, reservation, &settled).await;
+            let fate = if let Ok(None) = &written { Fate::Refused } else { Fate::of(&written) };
+            allocate::settle(self, reservation, fate).await;
             match written? {
                 Some(changed) => return Ok(changed),
                 // The next round reads again; an object that names a revision then fails its precondition.
@@ -270,12 +266,10 @@ fn prepare(target: &Target, part: Part, mut object: Value, current: &Value) -> V
     if part == Part::Subresource {
         object = strategies::through(resource, &target.subresource, object, current);
     }
-    for field in SERVERS {
-        keep(&mut object["metadata"], &current["metadata"], field);
-    }
+    keep(&mut object["metadata"], &current["metadata"], SERVERS);
     meta::metadata_mut(&mut object).insert("resourceVersion".into(), current["metadata"]["resourceVersion"].clone());
     if part == Part::Main && resource.subresource("status").is_some() {
-        keep(&mut object, current, "status");
+        keep(&mut object, current, &["status"]);
     }
     if part == Part::Main {
         strategies::of(resource).prepare_update(&mut object, current);
@@ -290,17 +284,4 @@ fn prepare(target: &Target, part: Part, mut object: Value, current: &Value) -> V
         meta::metadata_mut(&mut object).insert("generation".into(), generation.into());
     }
     object
-}
-
-/// Takes a field from `current`, also when it is absent there.
-fn keep(object: &mut Value, current: &Value, field: &str) {
-    let map = meta::object_mut(object);
-    match current.get(field) {
-        Some(value) => {
-            map.insert(field.to_owned(), value.clone());
-        }
-        None => {
-            map.remove(field);
-        }
-    }
 }

@@ -12,7 +12,7 @@ mod storage;
 mod subresource;
 mod workload;
 
-pub use subresource::through;
+pub use subresource::{keep, through};
 
 use api::{Value, schema::Resource};
 

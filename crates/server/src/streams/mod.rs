@@ -4,7 +4,7 @@
 //! The pipeline calls [`answer`] once a request is allowed. Streams are passed on byte for byte; only clients that speak a
 //! newer protocol than kubelets do (WebSocket with a close signal, tunnels) are translated to SPDY.
 
-mod backend;
+pub mod backend;
 mod command;
 mod join;
 mod log;

@@ -1,13 +1,9 @@
 //! Which container a request is about, and where the kubelet of its pod listens.
 
-use api::{
-    Value, meta,
-    schema::{Resource, schema},
-    status::Status,
-};
+use api::{Value, meta, status::Status};
 
 use super::{backend::Backend, failed};
-use crate::{Server, request::Target};
+use crate::{Server, request::Target, system};
 
 /// Kinds of addresses of a node, the best first.
 const ADDRESSES: &[&str] = &["InternalIP", "Hostname", "InternalDNS", "ExternalDNS", "ExternalIP"];
@@ -52,8 +48,7 @@ pub async fn kubelet(server: &Server, target: &Target, pod: &Value) -> Result<Ba
 
 /// The kubelet of a node.
 pub async fn kubelet_of(server: &Server, node: &str) -> Result<Backend, Status> {
-    let nodes: &Resource =
-        schema().resource("", "v1", "nodes").ok_or_else(|| Status::internal("the schema lacks nodes"))?;
+    let nodes = system::resource("", "v1", "nodes")?;
     let (node, _) = server.shared.registry.read_object(nodes, "", node).await?;
     let addresses = meta::list(&node, &["status", "addresses"]);
     let find = |kind: &&str| addresses.iter().find(|address| address["type"] == **kind);

@@ -2,7 +2,6 @@
 
 use api::{
     Value, apply, meta,
-    schema::{Resource, schema},
     status::Status,
     validate::{self, FieldError},
 };
@@ -15,6 +14,7 @@ use crate::{
     pipeline::Input,
     registry::{WriteOptions, kind_of, posted},
     request::Target,
+    system,
 };
 
 const GROUP: &str = "authentication.k8s.io";
@@ -114,7 +114,7 @@ async fn bound(server: &Server, target: &Target, request: &Value) -> Result<Valu
         }
     };
     let registry = &server.shared.registry;
-    let (object, _) = registry.read_object(row(resource)?, namespace, name).await?;
+    let (object, _) = registry.read_object(system::resource("", "v1", resource)?, namespace, name).await?;
     if resource == "pods" {
         if meta::text(&object, &["spec", "serviceAccountName"]) != target.name {
             let account = &target.name;
@@ -124,7 +124,7 @@ async fn bound(server: &Server, target: &Target, request: &Value) -> Result<Valu
         }
         let node = meta::text(&object, &["spec", "nodeName"]);
         if !node.is_empty() {
-            claims["node"] = match registry.read_object(row("nodes")?, "", node).await {
+            claims["node"] = match registry.read_object(system::resource("", "v1", "nodes")?, "", node).await {
                 Ok((node, _)) => named(&node),
                 Err(status) if status.code == 404 => json!({"name": node}),
                 Err(status) => return Err(status),
@@ -165,10 +165,6 @@ fn claims(tokens: &Tokens, account: &Value, request: &Value, bound: &Value, now:
 
 fn named(object: &Value) -> Value {
     json!({"name": meta::name(object), "uid": meta::uid(object)})
-}
-
-fn row(name: &str) -> Result<&'static Resource, Status> {
-    schema().resource("", "v1", name).ok_or_else(|| Status::internal(format!("the schema lacks {name}")))
 }
 
 fn conflict(group: &str, kind: &str, name: &str, why: &str) -> Status {

@@ -65,8 +65,9 @@ impl Store for Cache {
     }
 
     async fn compact(&self, through: Revision) -> Result<(), Error> {
-        self.engine.compact(through).await?;
+        // What the feed has not taken in yet it would have to load anew.
         self.has_reached(through).await?;
+        self.engine.compact(through).await?;
         let forgettable = self.shared.history().through(through);
         forgettable.into_iter().for_each(|(collection, through)| collection.forget(through));
         Ok(())

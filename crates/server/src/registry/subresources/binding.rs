@@ -3,17 +3,18 @@
 use api::{Value, meta, status::Status, validate};
 use serde_json::json;
 
-use super::{done, kind_of, own_request, posted, row};
+use super::{done, kind_of, own_request, posted};
 use crate::{
     clock,
     pipeline::Input,
     registry::{Outcome, Registry, WriteOptions, precondition_failed, update::Part},
     request::Target,
+    system,
 };
 
 impl Registry {
     pub(super) async fn bind(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
-        let pods = row("", "v1", "pods")?;
+        let pods = system::resource("", "v1", "pods")?;
         let options = WriteOptions::of(target, input)?;
         let (binding, _) = posted(target, input, options.validation)?;
         let name = meta::name(&binding);
@@ -40,7 +41,7 @@ fn valid(target: &Target, binding: &Value) -> Result<(), Status> {
 
 /// The pod on its node, with the binding's labels and annotations.
 fn bound(pod: &Value, binding: &Value) -> Result<Value, Status> {
-    let pods = row("", "v1", "pods")?;
+    let pods = system::resource("", "v1", "pods")?;
     for (field, what) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         let (wanted, found) = (meta::text(binding, &["metadata", field]), meta::text(pod, &["metadata", field]));
         if !wanted.is_empty() && wanted != found {

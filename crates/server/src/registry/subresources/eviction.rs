@@ -11,13 +11,14 @@ use serde_json::json;
 use super::{
     binding::set_condition,
     budget::{disrupted, in_progress, is_unhealthy_and_free},
-    done, own_request, posted, row,
+    done, own_request, posted,
 };
 use crate::{
     document,
     pipeline::Input,
     registry::{Outcome, Registry, WriteOptions, update::Part},
     request::Target,
+    system,
 };
 
 /// How often, and how long apart, a conflict with another writer is tried again.
@@ -69,7 +70,9 @@ impl Registry {
 
     /// The budgets that select a pod.
     async fn budgets(&self, target: &Target, pod: &Value) -> Result<Vec<Value>, Status> {
-        let list = self.list(&own_request(row("policy", "v1", "poddisruptionbudgets")?, "list", target, "")).await?;
+        let list = self
+            .list(&own_request(system::resource("policy", "v1", "poddisruptionbudgets")?, "list", target, ""))
+            .await?;
         let mut found = Vec::new();
         for item in &list.items {
             let budget = document::object(&item.record).map_err(Status::internal)?;
@@ -87,7 +90,7 @@ impl Registry {
 
     /// Takes one of the disruptions that a budget allows.
     async fn take(&self, target: &Target, budget: &str, pod: &str, dry_run: bool) -> Result<(), Status> {
-        let budgets = row("policy", "v1", "poddisruptionbudgets")?;
+        let budgets = system::resource("policy", "v1", "poddisruptionbudgets")?;
         let mut status = own_request(budgets, "update", target, budget);
         status.subresource = "status".into();
         let input = Input { content_type: String::new(), user_agent: MANAGER.into(), body: Default::default() };

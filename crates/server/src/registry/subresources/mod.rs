@@ -56,11 +56,6 @@ pub fn kind_of(target: &Target) -> Result<Resource, Status> {
     Ok(row)
 }
 
-/// Another object's row by its resource.
-fn row(group: &str, version: &str, name: &str) -> Result<&'static Resource, Status> {
-    schema().resource(group, version, name).ok_or_else(|| Status::internal(format!("the schema lacks {name}")))
-}
-
 /// A request of the server itself about an object in the namespace of another request.
 fn own_request(resource: &'static Resource, verb: &'static str, of: &Target, name: &str) -> Target {
     Target {

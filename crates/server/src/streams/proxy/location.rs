@@ -4,12 +4,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use api::{
-    Value, meta,
-    schema::{Resource, schema},
-    selector::LabelSelector,
-    status::Status,
-};
+use api::{Value, meta, selector::LabelSelector, status::Status};
 
 use crate::{
     Server, document,
@@ -17,8 +12,9 @@ use crate::{
     request::Target,
     streams::{
         backend::{self, Backend},
-        failed, pod,
+        pod,
     },
+    system,
 };
 
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
@@ -150,7 +146,7 @@ async fn slices(server: &Server, target: &Target, service: &str) -> Result<Vec<V
     let selector = LabelSelector::parse(&format!("{SERVICE_LABEL}={service}"));
     let selector = selector.map_err(|_| Status::not_found(target.resource, service))?;
     let all = Target {
-        resource: row("discovery.k8s.io", "endpointslices")?,
+        resource: system::resource("discovery.k8s.io", "v1", "endpointslices")?,
         verb: "list",
         namespace: target.namespace.clone(),
         name: String::new(),
@@ -169,13 +165,9 @@ async fn slices(server: &Server, target: &Target, service: &str) -> Result<Vec<V
 }
 
 async fn is_address_of(server: &Server, target: &Target, pod: &str, ip: &str) -> bool {
-    let Ok(pods) = row("", "pods") else { return false };
+    let Ok(pods) = system::resource("", "v1", "pods") else { return false };
     let Ok((pod, _)) = server.shared.registry.read_object(pods, &target.namespace, pod).await else { return false };
     meta::list(&pod, &["status", "podIPs"]).iter().any(|known| meta::text(known, &["ip"]) == ip)
-}
-
-fn row(group: &str, name: &str) -> Result<&'static Resource, Status> {
-    schema().resource(group, "v1", name).ok_or_else(|| failed(format!("the schema lacks {name}")))
 }
 
 /// Whether an address is one that is proxied to: global unicast, as Go calls it.
