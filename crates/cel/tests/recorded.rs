@@ -45,6 +45,10 @@ fn compare(world: &World, expected: &Json) -> Result<(), String> {
     let (value, error, cost) = run(world, &program, &checked);
     same("error", &text("error"), &error)?;
     same("value", &text("value"), &value)?;
+    if error.contains("cost limit exceeded") {
+        // How far beyond the limit it was when that was seen is nobody's business.
+        return Ok(());
+    }
     same("cost", &number("cost"), &cost)
 }
 

@@ -7,7 +7,7 @@ use crate::{
     issue::Issues,
     library::{self, Clause, FormatError},
     types::Type,
-    value::time,
+    value::{Timestamp, time},
 };
 
 pub(super) fn check(ast: &Ast, types: &[Type], references: &[Reference], issues: &mut Issues) {
@@ -86,11 +86,13 @@ impl Walk<'_> {
 
     fn call(&mut self, id: Id, function: &str, target: Option<Id>, args: &[Id]) {
         let Some(first) = args.first() else { return };
-        if let Expr::Literal(Literal::String(text)) = self.ast.expr(*first) {
-            let bad = match function {
-                "duration" => time::duration(text).is_none(),
-                "timestamp" => time::timestamp(text).is_none(),
-                "matches" => library::compile_regex(text).is_err(),
+        if let Expr::Literal(literal) = self.ast.expr(*first) {
+            let bad = match (function, literal) {
+                ("duration", Literal::String(text)) => time::duration(text).is_none(),
+                ("duration", _) => true,
+                ("timestamp", Literal::String(text)) => time::timestamp(text).is_none_or(|time| !time.is_valid()),
+                ("timestamp", Literal::Int(seconds)) => !Timestamp { seconds: *seconds, nanos: 0 }.is_valid(),
+                ("matches", Literal::String(text)) => library::compile_regex(text).is_err(),
                 _ => false,
             };
             if bad {

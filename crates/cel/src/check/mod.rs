@@ -99,7 +99,7 @@ impl<'a> Checker<'a> {
                 for item in items {
                     self.check(item.value);
                     let ty = self.present(item.value, item.optional);
-                    element = Some(self.join(item.value, element, ty));
+                    element = Some(self.join(element, ty));
                 }
                 Type::list(element.unwrap_or_else(|| self.mapping.fresh()))
             }
@@ -184,8 +184,7 @@ impl<'a> Checker<'a> {
                 Type::Dyn
             }
             Type::Native(name) if !target.is_opaque() => {
-                self.report(id, format!("undefined field '{field}'"));
-                let _ = name;
+                self.report(id, format!("unexpected failed resolution of '{name}'"));
                 Type::Error
             }
             Type::Dyn | Type::Error => Type::Dyn,
@@ -304,13 +303,13 @@ impl<'a> Checker<'a> {
     }
 
     /// The type of elements so far and one more.
-    fn join(&mut self, id: Id, before: Option<Type>, ty: Type) -> Type {
+    fn join(&mut self, before: Option<Type>, ty: Type) -> Type {
         let Some(before) = before else { return ty };
         if self.assignable(&before, &ty) {
             return most_general(&before, &ty).clone();
         }
-        self.mismatch(id, &before, &ty);
-        Type::Error
+        // Mixed types are told later, and only where they are not wanted.
+        Type::Dyn
     }
 
     fn map(&mut self, entries: &[crate::ast::Entry]) -> Type {
@@ -318,10 +317,10 @@ impl<'a> Checker<'a> {
         for entry in entries {
             self.check(entry.key);
             let ty = self.ty(entry.key).clone();
-            key = Some(self.join(entry.key, key, ty));
+            key = Some(self.join(key, ty));
             self.check(entry.value);
             let ty = self.present(entry.value, entry.optional);
-            value = Some(self.join(entry.value, value, ty));
+            value = Some(self.join(value, ty));
         }
         let mut known = |ty: Option<Type>| ty.unwrap_or_else(|| self.mapping.fresh());
         let key = known(key);

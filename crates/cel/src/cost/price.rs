@@ -38,6 +38,8 @@ pub(crate) enum Price {
     Joined,
     /// A list as large as the result is made.
     Made,
+    /// A list of as many elements as the argument says is made; that is paid before.
+    Counted,
     Flatten,
     /// Each element of a list with each.
     SelfCompared(usize),
@@ -65,7 +67,8 @@ pub(crate) fn price(function: &str, overload: &str) -> Price {
 /// Overloads of the lists and sets libraries that bring their own rule.
 fn listed(overload: &str) -> Option<Price> {
     Some(match overload {
-        "list_slice" | "lists_range" | "list_reverse" => Price::Made,
+        "list_slice" | "list_reverse" => Price::Made,
+        "lists_range" => Price::Counted,
         "list_flatten" | "list_flatten_int" => Price::Flatten,
         "list_distinct" => Price::SelfCompared(0),
         "list_sets_contains_list" | "list_sets_intersects_list" => Price::Sets(1),
@@ -141,6 +144,10 @@ impl Price {
             }
             Self::SelfCompared(at) => self_compared(args.get(at)),
             Self::Sets(factor) => 1 + size(0).saturating_mul(size(1)).saturating_mul(factor),
+            Self::Counted => match args.first() {
+                Some(Value::Int(count)) => (*count).max(0) as u64 + 1 + LIST,
+                _ => 2 + LIST,
+            },
             Self::Joined | Self::Made => 0,
         }
     }

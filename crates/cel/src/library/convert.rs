@@ -150,7 +150,7 @@ fn timestamp<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
 }
 
 fn in_range<'a>(timestamp: Timestamp) -> Result<Value<'a>, Error> {
-    match (time::MIN_SECONDS..=time::MAX_SECONDS).contains(&timestamp.seconds) {
+    match timestamp.is_valid() {
         true => Ok(Value::Timestamp(timestamp)),
         false => Err(Error::failed("timestamp overflow")),
     }

@@ -130,7 +130,7 @@ fn scientific(number: f64, digits: usize) -> String {
     if let Some(text) = not_finite(number) {
         return text;
     }
-    let text = format!("{number:.digits$e}");
+    let text = format!("{number:.6e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     let raised: String = format!("{:02}", exponent.abs())
@@ -138,7 +138,8 @@ fn scientific(number: f64, digits: usize) -> String {
         .map(|digit| ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'][digit.to_digit(10).unwrap_or(0) as usize])
         .collect();
     let sign = if exponent < 0 { "⁻" } else { "" };
-    format!("{mantissa}\u{a0}×\u{a0}10{sign}{raised}")
+    // What looks like a precision is a width.
+    format!("{:>digits$}", format!("{mantissa}×10{sign}{raised}"))
 }
 
 fn string(value: &Value<'_>) -> Option<String> {

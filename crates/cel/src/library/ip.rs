@@ -31,7 +31,7 @@ pub(super) const BODIES: Bodies = &[
     ("isCIDR", |args| Ok(Value::Bool(parse_cidr(text(&args[0])?).is_ok()))),
     ("containsIP", |args| {
         let inner = match &args[1] {
-            Value::String(text) => parse(text).map_err(Error::failed)?,
+            Value::String(text) => parse(text).map_err(|_| Error::no_such_overload())?,
             other => address(other)?,
         };
         Ok(Value::Bool(cidr(&args[0])?.contains(inner)))

@@ -27,7 +27,6 @@ pub(super) const BODIES: Bodies = &[
 
 const INT: &str = "integer overflow";
 const UINT: &str = "unsigned integer overflow";
-const DURATION: &str = "duration overflow";
 const TIMESTAMP: &str = "timestamp overflow";
 
 fn overflow(what: &str) -> Error {
@@ -66,7 +65,7 @@ fn add<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
 }
 
 fn span<'a>(nanos: Option<i64>) -> Result<Value<'a>, Error> {
-    nanos.map(|nanos| Value::Duration(Duration(nanos))).ok_or_else(|| overflow(DURATION))
+    nanos.map(|nanos| Value::Duration(Duration(nanos))).ok_or_else(|| overflow(INT))
 }
 
 fn shift<'a>(from: Timestamp, nanos: i128) -> Result<Value<'a>, Error> {

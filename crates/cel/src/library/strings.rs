@@ -94,6 +94,9 @@ fn last_index_of<'a>(args: &[Value<'a>]) -> Result<Value<'a>, Error> {
 fn join<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
     let Value::List(list) = &args[0] else { return Err(Error::no_such_overload()) };
     let separator = args.get(1).map_or(Ok(""), text)?;
+    if !matches!(list.iter().next(), None | Some(Value::String(_))) {
+        return Err(Error::no_such_overload());
+    }
     let mut joined = String::new();
     for (at, item) in list.iter().enumerate() {
         let Value::String(text) = &item else {

@@ -2,7 +2,7 @@
 //!
 //! `cel-go` parses with ANTLR, and its messages reach users, so this parser recovers from a wrong token where ANTLR does:
 //! it skips one that stands before what is expected, supposes one that is missing before what may follow, and otherwise
-//! stops. Nesting, size and the number of nodes that macros make are limited.
+//! gives the operand up and goes on where one may end, silent until something fits again. Nesting, size and the number of nodes that macros make are limited.
 
 mod lex;
 mod literal;
@@ -38,7 +38,7 @@ const FIRST: [Token; 15] = [
     Token::Identifier,
 ];
 
-/// Parsing ended; what was wrong is among the issues.
+/// Something could not be parsed; what was wrong is among the issues.
 struct Stop;
 
 type Parsed<T = Id> = Result<T, Stop>;
@@ -54,6 +54,10 @@ struct Parser<'s> {
     nesting: u16,
     /// What may end each expression that is open, innermost last.
     ends: Vec<&'static [Token]>,
+    /// Something was wrong, and nothing fitted since.
+    lost: bool,
+    /// Nothing more is parsed.
+    refused: bool,
 }
 
 /// The tree of an expression.
@@ -66,8 +70,18 @@ pub(crate) fn parse(source: &str) -> Result<Ast, Issues> {
         return Err(issues);
     }
     let lexemes = lex::lex(source, &mut issues);
-    let mut parser =
-        Parser { source, lexemes, at: 0, issues, ast: Ast::default(), depths: Vec::new(), nesting: 0, ends: Vec::new() };
+    let mut parser = Parser {
+        source,
+        lexemes,
+        at: 0,
+        issues,
+        ast: Ast::default(),
+        depths: Vec::new(),
+        nesting: 0,
+        ends: Vec::new(),
+        lost: false,
+        refused: false,
+    };
     if let Ok(root) = parser.whole() {
         parser.ast.root = root;
     }
@@ -101,9 +115,12 @@ impl Parser<'_> {
         }
         let place = self.advance().start;
         self.ends.push(&[Token::Colon]);
-        let then = self.disjunction()?;
+        let then = self.disjunction();
         self.ends.pop();
-        self.expect(Token::Colon, |_, found| FIRST.contains(&found))?;
+        let then = then?;
+        if self.expect(Token::Colon, |_, found| FIRST.contains(&found)).is_err() {
+            return self.recover(false);
+        }
         let ends = self.ends.last().copied().unwrap_or(&[]);
         let otherwise = self.expression(ends)?;
         self.call(place, "_?_:_", None, vec![condition, then, otherwise], 1)
@@ -187,7 +204,31 @@ impl Parser<'_> {
 
     fn refuse<T>(&mut self, message: impl Into<String>) -> Parsed<T> {
         self.issues.add(NOWHERE, message);
+        self.refused = true;
         Err(Stop)
+    }
+
+    /// Skips to where an operand, or else an expression, may end, and goes on as if one had been there.
+    fn recover(&mut self, operand: bool) -> Parsed {
+        if self.refused {
+            return Err(Stop);
+        }
+        while self.peek() != Token::End {
+            let ended = self.ends.iter().any(|ends| ends.contains(&self.peek()));
+            if ended || operand && self.may_follow(self.peek()) {
+                break;
+            }
+            self.at += 1;
+        }
+        self.node(Expr::Missing, NOWHERE, 0)
+    }
+
+    /// Notes something wrong, unless it only follows from what was wrong before.
+    fn report(&mut self, place: u32, message: String) {
+        if !self.lost {
+            self.issues.add(place, message);
+        }
+        self.lost = true;
     }
 
     fn peek(&self) -> Token {
@@ -199,6 +240,7 @@ impl Parser<'_> {
     }
 
     fn advance(&mut self) -> Lexeme {
+        self.lost = false;
         let lexeme = self.lexemes[self.at];
         self.at = (self.at + 1).min(self.lexemes.len() - 1);
         lexeme
@@ -217,7 +259,7 @@ impl Parser<'_> {
         }
         if follows(self, here.token) {
             let message = format!("Syntax error: missing {} at {}", token.name(), self.shown(here));
-            self.issues.add(here.start, message);
+            self.report(here.start, message);
             return Ok(here);
         }
         self.unexpected("mismatched", &[token]);
@@ -253,7 +295,7 @@ impl Parser<'_> {
         let names: Vec<_> = expected.iter().map(|token| token.name()).collect();
         let names = if names.len() == 1 { names[0].to_owned() } else { format!("{{{}}}", names.join(", ")) };
         let message = format!("Syntax error: {how} input {} expecting {names}", self.shown(here));
-        self.issues.add(here.start, message);
+        self.report(here.start, message);
     }
 
     fn text(&self, lexeme: Lexeme) -> &str {

@@ -11,6 +11,16 @@ const RESERVED: [&str; 18] = [
 
 impl Parser<'_> {
     pub(super) fn unary(&mut self) -> Parsed {
+        let depth = self.ends.len();
+        let nesting = self.nesting;
+        self.operand().or_else(|Stop| {
+            self.ends.truncate(depth);
+            self.nesting = nesting;
+            self.recover(true)
+        })
+    }
+
+    fn operand(&mut self) -> Parsed {
         self.expect_operand(&[])?;
         match self.peek() {
             Token::Not => self.not(),
@@ -45,6 +55,7 @@ impl Parser<'_> {
         if self.peek() == Token::Not || !FIRST.contains(&self.peek()) {
             self.not_viable(self.lexemes[self.at - 1]);
             if self.peek() == Token::End {
+                self.lost = false;
                 self.unexpected("mismatched", &FIRST);
             }
             return Err(Stop);
@@ -57,7 +68,7 @@ impl Parser<'_> {
         let here = self.lexemes[self.at];
         let end = if here.token == Token::End { here.start } else { here.end };
         let text = quote(&self.source[from.start as usize..end as usize]);
-        self.issues.add(here.start, format!("Syntax error: no viable alternative at input {text}"));
+        self.report(here.start, format!("Syntax error: no viable alternative at input {text}"));
     }
 
     /// An operand with all that is selected from it.

@@ -114,7 +114,7 @@ impl<'a> Machine<'a, '_> {
         };
         // A step that may lead nowhere, and does, is free.
         let absent = matches!(found, Ok(Step::Absent(_) | Step::Nothing));
-        if !(absent && optional && !test) {
+        if !(absent && optional) {
             self.spend(1)?;
         }
         match found? {

@@ -128,18 +128,11 @@ impl<'a> Machine<'a, '_> {
     fn apply(&mut self, call: &'a Call, args: &mut [Value<'a>]) -> Outcome<'a> {
         self.spend(call.price.before(args))?;
         let Some(body) = call.function.body else { return Ok(args.first().cloned().unwrap_or(Value::Null)) };
-        let types: Option<Vec<_>> = guarded(call.function.name).then(|| args.iter().map(Value::type_of).collect());
-        let result = body(args);
+        let result = library::call(call.function.name, body, args);
         if call.price == Price::Joined || call.price == Price::Made {
             self.spend(call.price.after(result.as_ref().ok()))?;
         }
-        match (result, types) {
-            (Err(error), Some(types)) if error == Error::no_such_overload() => {
-                let types: Vec<_> = types.iter().map(|ty| ty.name().to_owned()).collect();
-                Err(Error::failed(format!("no such overload: {}({})", call.function.name, types.join(", "))))
-            }
-            (result, _) => result,
-        }
+        result
     }
 
     fn matches(&mut self, call: &'a Matches) -> Outcome<'a> {
@@ -242,14 +235,14 @@ fn comparable(left: &Value<'_>, right: &Value<'_>) -> bool {
     }
 }
 
-/// Functions whose arguments are looked at before they are called, so that the error names them.
-fn guarded(name: &str) -> bool {
-    !name.starts_with(['_', '-', '!', '@']) && name != "size"
-}
-
 impl Set {
     fn contains(&self, value: &Value<'_>) -> bool {
-        let doubles = || self.doubles.iter().any(|mine| Value::Double(*mine) == *value);
-        map::key(value).is_some_and(|key| self.keys.contains(&key)) || doubles()
+        match value {
+            Value::Double(value) => self.doubles.contains(value),
+            Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::String(_) => {
+                map::key(value).is_some_and(|key| self.keys.contains(&key))
+            }
+            _ => false,
+        }
     }
 }

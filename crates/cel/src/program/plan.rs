@@ -1,7 +1,7 @@
 //! From checked expressions to programs, with the shortcuts of `cel-go`, because costs depend on them: lists, maps and
 //! conversions of constants are constants, membership in constants is looked up, known patterns are compiled.
 
-use super::{Attribute, Call, Fold, Matches, Node, Program, Qualifier, QualifierKey, Root, Set};
+use super::{Attribute, Call, Fold, Matches, Node, Program, Qualifier, QualifierKey, Root, Set, attribute::go_name};
 use crate::{
     ast::{self, Expr, Id, Literal, RESULT},
     check::{Checked, Reference},
@@ -165,8 +165,8 @@ fn call(function: &'static Function, overloads: &[&'static str], args: Vec<Node>
         ("_?_:_", 3) => return Ok(conditional(args)),
         ("_==_", 2) => return Ok(Node::Equal(pair(args))),
         ("_!=_", 2) => return Ok(Node::NotEqual(pair(args))),
-        ("_[_]", 2) => return Ok(index(args, false)),
-        ("_[?_]" | "_?._", 2) => return Ok(index(args, true)),
+        ("_[_]", 2) => return index(args, false),
+        ("_[?_]" | "_?._", 2) => return index(args, true),
         ("or", 2) => return Ok(Node::OrElse(pair(args), false)),
         ("orValue", 2) => return Ok(Node::OrElse(pair(args), true)),
         ("@not_strictly_false", 1) => return Ok(Node::NotStrictlyFalse(Box::new(pair_first(args)))),
@@ -184,7 +184,7 @@ fn call(function: &'static Function, overloads: &[&'static str], args: Vec<Node>
     }
     if let ([Node::Constant(value)], true) = (&args[..], CONVERSIONS.contains(&function.name)) {
         let value = value.clone();
-        let converted = function.body.map_or(Ok(value.clone()), |body| body(&mut [value]))?;
+        let converted = function.body.map_or(Ok(value.clone()), |body| library::call(function.name, body, &mut [value]))?;
         return Ok(Node::Constant(converted));
     }
     if let ("matches" | "find" | "findAll", [_, Node::Constant(Value::String(pattern)), ..]) = (function.name, &args[..]) {
@@ -211,17 +211,20 @@ fn conditional(args: Vec<Node>) -> Node {
     attribute(Root::Either(Box::new((condition, as_attribute(then), as_attribute(otherwise)))))
 }
 
-fn index(args: Vec<Node>, optional: bool) -> Node {
+fn index(args: Vec<Node>, optional: bool) -> Result<Node, Error> {
     let (operand, index) = *pair(args);
     let mut attribute = as_attribute(operand);
     let key = match index {
         Node::Constant(Value::String(text)) => QualifierKey::Field((&*text).into()),
+        Node::Constant(value) if matches!(value, Value::Null) || map::key(&value).is_none() => {
+            return Err(Error::failed(format!("invalid qualifier type: {}", go_name(&value))));
+        }
         Node::Constant(value) => QualifierKey::Constant(value),
         Node::Attribute(inner) => QualifierKey::Attribute(*inner),
         node => QualifierKey::Computed(node),
     };
     attribute.qualifiers.push(Qualifier { key, optional });
-    Node::Attribute(Box::new(attribute))
+    Ok(Node::Attribute(Box::new(attribute)))
 }
 
 /// Constants as a set, if all of them can be in one.
@@ -230,10 +233,19 @@ fn set(list: &List<'static>) -> Option<Set> {
     for item in list.iter() {
         match item {
             Value::Bool(value) => drop(set.keys.insert(Key::Bool(value))),
-            Value::Int(value) => drop(set.keys.insert(Key::Int(value))),
-            Value::Uint(value) => drop(set.keys.insert(Key::Uint(value))),
+            Value::Int(value) => {
+                set.doubles.push(value as f64);
+                set.keys.insert(Key::Int(value));
+            }
+            Value::Uint(value) => {
+                set.doubles.push(value as f64);
+                set.keys.insert(Key::Uint(value));
+            }
             Value::String(text) => drop(set.keys.insert(Key::String(text))),
-            Value::Double(value) => set.doubles.push(value),
+            Value::Double(value) => {
+                set.doubles.push(value);
+                set.keys.extend(map::key(&Value::Double(value)));
+            }
             _ => return None,
         }
     }

@@ -50,20 +50,9 @@ pub(crate) fn compare(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
     })
 }
 
-/// A double against a whole number, without losing what either has.
+/// A double against a whole number, which is rounded to a double for it.
 fn double(a: f64, b: i128) -> Option<Ordering> {
-    if a.is_nan() {
-        return None;
-    }
-    // Beyond this every double is a whole number, and all 64-bit numbers are smaller.
-    if a.abs() >= 1e30 {
-        return Some(if a > 0.0 { Ordering::Greater } else { Ordering::Less });
-    }
-    let whole = a.floor();
-    Some(match (whole as i128).cmp(&b) {
-        Ordering::Equal if a > whole => Ordering::Greater,
-        order => order,
-    })
+    a.partial_cmp(&(b as f64))
 }
 
 fn lists(a: &List<'_>, b: &List<'_>) -> bool {

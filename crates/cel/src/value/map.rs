@@ -27,6 +27,10 @@ pub enum Key<'a> {
     Uint(u64),
     /// Text.
     String(Text<'a>),
+    /// A number that is not whole.
+    Double(f64),
+    /// `null`.
+    Null,
 }
 
 impl Key<'_> {
@@ -36,6 +40,8 @@ impl Key<'_> {
             Self::Int(value) => (1, i128::from(*value), ""),
             Self::Uint(value) => (1, i128::from(*value), ""),
             Self::String(text) => (2, 0, text),
+            Self::Double(value) => (3, i128::from(value.to_bits()), ""),
+            Self::Null => (4, 0, ""),
         }
     }
 }
@@ -67,6 +73,8 @@ impl<'a> From<Key<'a>> for Value<'a> {
             Key::Int(value) => Self::Int(value),
             Key::Uint(value) => Self::Uint(value),
             Key::String(text) => Self::String(text),
+            Key::Double(value) => Self::Double(value),
+            Key::Null => Self::Null,
         }
     }
 }
@@ -80,6 +88,8 @@ pub(crate) fn key<'a>(value: &Value<'a>) -> Option<Key<'a>> {
         Value::String(text) => Key::String(text.clone()),
         Value::Double(value) if *value == (*value as i64) as f64 => Key::Int(*value as i64),
         Value::Double(value) if *value == (*value as u64) as f64 => Key::Uint(*value as u64),
+        Value::Double(value) => Key::Double(*value),
+        Value::Null => Key::Null,
         _ => return None,
     })
 }

@@ -18,8 +18,9 @@ pub struct Timestamp {
 pub struct Duration(pub i64);
 
 const NANOS: i128 = 1_000_000_000;
-pub(crate) const MIN_SECONDS: i64 = -62_135_596_800;
-pub(crate) const MAX_SECONDS: i64 = 253_402_300_799;
+const EPOCH: civil::DateTime = civil::date(1970, 1, 1).at(0, 0, 0, 0);
+const MIN_SECONDS: i64 = -62_135_596_800;
+const MAX_SECONDS: i64 = 253_402_300_799;
 
 impl Timestamp {
     /// What Go calls the zero time.
@@ -31,14 +32,17 @@ impl Timestamp {
 
     pub(crate) fn from_nanos(nanos: i128) -> Option<Self> {
         let seconds = i64::try_from(nanos.div_euclid(NANOS)).ok()?;
-        let valid = (MIN_SECONDS..=MAX_SECONDS).contains(&seconds);
-        valid.then_some(Self { seconds, nanos: nanos.rem_euclid(NANOS) as u32 })
+        Some(Self { seconds, nanos: nanos.rem_euclid(NANOS) as u32 }).filter(|timestamp| timestamp.is_valid())
+    }
+
+    /// Whether it is in the years that can be told.
+    pub(crate) fn is_valid(self) -> bool {
+        (MIN_SECONDS..=MAX_SECONDS).contains(&self.seconds)
     }
 
     /// The date and time of day in a zone that is so many seconds east.
     pub(crate) fn civil(self, east: i64) -> Option<civil::DateTime> {
-        let shifted = jiff::Timestamp::new(self.seconds + east, self.nanos as i32).ok()?;
-        Some(tz::Offset::UTC.to_datetime(shifted))
+        EPOCH.checked_add(jiff::SignedDuration::new(self.seconds + east, self.nanos as i32)).ok()
     }
 
     /// How many seconds east of Greenwich a zone was then; `None` for what is no zone. Zones are names or `+hh:mm`.
@@ -53,7 +57,8 @@ impl Timestamp {
             return Some(0);
         }
         let zone = tz::TimeZone::get(zone).ok()?;
-        let at = jiff::Timestamp::new(self.seconds, 0).ok()?;
+        // The very last day has the zone of the day before.
+        let at = jiff::Timestamp::from_second(self.seconds.min(MAX_SECONDS - 200_000)).ok()?;
         Some(i64::from(zone.to_offset(at).seconds()))
     }
 }
@@ -255,6 +260,6 @@ fn assemble(date: &str, time: &str, east: i64) -> Option<Timestamp> {
         None if fraction.is_empty() => 0,
         None => return None,
     };
-    let midnight = tz::Offset::UTC.to_timestamp(day.to_datetime(civil::Time::midnight())).ok()?.as_second();
+    let midnight = day.to_datetime(civil::Time::midnight()).duration_since(EPOCH).as_secs();
     Some(Timestamp { seconds: midnight + hour * 3600 + minute * 60 + second - east, nanos })
 }

@@ -288,7 +288,7 @@ fn double(value: f64) -> String {
         value if value.is_nan() => "NaN".into(),
         f64::INFINITY => "+Inf".into(),
         f64::NEG_INFINITY => "-Inf".into(),
-        value if value == 0.0 || (-4..21).contains(&exponent) => value.to_string(),
+        value if value == 0.0 || (-4..6).contains(&exponent) => value.to_string(),
         _ => format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs()),
     }
 }
