@@ -15,7 +15,7 @@ use crate::{
     error::Error,
     library::Function,
     types::Type,
-    value::{Key, Value},
+    value::{Key, Value, fuel},
 };
 
 /// An expression ready to run. It can be shared between threads.
@@ -75,7 +75,7 @@ impl<'a> Budget<'a> {
 
     fn spend(&mut self, cost: u64) -> Result<(), Error> {
         self.spent = self.spent.saturating_add(cost);
-        if self.spent > self.limit { Err(Error::CostLimit) } else { Ok(()) }
+        if self.spent > self.limit || fuel::is_empty() { Err(Error::CostLimit) } else { Ok(()) }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Form, Key, List, Map, Schema, Value, map};
+use super::{Form, Key, List, Map, Schema, Value, fuel, map};
 
 impl PartialEq for Value<'_> {
     fn eq(&self, other: &Self) -> bool {
@@ -89,7 +89,7 @@ fn maps(a: &Map<'_>, b: &Map<'_>) -> bool {
             return false;
         }
     }
-    a.keys().into_iter().all(|key| entry(a, &key) == entry(b, &key))
+    a.keys().into_iter().all(|key| fuel::burn() && entry(a, &key) == entry(b, &key))
 }
 
 fn entry<'a>(map: &Map<'a>, key: &Key<'a>) -> Option<Value<'a>> {

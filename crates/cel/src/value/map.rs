@@ -4,7 +4,7 @@ use std::{borrow::Cow, cmp::Ordering, collections::BTreeMap, fmt, sync::Arc};
 
 use serde_json::Value as Json;
 
-use super::{Form, Schema, Text, Value, json};
+use super::{Form, Schema, Text, Value, fuel, json};
 use crate::{error::Error, escape};
 
 /// A map.
@@ -172,7 +172,8 @@ impl<'a> Map<'a> {
     /// All entries; a value that does not fit its schema is `null`.
     pub fn entries(&self) -> Vec<(Key<'a>, Value<'a>)> {
         let value = |key: &Key<'a>| self.find(&key.clone().into()).ok().flatten().unwrap_or(Value::Null);
-        self.keys().into_iter().map(|key| (key.clone(), value(&key))).collect()
+        let entry = |key: Key<'a>| fuel::burn().then(|| (key.clone(), value(&key)));
+        self.keys().into_iter().map_while(entry).collect()
     }
 }
 

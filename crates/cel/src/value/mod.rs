@@ -2,6 +2,7 @@
 //! expression makes is shared.
 
 pub(crate) mod equal;
+pub(crate) mod fuel;
 mod json;
 pub(crate) mod map;
 mod text;
@@ -124,7 +125,7 @@ impl<'a> List<'a> {
 
     /// All elements; what does not fit its schema is `null`.
     pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + '_ {
-        (0..self.len()).map(|at| self.get(at).unwrap_or(Value::Null))
+        (0..self.len()).map_while(|at| fuel::burn().then(|| self.get(at).unwrap_or(Value::Null)))
     }
 
     pub(crate) fn schema(&self) -> Option<&'a dyn Schema> {
@@ -191,6 +192,17 @@ impl<'a> Value<'a> {
             Self::Native(native) => native.size(),
             Self::Optional(Some(value)) => value.size(),
             _ => 1,
+        }
+    }
+
+    /// Goes over all that is in it, as long as there is fuel.
+    pub(crate) fn visit(&self) {
+        match self {
+            Self::List(list) => list.iter().for_each(|item| item.visit()),
+            Self::Map(map) => map.entries().iter().for_each(|(_, value)| value.visit()),
+            Self::Optional(Some(value)) => value.visit(),
+            Self::Struct(made) => made.1.iter().for_each(|(_, value)| value.visit()),
+            _ => {}
         }
     }
 
