@@ -44,4 +44,4 @@ pub use issue::{Issue, Issues};
 pub use library::{Authorizer, Check, Decision, Resource, Target, native::Native};
 pub use program::{Bindings, Budget, Program};
 pub use types::{ObjectType, Type};
-pub use value::{Duration, Form, Key, List, Lookup, Map, Schema, Text, Timestamp, Value};
+pub use value::{Created, Duration, Form, Key, List, Lookup, Map, Schema, Text, Timestamp, Value};

@@ -1,6 +1,7 @@
 //! Expressions without mercy: those with recorded verdicts, cut, joined and mutated. Nothing panics or hangs, and none takes
 //! more than 64 MiB. `FERRY_FUZZ` sets the number of executions.
 
+mod render;
 mod shared;
 
 use std::{
@@ -11,7 +12,8 @@ use std::{
 use fastrand::Rng;
 use ferry_cel::{Bindings, Budget};
 use peak_alloc::PeakAlloc;
-use shared::{World, render};
+use render::render;
+use shared::World;
 
 const EXECUTIONS: usize = 2_000;
 const MAX_MEMORY: usize = 64 << 20;

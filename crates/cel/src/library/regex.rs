@@ -95,7 +95,7 @@ fn translate(pattern: &str) -> Result<String, String> {
             '-' if in_class && rest.starts_with("--") => out.push_str("\\-"),
             '{' if !in_class && !repeats(rest) => out.push_str("\\{"),
             '}' if !in_class && !closes(&out) => out.push_str("\\}"),
-            '(' if rest.starts_with("(?") && rest[2..].starts_with(|c: char| c == 'x' || c == 'R' || c == 'u') => {
+            '(' if rest.starts_with("(?") && rest[2..].starts_with(['x', 'R', 'u']) => {
                 return Err(format!("invalid or unsupported Perl syntax: `{}`", &rest[..3]));
             }
             c => out.push(c),

@@ -200,7 +200,7 @@ impl Parser<'_> {
         if self.refused {
             return Err(Stop);
         }
-        while !self.may_end() && !(operand && self.may_follow(self.peek())) {
+        while !(self.may_end() || operand && self.may_follow(self.peek())) {
             self.at += 1;
         }
         self.node(Expr::Missing, start, 0)

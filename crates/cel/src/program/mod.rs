@@ -110,11 +110,14 @@ enum Node {
     In(Box<(Node, Set)>),
     List(Box<[(Node, bool)]>),
     Map(Box<[(Node, Node, bool)]>),
-    Struct(Box<(Box<str>, Vec<(Box<str>, Node, bool)>)>),
+    Struct(Box<Created>),
     Fold(Box<Fold>),
     /// The first of two optionals that has a value; `true`: its value.
     OrElse(Box<(Node, Node)>, bool),
 }
+
+/// The type of a created object, and its fields with whether they may be absent.
+type Created = (Box<str>, Vec<(Box<str>, Node, bool)>);
 
 /// A variable or something computed, and the way from it.
 #[derive(Debug)]

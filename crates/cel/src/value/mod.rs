@@ -50,10 +50,13 @@ pub enum Value<'a> {
     /// A value of Kubernetes' libraries.
     Native(Arc<Native>),
     /// A created object: its type and its fields.
-    Struct(Arc<(Box<str>, Vec<(Box<str>, Value<'a>)>)>),
+    Struct(Arc<Created<'a>>),
     /// Part of a document that no schema describes; it can only be compared.
     Unknown(&'a serde_json::Value),
 }
+
+/// The name of an object's type, and its fields.
+pub type Created<'a> = (Box<str>, Vec<(Box<str>, Value<'a>)>);
 
 /// Text that is borrowed or shared.
 #[derive(Clone)]
