@@ -200,6 +200,9 @@ pub trait Store: Send + Sync + 'static {
     /// Whether the store can be written.
     async fn health(&self) -> Result<(), Error>;
 
+    /// How much disk it takes, in bytes.
+    async fn size(&self) -> Result<u64, Error>;
+
     /// Whether followers hear of progress soon after they ask for it.
     fn tells_progress(&self) -> bool {
         true

@@ -12,14 +12,16 @@ use anyhow::{Context, anyhow};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, SanType};
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
-    crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::WebPkiClientVerifier,
     version::{TLS12, TLS13},
 };
 
 use super::options::Options;
-use crate::{atomic, pki};
+use crate::{
+    atomic,
+    pki::{self, provider},
+};
 
 /// How the server answers TLS; clients may show certificates of `--client-ca-file`. The proxies' authority is not one of
 /// theirs: whoever it signs for is not a user.
@@ -43,6 +45,7 @@ pub fn serving(options: &Options) -> anyhow::Result<Arc<ServerConfig>> {
         config.alpn_protocols.push(b"h2".to_vec());
     }
     config.alpn_protocols.push(b"http/1.1".to_vec());
+    config.ignore_client_order = true;
     Ok(Arc::new(config))
 }
 
@@ -119,8 +122,4 @@ fn parameters(options: &Options) -> anyhow::Result<CertificateParams> {
     params.subject_alt_names.extend(ips.into_iter().map(SanType::IpAddress));
     pki::set_year(&mut params, SystemTime::now());
     Ok(params)
-}
-
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
 }

@@ -12,8 +12,10 @@ use super::{Start, view::View};
 const BOOKMARK: Duration = Duration::from_secs(60);
 /// A watch that is about to end tells how far it is.
 const BEFORE_END: Duration = Duration::from_secs(2);
-/// After something was sent, what follows is gathered for this long: many small writes cost more than the changes.
-const GATHERED: Duration = Duration::from_millis(5);
+/// After something was sent, what follows is gathered: many small writes cost more than the changes. The more watchers
+/// there are to write to, the longer; a few hear of everything at once.
+const GATHERED_PER_WATCHER: Duration = Duration::from_micros(50);
+const GATHERED_AT_MOST: Duration = Duration::from_millis(10);
 /// How many changes are taken at once.
 const CHANGES: usize = 64;
 /// A piece of the body is not much larger than this.
@@ -129,11 +131,11 @@ impl Lines {
 
     /// Waits for a change; `true` if it is time to tell how far the watch is instead.
     async fn waited(&mut self, watcher: &mut Watcher) -> bool {
-        let sent = self.sent;
+        let gathered = self.sent.map(|sent| sent + gathered(watcher.watchers()));
         let changed = async {
             watcher.changed().await;
-            if let Some(sent) = sent.filter(|sent| sent.elapsed() < GATHERED) {
-                sleep_until(sent + GATHERED).await;
+            if let Some(gathered) = gathered.filter(|gathered| *gathered > Instant::now()) {
+                sleep_until(gathered).await;
             }
         };
         let Some(bookmark) = &mut self.bookmark else {
@@ -167,6 +169,12 @@ impl Lines {
         self.told = reached;
         Ok(Some(self.view.bookmark(reached, false)))
     }
+}
+
+/// How long changes are gathered for so many watchers. Clocks do not wake for less than a millisecond.
+fn gathered(watchers: usize) -> Duration {
+    let share = GATHERED_PER_WATCHER * u32::try_from(watchers).unwrap_or(u32::MAX).min(1_000);
+    if share < Duration::from_millis(1) { Duration::ZERO } else { share.min(GATHERED_AT_MOST) }
 }
 
 /// When a watch that ends then tells how far it is.

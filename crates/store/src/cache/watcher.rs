@@ -41,6 +41,11 @@ impl Watcher {
         let _ = self.newest.changed().await;
     }
 
+    /// How many watch the same collection.
+    pub fn watchers(&self) -> usize {
+        self.collection.watchers()
+    }
+
     /// Up to where there is nothing to take; [`Watcher::cursor`] moves there.
     pub fn look(&mut self) -> Result<Revision, Error> {
         let published = self.shared.published();

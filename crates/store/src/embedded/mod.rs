@@ -20,7 +20,7 @@ mod watch;
 mod writer;
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     thread::JoinHandle,
     time::Duration,
@@ -68,6 +68,7 @@ impl Default for Options {
 
 /// A store in one directory, in this process.
 pub struct Embedded {
+    dir: PathBuf,
     shared: Arc<Shared>,
     newest: newest::Receiver<Revision>,
     /// `None` only while dropping: closing the queue is what ends the writer.
@@ -83,14 +84,14 @@ impl Embedded {
 
     /// The same with another medium under it.
     pub async fn open_on(dir: &Path, options: Options, medium: Arc<dyn Medium>) -> Result<Self, Error> {
-        let dir = dir.to_path_buf();
+        let (dir, place) = (dir.to_path_buf(), dir.to_path_buf());
         let opened = tokio::task::spawn_blocking(move || {
-            let opened = open::open(&dir, &options, medium)?;
+            let opened = open::open(&place, &options, medium)?;
             let shared = opened.shared.clone();
             Ok((writer::start(opened, options).map_err(engine)?, shared))
         });
         let (writer, shared) = opened.await.map_err(engine)??;
-        Ok(Self { shared, newest: writer.newest, requests: Some(writer.requests), writer: Some(writer.thread) })
+        Ok(Self { dir, shared, newest: writer.newest, requests: Some(writer.requests), writer: Some(writer.thread) })
     }
 
     /// Reads and verifies all files of the store in `dir`, also while another process writes it; changes nothing.
@@ -168,6 +169,13 @@ impl Store for Embedded {
 
     async fn health(&self) -> Result<(), Error> {
         self.ask(Request::Health).await
+    }
+
+    async fn size(&self) -> Result<u64, Error> {
+        let files = std::fs::read_dir(&self.dir).map_err(engine)?;
+        // A file that is gone by now takes no room.
+        let lengths = files.filter_map(|file| file.ok()?.metadata().ok()).map(|file| file.len());
+        Ok(lengths.sum())
     }
 }
 
