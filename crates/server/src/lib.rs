@@ -7,7 +7,7 @@
 mod activity;
 mod admission;
 mod allocate;
-mod authorize;
+pub mod authorize;
 mod bootstrap;
 mod catalog;
 mod clock;
@@ -23,6 +23,7 @@ mod headers;
 mod health;
 mod joined;
 mod listen;
+mod live;
 mod metrics;
 mod paths;
 pub mod pipeline;
@@ -41,7 +42,7 @@ mod watch;
 use std::{
     collections::BTreeMap,
     convert::Infallible,
-    sync::Arc,
+    sync::{Arc, LazyLock},
     task::{Context, Poll},
 };
 
@@ -52,7 +53,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 pub use allocate::network::{Network, NotANetwork};
-pub use settings::{Authentication, Load, Serving, Settings, Shutdown};
+pub use settings::{Authentication, Authorization, Load, Mode, Serving, Settings, Shutdown};
 pub use streams::backend::unverified;
 pub use tokens::{KeyError, Tokens};
 
@@ -101,6 +102,16 @@ impl Caller {
             Caller::Anonymous => None,
         }
     }
+
+    /// Who it is to authorizers: somebody, even if nobody knows who.
+    fn identity(&self) -> &User {
+        static ANONYMOUS: LazyLock<User> = LazyLock::new(|| User {
+            name: "system:anonymous".into(),
+            groups: vec!["system:unauthenticated".into()],
+            ..User::default()
+        });
+        self.user().unwrap_or(&ANONYMOUS)
+    }
 }
 
 /// What an API server is made of.
@@ -121,6 +132,7 @@ pub struct Server {
 
 struct Shared {
     registry: registry::Registry,
+    authorizers: Arc<authorize::Authorizers>,
     kubelet_tls: Arc<rustls::ClientConfig>,
     tokens: Option<Tokens>,
     flow: flow::Flow,
@@ -142,7 +154,9 @@ impl Server {
     }
 
     /// As [`Self::new`], with other than the usual settings.
-    pub async fn with(config: Config, settings: Settings) -> Result<Self, store::Error> {
+    pub async fn with(config: Config, mut settings: Settings) -> Result<Self, store::Error> {
+        // Where everybody may do everything, everybody is at least known.
+        settings.serving.anonymous &= !settings.authorization.modes.contains(&Mode::AlwaysAllow);
         let pools = allocate::Pools::new(&settings.service_networks, settings.node_ports.clone());
         let registry = registry::Registry::new(config.store, pools, settings.event_ttl).await?;
         let created = bootstrap::create(&registry, &settings).await;
@@ -151,6 +165,7 @@ impl Server {
         let pages = api::discovery::Pages::new(move |group, version| served.includes(group, version));
         let shared = Shared {
             registry,
+            authorizers: authorize::Authorizers::new(&settings.authorization),
             kubelet_tls: config.kubelet_tls,
             tokens: config.tokens,
             flow: flow::Flow::new(&settings.load),
