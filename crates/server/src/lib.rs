@@ -161,14 +161,17 @@ impl Server {
         let registry = registry::Registry::new(config.store, pools, settings.event_ttl).await?;
         let created = bootstrap::create(&registry, &settings).await;
         created.map_err(unusable)?;
+        // What is kept of objects from here on knows those that were just written.
+        registry.cache().freshen().await?;
         let served = settings.served.clone();
         let pages = api::discovery::Pages::new(move |group, version| served.includes(group, version));
+        let flow = flow::Flow::new(&settings.load, registry.cache())?;
         let shared = Shared {
             registry,
             authorizers: authorize::Authorizers::new(&settings.authorization),
             kubelet_tls: config.kubelet_tls,
             tokens: config.tokens,
-            flow: flow::Flow::new(&settings.load),
+            flow,
             settings,
             pages,
             metrics: metrics::Metrics::default(),
@@ -176,9 +179,7 @@ impl Server {
             ending: CancellationToken::new(),
             stopping: CancellationToken::new(),
         };
-        let server = Self { shared: Arc::new(shared) };
-        flow::load(&server).await.map_err(unusable)?;
-        Ok(server)
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     fn registry(&self) -> &registry::Registry {

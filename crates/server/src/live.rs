@@ -157,3 +157,92 @@ fn put<V: View>(view: &mut V, source: &Source, item: &Item) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, time::Duration};
+
+    use serde_json::json;
+    use store::{Embedded, Guard, Options, Store, Window, Write};
+
+    use super::*;
+    use crate::{catalog::BuiltIn, system};
+
+    #[derive(Default)]
+    struct Names {
+        known: BTreeMap<String, String>,
+        loads: usize,
+    }
+
+    impl View for Names {
+        fn put(&mut self, place: Place<'_>, object: &Value) {
+            let value = api::meta::text(object, &["data", "k"]).to_owned();
+            self.known.insert(format!("{} {}/{}", place.resource.name, place.namespace, place.name), value);
+        }
+
+        fn remove(&mut self, place: Place<'_>) {
+            self.known.remove(&format!("{} {}/{}", place.resource.name, place.namespace, place.name));
+        }
+
+        fn clear(&mut self) {
+            self.known.clear();
+            self.loads += 1;
+        }
+    }
+
+    struct World {
+        store: Arc<dyn Store>,
+        live: Live<Names>,
+        _dir: tempfile::TempDir,
+    }
+
+    impl World {
+        async fn new(window: Window) -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let store: Arc<dyn Store> = Arc::new(Embedded::open(dir.path(), Options::default()).await.unwrap());
+            write(&*store, "/registry/configmaps/a/first", Some("0")).await;
+            let cache = Arc::new(Cache::over(store.clone(), Arc::new(BuiltIn), window).await.unwrap());
+            let resources = ["configmaps", "namespaces"].map(|name| system::resource("", "v1", name).unwrap());
+            let live = Live::new(&cache, &resources, Names::default()).unwrap();
+            Self { store, live, _dir: dir }
+        }
+
+        async fn check(&self, want: &[(&str, &str)]) {
+            let known = self.live.fresh(|names| names.known.clone()).await;
+            let known: Vec<(&str, &str)> = known.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            assert_eq!(known, want);
+        }
+    }
+
+    async fn write(store: &dyn Store, key: &str, value: Option<&str>) {
+        let kind = if key.contains("configmaps") { "ConfigMap" } else { "Namespace" };
+        let object = |value| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "x"}, "data": {"k": value}});
+        let guard = store.get(key).await.unwrap().map_or(Guard::Absent, |record| Guard::Revision(record.revision));
+        let value = value.map(|value| document::encode(&object(value)));
+        store.write(Write { key: key.into(), guard, value, ttl: None }).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_view_has_what_the_cache_has() {
+        let world = World::new(Window::default()).await;
+        world.check(&[("configmaps a/first", "0")]).await;
+        write(&*world.store, "/registry/configmaps/a/first", Some("1")).await;
+        write(&*world.store, "/registry/namespaces/n", Some("2")).await;
+        write(&*world.store, "/registry/secrets/a/other", Some("3")).await;
+        world.check(&[("configmaps a/first", "1"), ("namespaces /n", "2")]).await;
+        write(&*world.store, "/registry/configmaps/a/first", None).await;
+        world.check(&[("namespaces /n", "2")]).await;
+        assert_eq!(world.live.read(|names| (names.known.len(), names.loads)), (1, 1), "only changes are taken in");
+    }
+
+    #[tokio::test]
+    async fn a_view_that_nobody_read_for_long_is_built_anew() {
+        let world = World::new(Window { keep_for: Duration::ZERO, keep_changes: 1, keep_bytes: 1 }).await;
+        for value in 0..300 {
+            write(&*world.store, "/registry/configmaps/a/first", Some(&value.to_string())).await;
+            write(&*world.store, "/registry/namespaces/n", Some("2")).await;
+        }
+        world.check(&[("configmaps a/first", "299"), ("namespaces /n", "2")]).await;
+        assert!(world.live.read(|names| names.loads) > 1);
+    }
+}
