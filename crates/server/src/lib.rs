@@ -132,7 +132,6 @@ pub struct Server {
 
 struct Shared {
     registry: registry::Registry,
-    authorizers: Arc<authorize::Authorizers>,
     kubelet_tls: Arc<rustls::ClientConfig>,
     tokens: Option<Tokens>,
     flow: flow::Flow,
@@ -156,9 +155,10 @@ impl Server {
     /// As [`Self::new`], with other than the usual settings.
     pub async fn with(config: Config, mut settings: Settings) -> Result<Self, store::Error> {
         // Where everybody may do everything, everybody is at least known.
-        settings.serving.anonymous &= !settings.authorization.modes.contains(&Mode::AlwaysAllow);
+        settings.serving.anonymous &=
+            !settings.authorization.modes.iter().any(|mode| matches!(mode, Mode::AlwaysAllow));
         let pools = allocate::Pools::new(&settings.service_networks, settings.node_ports.clone());
-        let registry = registry::Registry::new(config.store, pools, settings.event_ttl).await?;
+        let registry = registry::Registry::new(config.store, pools, &settings).await?;
         let created = bootstrap::create(&registry, &settings).await;
         created.map_err(unusable)?;
         // What is kept of objects from here on knows those that were just written.
@@ -168,7 +168,6 @@ impl Server {
         let flow = flow::Flow::new(&settings.load, registry.cache())?;
         let shared = Shared {
             registry,
-            authorizers: authorize::Authorizers::new(&settings.authorization),
             kubelet_tls: config.kubelet_tls,
             tokens: config.tokens,
             flow,
@@ -180,6 +179,11 @@ impl Server {
             stopping: CancellationToken::new(),
         };
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Who knows who may do what.
+    fn authorizers(&self) -> &authorize::Authorizers {
+        self.shared.registry.authorizers()
     }
 
     fn registry(&self) -> &registry::Registry {
