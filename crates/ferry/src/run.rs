@@ -13,7 +13,7 @@ use client::Informers;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::{Api, Client, runtime::wait::await_condition};
-use server::{Authentication, Server, Settings, User};
+use server::{Authentication, Authority, Server, Settings, User};
 use store::Store;
 use tokio::net::TcpListener;
 
@@ -185,8 +185,9 @@ async fn api_server(
     let tokens = server::Tokens::new(TOKEN_ISSUER, &pki.service_accounts)?;
     let kubelet_tls = Arc::new(pki::kubelet_client_tls(pki)?);
     let config = server::Config { store, kubelet_tls, tokens: Some(tokens) };
-    let server = Server::with(config, settings(options, pki)).await?;
-    let tls = Arc::new(pki::api_server_tls(pki)?);
+    let settings = settings(options, pki)?;
+    let tls = Arc::new(pki::api_server_tls(pki, server::client_verifier(&settings.authentication))?);
+    let server = Server::with(config, settings).await?;
     let serving = server.clone();
     components.start("API server", |shutdown| async move {
         serving.serve(listener, tls, shutdown).await;
@@ -196,14 +197,15 @@ async fn api_server(
 }
 
 /// What this cluster's API server must know about its node.
-fn settings(options: &Options, pki: &Pki) -> Settings {
-    Settings {
+fn settings(options: &Options, pki: &Pki) -> anyhow::Result<Settings> {
+    let client_ca = Some(Authority::from_pem(&pki.ca).context("the cluster's CA")?);
+    Ok(Settings {
         advertise: Some((options.node_ip, options.port)),
-        authentication: Authentication { client_ca: Some(pki.ca.clone()), ..Default::default() },
+        authentication: Authentication { client_ca, bootstrap_tokens: true, ..Default::default() },
         shared_store: !options.storage.etcd_servers.is_empty(),
         host_name: options.node_name.clone(),
         ..Default::default()
-    }
+    })
 }
 
 async fn loops(server: &Server, pki: &Pki, components: &mut Components) -> anyhow::Result<((), String)> {

@@ -4,22 +4,22 @@
 use api::status::Status;
 use serde_json::json;
 
-use crate::{User, request::Target};
+use crate::{User, authenticate::ANONYMOUS, request::Target};
 
 /// What anonymous requests may read.
 const PUBLIC: &[&str] = &["/healthz", "/livez", "/readyz", "/version", "/version/"];
 
 /// Whether `user` may use a path that is not a resource's.
-pub fn path(user: Option<&User>, verb: &str, path: &str) -> Result<(), Status> {
-    if user.is_some() || PUBLIC.contains(&path) {
+pub fn path(user: &User, verb: &str, path: &str) -> Result<(), Status> {
+    if user.name != ANONYMOUS || PUBLIC.contains(&path) {
         return Ok(());
     }
     Err(denied(format!("forbidden: User \"system:anonymous\" cannot {verb} path {path:?}"), json!({})))
 }
 
 /// Whether `user` may do what `target` says.
-pub fn target(user: Option<&User>, target: &Target) -> Result<(), Status> {
-    if user.is_some() {
+pub fn target(user: &User, target: &Target) -> Result<(), Status> {
+    if user.name != ANONYMOUS {
         return Ok(());
     }
     let resource = target.resource;

@@ -7,6 +7,7 @@
 mod activity;
 mod admission;
 mod allocate;
+mod authenticate;
 mod authorize;
 mod bootstrap;
 mod catalog;
@@ -52,9 +53,10 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 pub use allocate::network::{Network, NotANetwork};
-pub use settings::{Authentication, Load, Serving, Settings, Shutdown};
+pub use authenticate::{Authentication, Authority, AuthorityError, TableError, UserTable, client_verifier};
+pub use settings::{Load, Serving, Settings, Shutdown};
 pub use streams::backend::unverified;
-pub use tokens::{KeyError, Tokens};
+pub use tokens::{KeyError, Limits, PublicKey, Tokens};
 
 /// The body of a request or an answer.
 pub type Body = UnsyncBoxBody<Bytes, BodyError>;
@@ -83,24 +85,29 @@ pub struct User {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// Where a request comes from, as far as it could be found out.
+/// Who asks, once that is known.
 #[derive(Clone, Debug)]
 pub enum Caller {
     /// A component of this process.
     Component(User),
-    /// Somebody who showed a certificate.
+    /// Whoever the chain of authenticators found, be it nobody in particular.
     Client(User),
-    /// Somebody who showed nothing.
-    Anonymous,
 }
 
 impl Caller {
-    fn user(&self) -> Option<&User> {
-        match self {
-            Caller::Component(user) | Caller::Client(user) => Some(user),
-            Caller::Anonymous => None,
-        }
+    fn user(&self) -> &User {
+        let (Caller::Component(user) | Caller::Client(user)) = self;
+        user
     }
+}
+
+/// Where a request comes from.
+#[derive(Clone)]
+pub(crate) enum Origin {
+    /// A component of this process, which needs no credentials.
+    Component(User),
+    /// A connection.
+    Peer(Arc<authenticate::Peer>),
 }
 
 /// What an API server is made of.
@@ -120,9 +127,10 @@ pub struct Server {
 }
 
 struct Shared {
-    registry: registry::Registry,
+    registry: Arc<registry::Registry>,
     kubelet_tls: Arc<rustls::ClientConfig>,
-    tokens: Option<Tokens>,
+    tokens: Option<Arc<Tokens>>,
+    authenticator: authenticate::Authenticator,
     flow: flow::Flow,
     settings: Settings,
     /// What the server says of its API.
@@ -144,15 +152,18 @@ impl Server {
     /// As [`Self::new`], with other than the usual settings.
     pub async fn with(config: Config, settings: Settings) -> Result<Self, store::Error> {
         let pools = allocate::Pools::new(&settings.service_networks, settings.node_ports.clone());
-        let registry = registry::Registry::new(config.store, pools, settings.event_ttl).await?;
+        let registry = Arc::new(registry::Registry::new(config.store, pools, settings.event_ttl).await?);
         let created = bootstrap::create(&registry, &settings).await;
         created.map_err(unusable)?;
         let served = settings.served.clone();
         let pages = api::discovery::Pages::new(move |group, version| served.includes(group, version));
+        let tokens = config.tokens.map(Arc::new);
+        let authenticator = authenticate::Authenticator::new(&settings.authentication, tokens.as_ref(), &registry);
         let shared = Shared {
             registry,
             kubelet_tls: config.kubelet_tls,
-            tokens: config.tokens,
+            tokens,
+            authenticator,
             flow: flow::Flow::new(&settings.load),
             settings,
             pages,
@@ -175,8 +186,8 @@ impl Server {
         Local { server: self.clone(), user }
     }
 
-    /// Answers HTTPS requests on `listener` until `shutdown`, then ends watches and lets other requests end. Client
-    /// certificates are verified by `tls`; the subject's CN is the user and its Os are the groups.
+    /// Answers HTTPS requests on `listener` until `shutdown`, then ends watches and lets other requests end. How `tls` should
+    /// ask for certificates is what [`client_verifier`] says.
     pub async fn serve(self, listener: TcpListener, tls: Arc<rustls::ServerConfig>, shutdown: CancellationToken) {
         listen::serve(self, listener, tls, shutdown).await;
     }
@@ -210,6 +221,6 @@ where
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let (server, user) = (self.server.clone(), self.user.clone());
         let request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
-        Box::pin(pipeline::answer(server, Caller::Component(user), request).map(Ok))
+        Box::pin(pipeline::answer(server, Origin::Component(user), request).map(Ok))
     }
 }

@@ -16,7 +16,7 @@ pub fn is_review(resource: &Resource) -> bool {
 }
 
 /// Answers a review. Who has authenticated may do everything, so every access review of a known user says yes.
-pub fn answer(user: Option<&User>, target: &Target, input: &Input) -> Result<Value, Status> {
+pub fn answer(user: &User, target: &Target, input: &Input) -> Result<Value, Status> {
     let resource = target.resource;
     let options = WriteOptions::of(target, input)?;
     let (mut review, _) = body(resource, input, options.validation)?;
@@ -26,7 +26,7 @@ pub fn answer(user: Option<&User>, target: &Target, input: &Input) -> Result<Val
     }
     review["status"] = match resource.kind {
         "SelfSubjectReview" => {
-            let user = user.cloned().unwrap_or_default();
+            let user = user.clone();
             let mut info = json!({"username": user.name, "groups": user.groups});
             if !user.uid.is_empty() {
                 info["uid"] = user.uid.into();

@@ -2,6 +2,7 @@
 //!
 //! It runs in the foreground until SIGTERM or SIGINT, logs to standard error, and needs no controllers beside it.
 
+mod authentication;
 mod certificates;
 mod options;
 
