@@ -8,7 +8,7 @@ mod activity;
 mod admission;
 mod allocate;
 mod authenticate;
-mod authorize;
+pub mod authorize;
 mod bootstrap;
 mod catalog;
 mod clock;
@@ -24,6 +24,7 @@ mod headers;
 mod health;
 mod joined;
 mod listen;
+mod live;
 mod metrics;
 mod paths;
 pub mod pipeline;
@@ -54,7 +55,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use allocate::network::{Network, NotANetwork};
 pub use authenticate::{Authentication, Authority, AuthorityError, TableError, UserTable, client_verifier};
-pub use settings::{Load, Serving, Settings, Shutdown};
+pub use settings::{Authorization, Load, Mode, Serving, Settings, Shutdown};
 pub use streams::backend::unverified;
 pub use tokens::{KeyError, Limits, PublicKey, Tokens};
 
@@ -99,6 +100,11 @@ impl Caller {
         let (Caller::Component(user) | Caller::Client(user)) = self;
         user
     }
+
+    /// Who it is to authorizers: somebody, even if nobody knows who.
+    fn identity(&self) -> &User {
+        self.user()
+    }
 }
 
 /// Where a request comes from.
@@ -128,6 +134,7 @@ pub struct Server {
 
 struct Shared {
     registry: Arc<registry::Registry>,
+    authorizers: Arc<authorize::Authorizers>,
     kubelet_tls: Arc<rustls::ClientConfig>,
     tokens: Option<Arc<Tokens>>,
     authenticator: authenticate::Authenticator,
@@ -150,21 +157,27 @@ impl Server {
     }
 
     /// As [`Self::new`], with other than the usual settings.
-    pub async fn with(config: Config, settings: Settings) -> Result<Self, store::Error> {
+    pub async fn with(config: Config, mut settings: Settings) -> Result<Self, store::Error> {
+        // Where everybody may do everything, everybody is at least known.
+        settings.authentication.anonymous &= !settings.authorization.modes.contains(&Mode::AlwaysAllow);
         let pools = allocate::Pools::new(&settings.service_networks, settings.node_ports.clone());
         let registry = Arc::new(registry::Registry::new(config.store, pools, settings.event_ttl).await?);
         let created = bootstrap::create(&registry, &settings).await;
         created.map_err(unusable)?;
+        // What is kept of objects from here on knows those that were just written.
+        registry.cache().freshen().await?;
         let served = settings.served.clone();
         let pages = api::discovery::Pages::new(move |group, version| served.includes(group, version));
         let tokens = config.tokens.map(Arc::new);
         let authenticator = authenticate::Authenticator::new(&settings.authentication, tokens.as_ref(), &registry);
+        let flow = flow::Flow::new(&settings.load, registry.cache())?;
         let shared = Shared {
             registry,
+            authorizers: authorize::Authorizers::new(&settings.authorization),
             kubelet_tls: config.kubelet_tls,
             tokens,
             authenticator,
-            flow: flow::Flow::new(&settings.load),
+            flow,
             settings,
             pages,
             metrics: metrics::Metrics::default(),
@@ -172,9 +185,7 @@ impl Server {
             ending: CancellationToken::new(),
             stopping: CancellationToken::new(),
         };
-        let server = Self { shared: Arc::new(shared) };
-        flow::load(&server).await.map_err(unusable)?;
-        Ok(server)
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     fn registry(&self) -> &registry::Registry {

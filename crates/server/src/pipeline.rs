@@ -19,7 +19,8 @@ use http_body_util::{BodyExt, Full, Limited};
 use crate::{
     Body, Caller, Origin, Server,
     authenticate::{ANONYMOUS, Notes, Shown},
-    authorize, deadline, encode,
+    authorize::{self, Attributes},
+    deadline, encode,
     flow::{self, Asked},
     form::Form,
     headers,
@@ -93,7 +94,9 @@ async fn route(server: &Server, caller: &Caller, form: Form, request: Request<Bo
                 Ok(place) => place,
                 Err(turned_away) => return Ok(counted.answered(turned_away)),
             };
-            let result = match authorize::path(caller.user(), verb_of(request.method()), &path) {
+            let asked =
+                Attributes { user: caller.identity(), verb: asked.verb(), asked: authorize::Asked::Path(&path) };
+            let result = match server.shared.authorizers.check(&asked).await {
                 Ok(()) => paths::answer(server, &request.into_parts().0).await,
                 Err(status) => Err(status),
             };
@@ -126,7 +129,8 @@ async fn allowed(
     target: Target,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
-    authorize::target(caller.user(), &target)?;
+    let asked = Attributes { user: caller.identity(), verb: target.verb, asked: target.asked() };
+    server.shared.authorizers.check(&asked).await?;
     let deprecation = target.resource.deprecation();
     let response = resource(server, caller, target, request).await?;
     Ok(match deprecation {
@@ -165,7 +169,7 @@ async fn resource(
     let body = read(request).await?;
     let input = Input { content_type, user_agent, body };
     if reviews::is_review(target.resource) {
-        let mut review = reviews::answer(caller.user(), &target, &input)?;
+        let mut review = reviews::answer(server, caller.identity(), &target, &input).await?;
         own_review(&target, &input, &mut review)?;
         return Ok(encode::object(&target, form, review, 201));
     }

@@ -17,6 +17,8 @@ pub struct Settings {
     pub node_ports: RangeInclusive<u16>,
     /// Which credentials are accepted.
     pub authentication: Authentication,
+    /// Who may do what.
+    pub authorization: Authorization,
     /// How much is worked on at once.
     pub load: Load,
     /// How connections are served.
@@ -33,6 +35,22 @@ pub struct Settings {
     pub flags: Vec<(String, String)>,
     /// This machine's name, for the identity of this server.
     pub host_name: String,
+}
+
+/// Who decides who may do what.
+#[derive(Clone, Debug)]
+pub struct Authorization {
+    /// Who is asked, in this order.
+    pub modes: Vec<Mode>,
+}
+
+/// Somebody who decides who may do what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Everybody may do everything.
+    AlwaysAllow,
+    /// Nobody may do anything.
+    AlwaysDeny,
 }
 
 /// How much is worked on at once, and for how long.
@@ -80,6 +98,7 @@ impl Default for Settings {
             service_networks: "10.96.0.0/16".parse().into_iter().collect(),
             node_ports: 30000..=32767,
             authentication: Authentication::default(),
+            authorization: Authorization::default(),
             load: Load::default(),
             serving: Serving::default(),
             shutdown: Shutdown::default(),
@@ -89,6 +108,12 @@ impl Default for Settings {
             flags: Vec::new(),
             host_name: "localhost".into(),
         }
+    }
+}
+
+impl Default for Authorization {
+    fn default() -> Self {
+        Self { modes: vec![Mode::AlwaysAllow] }
     }
 }
 

@@ -166,6 +166,7 @@ fn settings(given: &Given<'_>) -> anyhow::Result<Settings> {
         service_networks: networks(given)?,
         node_ports: ports(given)?,
         authentication: authentication::settings(given)?,
+        authorization: server::Authorization::default(),
         load: load(given)?,
         serving: serving(given)?,
         shutdown: shutdown(given)?,

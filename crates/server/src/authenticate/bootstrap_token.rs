@@ -98,7 +98,9 @@ fn groups(more: &str) -> Result<Vec<String>, String> {
     let mut groups = BTreeSet::from([GROUP.to_owned()]);
     for group in more.split(',').filter(|_| !more.is_empty()) {
         if !is_group(group) {
-            let why = format!("bootstrap group {group:?} is invalid (must match \\Asystem:bootstrappers:[a-z0-9:-]{{0,255}}[a-z0-9]\\z)");
+            let why = format!(
+                "bootstrap group {group:?} is invalid (must match \\Asystem:bootstrappers:[a-z0-9:-]{{0,255}}[a-z0-9]\\z)"
+            );
             return Err(format!("has invalid value for key auth-extra-groups: {why}."));
         }
         groups.insert(group.to_owned());

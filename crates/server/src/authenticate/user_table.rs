@@ -51,12 +51,8 @@ impl UserTable {
                 continue;
             }
             let groups = groups.first().map(|groups| groups.split(',').map(str::to_owned).collect());
-            let user = User {
-                name: name.clone(),
-                uid: uid.clone(),
-                groups: groups.unwrap_or_default(),
-                ..User::default()
-            };
+            let user =
+                User { name: name.clone(), uid: uid.clone(), groups: groups.unwrap_or_default(), ..User::default() };
             if users.insert(key(first, name), (first.clone(), user)).is_some() {
                 tracing::warn!(line, "a {secret} or user that a file of users had before: the last one counts");
             }

@@ -122,7 +122,7 @@ mod tests {
             .unwrap()
             .into_iter()
             .partition(|object| object["spec"].get("rules").is_some());
-        let config = Config::of(&schemas, &levels);
+        let config = Config::of(schemas.iter(), levels.iter());
         let (name, groups) = user.unwrap_or(("system:anonymous", &["system:unauthenticated"]));
         let groups = groups.iter().map(|group| (*group).into()).collect();
         let caller = Caller::Client(User { name: name.into(), groups, ..User::default() });

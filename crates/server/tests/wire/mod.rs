@@ -8,7 +8,7 @@ mod client;
 
 use std::sync::Arc;
 
-use ferry_server::{client_verifier, Server, Settings};
+use ferry_server::{Server, Settings, client_verifier};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,

@@ -49,8 +49,7 @@ impl TokenLink for Legacy {
         if self.lookup {
             self.exists(token, &named, &mut signed).await?;
         }
-        let account =
-            Account { namespace: &named.namespace, name: &named.name, uid: &named.uid, ..Account::default() };
+        let account = Account { namespace: &named.namespace, name: &named.name, uid: &named.uid, ..Account::default() };
         Ok(Some(account.found(signed)))
     }
 }
@@ -104,7 +103,8 @@ impl Legacy {
                  '{INVALID_SINCE}' label from the secret to temporarily allow use of this token"
             )));
         }
-        let generated = meta::list(&account, &["secrets"]).iter().any(|secret| meta::text(secret, &["name"]) == secret_name);
+        let generated =
+            meta::list(&account, &["secrets"]).iter().any(|secret| meta::text(secret, &["name"]) == secret_name);
         if generated {
             signed.notes.warnings.push(AUTO_GENERATED.to_owned());
         }
@@ -126,7 +126,8 @@ impl Legacy {
             return;
         }
         let mut changed = secret.clone();
-        let labels = meta::metadata_mut(&mut changed).entry("labels").or_insert_with(|| Value::Object(Default::default()));
+        let labels =
+            meta::metadata_mut(&mut changed).entry("labels").or_insert_with(|| Value::Object(Default::default()));
         meta::object_mut(labels).insert(LAST_USED.into(), today.to_string().into());
         let Ok(resource) = system::resource("", "v1", "secrets") else { return };
         let place = Place { resource, namespace: meta::namespace(secret), name: meta::name(secret) };

@@ -41,12 +41,7 @@ impl Accounts {
     }
 
     /// Verifies what does not depend on objects; `None` if it is no token of these issuers.
-    fn signed<'a>(
-        &self,
-        token: &'a str,
-        issuers: &[String],
-        wanted: &[String],
-    ) -> Result<Option<Signed<'a>>, Reasons> {
+    fn signed<'a>(&self, token: &'a str, issuers: &[String], wanted: &[String]) -> Result<Option<Signed<'a>>, Reasons> {
         let Some(jwt) = Jwt::parse(token) else { return Ok(None) };
         if !issuers.iter().any(|issuer| issuer == jwt.text("iss")) {
             return Ok(None);
@@ -118,7 +113,12 @@ impl Account<'_> {
                 put("authentication.kubernetes.io/node-uid", uid.to_owned());
             }
         }
-        let user = User { name: user_name(self.namespace, self.name), groups: groups(self.namespace), uid: self.uid.to_owned(), extra };
+        let user = User {
+            name: user_name(self.namespace, self.name),
+            groups: groups(self.namespace),
+            uid: self.uid.to_owned(),
+            extra,
+        };
         Found { user, audiences: signed.audiences, notes: signed.notes }
     }
 }
