@@ -26,6 +26,7 @@ mod joined;
 mod listen;
 mod live;
 mod metrics;
+mod outbound;
 mod paths;
 pub mod pipeline;
 mod query;
@@ -54,7 +55,11 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 pub use allocate::network::{Network, NotANetwork};
-pub use authenticate::{Authentication, Authority, AuthorityError, TableError, UserTable, client_verifier};
+pub use authenticate::{
+    ALGORITHMS, Authentication, AuthenticationFile, Authority, AuthorityError, ConfigError, JwtIssuer, Mapping,
+    ReviewVersion, TableError, TokenWebhook, UserTable, client_verifier,
+};
+pub use outbound::{Endpoint, KubeconfigError, from_kubeconfig};
 pub use settings::{Authorization, Load, Mode, Serving, Settings, Shutdown};
 pub use streams::backend::unverified;
 pub use tokens::{KeyError, Limits, PublicKey, Tokens};

@@ -14,6 +14,7 @@ mod cache;
 mod certificate;
 mod extra;
 mod found;
+mod oidc;
 mod password_file;
 mod peer;
 mod proxy;
@@ -21,6 +22,7 @@ mod service_account;
 mod settings;
 mod token_file;
 mod user_table;
+mod webhook;
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,9 +31,11 @@ use http::{HeaderMap, HeaderValue, header};
 
 pub use authority::{Authority, AuthorityError, client_verifier};
 pub use found::{Found, Notes, Reasons, Verdict};
+pub use oidc::{ALGORITHMS, AuthenticationFile, ConfigError, JwtIssuer, Mapping};
 pub use peer::Peer;
 pub use settings::Authentication;
 pub use user_table::{TableError, UserTable};
+pub use webhook::{ReviewVersion, TokenWebhook};
 
 use crate::{User, registry::Registry, tokens::Tokens};
 use agnostic::Agnostic;
@@ -177,6 +181,14 @@ fn token_links(
     if settings.bootstrap_tokens {
         let link = bootstrap_token::BootstrapTokens::new(registry.clone());
         links.push(Box::new(Agnostic::new(link, audiences)));
+    }
+    if !settings.issuers.is_empty() {
+        let issuers = settings.issuers.iter().cloned().map(oidc::OpenId::new).collect();
+        links.push(Box::new(Agnostic::new(oidc::Issuers(issuers), audiences)));
+    }
+    if let Some(webhook) = &settings.webhook {
+        let lifetimes = webhook.lifetimes();
+        links.push(Box::new(cache::Cache::new(webhook::Webhook::new(webhook.clone(), audiences), lifetimes)));
     }
     links
 }

@@ -1,6 +1,6 @@
 //! Which credentials are accepted.
 
-use super::{Authority, UserTable};
+use super::{Authority, JwtIssuer, TokenWebhook, UserTable};
 
 /// Which credentials are accepted, and what extension API servers must know to trust this one's requests.
 #[derive(Clone, Debug)]
@@ -33,6 +33,10 @@ pub struct Authentication {
     pub lookup: bool,
     /// Whether bootstrap tokens are accepted.
     pub bootstrap_tokens: bool,
+    /// Issuers whose tokens are accepted.
+    pub issuers: Vec<JwtIssuer>,
+    /// A webhook that knows tokens.
+    pub webhook: Option<TokenWebhook>,
 }
 
 impl Default for Authentication {
@@ -52,6 +56,8 @@ impl Default for Authentication {
             audiences: Vec::new(),
             lookup: true,
             bootstrap_tokens: false,
+            issuers: Vec::new(),
+            webhook: None,
         }
     }
 }
