@@ -1,7 +1,7 @@
 //! The one chain that every request goes through:
 //! authenticate → count → flow control → authorize → route → (decode → default → admit → prepare → validate → store) → encode.
 //!
-//! The listener or the in-process service has authenticated; the registry does what is in parentheses.
+//! The in-process service has authenticated; the registry does what is in parentheses.
 
 use api::{
     Map, Value, apply,
@@ -17,7 +17,9 @@ use http::{Method, Request, Response, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 
 use crate::{
-    Body, Caller, Server, deadline, encode,
+    Body, Caller, Origin, Server,
+    authenticate::{ANONYMOUS, Notes, Shown},
+    deadline, encode,
     flow::{self, Asked},
     form::Form,
     headers,
@@ -36,25 +38,51 @@ const BODIES: &str = "application/json, application/yaml, application/vnd.kubern
 /// The largest body of a request.
 pub const MAX_BODY: usize = 3 << 20;
 
-/// Answers one request of `caller`.
-pub fn answer(server: Server, caller: Caller, request: Request<Body>) -> BoxFuture<'static, Response<Body>> {
+/// The answer is to somebody who is not known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unknown;
+
+/// Answers one request.
+pub(crate) fn answer(server: Server, origin: Origin, mut request: Request<Body>) -> BoxFuture<'static, Response<Body>> {
     Box::pin(async move {
         let method = request.method().clone();
         let path = request.uri().path().to_owned();
         let form = Form::of_error(request.headers());
         let audit_id = headers::audit_id(request.headers());
-        let result = route(&server, &caller, form, request).await;
+        let (caller, notes) = identify(&server, origin, &mut request).await;
+        let (result, unknown) = match caller {
+            Some(caller) => (route(&server, &caller, form, request).await, caller.user().name == ANONYMOUS),
+            None => (Err(Status::unauthorized()), true),
+        };
         let mut response = result.unwrap_or_else(|status| encode::error(form, &status));
+        if unknown {
+            response.extensions_mut().insert(Unknown);
+        }
+        response = encode::warned(response, &notes.warnings);
         headers::finish(&mut response, audit_id);
         tracing::debug!(%method, %path, status = response.status().as_u16(), "answered");
         response
     })
 }
 
+/// Finds out who asks, and takes away what shows it. Why it is nobody is for the log only.
+async fn identify(server: &Server, origin: Origin, request: &mut Request<Body>) -> (Option<Caller>, Notes) {
+    let peer = match origin {
+        Origin::Component(user) => return (Some(Caller::Component(user)), Notes::default()),
+        Origin::Peer(peer) => peer,
+    };
+    let authenticator = &server.shared.authenticator;
+    let (path, mut headers) = (request.uri().path().to_owned(), std::mem::take(request.headers_mut()));
+    let (audiences, notes) = (authenticator.audiences(), Notes::default());
+    let mut shown = Shown { headers: &mut headers, peer: Some(&peer), path: &path, audiences, notes };
+    let found = authenticator.authenticate(&mut shown).await;
+    let notes = shown.notes;
+    *request.headers_mut() = headers;
+    let found = found.inspect_err(|why| tracing::info!(path, %why, "unable to authenticate the request"));
+    (found.ok().map(Caller::Client), notes)
+}
+
 async fn route(server: &Server, caller: &Caller, form: Form, request: Request<Body>) -> Result<Response<Body>, Status> {
-    if matches!(caller, Caller::Anonymous) && !server.shared.settings.serving.anonymous {
-        return Err(Status::unauthorized());
-    }
     let path = request.uri().path().to_owned();
     let query = Query::parse(request.uri().query().unwrap_or_default());
     match request::parse(request.method(), &path, query, &server.shared.settings.served) {
@@ -73,7 +101,7 @@ async fn route(server: &Server, caller: &Caller, form: Form, request: Request<Bo
             Ok(counted.answered(place.marked(form, result)))
         }
         Some(Ok(mut target)) => {
-            target.user = caller.user().cloned().unwrap_or_default();
+            target.user = caller.user().clone();
             let counted = InFlight::of(server, &target);
             let place = match flow::admit(server, caller, &Asked::Resource(&target)).await {
                 Ok(place) => place,

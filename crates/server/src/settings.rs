@@ -2,7 +2,12 @@
 
 use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
 
-use crate::{allocate::network::Network, authorize::Policies, served::Served};
+use crate::{
+    allocate::network::Network,
+    authenticate::Authentication,
+    authorize::{Policies, Webhook},
+    served::Served,
+};
 
 /// How an API server behaves. [`Default`] is what upstream does without flags, but for the range of services.
 #[derive(Clone, Debug)]
@@ -15,7 +20,7 @@ pub struct Settings {
     pub service_networks: Vec<Network>,
     /// The range of node ports.
     pub node_ports: RangeInclusive<u16>,
-    /// What extension API servers need to know to trust this one's requests.
+    /// Which credentials are accepted.
     pub authentication: Authentication,
     /// Who may do what.
     pub authorization: Authorization,
@@ -35,25 +40,6 @@ pub struct Settings {
     pub flags: Vec<(String, String)>,
     /// This machine's name, for the identity of this server.
     pub host_name: String,
-}
-
-/// The authorities of client certificates, and the headers that proxies name users with.
-#[derive(Clone, Debug, Default)]
-pub struct Authentication {
-    /// Who signs client certificates (PEM).
-    pub client_ca: Option<String>,
-    /// Who signs certificates of proxies (PEM).
-    pub proxy_ca: Option<String>,
-    /// The names of proxies; empty: any.
-    pub proxy_names: Vec<String>,
-    /// Headers with the user's name.
-    pub user_headers: Vec<String>,
-    /// Headers with the user's id.
-    pub uid_headers: Vec<String>,
-    /// Headers with groups.
-    pub group_headers: Vec<String>,
-    /// What headers with more about the user begin with.
-    pub extra_prefixes: Vec<String>,
 }
 
 /// Who decides who may do what.
@@ -76,6 +62,8 @@ pub enum Mode {
     Node,
     /// What the lines of a file allow.
     Abac(Policies),
+    /// What somebody else says, who is asked over HTTP.
+    Webhook(Webhook),
 }
 
 /// How much is worked on at once, and for how long.
@@ -102,8 +90,6 @@ pub struct Serving {
     pub http2: bool,
     /// Requests at once on one HTTP/2 connection.
     pub streams: u32,
-    /// Whether requests without credentials are served.
-    pub anonymous: bool,
     /// How long the store may take to say that it is well.
     pub store_timeout: Duration,
 }
@@ -167,7 +153,7 @@ impl Load {
 
 impl Default for Serving {
     fn default() -> Self {
-        Self { http2: true, streams: 100, anonymous: true, store_timeout: Duration::from_secs(2) }
+        Self { http2: true, streams: 100, store_timeout: Duration::from_secs(2) }
     }
 }
 

@@ -278,14 +278,17 @@ fn positive(text: &str, field: &str, most: Option<i64>, errors: &mut Vec<FieldEr
 
 impl Connection {
     fn endpoint(&self, field: &str, errors: &mut Vec<FieldError>) -> Option<outbound::Endpoint> {
-        let (kind, file_field) = (format!("{field}.connectionInfo.type"), format!("{field}.connectionInfo.kubeConfigFile"));
+        let (kind, file_field) =
+            (format!("{field}.connectionInfo.type"), format!("{field}.connectionInfo.kubeConfigFile"));
         let file = self.kube_config_file.as_deref().unwrap_or_default();
         let error = match self.kind.as_str() {
             "" => FieldError::required(kind, ""),
             "InClusterConfig" if self.kube_config_file.is_some() => {
                 FieldError::invalid(file_field, file, "can only be set when type=KubeConfigFile")
             }
-            "InClusterConfig" => FieldError::invalid(kind, "InClusterConfig", "is not supported: this server is no pod"),
+            "InClusterConfig" => {
+                FieldError::invalid(kind, "InClusterConfig", "is not supported: this server is no pod")
+            }
             "KubeConfigFile" if file.is_empty() => FieldError::required(file_field, ""),
             "KubeConfigFile" if !Path::new(file).is_absolute() => {
                 FieldError::invalid(file_field, file, "must be an absolute path")
@@ -302,5 +305,113 @@ impl Connection {
         };
         errors.push(error);
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n";
+    const GOOD: &str = "timeout: 3s, subjectAccessReviewVersion: v1, failurePolicy: Deny";
+
+    fn check(links: &str, want: Result<&str, &str>) {
+        let text = if links.contains("apiVersion") { links.to_owned() } else { format!("{HEAD}{links}") };
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("hook");
+        let hook = "current-context: x\ncontexts: [{name: x, context: {cluster: x}}]\nclusters: [{name: x, cluster: {server: \
+                    \"https://127.0.0.1:1/\"}}]\n";
+        fs::write(&file, hook).unwrap();
+        let text = text.replace("HOOK", &file.display().to_string());
+        let got = parse(&text, None);
+        let got = got.map(|modes| {
+            let names = modes.iter().map(|mode| match mode {
+                Mode::Webhook(webhook) => {
+                    format!("{:?} {:?} {:?}", webhook.failure, webhook.timeout, webhook.refused_for)
+                }
+                mode => format!("{mode:?}"),
+            });
+            names.collect::<Vec<_>>().join(", ")
+        });
+        let got = got.map_err(|error| error.to_string().replace(&file.display().to_string(), "HOOK"));
+        assert_eq!(got.as_deref().map_err(String::as_str), want, "{links}");
+    }
+
+    fn hook(more: &str) -> String {
+        format!("- {{type: Webhook, name: hook, webhook: {{{more}}}}}")
+    }
+
+    #[test]
+    fn files_describe_chains() {
+        check("- {type: Node, name: node}\n- {type: RBAC, name: rbac}", Ok("Node, Rbac"));
+        check("- {type: AlwaysAllow, name: alwaysallow}", Ok("AlwaysAllow"));
+        let connection = "connectionInfo: {type: KubeConfigFile, kubeConfigFile: HOOK}";
+        check(&hook(&format!("{GOOD}, {connection}")), Ok("Deny 3s 30s"));
+        check(&hook(&format!("{GOOD}, cacheUnauthorizedRequests: false, {connection}")), Ok("Deny 3s 0ns"));
+        let two = format!("{}\n{}", hook(&format!("{GOOD}, {connection}")), "- {type: RBAC, name: rbac}");
+        check(&two, Ok("Deny 3s 30s, Rbac"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        check("[]", Err("authorizers: Required value: at least one authorization mode must be defined"));
+        check("- {name: x}", Err("authorizers[0].type: Required value"));
+        check(
+            "- {type: Rbac, name: rbac}",
+            Err(
+                "authorizers[0].type: Unsupported value: \"Rbac\": supported values: \"ABAC\", \"AlwaysAllow\", \"AlwaysDeny\", \
+                 \"Node\", \"RBAC\", \"Webhook\"",
+            ),
+        );
+        check(
+            "- {type: RBAC, name: rbac}\n- {type: RBAC, name: other}",
+            Err("authorizers[1].type: Duplicate value: \"RBAC\""),
+        );
+        check("- {type: RBAC}", Err("authorizers[0].name: Required value"));
+        check("- {type: RBAC, name: roles}", Err("expected name rbac for authorizer RBAC instead of roles"));
+        check(
+            "- {type: RBAC, name: rbac, webhook: {}}",
+            Err("authorizers[0].webhook: Invalid value: \"non-null\": may only be specified when type=Webhook"),
+        );
+        check("- {type: Webhook, name: x}", Err("authorizers[0].webhook: Required value: required when type=Webhook"));
+        check(
+            &hook(""),
+            Err("[authorizers[0].timeout: Required value, authorizers[0].subjectAccessReviewVersion: Required value, \
+                 authorizers[0].failurePolicy: Required value, authorizers[0].connectionInfo.type: Required value]"),
+        );
+        let bad = |more: &str| hook(&format!("{GOOD}, connectionInfo: {{{more}}}"));
+        check(&bad("type: KubeConfigFile"), Err("authorizers[0].connectionInfo.kubeConfigFile: Required value"));
+        check(
+            &bad("type: KubeConfigFile, kubeConfigFile: x"),
+            Err("authorizers[0].connectionInfo.kubeConfigFile: Invalid value: \"x\": must be an absolute path"),
+        );
+        check(
+            &hook(
+                "timeout: 1m, subjectAccessReviewVersion: v2, failurePolicy: Maybe, connectionInfo: {type: KubeConfigFile, \
+                   kubeConfigFile: HOOK}",
+            ),
+            Err("[authorizers[0].timeout: Invalid value: \"1m0s\": must be > 0s and <= 30s, \
+                 authorizers[0].subjectAccessReviewVersion: Unsupported value: \"v2\": supported values: \"v1\", \"v1beta1\", \
+                 authorizers[0].failurePolicy: Unsupported value: \"Maybe\": supported values: \"NoOpinion\", \"Deny\"]"),
+        );
+        check(
+            &hook(&format!(
+                "{GOOD}, connectionInfo: {{type: KubeConfigFile, kubeConfigFile: HOOK}}, matchConditions: [{{expression: \"true\"}}], \
+                 matchConditionSubjectAccessReviewVersion: v1"
+            )),
+            Err(
+                "authorizers[0].matchConditions[0].expression: Invalid value: \"true\": match conditions are not supported",
+            ),
+        );
+        check(
+            "- {type: ABAC, name: abac}",
+            Err("authorizers[0].type: Required value: ABAC needs --authorization-policy-file"),
+        );
+        let load = "failed to load AuthorizationConfiguration from file: ";
+        let other = format!("{load}no kind \"Other\" is registered for version \"apiserver.config.k8s.io/v1\"");
+        check("apiVersion: apiserver.config.k8s.io/v1\nkind: Other", Err(&other));
+        let unknown =
+            format!("{load}strict decoding error: unknown field `nome`, expected one of `type`, `name`, `webhook`");
+        check("- {type: RBAC, nome: rbac}", Err(&unknown));
     }
 }

@@ -6,12 +6,14 @@
 
 mod abac;
 mod always;
+pub mod config;
 mod node;
 mod rbac;
 mod reason;
 mod refuse;
 mod request;
 mod selectors;
+pub mod webhook;
 
 use std::sync::Arc;
 
@@ -23,6 +25,7 @@ pub use rbac::{Rbac, Rule, escalation};
 pub use reason::{Reason, aggregate};
 pub use selectors::{Requirement, Requirements, Selectors};
 use store::Cache;
+pub use webhook::Webhook;
 
 use crate::{
     User,
@@ -139,6 +142,7 @@ impl Authorizers {
             links.push(match mode {
                 Mode::AlwaysAllow => Box::new(always::Allow),
                 Mode::AlwaysDeny => Box::new(always::Deny),
+                Mode::Webhook(webhook) => Box::new(webhook::Asking::new(webhook.clone())),
                 Mode::Abac(policies) => Box::new(policies.clone()),
                 Mode::Rbac => Box::new(rbac.clone()),
                 Mode::Node => Box::new(node::Node::new(cache)?),

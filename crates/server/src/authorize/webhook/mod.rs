@@ -7,7 +7,7 @@ mod memory;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use api::{Value, meta};
 use async_trait::async_trait;
@@ -17,7 +17,7 @@ use self::memory::Memory;
 use super::{Asked, Attributes, Authorizer, Reason, Resource, Rules, Verdict};
 use crate::{
     User,
-    outbound::{self, Backoff, Endpoint},
+    outbound::{self, Backoff, Endpoint, KubeconfigError},
 };
 
 /// How long the first pause is before a webhook that failed is asked again, as upstream has it.
@@ -75,6 +75,11 @@ impl Webhook {
             backoff: Backoff::from(FIRST_PAUSE),
         }
     }
+}
+
+/// A webhook as a kubeconfig file describes it.
+pub fn from_kubeconfig(file: &Path, version: Version) -> Result<Webhook, KubeconfigError> {
+    outbound::from_kubeconfig(file).map(|endpoint| Webhook::new(endpoint, version))
 }
 
 /// The authorizer.

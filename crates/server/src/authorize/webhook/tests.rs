@@ -180,7 +180,8 @@ async fn answers_are_remembered_for_their_time() {
     let world = World::new(true).await;
     world.replies((0..10).map(|at| said(json!({"allowed": at % 2 == 0}))));
     let asking = Asking::new(world.webhook());
-    for (name, allowed, questions) in [("a", true, 1), ("a", true, 1), ("b", false, 2), ("b", false, 2), ("a", true, 2)] {
+    for (name, allowed, questions) in [("a", true, 1), ("a", true, 1), ("b", false, 2), ("b", false, 2), ("a", true, 2)]
+    {
         assert_eq!((decide(&asking, name).await.is_allowed(), world.questions().len()), (allowed, questions), "{name}");
     }
     // Long questions are the client's own invention.
@@ -204,7 +205,13 @@ async fn the_question_says_who_asks_for_what() {
     let old = json!({"apiVersion": "authorization.k8s.io/v1beta1", "kind": "SubjectAccessReview", "status": {"allowed": true}});
     world.replies([yes(), yes(), Reply::Status(201, old.to_string())]);
     let selectors = Selectors::parse("spec.nodeName=n", "app in (a,b)");
-    let asked = Resource { group: "apps", version: "v1", resource: "deployments", selectors: &selectors, ..Resource::default() };
+    let asked = Resource {
+        group: "apps",
+        version: "v1",
+        resource: "deployments",
+        selectors: &selectors,
+        ..Resource::default()
+    };
     let user = alice();
     let (asking, path) = (Asking::new(world.webhook()), Asked::Path("/x"));
     asking.decide(&Attributes { user: &user, verb: "list", asked: Asked::Resource(asked) }).await;
