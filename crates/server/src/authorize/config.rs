@@ -354,7 +354,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_with_its_place() {
-        check("[]", Err("authorizers: Required value: at least one authorization mode must be defined"));
+        check("  []", Err("authorizers: Required value: at least one authorization mode must be defined"));
         check("- {name: x}", Err("authorizers[0].type: Required value"));
         check(
             "- {type: Rbac, name: rbac}",

@@ -176,6 +176,7 @@ impl Authorizers {
         let mut reasons = Vec::new();
         for link in &self.links {
             match link.decide(attributes).await {
+                Verdict::NoOpinion(reason) if reason.is_none() => {}
                 Verdict::NoOpinion(reason) => reasons.push(reason),
                 decided => return decided,
             }

@@ -28,6 +28,11 @@ impl Reason {
         Self { text: Text::Static(""), error: None }
     }
 
+    /// Whether there is nothing to say.
+    pub fn is_none(&self) -> bool {
+        self.error.is_none() && matches!(&self.text, Text::Static(""))
+    }
+
     /// Something that can say it when it is asked.
     pub fn shared(reason: Arc<dyn fmt::Display + Send + Sync>) -> Self {
         Self { text: Text::Shared(reason), error: None }

@@ -90,7 +90,8 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, heard: Arc<Mutex<He
 }
 
 async fn answer(request: Request<Incoming>, heard: Arc<Mutex<Heard>>) -> Result<Response<Full<Bytes>>, Infallible> {
-    assert_eq!((request.uri().path(), &request.headers()["authorization"]), ("/authorize", &"Bearer let-me-ask"));
+    assert_eq!(request.uri().path(), "/authorize");
+    assert_eq!(request.headers()["authorization"], "Bearer let-me-ask");
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let reply = {
         let mut heard = heard.lock().unwrap();
