@@ -13,7 +13,7 @@ use client::Informers;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::{Api, Client, runtime::wait::await_condition};
-use server::{Authentication, Authority, Server, Settings, User};
+use server::{Authentication, Authority, Authorization, Mode, Server, Settings, User};
 use store::Store;
 use tokio::net::TcpListener;
 
@@ -202,6 +202,7 @@ fn settings(options: &Options, pki: &Pki) -> anyhow::Result<Settings> {
     Ok(Settings {
         advertise: Some((options.node_ip, options.port)),
         authentication: Authentication { client_ca, bootstrap_tokens: true, ..Default::default() },
+        authorization: Authorization { modes: vec![Mode::Node, Mode::Rbac] },
         shared_store: !options.storage.etcd_servers.is_empty(),
         host_name: options.node_name.clone(),
         ..Default::default()
@@ -214,12 +215,18 @@ async fn loops(server: &Server, pki: &Pki, components: &mut Components) -> anyho
     let options = controllers::Options { root_ca: pki.ca.clone() };
     // One set of informers for both; it lives as long as the first of the two that started, which ends last.
     let (share, shared) = std::sync::mpsc::channel();
+    let accounts = server.clone();
+    let client_of = move |account: &'static str| {
+        let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
+        let name = format!("system:serviceaccount:kube-system:{account}");
+        in_process(&accounts, "kube-controller-manager", name, &groups)
+    };
     components.start("controllers", |shutdown| {
-        let informers = Informers::new(manager.clone(), shutdown.clone());
+        let informers = Informers::new(manager, shutdown.clone());
         // The receiver is read below, before it can be dropped.
         let _ = share.send(informers.clone());
         async move {
-            controllers::run(manager, informers, options, shutdown).await;
+            controllers::run(client_of, informers, options, shutdown).await;
             Ok(())
         }
     });

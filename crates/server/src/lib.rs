@@ -7,6 +7,7 @@
 mod activity;
 mod admission;
 mod allocate;
+mod audit;
 mod authenticate;
 pub mod authorize;
 mod bootstrap;
@@ -22,6 +23,7 @@ mod form;
 mod gzip;
 mod headers;
 mod health;
+mod impersonate;
 mod joined;
 mod listen;
 mod live;
@@ -55,6 +57,10 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 pub use allocate::network::{Network, NotANetwork};
+pub use audit::{
+    Audit, BatchSettings, LogSettings, Mode as AuditMode, Policy as AuditPolicy, PolicyError, Truncation,
+    WebhookSettings, annotate,
+};
 pub use authenticate::{
     ALGORITHMS, Authentication, AuthenticationFile, Authority, AuthorityError, ConfigError, JwtIssuer, Mapping,
     ReviewVersion, TableError, TokenWebhook, UserTable, client_verifier,
@@ -121,6 +127,15 @@ pub(crate) enum Origin {
     Peer(Arc<authenticate::Peer>),
 }
 
+impl Origin {
+    fn address(&self) -> Option<std::net::SocketAddr> {
+        match self {
+            Origin::Component(_) => None,
+            Origin::Peer(peer) => peer.address,
+        }
+    }
+}
+
 /// What an API server is made of.
 pub struct Config {
     /// Where objects are kept.
@@ -139,10 +154,12 @@ pub struct Server {
 
 struct Shared {
     registry: Arc<registry::Registry>,
-    authorizers: Arc<authorize::Authorizers>,
     kubelet_tls: Arc<rustls::ClientConfig>,
     tokens: Option<Arc<Tokens>>,
     authenticator: authenticate::Authenticator,
+    impersonators: impersonate::Ways,
+    /// `None` where nothing is audited.
+    auditor: Option<Arc<audit::Auditor>>,
     flow: flow::Flow,
     settings: Settings,
     /// What the server says of its API.
@@ -164,9 +181,10 @@ impl Server {
     /// As [`Self::new`], with other than the usual settings.
     pub async fn with(config: Config, mut settings: Settings) -> Result<Self, store::Error> {
         // Where everybody may do everything, everybody is at least known.
-        settings.authentication.anonymous &= !settings.authorization.modes.contains(&Mode::AlwaysAllow);
+        settings.authentication.anonymous &=
+            !settings.authorization.modes.iter().any(|mode| matches!(mode, Mode::AlwaysAllow));
         let pools = allocate::Pools::new(&settings.service_networks, settings.node_ports.clone());
-        let registry = Arc::new(registry::Registry::new(config.store, pools, settings.event_ttl).await?);
+        let registry = Arc::new(registry::Registry::new(config.store, pools, &settings).await?);
         let created = bootstrap::create(&registry, &settings).await;
         created.map_err(unusable)?;
         // What is kept of objects from here on knows those that were just written.
@@ -178,10 +196,11 @@ impl Server {
         let flow = flow::Flow::new(&settings.load, registry.cache())?;
         let shared = Shared {
             registry,
-            authorizers: authorize::Authorizers::new(&settings.authorization),
             kubelet_tls: config.kubelet_tls,
             tokens,
             authenticator,
+            impersonators: impersonate::Ways::default(),
+            auditor: audit::Auditor::new(&settings.audit),
             flow,
             settings,
             pages,
@@ -191,6 +210,11 @@ impl Server {
             stopping: CancellationToken::new(),
         };
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Who knows who may do what.
+    pub fn authorizers(&self) -> &authorize::Authorizers {
+        self.shared.registry.authorizers()
     }
 
     fn registry(&self) -> &registry::Registry {

@@ -54,6 +54,10 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::Serve
     if tokio::time::timeout(ends.drain, connections.wait()).await.is_err() {
         tracing::info!(open = connections.len(), "connections still open after the drain time");
     }
+    if let Some(auditor) = &server.shared.auditor {
+        // A webhook that does not answer keeps nobody from ending.
+        let _ = tokio::time::timeout(KEPT_UP, auditor.flush()).await;
+    }
 }
 
 /// What the server does besides answering, until it is asked to end.

@@ -2,7 +2,13 @@
 
 use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
 
-use crate::{allocate::network::Network, authenticate::Authentication, served::Served};
+use crate::{
+    allocate::network::Network,
+    audit::Audit,
+    authenticate::Authentication,
+    authorize::{Policies, Webhook},
+    served::Served,
+};
 
 /// How an API server behaves. [`Default`] is what upstream does without flags, but for the range of services.
 #[derive(Clone, Debug)]
@@ -19,6 +25,8 @@ pub struct Settings {
     pub authentication: Authentication,
     /// Who may do what.
     pub authorization: Authorization,
+    /// What is kept of who did what.
+    pub audit: Audit,
     /// How much is worked on at once.
     pub load: Load,
     /// How connections are served.
@@ -45,12 +53,20 @@ pub struct Authorization {
 }
 
 /// Somebody who decides who may do what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Mode {
     /// Everybody may do everything.
     AlwaysAllow,
     /// Nobody may do anything.
     AlwaysDeny,
+    /// What roles allow to those whom bindings name.
+    Rbac,
+    /// What kubelets need for the pods of their nodes.
+    Node,
+    /// What the lines of a file allow.
+    Abac(Policies),
+    /// What somebody else says, who is asked over HTTP.
+    Webhook(Webhook),
 }
 
 /// How much is worked on at once, and for how long.
@@ -99,6 +115,7 @@ impl Default for Settings {
             node_ports: 30000..=32767,
             authentication: Authentication::default(),
             authorization: Authorization::default(),
+            audit: Audit::default(),
             load: Load::default(),
             serving: Serving::default(),
             shutdown: Shutdown::default(),

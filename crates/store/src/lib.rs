@@ -9,6 +9,7 @@ mod change;
 mod embedded;
 mod encryption;
 mod etcd;
+mod window;
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,11 +18,12 @@ use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
 use tokio::sync::Notify;
 
-pub use cache::{At, Cache, Catalog, Change, Checked, Item, Marks, Snapshot, Watcher, Window};
+pub use cache::{At, Cache, Catalog, Change, Checked, Item, Marks, Snapshot, Watcher};
 pub use change::{Next, change};
 pub use embedded::{Contents, Embedded, Lag, Options, Step, Verified, medium};
 pub use encryption::{Encrypted, EncryptionConfig};
 pub use etcd::{Etcd, EtcdOptions, Layout};
+pub use window::Window;
 
 /// The number of a write. It only grows; 0 means "before the first write".
 pub type Revision = u64;

@@ -144,7 +144,11 @@ pub fn tokens(given: &Given<'_>) -> anyhow::Result<Option<Tokens>> {
         extend: given.bool("service-account-extend-token-expiration")?,
         longest: given.duration("service-account-max-token-expiration")?,
     };
-    Ok(Some(tokens.for_audiences(given.many("api-audiences")).limited(limits)))
+    let uri = given.text("service-account-jwks-uri");
+    if let Some(uri) = &uri {
+        ensure!(uri.starts_with("https://"), "service-account-jwks-uri requires https scheme, parsed as: {uri}");
+    }
+    Ok(Some(tokens.for_audiences(given.many("api-audiences")).limited(limits).published_at(uri)))
 }
 
 /// The keys of all files that verify tokens.
@@ -158,7 +162,7 @@ fn keys(given: &Given<'_>) -> anyhow::Result<Vec<PublicKey>> {
 }
 
 /// What the file of a flag says; `None` if the flag is not given.
-fn read<T, E>(given: &Given<'_>, flag: &str, parse: impl Fn(&str) -> Result<T, E>) -> anyhow::Result<Option<T>>
+pub fn read<T, E>(given: &Given<'_>, flag: &str, parse: impl Fn(&str) -> Result<T, E>) -> anyhow::Result<Option<T>>
 where
     E: std::error::Error + Send + Sync + 'static,
 {

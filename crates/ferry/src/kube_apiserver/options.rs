@@ -5,7 +5,7 @@ use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 use anyhow::{Context, bail, ensure};
 use server::{Load, Network, Serving, Settings, Shutdown, Tokens, served::Served};
 
-use super::authentication;
+use super::{audit, authentication, authorization};
 use crate::{
     flags::{Error, Given},
     refusal::refusal,
@@ -166,7 +166,8 @@ fn settings(given: &Given<'_>) -> anyhow::Result<Settings> {
         service_networks: networks(given)?,
         node_ports: ports(given)?,
         authentication: authentication::settings(given)?,
-        authorization: server::Authorization::default(),
+        authorization: authorization::settings(given)?,
+        audit: audit::settings(given)?,
         load: load(given)?,
         serving: serving(given)?,
         shutdown: shutdown(given)?,

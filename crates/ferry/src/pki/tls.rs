@@ -20,9 +20,10 @@ pub fn api_server_tls(pki: &Pki, verifier: Arc<dyn ClientCertVerifier>) -> anyho
     Ok(config)
 }
 
-/// Serves only clients that show a certificate of the CA.
+/// Serves clients that show a certificate of the CA, or none.
 pub fn kubelet_tls(pki: &Pki) -> anyhow::Result<ServerConfig> {
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots(&pki.ca)?, provider()).build()?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots(&pki.ca)?, provider());
+    let verifier = verifier.allow_unauthenticated().build()?;
     let (chain, key) = parse(&pki.kubelet)?;
     let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     let mut config = builder.with_client_cert_verifier(verifier).with_single_cert(chain, key)?;

@@ -12,13 +12,13 @@ mod bearer;
 mod bootstrap_token;
 mod cache;
 mod certificate;
-mod extra;
+pub mod extra;
 mod found;
 mod oidc;
 mod password_file;
 mod peer;
 mod proxy;
-mod service_account;
+pub mod service_account;
 mod settings;
 mod token_file;
 mod user_table;
@@ -216,4 +216,4 @@ fn acceptable(wanted: &[String], got: &[String]) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -34,12 +34,22 @@ impl Headers {
 
     /// Removes the usual headers and those of the settings.
     pub fn clear(&self, headers: &mut HeaderMap) {
-        let named = self.user.iter().chain(&self.uid).chain(&self.groups).map(String::as_str).chain(STANDARD);
-        let prefixes: Vec<&str> = self.extra.iter().map(String::as_str).chain([STANDARD_EXTRA]).collect();
-        named.for_each(|name| drop(headers.remove(name)));
-        let begins = |name: &&HeaderName| prefixes.iter().any(|prefix| name.as_str().starts_with(prefix));
-        let more: Vec<HeaderName> = headers.keys().filter(begins).cloned().collect();
-        more.into_iter().for_each(|name| drop(headers.remove(name)));
+        // Most requests have none of them.
+        if !headers.keys().any(|name| self.includes(name.as_str())) {
+            return;
+        }
+        let names: Vec<HeaderName> = headers.keys().filter(|name| self.includes(name.as_str())).cloned().collect();
+        names.into_iter().for_each(|name| drop(headers.remove(name)));
+    }
+
+    fn includes(&self, name: &str) -> bool {
+        let is = |one: &String| one == name;
+        STANDARD.contains(&name)
+            || name.starts_with(STANDARD_EXTRA)
+            || self.user.iter().any(is)
+            || self.uid.iter().any(is)
+            || self.groups.iter().any(is)
+            || self.extra.iter().any(|prefix| name.starts_with(prefix.as_str()))
     }
 
     fn read(&self, headers: &HeaderMap) -> Option<User> {

@@ -20,7 +20,7 @@ use rustls::ClientConfig;
 
 pub use kubeconfig::{KubeconfigError, from_kubeconfig};
 pub use retry::{Backoff, with_backoff};
-pub use roots::{client_tls, system_roots, trusting};
+pub use roots::{client_tls, trusting};
 
 use crate::{
     pipeline::full,
@@ -149,7 +149,8 @@ impl Endpoint {
     }
 
     fn request(&self, method: &Method, body: Bytes) -> Result<Request<crate::Body>, Error> {
-        let mut request = Request::builder().method(method).uri(&self.path).header(header::HOST, self.backend.authority());
+        let mut request =
+            Request::builder().method(method).uri(&self.path).header(header::HOST, self.backend.authority());
         request = request.header(header::ACCEPT, "application/json, */*").header(header::USER_AGENT, "kube-apiserver");
         if *method == Method::POST {
             request = request.header(header::CONTENT_TYPE, "application/json");

@@ -20,7 +20,7 @@ const SYSTEM: &[&str] = &[
 ];
 
 /// The authorities that this machine trusts.
-pub fn system_roots() -> RootCertStore {
+fn system_roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     if let Some(pem) = SYSTEM.iter().find_map(|file| fs::read(file).ok()) {
         // Some of a machine's authorities are of kinds that are not supported: the others count.

@@ -22,6 +22,7 @@ pub async fn answer(server: &Server, user: &User, target: &Target, input: &Input
     let resource = target.resource;
     let options = WriteOptions::of(target, input)?;
     let (mut review, _) = body(resource, input, options.validation)?;
+    in_namespace(target, &mut review)?;
     let errors = validate::create(resource, &review);
     if !errors.is_empty() {
         return Err(Status::invalid(resource, meta::name(&review), &errors));
@@ -31,4 +32,18 @@ pub async fn answer(server: &Server, user: &User, target: &Target, input: &Input
         _ => access::status(server, user, target, &review).await?,
     };
     Ok(review)
+}
+
+/// A question is about the namespace that it is asked in.
+fn in_namespace(target: &Target, review: &mut Value) -> Result<(), Status> {
+    match meta::namespace(review) {
+        given if given == target.namespace => Ok(()),
+        "" => {
+            meta::metadata_mut(review).insert("namespace".into(), target.namespace.clone().into());
+            Ok(())
+        }
+        _ => Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        )),
+    }
 }

@@ -32,6 +32,8 @@ pub struct Tokens {
     key: Option<Key>,
     keys: Vec<PublicKey>,
     limits: Limits,
+    /// Where others find the keys, if not at this server.
+    keys_uri: Option<String>,
 }
 
 /// How long tokens live.
@@ -60,7 +62,7 @@ impl Tokens {
 
     /// Only verifies, tokens of these issuers that these keys signed.
     pub fn verifying(issuers: Vec<String>, keys: Vec<PublicKey>) -> Self {
-        Self { audiences: issuers.clone(), issuers, key: None, keys, limits: Limits::default() }
+        Self { audiences: issuers.clone(), issuers, key: None, keys, limits: Limits::default(), keys_uri: None }
     }
 
     /// Also accepts what others issued.
@@ -93,6 +95,13 @@ impl Tokens {
     #[must_use]
     pub fn limited(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Sends others elsewhere for the keys.
+    #[must_use]
+    pub fn published_at(mut self, uri: Option<String>) -> Self {
+        self.keys_uri = uri;
         self
     }
 
@@ -142,8 +151,9 @@ impl Tokens {
         let mut algorithms: Vec<&str> = self.keys.iter().map(PublicKey::algorithm).collect();
         algorithms.sort_unstable();
         algorithms.dedup();
+        let keys = self.keys_uri.clone().unwrap_or_else(|| format!("https://{host}/openid/v1/jwks"));
         Some(json!({
-            "issuer": self.issuers.first()?, "jwks_uri": format!("https://{host}/openid/v1/jwks"),
+            "issuer": self.issuers.first()?, "jwks_uri": keys,
             "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": algorithms,
         }))

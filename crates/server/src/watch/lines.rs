@@ -12,6 +12,8 @@ use super::{Start, view::View};
 const BOOKMARK: Duration = Duration::from_secs(60);
 /// A watch that is about to end tells how far it is.
 const BEFORE_END: Duration = Duration::from_secs(2);
+/// After something was sent, what follows is gathered for this long: many small writes cost more than the changes.
+const GATHERED: Duration = Duration::from_millis(5);
 /// How many changes are taken at once.
 const CHANGES: usize = 64;
 /// A piece of the body is not much larger than this.
@@ -25,6 +27,8 @@ pub(super) struct Lines {
     bookmark: Option<Pin<Box<Sleep>>>,
     /// The client knows that everything up to here was sent.
     told: Revision,
+    /// When changes were last sent.
+    sent: Option<Instant>,
     ends: Instant,
 }
 
@@ -51,7 +55,7 @@ impl Lines {
             Start::Never(error) => (State::Failed(error), 0),
         };
         let bookmark = bookmarks.then(|| Box::pin(sleep_until(next_bookmark(ends))));
-        Self { view, state, bookmark, told, ends }
+        Self { view, state, bookmark, told, sent: None, ends }
     }
 
     /// The next piece of the body; `None` at its end.
@@ -106,6 +110,7 @@ impl Lines {
             }
             if !piece.is_empty() {
                 self.state = State::Changes(watcher);
+                self.sent = Some(Instant::now());
                 return Ok(piece.done());
             }
             if !changes.is_empty() {
@@ -124,13 +129,20 @@ impl Lines {
 
     /// Waits for a change; `true` if it is time to tell how far the watch is instead.
     async fn waited(&mut self, watcher: &mut Watcher) -> bool {
-        let Some(bookmark) = &mut self.bookmark else {
+        let sent = self.sent;
+        let changed = async {
             watcher.changed().await;
+            if let Some(sent) = sent.filter(|sent| sent.elapsed() < GATHERED) {
+                sleep_until(sent + GATHERED).await;
+            }
+        };
+        let Some(bookmark) = &mut self.bookmark else {
+            changed.await;
             return false;
         };
         tokio::select! {
             biased;
-            () = watcher.changed() => false,
+            () = changed => false,
             () = bookmark.as_mut() => {
                 bookmark.as_mut().reset(next_bookmark(self.ends));
                 true

@@ -61,6 +61,14 @@ impl Wire {
         Client::connect(self.port, &self.tls(&["h2"])).await.expect("the server takes connections")
     }
 
+    /// Somebody without a certificate, on an HTTP/2 connection of its own.
+    pub async fn stranger(&self) -> Client {
+        let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().unwrap();
+        let mut tls = builder.with_root_certificates(self.identities.roots()).with_no_client_auth();
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        Client::connect(self.port, &Arc::new(tls)).await.expect("the server takes connections")
+    }
+
     /// How an administrator connects who offers these protocols.
     pub fn tls(&self, protocols: &[&str]) -> Arc<ClientConfig> {
         self.identities.client(protocols)

@@ -32,13 +32,12 @@ use tokio::{
 pub use self::{
     check::Checked,
     collection::Snapshot,
-    history::Window,
     item::{Change, Item},
     marks::Marks,
     watcher::Watcher,
 };
 use self::{collection::Collection, history::History};
-use crate::{Error, Range, Record, Revision, Store};
+use crate::{Error, Range, Record, Revision, Store, Window};
 
 /// How long a read waits for the cache to reach the engine before it asks the engine itself.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -35,7 +35,7 @@ use self::{
     state::State,
     writer::Request,
 };
-use crate::{Error, Follow, Notices, Page, Range, Record, Revision, Store, Write};
+use crate::{Error, Follow, Notices, Page, Range, Record, Revision, Store, Window, Write};
 
 /// The format of the files.
 const FORMAT: u32 = 2;
@@ -43,12 +43,8 @@ const FORMAT: u32 = 2;
 /// How much history the embedded engine keeps, and how durable it is.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// History younger than this is kept.
-    pub keep_for: Duration,
-    /// At least this many of the newest revisions are kept.
-    pub keep_revisions: u64,
-    /// The history never takes more memory than about this; it wins over the other two.
-    pub keep_bytes: usize,
+    /// How much history is kept.
+    pub window: Window,
     /// Keys whose writes may be acknowledged before they are durable. Empty: everything is durable at once.
     pub lag: Vec<Lag>,
     /// The length of the log's files.
@@ -66,13 +62,7 @@ pub struct Lag {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            keep_for: Duration::from_secs(600),
-            keep_revisions: 10_000,
-            keep_bytes: 48 << 20,
-            lag: Vec::new(),
-            segment_bytes: 16 << 20,
-        }
+        Self { window: Window::default(), lag: Vec::new(), segment_bytes: 16 << 20 }
     }
 }
 

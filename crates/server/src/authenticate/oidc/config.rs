@@ -223,7 +223,9 @@ impl Issuer {
 
     fn check_audiences(&self, path: &str) -> Result<(), ConfigError> {
         if self.audiences.is_empty() {
-            return Err(invalid(format!("{path}.audiences: Required value: at least one {path}.audiences is required")));
+            return Err(invalid(format!(
+                "{path}.audiences: Required value: at least one {path}.audiences is required"
+            )));
         }
         for (at, audience) in self.audiences.iter().enumerate() {
             if audience.is_empty() {

@@ -141,7 +141,7 @@ pub fn split(user: &str) -> Option<(&str, &str)> {
 }
 
 /// Whether a text is a DNS label.
-fn is_label(text: &str) -> bool {
+pub fn is_label(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();
     (1..=63).contains(&bytes.len())
