@@ -6,15 +6,13 @@ use rustls::{
     CipherSuite, ClientConfig, RootCertStore, ServerConfig,
     crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    server::WebPkiClientVerifier,
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 
 use super::{Pair, Pki};
 
-/// Serves everybody; a client that shows a certificate must have it from the CA.
-pub fn api_server_tls(pki: &Pki) -> anyhow::Result<ServerConfig> {
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots(&pki.ca)?, provider());
-    let verifier = verifier.allow_unauthenticated().build()?;
+/// Serves everybody, and asks for certificates as `verifier` says.
+pub fn api_server_tls(pki: &Pki, verifier: Arc<dyn ClientCertVerifier>) -> anyhow::Result<ServerConfig> {
     let (chain, key) = parse(&pki.api_server)?;
     let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     let mut config = builder.with_client_cert_verifier(verifier).with_single_cert(chain, key)?;
@@ -23,9 +21,10 @@ pub fn api_server_tls(pki: &Pki) -> anyhow::Result<ServerConfig> {
     Ok(config)
 }
 
-/// Serves only clients that show a certificate of the CA.
+/// Serves clients that show a certificate of the CA, or none.
 pub fn kubelet_tls(pki: &Pki) -> anyhow::Result<ServerConfig> {
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots(&pki.ca)?, provider()).build()?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots(&pki.ca)?, provider());
+    let verifier = verifier.allow_unauthenticated().build()?;
     let (chain, key) = parse(&pki.kubelet)?;
     let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     let mut config = builder.with_client_cert_verifier(verifier).with_single_cert(chain, key)?;
