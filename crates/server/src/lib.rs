@@ -51,6 +51,7 @@ use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+pub use admission::{AdmissionSettings, UnknownPlugin};
 pub use allocate::network::{Network, NotANetwork};
 pub use settings::{Authentication, Load, Serving, Settings, Shutdown};
 pub use streams::backend::unverified;
@@ -145,6 +146,9 @@ impl Server {
     pub async fn with(config: Config, settings: Settings) -> Result<Self, store::Error> {
         let pools = allocate::Pools::new(&settings.service_networks, settings.node_ports.clone());
         let registry = registry::Registry::new(config.store, pools, settings.event_ttl).await?;
+        let parts = admission::Parts { config: None, settings: &settings.admission };
+        let admission = admission::Admission::new(&settings.admission, &parts).map_err(store::Error::Unusable)?;
+        registry.set_admission(admission);
         let created = bootstrap::create(&registry, &settings).await;
         created.map_err(unusable)?;
         let served = settings.served.clone();

@@ -6,7 +6,7 @@ use api::{
 };
 use http::Method;
 
-use crate::{User, query::Query, served::Served};
+use crate::{User, admission::Notes, query::Query, served::Served};
 
 /// A request for a resource.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub struct Target {
     pub query: Query,
     /// Who asks.
     pub user: User,
+    /// What is to be said besides the answer.
+    pub notes: Notes,
 }
 
 /// Reads a path of a group and version that exist; `None` for paths of other kinds.
@@ -78,6 +80,7 @@ fn target(method: &Method, (group, version): (&str, &str), rest: &[&str], query:
         subresource,
         query,
         user: User::default(),
+        notes: Notes::default(),
     };
     target.allowed()?;
     Ok(target)

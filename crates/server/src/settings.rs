@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
 
-use crate::{allocate::network::Network, served::Served};
+use crate::{admission::AdmissionSettings, allocate::network::Network, served::Served};
 
 /// How an API server behaves. [`Default`] is what upstream does without flags, but for the range of services.
 #[derive(Clone, Debug)]
@@ -17,6 +17,8 @@ pub struct Settings {
     pub node_ports: RangeInclusive<u16>,
     /// What extension API servers need to know to trust this one's requests.
     pub authentication: Authentication,
+    /// Who is asked before a write.
+    pub admission: AdmissionSettings,
     /// How much is worked on at once.
     pub load: Load,
     /// How connections are served.
@@ -101,6 +103,7 @@ impl Default for Settings {
             service_networks: "10.96.0.0/16".parse().into_iter().collect(),
             node_ports: 30000..=32767,
             authentication: Authentication::default(),
+            admission: AdmissionSettings::default(),
             load: Load::default(),
             serving: Serving::default(),
             shutdown: Shutdown::default(),

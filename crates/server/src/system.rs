@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 
 use crate::{
     User,
+    admission::Notes,
     pipeline::Input,
     query::Query,
     registry::{Outcome, Registry},
@@ -109,8 +110,14 @@ fn target(verb: &'static str, place: Place<'_>, subresource: &str) -> Target {
         name: place.name.to_owned(),
         subresource: subresource.to_owned(),
         query: Query::default(),
-        user: User::default(),
+        user: itself(),
+        notes: Notes::default(),
     }
+}
+
+/// Who the server is to itself: it may do everything.
+pub fn itself() -> User {
+    User { name: "system:apiserver".into(), groups: vec!["system:masters".into()], ..User::default() }
 }
 
 fn written(outcome: Outcome) -> Result<Value, Status> {

@@ -14,19 +14,24 @@ pub mod selection;
 mod subresources;
 mod update;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use api::{Value, meta, schema::Resource, status::Status};
 use bytes::Bytes;
-use store::{Cache, Guard, Record, Revision, Store, Write};
+use store::{At, Cache, Guard, Record, Revision, Store, Write};
 
-pub use create::body;
+pub use create::{body, generated};
 pub use list::List;
 pub use list_options::ListOptions;
 pub use options::{FieldValidation, WriteOptions};
+use subresources::scale_of;
 pub use subresources::{kind_of, posted};
 
 use crate::{
+    admission::Admission,
     allocate::{self, Pools},
     catalog::BuiltIn,
     document,
@@ -69,18 +74,30 @@ pub struct Registry {
     pools: Pools,
     /// How long ephemeral objects are kept.
     event_ttl: Duration,
+    /// Set once, before the first request: its plug-ins need what is made of a registry.
+    admission: OnceLock<Admission>,
 }
 
 impl Registry {
     /// A registry over a store, all of which is loaded into a cache.
     pub async fn new(store: Arc<dyn Store>, pools: Pools, event_ttl: Duration) -> Result<Self, store::Error> {
         let cache = Cache::over(store.clone(), Arc::new(BuiltIn), store::Window::default()).await?;
-        Ok(Self { store, cache, pools, event_ttl })
+        Ok(Self { store, cache, pools, event_ttl, admission: OnceLock::new() })
     }
 
     /// What can be handed out.
     pub fn pools(&self) -> &Pools {
         &self.pools
+    }
+
+    /// Who is asked before every write. Until it is set everything is admitted.
+    pub fn admission(&self) -> Admission {
+        self.admission.get().cloned().unwrap_or_default()
+    }
+
+    /// Sets who is asked; the first call counts.
+    pub fn set_admission(&self, admission: Admission) {
+        self.admission.get_or_init(|| admission);
     }
 
     /// The store, for health.
@@ -134,6 +151,14 @@ impl Registry {
         let record = self.read(resource, namespace, name).await?;
         let object = document::object(&record).map_err(Status::internal)?;
         Ok((api::convert::to(resource, object), record.revision))
+    }
+
+    /// All objects of a resource, or those of one namespace, in its version.
+    pub async fn objects(&self, resource: &Resource, namespace: &str) -> Result<Vec<Value>, Status> {
+        let snapshot = self.cache.snapshot(&document::key(resource, namespace, ""), At::Newest).await;
+        let snapshot = snapshot.map_err(Status::internal)?;
+        let decoded = snapshot.after(None).map(|item| document::object(&item.record));
+        decoded.map(|object| Ok(api::convert::to(resource, object.map_err(Status::internal)?))).collect()
     }
 
     /// Writes an object and gives it its revision.
