@@ -7,7 +7,7 @@
 mod activity;
 mod admission;
 mod allocate;
-mod authorize;
+pub mod authorize;
 mod bootstrap;
 mod catalog;
 mod clock;
@@ -23,6 +23,7 @@ mod headers;
 mod health;
 mod joined;
 mod listen;
+mod live;
 mod metrics;
 mod paths;
 pub mod pipeline;
@@ -41,7 +42,7 @@ mod watch;
 use std::{
     collections::BTreeMap,
     convert::Infallible,
-    sync::Arc,
+    sync::{Arc, LazyLock},
     task::{Context, Poll},
 };
 
@@ -53,7 +54,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use admission::{AdmissionSettings, UnknownPlugin};
 pub use allocate::network::{Network, NotANetwork};
-pub use settings::{Authentication, Load, Serving, Settings, Shutdown};
+pub use settings::{Authentication, Authorization, Load, Mode, Serving, Settings, Shutdown};
 pub use streams::backend::unverified;
 pub use tokens::{KeyError, Tokens};
 
@@ -102,6 +103,16 @@ impl Caller {
             Caller::Anonymous => None,
         }
     }
+
+    /// Who it is to authorizers: somebody, even if nobody knows who.
+    fn identity(&self) -> &User {
+        static ANONYMOUS: LazyLock<User> = LazyLock::new(|| User {
+            name: "system:anonymous".into(),
+            groups: vec!["system:unauthenticated".into()],
+            ..User::default()
+        });
+        self.user().unwrap_or(&ANONYMOUS)
+    }
 }
 
 /// What an API server is made of.
@@ -122,6 +133,7 @@ pub struct Server {
 
 struct Shared {
     registry: registry::Registry,
+    authorizers: Arc<authorize::Authorizers>,
     kubelet_tls: Arc<rustls::ClientConfig>,
     tokens: Option<Tokens>,
     flow: flow::Flow,
@@ -143,21 +155,33 @@ impl Server {
     }
 
     /// As [`Self::new`], with other than the usual settings.
-    pub async fn with(config: Config, settings: Settings) -> Result<Self, store::Error> {
+    pub async fn with(config: Config, mut settings: Settings) -> Result<Self, store::Error> {
+        // Where everybody may do everything, everybody is at least known.
+        settings.serving.anonymous &= !settings.authorization.modes.contains(&Mode::AlwaysAllow);
         let pools = allocate::Pools::new(&settings.service_networks, settings.node_ports.clone());
         let registry = registry::Registry::new(config.store, pools, settings.event_ttl).await?;
-        let parts = admission::Parts { config: None, settings: &settings.admission };
+        let authorizers = authorize::Authorizers::new(&settings.authorization);
+        let parts = admission::Parts {
+            config: None,
+            settings: &settings.admission,
+            cache: registry.cache(),
+            authorizers: &authorizers,
+        };
         let admission = admission::Admission::new(&settings.admission, &parts).map_err(store::Error::Unusable)?;
         registry.set_admission(admission);
         let created = bootstrap::create(&registry, &settings).await;
         created.map_err(unusable)?;
+        // What is kept of objects from here on knows those that were just written.
+        registry.cache().freshen().await?;
         let served = settings.served.clone();
         let pages = api::discovery::Pages::new(move |group, version| served.includes(group, version));
+        let flow = flow::Flow::new(&settings.load, registry.cache())?;
         let shared = Shared {
             registry,
+            authorizers,
             kubelet_tls: config.kubelet_tls,
             tokens: config.tokens,
-            flow: flow::Flow::new(&settings.load),
+            flow,
             settings,
             pages,
             metrics: metrics::Metrics::default(),
@@ -165,9 +189,7 @@ impl Server {
             ending: CancellationToken::new(),
             stopping: CancellationToken::new(),
         };
-        let server = Self { shared: Arc::new(shared) };
-        flow::load(&server).await.map_err(unusable)?;
-        Ok(server)
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     fn registry(&self) -> &registry::Registry {

@@ -17,7 +17,9 @@ use http::{Method, Request, Response, header};
 use http_body_util::{BodyExt, Full, Limited};
 
 use crate::{
-    Body, Caller, Server, authorize, deadline, encode,
+    Body, Caller, Server,
+    authorize::{self, Attributes},
+    deadline, encode,
     flow::{self, Asked},
     form::Form,
     headers,
@@ -65,7 +67,9 @@ async fn route(server: &Server, caller: &Caller, form: Form, request: Request<Bo
                 Ok(place) => place,
                 Err(turned_away) => return Ok(counted.answered(turned_away)),
             };
-            let result = match authorize::path(caller.user(), verb_of(request.method()), &path) {
+            let asked =
+                Attributes { user: caller.identity(), verb: asked.verb(), asked: authorize::Asked::Path(&path) };
+            let result = match server.shared.authorizers.check(&asked).await {
                 Ok(()) => paths::answer(server, &request.into_parts().0).await,
                 Err(status) => Err(status),
             };
@@ -99,7 +103,8 @@ async fn allowed(
     target: Target,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
-    authorize::target(caller.user(), &target)?;
+    let asked = Attributes { user: caller.identity(), verb: target.verb, asked: target.asked() };
+    server.shared.authorizers.check(&asked).await?;
     let deprecation = target.resource.deprecation();
     let notes = target.notes.clone();
     let answered = resource(server, caller, target, request).await;
@@ -146,7 +151,7 @@ async fn resource(
     let body = read(request).await?;
     let input = Input { content_type, user_agent, body };
     if reviews::is_review(target.resource) {
-        let mut review = reviews::answer(caller.user(), &target, &input)?;
+        let mut review = reviews::answer(server, caller.identity(), &target, &input).await?;
         own_review(&target, &input, &mut review)?;
         return Ok(encode::object(&target, form, review, 201));
     }

@@ -6,7 +6,7 @@ use api::{
 };
 use http::Method;
 
-use crate::{User, admission::Notes, query::Query, served::Served};
+use crate::{User, admission::Notes, authorize, query::Query, served::Served};
 
 /// A request for a resource.
 #[derive(Debug)]
@@ -108,6 +108,20 @@ fn verb(method: &Method, name: &str, query: &Query) -> Option<&'static str> {
 }
 
 impl Target {
+    /// What an authorizer is asked about it.
+    pub fn asked(&self) -> authorize::Asked<'_> {
+        let resource = self.resource;
+        authorize::Asked::Resource(authorize::Resource {
+            group: resource.group,
+            version: resource.version,
+            resource: resource.name,
+            subresource: &self.subresource,
+            namespace: &self.namespace,
+            name: &self.name,
+            ..authorize::Resource::default()
+        })
+    }
+
     fn allowed(&self) -> Result<(), Status> {
         let verbs = if self.subresource.is_empty() {
             if self.verb == "create" && !self.name.is_empty() {

@@ -19,6 +19,8 @@ pub struct Settings {
     pub authentication: Authentication,
     /// Who is asked before a write.
     pub admission: AdmissionSettings,
+    /// Who may do what.
+    pub authorization: Authorization,
     /// How much is worked on at once.
     pub load: Load,
     /// How connections are served.
@@ -54,6 +56,22 @@ pub struct Authentication {
     pub group_headers: Vec<String>,
     /// What headers with more about the user begin with.
     pub extra_prefixes: Vec<String>,
+}
+
+/// Who decides who may do what.
+#[derive(Clone, Debug)]
+pub struct Authorization {
+    /// Who is asked, in this order.
+    pub modes: Vec<Mode>,
+}
+
+/// Somebody who decides who may do what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Everybody may do everything.
+    AlwaysAllow,
+    /// Nobody may do anything.
+    AlwaysDeny,
 }
 
 /// How much is worked on at once, and for how long.
@@ -104,6 +122,7 @@ impl Default for Settings {
             node_ports: 30000..=32767,
             authentication: Authentication::default(),
             admission: AdmissionSettings::default(),
+            authorization: Authorization::default(),
             load: Load::default(),
             serving: Serving::default(),
             shutdown: Shutdown::default(),
@@ -113,6 +132,12 @@ impl Default for Settings {
             flags: Vec::new(),
             host_name: "localhost".into(),
         }
+    }
+}
+
+impl Default for Authorization {
+    fn default() -> Self {
+        Self { modes: vec![Mode::AlwaysAllow] }
     }
 }
 

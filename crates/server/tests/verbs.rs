@@ -19,7 +19,8 @@ struct Fixture {
 
 impl Fixture {
     async fn new() -> Self {
-        Self::with(server::Settings::default()).await
+        let admission = fixture::without_accounts();
+        Self::with(server::Settings { admission, ..Default::default() }).await
     }
 
     async fn with(settings: server::Settings) -> Self {

@@ -1,10 +1,12 @@
 //! Which plug-ins are on and what they are told: the flags and the configuration file, checked once.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
 use api::{Value, meta, yaml};
+use store::Cache;
 
 use super::{Row, plugins::ROWS};
+use crate::authorize::Authorizers;
 
 /// Which plug-ins are on, and their configurations.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +41,10 @@ pub struct Parts<'a> {
     pub config: Option<&'a Value>,
     /// The settings of all.
     pub settings: &'a AdmissionSettings,
+    /// What views of other objects follow.
+    pub cache: &'a Arc<Cache>,
+    /// Who may do what.
+    pub authorizers: &'a Arc<Authorizers>,
 }
 
 impl AdmissionSettings {

@@ -6,6 +6,7 @@
 //! the request. Changes are admitted anew on every attempt to write them; deletions once they are known to be meant.
 
 mod attributes;
+mod certificate_request;
 mod config;
 mod notes;
 mod plugins;

@@ -126,7 +126,7 @@ mod tests {
             .unwrap()
             .into_iter()
             .partition(|object| object["spec"].get("rules").is_some());
-        let config = Config::of(&schemas, &levels);
+        let config = Config::of(schemas.iter(), levels.iter());
         let caller = match user {
             Some((name, groups)) => Caller::Client(User {
                 name: name.into(),

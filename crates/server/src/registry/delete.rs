@@ -98,10 +98,17 @@ impl Registry {
     ) -> Result<Deleted, store::Error> {
         let marked = mark(resource, &object, options);
         if !deletion_waits(resource, &marked) {
-            self.remove(resource, &object, revision, options.dry_run).await?;
-            // Who never waits was never marked.
             let graceful = strategies::of(resource).grace_period(&object, options.grace).is_some();
-            return Ok(Deleted::Gone(if graceful { marked } else { object }));
+            if !graceful {
+                // Who never waits was never marked.
+                self.remove(resource, &object, revision, options.dry_run).await?;
+                return Ok(Deleted::Gone(object));
+            }
+            // Whoever watches sees that the wait is over before the object is gone.
+            let saved = self.save(resource, marked, Guard::Revision(revision), options.dry_run).await?;
+            let revision = meta::text(&saved, &["metadata", "resourceVersion"]).parse().unwrap_or(revision);
+            self.remove(resource, &saved, revision, options.dry_run).await?;
+            return Ok(Deleted::Gone(saved));
         }
         if marked == object {
             return Ok(Deleted::Waiting(object));

@@ -70,7 +70,7 @@ pub enum Outcome {
 /// All objects, behind the verbs.
 pub struct Registry {
     store: Arc<dyn Store>,
-    cache: Cache,
+    cache: Arc<Cache>,
     pools: Pools,
     /// How long ephemeral objects are kept.
     event_ttl: Duration,
@@ -82,7 +82,7 @@ impl Registry {
     /// A registry over a store, all of which is loaded into a cache.
     pub async fn new(store: Arc<dyn Store>, pools: Pools, event_ttl: Duration) -> Result<Self, store::Error> {
         let cache = Cache::over(store.clone(), Arc::new(BuiltIn), store::Window::default()).await?;
-        Ok(Self { store, cache, pools, event_ttl, admission: OnceLock::new() })
+        Ok(Self { store, cache: Arc::new(cache), pools, event_ttl, admission: OnceLock::new() })
     }
 
     /// What can be handed out.
@@ -106,7 +106,7 @@ impl Registry {
     }
 
     /// What lists and watches read.
-    pub fn cache(&self) -> &Cache {
+    pub fn cache(&self) -> &Arc<Cache> {
         &self.cache
     }
 

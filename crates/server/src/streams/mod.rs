@@ -20,7 +20,7 @@ pub mod websocket;
 use api::status::Status;
 use http::{Request, Response};
 
-use crate::{Body, Caller, Server, admission::Attributes, authorize, request::Target};
+use crate::{Body, Caller, Server, admission, authorize::Attributes, request::Target};
 
 /// Whether a subresource is somebody else's to answer.
 pub fn answers(subresource: &str) -> bool {
@@ -38,7 +38,8 @@ pub async fn answer(
     if matches!(target.subresource.as_str(), "exec" | "attach" | "portforward") {
         // WebSocket begins with a GET, but a stream is not just read.
         target.verb = "create";
-        authorize::target(caller.user(), &target)?;
+        let asked = Attributes { user: caller.identity(), verb: target.verb, asked: target.asked() };
+        server.shared.authorizers.check(&asked).await?;
     }
     if target.subresource != "log" {
         admit(server, &target).await?;
@@ -53,7 +54,7 @@ pub async fn answer(
 
 /// Asks admission about a stream. What it is asked about are the options of the request.
 async fn admit(server: &Server, target: &Target) -> Result<(), Status> {
-    let attributes = Attributes::connect(server.registry(), target);
+    let attributes = admission::Attributes::connect(server.registry(), target);
     let (group, version, kind) = attributes.kind();
     let mut options = options::object(&target.query, &target.subresource);
     options["apiVersion"] = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }.into();

@@ -132,6 +132,20 @@ impl Cache {
         }
     }
 
+    /// The items under a prefix of one collection that the cache has, without waiting; none where there is no collection.
+    pub fn now(&self, prefix: &str) -> Snapshot {
+        let published = self.shared.published();
+        match self.shared.collection_of(prefix) {
+            Some(collection) => collection.now(prefix, published),
+            None => Snapshot::new(std::iter::empty(), prefix, published),
+        }
+    }
+
+    /// Waits until every write that was acknowledged before is here. `false`: it takes too long.
+    pub async fn freshen(&self) -> Result<bool, Error> {
+        self.is_fresh().await
+    }
+
     /// Keeps a snapshot at hand for the next page of the list that was begun with it.
     pub fn keep(&self, prefix: &str, snapshot: &Snapshot) {
         if let Some(collection) = self.shared.collection_of(prefix) {

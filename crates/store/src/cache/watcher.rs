@@ -35,6 +35,12 @@ impl Watcher {
         Ok(out)
     }
 
+    /// Whether something in the collection changed since the last [`Watcher::take`].
+    pub fn is_behind(&self) -> bool {
+        // The collection, which we hold, has the other end.
+        self.newest.has_changed().unwrap_or(false)
+    }
+
     /// Waits until something in the collection changed since the last [`Watcher::take`].
     pub async fn changed(&mut self) {
         // The collection, which we hold, has the other end.

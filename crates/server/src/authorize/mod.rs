@@ -1,0 +1,141 @@
+//! May this user do this? A chain of authorizers, each behind [`Authorizer`]: the first that allows or denies decides, and
+//! what nobody has an opinion on is refused.
+//!
+//! The pipeline asks for every request; reviews, impersonation and admission plug-ins ask the same [`Authorizers`] about
+//! others. An answer costs no text: reasons are written when somebody reads them.
+
+mod always;
+mod reason;
+mod refuse;
+mod selectors;
+
+use std::sync::Arc;
+
+use api::status::Status;
+use async_trait::async_trait;
+
+pub use reason::Reason;
+pub use selectors::{Operator, Requirement, Selectors};
+
+use crate::{User, settings::Authorization};
+
+/// Who may do everything, whatever the chain says.
+pub const MASTERS: &str = "system:masters";
+
+/// Who asks for what.
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes<'a> {
+    /// Who asks.
+    pub user: &'a User,
+    /// `get`, `create`, … of a resource; the method in lower case of a path.
+    pub verb: &'a str,
+    /// What is asked for.
+    pub asked: Asked<'a>,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked<'a> {
+    /// A path that is no resource's.
+    Path(&'a str),
+    /// Something of a resource, which need not exist.
+    Resource(Resource<'a>),
+}
+
+/// Something of a resource. What is not named is empty.
+#[derive(Clone, Copy, Debug)]
+pub struct Resource<'a> {
+    /// Empty for the core group.
+    pub group: &'a str,
+    /// For example `v1`.
+    pub version: &'a str,
+    /// The plural name.
+    pub resource: &'a str,
+    /// Empty for the object itself.
+    pub subresource: &'a str,
+    /// Empty: all namespaces, or the resource has none.
+    pub namespace: &'a str,
+    /// Empty: a collection, or an object that has no name yet.
+    pub name: &'a str,
+    /// What a list, a watch or a deletion of many is limited to.
+    pub selectors: &'a Selectors,
+}
+
+impl Default for Resource<'_> {
+    fn default() -> Self {
+        let selectors = Selectors::none();
+        Self { group: "", version: "", resource: "", subresource: "", namespace: "", name: "", selectors }
+    }
+}
+
+/// What an authorizer says.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// Yes; nobody else is asked.
+    Allowed(Reason),
+    /// No; nobody else is asked.
+    Denied(Reason),
+    /// Somebody else may know.
+    NoOpinion(Reason),
+}
+
+impl Verdict {
+    /// Whether it is a yes.
+    pub fn is_allowed(&self) -> bool {
+        matches!(self, Verdict::Allowed(_))
+    }
+
+    /// Why.
+    pub fn reason(&self) -> &Reason {
+        let (Verdict::Allowed(reason) | Verdict::Denied(reason) | Verdict::NoOpinion(reason)) = self;
+        reason
+    }
+}
+
+/// One link of the chain.
+#[async_trait]
+pub trait Authorizer: Send + Sync {
+    /// Whether the user may.
+    async fn decide(&self, attributes: &Attributes<'_>) -> Verdict;
+}
+
+/// The chain.
+pub struct Authorizers {
+    links: Vec<Box<dyn Authorizer>>,
+}
+
+impl Authorizers {
+    /// The chain that the settings name.
+    pub fn new(settings: &Authorization) -> Arc<Self> {
+        let links = settings.modes.iter().map(|mode| always::of(*mode)).collect();
+        Arc::new(Self { links })
+    }
+
+    /// What the chain says.
+    pub async fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
+        if attributes.user.groups.iter().any(|group| group == MASTERS) {
+            return Verdict::Allowed(Reason::none());
+        }
+        let mut reasons = Vec::new();
+        for link in &self.links {
+            match link.decide(attributes).await {
+                Verdict::NoOpinion(reason) => reasons.push(reason),
+                decided => return decided,
+            }
+        }
+        Verdict::NoOpinion(Reason::joined(reasons))
+    }
+
+    /// Whether the chain allows.
+    pub async fn allows(&self, attributes: &Attributes<'_>) -> bool {
+        self.decide(attributes).await.is_allowed()
+    }
+
+    /// As [`Self::decide`]; what is not allowed is the answer that says so: 403, or 500 where an authorizer failed.
+    pub async fn check(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+        match self.decide(attributes).await {
+            Verdict::Allowed(_) => Ok(()),
+            Verdict::Denied(reason) | Verdict::NoOpinion(reason) => Err(refuse::status(attributes, &reason)),
+        }
+    }
+}
