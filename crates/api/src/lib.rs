@@ -19,6 +19,7 @@ mod path;
 pub mod protobuf;
 pub mod qos;
 pub mod quantity;
+pub mod quota;
 pub mod schema;
 pub mod selector;
 pub mod status;

@@ -15,6 +15,7 @@ mod ownership;
 mod per_namespace;
 mod pod_gc;
 mod replicaset;
+mod resource_quota;
 mod root_ca;
 mod service_account;
 
@@ -51,6 +52,7 @@ const LOOPS: &[(&str, Start)] = &[
     ("serviceaccount-controller", |context| service_account::run(context).boxed()),
     ("root-ca-certificate-publisher-controller", |context| root_ca::run(context).boxed()),
     ("node-lifecycle-controller", |context| node_lifecycle::run(context).boxed()),
+    ("resourcequota-controller", |context| resource_quota::run(context).boxed()),
     ("pod-garbage-collector-controller", |context| pod_gc::run(context).boxed()),
 ];
 

@@ -13,7 +13,7 @@ use client::Informers;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::{Api, Client, runtime::wait::await_condition};
-use server::{Authentication, Server, Settings, User};
+use server::{AdmissionSettings, Authentication, Server, Settings, User};
 use store::Store;
 use tokio::net::TcpListener;
 
@@ -185,7 +185,7 @@ async fn api_server(
     let tokens = server::Tokens::new(TOKEN_ISSUER, &pki.service_accounts)?;
     let kubelet_tls = Arc::new(pki::kubelet_client_tls(pki)?);
     let config = server::Config { store, kubelet_tls, tokens: Some(tokens) };
-    let server = Server::with(config, settings(options, pki)).await?;
+    let server = Server::with(config, settings(options, pki)?).await?;
     let tls = Arc::new(pki::api_server_tls(pki)?);
     let serving = server.clone();
     components.start("API server", |shutdown| async move {
@@ -196,14 +196,20 @@ async fn api_server(
 }
 
 /// What this cluster's API server must know about its node.
-fn settings(options: &Options, pki: &Pki) -> Settings {
-    Settings {
+fn settings(options: &Options, pki: &Pki) -> anyhow::Result<Settings> {
+    Ok(Settings {
         advertise: Some((options.node_ip, options.port)),
         authentication: Authentication { client_ca: Some(pki.ca.clone()), ..Default::default() },
         shared_store: !options.storage.etcd_servers.is_empty(),
         host_name: options.node_name.clone(),
+        admission: admission()?,
         ..Default::default()
-    }
+    })
+}
+
+/// Upstream's plug-ins, and the one that keeps kubelets to their own nodes.
+fn admission() -> anyhow::Result<AdmissionSettings> {
+    Ok(AdmissionSettings::new(&["NodeRestriction".into()], &[])?)
 }
 
 async fn loops(server: &Server, pki: &Pki, components: &mut Components) -> anyhow::Result<((), String)> {

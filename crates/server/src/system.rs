@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The server's own name, as the owner of fields.
-const NAME: &str = "kube-apiserver";
+pub const NAME: &str = "kube-apiserver";
 
 /// The row of a resource that the server itself uses.
 pub fn resource(group: &str, version: &str, name: &str) -> Result<&'static Resource, Status> {
@@ -102,7 +102,8 @@ impl<'a> System<'a> {
     }
 }
 
-fn target(verb: &'static str, place: Place<'_>, subresource: &str) -> Target {
+/// A request of the server's own.
+pub fn target(verb: &'static str, place: Place<'_>, subresource: &str) -> Target {
     Target {
         resource: place.resource,
         verb,

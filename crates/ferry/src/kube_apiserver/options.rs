@@ -3,7 +3,7 @@
 use std::{fs, net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail, ensure};
-use server::{Authentication, Load, Network, Serving, Settings, Shutdown, Tokens, served::Served};
+use server::{AdmissionSettings, Authentication, Load, Network, Serving, Settings, Shutdown, Tokens, served::Served};
 
 use crate::{
     flags::{Error, Given},
@@ -164,6 +164,7 @@ fn settings(given: &Given<'_>) -> anyhow::Result<Settings> {
         service_networks: networks(given)?,
         node_ports: ports(given)?,
         authentication: authentication(given)?,
+        admission: admission(given)?,
         load: load(given)?,
         serving: serving(given)?,
         shutdown: shutdown(given)?,
@@ -259,6 +260,27 @@ fn authentication(given: &Given<'_>) -> anyhow::Result<Authentication> {
         group_headers: given.many("requestheader-group-headers"),
         extra_prefixes: given.many("requestheader-extra-headers-prefix"),
     })
+}
+
+fn admission(given: &Given<'_>) -> anyhow::Result<AdmissionSettings> {
+    let (mut enabled, mut disabled) = (given.many("enable-admission-plugins"), given.many("disable-admission-plugins"));
+    let only = given.many("admission-control");
+    if !only.is_empty() {
+        ensure!(
+            enabled.is_empty() && disabled.is_empty(),
+            "admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive"
+        );
+        disabled = AdmissionSettings::names().map(str::to_owned).filter(|name| !only.contains(name)).collect();
+        enabled = only;
+    }
+    let mut settings = AdmissionSettings::new(&enabled, &disabled)?;
+    let seconds = |flag: &str| required(given, flag);
+    settings.toleration_seconds =
+        Some((seconds("default-not-ready-toleration-seconds")?, seconds("default-unreachable-toleration-seconds")?));
+    match path(given, "admission-control-config-file") {
+        Some(file) => settings.configured(&file).map_err(|why| anyhow::anyhow!("failed to read plugin config: {why}")),
+        None => Ok(settings),
+    }
 }
 
 fn load(given: &Given<'_>) -> anyhow::Result<Load> {

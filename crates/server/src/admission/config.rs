@@ -64,6 +64,11 @@ impl AdmissionSettings {
         Ok(Self { enabled: enabled.to_vec(), disabled: disabled.to_vec(), ..Self::default() })
     }
 
+    /// The names of all plug-ins.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        ROWS.iter().map(|row| row.name)
+    }
+
     /// With the configurations of a file; `path` is where it is, for files that it names.
     pub fn configured(mut self, path: &Path) -> Result<Self, String> {
         let unreadable = |why: String| format!("unable to read admission control configuration from {path:?} [{why}]");

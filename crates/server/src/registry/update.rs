@@ -20,6 +20,7 @@ use crate::{
     pipeline::Input,
     request::Target,
     strategies::{self, keep},
+    system::{self, Place},
 };
 
 /// What only the server changes.
@@ -108,6 +109,24 @@ impl Registry {
             })
             .await?;
         Ok(changed.outcome(200, warnings))
+    }
+
+    /// Changes the status of an object on the server's own account, and under its name. Nobody is asked.
+    pub async fn change_status(
+        &self,
+        place: Place<'_>,
+        mut edit: impl FnMut(&Value) -> Result<Value, Status>,
+    ) -> Result<Changed, Status> {
+        let target = system::target("update", place, "status");
+        let input = Input { content_type: String::new(), user_agent: system::NAME.into(), body: Default::default() };
+        let options = WriteOptions::of(&target, &input)?;
+        self.change(&target, Part::Server, false, |current| {
+            let mut object = edit(current)?;
+            let writer = options.writer(apply::Kind::of(target.resource, "status"));
+            apply::update(&writer, Some(current), &mut object);
+            Ok(object)
+        })
+        .await
     }
 
     /// Reads the object, lets `edit` make the new one, and writes it if nobody else wrote; tries again otherwise.

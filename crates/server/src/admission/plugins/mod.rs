@@ -12,6 +12,8 @@ mod node_restriction;
 mod pod_priority;
 mod pod_security;
 mod pod_topology_labels;
+mod quota_limits;
+mod resource_quota;
 mod runtime_class;
 mod service_account;
 mod service_account_secrets;
@@ -43,4 +45,5 @@ pub const ROWS: &[Row] = &[
     pod_topology_labels::ROW,
     gated::POD_GROUP_WORKLOAD_EXISTS,
     gated::JOB_VALIDATION,
+    resource_quota::ROW,
 ];
