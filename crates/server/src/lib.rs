@@ -133,7 +133,6 @@ pub struct Server {
 
 struct Shared {
     registry: registry::Registry,
-    authorizers: Arc<authorize::Authorizers>,
     kubelet_tls: Arc<rustls::ClientConfig>,
     tokens: Option<Tokens>,
     flow: flow::Flow,
@@ -157,15 +156,15 @@ impl Server {
     /// As [`Self::new`], with other than the usual settings.
     pub async fn with(config: Config, mut settings: Settings) -> Result<Self, store::Error> {
         // Where everybody may do everything, everybody is at least known.
-        settings.serving.anonymous &= !settings.authorization.modes.contains(&Mode::AlwaysAllow);
+        settings.serving.anonymous &=
+            !settings.authorization.modes.iter().any(|mode| matches!(mode, Mode::AlwaysAllow));
         let pools = allocate::Pools::new(&settings.service_networks, settings.node_ports.clone());
-        let registry = registry::Registry::new(config.store, pools, settings.event_ttl).await?;
-        let authorizers = authorize::Authorizers::new(&settings.authorization);
+        let registry = registry::Registry::new(config.store, pools, &settings).await?;
         let parts = admission::Parts {
             config: None,
             settings: &settings.admission,
             cache: registry.cache(),
-            authorizers: &authorizers,
+            authorizers: registry.authorizers(),
         };
         let admission = admission::Admission::new(&settings.admission, &parts).map_err(store::Error::Unusable)?;
         registry.set_admission(admission);
@@ -178,7 +177,6 @@ impl Server {
         let flow = flow::Flow::new(&settings.load, registry.cache())?;
         let shared = Shared {
             registry,
-            authorizers,
             kubelet_tls: config.kubelet_tls,
             tokens: config.tokens,
             flow,
@@ -190,6 +188,11 @@ impl Server {
             stopping: CancellationToken::new(),
         };
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Who knows who may do what.
+    fn authorizers(&self) -> &authorize::Authorizers {
+        self.shared.registry.authorizers()
     }
 
     fn registry(&self) -> &registry::Registry {

@@ -88,6 +88,12 @@ impl<V: View> Live<V> {
         look(&self.held.read().unwrap_or_else(PoisonError::into_inner).view)
     }
 
+    /// Puts another view in place, for tests that make one by hand.
+    #[cfg(test)]
+    pub fn set(&mut self, view: V) {
+        self.held.get_mut().unwrap_or_else(PoisonError::into_inner).view = view;
+    }
+
     fn catch_up(&self) {
         if let Err(error) = self.held.write().unwrap_or_else(PoisonError::into_inner).catch_up(&self.cache) {
             tracing::error!(%error, "a view cannot follow its objects");

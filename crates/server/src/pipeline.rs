@@ -13,13 +13,11 @@ use api::{
 };
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{Method, Request, Response, header};
+use http::{Method, Request, Response, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 
 use crate::{
-    Body, Caller, Server,
-    authorize::{self, Attributes},
-    deadline, encode,
+    Body, Caller, Server, deadline, encode,
     flow::{self, Asked},
     form::Form,
     headers,
@@ -60,23 +58,21 @@ async fn route(server: &Server, caller: &Caller, form: Form, request: Request<Bo
     let path = request.uri().path().to_owned();
     let query = Query::parse(request.uri().query().unwrap_or_default());
     match request::parse(request.method(), &path, query, &server.shared.settings.served) {
-        None => {
+        unknown @ (None | Some(Err(_))) => {
             let counted = InFlight::of_path(server, request.method(), &path);
             let asked = Asked::Path(verb_of(request.method()), &path);
             let place = match flow::admit(server, caller, &asked).await {
                 Ok(place) => place,
                 Err(turned_away) => return Ok(counted.answered(turned_away)),
             };
-            let asked =
-                Attributes { user: caller.identity(), verb: asked.verb(), asked: authorize::Asked::Path(&path) };
-            let result = match server.shared.authorizers.check(&asked).await {
-                Ok(()) => paths::answer(server, &request.into_parts().0).await,
-                Err(status) => Err(status),
+            let head = request.into_parts().0;
+            let result = match (known_path(server, caller, &head.method, &head.uri).await, unknown) {
+                (Ok(()), Some(Err(status))) | (Err(status), _) => Err(status),
+                (Ok(()), _) => paths::answer(server, &head).await,
             };
             Ok(counted.answered(place.marked(form, result)))
         }
-        Some(target) => {
-            let mut target = target.inspect_err(|_| tracing::debug!(%path, "no such resource or verb"))?;
+        Some(Ok(mut target)) => {
             target.user = caller.user().cloned().unwrap_or_default();
             let counted = InFlight::of(server, &target);
             let place = match flow::admit(server, caller, &Asked::Resource(&target)).await {
@@ -96,6 +92,16 @@ async fn route(server: &Server, caller: &Caller, form: Form, request: Request<Bo
     }
 }
 
+/// Whether the caller may ask for something that is no resource, or none that is there.
+async fn known_path(server: &Server, caller: &Caller, method: &Method, uri: &Uri) -> Result<(), Status> {
+    let path = uri.path();
+    let query = Query::parse(uri.query().unwrap_or_default());
+    match request::info(method, path, &query) {
+        Some(info) => server.authorizers().check_info(caller.identity(), &info).await,
+        None => server.authorizers().check_path(caller.identity(), method, path).await,
+    }
+}
+
 async fn allowed(
     server: &Server,
     caller: &Caller,
@@ -103,8 +109,7 @@ async fn allowed(
     target: Target,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
-    let asked = Attributes { user: caller.identity(), verb: target.verb, asked: target.asked() };
-    server.shared.authorizers.check(&asked).await?;
+    server.authorizers().check_target(caller.identity(), &target).await?;
     let deprecation = target.resource.deprecation();
     let notes = target.notes.clone();
     let answered = resource(server, caller, target, request).await;
@@ -121,12 +126,15 @@ async fn allowed(
     })
 }
 
+/// What a method is called where it is not about a resource.
 fn verb_of(method: &Method) -> &'static str {
     match method.as_str() {
-        "POST" => "create",
-        "PUT" => "update",
+        "POST" => "post",
+        "PUT" => "put",
         "PATCH" => "patch",
         "DELETE" => "delete",
+        "HEAD" => "head",
+        "OPTIONS" => "options",
         _ => "get",
     }
 }

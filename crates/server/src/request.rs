@@ -1,12 +1,16 @@
 //! What a request is about, read from its method, path and query: verb, resource, namespace, name, subresource.
 
+mod info;
+
 use api::{
     schema::{Resource, schema},
     status::Status,
 };
 use http::Method;
 
-use crate::{User, admission::Notes, authorize, query::Query, served::Served};
+pub use info::{Info, info};
+
+use crate::{User, admission::Notes, query::Query, served::Served};
 
 /// A request for a resource.
 #[derive(Debug)]
@@ -108,20 +112,6 @@ fn verb(method: &Method, name: &str, query: &Query) -> Option<&'static str> {
 }
 
 impl Target {
-    /// What an authorizer is asked about it.
-    pub fn asked(&self) -> authorize::Asked<'_> {
-        let resource = self.resource;
-        authorize::Asked::Resource(authorize::Resource {
-            group: resource.group,
-            version: resource.version,
-            resource: resource.name,
-            subresource: &self.subresource,
-            namespace: &self.namespace,
-            name: &self.name,
-            ..authorize::Resource::default()
-        })
-    }
-
     fn allowed(&self) -> Result<(), Status> {
         let verbs = if self.subresource.is_empty() {
             if self.verb == "create" && !self.name.is_empty() {

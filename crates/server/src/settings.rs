@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
 
-use crate::{admission::AdmissionSettings, allocate::network::Network, served::Served};
+use crate::{admission::AdmissionSettings, allocate::network::Network, authorize::Policies, served::Served};
 
 /// How an API server behaves. [`Default`] is what upstream does without flags, but for the range of services.
 #[derive(Clone, Debug)]
@@ -66,12 +66,18 @@ pub struct Authorization {
 }
 
 /// Somebody who decides who may do what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Mode {
     /// Everybody may do everything.
     AlwaysAllow,
     /// Nobody may do anything.
     AlwaysDeny,
+    /// What roles allow to those whom bindings name.
+    Rbac,
+    /// What kubelets need for the pods of their nodes.
+    Node,
+    /// What the lines of a file allow.
+    Abac(Policies),
 }
 
 /// How much is worked on at once, and for how long.

@@ -111,14 +111,15 @@ pub fn target(verb: &'static str, place: Place<'_>, subresource: &str) -> Target
         name: place.name.to_owned(),
         subresource: subresource.to_owned(),
         query: Query::default(),
-        user: itself(),
+        user: identity(),
         notes: Notes::default(),
     }
 }
 
-/// Who the server is to itself: it may do everything.
-pub fn itself() -> User {
-    User { name: "system:apiserver".into(), groups: vec!["system:masters".into()], ..User::default() }
+/// Who the server is to its own parts.
+fn identity() -> User {
+    let groups = vec!["system:masters".to_owned(), "system:authenticated".to_owned()];
+    User { name: "system:apiserver".to_owned(), groups, ..User::default() }
 }
 
 fn written(outcome: Outcome) -> Result<Value, Status> {

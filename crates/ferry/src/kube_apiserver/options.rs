@@ -164,6 +164,7 @@ fn settings(given: &Given<'_>) -> anyhow::Result<Settings> {
         service_networks: networks(given)?,
         node_ports: ports(given)?,
         authentication: authentication(given)?,
+        authorization: Default::default(),
         admission: admission(given)?,
         load: load(given)?,
         serving: serving(given)?,

@@ -4,9 +4,13 @@
 //! The pipeline asks for every request; reviews, impersonation and admission plug-ins ask the same [`Authorizers`] about
 //! others. An answer costs no text: reasons are written when somebody reads them.
 
+mod abac;
 mod always;
+mod node;
+mod rbac;
 mod reason;
 mod refuse;
+mod request;
 mod selectors;
 
 use std::sync::Arc;
@@ -14,10 +18,16 @@ use std::sync::Arc;
 use api::status::Status;
 use async_trait::async_trait;
 
-pub use reason::Reason;
-pub use selectors::{Operator, Requirement, Selectors};
+pub use abac::{Policies, Unreadable};
+pub use rbac::{Rbac, Rule, escalation};
+pub use reason::{Reason, aggregate};
+pub use selectors::{Requirement, Requirements, Selectors};
+use store::Cache;
 
-use crate::{User, settings::Authorization};
+use crate::{
+    User,
+    settings::{Authorization, Mode},
+};
 
 /// Who may do everything, whatever the chain says.
 pub const MASTERS: &str = "system:masters";
@@ -97,18 +107,61 @@ impl Verdict {
 pub trait Authorizer: Send + Sync {
     /// Whether the user may.
     async fn decide(&self, attributes: &Attributes<'_>) -> Verdict;
+
+    /// What the user may do in a namespace, as far as it can be told without asking for something.
+    fn rules(&self, user: &User, namespace: &str) -> Rules;
+}
+
+/// What somebody may do.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// What is allowed.
+    pub rules: Vec<Rule>,
+    /// More may be allowed.
+    pub incomplete: bool,
+    /// What could not be found out.
+    pub errors: Vec<String>,
 }
 
 /// The chain.
 pub struct Authorizers {
     links: Vec<Box<dyn Authorizer>>,
+    /// Also where it is not in the chain: what roles grant is looked at when they are written.
+    rbac: Arc<Rbac>,
 }
 
 impl Authorizers {
-    /// The chain that the settings name.
-    pub fn new(settings: &Authorization) -> Arc<Self> {
-        let links = settings.modes.iter().map(|mode| always::of(*mode)).collect();
-        Arc::new(Self { links })
+    /// The chain that the settings name, over the objects in a cache.
+    pub fn new(settings: &Authorization, cache: &Arc<Cache>) -> Result<Arc<Self>, store::Error> {
+        let rbac = Arc::new(Rbac::new(cache)?);
+        let mut links: Vec<Box<dyn Authorizer>> = Vec::new();
+        for mode in &settings.modes {
+            links.push(match mode {
+                Mode::AlwaysAllow => Box::new(always::Allow),
+                Mode::AlwaysDeny => Box::new(always::Deny),
+                Mode::Abac(policies) => Box::new(policies.clone()),
+                Mode::Rbac => Box::new(rbac.clone()),
+                Mode::Node => Box::new(node::Node::new(cache)?),
+            });
+        }
+        Ok(Arc::new(Self { links, rbac }))
+    }
+
+    /// Roles and bindings.
+    pub fn rbac(&self) -> &Rbac {
+        &self.rbac
+    }
+
+    /// What somebody may do in a namespace.
+    pub fn rules(&self, user: &User, namespace: &str) -> Rules {
+        let mut all = Rules::default();
+        for link in &self.links {
+            let Rules { rules, incomplete, errors } = link.rules(user, namespace);
+            all.rules.extend(rules);
+            all.incomplete |= incomplete;
+            all.errors.extend(errors);
+        }
+        all
     }
 
     /// What the chain says.

@@ -41,23 +41,32 @@ impl Reason {
     /// Several reasons as one, those that say nothing left out: texts on lines of their own, errors as Go joins them.
     pub fn joined(reasons: Vec<Reason>) -> Self {
         let texts: Vec<String> = reasons.iter().map(Reason::to_string).filter(|text| !text.is_empty()).collect();
-        let mut errors: Vec<String> = Vec::new();
-        for error in reasons.into_iter().filter_map(|reason| reason.error) {
-            if !errors.contains(&error) {
-                errors.push(error);
-            }
-        }
-        let error = match errors.len() {
-            0 | 1 => errors.pop(),
-            _ => Some(format!("[{}]", errors.join(", "))),
-        };
+        let error = aggregate(reasons.into_iter().filter_map(|reason| reason.error));
         Self { text: Text::Owned(texts.join("\n")), error }
+    }
+
+    /// The same, and what failed.
+    #[must_use]
+    pub fn with_error(mut self, error: impl Into<String>) -> Self {
+        self.error = Some(error.into());
+        self
     }
 
     /// What failed.
     pub fn error(&self) -> Option<&str> {
         self.error.as_deref()
     }
+}
+
+/// Errors as one, as Go writes several; `None` for none.
+pub fn aggregate(errors: impl IntoIterator<Item = String>) -> Option<String> {
+    let mut all: Vec<String> = Vec::new();
+    for error in errors {
+        if !all.contains(&error) {
+            all.push(error);
+        }
+    }
+    if all.len() > 1 { Some(format!("[{}]", all.join(", "))) } else { all.pop() }
 }
 
 impl fmt::Display for Reason {

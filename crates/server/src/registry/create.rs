@@ -66,6 +66,7 @@ impl Registry {
     async fn create_placed(&self, attributes: &Attributes<'_>, mut object: Value) -> Result<Changed, Status> {
         let (target, dry_run) = (attributes.target, attributes.dry_run);
         let resource = target.resource;
+        self.guarded(target, &object, None).await?;
         prepare(target, &mut object);
         let errors = validate::create(resource, &object);
         if !errors.is_empty() {

@@ -31,8 +31,10 @@ use subresources::scale_of;
 pub use subresources::{kind_of, posted};
 
 use crate::{
+    Settings,
     admission::Admission,
     allocate::{self, Pools},
+    authorize::Authorizers,
     catalog::BuiltIn,
     document,
     pipeline::Input,
@@ -71,6 +73,7 @@ pub enum Outcome {
 pub struct Registry {
     store: Arc<dyn Store>,
     cache: Arc<Cache>,
+    authorizers: Arc<Authorizers>,
     pools: Pools,
     /// How long ephemeral objects are kept.
     event_ttl: Duration,
@@ -80,9 +83,16 @@ pub struct Registry {
 
 impl Registry {
     /// A registry over a store, all of which is loaded into a cache.
-    pub async fn new(store: Arc<dyn Store>, pools: Pools, event_ttl: Duration) -> Result<Self, store::Error> {
+    pub async fn new(store: Arc<dyn Store>, pools: Pools, settings: &Settings) -> Result<Self, store::Error> {
         let cache = Cache::over(store.clone(), Arc::new(BuiltIn), store::Window::default()).await?;
-        Ok(Self { store, cache: Arc::new(cache), pools, event_ttl, admission: OnceLock::new() })
+        let cache = Arc::new(cache);
+        let authorizers = Authorizers::new(&settings.authorization, &cache)?;
+        Ok(Self { store, cache, authorizers, pools, event_ttl: settings.event_ttl, admission: OnceLock::new() })
+    }
+
+    /// Who knows who may do what.
+    pub fn authorizers(&self) -> &Arc<Authorizers> {
+        &self.authorizers
     }
 
     /// What can be handed out.
@@ -159,6 +169,17 @@ impl Registry {
         let snapshot = snapshot.map_err(Status::internal)?;
         let decoded = snapshot.after(None).map(|item| document::object(&item.record));
         decoded.map(|object| Ok(api::convert::to(resource, object.map_err(Status::internal)?))).collect()
+    }
+
+    /// Asks whoever looks at what a write would grant.
+    async fn guarded(&self, target: &Target, object: &Value, current: Option<&Value>) -> Result<(), Status> {
+        match strategies::of(target.resource).guard() {
+            Some(guard) => {
+                let authorizers = &self.authorizers;
+                guard.check(strategies::Guarded { authorizers, target, object, current }).await
+            }
+            None => Ok(()),
+        }
     }
 
     /// Writes an object and gives it its revision.

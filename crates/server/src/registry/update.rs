@@ -174,6 +174,7 @@ impl Registry {
         let (target, dry_run) = (attributes.target, attributes.dry_run);
         let (resource, name) = (target.resource, target.name.as_str());
         let current = attributes.old.unwrap_or(&Value::Null);
+        self.guarded(target, &edited, Some(current)).await?;
         let object = prepare(target, part, edited, current);
         if apply::same_but_times(&object, current) {
             return Ok(Some(Changed { object: current.clone(), warnings: Vec::new() }));

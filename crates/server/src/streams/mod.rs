@@ -20,7 +20,7 @@ pub mod websocket;
 use api::status::Status;
 use http::{Request, Response};
 
-use crate::{Body, Caller, Server, admission, authorize::Attributes, request::Target};
+use crate::{Body, Caller, Server, admission, request::Target};
 
 /// Whether a subresource is somebody else's to answer.
 pub fn answers(subresource: &str) -> bool {
@@ -38,8 +38,7 @@ pub async fn answer(
     if matches!(target.subresource.as_str(), "exec" | "attach" | "portforward") {
         // WebSocket begins with a GET, but a stream is not just read.
         target.verb = "create";
-        let asked = Attributes { user: caller.identity(), verb: target.verb, asked: target.asked() };
-        server.shared.authorizers.check(&asked).await?;
+        server.authorizers().check_target(caller.identity(), &target).await?;
     }
     if target.subresource != "log" {
         admit(server, &target).await?;
