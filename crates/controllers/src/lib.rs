@@ -18,6 +18,7 @@ mod replicaset;
 mod resource_quota;
 mod root_ca;
 mod service_account;
+mod storage_protection;
 
 use std::sync::Arc;
 
@@ -52,6 +53,7 @@ const LOOPS: &[(&str, Start)] = &[
     ("serviceaccount-controller", |context| service_account::run(context).boxed()),
     ("root-ca-certificate-publisher-controller", |context| root_ca::run(context).boxed()),
     ("node-lifecycle-controller", |context| node_lifecycle::run(context).boxed()),
+    ("storage-protection-controller", |context| storage_protection::run(context).boxed()),
     ("resourcequota-controller", |context| resource_quota::run(context).boxed()),
     ("pod-garbage-collector-controller", |context| pod_gc::run(context).boxed()),
 ];
