@@ -12,11 +12,15 @@ mod limits;
 mod namespaces;
 #[path = "admission/nodes.rs"]
 mod nodes;
+#[path = "admission/options.rs"]
+mod options;
 #[path = "admission/pod_security.rs"]
 mod pod_security;
 #[path = "admission/quota.rs"]
 mod quota;
 #[path = "admission/service_accounts.rs"]
 mod service_accounts;
+#[path = "admission/webhooks.rs"]
+mod webhooks;
 #[path = "admission/world.rs"]
 mod world;

@@ -2,7 +2,7 @@
 
 use api::{Value, meta, schema::Resource, status::Status};
 
-use super::Notes;
+use super::{Notes, rounds::Rounds};
 use crate::{User, registry::Registry, request::Target, system};
 
 /// What is done to an object.
@@ -42,27 +42,41 @@ pub struct Attributes<'a> {
     pub old: Option<&'a Value>,
     /// Whether nothing will be stored.
     pub dry_run: bool,
+    /// The options of a deletion.
+    pub options: Option<&'a Value>,
+    /// What became of the object so far.
+    pub rounds: Rounds,
 }
 
 impl<'a> Attributes<'a> {
+    fn new(registry: &'a Registry, target: &'a Target, operation: Operation) -> Self {
+        Self { registry, target, operation, old: None, dry_run: false, options: None, rounds: Rounds::default() }
+    }
+
     /// Of a new object.
     pub fn create(registry: &'a Registry, target: &'a Target, dry_run: bool) -> Self {
-        Self { registry, target, operation: Operation::Create, old: None, dry_run }
+        Self { dry_run, ..Self::new(registry, target, Operation::Create) }
     }
 
     /// Of a change.
     pub fn update(registry: &'a Registry, target: &'a Target, old: &'a Value, dry_run: bool) -> Self {
-        Self { registry, target, operation: Operation::Update, old: Some(old), dry_run }
+        Self { old: Some(old), dry_run, ..Self::new(registry, target, Operation::Update) }
     }
 
     /// Of a deletion.
-    pub fn delete(registry: &'a Registry, target: &'a Target, old: &'a Value, dry_run: bool) -> Self {
-        Self { registry, target, operation: Operation::Delete, old: Some(old), dry_run }
+    pub fn delete(registry: &'a Registry, target: &'a Target, old: &'a Value, options: &'a Value) -> Self {
+        let dry_run = !meta::list(options, &["dryRun"]).is_empty();
+        Self { old: Some(old), dry_run, options: Some(options), ..Self::new(registry, target, Operation::Delete) }
     }
 
     /// Of a stream.
     pub fn connect(registry: &'a Registry, target: &'a Target) -> Self {
-        Self { registry, target, operation: Operation::Connect, old: None, dry_run: false }
+        Self::new(registry, target, Operation::Connect)
+    }
+
+    /// The same of another view of the object before.
+    pub fn with_old<'b>(&'b self, old: Option<&'b Value>) -> Attributes<'b> {
+        Attributes { old, dry_run: self.dry_run, ..Attributes::new(self.registry, self.target, self.operation) }
     }
 
     /// The row of the resource.

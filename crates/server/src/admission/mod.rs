@@ -8,9 +8,12 @@
 mod attributes;
 mod certificate_request;
 mod config;
+mod holders;
 mod notes;
 mod plugins;
 mod pod;
+mod rounds;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -19,6 +22,7 @@ use async_trait::async_trait;
 
 pub use attributes::{Attributes, Operation};
 pub use config::{AdmissionSettings, Parts, UnknownPlugin};
+use holders::Holders;
 pub use notes::Notes;
 use plugins::ROWS;
 
@@ -113,10 +117,14 @@ impl Admission {
 
     /// Lets the plug-ins change or refuse an object.
     pub async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
-        for link in self.links.iter().filter(|link| link.is_asked(attributes)) {
-            link.plugin.admit(attributes, object).await?;
+        loop {
+            for link in self.links.iter().filter(|link| link.is_asked(attributes)) {
+                link.plugin.admit(attributes, object).await?;
+            }
+            if !attributes.rounds.another() {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     /// Lets the plug-ins refuse an object that is about to be stored.

@@ -20,6 +20,8 @@ struct Options {
     dry_run: bool,
     /// Whether nobody need be asked.
     admitted: bool,
+    /// As admission sees them.
+    shown: Value,
 }
 
 /// What became of an object.
@@ -78,7 +80,7 @@ impl Registry {
             let (object, revision) = self.read_object(resource, namespace, name).await?;
             options.check(resource, &object)?;
             if !options.admitted {
-                let attributes = Attributes::delete(self, target, &object, options.dry_run);
+                let attributes = Attributes::delete(self, target, &object, &options.shown);
                 self.admission().allow(&attributes).await?;
             }
             match self.delete_revision(resource, object, revision, options).await {
@@ -187,8 +189,20 @@ impl Options {
             return Err(Status::invalid_kind("meta.k8s.io", "DeleteOptions", "", &[error]));
         }
         let dry_run = query.get("dryRun") == Some("All") || meta::list(&body, &["dryRun"]).contains(&"All".into());
+        let mut shown = body.clone();
+        let texts = [("kind", "DeleteOptions"), ("apiVersion", "meta.k8s.io/v1")];
+        texts.into_iter().for_each(|(field, text)| shown[field] = text.into());
+        if dry_run {
+            shown["dryRun"] = json!(["All"]);
+        }
+        if let Some(grace) = grace {
+            shown["gracePeriodSeconds"] = grace.into();
+        }
+        if let Some(policy) = &policy {
+            shown["propagationPolicy"] = policy.as_str().into();
+        }
         let (uid, revision) = (text(&["preconditions", "uid"]), text(&["preconditions", "resourceVersion"]));
-        Ok(Self { grace, policy, uid, revision, dry_run, admitted: false })
+        Ok(Self { grace, policy, uid, revision, dry_run, admitted: false, shown })
     }
 
     /// The object must be the one that is meant.

@@ -203,7 +203,7 @@ impl Registry {
             Part::Main | Part::Subresource => self.admission().admit(attributes, edited).await,
             Part::Scale => {
                 let before = attributes.old.map(scale_of);
-                let attributes = Attributes { old: before.as_ref(), ..*attributes };
+                let attributes = attributes.with_old(before.as_ref());
                 let mut scale = scale_of(edited);
                 self.admission().admit(&attributes, &mut scale).await?;
                 let replicas = meta::number(&scale, &["spec", "replicas"]);
@@ -220,7 +220,7 @@ impl Registry {
             Part::Main | Part::Subresource => self.admission().validate(attributes, object).await,
             Part::Scale => {
                 let before = attributes.old.map(scale_of);
-                let attributes = Attributes { old: before.as_ref(), ..*attributes };
+                let attributes = attributes.with_old(before.as_ref());
                 self.admission().validate(&attributes, &scale_of(object)).await
             }
         }

@@ -10,6 +10,7 @@ async fn world(limits: Value) -> World {
     let world = World::new(&[]).await;
     let range = json!({"metadata": {"name": "l"}, "spec": {"limits": limits}});
     world.create("/api/v1/namespaces/default/limitranges", range).await;
+    world.settle("/api/v1/namespaces/default/limitranges").await;
     world
 }
 

@@ -16,6 +16,7 @@ async fn quota(world: &World, name: &str, spec: Value, used: Value) {
     world.create(QUOTAS, json!({"metadata": {"name": name}, "spec": spec})).await;
     let status = json!({"status": {"hard": spec["hard"], "used": used}});
     world.check("PATCH", &format!("{QUOTAS}/{name}/status"), status, (200, "")).await;
+    world.settle(QUOTAS).await;
 }
 
 async fn used(world: &World, name: &str) -> Value {
@@ -47,6 +48,7 @@ async fn what_is_used_is_charged_and_what_is_left_is_told() {
     let world = World::new(&[]).await;
     let map = |name: &str| json!({"metadata": {"name": name}});
     world.create(QUOTAS, json!({"metadata": {"name": "new"}, "spec": {"hard": {"configmaps": "0"}}})).await;
+    world.settle(QUOTAS).await;
     world.check("POST", MAPS, map("uncounted"), (201, "")).await;
     let half = json!({"status": {"hard": {"configmaps": "1"}}});
     world.check("PATCH", &format!("{QUOTAS}/new/status"), half, (200, "")).await;

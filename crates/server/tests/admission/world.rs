@@ -62,6 +62,11 @@ impl World {
         answer.body
     }
 
+    /// Waits until the server itself has heard of what was written: a list has what its views have.
+    pub async fn settle(&self, path: &str) {
+        assert_eq!(self.send("GET", path, &Value::Null).await.code, 200);
+    }
+
     /// A namespace with an account.
     pub async fn namespace(&self, name: &str, labels: Value) {
         self.create("/api/v1/namespaces", json!({"metadata": {"name": name, "labels": labels}})).await;

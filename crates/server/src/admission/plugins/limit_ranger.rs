@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use serde_json::json;
 
 use super::limit_checks::{Asked, at_least, at_most, at_most_requested, within_ratio};
-use crate::admission::{About, Attributes, Operation, Plugin, Row, pod};
+use crate::admission::{About, Attributes, Holders, Operation, Plugin, Row, pod};
 
 /// The row of the table.
 pub const ROW: Row = Row {
@@ -23,17 +23,19 @@ pub const ROW: Row = Row {
         About { resource: ("", "pods"), subresources: &["resize"], operations: &[Operation::Update] },
         About::object("", "persistentvolumeclaims", &[Operation::Create, Operation::Update]),
     ],
-    make: |_| Ok(Box::new(LimitRanger)),
+    make: |parts| Ok(Box::new(LimitRanger(Holders::of(parts, RANGES)?))),
 };
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
+const RANGES: (&str, &str, &str) = ("", "v1", "limitranges");
 
-struct LimitRanger;
+/// Who has limit ranges.
+struct LimitRanger(Holders);
 
 #[async_trait]
 impl Plugin for LimitRanger {
     fn concerns(&self, attributes: &Attributes<'_>) -> bool {
-        !attributes.old.is_some_and(meta::is_deleting)
+        self.0.has_some(attributes.namespace()) && !attributes.old.is_some_and(meta::is_deleting)
     }
 
     async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
@@ -58,7 +60,7 @@ impl Plugin for LimitRanger {
 }
 
 async fn ranges(attributes: &Attributes<'_>) -> Result<Vec<Value>, Status> {
-    attributes.all(("", "v1", "limitranges"), attributes.namespace()).await
+    attributes.all(RANGES, attributes.namespace()).await
 }
 
 /// One fault as it is; several in brackets, each once.

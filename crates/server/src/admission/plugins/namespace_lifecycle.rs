@@ -5,20 +5,23 @@ use api::{Value, meta, status::Status};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::admission::{About, Attributes, Operation, Plugin, Row};
+use crate::admission::{About, Attributes, Holders, Operation, Plugin, Row};
 
 /// The row of the table.
 pub const ROW: Row = Row {
     name: "NamespaceLifecycle",
     on: true,
     about: &[About::everything(&[Operation::Create, Operation::Update, Operation::Delete])],
-    make: |_| Ok(Box::new(NamespaceLifecycle)),
+    make: |parts| Ok(Box::new(NamespaceLifecycle(Holders::of(parts, NAMESPACES)?))),
 };
 
 /// Namespaces that a cluster cannot do without.
 const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
 
-struct NamespaceLifecycle;
+const NAMESPACES: (&str, &str, &str) = ("", "v1", "namespaces");
+
+/// The namespaces that there are.
+struct NamespaceLifecycle(Holders);
 
 #[async_trait]
 impl Plugin for NamespaceLifecycle {
@@ -40,7 +43,10 @@ impl Plugin for NamespaceLifecycle {
             return Err(attributes.forbidden(object, "this namespace may not be deleted"));
         }
         let name = attributes.namespace();
-        let Some(namespace) = attributes.find(("", "v1", "namespaces"), "", name).await? else {
+        if attributes.operation == Operation::Update && self.0.has("", name) {
+            return Ok(());
+        }
+        let Some(namespace) = attributes.find(NAMESPACES, "", name).await? else {
             return Err(Status::not_found(crate::system::resource("", "v1", "namespaces")?, name));
         };
         let ending = meta::text(&namespace, &["status", "phase"]) == "Terminating";

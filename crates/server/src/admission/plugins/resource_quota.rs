@@ -22,7 +22,7 @@ use tokio::sync::Mutex;
 
 use super::quota_limits::Limited;
 use crate::{
-    admission::{About, Attributes, Operation, Plugin, Row},
+    admission::{About, Attributes, Holders, Operation, Plugin, Row},
     clock, system,
 };
 
@@ -33,10 +33,12 @@ pub const ROW: Row = Row {
     about: &[About::everything(&[Operation::Create, Operation::Update])],
     make: |parts| {
         let limited = Limited::of(parts.config)?;
-        Ok(Box::new(ResourceQuota { limited, turns: Default::default(), hasher: RandomState::new() }))
+        let quotas = Holders::of(parts, QUOTAS)?;
+        Ok(Box::new(ResourceQuota { limited, quotas, turns: Turns::default(), hasher: RandomState::new() }))
     },
 };
 
+const QUOTAS: (&str, &str, &str) = ("", "v1", "resourcequotas");
 /// What is never counted.
 const IGNORED: &[&str] = &["authentication.k8s.io", "authorization.k8s.io", "events.k8s.io"];
 /// How many namespaces are charged at the same time.
@@ -44,6 +46,7 @@ const TURNS: usize = 64;
 
 struct ResourceQuota {
     limited: Limited,
+    quotas: Holders,
     /// Whose turn it is, by namespace.
     turns: Turns,
     hasher: RandomState,
@@ -68,7 +71,8 @@ impl Plugin for ResourceQuota {
             (group, _, "") => !IGNORED.contains(&group) && (!update || kind(attributes).grows()),
             _ => false,
         };
-        counted && !attributes.namespace().is_empty()
+        let namespace = attributes.namespace();
+        counted && !namespace.is_empty() && (!self.limited.is_empty() || self.quotas.has_some(namespace))
     }
 
     async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
@@ -77,10 +81,6 @@ impl Plugin for ResourceQuota {
         }
         let namespace = attributes.namespace();
         let turn = (self.hasher.hash_one(namespace) % TURNS as u64) as usize;
-        let quotas = attributes.all(("", "v1", "resourcequotas"), namespace).await?;
-        if quotas.is_empty() && self.limited.is_empty() {
-            return Ok(());
-        }
         let _turn = self.turns.0[turn].lock().await;
         self.charge(attributes, object).await
     }
@@ -101,7 +101,7 @@ impl ResourceQuota {
     /// Checks the request against all quotas of its namespace, then charges them.
     async fn charge(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
         let subject = Subject::of(attributes, object);
-        let quotas = attributes.all(("", "v1", "resourcequotas"), attributes.namespace()).await?;
+        let quotas = attributes.all(QUOTAS, attributes.namespace()).await?;
         let forbidden = |why: String| attributes.forbidden(object, why);
         let mut interests = Vec::new();
         for quota in &quotas {
