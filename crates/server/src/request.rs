@@ -1,10 +1,14 @@
 //! What a request is about, read from its method, path and query: verb, resource, namespace, name, subresource.
 
+mod info;
+
 use api::{
     schema::{Resource, schema},
     status::Status,
 };
 use http::Method;
+
+pub use info::{Info, info};
 
 use crate::{User, query::Query, served::Served};
 

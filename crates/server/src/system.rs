@@ -109,8 +109,14 @@ fn target(verb: &'static str, place: Place<'_>, subresource: &str) -> Target {
         name: place.name.to_owned(),
         subresource: subresource.to_owned(),
         query: Query::default(),
-        user: User::default(),
+        user: identity(),
     }
+}
+
+/// Who the server is to its own parts.
+fn identity() -> User {
+    let groups = vec!["system:masters".to_owned(), "system:authenticated".to_owned()];
+    User { name: "system:apiserver".to_owned(), groups, ..User::default() }
 }
 
 fn written(outcome: Outcome) -> Result<Value, Status> {

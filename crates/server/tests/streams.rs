@@ -51,7 +51,7 @@ impl Fixture {
         let (store, dir) = fixture::store().await;
         let kubelet_tls = authority.client();
         let config = Config { store, kubelet_tls, tokens: None };
-        let server = Server::new(config).await.unwrap();
+        let server = Server::with(config, authority.settings()).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (port, end) = (listener.local_addr().unwrap().port(), CancellationToken::new());
         tokio::spawn(server.serve(listener, authority.server(), end.clone()));

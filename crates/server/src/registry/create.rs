@@ -61,6 +61,7 @@ impl Registry {
 
     async fn create_placed(&self, target: &Target, mut object: Value, dry_run: bool) -> Result<Changed, Status> {
         let resource = target.resource;
+        self.guarded(target, &object, None).await?;
         prepare(target, &mut object);
         admission::create(self, resource, &object).await?;
         let errors = validate::create(resource, &object);

@@ -27,7 +27,9 @@ pub use options::{FieldValidation, WriteOptions};
 pub use subresources::{kind_of, posted};
 
 use crate::{
+    Settings,
     allocate::{self, Pools},
+    authorize::Authorizers,
     catalog::BuiltIn,
     document,
     pipeline::Input,
@@ -65,7 +67,8 @@ pub enum Outcome {
 /// All objects, behind the verbs.
 pub struct Registry {
     store: Arc<dyn Store>,
-    cache: Cache,
+    cache: Arc<Cache>,
+    authorizers: Arc<Authorizers>,
     pools: Pools,
     /// How long ephemeral objects are kept.
     event_ttl: Duration,
@@ -73,9 +76,16 @@ pub struct Registry {
 
 impl Registry {
     /// A registry over a store, all of which is loaded into a cache.
-    pub async fn new(store: Arc<dyn Store>, pools: Pools, event_ttl: Duration) -> Result<Self, store::Error> {
+    pub async fn new(store: Arc<dyn Store>, pools: Pools, settings: &Settings) -> Result<Self, store::Error> {
         let cache = Cache::over(store.clone(), Arc::new(BuiltIn), store::Window::default()).await?;
-        Ok(Self { store, cache, pools, event_ttl })
+        let cache = Arc::new(cache);
+        let authorizers = Authorizers::new(&settings.authorization, &cache)?;
+        Ok(Self { store, cache, authorizers, pools, event_ttl: settings.event_ttl })
+    }
+
+    /// Who knows who may do what.
+    pub fn authorizers(&self) -> &Arc<Authorizers> {
+        &self.authorizers
     }
 
     /// What can be handed out.
@@ -89,7 +99,7 @@ impl Registry {
     }
 
     /// What lists and watches read.
-    pub fn cache(&self) -> &Cache {
+    pub fn cache(&self) -> &Arc<Cache> {
         &self.cache
     }
 
@@ -134,6 +144,17 @@ impl Registry {
         let record = self.read(resource, namespace, name).await?;
         let object = document::object(&record).map_err(Status::internal)?;
         Ok((api::convert::to(resource, object), record.revision))
+    }
+
+    /// Asks whoever looks at what a write would grant.
+    async fn guarded(&self, target: &Target, object: &Value, current: Option<&Value>) -> Result<(), Status> {
+        match strategies::of(target.resource).guard() {
+            Some(guard) => {
+                let authorizers = &self.authorizers;
+                guard.check(strategies::Guarded { authorizers, target, object, current }).await
+            }
+            None => Ok(()),
+        }
     }
 
     /// Writes an object and gives it its revision.

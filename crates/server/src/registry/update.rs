@@ -148,6 +148,7 @@ impl Registry {
         dry_run: bool,
     ) -> Result<Option<Changed>, Status> {
         let (resource, name) = (target.resource, target.name.as_str());
+        self.guarded(target, &edited, Some(current)).await?;
         let object = prepare(target, part, edited, current);
         if apply::same_but_times(&object, current) {
             return Ok(Some(Changed { object: current.clone(), warnings: Vec::new() }));

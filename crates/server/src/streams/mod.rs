@@ -20,7 +20,7 @@ pub mod websocket;
 use api::status::Status;
 use http::{Request, Response};
 
-use crate::{Body, Caller, Server, authorize, request::Target};
+use crate::{Body, Caller, Server, authorize::Question, request::Target};
 
 /// Whether a subresource is somebody else's to answer.
 pub fn answers(subresource: &str) -> bool {
@@ -38,7 +38,7 @@ pub async fn answer(
     if matches!(target.subresource.as_str(), "exec" | "attach" | "portforward") {
         // WebSocket begins with a GET, but a stream is not just read.
         target.verb = "create";
-        authorize::target(caller.user(), &target)?;
+        server.authorizers().answer(caller.identity(), &Question::of_target(&target)).await?;
     }
     match target.subresource.as_str() {
         "log" => log::answer(server, &target).await,
