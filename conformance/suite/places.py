@@ -35,7 +35,7 @@ def table(name):
 
 def programs(*names):
     """The paths of programs of `programs.txt`, built where they are not there yet."""
-    xtask = ["cargo", "run", "--quiet", "--package", "xtask", "--", "upstream", *names]
+    xtask = [target() / "debug" / "xtask", "upstream", *names]
     done = subprocess.run(xtask, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
     paths = [Path(line) for line in done.stdout.splitlines() if line.startswith("/")]
     if done.returncode or len(paths) != len(names):
