@@ -15,7 +15,7 @@ from .places import CACHE, Untrusted
 IMAGES = CACHE / "conformance" / "images"
 LAYERS = CACHE / "conformance" / "layers"
 # Part of the files' names: raise it whenever what is built changes.
-DEBIAN = "bookworm-1"
+DEBIAN = "bookworm-2"
 # What upstream's agnhost and the images beside it bring: dig, nslookup, curl, nc, ip, ps, stress and a shell.
 TOOLS = "bash,bind9-dnsutils,busybox-static,curl,iproute2,iptables,netcat-openbsd,procps,stress,util-linux"
 USERS = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
@@ -82,8 +82,9 @@ class Makers:
 
     def tools(self):
         # Applets that Debian's packages do not bring: `wget`, `ping`, `telnet`, … as in Alpine.
-        applets = 'for a in $("$1/bin/busybox" --list); do [ -e "$1/bin/$a" ] || [ -e "$1/usr/bin/$a" ] || ' \
-            '[ -e "$1/sbin/$a" ] || [ -e "$1/usr/sbin/$a" ] || ln -s /bin/busybox "$1/usr/local/bin/$a"; done'
+        # Links are looked at themselves: what they lead to is not there outside the root file system.
+        applets = 'for a in $("$1/bin/busybox" --list); do for d in bin sbin usr/bin usr/sbin; do ' \
+            '[ -e "$1/$d/$a" ] || [ -L "$1/$d/$a" ] && continue 2; done; ln -s /bin/busybox "$1/usr/local/bin/$a"; done'
         return debian("tools", TOOLS, [applets])
 
     def nginx(self):
@@ -165,6 +166,9 @@ def debian(name, packages, hooks):
     command += [f"--customize-hook={hook}" for hook in hooks]
     subprocess.run([*command, "bookworm", unfinished], check=True)
     unfinished.rename(path)
+    for older in LAYERS.glob(f"{name}-*.tar"):
+        if older != path:
+            older.unlink()
     return path
 
 

@@ -15,6 +15,8 @@ RULE = "-" * 30
 # Lines of one test that are looked at.
 LONGEST = 100_000
 ENDED = re.compile(r"^(?:• |S )?\[(FAILED|PANICKED|TIMEDOUT|INTERRUPTED|SKIPPED)\] \[([\d.]+) seconds\]$|^• \[([\d.]+) seconds\]$")
+# ginkgo puts the labels behind the name and, where a test fails, the kind of node that failed into it.
+NODE = re.compile(r" \[(?:It|(?:Just)?(?:Before|After)Each|DeferCleanup \(Each\))\](?= )")
 LABELS = re.compile(r" \[[^\]]*\]$")
 FAILURE = re.compile(r"^\s*\[(?:FAILED|PANICKED|TIMEDOUT|INTERRUPTED)\] (?!in \[|\[)(.+)$")
 
@@ -69,8 +71,7 @@ def choose(names, focus, skip, group):
 def read(block, known):
     """The test that a block of ginkgo's output tells the end of: name, passed, seconds, first error line."""
     end = next((found for line in block if (found := ENDED.match(line))), None)
-    # ginkgo puts the labels behind the name.
-    name = next((bare for line in block if (bare := LABELS.sub("", line)) in known), None)
+    name = next((bare for line in block if (bare := NODE.sub("", LABELS.sub("", line))) in known), None)
     if not end or not name:
         return None
     errors = [found.group(1).strip() for line in block if (found := FAILURE.match(line))]
