@@ -1,9 +1,11 @@
 """A cluster of Ferry: the shipped binary, brought up as a user brings it up."""
 
 import subprocess
+import time
+from pathlib import Path
 
 from . import images, layout, places
-from .machine import run, wait
+from .machine import processes_with, run, wait
 
 
 class Ferry:
@@ -14,23 +16,30 @@ class Ferry:
     def __init__(self, network, directory):
         self.network, self.data = network, directory / "d"
         self.kubeconfig = directory / "kubeconfig"
+        self.seconds = None
         self.logs = [self.data / "ferry.log", self.data / "containerd" / "containerd.log"]
 
     def start(self):
         self.data.parent.mkdir(parents=True)
+        began = time.monotonic()
         run(self.network.inside([places.ferry(), "up", "--install-runtime", "--data-dir", self.data,
                                  "--kubeconfig", self.kubeconfig, "--node-name", "node-1"]))
+        self.seconds = time.monotonic() - began
         serve(self.data / "images")
         load("ctr", self.data / "containerd" / "containerd.sock")
 
     def dead(self):
         """What has ended that must run."""
         pid = (self.data / "ferry.pid").read_text().split()[0] if (self.data / "ferry.pid").exists() else "gone"
-        return [] if places.Path(f"/proc/{pid}").exists() else ["ferry"]
+        return [] if Path(f"/proc/{pid}").exists() else ["ferry"]
 
     def control_plane(self):
         """The processes of the control plane; the kubelet is one with it."""
         return [int((self.data / "ferry.pid").read_text().split()[0])]
+
+    def whole(self):
+        """The processes of the control plane and the node's."""
+        return self.control_plane() + processes_with(f"{self.data}/containerd/config.toml")
 
     def stop(self):
         if not self.data.exists():

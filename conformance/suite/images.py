@@ -3,6 +3,7 @@
 Upstream's images stand on Alpine; these stand on Debian with the same programs, so that what tests run in them is there.
 """
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -15,7 +16,7 @@ from .places import CACHE, Untrusted
 IMAGES = CACHE / "conformance" / "images"
 LAYERS = CACHE / "conformance" / "layers"
 # Part of the files' names: raise it whenever what is built changes.
-DEBIAN = "bookworm-2"
+DEBIAN = "2"
 # What upstream's agnhost and the images beside it bring: dig, nslookup, curl, nc, ip, ps, stress and a shell.
 TOOLS = "bash,bind9-dnsutils,busybox-static,curl,iproute2,iptables,netcat-openbsd,procps,stress,util-linux"
 USERS = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
@@ -95,12 +96,23 @@ class Makers:
         return debian("nginx", "nginx-light,curl", hooks)
 
     def busybox(self):
-        busybox = Path(shutil.which("busybox") or "/usr/bin/busybox")
+        root = self.extracted("busybox", "busybox-static,bash-static")
+        busybox, bash = root / "usr/bin/busybox", root / "usr/bin/bash-static"
         listed = subprocess.run([busybox, "--list"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
-        links = [File(f"bin/{applet}", link="busybox") for applet in listed if applet != "busybox"]
+        links = [File(f"bin/{applet}", link="busybox") for applet in listed if applet not in ("busybox", "sh")]
         plain = [File("etc/passwd", text=USERS), File("etc/group", text=GROUPS), File("tmp/", mode=0o1777)]
-        return self.small("busybox", [File("bin/busybox", busybox, mode=0o755), *links, *plain,
-                                      File("root/", mode=0o700), File("var/", mode=0o755), File("home/", mode=0o755)])
+        # Debian's busybox has a shell that loses variables whose names it cannot use; tests of such names need them.
+        return self.small("busybox", [File("bin/busybox", busybox, mode=0o755), File("bin/sh", bash, mode=0o755), *links,
+                                      *plain, File("root/", mode=0o700), File("var/", mode=0o755), File("home/")])
+
+    def extracted(self, name, packages):
+        """The files of a few static packages of the release that has upstream's version of them."""
+        path, root = debian(name, packages, [], "--variant=extract", "trixie"), LAYERS / name
+        if not root.exists() or root.stat().st_mtime < path.stat().st_mtime:
+            root.mkdir(exist_ok=True)
+            subprocess.run(["tar", "--extract", "--file", path, "--directory", root], check=True)
+            os.utime(root)
+        return root
 
     def agnhost(self):
         # A user with a group that only the image knows, as upstream's has.
@@ -152,7 +164,7 @@ class Makers:
             return self.small("pause", [File("pause", built, mode=0o755)])
 
 
-def debian(name, packages, hooks):
+def debian(name, packages, hooks, variant="--variant=minbase", release="bookworm"):
     """A root file system of Debian's packages, built under another name first so that it is always whole."""
     path = debian_path(name)
     if path.exists():
@@ -160,11 +172,11 @@ def debian(name, packages, hooks):
     if not shutil.which("mmdebstrap"):
         raise Untrusted("mmdebstrap is not installed (Debian: apt-get install mmdebstrap)")
     unfinished = path.with_suffix(".unfinished.tar")
-    command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}"]
+    command = ["mmdebstrap", "--quiet", variant, f"--include={packages}"]
     command += [f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in ("doc", "man", "locale", "info")]
     command += ['--customize-hook=rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/*']
     command += [f"--customize-hook={hook}" for hook in hooks]
-    subprocess.run([*command, "bookworm", unfinished], check=True)
+    subprocess.run([*command, release, unfinished], check=True)
     unfinished.rename(path)
     for older in LAYERS.glob(f"{name}-*.tar"):
         if older != path:

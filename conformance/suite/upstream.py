@@ -3,9 +3,10 @@
 import json
 import os
 import sys
+import time
 
-from . import images, places
-from .ferry import load
+from . import places
+from .ferry import load, serve
 from .machine import CGROUPS, UPLINK, Process, end_control_group, processes_with, run, unmount_under, wait
 from .pki import Pki
 
@@ -13,6 +14,8 @@ PROGRAMS = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler
             "containerd", "containerd-shim-runc-v2", "ctr", "kubectl"]
 CONTROL_PLANE = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
 SERVICES, PODS, DNS = "10.96.0.0/16", "10.42.0.0/24", "10.96.0.10"
+NAMES = "DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,DNS:localhost," \
+        f"IP:10.96.0.1,IP:127.0.0.1,IP:{UPLINK}"
 SERVER = f"https://{UPLINK}:6443"
 REGISTRY = 5000
 
@@ -22,65 +25,67 @@ class Upstream:
 
     name = "upstream"
 
-    def __init__(self, network, directory, node=True):
-        self.network, self.directory, self.node = network, directory, node
+    def __init__(self, network, directory, dns=True):
+        self.network, self.directory, self.dns = network, directory, dns
         self.group = f"conformance-{os.getpid()}"
         self.kubeconfig = directory / "kubeconfig"
         self.socket = directory / "containerd.sock"
         self.programs, self.processes, self.logs = {}, {}, []
+        self.seconds = None
 
     def start(self):
-        built = places.programs(*PROGRAMS)
+        self.prepare()
+        began = time.monotonic()
+        self.launch()
+        self.seconds = time.monotonic() - began
+        load(self.programs["ctr"], self.socket)
+        if self.dns:
+            self.kubectl("apply", "-f", places.CONFORMANCE / "dns.yaml")
+
+    def prepare(self):
+        """Everything that is there before the first process starts."""
         (self.directory / "bin").mkdir(parents=True)
-        for name, path in built.items():
+        for name, path in places.programs(*PROGRAMS).items():
             self.programs[name] = self.directory / "bin" / name
             self.programs[name].symlink_to(path)
-        names = f"DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,DNS:localhost,IP:10.96.0.1," \
-                f"IP:127.0.0.1,IP:{UPLINK}"
-        self.pki = Pki(self.directory / "pki", SERVER, names)
+        self.pki = Pki(self.directory / "pki", SERVER, NAMES)
         self.pki.kubeconfig("admin", self.kubeconfig)
         for name in CLIENT_COMPONENTS:
             self.pki.kubeconfig(name, self.directory / f"{name}.kubeconfig")
-        self.control_plane_up()
-        if self.node:
-            self.node_up()
-
-    def control_plane_up(self):
-        self.run("etcd", *etcd_flags(self.directory))
-        self.run("kube-apiserver", *server_flags(self.pki))
-        wait("kube-apiserver's /readyz", 120, lambda: "ok" in self.kubectl("get", "--raw", "/readyz"))
-        self.run("kube-controller-manager", *controller_flags(self.directory, self.pki))
-        self.run("kube-scheduler", f"--kubeconfig={self.directory}/kube-scheduler.kubeconfig", "--leader-elect=false")
-
-    def node_up(self):
+        self.prepare_control_group()
+        self.prepare_runtime()
+        write(self.directory / "kubelet.json", kubelet_config(self.directory, self.pki, self.group))
+        write(self.directory / "kube-proxy.json", proxy_config(self.directory))
         inside = lambda text: run(self.network.inside(["sh", "-c", text]))
         inside("echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/bridge/bridge-nf-call-iptables")
-        self.prepare_control_group()
-        self.run("registry", images.IMAGES, REGISTRY, program=[sys.executable, "-m", "suite.registry"],
+        serve(self.directory / "images")
+        self.run("registry", self.directory / "images", REGISTRY, program=[sys.executable, "-m", "suite.registry"],
                  environment={"PYTHONPATH": str(places.CONFORMANCE)})
-        self.containerd_up()
-        config = self.directory / "kubelet.json"
-        config.write_text(json.dumps(kubelet_config(self.directory, self.pki, self.group)))
-        self.run("kubelet", f"--config={config}", f"--kubeconfig={self.directory}/kubelet.kubeconfig",
-                 f"--root-dir={self.directory}/kubelet", "--hostname-override=node-1", f"--node-ip={UPLINK}")
-        config = self.directory / "kube-proxy.json"
-        config.write_text(json.dumps(proxy_config(self.directory)))
-        self.run("kube-proxy", f"--config={config}")
-        wait("the node node-1", 60, lambda: "node-1" in self.kubectl("get", "nodes", "-o", "name"))
-        self.kubectl("apply", "-f", places.CONFORMANCE / "dns.yaml")
 
-    def containerd_up(self):
+    def launch(self):
+        """Starts the components; returns when the node is Ready."""
+        at = self.directory
+        self.run("etcd", *etcd_flags(at))
+        self.run("kube-apiserver", *server_flags(self.pki))
+        self.run("containerd", "--config", at / "containerd.toml",
+                 environment={"PATH": f"{at}/bin:{os.environ['PATH']}:/usr/sbin:/sbin"})
+        wait("kube-apiserver's /readyz", 120, lambda: "ok" in self.kubectl("get", "--raw", "/readyz"))
+        self.run("kube-controller-manager", *controller_flags(at, self.pki))
+        self.run("kube-scheduler", f"--kubeconfig={at}/kube-scheduler.kubeconfig", "--leader-elect=false")
+        self.run("kubelet", f"--config={at}/kubelet.json", f"--kubeconfig={at}/kubelet.kubeconfig",
+                 f"--root-dir={at}/kubelet", "--hostname-override=node-1", f"--node-ip={UPLINK}")
+        self.run("kube-proxy", f"--config={at}/kube-proxy.json")
+        ready = ["get", "node", "node-1", "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].status}"]
+        wait("a Ready node", 120, lambda: self.kubectl(*ready) == "True")
+
+    def prepare_runtime(self):
         certs, cni = self.directory / "certs.d" / "_default", self.directory / "cni"
         certs.mkdir(parents=True)
         cni.mkdir()
         (certs / "hosts.toml").write_text(
             f'[host."http://127.0.0.1:{REGISTRY}"]\n  capabilities = ["pull", "resolve"]\n')
-        (cni / "10-bridge.conflist").write_text(json.dumps(network_config(self.directory)))
-        config = self.directory / "containerd.toml"
-        config.write_text(containerd_config(self.directory, self.socket))
-        self.run("containerd", "--config", config,
-                 environment={"PATH": f"{self.directory}/bin:{os.environ['PATH']}:/usr/sbin:/sbin"})
-        load(self.programs["ctr"], self.socket)
+        write(cni / "10-bridge.conflist", network_config(self.directory))
+        (self.directory / "containerd.toml").write_text(containerd_config(self.directory, self.socket))
 
     def prepare_control_group(self):
         for root in CGROUPS.iterdir():
@@ -104,7 +109,12 @@ class Upstream:
         return [name for name, process in self.processes.items() if not process.alive()]
 
     def control_plane(self):
+        """The processes of the control plane."""
         return [self.processes[name].pid for name in CONTROL_PLANE]
+
+    def whole(self):
+        """The processes of the control plane and the node's."""
+        return [process.pid for name, process in self.processes.items() if name != "registry"]
 
     def stop(self):
         for name in ("kubelet", "kube-proxy", "kube-scheduler", "kube-controller-manager"):
@@ -117,6 +127,10 @@ class Upstream:
             if name in self.processes:
                 self.processes[name].stop(patience=1)
         unmount_under(self.directory)
+
+
+def write(path, value):
+    path.write_text(json.dumps(value))
 
 
 CLIENT_COMPONENTS = ["kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy"]
