@@ -79,7 +79,8 @@ impl<'a> Program<'a> {
 
 /// The version of the required module that holds the package: the one with the longest name.
 fn version<'a>(pins: &'a str, package: &str) -> Option<&'a str> {
-    let holds = |module: &str| package.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let holds =
+        |module: &str| package.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     let lines = pins.lines().map(|line| line.trim().trim_start_matches("require "));
     let words = lines.filter(|line| !line.contains("=>")).filter_map(|line| line.split_once(' '));
     let pinned = words.filter(|(module, _)| holds(module)).max_by_key(|(module, _)| module.len())?;
