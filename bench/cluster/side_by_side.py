@@ -154,7 +154,7 @@ class Side:
         command = network.inside([*program, "schedule", f"--pause={pause}"])
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
-            wait("1,000 fake nodes", 300, lambda: pause.exists() or child.poll() is not None)
+            wait("1,000 fake nodes", 600, lambda: pause.exists() or child.poll() is not None)
             before = resident(cluster.control_plane())
             pause.unlink(missing_ok=True)
             told, errors = child.communicate(timeout=900)

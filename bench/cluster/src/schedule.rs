@@ -46,9 +46,13 @@ pub struct Schedule {
 
 impl Schedule {
     pub async fn run(&self, client: &Client) -> anyhow::Result<()> {
-        self.make_nodes(client).await?;
+        // From the beginning: it may take longer than a lease lasts until all nodes are usable.
         let leases = tokio::spawn(keep_leases(client.clone(), self.nodes));
-        let done = self.make_pods(client).await;
+        let done = async {
+            self.make_nodes(client).await?;
+            self.make_pods(client).await
+        };
+        let done = done.await;
         leases.abort();
         done
     }
