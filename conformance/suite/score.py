@@ -30,7 +30,7 @@ def text(chosen, results, lacking):
     lines = [f"{'SIG':<24}{'passed':>8}{'failed':>8}{'total':>8}{'minutes':>9}"]
     for name, (passed, failed, total, seconds) in rows(chosen, results):
         lines.append(f"{name:<24}{passed:>8}{failed:>8}{total:>8}{seconds / 60:>9.1f}")
-    lines += ["", f"The score rests on {len(ran)} of {len(chosen)} tests, of commit {commits}."]
+    lines += ["", f"The score rests on {len(ran)} of {len(chosen)} tests, of {commits}."]
     if lacking:
         lines.append(f"The cluster lacks: {', '.join(lacking)}.")
     failures = [result for result in ran if not result.passed]

@@ -78,7 +78,7 @@ class Scoring(unittest.TestCase):
 
     def test_the_text_names_what_it_rests_on_and_what_failed(self):
         text = score.text(self.CHOSEN, self.RESULTS, ["DNS"])
-        self.assertIn("rests on 2 of 3 tests, of commit abc", text)
+        self.assertIn("rests on 2 of 3 tests, of abc", text)
         self.assertIn("lacks: DNS", text)
         self.assertIn("[sig-a] y\n    it broke", text)
         self.assertNotIn("[sig-a] x\n", text)
