@@ -25,6 +25,7 @@ def arguments():
     parser.add_argument("--parallel", type=int, default=8, metavar="N", help="tests at once (default 8)")
     parser.add_argument("--upstream", action="store_true", help="against upstream's components instead of Ferry")
     parser.add_argument("--resume", action="store_true", help="continue the last run: only tests without a result")
+    parser.add_argument("--failed", action="store_true", help="with --resume: also those that failed, once more")
     parser.add_argument("--record", action="store_true", help="add the score to conformance/results.md")
     parser.add_argument("--list", action="store_true", help="only print the names of the chosen tests")
     return parser.parse_args()
@@ -40,7 +41,8 @@ def main():
         return 0
     run = Run(asked, programs, folder(asked))
     results = specs.kept(run.results) if asked.resume else {}
-    missing = [name for name in chosen if name not in results]
+    settled = {name for name, result in results.items() if result.passed or not asked.failed}
+    missing = [name for name in chosen if name not in settled]
     print(f"{len(missing)} of {len(chosen)} tests to run; everything about them is kept in {run.folder}")
     try:
         if missing:
@@ -78,7 +80,7 @@ class Run:
         self.part = len(list(directory.glob("part-*"))) + 1
         # Upstream's components are of the same version as the suite.
         self.commit = programs["e2e.test"].name.removeprefix("e2e.test-") if asked.upstream else commit()
-        self.count = 0
+        self.told = set()
 
     def cluster(self, missing):
         """Runs tests on a cluster that lives as long as this takes."""
@@ -115,7 +117,7 @@ class Run:
                 command = self.ginkgo(network, cluster, scratch, part, phase, names, procs)
                 ended = lambda *told: self.ended(cluster, *told)
                 specs.Phase(command, part / f"{phase}.log", names, ended).run(lambda: trouble(cluster))
-        left = [name for name in missing if name not in specs.kept(self.results)]
+        left = [name for name in missing if name not in self.told]
         if left:
             raise Untrusted(f"ginkgo ended without a result of {len(left)} tests, such as {left[0]}; its log is in {part}")
 
@@ -135,8 +137,8 @@ class Run:
         if not passed and cluster.dead():
             return  # It says nothing about the test.
         specs.keep(self.results, specs.Result(name, passed, seconds, error, self.commit))
-        self.count += 1
-        print(f"{self.count}/{self.total} {'passed' if passed else 'FAILED'} {seconds:.0f}s {name}", flush=True)
+        self.told.add(name)
+        print(f"{len(self.told)}/{self.total} {'passed' if passed else 'FAILED'} {seconds:.0f}s {name}", flush=True)
 
 
 def quote(name):

@@ -11,7 +11,7 @@ WIDTH = 200
 
 
 def rows(chosen, results):
-    """Per group: passed, failed, total, seconds; the groups in order, then all of them."""
+    """Per group: passed, failed, total, seconds; the groups in order, then all of them if they are several."""
     groups = defaultdict(lambda: [0, 0, 0, 0.0])
     for name in chosen:
         for row in (groups[sig(name)], groups["all"]):
@@ -20,7 +20,7 @@ def rows(chosen, results):
                 row[0 if results[name].passed else 1] += 1
                 row[3] += results[name].seconds
     total = groups.pop("all")
-    return [*sorted(groups.items()), ("all", total)]
+    return [*sorted(groups.items()), *([("all", total)] if len(groups) > 1 else [])]
 
 
 def text(chosen, results, lacking):
