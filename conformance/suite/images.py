@@ -123,6 +123,8 @@ class Makers:
         return self.small("agnhost", [
             self.program("agnhost", "agnhost"), File("agnhost-2", link="agnhost"), self.program("coredns", "coredns"),
             File("localhost.crt", porter / "localhost.crt"), File("localhost.key", porter / "localhost.key"),
+            # A test of image volumes looks for the name of the system that upstream's image stands on.
+            File("etc/os-release", text='NAME="Alpine Linux"\nID=alpine\n'),
             File("uploads/", mode=0o755), File("etc/passwd", text=passwd + user), File("etc/group", text=group + groups),
         ])
 
