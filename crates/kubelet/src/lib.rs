@@ -27,6 +27,7 @@ mod images;
 mod logs;
 mod machine;
 mod messages;
+mod metrics;
 mod node;
 mod objects;
 mod plan;

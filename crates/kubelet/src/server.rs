@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     access::{Access, User},
     agent::Agent,
-    logs,
+    logs, metrics,
     streams::{self, Purpose},
 };
 
@@ -101,6 +101,7 @@ async fn answer(agent: Arc<Agent>, request: Request<Incoming>, shutdown: Cancell
     match (request.method(), parts.as_slice()) {
         (&Method::GET, ["healthz"]) => text(StatusCode::OK, "ok"),
         (&Method::GET, ["pods"]) => pods(&agent),
+        (&Method::GET, ["metrics"]) => text(StatusCode::OK, &metrics::render(&agent.pods.list())),
         (&Method::GET, ["containerLogs", namespace, pod, container]) => {
             let query = Query::parse(request.uri().query());
             logs::serve(&agent, [namespace, pod, container], &query).await
