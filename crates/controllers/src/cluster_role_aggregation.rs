@@ -8,7 +8,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::{
     Api, Client, ResourceExt,
     api::{Patch, PatchParams},
-    core::Selector,
+    core::{Selector, SelectorExt},
 };
 use serde_json::json;
 

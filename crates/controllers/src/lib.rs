@@ -16,6 +16,7 @@ mod ownership;
 mod per_namespace;
 mod pod_gc;
 mod replicaset;
+mod resource_quota;
 mod root_ca;
 mod service_account;
 
@@ -65,6 +66,7 @@ const LOOPS: &[Loop] = &[
     row("serviceaccount-controller", "service-account-controller", |context| service_account::run(context).boxed()),
     row("root-ca-certificate-publisher-controller", "root-ca-cert-publisher", |context| root_ca::run(context).boxed()),
     row("node-lifecycle-controller", "node-controller", |context| node_lifecycle::run(context).boxed()),
+    row("resourcequota-controller", "resourcequota-controller", |context| resource_quota::run(context).boxed()),
     row("pod-garbage-collector-controller", "pod-garbage-collector", |context| pod_gc::run(context).boxed()),
     row("clusterrole-aggregation-controller", "clusterrole-aggregation-controller", |context| {
         cluster_role_aggregation::run(context).boxed()

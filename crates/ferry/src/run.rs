@@ -13,7 +13,7 @@ use client::Informers;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::{Api, Client, runtime::wait::await_condition};
-use server::{Authentication, Authority, Authorization, Mode, Server, Settings, User};
+use server::{AdmissionSettings, Authentication, Authority, Authorization, Mode, Server, Settings, User};
 use store::Store;
 use tokio::net::TcpListener;
 
@@ -205,8 +205,14 @@ fn settings(options: &Options, pki: &Pki) -> anyhow::Result<Settings> {
         authorization: Authorization { modes: vec![Mode::Node, Mode::Rbac] },
         shared_store: !options.storage.etcd_servers.is_empty(),
         host_name: options.node_name.clone(),
+        admission: admission()?,
         ..Default::default()
     })
+}
+
+/// Upstream's plug-ins, and the one that keeps kubelets to their own nodes.
+fn admission() -> anyhow::Result<AdmissionSettings> {
+    Ok(AdmissionSettings::new(&["NodeRestriction".into()], &[])?)
 }
 
 async fn loops(server: &Server, pki: &Pki, components: &mut Components) -> anyhow::Result<((), String)> {

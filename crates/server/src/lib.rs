@@ -54,6 +54,7 @@ use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+pub use admission::{AdmissionSettings, UnknownPlugin};
 pub use allocate::network::{Network, NotANetwork};
 pub use authenticate::{
     ALGORITHMS, Authentication, AuthenticationFile, Authority, AuthorityError, ConfigError, JwtIssuer, Mapping,
@@ -167,6 +168,14 @@ impl Server {
             !settings.authorization.modes.iter().any(|mode| matches!(mode, Mode::AlwaysAllow));
         let pools = allocate::Pools::new(&settings.service_networks, settings.node_ports.clone());
         let registry = Arc::new(registry::Registry::new(config.store, pools, &settings).await?);
+        let parts = admission::Parts {
+            config: None,
+            settings: &settings.admission,
+            cache: registry.cache(),
+            authorizers: registry.authorizers(),
+        };
+        let admission = admission::Admission::new(&settings.admission, &parts).map_err(store::Error::Unusable)?;
+        registry.set_admission(admission);
         let created = bootstrap::create(&registry, &settings).await;
         created.map_err(unusable)?;
         // What is kept of objects from here on knows those that were just written.

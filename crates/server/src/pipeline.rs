@@ -109,7 +109,7 @@ async fn route(server: &Server, caller: &Caller, form: Form, request: Request<Bo
             };
             let deadline = deadline::of(server, &target);
             let result = match deadline {
-                Ok(deadline) => deadline.within(allowed(server, caller, target, request)).await,
+                Ok(deadline) => deadline.within(allowed(server, caller, form, target, request)).await,
                 Err(status) => Err(status),
             };
             if result.as_ref().is_err_and(|status| status.code == 504) {
@@ -133,12 +133,21 @@ async fn known_path(server: &Server, caller: &Caller, method: &Method, uri: &Uri
 async fn allowed(
     server: &Server,
     caller: &Caller,
+    form: Form,
     target: Target,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
     server.authorizers().check_target(caller.identity(), &target).await?;
     let deprecation = target.resource.deprecation();
-    let response = resource(server, caller, target, request).await?;
+    let notes = target.notes.clone();
+    let answered = resource(server, caller, target, request).await;
+    let warnings = notes.take_warnings();
+    let response = match answered {
+        // Who is refused is warned too.
+        Err(status) if !warnings.is_empty() => encode::error(form, &status),
+        answered => answered?,
+    };
+    let response = encode::warned(response, &warnings);
     Ok(match deprecation {
         Some(text) => encode::warned(response, &[text]),
         None => response,

@@ -3,6 +3,7 @@
 use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
 
 use crate::{
+    admission::AdmissionSettings,
     allocate::network::Network,
     authenticate::Authentication,
     authorize::{Policies, Webhook},
@@ -22,6 +23,8 @@ pub struct Settings {
     pub node_ports: RangeInclusive<u16>,
     /// Which credentials are accepted.
     pub authentication: Authentication,
+    /// Who is asked before a write.
+    pub admission: AdmissionSettings,
     /// Who may do what.
     pub authorization: Authorization,
     /// How much is worked on at once.
@@ -111,6 +114,7 @@ impl Default for Settings {
             service_networks: "10.96.0.0/16".parse().into_iter().collect(),
             node_ports: 30000..=32767,
             authentication: Authentication::default(),
+            admission: AdmissionSettings::default(),
             authorization: Authorization::default(),
             load: Load::default(),
             serving: Serving::default(),

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail, ensure};
-use server::{Load, Network, Serving, Settings, Shutdown, Tokens, served::Served};
+use server::{AdmissionSettings, Load, Network, Serving, Settings, Shutdown, Tokens, served::Served};
 
 use super::{authentication, authorization};
 use crate::{
@@ -167,7 +167,7 @@ fn settings(given: &Given<'_>) -> anyhow::Result<Settings> {
         node_ports: ports(given)?,
         authentication: authentication::settings(given)?,
         authorization: authorization::settings(given)?,
-        authorization: server::Authorization::default(),
+        admission: admission(given)?,
         load: load(given)?,
         serving: serving(given)?,
         shutdown: shutdown(given)?,
@@ -237,6 +237,27 @@ fn ports(given: &Given<'_>) -> Result<RangeInclusive<u16>, Error> {
     parse().ok_or_else(|| {
         given.invalid("service-node-port-range", &text, "it is not a range of ports such as 30000-32767")
     })
+}
+
+fn admission(given: &Given<'_>) -> anyhow::Result<AdmissionSettings> {
+    let (mut enabled, mut disabled) = (given.many("enable-admission-plugins"), given.many("disable-admission-plugins"));
+    let only = given.many("admission-control");
+    if !only.is_empty() {
+        ensure!(
+            enabled.is_empty() && disabled.is_empty(),
+            "admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive"
+        );
+        disabled = AdmissionSettings::names().map(str::to_owned).filter(|name| !only.contains(name)).collect();
+        enabled = only;
+    }
+    let mut settings = AdmissionSettings::new(&enabled, &disabled)?;
+    let seconds = |flag: &str| required(given, flag);
+    settings.toleration_seconds =
+        Some((seconds("default-not-ready-toleration-seconds")?, seconds("default-unreachable-toleration-seconds")?));
+    match path(given, "admission-control-config-file") {
+        Some(file) => settings.configured(&file).map_err(|why| anyhow::anyhow!("failed to read plugin config: {why}")),
+        None => Ok(settings),
+    }
 }
 
 fn load(given: &Given<'_>) -> anyhow::Result<Load> {

@@ -54,11 +54,6 @@ pub trait Strategy: Sync {
         false
     }
 
-    /// Why the object of that name must not be deleted, if it must not.
-    fn refuses_deletion(&self, _name: &str) -> Option<&'static str> {
-        None
-    }
-
     /// Whether something besides finalizers keeps the object from being removed.
     fn holds_deletion(&self, _object: &Value) -> bool {
         false

@@ -10,7 +10,9 @@ use serde_json::json;
 
 use super::Tokens;
 use crate::{
-    Server, clock,
+    Server,
+    admission::Attributes,
+    clock,
     pipeline::Input,
     registry::{WriteOptions, kind_of, posted},
     request::Target,
@@ -32,6 +34,8 @@ pub async fn answer(server: &Server, target: &Target, input: &Input) -> Result<(
     let options = WriteOptions::of(target, input)?;
     let (mut request, mut warnings) = posted(target, input, options.validation)?;
     own(&options, target, &mut request)?;
+    let attributes = Attributes::create(server.registry(), target, options.dry_run);
+    server.registry().admission().admit(&attributes, &mut request).await?;
     is_for(target, &request)?;
     let (account, _) = server.shared.registry.read_object(target.resource, &target.namespace, &target.name).await?;
     let now = clock::now();
@@ -40,6 +44,7 @@ pub async fn answer(server: &Server, target: &Target, input: &Input) -> Result<(
     if !errors.is_empty() {
         return Err(Status::invalid_kind(GROUP, KIND, "", &errors));
     }
+    server.registry().admission().validate(&attributes, &request).await?;
     let bound = bound(server, target, &request).await?;
     warnings.extend(shortened(tokens, &mut request));
     let claims = claims(tokens, &account, &request, &bound, now);

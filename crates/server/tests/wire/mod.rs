@@ -37,7 +37,8 @@ pub struct Wire {
 impl Wire {
     /// A server with upstream's settings on an empty store.
     pub async fn start() -> Self {
-        Self::start_with(Settings::default()).await
+        let admission = fixture::without_accounts();
+        Self::start_with(Settings { admission, ..Settings::default() }).await
     }
 
     /// A server on an empty store.
