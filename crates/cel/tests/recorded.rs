@@ -64,12 +64,20 @@ fn run(world: &World, program: &ferry_cel::Program, _: &Checked) -> (String, Str
     }
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(what: &str, expected: &T, found: &(impl ToOwned<Owned = T> + ?Sized)) -> Result<(), String>
+fn same<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    expected: &T,
+    found: &(impl ToOwned<Owned = T> + ?Sized),
+) -> Result<(), String>
 where
     T: std::borrow::Borrow<T>,
 {
     let found = found.to_owned();
-    if *expected == found { Ok(()) } else { Err(format!("  {what}\n    expected {expected:?}\n    found    {found:?}")) }
+    if *expected == found {
+        Ok(())
+    } else {
+        Err(format!("  {what}\n    expected {expected:?}\n    found    {found:?}"))
+    }
 }
 
 #[test]

@@ -380,8 +380,9 @@ impl<'a> Checker<'a> {
                 (Type::Dyn, Type::Dyn)
             }
             other => {
-                let message =
-                    format!("expression of type '{other}' cannot be range of a comprehension (must be list, map, or dynamic)");
+                let message = format!(
+                    "expression of type '{other}' cannot be range of a comprehension (must be list, map, or dynamic)"
+                );
                 self.report(fold.range, message);
                 (Type::Error, Type::Error)
             }

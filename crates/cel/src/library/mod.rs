@@ -275,7 +275,18 @@ mod tests {
 
     /// Operators that the plan has nodes for, so that they need no body.
     const PLANNED: [&str; 12] = [
-        "_&&_", "_||_", "_?_:_", "_[_]", "_[?_]", "_?._", "_==_", "_!=_", "@not_strictly_false", "or", "orValue", "dyn",
+        "_&&_",
+        "_||_",
+        "_?_:_",
+        "_[_]",
+        "_[?_]",
+        "_?._",
+        "_==_",
+        "_!=_",
+        "@not_strictly_false",
+        "or",
+        "orValue",
+        "dyn",
     ];
 
     #[test]

@@ -139,7 +139,9 @@ fn closes(out: &str) -> bool {
 
 /// Writes what an escape means; how long it was.
 fn escape(rest: &str, in_class: bool, out: &mut String) -> Result<usize, String> {
-    let Some(letter) = rest[1..].chars().next() else { return Err("trailing backslash at end of expression: ``".into()) };
+    let Some(letter) = rest[1..].chars().next() else {
+        return Err("trailing backslash at end of expression: ``".into());
+    };
     let class = |inside: &'static str, outside: &'static str| if in_class { inside } else { outside };
     let written = match letter {
         'd' => class("0-9", "[0-9]"),

@@ -12,7 +12,13 @@ const OVERWRITES: &str = "iteration variable overwrites accumulator variable";
 type Expanded = Result<Id, (u32, String)>;
 
 /// What a call means if it is that of a macro.
-pub(super) fn expand(parser: &mut Parser<'_>, place: u32, function: &str, target: Option<Id>, args: &[Id]) -> Option<Id> {
+pub(super) fn expand(
+    parser: &mut Parser<'_>,
+    place: u32,
+    function: &str,
+    target: Option<Id>,
+    args: &[Id],
+) -> Option<Id> {
     let mut make = Make { parser, place };
     let expanded = match (target, function, args.len()) {
         (None, "has", 1) => make.has(args[0]),
@@ -231,7 +237,10 @@ impl Make<'_, '_> {
             Expr::Select { .. } | Expr::List(_) | Expr::Ident(_) | Expr::Fold(_) | Expr::Call { .. }
         );
         if !spelled {
-            return self.error(range, "sortBy can only be applied to a list, identifier, comprehension, call or select expression");
+            return self.error(
+                range,
+                "sortBy can only be applied to a list, identifier, comprehension, call or select expression",
+            );
         }
         let variable = self.variable(args[0], NO_IDENTIFIER)?;
         let init = self.list(&[]);

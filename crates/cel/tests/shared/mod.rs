@@ -228,9 +228,7 @@ impl Authorizer for Rules {
         }
         let reason = match check.target {
             Target::Path(path) => ["", "", "", "", "", path].join("|"),
-            Target::Resource(at) => {
-                [&*at.group, &at.resource, &at.subresource, &at.namespace, &at.name, ""].join("|")
-            }
+            Target::Resource(at) => [&*at.group, &at.resource, &at.subresource, &at.namespace, &at.name, ""].join("|"),
         };
         match check.verb {
             "get" => Decision { allowed: true, reason, error: None },
