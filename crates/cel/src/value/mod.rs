@@ -12,7 +12,7 @@ use std::{fmt, ops::Deref, sync::Arc};
 pub(crate) use self::{equal::compare, text::double_text};
 pub use self::{
     json::{Form, Schema},
-    map::{Key, Map},
+    map::{Key, Lookup, Map},
     time::{Duration, Timestamp},
 };
 use crate::{error::Error, library::native::Native, types::Type};
