@@ -77,7 +77,6 @@ class Run:
         self.asked, self.programs, self.folder = asked, programs, directory
         self.kind = "upstream" if asked.upstream else "ferry"
         self.results, self.lacking = directory / "results.jsonl", directory / "lacking.txt"
-        self.part = len(list(directory.glob("part-*"))) + 1
         # Upstream's components are of the same version as the suite.
         self.commit = programs["e2e.test"].name.removeprefix("e2e.test-") if asked.upstream else commit()
         self.told = set()
@@ -90,8 +89,7 @@ class Run:
         images.check(line for line in listed.split() if "/" in line)
         # Short, because sockets under it have paths of at most 107 bytes.
         scratch = Path(tempfile.mkdtemp(prefix="fc", dir="/tmp"))
-        part = self.folder / f"part-{self.part}"
-        part.mkdir()
+        part = next_part(self.folder)
         try:
             with Network(f"conformance-{os.getpid()}") as network:
                 cluster = (Upstream if self.asked.upstream else Ferry)(network, scratch / "c")
@@ -139,6 +137,17 @@ class Run:
         specs.keep(self.results, specs.Result(name, passed, seconds, error, self.commit))
         self.told.add(name)
         print(f"{len(self.told)}/{self.total} {'passed' if passed else 'FAILED'} {seconds:.0f}s {name}", flush=True)
+
+
+def next_part(folder):
+    """A new folder for what this part of a run writes; several parts may run at once, each with tests of its own."""
+    number = 1
+    while True:
+        try:
+            (folder / f"part-{number}").mkdir()
+            return folder / f"part-{number}"
+        except FileExistsError:
+            number += 1
 
 
 def quote(name):
