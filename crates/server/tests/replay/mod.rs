@@ -352,7 +352,10 @@ fn differ(want: &Value, got: &Value, path: &str, out: &mut Vec<String>) {
                 out.push(format!("{path}.{name}: extra {}", short(value)));
             }
         }
-        (Value::Array(want), Value::Array(got)) if want.len() == got.len() => {
+        (Value::Array(want), Value::Array(got)) => {
+            if want.len() != got.len() {
+                out.push(format!("{path}: want {} items, got {}", want.len(), got.len()));
+            }
             for (index, (want, got)) in want.iter().zip(got).enumerate() {
                 differ(want, got, &format!("{path}[{index}]"), out);
             }

@@ -1,0 +1,148 @@
+//! The syntax tree: nodes in one arena, named by their index, so that what the checker learns about a node lies in a
+//! parallel table. Macros are expanded when the tree is built; what the tree has is what is evaluated.
+
+use std::sync::Arc;
+
+/// A node of an [`Ast`].
+pub(crate) type Id = u32;
+
+/// The place of what has no place in the source.
+pub(crate) const NOWHERE: u32 = u32::MAX;
+
+/// The name of the variable in which a macro gathers its result; no expression can write it.
+pub(crate) const RESULT: &str = "@result";
+
+/// An expression as it was written, with its macros expanded.
+#[derive(Debug, Default)]
+pub(crate) struct Ast {
+    nodes: Vec<Expr>,
+    /// Byte offsets into the source, by node.
+    places: Vec<u32>,
+    pub(crate) root: Id,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Expr {
+    /// Stands where something was refused.
+    Missing,
+    Literal(Literal),
+    Ident(Box<str>),
+    Select { operand: Id, field: Box<str>, test: bool },
+    Call { function: Box<str>, target: Option<Id>, args: Vec<Id> },
+    List(Vec<Item>),
+    Map(Vec<Entry>),
+    Struct { name: Box<str>, fields: Vec<Field> },
+    Fold(Box<Fold>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Literal {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    String(Arc<str>),
+    Bytes(Arc<[u8]>),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item {
+    pub(crate) value: Id,
+    pub(crate) optional: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: Id,
+    pub(crate) value: Id,
+    pub(crate) optional: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Field {
+    /// Where its colon is.
+    pub(crate) place: u32,
+    pub(crate) name: Box<str>,
+    pub(crate) value: Id,
+    pub(crate) optional: bool,
+}
+
+/// A loop over a list or map: `step` makes a new `accu` for each element while `condition` holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Fold {
+    pub(crate) range: Id,
+    pub(crate) iter: Box<str>,
+    /// With it `iter` is the index or key, and this the element or value.
+    pub(crate) iter2: Option<Box<str>>,
+    pub(crate) accu: Box<str>,
+    pub(crate) init: Id,
+    pub(crate) condition: Id,
+    pub(crate) step: Id,
+    pub(crate) result: Id,
+}
+
+impl Fold {
+    /// Whether it is no loop but the binding of a name: nothing to go over, and a condition that never holds.
+    pub(crate) fn is_binding(&self, ast: &Ast) -> bool {
+        matches!(ast.expr(self.range), Expr::List(items) if items.is_empty())
+            && matches!(ast.expr(self.condition), Expr::Literal(Literal::Bool(false)))
+    }
+}
+
+impl Ast {
+    pub(crate) fn expr(&self, id: Id) -> &Expr {
+        &self.nodes[id as usize]
+    }
+
+    pub(crate) fn place(&self, id: Id) -> u32 {
+        self.places[id as usize]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(crate) fn add(&mut self, expr: Expr, place: u32) -> Id {
+        self.nodes.push(expr);
+        self.places.push(place);
+        (self.nodes.len() - 1) as Id
+    }
+
+    /// A copy of a node and all below it, for macros that write what they are given twice.
+    pub(crate) fn copy(&mut self, id: Id) -> Id {
+        let mut expr = self.expr(id).clone();
+        let place = self.place(id);
+        match &mut expr {
+            Expr::Missing | Expr::Literal(_) | Expr::Ident(_) => {}
+            Expr::Select { operand, .. } => *operand = self.copy(*operand),
+            Expr::Call { target, args, .. } => {
+                *target = target.map(|target| self.copy(target));
+                args.iter_mut().for_each(|arg| *arg = self.copy(*arg));
+            }
+            Expr::List(items) => items.iter_mut().for_each(|item| item.value = self.copy(item.value)),
+            Expr::Map(entries) => entries.iter_mut().for_each(|entry| {
+                entry.key = self.copy(entry.key);
+                entry.value = self.copy(entry.value);
+            }),
+            Expr::Struct { fields, .. } => fields.iter_mut().for_each(|field| field.value = self.copy(field.value)),
+            Expr::Fold(fold) => {
+                for part in [&mut fold.range, &mut fold.init, &mut fold.condition, &mut fold.step, &mut fold.result] {
+                    *part = self.copy(*part);
+                }
+            }
+        }
+        self.add(expr, place)
+    }
+
+    /// The name that a chain of identifiers and selections spells, if it is one.
+    pub(crate) fn qualified_name(&self, id: Id) -> Option<String> {
+        match self.expr(id) {
+            Expr::Ident(name) => Some(name.to_string()),
+            Expr::Select { operand, field, test: false } => {
+                self.qualified_name(*operand).map(|name| format!("{name}.{field}"))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What a call cost, from the sizes of its arguments and of its result. Which rule applies is decided when a program is
+//! made.
+
+use super::{CHECK, LIST, PER_CHARACTER, PER_PATTERN_CHARACTER, Range, scale, selector};
+use crate::{
+    library::native::Native,
+    value::{Map, Value},
+};
+
+/// How a call is priced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Price {
+    Fixed(u64),
+    /// The first argument is gone over.
+    First,
+    /// The first argument is gone over, and something as large is made.
+    FirstTwice,
+    /// The smaller of two is gone over.
+    Smaller,
+    /// Both are gone over.
+    Both,
+    /// Each element is compared.
+    Elements,
+    /// One text is looked for in another.
+    Contains,
+    Pattern,
+    /// The elements of the first argument, each with its own texts.
+    Traversal,
+    Selector,
+    ContainsIp {
+        text: bool,
+    },
+    ContainsCidr {
+        text: bool,
+    },
+    Validate,
+    /// The result is gone over twice.
+    Joined,
+    /// A list as large as the result is made.
+    Made,
+    /// A list of as many elements as the argument says is made; that is paid before.
+    Counted,
+    Flatten,
+    /// Each element of a list with each.
+    SelfCompared(usize),
+    Sets(u64),
+}
+
+/// The rule for a call; `overload` is empty where it is found only when it is evaluated.
+pub(crate) fn price(function: &str, overload: &str) -> Price {
+    if let Some(price) = listed(overload).or_else(|| kubernetes(function, overload)) {
+        return price;
+    }
+    match overload {
+        "starts_with_string" | "ends_with_string" | "string_to_bytes" | "bytes_to_string" | "strings_quote"
+        | "string_format" => Price::First,
+        "in_list" => Price::Elements,
+        "less_string" | "greater_string" | "less_equals_string" | "greater_equals_string" | "less_bytes"
+        | "greater_bytes" | "less_equals_bytes" | "greater_equals_bytes" | "equals" | "not_equals" => Price::Smaller,
+        "add_string" | "add_bytes" => Price::Both,
+        "matches_string" => Price::Pattern,
+        "contains_string" => Price::Contains,
+        _ => Price::Fixed(1),
+    }
+}
+
+/// Overloads of the lists and sets libraries that bring their own rule.
+fn listed(overload: &str) -> Option<Price> {
+    Some(match overload {
+        "list_slice" | "list_reverse" => Price::Made,
+        "lists_range" => Price::Counted,
+        "list_flatten" | "list_flatten_int" => Price::Flatten,
+        "list_distinct" => Price::SelfCompared(0),
+        "list_sets_contains_list" | "list_sets_intersects_list" => Price::Sets(1),
+        "list_sets_equivalent_list" => Price::Sets(2),
+        _ if overload.starts_with("list_") && overload.ends_with("_sort") => Price::SelfCompared(0),
+        _ if overload.ends_with("_sortByAssociatedKeys") => Price::SelfCompared(1),
+        _ => return None,
+    })
+}
+
+fn kubernetes(function: &str, overload: &str) -> Option<Price> {
+    Some(match function {
+        "check" => Price::Fixed(CHECK),
+        "serviceAccount" | "path" | "group" | "resource" | "subresource" | "namespace" | "name" | "allowed" | "reason"
+        | "error" | "errored" | "masked" | "prefixLength" | "family" | "isUnspecified" | "isLoopback"
+        | "isLinkLocalMulticast" | "isLinkLocalUnicast" | "isGlobalUnicast" | "format.named" | "sign" | "asInteger"
+        | "isInteger" | "asApproximateFloat" | "isGreaterThan" | "isLessThan" | "compareTo" | "add" | "sub" | "major"
+        | "minor" | "patch" | "getScheme" | "getHostname" | "getHost" | "getPort" | "getEscapedPath" | "getQuery" => {
+            Price::Fixed(1)
+        }
+        "fieldSelector" | "labelSelector" => Price::Selector,
+        "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => Price::Traversal,
+        "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "jsonpatch.escapeKey" | "cidr" | "isIP" | "isCIDR"
+        | "quantity" | "isQuantity" | "semver" | "isSemver" => Price::First,
+        "ip" if overload == "cidr_ip" => Price::Fixed(1),
+        "ip" => Price::First,
+        "replace" | "split" | "ip.isCanonical" => Price::FirstTwice,
+        "join" => Price::Joined,
+        "find" | "findAll" => Price::Pattern,
+        "containsIP" => Price::ContainsIp { text: overload == "cidr_contains_ip_string" },
+        "containsCIDR" => Price::ContainsCidr { text: overload == "cidr_contains_cidr_string" },
+        "validate" => Price::Validate,
+        _ => return None,
+    })
+}
+
+impl Price {
+    /// What the arguments cost; what depends on the result comes after.
+    pub(crate) fn before(self, args: &[Value<'_>]) -> u64 {
+        let size = |at: usize| args.get(at).map_or(1, Value::size);
+        let gone_over = |amount: u64| scale(amount, PER_CHARACTER);
+        match self {
+            Self::Fixed(cost) => cost,
+            Self::First => gone_over(size(0)),
+            Self::FirstTwice => scale(size(0), 2.0 * PER_CHARACTER),
+            Self::Smaller => gone_over(size(0).min(size(1))),
+            Self::Both => gone_over(size(0).saturating_add(size(1))),
+            Self::Elements => size(1),
+            Self::Contains => gone_over(size(0)).saturating_mul(gone_over(size(1))),
+            Self::Pattern => gone_over(size(0) + 1).saturating_mul(scale(size(1), PER_PATTERN_CHARACTER)),
+            Self::Traversal => args.first().map_or(0, traversal),
+            Self::Selector => selector(Range::exactly(size(1))).max,
+            Self::ContainsIp { text } => gone_over(2 * size(0)) + if text { gone_over(size(1)) } else { 0 },
+            Self::ContainsCidr { text } => {
+                gone_over(2 * size(0)) + gone_over(size(0)) + 1 + if text { gone_over(size(1)) } else { 0 }
+            }
+            Self::Validate => {
+                let pattern = match args.first() {
+                    Some(Value::Native(native)) => match &**native {
+                        Native::Format(format) => format.pattern_size,
+                        _ => return 1,
+                    },
+                    _ => return 1,
+                };
+                gone_over(size(1) + 1).saturating_mul(scale(pattern, PER_PATTERN_CHARACTER))
+            }
+            Self::Flatten => {
+                let depth = match args.get(1) {
+                    Some(Value::Int(depth)) => *depth as f64,
+                    _ => 1.0,
+                };
+                (size(0) as f64 * depth) as u64 + 1 + LIST
+            }
+            Self::SelfCompared(at) => self_compared(args.get(at)),
+            Self::Sets(factor) => 1 + size(0).saturating_mul(size(1)).saturating_mul(factor),
+            Self::Counted => match args.first() {
+                Some(Value::Int(count)) => (*count).max(0) as u64 + 1 + LIST,
+                _ => 2 + LIST,
+            },
+            Self::Joined | Self::Made => 0,
+        }
+    }
+
+    /// What the result costs.
+    pub(crate) fn after(self, result: Option<&Value<'_>>) -> u64 {
+        let size = result.map_or(1, Value::size);
+        match self {
+            Self::Joined => scale(size, 2.0 * PER_CHARACTER),
+            Self::Made => size + 1 + LIST,
+            _ => 0,
+        }
+    }
+}
+
+fn self_compared(list: Option<&Value<'_>>) -> u64 {
+    let Some(Value::List(list)) = list else { return 1 + LIST };
+    let texts = matches!(list.iter().next(), Some(Value::String(_) | Value::Bytes(_)));
+    let factor = if texts { 2.0 + PER_CHARACTER } else { 2.0 };
+    let size = list.len() as u64;
+    (size.saturating_mul(size) as f64 * factor) as u64 + 1 + LIST
+}
+
+/// What going over a value with all that is in it costs.
+fn traversal(value: &Value<'_>) -> u64 {
+    match value {
+        Value::String(text) => (text.len() as f64 * PER_CHARACTER) as u64,
+        Value::Bytes(bytes) => (bytes.len() as f64 * PER_CHARACTER) as u64,
+        Value::List(list) => list.iter().map(|item| traversal(&item)).sum(),
+        Value::Map(map) => entries(map),
+        _ => 1,
+    }
+}
+
+fn entries(map: &Map<'_>) -> u64 {
+    map.entries().into_iter().map(|(key, value)| traversal(&key.into()) + traversal(&value)).sum()
+}

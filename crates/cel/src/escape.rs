@@ -1,0 +1,89 @@
+//! Names of fields as expressions write them: what CEL's grammar has no room for is escaped, as custom resources do.
+
+use std::borrow::Cow;
+
+const RESERVED: [&str; 21] = [
+    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
+    "loop", "package", "namespace", "return", "var", "void", "while",
+];
+
+const WORDS: [(&str, &str); 4] = [("__", "underscores"), (".", "dot"), ("-", "dash"), ("/", "slash")];
+
+/// The name by which expressions know a field; `None` if it has none.
+pub fn escape(name: &str) -> Option<Cow<'_, str>> {
+    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    if RESERVED.contains(&name) {
+        return Some(Cow::Owned(format!("__{name}__")));
+    }
+    if !name.contains("__") && name.bytes().all(|c| c == b'_' || c.is_ascii_alphanumeric()) {
+        return Some(Cow::Borrowed(name));
+    }
+    let mut escaped = String::with_capacity(name.len() + 8);
+    let mut rest = name;
+    while let Some(c) = rest.chars().next() {
+        if let Some((text, word)) = WORDS.iter().find(|(text, _)| rest.starts_with(text)) {
+            escaped.extend(["__", word, "__"]);
+            rest = &rest[text.len()..];
+        } else if c == '_' || c.is_ascii_alphanumeric() {
+            escaped.push(c);
+            rest = &rest[1..];
+        } else {
+            return None;
+        }
+    }
+    Some(Cow::Owned(escaped))
+}
+
+/// The name that a field has in the document; `None` if no field can be meant.
+pub fn unescape(escaped: &str) -> Option<Cow<'_, str>> {
+    if !escaped.contains("__") {
+        return Some(Cow::Borrowed(escaped));
+    }
+    let mut name = String::with_capacity(escaped.len());
+    let mut rest = escaped;
+    while let Some(at) = rest.find("__") {
+        let inner = &rest[at + 2..];
+        // A word has no underscore in it and is closed by two of them.
+        let Some(end) = inner.find('_').filter(|end| *end > 0 && inner[*end..].starts_with("__")) else {
+            name.push_str(&rest[..=at]);
+            rest = &rest[at + 1..];
+            continue;
+        };
+        let word = &inner[..end];
+        name.push_str(&rest[..at]);
+        match WORDS.iter().find(|(_, known)| *known == word) {
+            Some((text, _)) => name.push_str(text),
+            None if RESERVED.contains(&word) && word.len() + 4 == escaped.len() => name.push_str(word),
+            None => return None,
+        }
+        rest = &inner[end + 2..];
+    }
+    name.push_str(rest);
+    Some(Cow::Owned(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_escaped_and_found_again() {
+        for (name, escaped) in [
+            ("plain", "plain"),
+            ("a-b.c/d", "a__dash__b__dot__c__slash__d"),
+            ("namespace", "__namespace__"),
+            ("a__b", "a__underscores__b"),
+            ("_x", "_x"),
+        ] {
+            assert_eq!(escape(name).as_deref(), Some(escaped));
+            assert_eq!(unescape(escaped).as_deref(), Some(name));
+        }
+        for name in ["", "1a", "a b", "ü"] {
+            assert_eq!(escape(name), None, "{name}");
+        }
+        assert_eq!(unescape("__nope__"), None);
+        assert_eq!(unescape("___").as_deref(), Some("___"));
+    }
+}

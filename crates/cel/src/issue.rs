@@ -1,0 +1,97 @@
+//! What is wrong with an expression, written with the line and a pointer at the place, as `cel-go` writes it.
+
+use std::fmt;
+
+use crate::ast::NOWHERE;
+
+/// How many issues are told.
+const MOST: usize = 100;
+/// The longest line that is shown.
+const LONGEST_LINE: usize = 16_384;
+
+/// All that is wrong with an expression. Its [`Display`](fmt::Display) is what users see.
+#[derive(Clone, Debug)]
+pub struct Issues {
+    source: String,
+    issues: Vec<Issue>,
+    total: usize,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issue {
+    /// What is wrong, without its place.
+    pub message: String,
+    /// Counted from 1; `None` where it is about the expression as a whole.
+    pub line: Option<usize>,
+    /// Characters before it in the line.
+    pub column: usize,
+}
+
+impl Issues {
+    pub(crate) fn new(source: &str) -> Self {
+        Self { source: source.into(), issues: Vec::new(), total: 0 }
+    }
+
+    pub(crate) fn add(&mut self, place: u32, message: impl Into<String>) {
+        self.total += 1;
+        if self.total > MOST {
+            return;
+        }
+        let (line, column) = if place == NOWHERE { (None, 0) } else { self.position(place as usize) };
+        self.issues.push(Issue { message: message.into(), line, column });
+    }
+
+    fn position(&self, place: usize) -> (Option<usize>, usize) {
+        let before = &self.source[..place.min(self.source.len())];
+        let start = before.rfind('\n').map_or(0, |at| at + 1);
+        (Some(before.matches('\n').count() + 1), before[start..].chars().count())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.total == 0
+    }
+
+    pub(crate) fn finish(mut self) -> Self {
+        self.issues.sort_by_key(|issue| (issue.line, issue.column));
+        self
+    }
+
+    /// The issues in the order of their places.
+    pub fn iter(&self) -> impl Iterator<Item = &Issue> {
+        self.issues.iter()
+    }
+}
+
+impl fmt::Display for Issues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, issue) in self.issues.iter().enumerate() {
+            if at > 0 {
+                f.write_str("\n")?;
+            }
+            show(issue, &self.source, f)?;
+        }
+        match self.total.checked_sub(MOST) {
+            Some(more) if more > 0 => write!(f, "\n{more} more errors were truncated"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Issues {}
+
+fn show(issue: &Issue, source: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let Some(line) = issue.line else { return write!(f, "ERROR: <input>:-1:0: {}", issue.message) };
+    if source.is_empty() {
+        return write!(f, "ERROR: <input>:1:0: {}", issue.message);
+    }
+    write!(f, "ERROR: <input>:{line}:{}: {}", issue.column + 1, issue.message)?;
+    let Some(text) = source.split('\n').nth(line - 1).filter(|text| text.len() <= LONGEST_LINE) else { return Ok(()) };
+    let mut pointer = String::new();
+    let mut rest = text.chars();
+    for c in rest.by_ref().take(issue.column) {
+        pointer.push(if c.len_utf8() > 1 { '．' } else { '.' });
+    }
+    pointer.push(if rest.next().is_some_and(|c| c.len_utf8() > 1) { '＾' } else { '^' });
+    write!(f, "\n | {}\n | {pointer}", text.replace('\t', " "))
+}

@@ -1,0 +1,47 @@
+//! The Common Expression Language as Kubernetes 1.36 uses it: one environment for the rules of custom resources, admission
+//! policies, match conditions and authentication mappings. No IO, no async; nothing here knows what objects there are.
+//!
+//! ```
+//! use ferry_cel::{Bindings, Budget, Environment, Type, Value};
+//!
+//! let environment = Environment::new().variable("object", Type::Dyn);
+//! let checked = environment.compile("object.replicas <= 5").unwrap();
+//! assert!(checked.output().is_bool());
+//! let program = checked.program().unwrap();
+//! let document = serde_json::json!({"replicas": 3});
+//! let mut bindings = Bindings::new();
+//! bindings.set(0, Value::document(&document, None).unwrap());
+//! let mut budget = Budget::new(1_000_000);
+//! assert_eq!(program.run(&bindings, &mut budget), Ok(Value::Bool(true)));
+//! assert_eq!(budget.spent(), 3);
+//! ```
+//!
+//! `cel-go` and the libraries in `k8s.io/apiserver` are the specification: messages, costs and what is constant are theirs.
+//! The `cel` crate was looked at first: its parser tells neither where nor what is wrong in the words that users know (or
+//! brings ANTLR along), it has no type checker and no costs, and its values are copies of documents. The grammar is small, so
+//! all of it is here: [`Environment::compile`] parses (`parse`) and checks (`check`), [`Checked::estimate`] tells the worst
+//! case (`cost`), [`Checked::program`] plans and [`Program::run`] evaluates (`program`). `library` has what can be called.
+
+mod ast;
+mod check;
+mod cost;
+mod environment;
+mod error;
+mod escape;
+mod issue;
+mod library;
+mod parse;
+mod program;
+mod types;
+mod value;
+
+pub use check::Checked;
+pub use cost::{Range, Sizes, Unlimited};
+pub use environment::{Environment, TypeResolver};
+pub use error::Error;
+pub use escape::{escape, unescape};
+pub use issue::{Issue, Issues};
+pub use library::{Authorizer, Check, Decision, Target, native::Native};
+pub use program::{Bindings, Budget, Program};
+pub use types::{ObjectType, Type};
+pub use value::{Duration, Form, Key, List, Map, Schema, Text, Timestamp, Value};

@@ -1,0 +1,282 @@
+//! `'%s is %d'.format([…])`. Numbers are written as in the United States, as `cel-go` does by default.
+
+use super::{Bodies, MOST_BYTES, convert};
+use crate::{
+    error::Error,
+    types::Type,
+    value::{Value, double_text},
+};
+
+pub(super) const BODIES: Bodies = &[("format", format)];
+
+/// How an argument is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clause {
+    String,
+    Decimal,
+    Fixed(usize),
+    Scientific(usize),
+    Binary,
+    Hex { upper: bool },
+    Octal,
+}
+
+/// Why a format is refused: `Inner` errors happen within a clause.
+pub(crate) enum FormatError {
+    Outer(String),
+    Inner(String),
+}
+
+impl Clause {
+    /// Whether it can write values of a type.
+    pub(crate) fn accepts(self, ty: &Type) -> bool {
+        match self {
+            Self::String => {
+                !matches!(ty, Type::Optional(_) | Type::Native(_) | Type::Object(_) | Type::Error | Type::Param(_))
+            }
+            Self::Decimal | Self::Octal => matches!(ty, Type::Int | Type::Uint),
+            Self::Fixed(_) | Self::Scientific(_) => matches!(ty, Type::Double | Type::String),
+            Self::Binary => matches!(ty, Type::Int | Type::Uint | Type::Bool),
+            Self::Hex { .. } => matches!(ty, Type::Int | Type::Uint | Type::String | Type::Bytes),
+        }
+    }
+
+    /// Why it does not write values of a type.
+    pub(crate) fn refusal(self, ty: &str) -> String {
+        let only = match self {
+            Self::String => {
+                "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
+            }
+            Self::Decimal => "decimal clause can only be used on integers",
+            Self::Fixed(_) => "fixed-point clause can only be used on doubles",
+            Self::Scientific(_) => "scientific clause can only be used on doubles",
+            Self::Binary => "only integers and bools can be formatted as binary",
+            Self::Hex { .. } => "only integers, byte buffers, and strings can be formatted as hex",
+            Self::Octal => "octal clause can only be used on integers",
+        };
+        format!("{only}, was given {ty}")
+    }
+
+    fn write(self, value: &Value<'_>) -> Result<String, String> {
+        let refused = || self.refusal(value.type_of().name());
+        match (self, value) {
+            (Self::String, _) => string(value).ok_or_else(refused),
+            (Self::Decimal, Value::Int(number)) => Ok(number.to_string()),
+            (Self::Decimal, Value::Uint(number)) => Ok(number.to_string()),
+            (Self::Fixed(digits), _) => Ok(fixed(special(value).ok_or_else(refused)?, digits)),
+            (Self::Scientific(digits), _) => Ok(scientific(special(value).ok_or_else(refused)?, digits)),
+            (Self::Binary, Value::Int(number)) => Ok(radix(*number, |size| format!("{size:b}"))),
+            (Self::Binary, Value::Uint(number)) => Ok(format!("{number:b}")),
+            (Self::Binary, Value::Bool(value)) => Ok(u8::from(*value).to_string()),
+            (Self::Octal, Value::Int(number)) => Ok(radix(*number, |size| format!("{size:o}"))),
+            (Self::Octal, Value::Uint(number)) => Ok(format!("{number:o}")),
+            (Self::Hex { upper }, _) => {
+                let text = match value {
+                    Value::Int(number) => radix(*number, |size| format!("{size:x}")),
+                    Value::Uint(number) => format!("{number:x}"),
+                    Value::String(text) => text.bytes().map(|byte| format!("{byte:02x}")).collect(),
+                    Value::Bytes(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+                    _ => return Err(refused()),
+                };
+                Ok(if upper { text.to_uppercase() } else { text })
+            }
+            _ => Err(refused()),
+        }
+    }
+}
+
+fn radix(number: i64, write: impl Fn(u64) -> String) -> String {
+    format!("{}{}", if number < 0 { "-" } else { "" }, write(number.unsigned_abs()))
+}
+
+/// A double, or one of the texts that stand for what is no number.
+fn special(value: &Value<'_>) -> Option<f64> {
+    match value {
+        Value::Double(number) => Some(*number),
+        Value::String(text) if matches!(&**text, "NaN" | "Infinity" | "-Infinity") => convert::read_double(text),
+        _ => None,
+    }
+}
+
+fn not_finite(number: f64) -> Option<String> {
+    match number {
+        number if number.is_nan() => Some("NaN".into()),
+        f64::INFINITY => Some("∞".into()),
+        f64::NEG_INFINITY => Some("-∞".into()),
+        _ => None,
+    }
+}
+
+/// With commas between thousands.
+fn fixed(number: f64, digits: usize) -> String {
+    if let Some(text) = not_finite(number) {
+        return text;
+    }
+    let text = format!("{:.digits$}", number.abs());
+    let (whole, fraction) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let mut grouped = String::new();
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    let sign = if number.is_sign_negative() { "-" } else { "" };
+    format!("{sign}{grouped}{fraction}")
+}
+
+/// As `1.052033 × 10⁰³`.
+fn scientific(number: f64, digits: usize) -> String {
+    if let Some(text) = not_finite(number) {
+        return text;
+    }
+    let text = format!("{number:.6e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let raised: String = format!("{:02}", exponent.abs())
+        .chars()
+        .map(|digit| ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'][digit.to_digit(10).unwrap_or(0) as usize])
+        .collect();
+    let sign = if exponent < 0 { "⁻" } else { "" };
+    // What looks like a precision is a width.
+    format!("{:>digits$}", format!("{mantissa}×10{sign}{raised}"))
+}
+
+fn string(value: &Value<'_>) -> Option<String> {
+    Some(match value {
+        Value::Null => "null".into(),
+        Value::Bool(value) => value.to_string(),
+        Value::Int(number) => number.to_string(),
+        Value::Uint(number) => number.to_string(),
+        Value::Double(number) => double_text(*number),
+        Value::String(text) => text.to_string(),
+        Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::Timestamp(timestamp) => timestamp.to_string(),
+        Value::Duration(duration) => duration.to_string(),
+        Value::Type(ty) => ty.name().into(),
+        Value::List(list) => {
+            let items: Option<Vec<_>> = list.iter().map(|item| member(&item)).collect();
+            format!("[{}]", items?.join(", "))
+        }
+        Value::Map(map) => {
+            let mut entries = Vec::new();
+            for (key, value) in map.entries() {
+                entries.push((member(&key.into())?, member(&value)?));
+            }
+            entries.sort();
+            let entries: Vec<_> = entries.into_iter().map(|(key, value)| format!("{key}:{value}")).collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+        _ => return None,
+    })
+}
+
+/// As part of a list or map: a literal.
+fn member(value: &Value<'_>) -> Option<String> {
+    Some(match value {
+        Value::String(text) => quoted(text),
+        Value::Bytes(bytes) => format!("b{}", quoted(&String::from_utf8_lossy(bytes))),
+        Value::Double(number) if number.is_finite() => format!("{number:.6}"),
+        Value::Double(number) => quoted(&double_text(*number)),
+        Value::Timestamp(timestamp) => format!("timestamp({})", quoted(&timestamp.to_string())),
+        Value::Duration(duration) => format!("duration({})", quoted(&duration.to_string())),
+        other => string(other)?,
+    })
+}
+
+/// As Go quotes.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '\u{b}' => out.push_str("\\v"),
+            c if c.is_control() => out.push_str(&format!("\\x{:02x}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Goes over a format, having each clause with the number of its argument written by `write`.
+pub(crate) fn scan(
+    format: &str,
+    mut write: impl FnMut(usize, Clause) -> Result<String, FormatError>,
+) -> Result<String, String> {
+    let mut out = String::new();
+    let mut rest = format;
+    let mut argument = 0;
+    while let Some(at) = rest.find('%') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(more) = rest.strip_prefix('%') {
+            out.push('%');
+            rest = more;
+            continue;
+        }
+        if rest.is_empty() {
+            return Err("unexpected end of string".into());
+        }
+        let parsed = clause(rest).map_err(|message| format!("could not parse formatting clause: {message}"));
+        let (clause, len) = parsed?;
+        match write(argument, clause) {
+            Ok(text) => out.push_str(&text),
+            Err(FormatError::Outer(message)) => return Err(message),
+            Err(FormatError::Inner(message)) => return Err(format!("error during formatting: {message}")),
+        }
+        if out.len() > MOST_BYTES {
+            return Err("result is too long".into());
+        }
+        argument += 1;
+        rest = &rest[len..];
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+/// The clause after a percent sign, and its length.
+fn clause(text: &str) -> Result<(Clause, usize), String> {
+    let mut at = 0;
+    let mut precision = 6;
+    if let Some(digits) = text.strip_prefix('.') {
+        let len = digits.bytes().take_while(u8::is_ascii_digit).count();
+        at = 1 + len;
+        if at >= text.len() {
+            return Err("error while parsing precision: could not find end of precision specifier".into());
+        }
+        precision = digits[..len].parse().map_err(|_| {
+            let number = &digits[..len];
+            format!("error while parsing precision: error while converting precision to integer: strconv.Atoi: parsing \"{number}\": invalid syntax")
+        })?;
+    }
+    let clause = match text.as_bytes()[at] {
+        b's' => Clause::String,
+        b'd' => Clause::Decimal,
+        // Nobody needs more digits than a double can have.
+        b'f' => Clause::Fixed(precision.min(1_100)),
+        b'e' => Clause::Scientific(precision.min(1_100)),
+        b'b' => Clause::Binary,
+        b'x' => Clause::Hex { upper: false },
+        b'X' => Clause::Hex { upper: true },
+        b'o' => Clause::Octal,
+        other => return Err(format!("unrecognized formatting clause \"{}\"", other as char)),
+    };
+    Ok((clause, at + 1))
+}
+
+fn format<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
+    let (Value::String(text), Value::List(list)) = (&args[0], &args[1]) else { return Err(Error::no_such_overload()) };
+    let formatted = scan(text, |at, clause| {
+        let missing = || FormatError::Outer(format!("index {at} out of range"));
+        let value = list.get(at).map_err(|_| missing())?;
+        clause.write(&value).map_err(FormatError::Inner)
+    });
+    formatted.map_err(Error::failed).and_then(super::made)
+}

@@ -1,0 +1,290 @@
+//! What can be called: one table of signatures (`functions.txt`), and a body for each function by its name. The bodies
+//! find out by themselves what they are given, because arguments may be `dyn`.
+
+mod authorizer;
+mod convert;
+mod format;
+mod ip;
+mod lists;
+mod named_format;
+pub(crate) mod native;
+mod operators;
+mod optional;
+mod quantity;
+mod regex;
+mod semver;
+mod strings;
+mod times;
+mod url;
+
+use std::{collections::HashMap, sync::LazyLock};
+
+pub use self::authorizer::{Authorizer, Check, Decision, Target};
+pub(crate) use self::{
+    format::{Clause, FormatError, scan as scan_format},
+    regex::{compile as compile_regex, find, find_all},
+};
+use crate::{
+    error::Error,
+    types::{Type, names},
+    value::Value,
+};
+
+/// The most that one text, or one list that is not read from a document, may have; more is refused as too expensive.
+pub(crate) const MOST_BYTES: usize = 16 << 20;
+pub(crate) const MOST_ITEMS: usize = 1 << 19;
+
+/// What a function does with its arguments, of which it may take what it needs.
+pub(crate) type Body = for<'a> fn(&mut [Value<'a>]) -> Result<Value<'a>, Error>;
+
+type Bodies = &'static [(&'static str, Body)];
+
+pub(crate) struct Function {
+    pub(crate) name: &'static str,
+    pub(crate) overloads: Vec<Overload>,
+    /// `None` for what is no call when it is evaluated, such as `&&`.
+    pub(crate) body: Option<Body>,
+}
+
+pub(crate) struct Overload {
+    pub(crate) id: &'static str,
+    /// Called as `receiver.name(…)`; the receiver is the first argument.
+    pub(crate) member: bool,
+    pub(crate) args: Vec<Type>,
+    pub(crate) result: Type,
+    /// How many type parameters it has; they are numbered from 0.
+    pub(crate) params: u32,
+}
+
+static FUNCTIONS: LazyLock<HashMap<&'static str, Function>> = LazyLock::new(build);
+
+/// The function of a name.
+pub(crate) fn function(name: &str) -> Option<&'static Function> {
+    FUNCTIONS.get(name)
+}
+
+const BODIES: [Bodies; 14] = [
+    operators::BODIES,
+    convert::BODIES,
+    times::BODIES,
+    strings::BODIES,
+    format::BODIES,
+    lists::BODIES,
+    regex::BODIES,
+    url::BODIES,
+    quantity::BODIES,
+    ip::BODIES,
+    semver::BODIES,
+    named_format::BODIES,
+    authorizer::BODIES,
+    optional::BODIES,
+];
+
+fn build() -> HashMap<&'static str, Function> {
+    let bodies: HashMap<_, _> = BODIES.iter().flat_map(|bodies| bodies.iter().copied()).collect();
+    let mut functions: HashMap<&'static str, Function> = HashMap::new();
+    for line in include_str!("functions.txt").lines().filter(|line| !line.starts_with('#')) {
+        let (name, rest) = line.split_once(' ').expect("a line names a function");
+        let (id, signature) = rest.split_once(' ').expect("a line names an overload");
+        let function = functions.entry(name).or_insert_with(|| Function {
+            name,
+            overloads: Vec::new(),
+            body: bodies.get(name).copied(),
+        });
+        function.overloads.push(overload(id, signature));
+    }
+    functions
+}
+
+/// Reads `receiver.(argument, …) -> result`.
+fn overload(id: &'static str, signature: &'static str) -> Overload {
+    let (arguments, result) = signature.rsplit_once(" -> ").expect("a signature has a result");
+    let mut params = Vec::new();
+    let open = arguments.rfind(".(").filter(|_| !arguments.starts_with('('));
+    let (receiver, list) = match open {
+        Some(at) => (Some(&arguments[..at]), &arguments[at + 2..]),
+        None => (None, &arguments[1..]),
+    };
+    let list = list.strip_suffix(')').expect("arguments end");
+    let mut args: Vec<_> = receiver.map(|receiver| read(receiver, &mut params)).into_iter().collect();
+    args.extend(split(list).into_iter().map(|part| read(part, &mut params)));
+    let result = read(result, &mut params);
+    Overload { id, member: receiver.is_some(), args, result, params: params.len() as u32 }
+}
+
+/// The parts between commas that are not in parentheses.
+fn split(list: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut depth, mut start) = (0, 0);
+    for (at, c) in list.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(list[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    if !list.is_empty() {
+        parts.push(list[start..].trim());
+    }
+    parts
+}
+
+fn read(text: &'static str, params: &mut Vec<&'static str>) -> Type {
+    if let Some((name, inner)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) {
+        let parts = split(inner);
+        let first = read(parts[0], params);
+        return match name {
+            "list" => Type::list(first),
+            "map" => Type::map(first, read(parts[1], params)),
+            "optional_type" => Type::optional(first),
+            _ => Type::Type(Some(first.into())),
+        };
+    }
+    if text.len() == 1 {
+        let number = params.iter().position(|param| *param == text).unwrap_or_else(|| {
+            params.push(text);
+            params.len() - 1
+        });
+        return Type::Param(number as u32);
+    }
+    simple(text).unwrap_or_else(|| panic!("no type {text}"))
+}
+
+/// The type of a name that stands alone, as expressions may write it too.
+pub(crate) fn simple(name: &str) -> Option<Type> {
+    Some(match name {
+        "dyn" => Type::Dyn,
+        "bool" => Type::Bool,
+        "int" => Type::Int,
+        "uint" => Type::Uint,
+        "double" => Type::Double,
+        "string" => Type::String,
+        "bytes" => Type::Bytes,
+        "null_type" => Type::Null,
+        "timestamp" | "google.protobuf.Timestamp" => Type::Timestamp,
+        "duration" | "google.protobuf.Duration" => Type::Duration,
+        "type" => Type::Type(None),
+        _ => Type::Native(names::ALL.into_iter().find(|known| *known == name)?),
+    })
+}
+
+/// What the identifier of a type means: `int`, `list`, `net.IP`, …
+pub(crate) fn type_named(name: &str) -> Option<Type> {
+    match name {
+        "dyn" | "timestamp" | "duration" => None,
+        "list" => Some(Type::list(Type::Dyn)),
+        "map" => Some(Type::map(Type::Dyn, Type::Dyn)),
+        "optional_type" => Some(Type::optional(Type::Dyn)),
+        _ => simple(name),
+    }
+}
+
+/// Calls a function. If it has no overload for what it is given, the error is the one that `cel-go` has for that kind of
+/// function: most name their arguments, operators only themselves, and some nothing.
+pub(crate) fn call<'a>(name: &str, body: Body, args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
+    let types: Vec<_> = args.iter().map(Kind::of).collect();
+    body(args).map_err(|error| match error {
+        error if error != Error::no_such_overload() => error,
+        error => match (name, &types[..]) {
+            ("size" | "sort" | "@sortByAssociatedKeys", _) => Error::failed(format!("no such overload: {name}")),
+            ("flatten", [first, ..]) => Error::failed(format!("no such overload: {}.flatten()", first.name)),
+            ("containsIP", [_, second]) if second.name == "string" => error,
+            ("!_" | "@in" | "contains" | "startsWith" | "endsWith" | "matches", _) => error,
+            (name, [first, ..]) if name.starts_with(['_', '-']) => match first.can(name) {
+                true => error,
+                false => Error::failed(format!("no such overload: {name}")),
+            },
+            _ => {
+                let types: Vec<_> = types.iter().map(|kind| kind.name).collect();
+                Error::failed(format!("no such overload: {name}({})", types.join(", ")))
+            }
+        },
+    })
+}
+
+/// What an argument is.
+struct Kind {
+    name: &'static str,
+}
+
+impl Kind {
+    fn of(value: &Value<'_>) -> Self {
+        let name = match value {
+            Value::Null => "null_type",
+            Value::Bool(_) => "bool",
+            Value::Int(_) => "int",
+            Value::Uint(_) => "uint",
+            Value::Double(_) => "double",
+            Value::String(_) => "string",
+            Value::Bytes(_) => "bytes",
+            Value::Timestamp(_) => "google.protobuf.Timestamp",
+            Value::Duration(_) => "google.protobuf.Duration",
+            Value::List(_) => "list",
+            Value::Map(_) | Value::Struct(_) => "map",
+            Value::Type(_) => "type",
+            Value::Optional(_) => "optional_type",
+            Value::Native(native) => native.type_name(),
+            Value::Unknown(_) => "dyn",
+        };
+        Self { name }
+    }
+
+    /// Whether an operator is asked of it, and then finds that the other side does not fit.
+    fn can(&self, operator: &str) -> bool {
+        let named = |names: &[&str]| names.contains(&self.name);
+        // These have methods, and are asked for anything.
+        named(&["string", "google.protobuf.Timestamp", "google.protobuf.Duration"])
+            || match operator {
+                "_+_" => named(&["bytes", "double", "int", "list", "uint"]),
+                "_-_" | "_*_" | "_/_" => named(&["double", "int", "uint"]),
+                "_%_" => named(&["int", "uint"]),
+                "-_" => named(&["bool", "double", "int"]),
+                _ => named(&["bool", "bytes", "double", "int", "uint"]),
+            }
+    }
+}
+
+/// The text that an argument is.
+pub(crate) fn text<'v>(value: &'v Value<'_>) -> Result<&'v str, Error> {
+    match value {
+        Value::String(text) => Ok(text),
+        _ => Err(Error::no_such_overload()),
+    }
+}
+
+/// The whole number that an argument is.
+pub(crate) fn int(value: &Value<'_>) -> Result<i64, Error> {
+    match value {
+        Value::Int(number) => Ok(*number),
+        _ => Err(Error::no_such_overload()),
+    }
+}
+
+/// Text that an expression makes, if it is not too long.
+pub(crate) fn made<'a>(text: String) -> Result<Value<'a>, Error> {
+    if text.len() > MOST_BYTES { Err(Error::CostLimit) } else { Ok(Value::owned_text(text)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Operators that the plan has nodes for, so that they need no body.
+    const PLANNED: [&str; 12] = [
+        "_&&_", "_||_", "_?_:_", "_[_]", "_[?_]", "_?._", "_==_", "_!=_", "@not_strictly_false", "or", "orValue", "dyn",
+    ];
+
+    #[test]
+    fn every_function_has_a_body_and_every_body_a_function() {
+        for (name, function) in FUNCTIONS.iter() {
+            assert_ne!(function.body.is_none(), !PLANNED.contains(name), "{name}");
+        }
+        for (name, _) in BODIES.iter().flat_map(|bodies| bodies.iter()) {
+            assert!(function(name).is_some(), "{name}");
+        }
+    }
+}

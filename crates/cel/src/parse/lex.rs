@@ -1,0 +1,300 @@
+//! Text to tokens. What is no token is told in the words of the ANTLR lexer that `cel-go` uses, and skipped as far as
+//! that lexer skips it.
+
+use crate::issue::Issues;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token {
+    Equals,
+    NotEquals,
+    In,
+    Less,
+    LessEquals,
+    GreaterEquals,
+    Greater,
+    And,
+    Or,
+    LeftBracket,
+    RightBracket,
+    LeftBrace,
+    RightBrace,
+    LeftParen,
+    RightParen,
+    Dot,
+    Comma,
+    Minus,
+    Not,
+    Question,
+    Colon,
+    Plus,
+    Star,
+    Slash,
+    Percent,
+    True,
+    False,
+    Null,
+    Float,
+    Int,
+    Uint,
+    String,
+    Bytes,
+    Identifier,
+    Escaped,
+    End,
+}
+
+impl Token {
+    /// How the parser names it when it expected it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Equals => "'=='",
+            Self::NotEquals => "'!='",
+            Self::In => "'in'",
+            Self::Less => "'<'",
+            Self::LessEquals => "'<='",
+            Self::GreaterEquals => "'>='",
+            Self::Greater => "'>'",
+            Self::And => "'&&'",
+            Self::Or => "'||'",
+            Self::LeftBracket => "'['",
+            Self::RightBracket => "']'",
+            Self::LeftBrace => "'{'",
+            Self::RightBrace => "'}'",
+            Self::LeftParen => "'('",
+            Self::RightParen => "')'",
+            Self::Dot => "'.'",
+            Self::Comma => "','",
+            Self::Minus => "'-'",
+            Self::Not => "'!'",
+            Self::Question => "'?'",
+            Self::Colon => "':'",
+            Self::Plus => "'+'",
+            Self::Star => "'*'",
+            Self::Slash => "'/'",
+            Self::Percent => "'%'",
+            Self::True => "'true'",
+            Self::False => "'false'",
+            Self::Null => "'null'",
+            Self::Float => "NUM_FLOAT",
+            Self::Int => "NUM_INT",
+            Self::Uint => "NUM_UINT",
+            Self::String => "STRING",
+            Self::Bytes => "BYTES",
+            Self::Identifier => "IDENTIFIER",
+            Self::Escaped => "ESC_IDENTIFIER",
+            Self::End => "<EOF>",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lexeme {
+    pub(super) token: Token,
+    pub(super) start: u32,
+    pub(super) end: u32,
+}
+
+/// The tokens of a source, `End` last.
+pub(super) fn lex(source: &str, issues: &mut Issues) -> Vec<Lexeme> {
+    let mut lexemes = Vec::new();
+    let mut at = 0;
+    while at < source.len() {
+        let rest = &source[at..];
+        match scan(rest) {
+            Scan::Space(len) => at += len,
+            Scan::Token(token, len) => {
+                lexemes.push(Lexeme { token, start: at as u32, end: (at + len) as u32 });
+                at += len;
+            }
+            Scan::Bad(len) => {
+                issues.add(at as u32, format!("Syntax error: token recognition error at: '{}'", &rest[..len]));
+                at += len;
+            }
+        }
+    }
+    let end = source.len() as u32;
+    lexemes.push(Lexeme { token: Token::End, start: end, end });
+    lexemes
+}
+
+enum Scan {
+    Space(usize),
+    Token(Token, usize),
+    Bad(usize),
+}
+
+/// The first token of a text that is not empty.
+fn scan(text: &str) -> Scan {
+    let bytes = text.as_bytes();
+    match bytes[0] {
+        b' ' | b'\t' | b'\r' | b'\n' | 0x0c => Scan::Space(1),
+        b'/' if bytes.get(1) == Some(&b'/') => Scan::Space(text.find('\n').unwrap_or(text.len())),
+        b'"' | b'\'' => quoted(text, 0, false, Token::String),
+        b'0'..=b'9' => number(bytes),
+        b'.' if bytes.get(1).is_some_and(u8::is_ascii_digit) => number(bytes),
+        b'`' => escaped(text),
+        first if first == b'_' || first.is_ascii_alphabetic() => word(text),
+        _ => symbol(text),
+    }
+}
+
+fn word(text: &str) -> Scan {
+    if let Some((prefix, raw, token)) = prefix(text.as_bytes())
+        && let quoted @ Scan::Token(..) = quoted(text, prefix, raw, token)
+    {
+        return quoted;
+    }
+    let len = text.bytes().take_while(|c| *c == b'_' || c.is_ascii_alphanumeric()).count();
+    let token = match &text[..len] {
+        "in" => Token::In,
+        "true" => Token::True,
+        "false" => Token::False,
+        "null" => Token::Null,
+        _ => Token::Identifier,
+    };
+    Scan::Token(token, len)
+}
+
+/// The letters before a quote: how many, whether they mean raw, and what the literal is.
+fn prefix(bytes: &[u8]) -> Option<(usize, bool, Token)> {
+    let quote = |at: usize| matches!(bytes.get(at), Some(b'"' | b'\''));
+    let is = |at: usize, letter: u8| bytes.get(at).is_some_and(|c| c.eq_ignore_ascii_case(&letter));
+    match () {
+        () if is(0, b'r') && quote(1) => Some((1, true, Token::String)),
+        () if is(0, b'b') && quote(1) => Some((1, false, Token::Bytes)),
+        () if is(0, b'b') && is(1, b'r') && quote(2) => Some((2, true, Token::Bytes)),
+        () => None,
+    }
+}
+
+/// A literal whose quote is at `start`; what is left of a bad one is skipped up to where it went wrong.
+fn quoted(text: &str, start: usize, raw: bool, token: Token) -> Scan {
+    let quote = &text[start..=start];
+    let triple = quote.repeat(3);
+    let body = &text[start..];
+    if body.starts_with(&triple)
+        && let Ok(len) = closed(&body[3..], &triple, raw)
+    {
+        return Scan::Token(token, start + 3 + len);
+    }
+    match closed(&body[1..], quote, raw) {
+        Ok(len) => Scan::Token(token, start + 1 + len),
+        Err(len) => Scan::Bad(start + 1 + len),
+    }
+}
+
+/// The bytes up to and with the closing quotes, or those up to and with what cannot be there.
+fn closed(body: &str, quotes: &str, raw: bool) -> Result<usize, usize> {
+    let mut at = 0;
+    while at < body.len() {
+        let rest = &body[at..];
+        if rest.starts_with(quotes) {
+            return Ok(at + quotes.len());
+        }
+        let c = rest.chars().next().map_or(1, char::len_utf8);
+        match rest.as_bytes()[0] {
+            b'\n' | b'\r' if quotes.len() == 1 => return Err(at + 1),
+            b'\\' if !raw => match escape(rest) {
+                Ok(len) => at += len,
+                Err(len) => return Err(at + len),
+            },
+            _ => at += c,
+        }
+    }
+    Err(body.len())
+}
+
+/// The length of the escape that a text begins with, or of what shows that it is none.
+fn escape(text: &str) -> Result<usize, usize> {
+    let bytes = text.as_bytes();
+    let digits = |from: usize, count: usize, good: fn(&u8) -> bool| {
+        let found = bytes.iter().skip(from).take(count).take_while(|c| good(c)).count();
+        if found == count { Ok(from + count) } else { Err(beyond(text, from + found)) }
+    };
+    match bytes.get(1) {
+        Some(b'a' | b'b' | b'f' | b'n' | b'r' | b't' | b'v' | b'"' | b'\'' | b'\\' | b'?' | b'`') => Ok(2),
+        Some(b'x' | b'X') => digits(2, 2, u8::is_ascii_hexdigit),
+        Some(b'u') => digits(2, 4, u8::is_ascii_hexdigit),
+        Some(b'U') => digits(2, 8, u8::is_ascii_hexdigit),
+        Some(b'0'..=b'3') => digits(2, 2, |c| matches!(c, b'0'..=b'7')),
+        _ => Err(beyond(text, 1)),
+    }
+}
+
+/// The end of the character at an offset.
+fn beyond(text: &str, at: usize) -> usize {
+    at + text.get(at..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8)
+}
+
+fn number(bytes: &[u8]) -> Scan {
+    let digits = |from: usize| bytes[from.min(bytes.len())..].iter().take_while(|c| c.is_ascii_digit()).count();
+    let unsigned = |token, len: usize| match bytes.get(len) {
+        Some(b'u' | b'U') => Scan::Token(Token::Uint, len + 1),
+        _ => Scan::Token(token, len),
+    };
+    let hex = bytes[2.min(bytes.len())..].iter().take_while(|c| c.is_ascii_hexdigit()).count();
+    if bytes.starts_with(b"0x") && hex > 0 {
+        return unsigned(Token::Int, 2 + hex);
+    }
+    let whole = digits(0);
+    let mut len = whole;
+    if bytes.get(len) == Some(&b'.') && digits(len + 1) > 0 {
+        len += 1 + digits(len + 1);
+    }
+    if matches!(bytes.get(len), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(bytes.get(len + 1), Some(b'+' | b'-')));
+        if digits(len + 1 + sign) > 0 {
+            len += 1 + sign + digits(len + 1 + sign);
+        }
+    }
+    if len > whole { Scan::Token(Token::Float, len) } else { unsigned(Token::Int, whole) }
+}
+
+fn escaped(text: &str) -> Scan {
+    let inside = |c: &u8| c.is_ascii_alphanumeric() || b"_.-/ ".contains(c);
+    let len = text.bytes().skip(1).take_while(|c| inside(c)).count();
+    match text.as_bytes().get(1 + len) {
+        Some(b'`') if len > 0 => Scan::Token(Token::Escaped, len + 2),
+        _ => Scan::Bad(beyond(text, 1 + len)),
+    }
+}
+
+fn symbol(text: &str) -> Scan {
+    use Token::*;
+    let bytes = text.as_bytes();
+    let two = match bytes.get(..2) {
+        Some(b"==") => Some(Equals),
+        Some(b"!=") => Some(NotEquals),
+        Some(b"<=") => Some(LessEquals),
+        Some(b">=") => Some(GreaterEquals),
+        Some(b"&&") => Some(And),
+        Some(b"||") => Some(Or),
+        _ => None,
+    };
+    if let Some(token) = two {
+        return Scan::Token(token, 2);
+    }
+    let one = match bytes[0] {
+        b'<' => Less,
+        b'>' => Greater,
+        b'[' => LeftBracket,
+        b']' => RightBracket,
+        b'{' => LeftBrace,
+        b'}' => RightBrace,
+        b'(' => LeftParen,
+        b')' => RightParen,
+        b'.' => Dot,
+        b',' => Comma,
+        b'-' => Minus,
+        b'!' => Not,
+        b'?' => Question,
+        b':' => Colon,
+        b'+' => Plus,
+        b'*' => Star,
+        b'/' => Slash,
+        b'%' => Percent,
+        b'=' | b'&' | b'|' => return Scan::Bad(beyond(text, 1)),
+        _ => return Scan::Bad(beyond(text, 0)),
+    };
+    Scan::Token(one, 1)
+}

@@ -1,0 +1,93 @@
+//! The values of literals.
+
+use super::lex::Token;
+use crate::ast::Literal;
+
+const BAD_ESCAPE: &str = "unable to unescape string";
+const BAD_CHARACTER: &str = "invalid unicode code point";
+
+/// The value of a token; a message where it has none.
+pub(super) fn read(token: Token, text: &str, negative: bool) -> Result<Literal, &'static str> {
+    Ok(match token {
+        Token::True => Literal::Bool(true),
+        Token::False => Literal::Bool(false),
+        Token::Int => Literal::Int(int(text, negative).ok_or("invalid int literal")?),
+        Token::Uint => Literal::Uint(uint(&text[..text.len() - 1]).ok_or("invalid uint literal")?),
+        Token::Float => Literal::Double(double(text, negative).ok_or("invalid double literal")?),
+        Token::String => Literal::String(
+            String::from_utf8(unescape(text, false)?).map_err(|_| BAD_CHARACTER)?.into(),
+        ),
+        Token::Bytes => Literal::Bytes(unescape(&text[1..], true)?.into()),
+        _ => Literal::Null,
+    })
+}
+
+fn uint(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+fn int(text: &str, negative: bool) -> Option<i64> {
+    let size = i128::from(uint(text)?);
+    i64::try_from(if negative { -size } else { size }).ok()
+}
+
+fn double(text: &str, negative: bool) -> Option<f64> {
+    let value: f64 = text.parse().ok()?;
+    value.is_finite().then_some(if negative { -value } else { value })
+}
+
+/// The bytes that a quoted text stands for.
+fn unescape(text: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
+    let raw = text.starts_with(['r', 'R']);
+    let text = if raw { &text[1..] } else { text };
+    let triple = text.len() >= 6 && (text.starts_with("'''") || text.starts_with("\"\"\""));
+    let quotes = if triple { 3 } else { 1 };
+    let mut rest = &text[quotes..text.len() - quotes];
+    if raw {
+        return Ok(rest.as_bytes().to_vec());
+    }
+    let mut out = Vec::with_capacity(rest.len());
+    while let Some(at) = rest.find('\\') {
+        out.extend_from_slice(&rest.as_bytes()[..at]);
+        rest = &rest[at + escape(&rest[at..], bytes, &mut out)?..];
+    }
+    out.extend_from_slice(rest.as_bytes());
+    Ok(out)
+}
+
+/// Writes what an escape means; the lexer has seen that it is complete. Its length.
+fn escape(text: &str, bytes: bool, out: &mut Vec<u8>) -> Result<usize, &'static str> {
+    let letter = text.as_bytes()[1];
+    let simple = match letter {
+        b'a' => 7,
+        b'b' => 8,
+        b'f' => 12,
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'v' => 11,
+        b'x' | b'X' => return coded(text, 2, 2, 16, bytes, out),
+        b'u' | b'U' if bytes => return Err(BAD_ESCAPE),
+        b'u' => return coded(text, 2, 4, 16, bytes, out),
+        b'U' => return coded(text, 2, 8, 16, bytes, out),
+        b'0'..=b'3' => return coded(text, 1, 3, 8, bytes, out),
+        other => other,
+    };
+    out.push(simple);
+    Ok(2)
+}
+
+fn coded(text: &str, from: usize, count: usize, radix: u32, bytes: bool, out: &mut Vec<u8>) -> Result<usize, &'static str> {
+    let end = from + count;
+    let code = text.get(from..end).and_then(|digits| u32::from_str_radix(digits, radix).ok()).ok_or(BAD_ESCAPE)?;
+    if bytes {
+        out.push(code as u8);
+    } else {
+        let c = char::from_u32(code).ok_or(BAD_CHARACTER)?;
+        out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+    Ok(end)
+}

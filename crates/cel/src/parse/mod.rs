@@ -1,0 +1,354 @@
+//! Text to a syntax tree, by recursive descent over CEL's small grammar.
+//!
+//! `cel-go` parses with ANTLR, and its messages reach users, so this parser recovers from a wrong token where ANTLR does:
+//! it skips one that stands before what is expected, supposes one that is missing before what may follow, and otherwise
+//! gives the operand up and goes on where one may end, silent until something fits again. Nesting, size and the number of nodes that macros make are limited.
+
+mod lex;
+mod literal;
+mod macros;
+mod operand;
+
+use self::lex::{Lexeme, Token};
+use crate::{
+    ast::{Ast, Expr, Id, NOWHERE},
+    issue::Issues,
+};
+
+const MOST_CHARACTERS: usize = 100_000;
+const MOST_NODES: usize = 100_000;
+const DEEPEST: u16 = 250;
+
+/// What an operand may begin with.
+const FIRST: [Token; 15] = [
+    Token::LeftBracket,
+    Token::LeftBrace,
+    Token::LeftParen,
+    Token::Dot,
+    Token::Minus,
+    Token::Not,
+    Token::True,
+    Token::False,
+    Token::Null,
+    Token::Float,
+    Token::Int,
+    Token::Uint,
+    Token::String,
+    Token::Bytes,
+    Token::Identifier,
+];
+
+/// Something could not be parsed; what was wrong is among the issues.
+struct Stop;
+
+type Parsed<T = Id> = Result<T, Stop>;
+
+struct Parser<'s> {
+    source: &'s str,
+    lexemes: Vec<Lexeme>,
+    at: usize,
+    issues: Issues,
+    ast: Ast,
+    /// By node: how many operators and selections are nested in it.
+    depths: Vec<u16>,
+    nesting: u16,
+    /// What may end each expression that is open, innermost last.
+    ends: Vec<&'static [Token]>,
+    /// Something was wrong, and nothing fitted since.
+    lost: bool,
+    /// Nothing more is parsed.
+    refused: bool,
+}
+
+/// The tree of an expression.
+pub(crate) fn parse(source: &str) -> Result<Ast, Issues> {
+    let mut issues = Issues::new(source);
+    let size = source.chars().count();
+    if size > MOST_CHARACTERS {
+        let message = format!("expression code point size exceeds limit: size: {size}, limit {MOST_CHARACTERS}");
+        issues.add(NOWHERE, message);
+        return Err(issues);
+    }
+    let lexemes = lex::lex(source, &mut issues);
+    let mut parser = Parser {
+        source,
+        lexemes,
+        at: 0,
+        issues,
+        ast: Ast::default(),
+        depths: Vec::new(),
+        nesting: 0,
+        ends: Vec::new(),
+        lost: false,
+        refused: false,
+    };
+    if let Ok(root) = parser.whole() {
+        parser.ast.root = root;
+    }
+    if parser.issues.is_empty() { Ok(parser.ast) } else { Err(parser.issues.finish()) }
+}
+
+impl Parser<'_> {
+    fn whole(&mut self) -> Parsed {
+        let root = self.expression(&[Token::End])?;
+        self.expect(Token::End, |_, _| false)?;
+        Ok(root)
+    }
+
+    /// `condition ? then : otherwise`, or what is without it. `ends` says what may come after it.
+    fn expression(&mut self, ends: &'static [Token]) -> Parsed {
+        self.nesting += 1;
+        if self.nesting > DEEPEST {
+            return self.refuse(format!("expression recursion limit exceeded: {DEEPEST}"));
+        }
+        self.ends.push(ends);
+        let parsed = self.conditional();
+        self.ends.pop();
+        self.nesting -= 1;
+        parsed
+    }
+
+    fn conditional(&mut self) -> Parsed {
+        let condition = self.disjunction()?;
+        if self.peek() != Token::Question {
+            return Ok(condition);
+        }
+        let place = self.advance().start;
+        self.ends.push(&[Token::Colon]);
+        let then = self.disjunction();
+        self.ends.pop();
+        let then = then?;
+        if self.expect(Token::Colon, |_, found| FIRST.contains(&found)).is_err() {
+            return self.recover(false);
+        }
+        let ends = self.ends.last().copied().unwrap_or(&[]);
+        let otherwise = self.expression(ends)?;
+        self.call(place, "_?_:_", None, vec![condition, then, otherwise], 1)
+    }
+
+    fn disjunction(&mut self) -> Parsed {
+        self.logical(Token::Or, "_||_", |parser| parser.logical(Token::And, "_&&_", |parser| parser.relation()))
+    }
+
+    fn logical(&mut self, token: Token, function: &str, operand: impl Fn(&mut Self) -> Parsed) -> Parsed {
+        let mut terms = vec![operand(self)?];
+        let place = self.lexemes[self.at].start;
+        while self.peek() == token {
+            self.advance();
+            terms.push(operand(self)?);
+        }
+        if terms.len() == 1 { Ok(terms[0]) } else { self.call(place, function, None, terms, 0) }
+    }
+
+    fn relation(&mut self) -> Parsed {
+        let mut left = self.sum()?;
+        while let Some(function) = relation(self.peek()) {
+            let place = self.advance().start;
+            let right = self.sum()?;
+            left = self.call(place, function, None, vec![left, right], 1)?;
+        }
+        Ok(left)
+    }
+
+    fn sum(&mut self) -> Parsed {
+        let mut left = self.product()?;
+        while let Some(function) = sum(self.peek()) {
+            let place = self.advance().start;
+            let right = self.product()?;
+            left = self.call(place, function, None, vec![left, right], 1)?;
+        }
+        Ok(left)
+    }
+
+    fn product(&mut self) -> Parsed {
+        let mut left = self.unary()?;
+        while let Some(function) = product(self.peek()) {
+            let place = self.advance().start;
+            let right = self.unary()?;
+            left = self.call(place, function, None, vec![left, right], 1)?;
+        }
+        Ok(left)
+    }
+
+    /// A call, or what its macro makes of it; `deeper` is what it adds to the depth of what is in it.
+    fn call(&mut self, place: u32, function: &str, target: Option<Id>, args: Vec<Id>, deeper: u16) -> Parsed {
+        let depth = self.depth(target.iter().chain(&args), deeper);
+        let id = match macros::expand(self, place, function, target, &args) {
+            Some(expanded) => expanded,
+            None => self.ast.add(Expr::Call { function: function.into(), target, args }, place),
+        };
+        self.settle(id, depth)
+    }
+
+    fn node(&mut self, expr: Expr, place: u32, depth: u16) -> Parsed {
+        let id = self.ast.add(expr, place);
+        self.settle(id, depth)
+    }
+
+    fn depth<'i>(&self, parts: impl Iterator<Item = &'i Id>, deeper: u16) -> u16 {
+        parts.map(|id| self.depths.get(*id as usize).copied().unwrap_or(0)).max().unwrap_or(0) + deeper
+    }
+
+    /// Notes how deep a finished node is; too deep or too many are refused.
+    fn settle(&mut self, id: Id, depth: u16) -> Parsed {
+        self.depths.resize(self.ast.len(), 0);
+        self.depths[id as usize] = depth;
+        if depth > DEEPEST {
+            return self.refuse("max recursion depth exceeded");
+        }
+        if self.ast.len() > MOST_NODES {
+            return self.refuse(format!("expression has more than {MOST_NODES} parts"));
+        }
+        Ok(id)
+    }
+
+    fn refuse<T>(&mut self, message: impl Into<String>) -> Parsed<T> {
+        self.issues.add(NOWHERE, message);
+        self.refused = true;
+        Err(Stop)
+    }
+
+    /// Skips to where an operand, or else an expression, may end, and goes on as if one had been there.
+    fn recover(&mut self, operand: bool) -> Parsed {
+        if self.refused {
+            return Err(Stop);
+        }
+        while self.peek() != Token::End {
+            let ended = self.ends.iter().any(|ends| ends.contains(&self.peek()));
+            if ended || operand && self.may_follow(self.peek()) {
+                break;
+            }
+            self.at += 1;
+        }
+        self.node(Expr::Missing, NOWHERE, 0)
+    }
+
+    /// Notes something wrong, unless it only follows from what was wrong before.
+    fn report(&mut self, place: u32, message: String) {
+        if !self.lost {
+            self.issues.add(place, message);
+        }
+        self.lost = true;
+    }
+
+    fn peek(&self) -> Token {
+        self.lexemes[self.at].token
+    }
+
+    fn peek_at(&self, ahead: usize) -> Token {
+        self.lexemes.get(self.at + ahead).map_or(Token::End, |lexeme| lexeme.token)
+    }
+
+    fn advance(&mut self) -> Lexeme {
+        self.lost = false;
+        let lexeme = self.lexemes[self.at];
+        self.at = (self.at + 1).min(self.lexemes.len() - 1);
+        lexeme
+    }
+
+    /// Takes a token, or mends what is there instead. `follows` says what may come after a token that is missing.
+    fn expect(&mut self, token: Token, follows: impl Fn(&Self, Token) -> bool) -> Parsed<Lexeme> {
+        if self.peek() == token {
+            return Ok(self.advance());
+        }
+        let here = self.lexemes[self.at];
+        if here.token != Token::End && self.peek_at(1) == token {
+            self.unexpected("extraneous", &[token]);
+            self.advance();
+            return Ok(self.advance());
+        }
+        if follows(self, here.token) {
+            let message = format!("Syntax error: missing {} at {}", token.name(), self.shown(here));
+            self.report(here.start, message);
+            return Ok(here);
+        }
+        self.unexpected("mismatched", &[token]);
+        Err(Stop)
+    }
+
+    /// Makes sure that one of `expected` comes next, skipping one token if that helps.
+    fn expect_any(&mut self, expected: &[Token]) -> Parsed<()> {
+        if expected.contains(&self.peek()) {
+            return Ok(());
+        }
+        if self.peek() != Token::End && expected.contains(&self.peek_at(1)) {
+            self.unexpected("extraneous", expected);
+            self.advance();
+            return Ok(());
+        }
+        self.unexpected("mismatched", expected);
+        Err(Stop)
+    }
+
+    /// Makes sure that an operand comes next, or one of `others`.
+    fn expect_operand(&mut self, others: &[Token]) -> Parsed<()> {
+        if FIRST.contains(&self.peek()) || others.contains(&self.peek()) {
+            return Ok(());
+        }
+        self.expect_any(&[&FIRST, others].concat())
+    }
+
+    fn unexpected(&mut self, how: &str, expected: &[Token]) {
+        let here = self.lexemes[self.at];
+        let mut expected = expected.to_vec();
+        expected.sort_by_key(|token| *token as u8);
+        let names: Vec<_> = expected.iter().map(|token| token.name()).collect();
+        let names = if names.len() == 1 { names[0].to_owned() } else { format!("{{{}}}", names.join(", ")) };
+        let message = format!("Syntax error: {how} input {} expecting {names}", self.shown(here));
+        self.report(here.start, message);
+    }
+
+    fn text(&self, lexeme: Lexeme) -> &str {
+        &self.source[lexeme.start as usize..lexeme.end as usize]
+    }
+
+    fn shown(&self, lexeme: Lexeme) -> String {
+        match lexeme.token {
+            Token::End => "'<EOF>'".into(),
+            _ => quote(self.text(lexeme)),
+        }
+    }
+
+    /// Whether a token may come after an operand that ends here.
+    fn may_follow(&self, token: Token) -> bool {
+        let operator = relation(token).or(sum(token)).or(product(token)).is_some();
+        let ends = self.ends.last().copied().unwrap_or(&[]);
+        let conditional = token == Token::Question && ends != [Token::Colon];
+        let access = [Token::And, Token::Or, Token::Dot, Token::LeftBracket].contains(&token);
+        operator || conditional || access || ends.contains(&token)
+    }
+}
+
+fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\n', "\\n").replace('\r', "\\r").replace('\t', "\\t"))
+}
+
+fn relation(token: Token) -> Option<&'static str> {
+    Some(match token {
+        Token::Less => "_<_",
+        Token::LessEquals => "_<=_",
+        Token::GreaterEquals => "_>=_",
+        Token::Greater => "_>_",
+        Token::Equals => "_==_",
+        Token::NotEquals => "_!=_",
+        Token::In => "@in",
+        _ => return None,
+    })
+}
+
+fn sum(token: Token) -> Option<&'static str> {
+    match token {
+        Token::Plus => Some("_+_"),
+        Token::Minus => Some("_-_"),
+        _ => None,
+    }
+}
+
+fn product(token: Token) -> Option<&'static str> {
+    match token {
+        Token::Star => Some("_*_"),
+        Token::Slash => Some("_/_"),
+        Token::Percent => Some("_%_"),
+        _ => None,
+    }
+}

@@ -1,0 +1,194 @@
+//! Maps: objects of documents, and what expressions make.
+
+use std::{borrow::Cow, cmp::Ordering, collections::BTreeMap, fmt, sync::Arc};
+
+use serde_json::Value as Json;
+
+use super::{Form, Schema, Text, Value, json};
+use crate::{error::Error, escape};
+
+/// A map.
+#[derive(Clone)]
+pub enum Map<'a> {
+    /// Part of a document.
+    Json(&'a serde_json::Map<String, Json>, Option<&'a dyn Schema>),
+    /// What an expression made.
+    Made(Arc<BTreeMap<Key<'a>, Value<'a>>>),
+}
+
+/// A key of a map. Numbers that are equal are one key, whatever their type.
+#[derive(Clone, Debug)]
+pub enum Key<'a> {
+    /// Truth.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A whole number that is not negative.
+    Uint(u64),
+    /// Text.
+    String(Text<'a>),
+    /// A number that is not whole.
+    Double(f64),
+    /// `null`.
+    Null,
+}
+
+impl Key<'_> {
+    fn rank(&self) -> (u8, i128, &str) {
+        match self {
+            Self::Bool(value) => (0, i128::from(*value), ""),
+            Self::Int(value) => (1, i128::from(*value), ""),
+            Self::Uint(value) => (1, i128::from(*value), ""),
+            Self::String(text) => (2, 0, text),
+            Self::Double(value) => (3, i128::from(value.to_bits()), ""),
+            Self::Null => (4, 0, ""),
+        }
+    }
+}
+
+impl PartialEq for Key<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.rank() == other.rank()
+    }
+}
+
+impl Eq for Key<'_> {}
+
+impl PartialOrd for Key<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Key<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
+impl<'a> From<Key<'a>> for Value<'a> {
+    fn from(key: Key<'a>) -> Self {
+        match key {
+            Key::Bool(value) => Self::Bool(value),
+            Key::Int(value) => Self::Int(value),
+            Key::Uint(value) => Self::Uint(value),
+            Key::String(text) => Self::String(text),
+            Key::Double(value) => Self::Double(value),
+            Key::Null => Self::Null,
+        }
+    }
+}
+
+/// The key that a value is, if it can be one. Whole doubles are keys of the number they equal.
+pub(crate) fn key<'a>(value: &Value<'a>) -> Option<Key<'a>> {
+    Some(match value {
+        Value::Bool(value) => Key::Bool(*value),
+        Value::Int(value) => Key::Int(*value),
+        Value::Uint(value) => Key::Uint(*value),
+        Value::String(text) => Key::String(text.clone()),
+        Value::Double(value) if *value == (*value as i64) as f64 => Key::Int(*value as i64),
+        Value::Double(value) if *value == (*value as u64) as f64 => Key::Uint(*value as u64),
+        Value::Double(value) => Key::Double(*value),
+        Value::Null => Key::Null,
+        _ => return None,
+    })
+}
+
+impl fmt::Debug for Map<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.entries()).finish()
+    }
+}
+
+impl<'a> Map<'a> {
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Json(map, _) => map.len(),
+            Self::Made(map) => map.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn is_zero(&self) -> bool {
+        matches!(self, Self::Made(_) | Self::Json(_, None)) && self.is_empty()
+    }
+
+    /// The value of a key; `None` if there is none, an error if that can be no key of this map.
+    pub fn find(&self, key: &Value<'a>) -> Result<Option<Value<'a>>, Error> {
+        match (self, key) {
+            (Self::Json(..), Value::String(name)) => self.field(name),
+            (Self::Json(_, Some(_)), _) => Err(Error::no_such_overload()),
+            (Self::Json(_, None), _) => Ok(None),
+            (Self::Made(map), _) => Ok(self::key(key).and_then(|key| map.get(&key).cloned())),
+        }
+    }
+
+    /// The value of a field, by the name that expressions have for it.
+    pub fn field(&self, name: &str) -> Result<Option<Value<'a>>, Error> {
+        match self {
+            Self::Json(map, None) => map.get(name).map(|value| json::value(value, None)).transpose(),
+            Self::Json(map, Some(schema)) => typed(map, *schema, name),
+            Self::Made(map) => {
+                // Looked for without a key of its own.
+                let key = Key::String(Text::Shared(name.into()));
+                Ok(map.get(&key).cloned())
+            }
+        }
+    }
+
+    /// The keys, as expressions see them.
+    pub fn keys(&self) -> Vec<Key<'a>> {
+        match self {
+            Self::Json(map, None) => map.keys().map(|key| Key::String(Text::Borrowed(key))).collect(),
+            Self::Json(map, Some(schema)) => {
+                let known = |name: &&'a String| match schema.form() {
+                    Form::Object => schema.property(name).is_some(),
+                    form => form == Form::Map,
+                };
+                map.keys().filter(known).map(|name| Key::String(shown(name, *schema))).collect()
+            }
+            Self::Made(map) => map.keys().cloned().collect(),
+        }
+    }
+
+    /// All entries; a value that does not fit its schema is `null`.
+    pub fn entries(&self) -> Vec<(Key<'a>, Value<'a>)> {
+        let value = |key: &Key<'a>| self.find(&key.clone().into()).ok().flatten().unwrap_or(Value::Null);
+        self.keys().into_iter().map(|key| (key.clone(), value(&key))).collect()
+    }
+}
+
+fn typed<'a>(
+    map: &'a serde_json::Map<String, Json>,
+    schema: &'a dyn Schema,
+    name: &str,
+) -> Result<Option<Value<'a>>, Error> {
+    let object = schema.form() == Form::Object;
+    let Some(name) = (if object { escape::unescape(name) } else { Some(Cow::Borrowed(name)) }) else { return Ok(None) };
+    let Some(value) = map.get(&*name) else { return Ok(None) };
+    // A field that is null is as good as absent; an entry of a map is not.
+    if object && value.is_null() {
+        return Ok(None);
+    }
+    let property = match schema.form() {
+        Form::Object => schema.property(&name),
+        Form::Map => schema.element(),
+        _ => None,
+    };
+    property.map(|schema| json::value(value, Some(schema))).transpose()
+}
+
+fn shown<'a>(name: &'a str, schema: &dyn Schema) -> Text<'a> {
+    if schema.form() != Form::Object {
+        return Text::Borrowed(name);
+    }
+    match escape::escape(name) {
+        Some(Cow::Owned(escaped)) => Text::Shared(escaped.into()),
+        _ => Text::Borrowed(name),
+    }
+}

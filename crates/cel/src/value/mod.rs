@@ -1,0 +1,221 @@
+//! Values. What comes from a document borrows from it and is looked at only when an expression gets there; what an
+//! expression makes is shared.
+
+pub(crate) mod equal;
+mod json;
+pub(crate) mod map;
+mod text;
+pub(crate) mod time;
+
+use std::{fmt, ops::Deref, sync::Arc};
+
+pub(crate) use self::{equal::compare, text::double_text};
+pub use self::{
+    json::{Form, Schema},
+    map::{Key, Map},
+    time::{Duration, Timestamp},
+};
+use crate::{error::Error, library::native::Native, types::Type};
+
+/// A value.
+#[derive(Clone, Debug)]
+pub enum Value<'a> {
+    /// `null`.
+    Null,
+    /// Truth.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A whole number that is not negative.
+    Uint(u64),
+    /// A floating-point number.
+    Double(f64),
+    /// Text.
+    String(Text<'a>),
+    /// Bytes.
+    Bytes(Arc<[u8]>),
+    /// A point in time.
+    Timestamp(Timestamp),
+    /// A span of time.
+    Duration(Duration),
+    /// A list.
+    List(List<'a>),
+    /// A map or an object.
+    Map(Map<'a>),
+    /// A type.
+    Type(Type),
+    /// A value that may be absent.
+    Optional(Option<Arc<Value<'a>>>),
+    /// A value of Kubernetes' libraries.
+    Native(Arc<Native>),
+    /// A created object: its type and its fields.
+    Struct(Arc<(Box<str>, Vec<(Box<str>, Value<'a>)>)>),
+    /// Part of a document that no schema describes; it can only be compared.
+    Unknown(&'a serde_json::Value),
+}
+
+/// Text that is borrowed or shared.
+#[derive(Clone)]
+pub enum Text<'a> {
+    /// Part of a document or program.
+    Borrowed(&'a str),
+    /// What an expression made.
+    Shared(Arc<str>),
+}
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Self::Borrowed(text) => text,
+            Self::Shared(text) => text,
+        }
+    }
+}
+
+impl fmt::Debug for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+/// A list of a document, with the schema of that list, or one that an expression made. The latter keeps a schema only if
+/// it says that the order does not matter.
+#[derive(Clone)]
+pub enum List<'a> {
+    /// Part of a document.
+    Json(&'a Vec<serde_json::Value>, Option<&'a dyn Schema>),
+    /// What an expression made.
+    Made(Arc<Vec<Value<'a>>>, Option<&'a dyn Schema>),
+}
+
+impl fmt::Debug for List<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries((0..self.len()).map(|at| self.get(at))).finish()
+    }
+}
+
+impl<'a> List<'a> {
+    /// How many elements there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Json(list, _) => list.len(),
+            Self::Made(list, _) => list.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// An element; an error where the document does not fit its schema.
+    pub fn get(&self, at: usize) -> Result<Value<'a>, Error> {
+        let missing = || Error::failed(format!("index out of bounds: {at}"));
+        match self {
+            Self::Json(list, schema) => {
+                let item = list.get(at).ok_or_else(missing)?;
+                json::value(item, schema.and_then(|schema| schema.element()))
+            }
+            Self::Made(list, _) => list.get(at).cloned().ok_or_else(missing),
+        }
+    }
+
+    /// All elements; what does not fit its schema is `null`.
+    pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + '_ {
+        (0..self.len()).map(|at| self.get(at).unwrap_or(Value::Null))
+    }
+
+    pub(crate) fn schema(&self) -> Option<&'a dyn Schema> {
+        match self {
+            Self::Json(_, schema) | Self::Made(_, schema) => *schema,
+        }
+    }
+}
+
+impl<'a> Value<'a> {
+    /// A part of a document, seen as its schema says; without one, as it is.
+    pub fn document(json: &'a serde_json::Value, schema: Option<&'a dyn Schema>) -> Result<Self, Error> {
+        json::value(json, schema)
+    }
+
+    /// Borrowed text.
+    pub fn text(text: &'a str) -> Self {
+        Self::String(Text::Borrowed(text))
+    }
+
+    /// Text of its own.
+    pub fn owned_text(text: impl Into<Arc<str>>) -> Self {
+        Self::String(Text::Shared(text.into()))
+    }
+
+    /// A list of values.
+    pub fn list(values: Vec<Value<'a>>) -> Self {
+        Self::List(List::Made(Arc::new(values), None))
+    }
+
+    /// A value that is present.
+    pub fn some(value: Value<'a>) -> Self {
+        Self::Optional(Some(Arc::new(value)))
+    }
+
+    /// The type that `type()` tells.
+    pub fn type_of(&self) -> Type {
+        match self {
+            Self::Null => Type::Null,
+            Self::Bool(_) => Type::Bool,
+            Self::Int(_) => Type::Int,
+            Self::Uint(_) => Type::Uint,
+            Self::Double(_) => Type::Double,
+            Self::String(_) => Type::String,
+            Self::Bytes(_) => Type::Bytes,
+            Self::Timestamp(_) => Type::Timestamp,
+            Self::Duration(_) => Type::Duration,
+            Self::List(_) => Type::list(Type::Dyn),
+            Self::Map(_) | Self::Struct(_) => Type::map(Type::Dyn, Type::Dyn),
+            Self::Type(_) => Type::Type(None),
+            Self::Optional(_) => Type::optional(Type::Dyn),
+            Self::Native(native) => Type::Native(native.type_name()),
+            Self::Unknown(_) => Type::Dyn,
+        }
+    }
+
+    /// What `size()` tells of texts, bytes, lists and maps; 1 for all else. Costs are counted by it.
+    pub(crate) fn size(&self) -> u64 {
+        match self {
+            Self::String(text) => characters(text) as u64,
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::List(list) => list.len() as u64,
+            Self::Map(map) => map.len() as u64,
+            Self::Native(native) => native.size(),
+            Self::Optional(Some(value)) => value.size(),
+            _ => 1,
+        }
+    }
+
+    /// Whether it is what a field has that was never set.
+    pub(crate) fn is_zero(&self) -> bool {
+        match self {
+            Self::Null => true,
+            Self::Bool(value) => !value,
+            Self::Int(value) => *value == 0,
+            Self::Uint(value) => *value == 0,
+            Self::Double(value) => *value == 0.0,
+            Self::String(text) => text.is_empty(),
+            Self::Bytes(bytes) => bytes.is_empty(),
+            Self::Duration(duration) => duration.0 == 0,
+            Self::Timestamp(timestamp) => *timestamp == Timestamp::ZERO,
+            Self::List(List::Made(list, _)) => list.is_empty(),
+            Self::List(List::Json(list, None)) => list.is_empty(),
+            Self::Map(map) => map.is_zero(),
+            Self::Optional(value) => value.is_none(),
+            _ => false,
+        }
+    }
+}
+
+/// How many characters a text has.
+pub(crate) fn characters(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.chars().count() }
+}

@@ -1,0 +1,57 @@
+//! Values as text: what `string()` makes and what messages show.
+
+use super::{List, Map, Value};
+
+/// A double as Go's shortest form has it.
+pub(crate) fn double_text(value: f64) -> String {
+    if value.is_nan() {
+        return "NaN".into();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "+Inf" } else { "-Inf" }.into();
+    }
+    let scientific = format!("{value:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if value == 0.0 || (-4..6).contains(&exponent) {
+        return format!("{value}");
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.abs())
+}
+
+impl Value<'_> {
+    /// As messages of `cel-go` show it.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Self::Null => "NULL_VALUE".into(),
+            Self::Bool(value) => value.to_string(),
+            Self::Int(value) => value.to_string(),
+            Self::Uint(value) => value.to_string(),
+            Self::Double(value) => double_text(*value),
+            Self::String(text) => text.to_string(),
+            Self::Bytes(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            Self::Timestamp(timestamp) => timestamp.to_string(),
+            Self::Duration(duration) => duration.in_units(),
+            Self::List(list) => list_shown(list),
+            Self::Map(map) => map_shown(map),
+            Self::Type(ty) => ty.name().into(),
+            Self::Optional(None) => "optional.none()".into(),
+            Self::Optional(Some(value)) => format!("optional({})", value.shown()),
+            Self::Native(native) => native.to_string(),
+            Self::Struct(made) => made.0.to_string(),
+            Self::Unknown(json) => json.to_string(),
+        }
+    }
+}
+
+fn list_shown(list: &List<'_>) -> String {
+    let items: Vec<_> = list.iter().map(|item| item.shown()).collect();
+    format!("[{}]", items.join(", "))
+}
+
+fn map_shown(map: &Map<'_>) -> String {
+    let entries: Vec<_> =
+        map.entries().into_iter().map(|(key, value)| format!("{}: {}", Value::from(key).shown(), value.shown())).collect();
+    format!("{{{}}}", entries.join(", "))
+}

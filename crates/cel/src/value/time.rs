@@ -1,0 +1,265 @@
+//! Points and spans of time: parsed and written as Go does, from the year 1 to 9999.
+
+use std::fmt;
+
+use jiff::{civil, tz};
+
+/// A point in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp {
+    /// Since 1970.
+    pub seconds: i64,
+    /// Past the second.
+    pub nanos: u32,
+}
+
+/// A span of time in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Duration(pub i64);
+
+const NANOS: i128 = 1_000_000_000;
+const EPOCH: civil::DateTime = civil::date(1970, 1, 1).at(0, 0, 0, 0);
+const MIN_SECONDS: i64 = -62_135_596_800;
+const MAX_SECONDS: i64 = 253_402_300_799;
+
+impl Timestamp {
+    /// What Go calls the zero time.
+    pub(crate) const ZERO: Self = Self { seconds: MIN_SECONDS, nanos: 0 };
+
+    pub(crate) fn total_nanos(self) -> i128 {
+        i128::from(self.seconds) * NANOS + i128::from(self.nanos)
+    }
+
+    pub(crate) fn from_nanos(nanos: i128) -> Option<Self> {
+        let seconds = i64::try_from(nanos.div_euclid(NANOS)).ok()?;
+        Some(Self { seconds, nanos: nanos.rem_euclid(NANOS) as u32 }).filter(|timestamp| timestamp.is_valid())
+    }
+
+    /// Whether it is in the years that can be told.
+    pub(crate) fn is_valid(self) -> bool {
+        (MIN_SECONDS..=MAX_SECONDS).contains(&self.seconds)
+    }
+
+    /// The date and time of day in a zone that is so many seconds east.
+    pub(crate) fn civil(self, east: i64) -> Option<civil::DateTime> {
+        EPOCH.checked_add(jiff::SignedDuration::new(self.seconds + east, self.nanos as i32)).ok()
+    }
+
+    /// How many seconds east of Greenwich a zone was then; `None` for what is no zone. Zones are names or `+hh:mm`.
+    pub(crate) fn east(self, zone: &str) -> Option<i64> {
+        if let Some((hours, minutes)) = zone.split_once(':') {
+            let hours: i64 = hours.parse().ok()?;
+            let minutes: i64 = minutes.parse().ok()?;
+            let minutes = if zone.starts_with('-') { -minutes } else { minutes };
+            return Some((hours * 60 + minutes) * 60);
+        }
+        if matches!(zone, "" | "UTC") {
+            return Some(0);
+        }
+        let zone = tz::TimeZone::get(zone).ok()?;
+        // The very last day has the zone of the day before.
+        let at = jiff::Timestamp::from_second(self.seconds.min(MAX_SECONDS - 200_000)).ok()?;
+        Some(i64::from(zone.to_offset(at).seconds()))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(t) = self.civil(0) else { return f.write_str("invalid") };
+        write!(f, "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}", t.year(), t.month(), t.day(), t.hour(), t.minute(), t.second())?;
+        if self.nanos != 0 {
+            let fraction = format!("{:09}", self.nanos);
+            write!(f, ".{}", fraction.trim_end_matches('0'))?;
+        }
+        f.write_str("Z")
+    }
+}
+
+/// As `string()` writes it: seconds.
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}s", self.0 as f64 / 1e9)
+    }
+}
+
+impl Duration {
+    /// As Go writes it: `1h30m0s`.
+    pub fn in_units(self) -> String {
+        let total = self.0.unsigned_abs();
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let fraction = |value: u64, unit: u64| format!("{}", value as f64 / unit as f64);
+        match total {
+            0 => "0s".into(),
+            1..1_000 => format!("{sign}{total}ns"),
+            1_000..1_000_000 => format!("{sign}{}µs", fraction(total, 1_000)),
+            1_000_000..1_000_000_000 => format!("{sign}{}ms", fraction(total, 1_000_000)),
+            _ => {
+                let (minutes, rest) = (total / 60_000_000_000, total % 60_000_000_000);
+                let seconds = decimal(rest);
+                match (minutes / 60, minutes % 60) {
+                    (0, 0) => format!("{sign}{seconds}s"),
+                    (0, minutes) => format!("{sign}{minutes}m{seconds}s"),
+                    (hours, minutes) => format!("{sign}{hours}h{minutes}m{seconds}s"),
+                }
+            }
+        }
+    }
+}
+
+fn decimal(nanos: u64) -> String {
+    let text = format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').into()
+}
+
+/// A span as Go reads it: `-1.5h30m`.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
+    let negative = text.starts_with('-');
+    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if rest == "0" {
+        return Some(Duration(0));
+    }
+    if rest.is_empty() {
+        return None;
+    }
+    let mut total: i128 = 0;
+    while !rest.is_empty() {
+        let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let (amount, tail) = rest.split_at(number);
+        let unit = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let (name, tail) = tail.split_at(unit);
+        total = total.checked_add(nanos(amount, unit_nanos(name)?)?)?;
+        rest = tail;
+    }
+    i64::try_from(if negative { -total } else { total }).ok().map(Duration)
+}
+
+fn unit_nanos(name: &str) -> Option<i128> {
+    Some(match name {
+        "ns" => 1,
+        "us" | "µs" | "μs" => 1_000,
+        "ms" => 1_000_000,
+        "s" => NANOS,
+        "m" => 60 * NANOS,
+        "h" => 3_600 * NANOS,
+        _ => return None,
+    })
+}
+
+fn nanos(amount: &str, unit: i128) -> Option<i128> {
+    let (whole, fraction) = amount.split_once('.').unwrap_or((amount, ""));
+    if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
+        return None;
+    }
+    let whole: i128 = if whole.is_empty() { 0 } else { whole.parse::<u64>().ok()?.into() };
+    let fraction = &fraction[..fraction.len().min(18)];
+    let part: i128 = if fraction.is_empty() { 0 } else { fraction.parse::<u64>().ok()?.into() };
+    Some(whole * unit + part * unit / 10i128.pow(fraction.len() as u32))
+}
+
+/// A span in a document, which may also be in days and weeks, with units spelled out.
+pub(crate) fn lenient_duration(text: &str) -> Option<Duration> {
+    if let Some(duration) = duration(text) {
+        return Some(duration);
+    }
+    let mut total: i128 = 0;
+    let mut rest = text.trim();
+    let mut found = false;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let (amount, tail) = rest.split_at(digits);
+        let tail = tail.trim_start();
+        let end = tail.find(|c: char| !c.is_alphabetic()).unwrap_or(tail.len());
+        let (name, tail) = tail.split_at(end);
+        let name = if name.len() > 2 { name.trim_end_matches('s') } else { name };
+        let unit = match name.to_lowercase().as_str() {
+            "ns" | "nano" | "nanosecond" => 1,
+            "us" | "µs" | "micro" | "microsecond" => 1_000,
+            "ms" | "milli" | "millisecond" => 1_000_000,
+            "s" | "sec" | "second" => NANOS,
+            "m" | "min" | "minute" => 60 * NANOS,
+            "h" | "hr" | "hour" => 3_600 * NANOS,
+            "d" | "day" => 86_400 * NANOS,
+            "w" | "wk" | "week" => 604_800 * NANOS,
+            _ => return None,
+        };
+        total = total.checked_add(i128::from(amount.parse::<u32>().ok()?) * unit)?;
+        found = true;
+        rest = tail.trim_start();
+    }
+    found.then_some(())?;
+    i64::try_from(total).ok().map(Duration)
+}
+
+/// A point in time as RFC 3339 has it.
+pub(crate) fn timestamp(text: &str) -> Option<Timestamp> {
+    let (date, rest) = text.split_at_checked(10)?;
+    let rest = rest.strip_prefix(['T', 't'])?;
+    let at = rest.find(['Z', 'z', '+', '-'])?;
+    let (time, zone) = rest.split_at(at);
+    let east = match zone {
+        "Z" | "z" => 0,
+        _ => offset(zone, true)?,
+    };
+    assemble(date, time, east)
+}
+
+/// A day.
+pub(crate) fn date(text: &str) -> Option<Timestamp> {
+    (text.len() == 10).then(|| assemble(text, "00:00:00", 0)).flatten()
+}
+
+/// A point in time in a document: RFC 3339, or without seconds, zone or the colon in its offset.
+pub(crate) fn date_time(text: &str) -> Option<Timestamp> {
+    if let Some(timestamp) = timestamp(text) {
+        return Some(timestamp);
+    }
+    let (date, rest) = text.split_at_checked(10)?;
+    let rest = rest.strip_prefix(['T', ' '])?;
+    let (time, zone) = rest.split_at(rest.find(['Z', '+', '-']).unwrap_or(rest.len()));
+    let time = if time.len() == 5 { format!("{time}:00") } else { time.into() };
+    let east = match zone {
+        "" | "Z" => 0,
+        _ => offset(zone, false)?,
+    };
+    assemble(date, &time, east)
+}
+
+fn offset(zone: &str, colon: bool) -> Option<i64> {
+    let sign = if zone.starts_with('-') { -1 } else { 1 };
+    let digits = &zone[1..];
+    let (hours, minutes) = if colon { digits.split_once(':')? } else { digits.split_at_checked(2)? };
+    if hours.len() != 2 || minutes.len() != 2 {
+        return None;
+    }
+    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    (hours <= 24 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))
+}
+
+fn number(text: &str) -> Option<i64> {
+    text.bytes().all(|c| c.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+fn assemble(date: &str, time: &str, east: i64) -> Option<Timestamp> {
+    let part = |text: &str, at: usize, len: usize| number(text.get(at..at + len)?);
+    let mark = |text: &str, at: usize, c: u8| (text.as_bytes().get(at) == Some(&c)).then_some(());
+    mark(date, 4, b'-')?;
+    mark(date, 7, b'-')?;
+    mark(time, 2, b':')?;
+    mark(time, 5, b':')?;
+    let day = civil::Date::new(part(date, 0, 4)? as i16, part(date, 5, 2)? as i8, part(date, 8, 2)? as i8).ok()?;
+    let (hour, minute, second) = (part(time, 0, 2)?, part(time, 3, 2)?, part(time, 6, 2)?);
+    if hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let fraction = &time[8..];
+    let nanos = match fraction.strip_prefix(['.', ',']) {
+        Some(digits) if !digits.is_empty() && digits.bytes().all(|c| c.is_ascii_digit()) => {
+            format!("{:0<9.9}", digits).parse().ok()?
+        }
+        Some(_) => return None,
+        None if fraction.is_empty() => 0,
+        None => return None,
+    };
+    let midnight = day.to_datetime(civil::Time::midnight()).duration_since(EPOCH).as_secs();
+    Some(Timestamp { seconds: midnight + hour * 3600 + minute * 60 + second - east, nanos })
+}
