@@ -23,6 +23,8 @@ def arguments():
     parser.add_argument("--skip", default="", metavar="REGEX", help="no tests whose names match")
     parser.add_argument("--sig", default="", metavar="NAME", help="only tests of this group, such as api-machinery")
     parser.add_argument("--parallel", type=int, default=8, metavar="N", help="tests at once (default 8)")
+    parser.add_argument("--patience", type=int, default=30, metavar="MINUTES",
+                        help="how long to wait for the end of any test before those that run count as failed (default 30)")
     parser.add_argument("--upstream", action="store_true", help="against upstream's components instead of Ferry")
     parser.add_argument("--resume", action="store_true", help="continue the last run: only tests without a result")
     parser.add_argument("--failed", action="store_true", help="with --resume: also those that failed, once more")
@@ -77,7 +79,6 @@ class Run:
         self.asked, self.programs, self.folder = asked, programs, directory
         self.kind = "upstream" if asked.upstream else "ferry"
         self.results, self.lacking = directory / "results.jsonl", directory / "lacking.txt"
-        self.part = len(list(directory.glob("part-*"))) + 1
         # Upstream's components are of the same version as the suite.
         self.commit = programs["e2e.test"].name.removeprefix("e2e.test-") if asked.upstream else commit()
         self.told = set()
@@ -90,8 +91,7 @@ class Run:
         images.check(line for line in listed.split() if "/" in line)
         # Short, because sockets under it have paths of at most 107 bytes.
         scratch = Path(tempfile.mkdtemp(prefix="fc", dir="/tmp"))
-        part = self.folder / f"part-{self.part}"
-        part.mkdir()
+        part = next_part(self.folder)
         try:
             with Network(f"conformance-{os.getpid()}") as network:
                 cluster = (Upstream if self.asked.upstream else Ferry)(network, scratch / "c")
@@ -116,7 +116,9 @@ class Run:
             if names:
                 command = self.ginkgo(network, cluster, scratch, part, phase, names, procs)
                 ended = lambda *told: self.ended(cluster, *told)
-                specs.Phase(command, part / f"{phase}.log", names, ended).run(lambda: trouble(cluster))
+                running = specs.Phase(command, part / f"{phase}.log", names, ended)
+                if not running.run(lambda: trouble(cluster), self.asked.patience * 60):
+                    self.endless([name for name in names if name not in self.told], procs)
         left = [name for name in missing if name not in self.told]
         if left:
             raise Untrusted(f"ginkgo ended without a result of {len(left)} tests, such as {left[0]}; its log is in {part}")
@@ -133,12 +135,34 @@ class Run:
             f"--kubeconfig={cluster.kubeconfig}", f"--kubectl-path={self.programs['kubectl']}", "--provider=skeleton",
         ])
 
+    def endless(self, names, procs):
+        """Tests that were all under way and did not end are failures; of those that had to wait nothing is known."""
+        if len(names) > procs:
+            raise Untrusted(f"{len(names)} tests were left when none had ended for {self.asked.patience} minutes")
+        for name in names:
+            error = f"did not end: no test did for {self.asked.patience} minutes"
+            self.keep(name, False, self.asked.patience * 60, error)
+
     def ended(self, cluster, name, passed, seconds, error):
         if not passed and cluster.dead():
             return  # It says nothing about the test.
+        self.keep(name, passed, seconds, error)
+
+    def keep(self, name, passed, seconds, error):
         specs.keep(self.results, specs.Result(name, passed, seconds, error, self.commit))
         self.told.add(name)
         print(f"{len(self.told)}/{self.total} {'passed' if passed else 'FAILED'} {seconds:.0f}s {name}", flush=True)
+
+
+def next_part(folder):
+    """A new folder for what this part of a run writes; several parts may run at once, each with tests of its own."""
+    number = 1
+    while True:
+        try:
+            (folder / f"part-{number}").mkdir()
+            return folder / f"part-{number}"
+        except FileExistsError:
+            number += 1
 
 
 def quote(name):

@@ -3,6 +3,8 @@
 Upstream's images stand on Alpine; these stand on Debian with the same programs, so that what tests run in them is there.
 """
 
+import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -19,6 +21,8 @@ LAYERS = CACHE / "conformance" / "layers"
 DEBIAN = "2"
 # What upstream's agnhost and the images beside it bring: dig, nslookup, curl, nc, ip, ps, stress and a shell.
 TOOLS = "bash,bind9-dnsutils,busybox-static,curl,iproute2,iptables,netcat-openbsd,procps,stress,util-linux"
+# Version and digest of the source.
+BUSYBOX = ("1.37.0", "3311dff32e746499f4df0d5df04d7eb396382d7e108bb9250e7b519b837043a4")
 USERS = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
 GROUPS = "root:x:0:\nnogroup:x:65534:\n"
 
@@ -26,11 +30,14 @@ GROUPS = "root:x:0:\nnogroup:x:65534:\n"
 def ensure():
     """Makes all images; returns the layout's directory."""
     LAYERS.mkdir(parents=True, exist_ok=True)
-    layout, makers = Layout(IMAGES), Makers()
-    for name, kinds, *rest in places.table("images.txt"):
-        if kinds != "-":
-            layout.image(name, [makers.layer(kind) for kind in kinds.split(",")], start(rest))
-    layout.finish()
+    # Several runs may start at once.
+    with open(LAYERS / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        layout, makers = Layout(IMAGES), Makers()
+        for name, kinds, *rest in places.table("images.txt"):
+            if kinds != "-":
+                layout.image(name, [makers.layer(kind) for kind in kinds.split(",")], start(rest))
+        layout.finish()
     return IMAGES
 
 
@@ -96,23 +103,12 @@ class Makers:
         return debian("nginx", "nginx-light,curl", hooks)
 
     def busybox(self):
-        root = self.extracted("busybox", "busybox-static,bash-static")
-        busybox, bash = root / "usr/bin/busybox", root / "usr/bin/bash-static"
+        busybox = built_busybox()
         listed = subprocess.run([busybox, "--list"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
-        links = [File(f"bin/{applet}", link="busybox") for applet in listed if applet not in ("busybox", "sh")]
+        links = [File(f"bin/{applet}", link="busybox") for applet in listed if applet != "busybox"]
         plain = [File("etc/passwd", text=USERS), File("etc/group", text=GROUPS), File("tmp/", mode=0o1777)]
-        # Debian's busybox has a shell that loses variables whose names it cannot use; tests of such names need them.
-        return self.small("busybox", [File("bin/busybox", busybox, mode=0o755), File("bin/sh", bash, mode=0o755), *links,
-                                      *plain, File("root/", mode=0o700), File("var/", mode=0o755), File("home/")])
-
-    def extracted(self, name, packages):
-        """The files of a few static packages of the release that has upstream's version of them."""
-        path, root = debian(name, packages, [], "--variant=extract", "trixie"), LAYERS / name
-        if not root.exists() or root.stat().st_mtime < path.stat().st_mtime:
-            root.mkdir(exist_ok=True)
-            subprocess.run(["tar", "--extract", "--file", path, "--directory", root], check=True)
-            os.utime(root)
-        return root
+        return self.small("busybox", [File("bin/busybox", busybox, mode=0o755), *links, *plain,
+                                      File("root/", mode=0o700), File("var/", mode=0o755), File("home/", mode=0o755)])
 
     def agnhost(self):
         # A user with a group that only the image knows, as upstream's has.
@@ -166,7 +162,37 @@ class Makers:
             return self.small("pause", [File("pause", built, mode=0o755)])
 
 
-def debian(name, packages, hooks, variant="--variant=minbase", release="bookworm"):
+def built_busybox():
+    """busybox from its own source, which Debian's mirror has: Debian's build loses variables with unusual names."""
+    path = LAYERS / f"busybox-{BUSYBOX[0]}"
+    if path.exists():
+        return path
+    source = f"busybox_{BUSYBOX[0]}.orig.tar.bz2"
+    package = subprocess.run(["apt-get", "download", "--print-uris", "busybox-static"], stdout=subprocess.PIPE, text=True)
+    if package.returncode or not package.stdout:
+        raise Untrusted("apt does not know where Debian's packages are (apt-get update)")
+    beside = package.stdout.split("'")[1].rsplit("/", 1)[0]
+    with tempfile.TemporaryDirectory() as directory:
+        file, tree = Path(directory) / source, Path(directory) / f"busybox-{BUSYBOX[0]}"
+        subprocess.run(["curl", "--silent", "--show-error", "--fail", "--output", file, f"{beside}/{source}"], check=True)
+        if hashlib.sha256(file.read_bytes()).hexdigest() != BUSYBOX[1]:
+            raise Untrusted(f"{source} is not the file it should be")
+        subprocess.run(["tar", "--extract", "--file", file, "--directory", directory], check=True)
+        # Whatever is asked is answered with its default.
+        make = lambda *words: subprocess.run(["make", "-C", tree, *words], check=True, input="\n" * 5000, text=True,
+                                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        make("defconfig")
+        config = tree / ".config"
+        # `tc` wants kernel headers of the past.
+        config.write_text(config.read_text().replace("# CONFIG_STATIC is not set", "CONFIG_STATIC=y")
+                          .replace("CONFIG_TC=y", "# CONFIG_TC is not set"))
+        make("oldconfig")
+        make(f"-j{os.cpu_count()}", "busybox")
+        shutil.copy(tree / "busybox", path)
+    return path
+
+
+def debian(name, packages, hooks):
     """A root file system of Debian's packages, built under another name first so that it is always whole."""
     path = debian_path(name)
     if path.exists():
@@ -174,11 +200,11 @@ def debian(name, packages, hooks, variant="--variant=minbase", release="bookworm
     if not shutil.which("mmdebstrap"):
         raise Untrusted("mmdebstrap is not installed (Debian: apt-get install mmdebstrap)")
     unfinished = path.with_suffix(".unfinished.tar")
-    command = ["mmdebstrap", "--quiet", variant, f"--include={packages}"]
+    command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}"]
     command += [f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in ("doc", "man", "locale", "info")]
     command += ['--customize-hook=rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/*']
     command += [f"--customize-hook={hook}" for hook in hooks]
-    subprocess.run([*command, release, unfinished], check=True)
+    subprocess.run([*command, "bookworm", unfinished], check=True)
     unfinished.rename(path)
     for older in LAYERS.glob(f"{name}-*.tar"):
         if older != path:

@@ -85,9 +85,13 @@ class Phase:
 
     def __init__(self, command, log, known, ended):
         self.command, self.log, self.known, self.ended = command, log, set(known), ended
+        self.last = time.monotonic()
 
-    def run(self, trouble):
-        """Runs to the end, or until `trouble` names a reason to stop; ends ginkgo and its children in any case."""
+    def run(self, trouble, patience):
+        """Runs to the end, or until `trouble` names a reason to stop; ends ginkgo and its children in any case.
+
+        Some tests wait for ever: returns false when none has ended for so many seconds.
+        """
         with open(self.log, "wb") as output:
             child = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                                      start_new_session=True)
@@ -98,7 +102,10 @@ class Phase:
                 reason = trouble()
                 if reason:
                     raise Untrusted(reason)
+                if time.monotonic() - self.last > patience:
+                    return False
                 time.sleep(1)
+            return True
         finally:
             if child.poll() is None:
                 os.killpg(child.pid, signal.SIGKILL)
@@ -130,6 +137,7 @@ class Phase:
     def tell(self, block):
         found = read(block, self.known)
         if found:
+            self.last = time.monotonic()
             self.ended(*found)
 
 

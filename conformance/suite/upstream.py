@@ -15,6 +15,7 @@ PROGRAMS = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler
 CONTROL_PLANE = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
 SERVICES, PODS, DNS = "10.96.0.0/16", "10.42.0.0/24", "10.96.0.10"
 NAMES = "DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,DNS:localhost," \
+        "DNS:kubernetes.default.svc.cluster.local," \
         f"IP:10.96.0.1,IP:127.0.0.1,IP:{UPLINK}"
 SERVER = f"https://{UPLINK}:6443"
 REGISTRY = 5000

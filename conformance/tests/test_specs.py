@@ -40,14 +40,19 @@ class Reading(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             log, told = Path(directory) / "log", []
             script = f"printf '%s\\n' '{specs.RULE}' '{LABELLED}' '• [1.5 seconds]' '{specs.RULE}'"
-            specs.Phase(["sh", "-c", script], log, [NAME], lambda *found: told.append(found)).run(lambda: None)
+            specs.Phase(["sh", "-c", script], log, [NAME], lambda *found: told.append(found)).run(lambda: None, 60)
             self.assertEqual(told, [(NAME, True, 1.5, "")])
 
     def test_trouble_ends_a_run(self):
         with tempfile.TemporaryDirectory() as directory:
             phase = specs.Phase(["sleep", "60"], Path(directory) / "log", [NAME], None)
             with self.assertRaisesRegex(places.Untrusted, "the server ended"):
-                phase.run(lambda: "the server ended")
+                phase.run(lambda: "the server ended", 60)
+
+
+    def test_patience_ends_a_run(self):
+        with tempfile.TemporaryDirectory() as directory:
+            self.assertFalse(specs.Phase(["sleep", "60"], Path(directory) / "log", [NAME], None).run(lambda: None, 0.5))
 
 
 class Choosing(unittest.TestCase):
