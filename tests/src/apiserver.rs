@@ -27,13 +27,20 @@ impl ApiServer {
     /// Starts one that serves what upstream serves by default.
     #[track_caller]
     pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// As [`Self::start`], with more flags.
+    #[track_caller]
+    pub fn start_with(flags: &[String]) -> Self {
         let dir = tempfile::Builder::new().prefix("ft").tempdir_in("/tmp").expect("a directory under /tmp");
         certificates(dir.path());
         let port = free_port();
         fs::write(dir.path().join("kubeconfig"), kubeconfig(dir.path(), port)).expect("written");
+        fs::write(dir.path().join("stranger.kubeconfig"), stranger(dir.path(), port)).expect("written");
         let log = File::create(dir.path().join("log")).expect("a log");
         let mut command = Command::new(machine::built("ferry"));
-        command.arg("kube-apiserver").args(arguments(dir.path(), port));
+        command.arg("kube-apiserver").args(arguments(dir.path(), port)).args(flags);
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log")).stderr(log);
         let mut server = Self { child: command.spawn().expect("ferry starts"), dir };
         eventually("the API server listens", || {
@@ -118,6 +125,16 @@ fn kubeconfig(dir: &Path, port: u16) -> String {
         file("ca.crt"),
         file("admin.crt"),
         file("admin.key")
+    )
+}
+
+/// Of somebody who shows nothing but what the command line says.
+fn stranger(dir: &Path, port: u16) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: test\n\
+         clusters:\n- name: test\n  cluster:\n    server: https://127.0.0.1:{port}\n    certificate-authority: {}\n\
+         contexts:\n- name: test\n  context:\n    cluster: test\n",
+        dir.join("ca.crt").display()
     )
 }
 

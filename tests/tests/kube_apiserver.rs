@@ -118,7 +118,7 @@ fn flags_are_upstreams_and_what_cannot_be_done_is_refused_by_name() {
     }
     assert!(ferry("--version").ok().starts_with("Kubernetes v1.36"));
     assert!(ferry("--no-such-flag").refused().contains("unknown flag: --no-such-flag"));
-    assert!(ferry("--oidc-issuer-url=https://a").refused().contains("--oidc-issuer-url is not supported"));
+    assert!(ferry("--cors-allowed-origins=a").refused().contains("--cors-allowed-origins is not supported"));
     assert!(ferry("--secure-port=x --data-dir=/nowhere").refused().contains("--secure-port"));
     assert!(ferry("--secure-port=1").refused().contains("--data-dir"));
 }
@@ -126,9 +126,9 @@ fn flags_are_upstreams_and_what_cannot_be_done_is_refused_by_name() {
 #[test]
 fn objects_outlive_the_process() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut server = ApiServer::start(dir.path(), &["--authorization-mode=Node,RBAC"]);
+    let mut server = ApiServer::start(dir.path(), &["--authorization-mode=Node,RBAC", "--watch-cache=true"]);
     let log = fs::read_to_string(dir.path().join("log")).expect("a log");
-    assert!(log.contains("no effect") && log.contains("authorization-mode"), "{log}");
+    assert!(log.contains("no effect") && log.contains("watch-cache"), "{log}");
     server.kubectl("create configmap kept --from-literal=a=b", None).ok();
     server.kubectl("create service nodeport web --tcp=80:80", None).ok();
     let service = server.kubectl("get service web -o jsonpath={.spec.clusterIP}:{.spec.ports[0].nodePort}", None).ok();

@@ -1,101 +1,138 @@
-//! `cargo xtask upstream`: builds programs of upstream Kubernetes and etcd from their Go modules, to compare with.
+//! `cargo xtask upstream`: builds upstream's programs from their Go modules, to compare with and to test with.
 //!
-//! They land in `${XDG_CACHE_HOME:-~/.cache}/ferry/upstream` and are built once per version.
+//! `conformance/programs.txt` names them, the modules beside it pin their versions. They land in
+//! `${XDG_CACHE_HOME:-~/.cache}/ferry/upstream` and are built once per version.
 
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
 
-use crate::{
-    cache,
-    process::{self, command, output, step},
-};
-
-/// The versions that Ferry is compared with.
-const KUBERNETES: &str = "v1.36.4";
-const STAGING: &str = "v0.36.4";
-const ETCD: &str = "v3.6.8";
+use crate::{cache, process, process::step, repository};
 
 /// Build upstream programs into the cache and print where they are
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Which programs: `etcd`, `etcd-benchmark`, or a command of Kubernetes such as `kube-apiserver`
+    /// Which programs of `conformance/programs.txt`
     #[arg(required = true)]
     programs: Vec<String>,
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    for program in &args.programs {
-        println!("{}", ensure(program)?.display());
+    let conformance = repository().join("conformance");
+    let table = fs::read_to_string(conformance.join("programs.txt")).context("conformance/programs.txt")?;
+    for name in &args.programs {
+        let Some(program) = table.lines().filter_map(Program::parse).find(|program| program.name == name) else {
+            bail!("conformance/programs.txt has no {name:?}");
+        };
+        println!("{}", program.ensure(&conformance)?.display());
     }
     Ok(())
 }
 
-/// The path of a program, built if it is not there.
-fn ensure(program: &str) -> Result<PathBuf> {
-    let known = program.chars().all(|c| c.is_ascii_lowercase() || c == '-');
-    if !known {
-        bail!("{program:?} is no name of a program");
-    }
-    let etcd_package = match program {
-        "etcd" => Some("go.etcd.io/etcd/server/v3"),
-        "etcd-benchmark" => Some("go.etcd.io/etcd/v3/tools/benchmark"),
-        _ => None,
-    };
-    let version = if etcd_package.is_some() { ETCD } else { KUBERNETES };
-    let cache = cache("upstream")?;
-    let path = cache.join(format!("{program}-{version}"));
-    if path.is_file() {
-        return Ok(path);
-    }
-    let module = cache.join(format!("module-{program}"));
-    fs::create_dir_all(&module)?;
-    step(&format!("build {program} {version}"), || {
-        let package = match etcd_package {
-            Some(package) => etcd(&module, package)?,
-            None => kubernetes(&module, program)?,
-        };
-        go(&module, "mod tidy")?;
-        let built = module.join("built");
-        go(&module, &format!("build -o {} {package}", built.display()))?;
-        fs::rename(&built, &path).context("cannot move the program into place")
-    })?;
-    Ok(path)
+/// A row of the table.
+#[derive(Debug, PartialEq, Eq)]
+struct Program<'a> {
+    name: &'a str,
+    /// The folder of its module.
+    module: &'a str,
+    package: &'a str,
+    /// Build tags, or nothing.
+    tags: &'a str,
 }
 
-fn go(module: &Path, arguments: &str) -> Result<()> {
-    process::run(
-        command(&format!("go {arguments}")).current_dir(module).env("GOFLAGS", "-mod=mod").env("CGO_ENABLED", "0"),
+impl<'a> Program<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let mut words = line.split_whitespace();
+        let (name, module, package) = (words.next()?, words.next()?, words.next()?);
+        (name != "#").then(|| Self { name, module, package, tags: words.next().unwrap_or_default() })
+    }
+
+    /// The path of the program, built if it is not there.
+    fn ensure(&self, conformance: &Path) -> Result<PathBuf> {
+        let module = conformance.join(self.module);
+        let pins = fs::read_to_string(module.join("go.mod")).with_context(|| module.display().to_string())?;
+        let version = version(&pins, self.package)
+            .with_context(|| format!("{}/go.mod requires nothing that holds {}", self.module, self.package))?;
+        let path = cache("upstream")?.join(format!("{}-{version}", self.name));
+        if !path.is_file() {
+            step(&format!("build {} {version}", self.name), || self.build(&module, version, &path))?;
+        }
+        Ok(path)
+    }
+
+    /// Builds under another name first, so that a file under the final name is always whole.
+    fn build(&self, module: &Path, version: &str, path: &Path) -> Result<()> {
+        let unfinished = path.with_extension(format!("{}.tmp", std::process::id()));
+        let mut go = Command::new("go");
+        go.arg("-C").arg(module).env("CGO_ENABLED", "0");
+        // A suite of tests is compiled by another command than a program.
+        let verb: &[&str] = if self.name.ends_with(".test") { &["test", "-c"] } else { &["build"] };
+        go.args(verb).args(["-tags", self.tags, "-ldflags", &linked(version), "-o"]);
+        process::run(go.arg(&unfinished).arg(self.package))?;
+        fs::rename(&unfinished, path).context("cannot move the program into place")
+    }
+}
+
+/// The version of the required module that holds the package: the one with the longest name.
+fn version<'a>(pins: &'a str, package: &str) -> Option<&'a str> {
+    let holds =
+        |module: &str| package.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let lines = pins.lines().map(|line| line.trim().trim_start_matches("require "));
+    let words = lines.filter(|line| !line.contains("=>")).filter_map(|line| line.split_once(' '));
+    let pinned = words.filter(|(module, _)| holds(module)).max_by_key(|(module, _)| module.len())?;
+    pinned.1.split_whitespace().next()
+}
+
+/// Kubernetes' programs learn their version from the linker; others do not look there.
+fn linked(version: &str) -> String {
+    let bare = version.trim_start_matches('v');
+    let (major, rest) = bare.split_once('.').unwrap_or((bare, ""));
+    let minor = rest.split('.').next().unwrap_or_default();
+    let base = "k8s.io/component-base/version";
+    format!(
+        "-s -w -X {base}.gitVersion={version} -X {base}.gitMajor={major} -X {base}.gitMinor={minor} \
+         -X k8s.io/client-go/pkg/version.gitVersion={version}"
     )
 }
 
-/// A module that needs Kubernetes with its staging modules at their published versions; returns the package to build.
-fn kubernetes(module: &Path, program: &str) -> Result<String> {
-    let download = format!("go mod download -json k8s.io/kubernetes@{KUBERNETES}");
-    let found: Value = serde_json::from_str(&output(command(&download).current_dir(module).env("GO111MODULE", "on"))?)?;
-    let dir = found["Dir"].as_str().context("go does not tell where the module is")?;
-    let text = fs::read_to_string(Path::new(dir).join("go.mod"))?;
-    let staged = text.lines().filter(|line| line.contains("=> ./staging"));
-    let names = staged.filter_map(|line| line.trim().trim_start_matches("replace ").split_whitespace().next());
-    let replaced: String = names.map(|name| format!("replace {name} => {name} {STAGING}\n")).collect();
-    let package = format!("k8s.io/kubernetes/cmd/{program}");
-    write(module, &format!("require k8s.io/kubernetes {KUBERNETES}\n{replaced}"), &package)?;
-    Ok(package)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn etcd(module: &Path, package: &str) -> Result<String> {
-    // The server is a module of its own; the tools are in that of the whole.
-    let needed = package.strip_suffix("/tools/benchmark").unwrap_or(package);
-    write(module, &format!("require {needed} {ETCD}\n"), package)?;
-    Ok(package.to_owned())
-}
+    #[test]
+    fn rows_are_read_and_comments_are_not() {
+        let row = Program { name: "ctr", module: "modules/c", package: "x.io/c/cmd/ctr", tags: "no_btrfs" };
+        assert_eq!(Program::parse("ctr  modules/c x.io/c/cmd/ctr no_btrfs"), Some(row));
+        assert_eq!(Program::parse("# Programs that are built"), None);
+        assert_eq!(Program::parse(""), None);
+    }
 
-fn write(module: &Path, requirements: &str, package: &str) -> Result<()> {
-    fs::write(module.join("go.mod"), format!("module upstream\n\ngo 1.26.0\n\n{requirements}"))?;
-    let tools = format!("//go:build tools\n\npackage main\n\nimport _ \"{package}\"\n");
-    fs::write(module.join("tools.go"), tools).context("cannot write the module")
+    #[test]
+    fn the_version_is_that_of_the_longest_module() {
+        let pins = "module m\n\nrequire (\n\tx.io/a v1.0.0\n\tx.io/a/b v2.0.0 // indirect\n)\nrequire y.io/c v3.1.4\n\
+                    replace (\n\tx.io/a/b/c => x.io/a/b/c v9.0.0\n)\n";
+        for (package, wanted) in [
+            ("x.io/a/cmd/d", Some("v1.0.0")),
+            ("x.io/a/b", Some("v2.0.0")),
+            ("x.io/a/b/c", Some("v2.0.0")),
+            ("x.io/ab", None),
+            ("y.io/c/cmd", Some("v3.1.4")),
+        ] {
+            assert_eq!(version(pins, package), wanted, "{package}");
+        }
+    }
+
+    #[test]
+    fn every_program_has_a_pinned_version() {
+        let conformance = repository().join("conformance");
+        let table = fs::read_to_string(conformance.join("programs.txt")).unwrap();
+        for program in table.lines().filter_map(Program::parse) {
+            let pins = fs::read_to_string(conformance.join(program.module).join("go.mod")).unwrap();
+            assert!(version(&pins, program.package).is_some(), "{}", program.name);
+        }
+    }
 }

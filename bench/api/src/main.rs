@@ -41,6 +41,9 @@ struct Arguments {
     /// Only the loads whose names contain this
     #[arg(long, default_value = "")]
     only: String,
+    /// Print lines of JSON instead of a table
+    #[arg(long)]
+    json: bool,
 }
 
 #[tokio::main]
@@ -62,7 +65,11 @@ async fn main() -> anyhow::Result<()> {
         let server = servers::upstream(upstream, etcd, &pki, &scratch.path().join("upstream")).await?;
         columns.push(("upstream", measured(&server, &pki, &plan).await?));
     }
-    report::print(&columns);
+    if arguments.json {
+        report::print_json(&columns);
+    } else {
+        report::print(&columns);
+    }
     Ok(())
 }
 

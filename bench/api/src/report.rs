@@ -1,4 +1,6 @@
-//! The table: a row per load, the servers side by side, and how many times less Ferry takes.
+//! The table: a row per load, the servers side by side, and how many times less Ferry takes. Or the same as lines of JSON.
+
+use serde_json::json;
 
 use crate::loads::Measured;
 
@@ -43,6 +45,16 @@ pub fn print(columns: &[(&str, Column)]) {
             theirs.map_or(String::new(), |theirs| format!("{theirs:.1}")),
             theirs.map_or(String::new(), |theirs| format!("1/{:.1}", theirs / ours)),
         );
+    }
+}
+
+/// Prints a line of JSON for each load and server: what an operation cost, and how many went through.
+pub fn print_json(columns: &[(&str, Column)]) {
+    for (server, column) in columns {
+        for result in &column.results {
+            let (cost, rate) = (cost(result), rate(result));
+            println!("{}", json!({"server": server, "row": result.name, "cpu": cost, "rate": rate}));
+        }
     }
 }
 

@@ -70,7 +70,7 @@ fn key(number: usize) -> String {
 
 /// The history would count as memory of the records.
 fn without_history() -> Options {
-    Options { keep_for: Duration::ZERO, keep_revisions: 0, ..Options::default() }
+    Options { window: Window { keep_for: Duration::ZERO, keep_changes: 0, ..Window::default() }, ..Options::default() }
 }
 
 /// Makes a store of many records. What they cost and give is measured by another process, whose memory is nothing else's.

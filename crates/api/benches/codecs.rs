@@ -8,7 +8,7 @@ use ferry_api::{
     Value, apply,
     decode::{self, Mode},
     defaults,
-    discovery::{Name, Pages},
+    discovery::{ALL, Name, Pages},
     json, openapi, protobuf,
     schema::{Resource, schema},
     validate, yaml,
@@ -142,7 +142,7 @@ fn yaml_decode(bencher: Bencher) {
 
 #[divan::bench(sample_count = 10)]
 fn openapi_2(bencher: Bencher) {
-    bencher.bench_local(|| openapi::v2().to_string());
+    bencher.bench_local(|| openapi::v2(ALL).to_string());
 }
 
 #[divan::bench(sample_count = 10)]

@@ -1,7 +1,6 @@
 //! Discovery documents: what the server offers, in the old form and in the aggregated one.
 //!
-//! The functions without `enabled` describe every group-version of the tables; those with it leave out what a server does
-//! not serve. Order, empty fields and hashes are upstream's: clients cache and compare these documents.
+//! What a server does not serve is left out. Order, empty fields and hashes are upstream's: clients cache and compare these documents.
 
 mod pages;
 
@@ -19,7 +18,8 @@ pub use pages::{Name, Page, Pages};
 /// Whether a group-version is served.
 pub type Enabled<'a> = &'a dyn Fn(&str, &str) -> bool;
 
-const ALL: Enabled<'static> = &|_, _| true;
+/// All group-versions of the tables.
+pub const ALL: Enabled<'static> = &|_, _| true;
 
 /// Whether upstream serves a group-version without being asked to: what is neither alpha nor beta.
 pub fn enabled_by_default(_group: &str, version: &str) -> bool {
@@ -38,13 +38,8 @@ pub fn group_versions(enabled: Enabled) -> Vec<(&'static str, &'static str)> {
     out
 }
 
-/// The groups besides core, in order.
-pub fn groups() -> Vec<&'static str> {
-    groups_where(ALL)
-}
-
 /// The served groups besides core, in order.
-pub fn groups_where(enabled: Enabled) -> Vec<&'static str> {
+pub fn groups(enabled: Enabled) -> Vec<&'static str> {
     let mut out: Vec<&str> = Vec::new();
     for (group, _) in group_versions(enabled) {
         if !group.is_empty() && !out.contains(&group) {
@@ -60,24 +55,14 @@ pub fn core_versions(server_address: &str) -> Value {
         "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": server_address}]})
 }
 
-/// `/apis`
-pub fn group_list() -> Value {
-    group_list_where(ALL)
-}
-
 /// `/apis`, of the served group-versions.
-pub fn group_list_where(enabled: Enabled) -> Value {
-    let groups: Vec<Value> = groups_where(enabled).into_iter().filter_map(|name| group_body(name, enabled)).collect();
+pub fn group_list(enabled: Enabled) -> Value {
+    let groups: Vec<Value> = groups(enabled).into_iter().filter_map(|name| group_body(name, enabled)).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
-/// `/apis/<group>`
-pub fn group(name: &str) -> Option<Value> {
-    group_where(name, ALL)
-}
-
 /// `/apis/<group>`, of the served group-versions.
-pub fn group_where(name: &str, enabled: Enabled) -> Option<Value> {
+pub fn group(name: &str, enabled: Enabled) -> Option<Value> {
     let mut body = group_body(name, enabled)?;
     body["kind"] = "APIGroup".into();
     body["apiVersion"] = "v1".into();
@@ -156,14 +141,9 @@ pub enum AggregatedVersion {
     V2Beta1,
 }
 
-/// The aggregated form of `/api` (`core`) or `/apis`.
-pub fn aggregated(core: bool) -> Value {
-    aggregated_where(core, AggregatedVersion::V2, ALL)
-}
-
 /// The aggregated form of `/api` (`core`) or `/apis`, of the served group-versions.
-pub fn aggregated_where(core: bool, form: AggregatedVersion, enabled: Enabled) -> Value {
-    let names = if core { vec![""] } else { groups_where(enabled) };
+pub fn aggregated(core: bool, form: AggregatedVersion, enabled: Enabled) -> Value {
+    let names = if core { vec![""] } else { groups(enabled) };
     let versions = group_versions(enabled);
     let items: Vec<Value> = names.into_iter().map(|name| aggregated_group(name, &versions)).collect();
     let api_version = match form {
@@ -215,17 +195,17 @@ mod tests {
 
     #[test]
     fn preferred_versions_come_first() {
-        assert_eq!(group("autoscaling").unwrap()["preferredVersion"]["version"], "v2");
-        assert_eq!(group("nope"), None);
+        assert_eq!(group("autoscaling", ALL).unwrap()["preferredVersion"]["version"], "v2");
+        assert_eq!(group("nope", ALL), None);
         assert!(resource_list("apps", "v1").unwrap()["resources"].as_array().unwrap().len() > 5);
-        assert_eq!(aggregated(true)["items"].as_array().unwrap().len(), 1);
+        assert_eq!(aggregated(true, AggregatedVersion::V2, ALL)["items"].as_array().unwrap().len(), 1);
     }
 
     #[test]
     fn what_is_not_served_is_left_out() {
-        let certificates = group_where("certificates.k8s.io", &enabled_by_default).unwrap();
+        let certificates = group("certificates.k8s.io", &enabled_by_default).unwrap();
         assert_eq!(certificates["versions"].as_array().unwrap().len(), 1);
-        assert_eq!(group_where("internal.apiserver.k8s.io", &enabled_by_default), None);
-        assert!(!groups_where(&enabled_by_default).contains(&"storagemigration.k8s.io"));
+        assert_eq!(group("internal.apiserver.k8s.io", &enabled_by_default), None);
+        assert!(!groups(&enabled_by_default).contains(&"storagemigration.k8s.io"));
     }
 }

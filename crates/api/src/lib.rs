@@ -3,6 +3,7 @@
 //! Decoding, defaults, patches, selectors, validation, conversion, discovery, OpenAPI and table output read the tables in
 //! `schema/`; there is no Rust type per kind. Objects are [`serde_json::Value`]s. No IO, no async.
 
+pub mod amounts;
 pub mod apply;
 pub mod budget;
 pub mod convert;
@@ -18,6 +19,7 @@ mod path;
 pub mod protobuf;
 pub mod qos;
 pub mod quantity;
+pub mod quota;
 pub mod schema;
 pub mod selector;
 pub mod status;

@@ -69,6 +69,36 @@ impl Quantity {
         Some(Self { nanos: scaled(mantissa, scale.checked_add(9)?.checked_add(power)?)?, form: Form::Exponent })
     }
 
+    /// Nothing.
+    pub const ZERO: Self = Self { nanos: 0, form: Form::Decimal };
+
+    /// A whole number.
+    pub fn whole(value: i64) -> Self {
+        Self { nanos: i128::from(value) * 1_000_000_000, form: Form::Decimal }
+    }
+
+    /// Whether it is nothing.
+    pub fn is_zero(self) -> bool {
+        self.nanos == 0
+    }
+
+    /// Whether it is less than nothing.
+    pub fn is_negative(self) -> bool {
+        self.nanos < 0
+    }
+
+    /// The sum, written as the first is unless that is nothing.
+    pub fn plus(self, other: Self) -> Self {
+        let form = if self.nanos == 0 { other.form } else { self.form };
+        Self { nanos: self.nanos.saturating_add(other.nanos), form }
+    }
+
+    /// The difference, written as the first is unless that is nothing.
+    pub fn minus(self, other: Self) -> Self {
+        let form = if self.nanos == 0 { other.form } else { self.form };
+        Self { nanos: self.nanos.saturating_sub(other.nanos), form }
+    }
+
     /// In thousandths, rounded up: what CPU is counted in.
     pub fn millis(self) -> i64 {
         clamp(ceil(self.nanos, 1_000_000))

@@ -5,6 +5,7 @@
 use ferry_api::{
     decode::{self, Format, Mode},
     schema::{Resource, schema},
+    yaml,
 };
 
 fn resource(name: &str) -> &'static Resource {
@@ -27,6 +28,16 @@ fn bodies_are_refused_in_upstreams_words() {
     for [name, format, body, want] in &rows {
         let format = if format == "yaml" { Format::Yaml } else { Format::Json };
         assert_eq!(told(name, format, body.as_bytes()), *want, "{body}");
+    }
+}
+
+/// `yaml_faults.jsonl` has a text per line, and what Go's library says of it; `ok` for nothing.
+#[test]
+fn yaml_is_refused_in_the_words_of_gos_library() {
+    for line in include_str!("yaml_faults.jsonl").lines() {
+        let [body, want]: [String; 2] = serde_json::from_str(line).expect("two texts");
+        let got = yaml::parse(body.as_bytes()).map_or_else(|error| error.to_string(), |_| "ok".to_owned());
+        assert_eq!(got, want, "{body:?}");
     }
 }
 

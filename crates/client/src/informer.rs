@@ -193,6 +193,11 @@ impl Informers {
         Self { client, shutdown, started: Arc::default() }
     }
 
+    /// As whom informers read: loops may write as somebody else.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// The informer for `K` in all namespaces.
     pub fn of<K: Object>(&self) -> Informer<K> {
         let mut started = self.started.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -4,6 +4,7 @@
 //! was stopped at any moment goes on where the state of the cluster says it should.
 
 mod availability;
+mod cluster_role_aggregation;
 mod deployment;
 mod discovery;
 mod garbage_collector;
@@ -15,14 +16,18 @@ mod ownership;
 mod per_namespace;
 mod pod_gc;
 mod replicaset;
+mod resource_quota;
 mod root_ca;
 mod service_account;
+mod storage_protection;
 
 use std::sync::Arc;
 
 use client::Informers;
 use futures::{FutureExt, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
+
+use storage_protection::Protected;
 
 /// What the loops need to know of the cluster.
 #[derive(Clone, Debug)]
@@ -42,29 +47,61 @@ pub(crate) struct Context {
 
 type Start = fn(Context) -> BoxFuture<'static, ()>;
 
-/// Every loop, by its upstream name.
-const LOOPS: &[(&str, Start)] = &[
-    ("deployment-controller", |context| deployment::run(context).boxed()),
-    ("replicaset-controller", |context| replicaset::run(context).boxed()),
-    ("namespace-controller", |context| namespace::run(context).boxed()),
-    ("garbage-collector-controller", |context| garbage_collector::run(context).boxed()),
-    ("serviceaccount-controller", |context| service_account::run(context).boxed()),
-    ("root-ca-certificate-publisher-controller", |context| root_ca::run(context).boxed()),
-    ("node-lifecycle-controller", |context| node_lifecycle::run(context).boxed()),
-    ("pod-garbage-collector-controller", |context| pod_gc::run(context).boxed()),
+/// A loop.
+struct Loop {
+    /// Its upstream name.
+    name: &'static str,
+    /// The service account in `kube-system` that it acts as, which has the rights that it needs and no others.
+    account: &'static str,
+    start: Start,
+}
+
+const fn row(name: &'static str, account: &'static str, start: Start) -> Loop {
+    Loop { name, account, start }
+}
+
+/// Every loop.
+const LOOPS: &[Loop] = &[
+    row("deployment-controller", "deployment-controller", |context| deployment::run(context).boxed()),
+    row("replicaset-controller", "replicaset-controller", |context| replicaset::run(context).boxed()),
+    row("namespace-controller", "namespace-controller", |context| namespace::run(context).boxed()),
+    row("garbage-collector-controller", "generic-garbage-collector", |context| garbage_collector::run(context).boxed()),
+    row("serviceaccount-controller", "service-account-controller", |context| service_account::run(context).boxed()),
+    row("root-ca-certificate-publisher-controller", "root-ca-cert-publisher", |context| root_ca::run(context).boxed()),
+    row("node-lifecycle-controller", "node-controller", |context| node_lifecycle::run(context).boxed()),
+    row("persistentvolumeclaim-protection-controller", "pvc-protection-controller", |context| {
+        storage_protection::run(context, Protected::Claims).boxed()
+    }),
+    row("persistentvolume-protection-controller", "pv-protection-controller", |context| {
+        storage_protection::run(context, Protected::Volumes).boxed()
+    }),
+    row("volumeattributesclass-protection-controller", "volumeattributesclass-protection-controller", |context| {
+        storage_protection::run(context, Protected::Classes).boxed()
+    }),
+    row("resourcequota-controller", "resourcequota-controller", |context| resource_quota::run(context).boxed()),
+    row("pod-garbage-collector-controller", "pod-garbage-collector", |context| pod_gc::run(context).boxed()),
+    row("clusterrole-aggregation-controller", "clusterrole-aggregation-controller", |context| {
+        cluster_role_aggregation::run(context).boxed()
+    }),
 ];
 
-/// Runs every loop until `shutdown`.
-pub async fn run(client: kube::Client, informers: Informers, options: Options, shutdown: CancellationToken) {
-    let context = Context { client, informers, options: Arc::new(options), shutdown };
+/// Runs every loop until `shutdown`. `client_of` gives the client of a service account in `kube-system`.
+pub async fn run(
+    client_of: impl Fn(&'static str) -> kube::Client,
+    informers: Informers,
+    options: Options,
+    shutdown: CancellationToken,
+) {
+    let options = Arc::new(options);
     let loops: Vec<_> = LOOPS
         .iter()
-        .map(|(name, start)| {
-            tracing::debug!(name, "starting");
-            tokio::spawn(start(context.clone()))
+        .map(|Loop { name, account, start }| {
+            tracing::debug!(name, account, "starting");
+            let (informers, options, shutdown) = (informers.clone(), options.clone(), shutdown.clone());
+            tokio::spawn(start(Context { client: client_of(account), informers, options, shutdown }))
         })
         .collect();
-    for (ended, (name, _)) in futures::future::join_all(loops).await.into_iter().zip(LOOPS) {
+    for (ended, Loop { name, .. }) in futures::future::join_all(loops).await.into_iter().zip(LOOPS) {
         if let Err(error) = ended {
             tracing::error!(name, %error, "ended unexpectedly");
         }

@@ -45,7 +45,7 @@ pub(crate) async fn run<T: Kept>(context: Context, kept: T) {
     let only_ours = watcher::Config::default().fields(&format!("metadata.name={}", T::NAME));
     let controller = Arc::new(Controller {
         namespaces: context.informers.of(),
-        objects: Informer::start(Api::all(context.client.clone()), only_ours, context.shutdown.clone()),
+        objects: Informer::start(Api::all(context.informers.client().clone()), only_ours, context.shutdown.clone()),
         client: context.client,
         kept,
     });

@@ -33,7 +33,11 @@ mod up;
 
 use std::process::ExitCode;
 
+/// Most of what the API server does is to make small things and forget them: the C library's allocator takes a fifth of its
+/// time for that. How soon this one gives memory back is said where it is built, in `.cargo/config.toml`.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
-    sys::memory::give_back_after_bursts();
     cli::main()
 }

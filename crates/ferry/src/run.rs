@@ -13,7 +13,7 @@ use client::Informers;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::{Api, Client, runtime::wait::await_condition};
-use server::{Authentication, Server, Settings, User};
+use server::{AdmissionSettings, Authentication, Authority, Authorization, Mode, Server, Settings, User};
 use store::Store;
 use tokio::net::TcpListener;
 
@@ -185,8 +185,9 @@ async fn api_server(
     let tokens = server::Tokens::new(TOKEN_ISSUER, &pki.service_accounts)?;
     let kubelet_tls = Arc::new(pki::kubelet_client_tls(pki)?);
     let config = server::Config { store, kubelet_tls, tokens: Some(tokens) };
-    let server = Server::with(config, settings(options, pki)).await?;
-    let tls = Arc::new(pki::api_server_tls(pki)?);
+    let settings = settings(options, pki)?;
+    let tls = Arc::new(pki::api_server_tls(pki, server::client_verifier(&settings.authentication))?);
+    let server = Server::with(config, settings).await?;
     let serving = server.clone();
     components.start("API server", |shutdown| async move {
         serving.serve(listener, tls, shutdown).await;
@@ -196,14 +197,22 @@ async fn api_server(
 }
 
 /// What this cluster's API server must know about its node.
-fn settings(options: &Options, pki: &Pki) -> Settings {
-    Settings {
+fn settings(options: &Options, pki: &Pki) -> anyhow::Result<Settings> {
+    let client_ca = Some(Authority::from_pem(&pki.ca).context("the cluster's CA")?);
+    Ok(Settings {
         advertise: Some((options.node_ip, options.port)),
-        authentication: Authentication { client_ca: Some(pki.ca.clone()), ..Default::default() },
+        authentication: Authentication { client_ca, bootstrap_tokens: true, ..Default::default() },
+        authorization: Authorization { modes: vec![Mode::Node, Mode::Rbac] },
         shared_store: !options.storage.etcd_servers.is_empty(),
         host_name: options.node_name.clone(),
+        admission: admission()?,
         ..Default::default()
-    }
+    })
+}
+
+/// Upstream's plug-ins, and the one that keeps kubelets to their own nodes.
+fn admission() -> anyhow::Result<AdmissionSettings> {
+    Ok(AdmissionSettings::new(&["NodeRestriction".into()], &[])?)
 }
 
 async fn loops(server: &Server, pki: &Pki, components: &mut Components) -> anyhow::Result<((), String)> {
@@ -212,12 +221,18 @@ async fn loops(server: &Server, pki: &Pki, components: &mut Components) -> anyho
     let options = controllers::Options { root_ca: pki.ca.clone() };
     // One set of informers for both; it lives as long as the first of the two that started, which ends last.
     let (share, shared) = std::sync::mpsc::channel();
+    let accounts = server.clone();
+    let client_of = move |account: &'static str| {
+        let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
+        let name = format!("system:serviceaccount:kube-system:{account}");
+        in_process(&accounts, "kube-controller-manager", name, &groups)
+    };
     components.start("controllers", |shutdown| {
-        let informers = Informers::new(manager.clone(), shutdown.clone());
+        let informers = Informers::new(manager, shutdown.clone());
         // The receiver is read below, before it can be dropped.
         let _ = share.send(informers.clone());
         async move {
-            controllers::run(manager, informers, options, shutdown).await;
+            controllers::run(client_of, informers, options, shutdown).await;
             Ok(())
         }
     });

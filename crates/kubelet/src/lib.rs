@@ -13,6 +13,7 @@ use sys::cgroup::Cgroups;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+mod access;
 mod agent;
 mod backoff;
 mod conditions;
@@ -26,6 +27,7 @@ mod images;
 mod logs;
 mod machine;
 mod messages;
+mod metrics;
 mod node;
 mod objects;
 mod plan;
@@ -66,7 +68,7 @@ pub struct Config {
     pub cgroup_root: String,
     /// Accepts the API server's connections for logs and exec.
     pub listener: TcpListener,
-    /// Its certificate, and the CA that clients must show a certificate of.
+    /// Its certificate, and the CA of certificates that clients may show; others show a token.
     pub tls: Arc<rustls::ServerConfig>,
 }
 
@@ -112,6 +114,7 @@ pub async fn run(config: Config, client: kube::Client, shutdown: CancellationTok
         client: client.clone(),
         cri: cri.clone(),
     };
+    let access = Arc::new(access::Access::new(client.clone(), &config.node_name));
     let own = watcher::Config::default().fields(&format!("spec.nodeName={}", config.node_name));
     let agent = Arc::new(agent::Agent {
         recorder: Recorder::new(client.clone(), "kubelet", Some(&config.node_name)),
@@ -130,7 +133,7 @@ pub async fn run(config: Config, client: kube::Client, shutdown: CancellationTok
     });
     tokio::join!(
         registration.run(shutdown.clone()),
-        server::serve(agent.clone(), config.listener, config.tls, shutdown.clone()),
+        server::serve(agent.clone(), access, config.listener, config.tls, shutdown.clone()),
         pods::run(agent, shutdown),
     );
     Ok(())

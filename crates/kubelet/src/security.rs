@@ -1,9 +1,11 @@
 //! Security contexts: what a pod's and its containers' say together, in the runtime's words.
 
-use k8s_openapi::api::core::v1::{Container, PodSecurityContext, PodSpec, SeccompProfile, SecurityContext};
+use k8s_openapi::api::core::v1::{
+    Container, PodSecurityContext, PodSpec, SELinuxOptions, SeccompProfile, SecurityContext,
+};
 use runtime::cri::types::{
     Capability, Image, Int64Value, LinuxContainerSecurityContext, LinuxSandboxSecurityContext, NamespaceMode,
-    NamespaceOption, SecurityProfile, security_profile::ProfileType,
+    NamespaceOption, SeLinuxOption, SecurityProfile, security_profile::ProfileType,
 };
 
 /// What containers must not see of `/proc` and `/sys`.
@@ -50,6 +52,7 @@ pub fn sandbox(spec: &PodSpec) -> LinuxSandboxSecurityContext {
         supplemental_groups: groups(&context),
         privileged: spec.containers.iter().chain(spec.init_containers.iter().flatten()).any(privileged),
         seccomp: Some(profile(ProfileType::RuntimeDefault)),
+        selinux_options: context.se_linux_options.as_ref().map(selinux),
         ..Default::default()
     }
 }
@@ -78,6 +81,7 @@ pub fn container(spec: &PodSpec, container: &Container) -> LinuxContainerSecurit
         masked_paths: paths(&MASKED),
         readonly_paths: paths(&READ_ONLY),
         seccomp: Some(seccomp(own.seccomp_profile.as_ref().or(pod.seccomp_profile.as_ref()), privileged)),
+        selinux_options: own.se_linux_options.as_ref().or(pod.se_linux_options.as_ref()).map(selinux),
         ..Default::default()
     }
 }
@@ -89,6 +93,17 @@ fn privileged(context: Option<&SecurityContext>) -> bool {
 fn groups(context: &PodSecurityContext) -> Vec<i64> {
     let supplemental = context.supplemental_groups.iter().flatten().copied();
     supplemental.chain(context.fs_group).collect()
+}
+
+/// A runtime on a host without SELinux leaves them alone.
+fn selinux(asked: &SELinuxOptions) -> SeLinuxOption {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    SeLinuxOption {
+        user: text(&asked.user),
+        role: text(&asked.role),
+        r#type: text(&asked.type_),
+        level: text(&asked.level),
+    }
 }
 
 fn profile(kind: ProfileType) -> SecurityProfile {
@@ -125,6 +140,18 @@ pub fn forbids_root(spec: &PodSpec, container: &Container, image: &Image) -> Opt
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn selinux_options_reach_the_runtime_the_container_s_first() {
+        let spec: PodSpec = serde_json::from_value(json!({
+            "securityContext": { "seLinuxOptions": { "level": "s0" } },
+            "containers": [{ "name": "c" }, { "name": "d", "securityContext": { "seLinuxOptions": { "type": "t" } } }] }))
+        .unwrap();
+        let level = |options: Option<SeLinuxOption>| options.map(|options| (options.level, options.r#type));
+        assert_eq!(level(sandbox(&spec).selinux_options), Some(("s0".into(), String::new())));
+        assert_eq!(level(container(&spec, &spec.containers[0]).selinux_options), Some(("s0".into(), String::new())));
+        assert_eq!(level(container(&spec, &spec.containers[1]).selinux_options), Some((String::new(), "t".into())));
+    }
 
     #[test]
     fn the_container_s_word_goes_before_the_pod_s() {

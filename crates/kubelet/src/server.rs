@@ -1,6 +1,7 @@
 //! The kubelet's HTTPS server: what the API server asks on behalf of `kubectl logs`, `exec`, `attach` and `port-forward`.
 //!
-//! Clients show a certificate; TLS has verified it before a request is read.
+//! A certificate that a client shows has been verified by TLS before a request is read; [`Access`] asks the API server about
+//! everything else.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -15,8 +16,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    access::{Access, User},
     agent::Agent,
-    logs,
+    logs, metrics,
     streams::{self, Purpose},
 };
 
@@ -29,6 +31,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Accepts connections until `shutdown`.
 pub async fn serve(
     agent: Arc<Agent>,
+    access: Arc<Access>,
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
     shutdown: CancellationToken,
@@ -41,7 +44,8 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, _)) => {
-                tokio::spawn(connection(agent.clone(), acceptor.clone(), stream, shutdown.clone()));
+                let parts = (agent.clone(), access.clone());
+                tokio::spawn(connection(parts, acceptor.clone(), stream, shutdown.clone()));
             }
             // Out of descriptors, most likely: the next connection can wait a moment.
             Err(error) => {
@@ -52,7 +56,12 @@ pub async fn serve(
     }
 }
 
-async fn connection(agent: Arc<Agent>, acceptor: TlsAcceptor, stream: TcpStream, shutdown: CancellationToken) {
+async fn connection(
+    (agent, access): (Arc<Agent>, Arc<Access>),
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    shutdown: CancellationToken,
+) {
     // A client that does not want small packets at once has no use for these streams.
     let _ = stream.set_nodelay(true);
     let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
@@ -61,9 +70,21 @@ async fn connection(agent: Arc<Agent>, acceptor: TlsAcceptor, stream: TcpStream,
         Err(_) => return,
     };
     let ending = shutdown.clone();
-    let service = hyper::service::service_fn(move |request| {
-        let (agent, ending) = (agent.clone(), ending.clone());
-        async move { Ok::<_, Infallible>(answer(agent, request, ending).await) }
+    let shown = stream.get_ref().1.peer_certificates().and_then(|chain| User::of(chain.first()?));
+    let shown = Arc::new(shown);
+    let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+        let (agent, access, shown, ending) = (agent.clone(), access.clone(), shown.clone(), ending.clone());
+        async move {
+            let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+            let checked = access.check((*shown).as_ref(), &method, &path, request.headers_mut()).await;
+            Ok::<_, Infallible>(match checked {
+                Ok(()) => answer(agent, request, ending).await,
+                Err(refused) => {
+                    let (status, message) = refused.answer();
+                    text(status, message)
+                }
+            })
+        }
     });
     let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
     tokio::select! {
@@ -80,6 +101,7 @@ async fn answer(agent: Arc<Agent>, request: Request<Incoming>, shutdown: Cancell
     match (request.method(), parts.as_slice()) {
         (&Method::GET, ["healthz"]) => text(StatusCode::OK, "ok"),
         (&Method::GET, ["pods"]) => pods(&agent),
+        (&Method::GET, ["metrics"]) => text(StatusCode::OK, &metrics::render(&agent.pods.list())),
         (&Method::GET, ["containerLogs", namespace, pod, container]) => {
             let query = Query::parse(request.uri().query());
             logs::serve(&agent, [namespace, pod, container], &query).await

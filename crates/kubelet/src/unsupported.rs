@@ -45,7 +45,6 @@ fn of_pod(spec: &PodSpec) -> Option<String> {
         (spec.host_users == Some(false), "spec.hostUsers: false"),
         (spec.os.as_ref().is_some_and(|os| os.name != "linux"), "spec.os.name"),
         (context.windows_options.is_some(), "spec.securityContext.windowsOptions"),
-        (context.se_linux_options.is_some(), "spec.securityContext.seLinuxOptions"),
         (localhost(context.seccomp_profile.as_ref().map(|p| p.type_.as_str())), "spec.securityContext.seccompProfile"),
         (
             localhost(context.app_armor_profile.as_ref().map(|p| p.type_.as_str())),
@@ -101,7 +100,6 @@ fn of_container(container: &Container, host_network: bool, init: bool) -> Option
         (grpc(&container.startup_probe), "startupProbe.grpc"),
         (init && !sidecar && container.lifecycle.is_some(), "lifecycle"),
         (context.windows_options.is_some(), "securityContext.windowsOptions"),
-        (context.se_linux_options.is_some(), "securityContext.seLinuxOptions"),
         (localhost(context.seccomp_profile.as_ref().map(|p| p.type_.as_str())), "securityContext.seccompProfile"),
         (localhost(context.app_armor_profile.as_ref().map(|p| p.type_.as_str())), "securityContext.appArmorProfile"),
     ];

@@ -84,20 +84,18 @@ pub async fn results(server: &Server) -> Vec<(&'static str, &'static str, bool)>
 pub async fn answer(server: &Server, request: &Parts) -> Option<Response<Body>> {
     let path = request.uri.path().trim_start_matches('/').trim_end_matches('/');
     let (root, name) = path.split_once('/').unwrap_or((path, ""));
-    if !ROOTS.contains(&root) {
-        return None;
-    }
+    let root = ROOTS.into_iter().find(|known| *known == root)?;
     if name.is_empty() {
         return Some(all(server, request, root).await);
     }
     let Some(check) = checks(root).find(|check| check.name == name) else { return Some(encode::no_page()) };
-    Some(match check.failure(server).await {
+    Some(match check.asked(server, root).await {
         None => paths::text("ok"),
         Some(why) => failed(format!("internal server error: {why}\n")),
     })
 }
 
-async fn all(server: &Server, request: &Parts, root: &str) -> Response<Body> {
+async fn all(server: &Server, request: &Parts, root: &'static str) -> Response<Body> {
     let query = Query::parse(request.uri.query().unwrap_or_default());
     let mut excluded: BTreeSet<&str> = query.all("exclude").collect();
     let (mut lines, mut well) = (String::new(), true);
@@ -106,7 +104,7 @@ async fn all(server: &Server, request: &Parts, root: &str) -> Response<Body> {
         if query.all("exclude").any(|one| one == name) {
             excluded.remove(name);
             lines += &format!("[+]{name} excluded: ok\n");
-        } else if let Some(why) = check.failure(server).await {
+        } else if let Some(why) = check.asked(server, root).await {
             tracing::info!(check = name, why, "{root} check failed");
             well = false;
             lines += &format!("[-]{name} failed: reason withheld\n");
@@ -126,6 +124,13 @@ async fn all(server: &Server, request: &Parts, root: &str) -> Response<Body> {
 }
 
 impl Check {
+    /// The same for somebody who asked, which counts.
+    async fn asked(&self, server: &Server, root: &'static str) -> Option<String> {
+        let failure = self.failure(server).await;
+        server.shared.metrics.checked(root, self.name, failure.is_none());
+        failure
+    }
+
     /// Why it does not hold, if it does not.
     async fn failure(&self, server: &Server) -> Option<String> {
         match self.holds {

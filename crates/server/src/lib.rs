@@ -7,7 +7,9 @@
 mod activity;
 mod admission;
 mod allocate;
-mod authorize;
+mod audit;
+mod authenticate;
+pub mod authorize;
 mod bootstrap;
 mod catalog;
 mod clock;
@@ -21,9 +23,12 @@ mod form;
 mod gzip;
 mod headers;
 mod health;
+mod impersonate;
 mod joined;
 mod listen;
+mod live;
 mod metrics;
+mod outbound;
 mod paths;
 pub mod pipeline;
 mod query;
@@ -51,10 +56,20 @@ use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+pub use admission::{AdmissionSettings, UnknownPlugin};
 pub use allocate::network::{Network, NotANetwork};
-pub use settings::{Authentication, Load, Serving, Settings, Shutdown};
+pub use audit::{
+    Audit, BatchSettings, LogSettings, Mode as AuditMode, Policy as AuditPolicy, PolicyError, Truncation,
+    WebhookSettings, annotate,
+};
+pub use authenticate::{
+    ALGORITHMS, Authentication, AuthenticationFile, Authority, AuthorityError, ConfigError, JwtIssuer, Mapping,
+    ReviewVersion, TableError, TokenWebhook, UserTable, client_verifier,
+};
+pub use outbound::{Endpoint, KubeconfigError, from_kubeconfig};
+pub use settings::{Authorization, Load, Mode, Serving, Settings, Shutdown};
 pub use streams::backend::unverified;
-pub use tokens::{KeyError, Tokens};
+pub use tokens::{KeyError, Limits, PublicKey, Tokens};
 
 /// The body of a request or an answer.
 pub type Body = UnsyncBoxBody<Bytes, BodyError>;
@@ -83,22 +98,41 @@ pub struct User {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// Where a request comes from, as far as it could be found out.
+/// Who asks, once that is known.
 #[derive(Clone, Debug)]
 pub enum Caller {
     /// A component of this process.
     Component(User),
-    /// Somebody who showed a certificate.
+    /// Whoever the chain of authenticators found, be it nobody in particular.
     Client(User),
-    /// Somebody who showed nothing.
-    Anonymous,
 }
 
 impl Caller {
-    fn user(&self) -> Option<&User> {
+    fn user(&self) -> &User {
+        let (Caller::Component(user) | Caller::Client(user)) = self;
+        user
+    }
+
+    /// Who it is to authorizers: somebody, even if nobody knows who.
+    fn identity(&self) -> &User {
+        self.user()
+    }
+}
+
+/// Where a request comes from.
+#[derive(Clone)]
+pub(crate) enum Origin {
+    /// A component of this process, which needs no credentials.
+    Component(User),
+    /// A connection.
+    Peer(Arc<authenticate::Peer>),
+}
+
+impl Origin {
+    fn address(&self) -> Option<std::net::SocketAddr> {
         match self {
-            Caller::Component(user) | Caller::Client(user) => Some(user),
-            Caller::Anonymous => None,
+            Origin::Component(_) => None,
+            Origin::Peer(peer) => peer.address,
         }
     }
 }
@@ -120,9 +154,13 @@ pub struct Server {
 }
 
 struct Shared {
-    registry: registry::Registry,
+    registry: Arc<registry::Registry>,
     kubelet_tls: Arc<rustls::ClientConfig>,
-    tokens: Option<Tokens>,
+    tokens: Option<Arc<Tokens>>,
+    authenticator: authenticate::Authenticator,
+    impersonators: impersonate::Ways,
+    /// `None` where nothing is audited.
+    auditor: Option<Arc<audit::Auditor>>,
     flow: flow::Flow,
     settings: Settings,
     /// What the server says of its API.
@@ -142,18 +180,37 @@ impl Server {
     }
 
     /// As [`Self::new`], with other than the usual settings.
-    pub async fn with(config: Config, settings: Settings) -> Result<Self, store::Error> {
+    pub async fn with(config: Config, mut settings: Settings) -> Result<Self, store::Error> {
+        // Where everybody may do everything, everybody is at least known.
+        settings.authentication.anonymous &=
+            !settings.authorization.modes.iter().any(|mode| matches!(mode, Mode::AlwaysAllow));
         let pools = allocate::Pools::new(&settings.service_networks, settings.node_ports.clone());
-        let registry = registry::Registry::new(config.store, pools, settings.event_ttl).await?;
+        let registry = Arc::new(registry::Registry::new(config.store, pools, &settings).await?);
+        let parts = admission::Parts {
+            config: None,
+            settings: &settings.admission,
+            cache: registry.cache(),
+            authorizers: registry.authorizers(),
+        };
+        let admission = admission::Admission::new(&settings.admission, &parts).map_err(store::Error::Unusable)?;
+        registry.set_admission(admission);
         let created = bootstrap::create(&registry, &settings).await;
         created.map_err(unusable)?;
+        // What is kept of objects from here on knows those that were just written.
+        registry.cache().freshen().await?;
         let served = settings.served.clone();
         let pages = api::discovery::Pages::new(move |group, version| served.includes(group, version));
+        let tokens = config.tokens.map(Arc::new);
+        let authenticator = authenticate::Authenticator::new(&settings.authentication, tokens.as_ref(), &registry);
+        let flow = flow::Flow::new(&settings.load, registry.cache())?;
         let shared = Shared {
             registry,
             kubelet_tls: config.kubelet_tls,
-            tokens: config.tokens,
-            flow: flow::Flow::new(&settings.load),
+            tokens,
+            authenticator,
+            impersonators: impersonate::Ways::default(),
+            auditor: audit::Auditor::new(&settings.audit),
+            flow,
             settings,
             pages,
             metrics: metrics::Metrics::default(),
@@ -161,9 +218,12 @@ impl Server {
             ending: CancellationToken::new(),
             stopping: CancellationToken::new(),
         };
-        let server = Self { shared: Arc::new(shared) };
-        flow::load(&server).await.map_err(unusable)?;
-        Ok(server)
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Who knows who may do what.
+    pub fn authorizers(&self) -> &authorize::Authorizers {
+        self.shared.registry.authorizers()
     }
 
     fn registry(&self) -> &registry::Registry {
@@ -175,8 +235,8 @@ impl Server {
         Local { server: self.clone(), user }
     }
 
-    /// Answers HTTPS requests on `listener` until `shutdown`, then ends watches and lets other requests end. Client
-    /// certificates are verified by `tls`; the subject's CN is the user and its Os are the groups.
+    /// Answers HTTPS requests on `listener` until `shutdown`, then ends watches and lets other requests end. How `tls` should
+    /// ask for certificates is what [`client_verifier`] says.
     pub async fn serve(self, listener: TcpListener, tls: Arc<rustls::ServerConfig>, shutdown: CancellationToken) {
         listen::serve(self, listener, tls, shutdown).await;
     }
@@ -210,6 +270,6 @@ where
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let (server, user) = (self.server.clone(), self.user.clone());
         let request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
-        Box::pin(pipeline::answer(server, Caller::Component(user), request).map(Ok))
+        Box::pin(pipeline::answer(server, Origin::Component(user), request).map(Ok))
     }
 }

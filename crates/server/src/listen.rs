@@ -1,6 +1,6 @@
 //! Accepts TLS connections and answers HTTP/1.1 and HTTP/2 on them.
 
-use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use http_body_util::BodyExt;
@@ -9,13 +9,14 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
-use sha2::{Digest, Sha256};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::{BodyError, Caller, Server, User, activity::Activity, allocate, bootstrap, flow, pipeline};
+use crate::{
+    BodyError, Origin, Server, activity::Activity, allocate, authenticate::Peer, bootstrap, flow, pipeline,
+    pipeline::Unknown,
+};
 
 /// How long a client may take for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -52,6 +53,10 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::Serve
     connections.close();
     if tokio::time::timeout(ends.drain, connections.wait()).await.is_err() {
         tracing::info!(open = connections.len(), "connections still open after the drain time");
+    }
+    if let Some(auditor) = &server.shared.auditor {
+        // A webhook that does not answer keeps nobody from ending.
+        let _ = tokio::time::timeout(KEPT_UP, auditor.flush()).await;
     }
 }
 
@@ -109,24 +114,31 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
             return tracing::debug!("TLS handshake timed out");
         }
     };
-    let user = stream.get_ref().1.peer_certificates().and_then(|chain| user_of(chain.first()?));
-    let caller = user.map_or(Caller::Anonymous, Caller::Client);
+    let peer = Arc::new(Peer::new(peer, stream.get_ref().1.peer_certificates()));
     let activity = Arc::new(Activity::default());
     let load = server.shared.settings.load.clone();
     let builder = builder(&server);
     let service = {
         let activity = activity.clone();
         service_fn(move |request: http::Request<Incoming>| {
-            let (server, caller, busy) = (server.clone(), caller.clone(), activity.begin());
+            let (server, peer, busy) = (server.clone(), peer.clone(), activity.begin());
+            let activity = activity.clone();
             if request.version() == http::Version::HTTP_2 && fastrand::f64() < load.goaway_chance {
                 activity.leave();
             }
             let mut request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
             // Proxies tell whom they ask for.
-            if let Some(peer) = peer {
-                request.extensions_mut().insert(peer);
+            if let Some(address) = peer.address {
+                request.extensions_mut().insert(address);
             }
-            pipeline::answer(server, caller, request).map(|response| Ok::<_, Infallible>(busy.until_sent(response)))
+            let is_http2 = request.version() == http::Version::HTTP_2;
+            pipeline::answer(server, Origin::Peer(peer), request).map(move |response| {
+                // HTTP/2 costs the server more than its client: who is not known gets one request per connection.
+                if is_http2 && response.extensions().get::<Unknown>().is_some() {
+                    activity.leave();
+                }
+                Ok::<_, Infallible>(busy.until_sent(response))
+            })
         })
     };
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
@@ -161,20 +173,4 @@ fn builder(server: &Server) -> auto::Builder<TokioExecutor> {
         .keep_alive_interval(ALIVE)
         .max_concurrent_streams(server.shared.settings.serving.streams);
     builder
-}
-
-/// Where a user's `extra` says which credential was shown.
-const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
-
-/// The user that a verified client certificate names.
-fn user_of(certificate: &rustls::pki_types::CertificateDer<'_>) -> Option<User> {
-    let credential = Sha256::digest(certificate).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-    let subject = certificate.subject();
-    let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
-    let mut groups: Vec<String> =
-        subject.iter_organization().filter_map(|group| group.as_str().ok()).map(str::to_owned).collect();
-    groups.push("system:authenticated".to_owned());
-    let extra = BTreeMap::from([(CREDENTIAL.to_owned(), vec![format!("X509SHA256={credential}")])]);
-    Some(User { name, groups, uid: String::new(), extra })
 }

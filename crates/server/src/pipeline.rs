@@ -1,7 +1,9 @@
 //! The one chain that every request goes through:
 //! authenticate → count → flow control → authorize → route → (decode → default → admit → prepare → validate → store) → encode.
 //!
-//! The listener or the in-process service has authenticated; the registry does what is in parentheses.
+//! The in-process service has authenticated; the registry does what is in parentheses.
+
+use std::{net::SocketAddr, panic::AssertUnwindSafe, sync::Arc};
 
 use api::{
     Map, Value, apply,
@@ -12,15 +14,19 @@ use api::{
     yaml,
 };
 use bytes::Bytes;
-use futures::future::BoxFuture;
-use http::{Method, Request, Response, header};
+use futures::{FutureExt, future::BoxFuture};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use http_body_util::{BodyExt, Full, Limited};
 
 use crate::{
-    Body, Caller, Server, authorize, deadline, encode,
+    Body, Caller, Origin, Server, User,
+    audit::{self, Auditor},
+    authenticate::{ANONYMOUS, Notes, Shown},
+    authorize::Question,
+    clock, deadline, encode,
     flow::{self, Asked},
     form::Form,
-    headers,
+    headers, impersonate,
     metrics::InFlight,
     paths,
     query::Query,
@@ -36,44 +42,165 @@ const BODIES: &str = "application/json, application/yaml, application/vnd.kubern
 /// The largest body of a request.
 pub const MAX_BODY: usize = 3 << 20;
 
-/// Answers one request of `caller`.
-pub fn answer(server: Server, caller: Caller, request: Request<Body>) -> BoxFuture<'static, Response<Body>> {
+/// The answer is to somebody who is not known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unknown;
+
+/// Answers one request.
+pub(crate) fn answer(server: Server, origin: Origin, mut request: Request<Body>) -> BoxFuture<'static, Response<Body>> {
     Box::pin(async move {
         let method = request.method().clone();
         let path = request.uri().path().to_owned();
         let form = Form::of_error(request.headers());
         let audit_id = headers::audit_id(request.headers());
-        let result = route(&server, &caller, form, request).await;
-        let mut response = result.unwrap_or_else(|status| encode::error(form, &status));
+        let peer = origin.address();
+        let (caller, notes) = identify(&server, origin, &mut request).await;
+        let unknown = caller.as_ref().is_none_or(|caller| caller.user().name == ANONYMOUS);
+        let mut response = match &server.shared.auditor {
+            Some(auditor) => {
+                let call = Call { server: &server, caller, form, notes: &notes, peer, id: &audit_id };
+                audited(auditor, call, request).await
+            }
+            None => routed(&server, caller, form, request).await,
+        };
+        if unknown {
+            response.extensions_mut().insert(Unknown);
+        }
+        response = encode::warned(response, &notes.warnings);
         headers::finish(&mut response, audit_id);
         tracing::debug!(%method, %path, status = response.status().as_u16(), "answered");
         response
     })
 }
 
-async fn route(server: &Server, caller: &Caller, form: Form, request: Request<Body>) -> Result<Response<Body>, Status> {
-    if matches!(caller, Caller::Anonymous) && !server.shared.settings.serving.anonymous {
-        return Err(Status::unauthorized());
+/// The answer to a caller, if there is one.
+async fn routed(server: &Server, caller: Option<Caller>, form: Form, request: Request<Body>) -> Response<Body> {
+    let result = match caller {
+        Some(caller) => route(server, &caller, form, request).await,
+        None => Err(Status::unauthorized()),
+    };
+    result.unwrap_or_else(|status| encode::error(form, &status))
+}
+
+/// A request whose caller is known, or known to be unknown.
+struct Call<'a> {
+    server: &'a Server,
+    caller: Option<Caller>,
+    form: Form,
+    notes: &'a Notes,
+    peer: Option<SocketAddr>,
+    id: &'a HeaderValue,
+}
+
+/// The answer to a request, of which the audit log is told as the policy says.
+async fn audited(auditor: &Arc<Auditor>, call: Call<'_>, request: Request<Body>) -> Response<Body> {
+    let Call { server, caller, form, notes, peer, id } = call;
+    let (begun, stream) = {
+        let path = request.uri().path();
+        let query = Query::parse(request.uri().query().unwrap_or_default());
+        let target = request::parse(request.method(), path, query.clone(), &server.shared.settings.served);
+        let target = target.and_then(Result::ok);
+        let question = match &target {
+            Some(target) => Question::of_target(target),
+            None => Question::of_path(request.method(), path, &query),
+        };
+        let nobody = User::default();
+        let asked = question.about(caller.as_ref().map_or(&nobody, Caller::identity));
+        let agent = user_agent(&request);
+        let about = audit::Request {
+            id: id.to_str().unwrap_or_default(),
+            uri: request.uri().path_and_query().map_or(path, |uri| uri.as_str()),
+            sources: audit::sources(request.headers(), peer),
+            agent: &agent,
+            received: clock::now(),
+        };
+        let stream = target.as_ref().is_some_and(|it| it.verb == "watch" || streams::answers(&it.subresource));
+        (auditor.begin(&about, &asked), stream)
+    };
+    let Some(trail) = begun else { return routed(server, caller, form, request).await };
+    notes.annotations.iter().for_each(|(key, value)| trail.annotate(key, value.clone()));
+    if caller.is_none() {
+        // Nothing was begun: all that is told is that it was refused.
+        return audit::refuse(&trail, encode::error(form, &Status::unauthorized())).await;
     }
+    if let Err(status) = trail.reach(audit::Stage::RequestReceived).await {
+        return encode::error(form, &status);
+    }
+    let work = audit::within(trail.clone(), routed(server, caller, form, request));
+    match AssertUnwindSafe(work).catch_unwind().await {
+        Ok(response) => audit::complete(trail, stream, response).await,
+        Err(panic) => {
+            audit::panicked(&trail).await;
+            std::panic::resume_unwind(panic)
+        }
+    }
+}
+
+/// Finds out who asks, and takes away what shows it. Why it is nobody is for the log only.
+async fn identify(server: &Server, origin: Origin, request: &mut Request<Body>) -> (Option<Caller>, Notes) {
+    let peer = match origin {
+        Origin::Component(user) => return (Some(Caller::Component(user)), Notes::default()),
+        Origin::Peer(peer) => peer,
+    };
+    let authenticator = &server.shared.authenticator;
+    let (path, mut headers) = (request.uri().path().to_owned(), std::mem::take(request.headers_mut()));
+    let (audiences, notes) = (authenticator.audiences(), Notes::default());
+    let mut shown = Shown { headers: &mut headers, peer: Some(&peer), path: &path, audiences, notes };
+    let found = authenticator.authenticate(&mut shown).await;
+    let notes = shown.notes;
+    *request.headers_mut() = headers;
+    let found = found.inspect_err(|why| tracing::info!(path, %why, "unable to authenticate the request"));
+    (found.ok().map(Caller::Client), notes)
+}
+
+/// Who is to be asked for, where somebody asks as somebody else.
+async fn as_other(
+    server: &Server,
+    caller: &Caller,
+    headers: &mut HeaderMap,
+    question: &Question<'_>,
+) -> Result<Option<Caller>, Status> {
+    let asked = question.about(caller.identity());
+    let found = impersonate::impersonated(server.authorizers(), &server.shared.impersonators, headers, &asked).await?;
+    Ok(found.map(|other| {
+        tracing::debug!(requestor = caller.identity().name, other = other.user.name, "impersonates");
+        audit::with(|trail| trail.impersonates(&other));
+        Caller::Client(other.user)
+    }))
+}
+
+async fn route(
+    server: &Server,
+    caller: &Caller,
+    form: Form,
+    mut request: Request<Body>,
+) -> Result<Response<Body>, Status> {
     let path = request.uri().path().to_owned();
     let query = Query::parse(request.uri().query().unwrap_or_default());
     match request::parse(request.method(), &path, query, &server.shared.settings.served) {
-        None => {
+        unknown @ (None | Some(Err(_))) => {
             let counted = InFlight::of_path(server, request.method(), &path);
+            let query = Query::parse(request.uri().query().unwrap_or_default());
+            let question = Question::of_path(request.method(), &path, &query);
+            let other = as_other(server, caller, request.headers_mut(), &question).await?;
+            let caller = other.as_ref().unwrap_or(caller);
             let asked = Asked::Path(verb_of(request.method()), &path);
             let place = match flow::admit(server, caller, &asked).await {
                 Ok(place) => place,
                 Err(turned_away) => return Ok(counted.answered(turned_away)),
             };
-            let result = match authorize::path(caller.user(), verb_of(request.method()), &path) {
-                Ok(()) => paths::answer(server, &request.into_parts().0).await,
-                Err(status) => Err(status),
+            let head = request.into_parts().0;
+            let may = server.authorizers().answer(caller.identity(), &question).await;
+            let result = match (may, unknown) {
+                (Ok(()), Some(Err(status))) | (Err(status), _) => Err(status),
+                (Ok(()), _) => paths::answer(server, &head).await,
             };
             Ok(counted.answered(place.marked(form, result)))
         }
-        Some(target) => {
-            let mut target = target.inspect_err(|_| tracing::debug!(%path, "no such resource or verb"))?;
-            target.user = caller.user().cloned().unwrap_or_default();
+        Some(Ok(mut target)) => {
+            let other = as_other(server, caller, request.headers_mut(), &Question::of_target(&target)).await?;
+            let caller = other.as_ref().unwrap_or(caller);
+            target.user = caller.user().clone();
             let counted = InFlight::of(server, &target);
             let place = match flow::admit(server, caller, &Asked::Resource(&target)).await {
                 Ok(place) => place,
@@ -81,7 +208,7 @@ async fn route(server: &Server, caller: &Caller, form: Form, request: Request<Bo
             };
             let deadline = deadline::of(server, &target);
             let result = match deadline {
-                Ok(deadline) => deadline.within(allowed(server, caller, target, request)).await,
+                Ok(deadline) => deadline.within(allowed(server, caller, form, target, request)).await,
                 Err(status) => Err(status),
             };
             if result.as_ref().is_err_and(|status| status.code == 504) {
@@ -95,24 +222,36 @@ async fn route(server: &Server, caller: &Caller, form: Form, request: Request<Bo
 async fn allowed(
     server: &Server,
     caller: &Caller,
+    form: Form,
     target: Target,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
-    authorize::target(caller.user(), &target)?;
+    server.authorizers().answer(caller.identity(), &Question::of_target(&target)).await?;
     let deprecation = target.resource.deprecation();
-    let response = resource(server, caller, target, request).await?;
+    let notes = target.notes.clone();
+    let answered = resource(server, caller, target, request).await;
+    let warnings = notes.take_warnings();
+    let response = match answered {
+        // Who is refused is warned too.
+        Err(status) if !warnings.is_empty() => encode::error(form, &status),
+        answered => answered?,
+    };
+    let response = encode::warned(response, &warnings);
     Ok(match deprecation {
         Some(text) => encode::warned(response, &[text]),
         None => response,
     })
 }
 
+/// What a method is called where it is not about a resource.
 fn verb_of(method: &Method) -> &'static str {
     match method.as_str() {
-        "POST" => "create",
-        "PUT" => "update",
+        "POST" => "post",
+        "PUT" => "put",
         "PATCH" => "patch",
         "DELETE" => "delete",
+        "HEAD" => "head",
+        "OPTIONS" => "options",
         _ => "get",
     }
 }
@@ -136,8 +275,9 @@ async fn resource(
     let (content_type, user_agent) = (content_type(&request), user_agent(&request));
     let body = read(request).await?;
     let input = Input { content_type, user_agent, body };
+    audit::with(|trail| trail.sent(&input));
     if reviews::is_review(target.resource) {
-        let mut review = reviews::answer(caller.user(), &target, &input)?;
+        let mut review = reviews::answer(server, caller.identity(), &target, &input).await?;
         own_review(&target, &input, &mut review)?;
         return Ok(encode::object(&target, form, review, 201));
     }
@@ -187,6 +327,15 @@ impl Input {
             Format::Protobuf => protobuf::decode_object(&self.body).map_err(|error| error.to_string()),
         };
         read.map_err(|why| decode::unrecognized(kind, &self.body, why))
+    }
+
+    /// The body as what it is, whatever that is: an object, or a patch. `None` if it cannot be read.
+    pub fn any(&self) -> Option<Value> {
+        match self.content_type.as_str() {
+            PROTOBUF => protobuf::decode_object(&self.body).ok(),
+            kind if kind.ends_with("yaml") => yaml::parse(&self.body).ok().map(|parsed| parsed.value),
+            _ => serde_json::from_slice(&self.body).ok(),
+        }
     }
 
     /// The body as an object of a type that every group has, such as `DeleteOptions`, whatever group it says it is of.

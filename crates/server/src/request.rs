@@ -1,12 +1,16 @@
 //! What a request is about, read from its method, path and query: verb, resource, namespace, name, subresource.
 
+mod info;
+
 use api::{
     schema::{Resource, schema},
     status::Status,
 };
 use http::Method;
 
-use crate::{User, query::Query, served::Served};
+pub use info::{Info, info};
+
+use crate::{User, admission::Notes, query::Query, served::Served};
 
 /// A request for a resource.
 #[derive(Debug)]
@@ -25,6 +29,8 @@ pub struct Target {
     pub query: Query,
     /// Who asks.
     pub user: User,
+    /// What is to be said besides the answer.
+    pub notes: Notes,
 }
 
 /// Reads a path of a group and version that exist; `None` for paths of other kinds.
@@ -78,6 +84,7 @@ fn target(method: &Method, (group, version): (&str, &str), rest: &[&str], query:
         subresource,
         query,
         user: User::default(),
+        notes: Notes::default(),
     };
     target.allowed()?;
     Ok(target)

@@ -2,7 +2,14 @@
 
 use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
 
-use crate::{allocate::network::Network, served::Served};
+use crate::{
+    admission::AdmissionSettings,
+    allocate::network::Network,
+    audit::Audit,
+    authenticate::Authentication,
+    authorize::{Policies, Webhook},
+    served::Served,
+};
 
 /// How an API server behaves. [`Default`] is what upstream does without flags, but for the range of services.
 #[derive(Clone, Debug)]
@@ -15,8 +22,14 @@ pub struct Settings {
     pub service_networks: Vec<Network>,
     /// The range of node ports.
     pub node_ports: RangeInclusive<u16>,
-    /// What extension API servers need to know to trust this one's requests.
+    /// Which credentials are accepted.
     pub authentication: Authentication,
+    /// Who is asked before a write.
+    pub admission: AdmissionSettings,
+    /// Who may do what.
+    pub authorization: Authorization,
+    /// What is kept of who did what.
+    pub audit: Audit,
     /// How much is worked on at once.
     pub load: Load,
     /// How connections are served.
@@ -35,23 +48,28 @@ pub struct Settings {
     pub host_name: String,
 }
 
-/// The authorities of client certificates, and the headers that proxies name users with.
-#[derive(Clone, Debug, Default)]
-pub struct Authentication {
-    /// Who signs client certificates (PEM).
-    pub client_ca: Option<String>,
-    /// Who signs certificates of proxies (PEM).
-    pub proxy_ca: Option<String>,
-    /// The names of proxies; empty: any.
-    pub proxy_names: Vec<String>,
-    /// Headers with the user's name.
-    pub user_headers: Vec<String>,
-    /// Headers with the user's id.
-    pub uid_headers: Vec<String>,
-    /// Headers with groups.
-    pub group_headers: Vec<String>,
-    /// What headers with more about the user begin with.
-    pub extra_prefixes: Vec<String>,
+/// Who decides who may do what.
+#[derive(Clone, Debug)]
+pub struct Authorization {
+    /// Who is asked, in this order.
+    pub modes: Vec<Mode>,
+}
+
+/// Somebody who decides who may do what.
+#[derive(Clone, Debug)]
+pub enum Mode {
+    /// Everybody may do everything.
+    AlwaysAllow,
+    /// Nobody may do anything.
+    AlwaysDeny,
+    /// What roles allow to those whom bindings name.
+    Rbac,
+    /// What kubelets need for the pods of their nodes.
+    Node,
+    /// What the lines of a file allow.
+    Abac(Policies),
+    /// What somebody else says, who is asked over HTTP.
+    Webhook(Webhook),
 }
 
 /// How much is worked on at once, and for how long.
@@ -78,8 +96,6 @@ pub struct Serving {
     pub http2: bool,
     /// Requests at once on one HTTP/2 connection.
     pub streams: u32,
-    /// Whether requests without credentials are served.
-    pub anonymous: bool,
     /// How long the store may take to say that it is well.
     pub store_timeout: Duration,
 }
@@ -101,6 +117,9 @@ impl Default for Settings {
             service_networks: "10.96.0.0/16".parse().into_iter().collect(),
             node_ports: 30000..=32767,
             authentication: Authentication::default(),
+            admission: AdmissionSettings::default(),
+            authorization: Authorization::default(),
+            audit: Audit::default(),
             load: Load::default(),
             serving: Serving::default(),
             shutdown: Shutdown::default(),
@@ -110,6 +129,12 @@ impl Default for Settings {
             flags: Vec::new(),
             host_name: "localhost".into(),
         }
+    }
+}
+
+impl Default for Authorization {
+    fn default() -> Self {
+        Self { modes: vec![Mode::AlwaysAllow] }
     }
 }
 
@@ -136,7 +161,7 @@ impl Load {
 
 impl Default for Serving {
     fn default() -> Self {
-        Self { http2: true, streams: 100, anonymous: true, store_timeout: Duration::from_secs(2) }
+        Self { http2: true, streams: 100, store_timeout: Duration::from_secs(2) }
     }
 }
 

@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 
 use crate::{
     User,
+    admission::Notes,
     pipeline::Input,
     query::Query,
     registry::{Outcome, Registry},
@@ -18,7 +19,7 @@ use crate::{
 };
 
 /// The server's own name, as the owner of fields.
-const NAME: &str = "kube-apiserver";
+pub const NAME: &str = "kube-apiserver";
 
 /// The row of a resource that the server itself uses.
 pub fn resource(group: &str, version: &str, name: &str) -> Result<&'static Resource, Status> {
@@ -101,7 +102,8 @@ impl<'a> System<'a> {
     }
 }
 
-fn target(verb: &'static str, place: Place<'_>, subresource: &str) -> Target {
+/// A request of the server's own.
+pub fn target(verb: &'static str, place: Place<'_>, subresource: &str) -> Target {
     Target {
         resource: place.resource,
         verb,
@@ -109,8 +111,15 @@ fn target(verb: &'static str, place: Place<'_>, subresource: &str) -> Target {
         name: place.name.to_owned(),
         subresource: subresource.to_owned(),
         query: Query::default(),
-        user: User::default(),
+        user: identity(),
+        notes: Notes::default(),
     }
+}
+
+/// Who the server is to its own parts.
+fn identity() -> User {
+    let groups = vec!["system:masters".to_owned(), "system:authenticated".to_owned()];
+    User { name: "system:apiserver".to_owned(), groups, ..User::default() }
 }
 
 fn written(outcome: Outcome) -> Result<Value, Status> {

@@ -9,6 +9,7 @@ mod change;
 mod embedded;
 mod encryption;
 mod etcd;
+mod window;
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,11 +18,12 @@ use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
 use tokio::sync::Notify;
 
-pub use cache::{At, Cache, Catalog, Change, Checked, Item, Marks, Snapshot, Watcher, Window};
+pub use cache::{At, Cache, Catalog, Change, Checked, Item, Marks, Snapshot, Watcher};
 pub use change::{Next, change};
 pub use embedded::{Contents, Embedded, Lag, Options, Step, Verified, medium};
 pub use encryption::{Encrypted, EncryptionConfig};
 pub use etcd::{Etcd, EtcdOptions, Layout};
+pub use window::Window;
 
 /// The number of a write. It only grows; 0 means "before the first write".
 pub type Revision = u64;
@@ -197,6 +199,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Whether the store can be written.
     async fn health(&self) -> Result<(), Error>;
+
+    /// How much disk it takes, in bytes.
+    async fn size(&self) -> Result<u64, Error>;
 
     /// Whether followers hear of progress soon after they ask for it.
     fn tells_progress(&self) -> bool {

@@ -16,7 +16,7 @@ use std::{
 };
 
 use ferry_store::{
-    Embedded, Guard, Options, Range, Record, Revision, Store, Write,
+    Embedded, Guard, Options, Range, Record, Revision, Store, Window, Write,
     medium::{Medium, POINTS},
 };
 
@@ -27,7 +27,11 @@ const KEYS: u64 = 5;
 
 /// Small files and little history, so that every kind of work happens all the time.
 fn options() -> Options {
-    Options { keep_for: Duration::ZERO, keep_revisions: 100, segment_bytes: 64 << 10, ..Options::default() }
+    Options {
+        window: Window { keep_for: Duration::ZERO, keep_changes: 100, ..Window::default() },
+        segment_bytes: 64 << 10,
+        ..Options::default()
+    }
 }
 
 /// What write number `number` of a key leaves behind.

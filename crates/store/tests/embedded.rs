@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
-use ferry_store::{Embedded, Error, Event, Guard, Lag, Options, Range, Record, Revision, Store, Write};
+use ferry_store::{Embedded, Error, Event, Guard, Lag, Options, Range, Record, Revision, Store, Window, Write};
 use futures::StreamExt;
 
 fn options() -> Options {
@@ -81,7 +81,8 @@ async fn documents_expire_after_a_restart_too() {
 #[tokio::test]
 async fn old_history_is_forgotten_and_current_records_are_not() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { keep_for: Duration::ZERO, keep_revisions: 100, ..options() };
+    let options =
+        Options { window: Window { keep_for: Duration::ZERO, keep_changes: 100, ..Window::default() }, ..options() };
     let store = Embedded::open(dir.path(), options.clone()).await.unwrap();
     put(&store, "/kept", Some("1")).await;
     for count in 0..800 {
@@ -100,7 +101,7 @@ async fn old_history_is_forgotten_and_current_records_are_not() {
 #[tokio::test]
 async fn large_history_is_forgotten_early() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { keep_bytes: 1 << 20, ..options() };
+    let options = Options { window: Window { keep_bytes: 1 << 20, ..Window::default() }, ..options() };
     let store = Embedded::open(dir.path(), options).await.unwrap();
     let document = "x".repeat(10_000);
     for _ in 0..500 {
@@ -109,11 +110,26 @@ async fn large_history_is_forgotten_early() {
     assert!(matches!(store.watch("", 0).await.err(), Some(Error::Compacted { .. })));
 }
 
+/// What is young but more than the promised number of changes is kept only while it is small.
+#[tokio::test]
+async fn a_burst_does_not_make_the_history_long() {
+    let dir = tempfile::tempdir().unwrap();
+    let window = Window { keep_changes: 100, spare_bytes: 1 << 20, ..Window::default() };
+    let store = Embedded::open(dir.path(), Options { window, ..options() }).await.unwrap();
+    let document = "x".repeat(10_000);
+    for _ in 0..900 {
+        put(&store, "/burst", Some(&document)).await;
+    }
+    let Some(Error::Compacted { oldest, .. }) = store.watch("", 0).await.err() else { panic!("not compacted") };
+    assert!((100..600).contains(&(900 - oldest)), "{oldest} of 900");
+}
+
 /// A busy key, such as a lease, must not grow the files: replaced documents leave them with the history.
 #[tokio::test]
 async fn the_files_do_not_grow_without_bound() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { keep_for: Duration::ZERO, keep_revisions: 50, ..options() };
+    let options =
+        Options { window: Window { keep_for: Duration::ZERO, keep_changes: 50, ..Window::default() }, ..options() };
     let store = Embedded::open(dir.path(), options.clone()).await.unwrap();
     put(&store, "/kept", Some("1")).await;
     let document = "x".repeat(2_000);
@@ -139,7 +155,11 @@ async fn a_day_of_leases_does_not_grow_the_files() {
     const RENEWALS: usize = 24 * 60 * 6;
     const SEGMENT: u64 = 1 << 20;
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { keep_for: Duration::ZERO, segment_bytes: SEGMENT, ..Options::default() };
+    let options = Options {
+        window: Window { keep_for: Duration::ZERO, ..Window::default() },
+        segment_bytes: SEGMENT,
+        ..Options::default()
+    };
     let store = Arc::new(Embedded::open(dir.path(), options).await.unwrap());
     let mut sizes = Vec::new();
     for renewal in 0..RENEWALS {

@@ -12,7 +12,9 @@ use std::{
     time::Duration,
 };
 
-use ferry_store::{Contents, Embedded, Error, Guard, Options, Range, Record, Revision, Store, Write, medium::Medium};
+use ferry_store::{
+    Contents, Embedded, Error, Guard, Options, Range, Record, Revision, Store, Window, Write, medium::Medium,
+};
 use futures::StreamExt;
 
 const SEGMENT: u64 = 64 << 10;
@@ -20,7 +22,11 @@ const SEGMENT: u64 = 64 << 10;
 const FLIPS: usize = 5_000;
 
 fn options() -> Options {
-    Options { keep_for: Duration::ZERO, keep_revisions: 20, segment_bytes: SEGMENT, ..Options::default() }
+    Options {
+        window: Window { keep_for: Duration::ZERO, keep_changes: 20, ..Window::default() },
+        segment_bytes: SEGMENT,
+        ..Options::default()
+    }
 }
 
 async fn put(store: &Embedded, key: &str, value: Option<String>) -> Result<Revision, Error> {

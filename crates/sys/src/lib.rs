@@ -3,7 +3,6 @@
 //! The only crate, with `runtime`, that may hold `unsafe`. It knows nothing of Kubernetes.
 
 pub mod cgroup;
-pub mod memory;
 pub mod mount;
 pub mod net;
 pub mod process;

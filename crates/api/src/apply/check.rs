@@ -6,7 +6,11 @@ use super::{
     element::Element,
     view::{Form, NoKey, View},
 };
-use crate::{Map, Value, schema::Ty};
+use crate::{
+    Map, Value,
+    json::{go_type, go_value},
+    schema::Ty,
+};
 
 /// What is wrong with an object, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,9 +61,11 @@ impl Walk {
                 }
             }
             (Form::Struct(_) | Form::Map(_), Value::Object(map)) => self.fields(view, map),
-            (Form::Struct(_) | Form::Map(_), other) => self.fault(format!("expected map, got &{{{}}}", go(other))),
+            (Form::Struct(_) | Form::Map(_), other) => {
+                self.fault(format!("expected map, got &{{{}}}", go_value(other)))
+            }
             (Form::List(..), Value::Array(items)) => self.items(view, items),
-            (Form::List(..), other) => self.fault(format!("expected list, got &{{{}}}", go(other))),
+            (Form::List(..), other) => self.fault(format!("expected list, got &{{{}}}", go_value(other))),
         }
     }
 
@@ -107,37 +113,12 @@ fn scalar(ty: &Ty, value: &Value) -> Option<String> {
             Some(format!("expected numeric (int or float), got {}", go_type(other)))
         }
         (Ty::Bool, Value::Bool(_)) => None,
-        (Ty::Bool, other) => Some(format!("expected boolean, got &{{{}}}", go(other))),
+        (Ty::Bool, other) => Some(format!("expected boolean, got &{{{}}}", go_value(other))),
         (Ty::String | Ty::Bytes | Ty::Duration, Value::String(_)) => None,
         (Ty::String | Ty::Bytes | Ty::Duration, other) => {
-            Some(format!("expected string, got &value.valueUnstructured{{Value:{}}}", go(other)))
+            Some(format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_value(other)))
         }
-        (_, Value::Array(_) | Value::Object(_)) => Some(format!("expected any scalar, got &{{{}}}", go(value))),
+        (_, Value::Array(_) | Value::Object(_)) => Some(format!("expected any scalar, got &{{{}}}", go_value(value))),
         _ => None,
-    }
-}
-
-/// A value as Go prints it.
-fn go(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(go).collect::<Vec<_>>().join(" ")),
-        Value::Object(map) => {
-            let pairs: Vec<String> = map.iter().map(|(name, value)| format!("{name}:{}", go(value))).collect();
-            format!("map[{}]", pairs.join(" "))
-        }
-        Value::Null => "<nil>".to_owned(),
-        other => other.to_string(),
-    }
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, cmp::Ordering, fmt};
 
-use crate::Value;
+use crate::{Value, json::escaped};
 
 /// The name of a field; those of the tables are not copied.
 pub type Name = Cow<'static, str>;
@@ -56,6 +56,7 @@ impl Element {
 
     /// The step as field sets write it: `f:name`, `k:{"name":"c"}`, `v:"x"`, `i:0`.
     pub fn serialize(&self) -> String {
+        let json = |value: &Value| escaped(value.to_string());
         match self {
             Element::Field(name) => ["f:", name].concat(),
             Element::Key(keys) => {
@@ -64,18 +65,14 @@ impl Element {
                     if at > 0 {
                         out.push(',');
                     }
-                    json(&Value::String(name.to_string()), &mut out);
+                    out.push_str(&json(&Value::String(name.to_string())));
                     out.push(':');
-                    json(value, &mut out);
+                    out.push_str(&json(value));
                 }
                 out.push('}');
                 out
             }
-            Element::Value(value) => {
-                let mut out = String::from("v:");
-                json(value, &mut out);
-                out
-            }
+            Element::Value(value) => ["v:", &json(value)].concat(),
             Element::Index(at) => format!("i:{at}"),
         }
     }
@@ -94,20 +91,6 @@ impl Element {
             Element::Key(_) => 1,
             Element::Value(_) => 2,
             Element::Index(_) => 3,
-        }
-    }
-}
-
-/// Appends JSON in which, as Go writes it, nothing needs escaping in HTML.
-fn json(value: &Value, out: &mut String) {
-    let text = value.to_string();
-    if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
-        return out.push_str(&text);
-    }
-    for c in text.chars() {
-        match c {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => out.push(c),
         }
     }
 }

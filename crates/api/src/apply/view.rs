@@ -3,7 +3,7 @@
 use super::element::{Element, Name};
 use crate::{
     Map, Value,
-    schema::{Field, ListKind, Presence, Ty, Type, TypeId, schema},
+    schema::{Field, ListKind, Ty, Type, TypeId, schema},
 };
 
 /// A part of an object.
@@ -157,7 +157,7 @@ fn type_meta(name: &str) -> Option<&'static str> {
 /// Keys that are left out have their default, if the schema has one.
 fn keyed(element: &Ty, keys: &[&'static str], map: &Map) -> Result<Element, NoKey> {
     let default = |key: &str| match element {
-        Ty::Struct(id) => schema().get(*id).field(key).and_then(key_default),
+        Ty::Struct(id) => schema().get(*id).field(key).and_then(Field::published_default),
         _ => None,
     };
     let value = |key: &&'static str| Some(((*key).into(), map.get(*key).cloned().or_else(|| default(key))?));
@@ -167,16 +167,4 @@ fn keyed(element: &Ty, keys: &[&'static str], map: &Map) -> Result<Element, NoKe
     }
     found.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(Element::Key(found.into()))
-}
-
-/// The default that schemas publish: what the table says, or the zero of what is always written.
-fn key_default(field: &Field) -> Option<Value> {
-    match (&field.default, &field.ty) {
-        (Some(default), _) if field.published => Some(default.clone()),
-        _ if field.presence != Presence::Always || field.optional => None,
-        (_, Ty::String) => Some("".into()),
-        (_, Ty::Int32 | Ty::Int64) => Some(0.into()),
-        (_, Ty::Bool) => Some(false.into()),
-        _ => None,
-    }
 }

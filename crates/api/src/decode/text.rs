@@ -93,8 +93,7 @@ impl Typed<'_> {
         out: &mut Value,
     ) -> Result<(), Halt> {
         self.json.nest(path)?;
-        let mut map = object(before);
-        // A bit per field: zeros are not in the map.
+        let mut members = Members::of(ty, before);
         let mut seen = 0u128;
         let mut more = self.json.scan.enter(b'}')?;
         while more {
@@ -103,25 +102,30 @@ impl Typed<'_> {
                 Some(at) => {
                     let field = &ty.fields[at];
                     let place = Place { owner: ty, field, ty: &field.ty, path: &path.field(field.name) };
-                    self.member(place, seen >> at & 1 == 1, &mut map)?;
+                    self.member(place, at, seen >> at & 1 == 1, &mut members)?;
                     seen |= 1 << at;
                 }
-                None => self.stranger(ty, &key, &mut map, path)?,
+                None => self.stranger(ty, &key, &mut members, path)?,
             }
             more = self.json.scan.more(b'}')?;
         }
-        fill(ty, &mut map, &mut self.json.budget)?;
-        *out = Value::Object(map);
+        for at in ty.zeros.iter().filter(|at| members.kept >> **at & 1 == 0) {
+            let field = &ty.fields[*at];
+            self.json.budget.entry(members.entries.len(), field.name.len())?;
+            members.entries.push((field.name.to_owned(), zero(&field.ty, &mut self.json.budget)?));
+        }
+        *out = Value::Object(members.entries.into_iter().collect());
         Ok(())
     }
 
     /// The value of a field, which is kept if JSON shows it.
-    fn member(&mut self, place: Place, twice: bool, map: &mut Map) -> Result<(), Halt> {
+    fn member(&mut self, place: Place, at: usize, twice: bool, members: &mut Members) -> Result<(), Halt> {
         let name = place.field.name;
         let mut before = None;
         if twice {
             self.json.note(Violation::Duplicate(place.path.to_string()));
-            before = map.remove(name);
+            before = members.take(name);
+            members.kept &= !(1 << at);
         }
         let first = self.json.scan.peek()?;
         let mut value = Value::Null;
@@ -134,28 +138,30 @@ impl Typed<'_> {
             self.value(place, first, before, &mut value)?;
         }
         if !value.is_null() && shows(place.field, &value) {
-            self.json.budget.entry(map.len(), name.len())?;
-            map.insert(name.to_owned(), value);
+            self.json.budget.entry(members.entries.len(), name.len())?;
+            members.entries.push((name.to_owned(), value));
+            members.kept |= 1 << at;
         }
         Ok(())
     }
 
     /// A key that is no field: what the object says it is, or something unknown.
-    fn stranger(&mut self, ty: &'static Type, key: &str, out: &mut Map, path: &Path) -> Result<(), Halt> {
+    fn stranger(&mut self, ty: &'static Type, key: &str, members: &mut Members, path: &Path) -> Result<(), Halt> {
         let top = path.depth == 0;
         if !(matches!(key, "apiVersion" | "kind") && (ty.kind || top)) {
             self.json.note(Violation::Unknown(path.field(key).to_string()));
             return Ok(self.json.scan.skip()?);
         }
-        if out.contains_key(key) {
+        if members.entries.iter().any(|(known, _)| known == key) {
             self.json.note(Violation::Duplicate(path.field(key).to_string()));
         }
         match self.json.scan.peek()? {
             b'"' => {
                 let text = self.json.string()?;
                 if top || !text.is_empty() {
-                    self.json.budget.entry(out.len(), key.len())?;
-                    out.insert(key.to_owned(), text.into());
+                    members.take(key);
+                    self.json.budget.entry(members.entries.len(), key.len())?;
+                    members.entries.push((key.to_owned(), text.into()));
                 }
                 Ok(())
             }
@@ -288,6 +294,28 @@ impl Typed<'_> {
     fn save(&mut self, wrong: Error) -> Result<(), Halt> {
         self.mismatch.get_or_insert(wrong);
         Ok(self.json.scan.skip()?)
+    }
+}
+
+/// What a struct has so far: sorted once at its end, which costs less than to keep it sorted.
+struct Members {
+    entries: Vec<(String, Value)>,
+    /// A bit per field that is among the entries.
+    kept: u128,
+}
+
+impl Members {
+    /// Nothing, or what the struct was where it is there twice.
+    fn of(ty: &Type, before: Option<Value>) -> Self {
+        let mut entries = Vec::with_capacity(ty.fields.len().min(12));
+        entries.extend(object(before));
+        let kept = entries.iter().filter_map(|(name, _)| ty.position(name)).fold(0, |kept, at| kept | 1 << at);
+        Self { entries, kept }
+    }
+
+    fn take(&mut self, name: &str) -> Option<Value> {
+        let at = self.entries.iter().position(|(known, _)| known == name)?;
+        Some(self.entries.swap_remove(at).1)
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use super::{AggregatedVersion, aggregated_where, group_list_where, group_where, resource_list};
+use super::{AggregatedVersion, aggregated, group, group_list, resource_list};
 use crate::{Value, openapi};
 
 /// A document as it is sent.
@@ -109,7 +109,7 @@ impl Pages {
     /// Whether a document can be there: what clients make up is not to be remembered.
     fn exists(&self, name: &Name) -> bool {
         match name {
-            Name::Group(group) => super::groups_where(&self.served).contains(&group.as_str()),
+            Name::Group(group) => super::groups(&self.served).contains(&group.as_str()),
             Name::Resources(group, version) => {
                 super::group_versions(&self.served).contains(&(group.as_str(), version.as_str()))
             }
@@ -121,13 +121,13 @@ impl Pages {
     fn make(&self, name: &Name) -> Option<Page> {
         let json = |value: Value| Page::new(value.to_string());
         match name {
-            Name::Groups => Some(json(group_list_where(&self.served))),
-            Name::Group(group) => group_where(group, &self.served).map(json),
+            Name::Groups => Some(json(group_list(&self.served))),
+            Name::Group(name) => group(name, &self.served).map(json),
             Name::Resources(group, version) => resource_list(group, version).map(json),
-            Name::Aggregated { core, version } => Some(json(aggregated_where(*core, *version, &self.served))),
-            Name::OpenApi2 => Some(json(openapi::v2_where(&self.served))),
-            Name::OpenApi2Protobuf => Some(Page::new(openapi::v2_protobuf_where(&self.served))),
-            Name::OpenApi3Index => Some(json(openapi::index_where(&self.served))),
+            Name::Aggregated { core, version } => Some(json(aggregated(*core, *version, &self.served))),
+            Name::OpenApi2 => Some(json(openapi::v2(&self.served))),
+            Name::OpenApi2Protobuf => Some(Page::new(openapi::v2_protobuf(&self.served))),
+            Name::OpenApi3Index => Some(json(openapi::index(&self.served))),
             Name::OpenApi3(path) => openapi::document_at(path).map(json),
         }
     }

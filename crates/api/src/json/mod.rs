@@ -185,6 +185,51 @@ pub(crate) fn kind_of_value(value: &Value) -> &'static str {
     }
 }
 
+/// A value as Go's `%v` shows it.
+pub(crate) fn go_value(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_value).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => {
+            let entries: Vec<String> = map.iter().map(|(name, value)| format!("{name}:{}", go_value(value))).collect();
+            format!("map[{}]", entries.join(" "))
+        }
+        scalar => scalar.to_string(),
+    }
+}
+
+/// What Go calls the type of a value that it read without knowing one.
+pub(crate) fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// JSON as Go writes it, with `<`, `>` and `&` escaped.
+pub(crate) fn escaped(text: String) -> String {
+    if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
+        return text;
+    }
+    let text = text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
+    text.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
+}
+
+/// A float as it stands in objects: whole numbers that are exact are integers; `None` for what JSON has not.
+pub(crate) fn float(value: f64) -> Option<Value> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if value.fract() == 0.0 && value.abs() <= EXACT {
+        return Some((value as i64).into());
+    }
+    serde_json::Number::from_f64(value).map(Value::Number)
+}
+
 /// Reads bytes as text as Go does: every byte that is no UTF-8 becomes U+FFFD. What is no JSON at all is told first.
 pub(crate) fn with_text<T, S: Into<Option<E>>, E: From<Error>>(
     bytes: &[u8],

@@ -175,15 +175,10 @@ impl<'t> Reader<'t> {
 
 /// What a number is where no type says it.
 pub fn number(text: &str) -> Result<Value, Stop> {
-    const EXACT: f64 = 9_007_199_254_740_992.0;
     if let Ok(integer) = text.parse::<i64>() {
         return Ok(integer.into());
     }
-    match text.parse::<f64>() {
-        Ok(float) if float.fract() == 0.0 && float.abs() <= EXACT => Ok((float as i64).into()),
-        Ok(float) if float.is_finite() => Ok(float.into()),
-        _ => Err(Error::Number(text.to_owned()).into()),
-    }
+    text.parse().ok().and_then(super::float).ok_or_else(|| Error::Number(text.to_owned()).into())
 }
 
 /// Undoes the escapes of a text that was scanned; half of a pair becomes U+FFFD.

@@ -177,7 +177,7 @@ impl Components {
         let mut out = self.element(&field.ty, field);
         self.describe(ty, field.name, &mut out);
         if self.dialect == Dialect::V3
-            && let Some(default) = published_default(field)
+            && let Some(default) = field.published_default()
         {
             out["default"] = default;
         }
@@ -219,7 +219,7 @@ impl Components {
     fn inner(&self, ty: &Ty, field: &Field) -> Value {
         let mut out = self.element(ty, field);
         if self.dialect == Dialect::V3
-            && let Some(zero) = zero(ty)
+            && let Some(zero) = ty.zero()
         {
             out["default"] = zero;
             return wrap(out);
@@ -243,32 +243,6 @@ fn patch_strategies(field: &Field) -> Vec<&'static str> {
         (field.patch.replace, "replace"),
     ];
     rules.into_iter().filter_map(|(on, name)| on.then_some(name)).collect()
-}
-
-fn published_default(field: &Field) -> Option<Value> {
-    field.default.clone().filter(|_| field.published).or_else(|| implied_default(field))
-}
-
-/// What a field that is no pointer holds when nothing is given: structs always, scalars where they are always written.
-fn implied_default(field: &Field) -> Option<Value> {
-    use crate::schema::Presence;
-    match field.ty {
-        Ty::Struct(_) if !field.optional => Some(json!({})),
-        Ty::Struct(_) => None,
-        _ if field.presence == Presence::Always && !field.optional => zero(&field.ty),
-        _ => None,
-    }
-}
-
-fn zero(ty: &Ty) -> Option<Value> {
-    match ty {
-        Ty::String => Some("".into()),
-        Ty::Bool => Some(false.into()),
-        Ty::Int32 | Ty::Int64 => Some(0.into()),
-        Ty::Double => Some(json!(0)),
-        Ty::Struct(_) => Some(json!({})),
-        _ => None,
-    }
 }
 
 /// The key of the component that a type, or the elements of it, are.

@@ -1,222 +1,110 @@
-//! The document of OpenAPI 2 in protobuf: the messages of gnostic's `openapi.v2`, of which Kubernetes documents use a part.
+//! The document of OpenAPI 2 in protobuf: the messages of gnostic's `openapi.v2`, which `schema/openapi_v2.txt` lists.
 //!
 //! What OpenAPI does not know (`x-…`) is kept as text in YAML; JSON is such text.
 
-use crate::{Map, Value};
+use std::{collections::HashMap, sync::LazyLock};
+
+use crate::{Value, protobuf::wire};
+
+const TABLE: &str = include_str!("../../schema/openapi_v2.txt");
+
+/// A field of a message.
+struct Line {
+    /// What it depends on, if anything.
+    when: &'static str,
+    name: &'static str,
+    number: u32,
+    /// `text`, `flag` or a message.
+    kind: &'static str,
+}
+
+static MESSAGES: LazyLock<HashMap<&'static str, Vec<Line>>> = LazyLock::new(|| {
+    let lines: Vec<&str> = TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    let blocks = lines.chunk_by(|_, line| line.starts_with(' '));
+    blocks
+        .map(|block| (block[0].trim_end_matches(':'), block[1..].iter().map(|line| Line::parse(line)).collect()))
+        .collect()
+});
+
+impl Line {
+    /// `when ? name: number kind`
+    fn parse(line: &'static str) -> Self {
+        let (when, line) = line.trim().split_once(" ? ").unwrap_or(("", line.trim()));
+        let (name, rest) = line.split_once(": ").expect("a field has a name");
+        let (number, kind) = rest.split_once(' ').unwrap_or((rest, ""));
+        Self { when, name, number: number.parse().expect("a field has a number"), kind }
+    }
+
+    fn holds(&self, value: &Value) -> bool {
+        let text = |name: &str| value[name].as_str().unwrap_or_default();
+        match (self.when.strip_prefix('!'), self.when.split_once("!="), self.when.split_once('=')) {
+            _ if self.when.is_empty() => true,
+            (Some(name), ..) => value.get(name).is_none(),
+            (_, Some((name, other)), _) => text(name) != other,
+            (_, _, Some((name, wanted))) => text(name) == wanted,
+            _ => value.get(self.when).is_some(),
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>, value: &Value) {
+        match self.name {
+            "." => self.field(out, value),
+            "[]" => value.as_array().into_iter().flatten().for_each(|item| self.field(out, item)),
+            "*" => self.entries(out, value, |_| true, |out, value| message(out, self.kind, value)),
+            // What OpenAPI does not know is text in a message of its own.
+            "x-" => self.entries(
+                out,
+                value,
+                |name| name.starts_with("x-"),
+                |out, value| {
+                    wire::bytes(out, 2, format!("{value}\n").as_bytes());
+                },
+            ),
+            name => match value.get(name) {
+                Some(Value::Array(items)) => items.iter().for_each(|item| self.field(out, item)),
+                Some(value) => self.field(out, value),
+                None => {}
+            },
+        }
+    }
+
+    /// One value; texts that are empty and flags that are false are left out.
+    fn field(&self, out: &mut Vec<u8>, value: &Value) {
+        match (self.kind, value.as_str()) {
+            ("text", None | Some("")) => {}
+            ("text", Some(text)) => wire::bytes(out, self.number, text.as_bytes()),
+            ("flag", _) if value == true => wire::number(out, self.number, 1),
+            ("flag", _) => {}
+            (kind, _) => wire::message(out, self.number, |out| message(out, kind, value)),
+        }
+    }
+
+    /// Entries of a map, each a message of its name and its value.
+    fn entries(
+        &self,
+        out: &mut Vec<u8>,
+        value: &Value,
+        wanted: impl Fn(&str) -> bool,
+        write: impl Fn(&mut Vec<u8>, &Value),
+    ) {
+        for (name, value) in value.as_object().into_iter().flatten().filter(|(name, _)| wanted(name)) {
+            wire::message(out, self.number, |out| {
+                wire::bytes(out, 1, name.as_bytes());
+                wire::message(out, 2, |out| write(out, value));
+            });
+        }
+    }
+}
 
 /// The document as a message.
 pub(super) fn encode(document: &Value) -> Vec<u8> {
-    let mut out = Message::default();
-    out.text(1, &document["swagger"]);
-    out.message(2, info(&document["info"]));
-    out.message(8, named(2, &document["paths"], path));
-    out.message(9, named(1, &document["definitions"], schema));
-    out.message(10, named(1, &document["parameters"], parameter));
-    for requirement in items(&document["security"]) {
-        out.message(12, named(1, requirement, texts));
-    }
-    out.message(13, named(1, &document["securityDefinitions"], security));
-    out.0
-}
-
-/// A message that is being written.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-
-    fn bytes(&mut self, number: u32, bytes: &[u8]) {
-        self.varint(u64::from(number) << 3 | 2);
-        self.varint(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn message(&mut self, number: u32, message: Message) {
-        self.bytes(number, &message.0);
-    }
-
-    /// A text; nothing where there is none.
-    fn text(&mut self, number: u32, value: &Value) {
-        if let Some(text) = value.as_str().filter(|text| !text.is_empty()) {
-            self.bytes(number, text.as_bytes());
-        }
-    }
-
-    fn texts(&mut self, number: u32, value: &Value) {
-        items(value).iter().filter_map(Value::as_str).for_each(|text| self.bytes(number, text.as_bytes()));
-    }
-
-    /// A truth value; nothing where it is false.
-    fn flag(&mut self, number: u32, value: &Value) {
-        if value == true {
-            self.varint(u64::from(number) << 3);
-            self.varint(1);
-        }
-    }
-
-    /// A message of its own, where the value is there.
-    fn optional(&mut self, number: u32, value: Option<&Value>, write: fn(&Value) -> Message) {
-        if let Some(value) = value {
-            self.message(number, write(value));
-        }
-    }
-
-    /// The fields whose names start with `x-`.
-    fn extensions(&mut self, number: u32, value: &Value) {
-        let fields = value.as_object().into_iter().flatten().filter(|(name, _)| name.starts_with("x-"));
-        for (name, value) in fields {
-            let mut any = Message::default();
-            any.bytes(2, format!("{value}\n").as_bytes());
-            let mut entry = Message::default();
-            entry.bytes(1, name.as_bytes());
-            entry.message(2, any);
-            self.message(number, entry);
-        }
-    }
-}
-
-fn items(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
-}
-
-/// A map: one entry of name and value per field.
-fn named(number: u32, value: &Value, write: fn(&Value) -> Message) -> Message {
-    let mut out = Message::default();
-    for (name, value) in value.as_object().into_iter().flatten() {
-        let mut entry = Message::default();
-        entry.bytes(1, name.as_bytes());
-        entry.message(2, write(value));
-        out.message(number, entry);
-    }
+    let mut out = Vec::new();
+    message(&mut out, "Document", document);
     out
 }
 
-/// One message inside of another, as alternatives have it.
-fn within(number: u32, message: Message) -> Message {
-    let mut out = Message::default();
-    out.message(number, message);
-    out
-}
-
-fn texts(value: &Value) -> Message {
-    let mut out = Message::default();
-    out.texts(1, value);
-    out
-}
-
-fn info(value: &Value) -> Message {
-    let mut out = Message::default();
-    out.text(1, &value["title"]);
-    out.text(2, &value["version"]);
-    out
-}
-
-fn security(value: &Value) -> Message {
-    let mut key = Message::default();
-    for (number, field) in [(1, "type"), (2, "name"), (3, "in"), (4, "description")] {
-        key.text(number, &value[field]);
-    }
-    within(2, key)
-}
-
-fn path(value: &Value) -> Message {
-    const METHODS: [(u32, &str); 7] =
-        [(2, "get"), (3, "put"), (4, "post"), (5, "delete"), (6, "options"), (7, "head"), (8, "patch")];
-    let mut out = Message::default();
-    for (number, method) in METHODS {
-        out.optional(number, value.get(method), operation);
-    }
-    items(&value["parameters"]).iter().for_each(|value| out.message(9, parameter_or_reference(value)));
-    out
-}
-
-fn operation(value: &Value) -> Message {
-    let mut out = Message::default();
-    out.texts(1, &value["tags"]);
-    out.text(3, &value["description"]);
-    out.text(5, &value["operationId"]);
-    out.texts(6, &value["produces"]);
-    out.texts(7, &value["consumes"]);
-    items(&value["parameters"]).iter().for_each(|value| out.message(8, parameter_or_reference(value)));
-    out.message(9, named(1, &value["responses"], |value| within(1, response(value))));
-    out.texts(10, &value["schemes"]);
-    out.extensions(13, value);
-    out
-}
-
-fn response(value: &Value) -> Message {
-    let mut out = Message::default();
-    out.text(1, &value["description"]);
-    out.optional(2, value.get("schema"), |value| within(1, schema(value)));
-    out
-}
-
-fn parameter_or_reference(value: &Value) -> Message {
-    match value.get("$ref") {
-        Some(reference) => {
-            let mut out = Message::default();
-            out.text(1, reference);
-            within(2, out)
-        }
-        None => within(1, parameter(value)),
-    }
-}
-
-fn parameter(value: &Value) -> Message {
-    match value["in"].as_str() {
-        Some("body") => within(1, body(value)),
-        Some("query") => within(2, within(3, plain(value, [6, 20]))),
-        _ => within(2, within(4, plain(value, [5, 19]))),
-    }
-}
-
-fn body(value: &Value) -> Message {
-    let mut out = Message::default();
-    out.text(1, &value["description"]);
-    out.text(2, &value["name"]);
-    out.text(3, &value["in"]);
-    out.flag(4, &value["required"]);
-    out.optional(5, value.get("schema"), schema);
-    out
-}
-
-/// A parameter of a query or a path, whose messages differ in two numbers.
-fn plain(value: &Value, [ty, unique_items]: [u32; 2]) -> Message {
-    let mut out = Message::default();
-    out.flag(1, &value["required"]);
-    out.text(2, &value["in"]);
-    out.text(3, &value["description"]);
-    out.text(4, &value["name"]);
-    out.text(ty, &value["type"]);
-    out.flag(unique_items, &value["uniqueItems"]);
-    out
-}
-
-fn schema(value: &Value) -> Message {
-    let empty = Map::new();
-    let fields = value.as_object().unwrap_or(&empty);
-    let mut out = Message::default();
-    out.text(1, &value["$ref"]);
-    out.text(2, &value["format"]);
-    out.text(4, &value["description"]);
-    out.texts(19, &value["required"]);
-    out.optional(21, fields.get("additionalProperties"), |value| within(1, schema(value)));
-    out.optional(22, fields.get("type"), |value| {
-        let mut out = Message::default();
-        out.text(1, value);
-        out
-    });
-    out.optional(23, fields.get("items"), |value| within(1, schema(value)));
-    out.optional(25, fields.get("properties"), |value| named(1, value, schema));
-    out.extensions(31, value);
-    out
+fn message(out: &mut Vec<u8>, kind: &str, value: &Value) {
+    MESSAGES[kind].iter().filter(|line| line.holds(value)).for_each(|line| line.write(out, value));
 }
 
 #[cfg(test)]
@@ -229,12 +117,14 @@ mod tests {
     fn a_schema_has_the_numbers_of_gnostic() {
         let value = json!({"type": "string", "required": ["a"], "x-y": 1});
         let want = b"\x9a\x01\x01a\xb2\x01\x08\x0a\x06string\xfa\x01\x0b\x0a\x03x-y\x12\x04\x12\x021\n";
-        assert_eq!(schema(&value).0, want);
+        let mut out = Vec::new();
+        message(&mut out, "Schema", &value);
+        assert_eq!(out, want);
     }
 
     #[test]
     fn the_whole_document_is_one_message_of_known_fields() {
-        let document = super::super::v2();
+        let document = super::super::v2(crate::discovery::ALL);
         let bytes = encode(&document);
         let (mut at, mut numbers) = (0, Vec::new());
         while at < bytes.len() {

@@ -52,7 +52,7 @@ const META_KINDS: &[&str] = &["APIGroup", "APIGroupList", "APIResourceList", "AP
 pub(super) fn group_versions() -> BTreeSet<(&'static str, &'static str)> {
     let without =
         WITHOUT_RESOURCES.iter().flat_map(|(group, versions)| versions.iter().map(|version| (*group, *version)));
-    discovery::group_versions(&|_, _| true).into_iter().chain(without).collect()
+    discovery::group_versions(discovery::ALL).into_iter().chain(without).collect()
 }
 
 /// The kinds of resources, of their lists and of their subresources.

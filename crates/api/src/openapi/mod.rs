@@ -22,29 +22,17 @@ use serde_json::json;
 
 use crate::{
     Map, Value,
-    discovery::{Enabled, Page},
+    discovery::{ALL, Enabled, Page},
 };
 
-const ALL: Enabled<'static> = &|_, _| true;
-
-/// `/openapi/v3`: where the documents are, with a hash of each for caches.
-pub fn index() -> Value {
-    index_where(ALL)
-}
-
-/// `/openapi/v3` of the served group-versions.
-pub fn index_where(enabled: Enabled) -> Value {
+/// `/openapi/v3`: where the documents of the served group-versions are, with a hash of each for caches.
+pub fn index(enabled: Enabled) -> Value {
     let served = documents::list(enabled);
     let entry = |(path, hash): &(String, String)| {
         (path.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")}))
     };
     let paths: Map = hashes().iter().filter(|(path, _)| served.iter().any(|d| d.path == *path)).map(entry).collect();
     json!({"paths": paths})
-}
-
-/// The document of one group and version.
-pub fn document(group: &str, version: &str) -> Option<Value> {
-    document_at(&paths::of_version(group, version))
 }
 
 /// The document at a path below `/openapi/v3/`, for example `apis/apps/v1`, `apis/apps`, `api` or `version`.
@@ -58,24 +46,14 @@ pub fn has_document(path: &str, enabled: Enabled) -> bool {
     documents::list(enabled).iter().any(|document| document.path == path)
 }
 
-/// `/openapi/v2`
-pub fn v2() -> Value {
-    v2_where(ALL)
-}
-
 /// `/openapi/v2` of the served group-versions.
-pub fn v2_where(enabled: Enabled) -> Value {
+pub fn v2(enabled: Enabled) -> Value {
     v2::document(&documents::list(enabled))
 }
 
-/// `/openapi/v2` as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
-pub fn v2_protobuf() -> Vec<u8> {
-    gnostic::encode(&v2())
-}
-
-/// `/openapi/v2` of the served group-versions, in protobuf.
-pub fn v2_protobuf_where(enabled: Enabled) -> Vec<u8> {
-    gnostic::encode(&v2_where(enabled))
+/// `/openapi/v2` of the served group-versions as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
+pub fn v2_protobuf(enabled: Enabled) -> Vec<u8> {
+    gnostic::encode(&v2(enabled))
 }
 
 /// The path and the hash of every document of version 3.
@@ -103,7 +81,7 @@ mod tests {
                 assert!(!body["components"]["schemas"][name].is_null(), "{}: {name}", document.path);
             }
         }
-        let body = v2();
+        let body = v2(ALL);
         for reference in body.to_string().split("#/definitions/").skip(1) {
             let name = reference.split('"').next().unwrap();
             assert!(!body["definitions"][name].is_null(), "{name}");
@@ -112,7 +90,7 @@ mod tests {
 
     #[test]
     fn writes_take_field_validation() {
-        let body = document("apps", "v1").unwrap();
+        let body = document_at("apis/apps/v1").unwrap();
         let patch = &body["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
         assert!(patch["parameters"].to_string().contains("fieldValidation"));
         assert_eq!(patch["x-kubernetes-group-version-kind"]["kind"], "Deployment");
@@ -120,9 +98,9 @@ mod tests {
 
     #[test]
     fn what_is_not_served_is_left_out() {
-        let index = index_where(&crate::discovery::enabled_by_default);
+        let index = index(&crate::discovery::enabled_by_default);
         assert!(index["paths"]["apis/apps/v1"].is_object() && index["paths"]["version"].is_object());
         assert!(index["paths"]["apis/storage.k8s.io/v1beta1"].is_null());
-        assert!(document("nope", "v1").is_none());
+        assert!(document_at("apis/nope/v1").is_none());
     }
 }

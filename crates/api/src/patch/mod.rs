@@ -63,17 +63,3 @@ impl Kind {
 pub fn parse(bytes: &[u8]) -> Result<Value, json::Error> {
     json::parse_within(bytes, &mut Budget::quarter())
 }
-
-/// A value as Go's `%v` shows it.
-fn go(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(go).collect::<Vec<_>>().join(" ")),
-        Value::Object(map) => {
-            let entries: Vec<String> = map.iter().map(|(name, value)| format!("{name}:{}", go(value))).collect();
-            format!("map[{}]", entries.join(" "))
-        }
-        scalar => scalar.to_string(),
-    }
-}

@@ -4,10 +4,13 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
-    Error, go,
+    Error,
     strategic::{failed, no_key},
 };
-use crate::{Value, json::kind_of_value};
+use crate::{
+    Value,
+    json::{go_type, go_value, kind_of_value},
+};
 
 /// What tells the items of a list apart.
 #[derive(Clone, Copy)]
@@ -66,7 +69,7 @@ pub fn check(patch: &[Value], order: &[Value], identity: Identity) -> Result<(),
     if rest.peek().is_none() {
         return Ok(());
     }
-    let (patch, order) = (go(&Value::from(patch)), go(&Value::from(order)));
+    let (patch, order) = (go_value(&Value::from(patch)), go_value(&Value::from(order)));
     Err(failed(format!("The order in patch list:\n{patch}\n doesn't match $setElementOrder list:\n{order}\n")))
 }
 
@@ -125,14 +128,6 @@ fn places<'a>(items: &'a [Value], identity: Identity) -> Result<HashMap<&'a Valu
 
 /// Something else stands where a list should.
 pub fn no_list(found: &Value) -> Error {
-    let found = match found {
-        Value::Null => "%!s(<nil>)",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    };
+    let found = if found.is_null() { "%!s(<nil>)" } else { go_type(found) };
     failed(format!("expected a []interface {{}}, but received a {found}"))
 }

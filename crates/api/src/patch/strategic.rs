@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     Map, Value,
+    json::go_value,
     schema::{Field, Ty, TypeId, schema},
 };
 
@@ -252,13 +253,13 @@ fn put_in_order(
 }
 
 pub(super) fn no_key(item: &Value, key: &str) -> Error {
-    failed(format!("map: {} does not contain declared merge key: {key}", super::go(item)))
+    failed(format!("map: {} does not contain declared merge key: {key}", go_value(item)))
 }
 
 fn unknown(directive: &Value, patch: &Map) -> Error {
     let mut map = patch.clone();
     map.insert(DIRECTIVE.to_owned(), directive.clone());
-    failed(format!("unknown patch type: {} in map: {}", super::go(directive), super::go(&Value::Object(map))))
+    failed(format!("unknown patch type: {} in map: {}", go_value(directive), go_value(&Value::Object(map))))
 }
 
 fn malformed(message: &str) -> Error {

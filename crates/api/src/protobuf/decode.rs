@@ -202,7 +202,10 @@ impl<'b> Decoder<'b> {
             (Ty::Bool, Wire::Varint(value)) => Value::Bool(value != 0),
             (Ty::Int32, Wire::Varint(value)) => (value as i32).into(),
             (Ty::Int64, Wire::Varint(value)) => (value as i64).into(),
-            (Ty::Double, Wire::Fixed64(bits)) => double(field, f64::from_bits(bits))?,
+            (Ty::Double, Wire::Fixed64(bits)) => {
+                let value = f64::from_bits(bits);
+                json::float(value).ok_or_else(|| invalid(field, format!("unsupported value: {value}")))?
+            }
             (Ty::Bytes, Wire::Bytes(bytes)) => {
                 self.budget.text(bytes.len() / 3 * 4 + 4)?;
                 Value::String(BASE64_STANDARD.encode(bytes))
@@ -322,16 +325,6 @@ fn varint_field(bytes: &[u8], wanted: u32) -> Result<u64, Error> {
         }
     }
     Ok(found)
-}
-
-fn double(field: &Field, value: f64) -> Result<Value, Error> {
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    if value.fract() == 0.0 && value.abs() <= EXACT {
-        return Ok((value as i64).into());
-    }
-    serde_json::Number::from_f64(value)
-        .map(Value::Number)
-        .ok_or_else(|| invalid(field, format!("unsupported value: {value}")))
 }
 
 /// Null for Go's zero time.

@@ -6,7 +6,7 @@
 mod decode;
 mod encode;
 mod envelope;
-mod wire;
+pub(crate) mod wire;
 
 use crate::{
     Map, Value,

@@ -12,7 +12,7 @@ use std::{collections::HashMap, sync::LazyLock};
 pub use resources::{Resource, Scope, SelectableField, Subresource, UnknownField};
 
 use self::index::Index;
-use crate::Value;
+use crate::{Map, Value};
 
 /// The whole API.
 #[derive(Debug)]
@@ -260,6 +260,18 @@ impl Type {
 }
 
 impl Field {
+    /// The default that schemas publish: what the table says, or what a field that is no pointer holds when nothing is given,
+    /// structs always, scalars where they are always written.
+    pub fn published_default(&self) -> Option<Value> {
+        match (&self.default, &self.ty) {
+            (Some(default), _) if self.published => Some(default.clone()),
+            _ if self.optional => None,
+            (_, Ty::Struct(_)) => Some(Value::Object(Map::new())),
+            (_, ty) if self.presence == Presence::Always => ty.zero(),
+            _ => None,
+        }
+    }
+
     /// Whether it stands in JSON as its zero when it is not set: Go writes structs even when they are zero and "omitempty".
     #[inline]
     pub fn shows_zero(&self) -> bool {
@@ -282,6 +294,17 @@ impl Slot {
 }
 
 impl Ty {
+    /// What schemas say that an element is when nothing is given.
+    pub fn zero(&self) -> Option<Value> {
+        match self {
+            Ty::String => Some("".into()),
+            Ty::Bool => Some(false.into()),
+            Ty::Int32 | Ty::Int64 | Ty::Double => Some(0.into()),
+            Ty::Struct(_) => Some(Value::Object(Map::new())),
+            _ => None,
+        }
+    }
+
     /// Whether Go has a struct for it.
     #[inline]
     pub fn is_struct(&self) -> bool {

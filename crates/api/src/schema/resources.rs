@@ -123,6 +123,11 @@ impl Resource {
         Some(text)
     }
 
+    /// In which release it will be gone, if it is deprecated; empty where that is not decided.
+    pub fn removed_in(&self) -> Option<&'static str> {
+        self.deprecated.map(|(_, until, _)| until)
+    }
+
     /// A subresource by name.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|sub| sub.name == name)

@@ -23,12 +23,9 @@ struct Term {
 impl FieldSelector {
     /// Reads a selector for `resource`; a field that it does not declare is refused.
     pub fn parse(text: &str, resource: &Resource) -> Result<Self, Error> {
-        let mut terms = Vec::new();
-        for term in split(text) {
-            let (name, equal, value) = comparison(&term)?;
-            terms.push(Term { field: known(&name, resource)?, equal, value });
-        }
-        Ok(Self { terms })
+        let term =
+            |(name, equal, value): (String, bool, String)| Ok(Term { field: known(&name, resource)?, equal, value });
+        Ok(Self { terms: comparisons(text)?.into_iter().map(term).collect::<Result<_, _>>()? })
     }
 
     /// Whether everything matches.
@@ -45,6 +42,11 @@ impl FieldSelector {
     pub fn terms(&self) -> impl Iterator<Item = (&'static str, bool, &str)> {
         self.terms.iter().map(|term| (term.field.name, term.equal, term.value.as_str()))
     }
+}
+
+/// Reads a selector without knowing what it is for: the name of each field, whether it must be equal, and to what.
+pub fn comparisons(text: &str) -> Result<Vec<(String, bool, String)>, Error> {
+    split(text).iter().map(|term| comparison(term)).collect()
 }
 
 /// The field of that name, or why there is none.

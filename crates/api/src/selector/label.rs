@@ -55,6 +55,20 @@ impl LabelSelector {
         Ok(Self { requirements })
     }
 
+    /// Each key with the object form's operator and values; comparisons of numbers, which have no such form, are left out.
+    pub fn requirements(&self) -> impl Iterator<Item = (&str, &'static str, &[String])> {
+        self.requirements.iter().filter_map(|requirement| {
+            let (operator, values) = match &requirement.operator {
+                Operator::In(values) => ("In", values.as_slice()),
+                Operator::NotIn(values) => ("NotIn", values.as_slice()),
+                Operator::Exists => ("Exists", &[] as &[String]),
+                Operator::DoesNotExist => ("DoesNotExist", &[] as &[String]),
+                Operator::GreaterThan(_) | Operator::LessThan(_) => return None,
+            };
+            Some((requirement.key.as_str(), operator, values))
+        })
+    }
+
     /// Whether everything matches.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()

@@ -4,7 +4,7 @@ mod field;
 mod label;
 mod parse;
 
-pub use field::FieldSelector;
+pub use field::{FieldSelector, comparisons};
 pub use label::{LabelSelector, text};
 
 /// A selector that cannot be read; the text says why, in upstream's words.

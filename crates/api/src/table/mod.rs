@@ -1,30 +1,20 @@
 //! Tables: what `kubectl get` prints, computed on the server as upstream does.
 //!
-//! One file per family of kinds: the columns of each kind and a function that makes the cells of one object. Kinds without
-//! an entry in [`printer::PRINTERS`] get a name and a time of creation.
+//! `schema/columns.txt` has the columns of each kind and what stands in them; what its words cannot say is a function here.
+//! Kinds without an entry get a name and a time of creation.
 
-mod access;
-mod admission;
-mod autoscaling;
-mod config;
-mod event;
-mod flow;
-mod format;
-mod job;
+mod cell;
+mod columns;
+mod functions;
 mod network;
-mod node;
 mod pod;
-mod printer;
-mod resource_claim;
 mod row;
-mod scheduling;
-mod storage;
-mod workload;
 
 use std::borrow::Cow;
 
+use columns::Printer;
 use jiff::Timestamp;
-use printer::Printer;
+use row::Row;
 use serde_json::json;
 
 use crate::{Map, Value, convert, meta, schema::Resource, schema::schema};
@@ -53,9 +43,9 @@ pub fn table<'a>(
     let printer = objects
         .first()
         .and_then(|first| printer_of(first))
-        .unwrap_or_else(|| printer::of(resource.group, resource.kind));
+        .unwrap_or_else(|| columns::of(resource.group, resource.kind));
     if let Some(order) = printer.order {
-        objects.sort_by(|a, b| order(a, b));
+        objects.sort_by_cached_key(|object| (Row { object, now }.number(order), meta::name(object).to_owned()));
     }
     let rows: Vec<Value> = objects.into_iter().map(|object| row(printer, resource, object, include, now)).collect();
     json!({
@@ -71,20 +61,20 @@ fn printer_of(object: &Value) -> Option<&'static Printer> {
         return None;
     }
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    Some(printer::of(group, kind))
+    Some(columns::of(group, kind))
 }
 
 fn columns(printer: &Printer) -> Vec<Value> {
-    let column = |column: &printer::Column| json!({"name": column.name, "type": column.ty, "format": column.format, "description": "", "priority": column.priority});
+    let column = |column: &columns::Column| json!({"name": column.name, "type": column.ty, "format": column.format, "description": "", "priority": column.priority});
     printer.columns.iter().map(column).collect()
 }
 
 fn row(printer: &Printer, resource: &Resource, object: &Value, include: Include, now: Timestamp) -> Value {
     let printed = as_printed(printer, resource, object);
     let mut row = Map::new();
-    row.insert("cells".into(), (printer.cells)(&row::Row { object: &printed, now }).into());
-    if let Some(conditions) = printer.conditions.and_then(|conditions| conditions(object)) {
-        row.insert("conditions".into(), conditions);
+    row.insert("cells".into(), printer.cells(&Row { object: &printed, now }).into());
+    if let Some(marks) = printer.marks.map(|marks| marks(&Row { object, now })).filter(|marks| !marks.is_null()) {
+        row.insert("conditions".into(), marks);
     }
     match include {
         Include::None => {}

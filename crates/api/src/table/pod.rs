@@ -3,48 +3,24 @@
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{
-    printer::{AGE, Column, NAME, text, wide},
-    row::Row,
-};
-use crate::{Value, meta, time};
+use super::row::Row;
+use crate::{Value, time};
 
-pub(super) const COLUMNS: &[Column] = &[
-    NAME,
-    text("Ready"),
-    text("Status"),
-    text("Restarts"),
-    AGE,
-    wide("IP"),
-    wide("Node"),
-    wide("Nominated Node"),
-    wide("Readiness Gates"),
-];
-
-pub(super) fn cells(row: &Row) -> Vec<Value> {
+/// Readiness, status and restarts.
+pub(super) fn summary(row: &Row) -> Value {
     let summary = Summary::of(row);
-    let ip = row.list(&["status", "podIPs"]).first().map_or("", |address| meta::text(address, &["ip"]));
-    vec![
-        row.name(),
-        format!("{}/{}", summary.ready, summary.total).into(),
-        summary.reason.into(),
-        summary.restarts.text(row.now).into(),
-        row.age(),
-        if ip.is_empty() { "<none>".into() } else { ip.into() },
-        row.text_or(&["spec", "nodeName"], "<none>"),
-        row.text_or(&["status", "nominatedNodeName"], "<none>"),
-        gates(row).into(),
-    ]
+    let ready = format!("{}/{}", summary.ready, summary.total);
+    Value::from(vec![ready, summary.reason, summary.restarts.text(row.now)])
 }
 
 /// Marks the rows of pods that have ended.
-pub(super) fn conditions(pod: &Value) -> Option<Value> {
-    let (reason, message) = match meta::text(pod, &["status", "phase"]) {
+pub(super) fn ended(row: &Row) -> Value {
+    let (reason, message) = match row.text("status.phase") {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
         "Failed" => ("Failed", "The pod failed."),
-        _ => return None,
+        _ => return Value::Null,
     };
-    Some(json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]))
+    json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}])
 }
 
 /// How often containers were started again, and when the last one had ended.
@@ -55,9 +31,9 @@ struct Restarts {
 }
 
 impl Restarts {
-    fn add(&mut self, status: &Value) {
-        self.count += meta::number(status, &["restartCount"]);
-        self.last = self.last.max(time::parse(meta::text(status, &["lastState", "terminated", "finishedAt"])));
+    fn add(&mut self, status: Row) {
+        self.count += status.number("restartCount");
+        self.last = self.last.max(time::parse(status.text("lastState.terminated.finishedAt")));
     }
 
     fn text(&self, now: Timestamp) -> String {
@@ -81,10 +57,10 @@ struct Summary {
 
 impl Summary {
     fn of(row: &Row) -> Self {
-        let sidecars = row.list(&["spec", "initContainers"]).iter().filter(|container| is_sidecar(container)).count();
+        let sidecars = row.list("spec.initContainers").filter(|container| is_sidecar(*container)).count();
         let mut summary = Self {
             ready: 0,
-            total: row.count(&["spec", "containers"]) + sidecars,
+            total: row.count("spec.containers") + sidecars,
             restarts: Restarts::default(),
             sidecar_restarts: Restarts::default(),
             reason: own_reason(row).to_owned(),
@@ -92,8 +68,8 @@ impl Summary {
         if !summary.initializing(row) || row.holds("Initialized") {
             summary.containers(row);
         }
-        let ended = matches!(row.text(&["status", "phase"]), "Succeeded" | "Failed");
-        if row.deleting() && row.text(&["status", "reason"]) == "NodeLost" {
+        let ended = matches!(row.text("status.phase"), "Succeeded" | "Failed");
+        if row.deleting() && row.text("status.reason") == "NodeLost" {
             summary.reason = "Unknown".to_owned();
         } else if row.deleting() && !ended {
             summary.reason = "Terminating".to_owned();
@@ -103,22 +79,25 @@ impl Summary {
 
     /// Sums up the init containers; whether one of them still has to end.
     fn initializing(&mut self, row: &Row) -> bool {
-        let specs = row.list(&["spec", "initContainers"]);
-        for (at, status) in row.list(&["status", "initContainerStatuses"]).iter().enumerate() {
-            let sidecar = specs.iter().rfind(|spec| spec["name"] == status["name"]).is_some_and(is_sidecar);
+        let specs: Vec<Row> = row.list("spec.initContainers").collect();
+        for (at, status) in row.list("status.initContainerStatuses").enumerate() {
+            let sidecar = specs
+                .iter()
+                .rfind(|spec| spec.text("name") == status.text("name"))
+                .is_some_and(|spec| is_sidecar(*spec));
             self.restarts.add(status);
             if sidecar {
                 self.sidecar_restarts.add(status);
             }
-            let ended = meta::at(status, &["state", "terminated"]);
-            if ended.is_some_and(|ended| meta::number(ended, &["exitCode"]) == 0) {
+            let ended = status.at("state.terminated").map(|ended| status.part(ended));
+            if ended.is_some_and(|ended| ended.number("exitCode") == 0) {
                 continue;
             }
-            if sidecar && status["started"] == true {
-                self.ready += usize::from(status["ready"] == true);
+            if sidecar && status.is_true("started") {
+                self.ready += usize::from(status.is_true("ready"));
                 continue;
             }
-            self.reason = match (ended, meta::text(status, &["state", "waiting", "reason"])) {
+            self.reason = match (ended, status.text("state.waiting.reason")) {
                 (Some(ended), _) => format!("Init:{}", ended_reason(ended)),
                 (None, "" | "PodInitializing") => format!("Init:{at}/{}", specs.len()),
                 (None, reason) => format!("Init:{reason}"),
@@ -132,17 +111,17 @@ impl Summary {
         self.restarts = self.sidecar_restarts.clone();
         let mut running = false;
         let mut error = None;
-        for status in row.list(&["status", "containerStatuses"]).iter().rev() {
+        for status in row.list("status.containerStatuses").rev() {
             self.restarts.add(status);
-            let waiting = meta::text(status, &["state", "waiting", "reason"]);
+            let waiting = status.text("state.waiting.reason");
             if !waiting.is_empty() {
                 self.reason = waiting.to_owned();
-            } else if let Some(ended) = meta::at(status, &["state", "terminated"]) {
+            } else if let Some(ended) = status.at("state.terminated").map(|ended| status.part(ended)) {
                 self.reason = ended_reason(ended);
-                if meta::number(ended, &["exitCode"]) != 0 {
+                if ended.number("exitCode") != 0 {
                     error = Some(self.reason.clone());
                 }
-            } else if status["ready"] == true && meta::at(status, &["state", "running"]).is_some() {
+            } else if status.is_true("ready") && status.at("state.running").is_some() {
                 running = true;
                 self.ready += 1;
             }
@@ -150,7 +129,7 @@ impl Summary {
         if self.reason != "Completed" {
             return;
         }
-        let ready = row.list(&["status", "conditions"]).iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
+        let ready = row.list("status.conditions").any(|c| c.text("type") == "Ready" && c.text("status") == "True");
         self.reason = match error {
             _ if running && ready => "Running".to_owned(),
             Some(error) => error,
@@ -162,35 +141,35 @@ impl Summary {
 
 /// What the pod itself says, before its containers are looked at.
 fn own_reason<'a>(row: &Row<'a>) -> &'a str {
-    let conditions = row.list(&["status", "conditions"]);
-    if conditions.iter().any(|c| c["type"] == "PodScheduled" && c["reason"] == "SchedulingGated") {
+    let mut conditions = row.list("status.conditions");
+    if conditions.any(|c| c.text("type") == "PodScheduled" && c.text("reason") == "SchedulingGated") {
         return "SchedulingGated";
     }
-    match row.text(&["status", "reason"]) {
-        "" => row.text(&["status", "phase"]),
+    match row.text("status.reason") {
+        "" => row.text("status.phase"),
         reason => reason,
     }
 }
 
-fn is_sidecar(container: &Value) -> bool {
-    container["restartPolicy"] == "Always"
+fn is_sidecar(container: Row) -> bool {
+    container.text("restartPolicy") == "Always"
 }
 
-fn ended_reason(ended: &Value) -> String {
-    match (meta::text(ended, &["reason"]), meta::number(ended, &["signal"])) {
-        ("", 0) => format!("ExitCode:{}", meta::number(ended, &["exitCode"])),
+fn ended_reason(ended: Row) -> String {
+    match (ended.text("reason"), ended.number("signal")) {
+        ("", 0) => format!("ExitCode:{}", ended.number("exitCode")),
         ("", signal) => format!("Signal:{signal}"),
         (reason, _) => reason.to_owned(),
     }
 }
 
-fn gates(row: &Row) -> String {
-    let gates = row.list(&["spec", "readinessGates"]);
-    if gates.is_empty() {
-        return "<none>".to_owned();
+/// How many of the gates are open.
+pub(super) fn gates(row: &Row) -> Value {
+    let gates = row.list("spec.readinessGates");
+    match gates.len() {
+        0 => "<none>".into(),
+        all => format!("{}/{all}", gates.filter(|gate| row.holds(gate.text("conditionType"))).count()).into(),
     }
-    let holds = |gate: &&Value| row.holds(meta::text(gate, &["conditionType"]));
-    format!("{}/{}", gates.iter().filter(holds).count(), gates.len())
 }
 
 #[cfg(test)]
@@ -199,8 +178,7 @@ mod tests {
 
     fn check(pod: Value, want: [&str; 3]) {
         let now = "2026-01-01T00:10:00Z".parse::<Timestamp>().unwrap();
-        let cells = cells(&Row { object: &pod, now });
-        assert_eq!(cells[1..4], want.map(Value::from), "{pod}");
+        assert_eq!(summary(&Row { object: &pod, now }), Value::from(want.to_vec()), "{pod}");
     }
 
     #[test]

@@ -4,47 +4,57 @@ use jiff::Timestamp;
 
 use crate::{Value, meta, quantity::Quantity, time};
 
-/// One object to print, and when.
+/// One object to print, or a part of it, and when.
+#[derive(Clone, Copy)]
 pub(super) struct Row<'a> {
     pub object: &'a Value,
     pub now: Timestamp,
 }
 
 impl<'a> Row<'a> {
-    pub fn name(&self) -> Value {
-        meta::name(self.object).into()
+    /// A part of the object.
+    pub fn part(self, object: &'a Value) -> Self {
+        Row { object, ..self }
+    }
+
+    /// What is at a path such as `spec.ports.0.name`.
+    pub fn at(&self, path: &str) -> Option<&'a Value> {
+        let step = |value: &'a Value, step: &str| match value {
+            Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+            value => value.get(step),
+        };
+        path.split('.').try_fold(self.object, step).filter(|value| !value.is_null())
     }
 
     /// The text at a path, or "".
-    pub fn text(&self, path: &[&str]) -> &'a str {
-        meta::text(self.object, path)
+    pub fn text(&self, path: &str) -> &'a str {
+        self.at(path).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The text at a path, or another one where it is absent or empty.
-    pub fn text_or(&self, path: &[&str], absent: &'a str) -> Value {
-        Some(self.text(path)).filter(|text| !text.is_empty()).unwrap_or(absent).into()
+    /// The text, number or truth value at a path, as text.
+    pub fn shown(&self, path: &str) -> String {
+        shown(self.at(path))
     }
 
     /// The number at a path, or 0.
-    pub fn number(&self, path: &[&str]) -> i64 {
-        meta::number(self.object, path)
+    pub fn number(&self, path: &str) -> i64 {
+        self.at(path).and_then(Value::as_i64).unwrap_or_default()
     }
 
-    pub fn list(&self, path: &[&str]) -> &'a [Value] {
-        meta::list(self.object, path)
+    /// Whether true is at a path.
+    pub fn is_true(&self, path: &str) -> bool {
+        self.at(path) == Some(&Value::Bool(true))
     }
 
-    pub fn at(&self, path: &[&str]) -> Option<&'a Value> {
-        meta::at(self.object, path)
-    }
-
-    /// The truth value at a path, or another one.
-    pub fn boolean_or(&self, path: &[&str], absent: bool) -> Value {
-        self.at(path).and_then(Value::as_bool).unwrap_or(absent).into()
+    /// The elements of the list at a path.
+    pub fn list(&self, path: &str) -> impl DoubleEndedIterator<Item = Row<'a>> + ExactSizeIterator + use<'a> {
+        let row = *self;
+        let list = self.at(path).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        list.iter().map(move |item| row.part(item))
     }
 
     /// How many entries a list or a map has.
-    pub fn count(&self, path: &[&str]) -> usize {
+    pub fn count(&self, path: &str) -> usize {
         match self.at(path) {
             Some(Value::Array(list)) => list.len(),
             Some(Value::Object(map)) => map.len(),
@@ -53,12 +63,13 @@ impl<'a> Row<'a> {
     }
 
     /// How long ago a time was.
-    pub fn since(&self, path: &[&str]) -> String {
+    pub fn since(&self, path: &str) -> String {
         time::age(Some(self.text(path)), self.now)
     }
 
-    pub fn age(&self) -> Value {
-        self.since(&["metadata", "creationTimestamp"]).into()
+    /// The quantity at a path; 0 where there is none.
+    pub fn quantity(&self, path: &str) -> String {
+        quantity(self.at(path))
     }
 
     pub fn deleting(&self) -> bool {
@@ -66,27 +77,31 @@ impl<'a> Row<'a> {
     }
 
     /// The first condition of a type.
-    pub fn condition(&self, ty: &str) -> Option<&'a Value> {
-        self.list(&["status", "conditions"]).iter().find(|condition| condition["type"] == ty)
+    pub fn condition(&self, ty: &str) -> Option<Row<'a>> {
+        self.list("status.conditions").find(|condition| condition.text("type") == ty)
     }
 
     /// Whether the first condition of a type holds.
     pub fn holds(&self, ty: &str) -> bool {
-        self.condition(ty).is_some_and(|condition| condition["status"] == "True")
+        self.condition(ty).is_some_and(|condition| condition.text("status") == "True")
     }
 
     /// The annotation of a name, or "".
     pub fn annotation(&self, name: &str) -> &'a str {
-        self.text(&["metadata", "annotations", name])
+        meta::text(self.object, &["metadata", "annotations", name])
+    }
+}
+
+fn shown(value: Option<&Value>) -> String {
+    match value {
+        Some(Value::String(text)) => text.clone(),
+        Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),
+        _ => String::new(),
     }
 }
 
 /// A quantity as it is written; 0 where there is none.
 pub(super) fn quantity(value: Option<&Value>) -> String {
-    let text = match value {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Number(number)) => number.to_string(),
-        _ => return "0".to_owned(),
-    };
-    Quantity::parse(&text).map_or(text, |quantity| quantity.to_string())
+    let text = shown(value);
+    Quantity::parse(&text).map_or(if text.is_empty() { "0".to_owned() } else { text }, |amount| amount.to_string())
 }

@@ -1,15 +1,9 @@
-//! Policies of admission, and which requests they mean, as far as the tables cannot say what is right.
+//! Policies of admission, webhooks and registrations of API versions, as far as the tables cannot say what is right.
 
-use super::prelude::*;
-
-pub(super) const FUNCTIONS: Functions = functions! {
-    rule_resources
-    group_and_version mixed_case_kind variable_name audit_annotation
-
-};
+use super::{config, prelude::*};
 
 /// Resources and subresources do not overlap.
-fn rule_resources(list: &At, e: &mut Errors) {
+pub fn rule_resources(list: &At, e: &mut Errors) {
     let (mut wild_subs, mut wild_resources): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
     let mut without_sub = false;
     for resource in list.items() {
@@ -39,7 +33,7 @@ fn rule_resources(list: &At, e: &mut Errors) {
     }
 }
 
-fn group_and_version(version: &At, e: &mut Errors) {
+pub fn group_and_version(version: &At, e: &mut Errors) {
     let (group, name) = version.text().split_once('/').unwrap_or(("", version.text()));
     if name.contains('/') {
         return version.invalid_text(e, format!("unexpected GroupVersion string: {}", version.text()));
@@ -57,7 +51,7 @@ fn group_and_version(version: &At, e: &mut Errors) {
 }
 
 /// A kind is a label but for its capitals.
-pub(super) fn mixed_case_kind(kind: &At, e: &mut Errors) {
+pub fn mixed_case_kind(kind: &At, e: &mut Errors) {
     let faults = names::label_1035(&kind.text().to_lowercase());
     if !faults.is_empty() {
         let message = format!("may have mixed case, but should otherwise match: {}", faults.join(","));
@@ -65,7 +59,7 @@ pub(super) fn mixed_case_kind(kind: &At, e: &mut Errors) {
     }
 }
 
-fn variable_name(name: &At, e: &mut Errors) {
+pub fn variable_name(name: &At, e: &mut Errors) {
     if name.text().trim().is_empty() {
         name.required(e, "name is not specified");
     } else if !names::c_identifier(name.text()).is_empty() {
@@ -74,7 +68,7 @@ fn variable_name(name: &At, e: &mut Errors) {
 }
 
 /// Audit annotations are named after their policy.
-fn audit_annotation(annotation: &At, e: &mut Errors) {
+pub fn audit_annotation(annotation: &At, e: &mut Errors) {
     let (key, value) = (annotation.get("key"), annotation.get("valueExpression"));
     let full = format!("{}/{}", annotation.whole().get("metadata").text_of("name"), key.text());
     key.form_as(e, &full, names::qualified);
@@ -82,5 +76,107 @@ fn audit_annotation(annotation: &At, e: &mut Errors) {
         value.required(e, "valueExpression is not specified");
     } else if value.text().trim().len() > 5 * 1024 {
         value.required(e, "must not exceed 5120 bytes in length");
+    }
+}
+
+/// A name in a domain of at least three parts.
+pub fn webhook_name(at: &At, e: &mut Errors) {
+    let faults = names::subdomain(at.text());
+    if !faults.is_empty() {
+        at.invalid_text(e, faults.join(","));
+    } else if at.text().split('.').count() < 3 {
+        at.invalid_text(e, "should be a domain with at least three segments separated by dots");
+    }
+}
+
+/// New webhooks have no side effects on dry runs; where there was another, there may be more.
+pub fn side_effects(effects: &At, e: &mut Errors) {
+    const NONE: &[&str] = &["None", "NoneOnDryRun"];
+    let old = effects.whole().before();
+    let any = old.get("webhooks").items().any(|hook| !NONE.contains(&hook.text_of("sideEffects")));
+    effects.one_of(e, if any { &["None", "NoneOnDryRun", "Some", "Unknown"] } else { NONE });
+}
+
+/// The faults of a list of versions of reviews that a webhook understands.
+pub fn review_versions(at: &At, e: &mut Errors) {
+    let mut seen = Vec::new();
+    for version in at.items() {
+        if seen.contains(&version.text()) {
+            version.invalid_text(e, "duplicate version");
+            continue;
+        }
+        seen.push(version.text());
+        version.form(e, names::label_1035);
+    }
+    if !seen.iter().any(|version| ["v1", "v1beta1"].contains(version)) {
+        at.invalid(e, "must include at least one of v1, v1beta1");
+    }
+}
+
+/// The faults of a path on a service, part by part.
+pub fn url_path(path: &At, e: &mut Errors) {
+    let text = path.text();
+    if matches!(text, "" | "/") {
+        return;
+    }
+    if text == "//" {
+        return path.invalid_text(e, "segment[0] may not be empty");
+    }
+    if !text.starts_with('/') {
+        path.invalid_text(e, "must start with a '/'");
+    }
+    let mut rest = text.chars();
+    rest.next();
+    let rest = rest.as_str();
+    for (index, step) in rest.strip_suffix('/').unwrap_or(rest).split('/').enumerate() {
+        if step.is_empty() {
+            path.invalid_text(e, format!("segment[{index}] may not be empty"));
+            continue;
+        }
+        for fault in names::subdomain(step) {
+            path.invalid_text(e, format!("segment[{index}]: {fault}"));
+        }
+    }
+}
+
+/// A webhook's address is plain: no user, no query, no fragment.
+pub fn https_url(at: &At, e: &mut Errors) {
+    const FORM: &str = "; desired format: https://host[/path]";
+    let (scheme, rest) = at.text().split_once("://").unwrap_or(("", at.text()));
+    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let authority = if scheme.is_empty() { "" } else { rest.split('/').next().unwrap_or_default() };
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    if scheme != "https" {
+        at.invalid_as(e, scheme, format!("'https' is the only allowed URL scheme{FORM}"));
+    }
+    if host.is_empty() {
+        at.invalid_as(e, host, format!("host must be specified{FORM}"));
+    }
+    for (part, message) in [
+        (user, "user information is not permitted in the URL"),
+        (fragment, "fragments are not permitted in the URL"),
+        (query, "query parameters are not permitted in the URL"),
+    ] {
+        if !part.is_empty() {
+            at.invalid_as(e, part, message);
+        }
+    }
+}
+
+/// The name is made of version and group.
+pub fn service_name(new: &At, e: &mut Errors) {
+    let (spec, meta) = (new.get("spec"), new.get("metadata"));
+    let name = meta.get("name");
+    let wanted = format!("{}.{}", spec.text_of("version"), spec.text_of("group"));
+    if !name.is_empty() && names::path_segment(name.text()).is_empty() && name.text() != wanted {
+        name.invalid_text(e, format!("must be `spec.version+\".\"+spec.group`: {wanted:?}"));
+    }
+}
+
+pub fn no_bundle(bundle: &At, e: &mut Errors) {
+    if !bundle.is_empty() {
+        let bytes = config::decoded_length(bundle.text());
+        bundle.invalid_as(e, format!("{bytes} bytes"), "local APIServices may not have a caBundle");
     }
 }

@@ -27,7 +27,8 @@ pub(super) struct At<'v, 'p> {
 
 #[derive(Clone, Copy)]
 enum Step<'p> {
-    Top,
+    /// The whole object, and the time by the clock in seconds, where it is known.
+    Top(Option<i64>),
     Field(&'p str),
     /// A field that paths leave out.
     Hidden,
@@ -43,7 +44,12 @@ impl<'v, 'p> At<'v, 'p> {
 
     /// A changed object.
     pub fn changed(value: &'v Value, old: &'v Value) -> Self {
-        At { value, old, parent: None, step: Step::Top }
+        At { value, old, parent: None, step: Step::Top(None) }
+    }
+
+    /// A changed object, at a time in seconds.
+    pub fn changed_at(value: &'v Value, old: &'v Value, now: Option<i64>) -> Self {
+        At { value, old, parent: None, step: Step::Top(now) }
     }
 
     /// A field of the struct that is here, there or not.
@@ -106,7 +112,7 @@ impl<'v, 'p> At<'v, 'p> {
     pub fn name(&self) -> &str {
         match self.step {
             Step::Field(name) | Step::Key(name) => name,
-            Step::Top | Step::Hidden | Step::Index(_) => "",
+            Step::Top(_) | Step::Hidden | Step::Index(_) => "",
         }
     }
 
@@ -121,6 +127,14 @@ impl<'v, 'p> At<'v, 'p> {
     /// The whole object.
     pub fn whole(&self) -> &At<'v, '_> {
         self.parent.map_or(self, At::whole)
+    }
+
+    /// The time in seconds, where the clock is known.
+    pub fn now(&self) -> Option<i64> {
+        match self.whole().step {
+            Step::Top(now) => now,
+            _ => None,
+        }
     }
 
     /// Whether the path to here is empty.
@@ -385,7 +399,7 @@ impl fmt::Display for At<'_, '_> {
         let Some(parent) = self.parent else { return Ok(()) };
         parent.fmt(f)?;
         match self.step {
-            Step::Top | Step::Hidden => Ok(()),
+            Step::Top(_) | Step::Hidden => Ok(()),
             Step::Index(at) => write!(f, "[{at}]"),
             Step::Key(name) => write!(f, "[{name}]"),
             Step::Field("") => f.write_str("[]"),

@@ -1,13 +1,7 @@
 //! Requests for certificates and bundles of trust, as far as the tables cannot say what is right.
 
-use base64::{Engine, prelude::BASE64_STANDARD};
-
 use super::{pem, prelude::*, x509};
-
-pub(super) const FUNCTIONS: Functions = functions! {
-    signing_request usages requested_signer request_conditions issued_certificate request_change request_status_change
-    request_approval signer_name bundle_is_named_after_signer trust_bundle
-};
+use base64::{Engine, prelude::BASE64_STANDARD};
 
 const USAGES: &str = "any,cert sign,client auth,code signing,content commitment,crl sign,data encipherment,decipher only,\
     digital signature,email protection,encipher only,ipsec end system,ipsec tunnel,ipsec user,key agreement,key encipherment,\
@@ -22,19 +16,19 @@ enum Change {
     Approval,
 }
 
-fn request_change(new: &At, e: &mut Errors) {
+pub fn request_change(new: &At, e: &mut Errors) {
     changed(new, Change::Main, e);
 }
 
-fn request_status_change(new: &At, e: &mut Errors) {
+pub fn request_status_change(new: &At, e: &mut Errors) {
     changed(new, Change::Status, e);
 }
 
-fn request_approval(new: &At, e: &mut Errors) {
+pub fn request_approval(new: &At, e: &mut Errors) {
     changed(new, Change::Approval, e);
 }
 
-fn signing_request(request: &At, e: &mut Errors) {
+pub fn signing_request(request: &At, e: &mut Errors) {
     let bytes = BASE64_STANDARD.decode(request.text()).unwrap_or_default();
     let blocks = pem::blocks(&String::from_utf8_lossy(&bytes));
     if blocks.first().is_none_or(|block| block.label != "CERTIFICATE REQUEST") {
@@ -45,7 +39,7 @@ fn signing_request(request: &At, e: &mut Errors) {
 }
 
 /// Usages are known ones, each once; what was let pass before stays allowed.
-fn usages(usages: &At, e: &mut Errors) {
+pub fn usages(usages: &At, e: &mut Errors) {
     let known: Vec<&str> = USAGES.split(',').collect();
     if usages.before().texts().all(|usage| known.contains(&usage)) {
         usages.items().for_each(|usage| usage.one_of(e, &known));
@@ -55,7 +49,7 @@ fn usages(usages: &At, e: &mut Errors) {
     }
 }
 
-fn requested_signer(signer: &At, e: &mut Errors) {
+pub fn requested_signer(signer: &At, e: &mut Errors) {
     const LEGACY: &str = "kubernetes.io/legacy-unknown";
     if signer.text() == LEGACY && signer.before().text() != LEGACY {
         return signer.invalid_text(e, "the legacy signerName is not allowed via this API version");
@@ -64,7 +58,7 @@ fn requested_signer(signer: &At, e: &mut Errors) {
 }
 
 /// A request is approved or denied, once.
-fn request_conditions(list: &At, e: &mut Errors) {
+pub fn request_conditions(list: &At, e: &mut Errors) {
     let mut seen: Vec<&str> = Vec::new();
     for condition in list.items() {
         rules::check("RequestCondition", &condition, e);
@@ -85,7 +79,7 @@ fn request_conditions(list: &At, e: &mut Errors) {
 }
 
 /// The faults of a certificate that was issued; an old one stays allowed.
-fn issued_certificate(at: &At, e: &mut Errors) {
+pub fn issued_certificate(at: &At, e: &mut Errors) {
     if at.is_empty() || at.is_change() && at.old == at.value {
         return;
     }
@@ -136,7 +130,7 @@ fn changed(new: &At, change: Change, e: &mut Errors) {
 }
 
 /// The faults of the name of a signer: `example.com/signer-name`.
-pub(super) fn signer_name(at: &At, e: &mut Errors) {
+pub fn signer_name(at: &At, e: &mut Errors) {
     if !at.require(e) {
         return;
     }
@@ -189,7 +183,7 @@ fn bundle_name_for(signer: &str, name: &str) -> Vec<String> {
     }
 }
 
-fn bundle_is_named_after_signer(bundle: &At, e: &mut Errors) {
+pub fn bundle_is_named_after_signer(bundle: &At, e: &mut Errors) {
     let (spec, meta) = (bundle.get("spec"), bundle.get("metadata"));
     let name = meta.get("name");
     for fault in bundle_name_for(spec.text_of("signerName"), name.text()) {
@@ -198,7 +192,7 @@ fn bundle_is_named_after_signer(bundle: &At, e: &mut Errors) {
 }
 
 /// The faults of a bundle; an old one stays allowed.
-fn trust_bundle(at: &At, e: &mut Errors) {
+pub fn trust_bundle(at: &At, e: &mut Errors) {
     if at.is_change() && at.old == at.value {
         return;
     }

@@ -1,10 +1,7 @@
 //! ConfigMaps and Secrets, as far as the tables cannot say what is right.
 
-use base64::{Engine, prelude::BASE64_STANDARD};
-
 use super::prelude::*;
-
-pub(super) const FUNCTIONS: Functions = functions! { config_keys secret_keys credentials };
+use base64::{Engine, prelude::BASE64_STANDARD};
 
 const MOST_BYTES: usize = 1024 * 1024;
 
@@ -23,7 +20,7 @@ fn keys(data: &At, size: fn(&str) -> usize, e: &mut Errors) -> usize {
         .sum()
 }
 
-fn config_keys(map: &At, e: &mut Errors) {
+pub fn config_keys(map: &At, e: &mut Errors) {
     let (data, binary) = (map.get("data"), map.get("binaryData"));
     let text = keys(&data, str::len, e);
     for (key, value) in data.entries().filter(|(key, _)| binary.get(key).exists()) {
@@ -34,14 +31,14 @@ fn config_keys(map: &At, e: &mut Errors) {
     }
 }
 
-fn secret_keys(data: &At, e: &mut Errors) {
+pub fn secret_keys(data: &At, e: &mut Errors) {
     if keys(data, decoded_length, e) > MOST_BYTES {
         data.too_long(e, MOST_BYTES);
     }
 }
 
 /// A file of credentials is a JSON object.
-fn credentials(at: &At, e: &mut Errors) {
+pub fn credentials(at: &At, e: &mut Errors) {
     let bytes = BASE64_STANDARD.decode(at.text()).unwrap_or_default();
     let fault = match serde_json::from_slice::<Value>(&bytes) {
         Ok(Value::Object(_) | Value::Null) => return,

@@ -3,8 +3,6 @@
 use super::prelude::*;
 use crate::duration;
 
-pub(super) const FUNCTIONS: Functions = functions! { schedule time_zone };
-
 /// A field: its least and greatest number, and names for numbers from the least on.
 struct Field {
     min: u64,
@@ -23,7 +21,7 @@ const FIELDS: [Field; 5] = [
 ];
 
 /// The faults of a schedule. A time zone has a field of its own, except where the schedule had one before.
-fn schedule(at: &At, e: &mut Errors) {
+pub fn schedule(at: &At, e: &mut Errors) {
     if let Err(why) = check(at.text()) {
         at.invalid_text(e, why);
     }
@@ -39,7 +37,7 @@ fn schedule(at: &At, e: &mut Errors) {
 }
 
 /// The faults of a time zone that is not the one before.
-fn time_zone(at: &At, e: &mut Errors) {
+pub fn time_zone(at: &At, e: &mut Errors) {
     if at.is_change() && at.old == at.value {
         return;
     }

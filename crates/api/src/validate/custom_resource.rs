@@ -5,14 +5,10 @@
 
 use super::{admission, custom_schema as schema, prelude::*};
 
-pub(super) const FUNCTIONS: Functions = functions! {
-    definition_name definition definition_change kind_names stored_versions approval domain_of_group
-};
-
 const APPROVED: &str = "api-approved.kubernetes.io";
 
 /// The name is made of plural and group.
-fn definition_name(new: &At, e: &mut Errors) {
+pub fn definition_name(new: &At, e: &mut Errors) {
     let (meta, spec) = (new.get("metadata"), new.get("spec"));
     let name = meta.get("name");
     if name.is_empty() {
@@ -33,7 +29,7 @@ fn shared<'v>(spec: &At<'v, '_>, field: &str) -> Option<&'v Value> {
 }
 
 /// The faults of the specification of a definition.
-fn definition(spec: &At, e: &mut Errors) {
+pub fn definition(spec: &At, e: &mut Errors) {
     rules::check("DefinitionHead", spec, e);
     let versions = spec.get("versions");
     let own = |field: &str| shared(spec, field).is_none();
@@ -62,7 +58,7 @@ fn joined(name: &At, e: &mut Errors) {
     }
 }
 
-fn domain_of_group(group: &At, e: &mut Errors) {
+pub fn domain_of_group(group: &At, e: &mut Errors) {
     let faults = names::subdomain(group.text());
     if !faults.is_empty() {
         group.invalid_text(e, faults.join(","));
@@ -136,7 +132,7 @@ fn shown_versions(list: &Value) -> String {
 }
 
 /// The faults of the names of a kind.
-fn kind_names(at: &At, e: &mut Errors) {
+pub fn kind_names(at: &At, e: &mut Errors) {
     let each = |list: &str, e: &mut Errors| at.get(list).items().for_each(|name| joined(&name, e));
     for name in ["plural", "singular"].map(|field| at.get(field)).iter().filter(|name| !name.is_empty()) {
         joined(name, e);
@@ -185,7 +181,7 @@ fn selectable(list: &At, root: &Value, e: &mut Errors) {
 }
 
 /// What objects are stored under stays.
-fn definition_change(new: &At, e: &mut Errors) {
+pub fn definition_change(new: &At, e: &mut Errors) {
     let (old, spec) = (new.before(), new.get("spec"));
     let status = old.get("status");
     let conditions = status.get("conditions");
@@ -199,7 +195,7 @@ fn definition_change(new: &At, e: &mut Errors) {
 }
 
 /// The versions that objects are stored in are still there.
-fn stored_versions(new: &At, e: &mut Errors) {
+pub fn stored_versions(new: &At, e: &mut Errors) {
     let (spec, status) = (new.get("spec"), new.get("status"));
     let at = status.get("storedVersions");
     if at.is_empty() {
@@ -228,7 +224,7 @@ fn stored_versions(new: &At, e: &mut Errors) {
 }
 
 /// Groups of the community need the community's approval.
-fn approval(new: &At, e: &mut Errors) {
+pub fn approval(new: &At, e: &mut Errors) {
     let (spec, meta) = (new.get("spec"), new.get("metadata"));
     let group = spec.get("group").text();
     let protected =

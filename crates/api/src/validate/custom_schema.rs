@@ -1,8 +1,6 @@
 //! The schemas of custom resources, as far as the tables cannot say what is right.
 
-use super::prelude::*;
-
-pub(super) const FUNCTIONS: Functions = functions! { alternatives only_names map_keys explained_rule };
+use super::{custom_value, prelude::*};
 
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
@@ -53,7 +51,7 @@ fn is_expressible(schema: &Value) -> bool {
 }
 
 /// Of what metadata is, a schema may say more only of names.
-fn only_names(at: &At, e: &mut Errors) {
+pub fn only_names(at: &At, e: &mut Errors) {
     let mut fields = at.value.as_object().into_iter().flatten();
     let more = fields.any(|(name, _)| !matches!(name.as_str(), "type" | "properties" | "default" | "description"));
     let named = at.get("properties").entries().all(|(name, _)| name == "name" || name == "generateName");
@@ -65,7 +63,7 @@ fn only_names(at: &At, e: &mut Errors) {
 }
 
 /// Alternatives narrow, but for the one that stands for numbers and texts alike.
-fn alternatives(at: &At, e: &mut Errors) {
+pub fn alternatives(at: &At, e: &mut Errors) {
     let both = serde_json::json!([{"type": "integer"}, {"type": "string"}]);
     for list in ["anyOf", "allOf", "oneOf"] {
         for (index, part) in at.get(list).items().enumerate() {
@@ -81,18 +79,19 @@ fn alternatives(at: &At, e: &mut Errors) {
     }
 }
 
-/// A default has no fields that would be dropped at once.
+/// A default has no fields that would be dropped at once, and is what its own schema says.
 fn defaults(at: &At, e: &mut Errors) {
     let default = at.get("default");
-    if default.exists() && has_unknown(default.value, at.value) {
-        default.invalid(e, "must not have unknown fields");
+    if default.exists() {
+        if has_unknown(default.value, at.value) {
+            default.invalid(e, "must not have unknown fields");
+        }
+        custom_value::check(&At::top(at.value), default.value, &default, "", e);
+    }
+    if at.get("items").value.is_object() {
+        defaults(&at.get("items"), e);
     }
     at.get("properties").entries().for_each(|(_, property)| defaults(&property, e));
-    for field in ["items", "additionalProperties"] {
-        if at.get(field).value.is_object() {
-            defaults(&at.get(field), e);
-        }
-    }
 }
 
 fn has_unknown(value: &Value, schema: &Value) -> bool {
@@ -154,14 +153,14 @@ fn supported(at: &At, place: Place, e: &mut Errors) {
 }
 
 /// A rule of several lines says in words what it is about.
-fn explained_rule(rule: &At, e: &mut Errors) {
+pub fn explained_rule(rule: &At, e: &mut Errors) {
     if rule.text_of("rule").trim().contains(['\n', '\r']) && rule.text_of("message").trim().is_empty() {
         rule.get("message").required(e, "message must be specified if rule contains line breaks");
     }
 }
 
 /// What tells elements of a list apart is there in each of them, and is a scalar.
-fn map_keys(list: &At, e: &mut Errors) {
+pub fn map_keys(list: &At, e: &mut Errors) {
     let (keys, items) = (list.get(LIST_KEYS), list.get("items"));
     if keys.is_empty() {
         keys.required(e, "must not be empty if x-kubernetes-list-type is map");

@@ -3,21 +3,16 @@
 use super::{prelude::*, resource_name as resource};
 use crate::convert::EXACT;
 
-pub(super) const FUNCTIONS: Functions = functions! {
-    extended_resource one_request json_parameters request_name full_name attribute_names binding_conditions
-    taint_effect device_statuses uuid reserved_for pool_name segmented_pool_name
-};
-
 const NOT_A_REQUEST: &str =
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
-fn extended_resource(name: &At, e: &mut Errors) {
+pub fn extended_resource(name: &At, e: &mut Errors) {
     if !resource::is_extended(name.text()) {
         name.invalid_text(e, "must be a valid extended resource name");
     }
 }
 
 /// Requests stand in `exactly` or are a list of alternatives; an older version has the one in place.
-fn one_request(at: &At, e: &mut Errors) {
+pub fn one_request(at: &At, e: &mut Errors) {
     let (exactly, first) = (at.get("exactly"), at.get("firstAvailable"));
     let flat = EXACT.iter().any(|field| at.value.get(field).is_some());
     match (exactly.exists() || flat, !first.is_empty()) {
@@ -33,7 +28,7 @@ fn one_request(at: &At, e: &mut Errors) {
     }
 }
 
-fn json_parameters(parameters: &At, e: &mut Errors) {
+pub fn json_parameters(parameters: &At, e: &mut Errors) {
     if parameters.value.to_string().len() > 10 * 1024 {
         parameters.too_long(e, 10 * 1024);
     } else if !parameters.value.is_object() {
@@ -42,7 +37,7 @@ fn json_parameters(parameters: &At, e: &mut Errors) {
 }
 
 /// A name of a request of the claim, and perhaps of one of its alternatives.
-fn request_name(at: &At, e: &mut Errors) {
+pub fn request_name(at: &At, e: &mut Errors) {
     let parts: Vec<&str> = at.text().split('/').collect();
     if parts.len() > 2 {
         return at.invalid_text(e, NOT_A_REQUEST);
@@ -63,7 +58,7 @@ fn request_name(at: &At, e: &mut Errors) {
 }
 
 /// An attribute with its domain: `driver.example.com/model`.
-fn full_name(at: &At, e: &mut Errors) {
+pub fn full_name(at: &At, e: &mut Errors) {
     attribute_name(at, at.text(), e);
     if !at.text().contains('/') {
         at.invalid_text(e, "a fully qualified name must be a domain and a name separated by a slash");
@@ -71,7 +66,7 @@ fn full_name(at: &At, e: &mut Errors) {
 }
 
 /// Upstream tells wrong names of attributes at the map that has them.
-fn attribute_names(map: &At, e: &mut Errors) {
+pub fn attribute_names(map: &At, e: &mut Errors) {
     map.entries().for_each(|(name, _)| attribute_name(map, name, e));
 }
 
@@ -103,7 +98,7 @@ fn part(at: &At, text: &str, missing: &str, most: usize, form: names::Form, e: &
 }
 
 /// A device waits for conditions, and for those that end the waiting.
-fn binding_conditions(at: &At, e: &mut Errors) {
+pub fn binding_conditions(at: &At, e: &mut Errors) {
     let (wanted, failed) = (at.get("bindingConditions"), at.get("bindingFailureConditions"));
     for list in [&wanted, &failed] {
         if list.len() > 4 {
@@ -126,7 +121,7 @@ fn binding_conditions(at: &At, e: &mut Errors) {
 }
 
 /// An effect is a known one; what an older server let pass may stay.
-fn taint_effect(taint: &At, e: &mut Errors) {
+pub fn taint_effect(taint: &At, e: &mut Errors) {
     let effect = taint.get("effect");
     if effect.before().text() != effect.text() || !taint.before().exists() {
         rules::check("DeviceTaintEffect", taint, e);
@@ -134,7 +129,7 @@ fn taint_effect(taint: &At, e: &mut Errors) {
 }
 
 /// The status of a device is that of one that the claim has, told once.
-fn device_statuses(list: &At, e: &mut Errors) {
+pub fn device_statuses(list: &At, e: &mut Errors) {
     const KEY: [&str; 4] = ["driver", "pool", "device", "shareID"];
     let key =
         |device: &At| KEY.map(|field| device.value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned());
@@ -159,7 +154,7 @@ fn device_statuses(list: &At, e: &mut Errors) {
     }
 }
 
-fn uuid(at: &At, e: &mut Errors) {
+pub fn uuid(at: &At, e: &mut Errors) {
     let hex = |part: &str| part.bytes().all(|c| c.is_ascii_hexdigit());
     let lengths: Vec<usize> = at.text().split('-').map(str::len).collect();
     if at.text().len() != 36 {
@@ -173,7 +168,7 @@ fn uuid(at: &At, e: &mut Errors) {
 }
 
 /// Who uses a claim: nobody where nothing is allocated, nobody new while it goes away.
-fn reserved_for(claim: &At, e: &mut Errors) {
+pub fn reserved_for(claim: &At, e: &mut Errors) {
     let status = claim.get("status");
     let reserved = status.get("reservedFor");
     if reserved.is_empty() {
@@ -191,12 +186,12 @@ fn reserved_for(claim: &At, e: &mut Errors) {
 }
 
 /// The name of a pool: subdomains with slashes between.
-fn pool_name(at: &At, e: &mut Errors) {
+pub fn pool_name(at: &At, e: &mut Errors) {
     at.text().split('/').for_each(|part| at.form_as(e, part, names::subdomain));
 }
 
 /// As [`pool_name`], in the words of the declared rules.
-fn segmented_pool_name(at: &At, e: &mut Errors) {
+pub fn segmented_pool_name(at: &At, e: &mut Errors) {
     if at.text().len() > 253 {
         at.too_long(e, 253);
     }

@@ -2,24 +2,20 @@
 
 use super::{net, prelude::*};
 
-pub(super) const FUNCTIONS: Functions = functions! {
-    changed_subsets named_ports slice_ports changed_endpoints slice_address few_hints
-};
-
-fn changed_subsets(list: &At, e: &mut Errors) {
+pub fn changed_subsets(list: &At, e: &mut Errors) {
     if !list.is_change() || list.differs() {
         list.items().for_each(|subset| rules::check("EndpointSubset", &subset, e));
     }
 }
 
 /// Of several ports each has a name.
-fn named_ports(list: &At, e: &mut Errors) {
+pub fn named_ports(list: &At, e: &mut Errors) {
     for port in list.items().filter(|port| list.len() > 1 && port.text_of("name").is_empty()) {
         port.get("name").required(e, "");
     }
 }
 
-fn slice_ports(list: &At, e: &mut Errors) {
+pub fn slice_ports(list: &At, e: &mut Errors) {
     if list.len() > 20_000 {
         return list.too_many(e, 20_000);
     }
@@ -32,7 +28,7 @@ fn slice_ports(list: &At, e: &mut Errors) {
     }
 }
 
-fn changed_endpoints(list: &At, e: &mut Errors) {
+pub fn changed_endpoints(list: &At, e: &mut Errors) {
     if list.is_change() && !list.differs() {
         return;
     }
@@ -43,7 +39,7 @@ fn changed_endpoints(list: &At, e: &mut Errors) {
 }
 
 /// An address is of the kind that the slice says.
-fn slice_address(at: &At, e: &mut Errors) {
+pub fn slice_address(at: &At, e: &mut Errors) {
     let kind = at.whole().text_of("addressType");
     let right = match kind {
         "IPv4" => at.ip(e, &[]),
@@ -75,7 +71,7 @@ fn domain(at: &At, e: &mut Errors) {
     }
 }
 
-fn few_hints(hints: &At, e: &mut Errors) {
+pub fn few_hints(hints: &At, e: &mut Errors) {
     for (field, rules) in [("forZones", "ZoneHints"), ("forNodes", "NodeHints")] {
         let list = hints.get(field);
         if list.len() > 8 {

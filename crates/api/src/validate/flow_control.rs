@@ -2,27 +2,22 @@
 
 use super::prelude::*;
 
-pub(super) const FUNCTIONS: Functions = functions! {
-    distinguisher verbs flow_namespaces flow_urls no_preserved_zero
-    hand_size
-};
-
 const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 
-fn distinguisher(method: &At, e: &mut Errors) {
+pub fn distinguisher(method: &At, e: &mut Errors) {
     if !["ByNamespace", "ByUser"].contains(&method.text_of("type")) {
         let shown = Bad::of("flowcontrol/v1.FlowDistinguisherMethod", method.value);
         method.get("type").unsupported_as(e, shown, &["ByNamespace", "ByUser"]);
     }
 }
 
-fn verbs(at: &At, e: &mut Errors) {
+pub fn verbs(at: &At, e: &mut Errors) {
     if !at.has("*") && at.texts().any(|verb| !VERBS.contains(&verb)) {
         at.unsupported_as(e, at.value.clone(), VERBS);
     }
 }
 
-fn flow_namespaces(list: &At, e: &mut Errors) {
+pub fn flow_namespaces(list: &At, e: &mut Errors) {
     for namespace in list.items().filter(|_| !list.has("*")) {
         for fault in names::label(namespace.text()) {
             let message = format!("each member of this list must be '*' or a DNS-1123 label; {fault}");
@@ -31,7 +26,7 @@ fn flow_namespaces(list: &At, e: &mut Errors) {
     }
 }
 
-fn flow_urls(urls: &At, e: &mut Errors) {
+pub fn flow_urls(urls: &At, e: &mut Errors) {
     if !urls.has("*") {
         urls.items().for_each(|url| self::url(&url, e));
     }
@@ -52,7 +47,7 @@ fn url(at: &At, e: &mut Errors) {
     at.invalid_text(e, fault);
 }
 
-fn no_preserved_zero(notes: &At, e: &mut Errors) {
+pub fn no_preserved_zero(notes: &At, e: &mut Errors) {
     const PRESERVE: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
     if notes.get(PRESERVE).exists() {
         notes.forbidden(e, format!("annotation '{PRESERVE}' is forbidden"));
@@ -60,7 +55,7 @@ fn no_preserved_zero(notes: &At, e: &mut Errors) {
 }
 
 /// A hand is dealt from the queues, and not from too many of them.
-fn hand_size(hand: &At, e: &mut Errors) {
+pub fn hand_size(hand: &At, e: &mut Errors) {
     let queues = hand.up(1).get("queues").int();
     if hand.int() <= 0 {
         return;

@@ -1,13 +1,11 @@
-//! Jobs, as far as the tables cannot say what is right.
+//! Jobs, when they fail and succeed, lists of indexes such as `0-3,7`, and their status, as far as the tables cannot say what is right.
 
 use super::{prelude::*, selector};
-
-pub(super) const FUNCTIONS: Functions = functions! { generated_selector job_selector indexed_name job_change };
 
 const LABEL_SELECTOR: &str = "meta/v1.LabelSelector";
 
 /// Unless it is the client's, the selector is made from the job's own name and number.
-fn generated_selector(job: &At, e: &mut Errors) {
+pub fn generated_selector(job: &At, e: &mut Errors) {
     let (spec, meta) = (job.get("spec"), job.get("metadata"));
     let selector = spec.get("selector");
     if spec.get("manualSelector").is_true() || !selector.exists() {
@@ -41,7 +39,7 @@ fn generated_selector(job: &At, e: &mut Errors) {
 }
 
 /// The selector selects the pods of the template.
-fn job_selector(spec: &At, e: &mut Errors) {
+pub fn job_selector(spec: &At, e: &mut Errors) {
     if let Ok(parsed) = selector::parsed(spec.get("selector").value) {
         let template = spec.get("template");
         let meta = template.get("metadata");
@@ -53,7 +51,7 @@ fn job_selector(spec: &At, e: &mut Errors) {
 }
 
 /// The pods of an indexed job are named after it and their index.
-fn indexed_name(job: &At, e: &mut Errors) {
+pub fn indexed_name(job: &At, e: &mut Errors) {
     let spec = job.get("spec");
     let completions = spec.get("completions").int();
     if spec.get("completionMode").text() != "Indexed" || completions <= 0 {
@@ -68,7 +66,7 @@ fn indexed_name(job: &At, e: &mut Errors) {
 }
 
 /// What a job does stays as it is.
-fn job_change(new: &At, e: &mut Errors) {
+pub fn job_change(new: &At, e: &mut Errors) {
     let spec = new.get("spec");
     let (completions, was) = (spec.get("completions"), spec.before());
     let was = was.get("completions");
@@ -132,5 +130,186 @@ fn take_resources(new: &Value, old: &mut Value) {
                 map.insert("resources".to_owned(), now["resources"].clone());
             }
         }
+    }
+}
+
+/// A path after a domain: `acme.io/foo`.
+pub fn domain_path(at: &At, e: &mut Errors) {
+    if !at.require(e) {
+        return;
+    }
+    match at.text().split_once('/').filter(|(host, path)| !host.is_empty() && !path.is_empty()) {
+        None => at.invalid_text(e, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
+        Some((host, path)) => {
+            at.form_as(e, host, names::subdomain);
+            if !path.chars().all(|c| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c)) {
+                let message = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
+                at.invalid_as(e, path, message);
+            }
+        }
+    }
+}
+
+/// A rule about exit codes names a container that there is.
+pub fn container_of_template(name: &At, e: &mut Errors) {
+    let template = name.up(5).get("template");
+    let inner = template.get("spec");
+    let known = ["containers", "initContainers"].iter().any(|list| inner.get(list).find("name", name.text()).is_some());
+    if !known {
+        name.invalid_text(e, "must be one of the container or initContainer names in the pod template");
+    }
+}
+
+/// Exit codes stand in order, each once.
+pub fn exit_codes(values: &At, e: &mut Errors) {
+    let (mut seen, mut ordered) = (Vec::new(), true);
+    for value in values.items() {
+        let code = value.int();
+        if values.up(1).text_of("operator") == "In" && code == 0 {
+            value.invalid(e, "must not be 0 for the In operator");
+        }
+        if seen.contains(&code) {
+            value.duplicate(e, code);
+        }
+        ordered &= seen.last().is_none_or(|last| *last <= code);
+        seen.push(code);
+    }
+    if !ordered {
+        values.invalid(e, "must be ordered");
+    }
+}
+
+/// What must succeed is at most what there is.
+pub fn success_counts(rule: &At, e: &mut Errors) {
+    let completions = rule.up(3).get("completions").int();
+    let (count, indexes) = (rule.get("succeededCount"), rule.get("succeededIndexes"));
+    let total = self::count_indexes(indexes.text(), completions);
+    if let Err(why) = &total {
+        indexes.invalid_text(e, format!("error parsing succeededIndexes: {why}"));
+    }
+    count.nonnegative(e);
+    if count.exists() && count.int() > completions {
+        let message = format!("must be less than or equal to {completions} (the number of specified completions)");
+        count.invalid(e, message);
+    }
+    let total = total.unwrap_or(0);
+    if count.exists() && indexes.exists() && count.int() > total {
+        let what = "the number of indexes in the specified succeededIndexes field";
+        count.invalid(e, format!("must be less than or equal to {total} ({what})"));
+    }
+}
+
+/// How many indexes a list has.
+fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
+    let (mut last, mut total) = (None, 0);
+    for part in text.split(',').filter(|_| !text.is_empty()) {
+        let (from, to) = interval(part, completions)?;
+        if let Some(last) = last.filter(|last| *last >= from) {
+            return Err(format!("non-increasing order, previous: {last}, current: {from}"));
+        }
+        total += to - from + 1;
+        last = Some(to);
+    }
+    Ok(total)
+}
+
+/// The first and last index of a part.
+fn interval(text: &str, completions: i64) -> Result<(i64, i64), String> {
+    let parts: Vec<&str> = text.split('-').collect();
+    if parts.len() > 2 {
+        let rule = "violates the requirement that an index interval can have at most two parts separated by '-'";
+        return Err(format!("the fragment {text:?} {rule}"));
+    }
+    let number = |text: &str| match text.parse::<i64>() {
+        Err(_) => Err(format!("cannot convert string to integer for index: {text:?}")),
+        Ok(number) if number >= completions => Err(format!("too large index: {text:?}")),
+        Ok(number) => Ok(number),
+    };
+    let from = number(parts[0])?;
+    let to = parts.get(1).map_or(Ok(from), |text| number(text))?;
+    if parts.len() == 2 && from >= to {
+        return Err(format!("non-increasing order, previous: {from}, current: {to}"));
+    }
+    Ok((from, to))
+}
+
+/// A pod ends in one way.
+pub fn uncounted(lists: &At, e: &mut Errors) {
+    let mut seen: Vec<&str> = Vec::new();
+    for list in ["succeeded", "failed"] {
+        for uid in lists.get(list).items() {
+            if uid.is_empty() {
+                uid.invalid_text(e, "must not be empty");
+            } else if seen.contains(&uid.text()) {
+                uid.duplicate(e, uid.text());
+            } else {
+                seen.push(uid.text());
+            }
+        }
+    }
+}
+
+pub fn nothing_uncounted(lists: &At, e: &mut Errors) {
+    if ["succeeded", "failed"].iter().any(|list| !lists.get(list).is_empty()) {
+        lists.invalid_struct(e, "batch/v1.UncountedTerminatedPods", "must be empty for finished job");
+    }
+}
+
+pub fn ends_after_start(status: &At, e: &mut Errors) {
+    let (start, end) = (status.get("startTime"), status.get("completionTime"));
+    if start.exists() && end.exists() && end.text() < start.text() && (start.differs() || end.differs()) {
+        end.invalid(e, "must be equal to or after `startTime`");
+    }
+}
+
+/// Indexes that are done, and those that failed, are lists of their own.
+pub fn done_indexes(new: &At, e: &mut Errors) {
+    let (spec, status) = (new.get("spec"), new.get("status"));
+    let (done, failed) = (status.get("completedIndexes"), status.get("failedIndexes"));
+    let done_changed = done.text() != done.before().text();
+    let failed_changed = failed.value != failed.old;
+    let completions = spec.get("completions");
+    let indexed = spec.get("completionMode").text() == "Indexed";
+    if done_changed
+        && completions.exists()
+        && let Err(why) = count_indexes(done.text(), completions.int())
+    {
+        done.invalid_text(e, format!("error parsing completedIndexes: {why}"));
+    }
+    if failed_changed
+        && completions.exists()
+        && spec.get("backoffLimitPerIndex").exists()
+        && failed.exists()
+        && let Err(why) = count_indexes(failed.text(), completions.int())
+    {
+        failed.invalid_text(e, format!("error parsing failedIndexes: {why}"));
+    }
+    if done_changed && !done.is_empty() && !indexed {
+        done.invalid_text(e, "cannot set non-empty completedIndexes when non-indexed completion mode");
+    }
+    if failed_changed && failed.exists() && !spec.get("backoffLimitPerIndex").exists() {
+        failed.invalid_text(e, "cannot set non-null failedIndexes when backoffLimitPerIndex is null");
+    }
+    if (done_changed || failed_changed)
+        && completions.exists()
+        && failed.exists()
+        && let Some(index) = overlap(done.text(), failed.text(), completions.int())
+    {
+        failed.invalid_text(e, format!("failedIndexes and completedIndexes overlap at index: {index}"));
+    }
+}
+
+fn overlap(done: &str, failed: &str, completions: i64) -> Option<i64> {
+    let parts = |text: &str| -> Vec<(i64, i64)> {
+        text.split(',').filter_map(|part| interval(part, completions).ok()).collect()
+    };
+    let failed = parts(failed);
+    let pairs = parts(done).into_iter().flat_map(|a| failed.iter().map(move |b| (a, *b)));
+    pairs.filter(|(a, b)| a.0 <= b.1 && b.0 <= a.1).map(|(a, b)| a.0.max(b.0)).min()
+}
+
+pub fn only_counts_up(count: &At, e: &mut Errors) {
+    if count.int() < count.before().int() {
+        count.invalid_int(e, format!("cannot decrease the {} counter", count.name()));
     }
 }

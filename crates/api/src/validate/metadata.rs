@@ -1,8 +1,6 @@
-//! Validation of `metadata`, the same for every resource.
+//! Validation of `metadata`, the same for every resource, and of conditions in the form that most kinds share.
 
 use super::{prelude::*, selector};
-
-pub(super) const FUNCTIONS: Functions = functions! { annotations only_labels known_finalizer };
 
 /// The most bytes that annotations may have together.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
@@ -110,7 +108,7 @@ fn no_new_finalizers(new: &At, e: &mut Errors) {
 }
 
 /// A template gives its objects labels and annotations, nothing else.
-fn only_labels(meta: &At, e: &mut Errors) {
+pub fn only_labels(meta: &At, e: &mut Errors) {
     for (field, _) in meta.value.as_object().into_iter().flatten() {
         if field != "annotations" && field != "labels" {
             // Upstream makes the names from those in Go.
@@ -121,7 +119,7 @@ fn only_labels(meta: &At, e: &mut Errors) {
 }
 
 /// The faults of annotations.
-pub(super) fn annotations(at: &At, e: &mut Errors) {
+pub fn annotations(at: &At, e: &mut Errors) {
     let mut size = 0;
     for (key, value) in at.entries() {
         for fault in names::qualified(&key.to_lowercase()) {
@@ -179,8 +177,35 @@ fn known_finalizers(meta: &At, e: &mut Errors) {
 }
 
 /// A finalizer has a domain, or is one of those that Kubernetes itself uses.
-pub(super) fn known_finalizer(at: &At, e: &mut Errors) {
+pub fn known_finalizer(at: &At, e: &mut Errors) {
     if !at.text().contains('/') && !FINALIZERS.contains(&at.text()) {
         at.invalid_text(e, "name is neither a standard finalizer name nor is it fully qualified");
+    }
+}
+
+const REASON: &str = "a condition reason must start with alphabetic character, optionally followed by a string of \
+    alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or \
+    'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
+
+/// There is one condition of a type.
+pub fn condition_types(list: &At, e: &mut Errors) {
+    let mut seen: Vec<&str> = Vec::new();
+    for condition in list.items() {
+        let kind = condition.get("type");
+        if let Some(first) = seen.iter().position(|text| *text == kind.text()) {
+            let message = format!("the type of the condition is not unique, it also appears in conditions[{first}]");
+            kind.invalid_text(e, message);
+        }
+        seen.push(kind.text());
+    }
+}
+
+pub fn condition_reason(reason: &At, e: &mut Errors) {
+    let text = reason.text();
+    let right = text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "_,:".contains(c));
+    if !right {
+        reason.invalid_text(e, REASON);
     }
 }

@@ -4,53 +4,36 @@
 //! wording. They never change the object. Objects are canonical by the tables; values may be anything. What the tables
 //! cannot say is in a file per subject, as functions that they call by name.
 
-/// Functions under their own names, for the tables to call.
-macro_rules! functions {
-    ($($name:ident)*) => {
-        &[$((stringify!($name), $name as crate::validate::rules::Function)),*]
-    };
-}
-
+mod access;
 mod admission;
-mod api_service;
 mod at;
-mod autoscaling;
 mod certificates;
-mod condition;
 mod config;
-mod coordination;
 mod cron;
 mod custom_resource;
 mod custom_schema;
+mod custom_value;
 mod device;
 mod diff;
 mod endpoints;
 mod error;
 mod flow_control;
-mod ingress;
-mod int_or_percent;
 mod internal;
 mod job;
-mod job_policy;
-mod job_status;
 mod metadata;
-mod migration;
 pub mod names;
 mod net;
 mod network;
 mod node;
 mod pem;
-mod persistent_volume;
 mod pod;
 mod pod_certificate;
 mod prelude;
 mod quota;
-mod rbac;
 mod render;
 mod resource_name;
 mod resource_slice;
 mod restore;
-mod review;
 mod rules;
 mod scheduling;
 mod selector;
@@ -58,16 +41,16 @@ mod service;
 mod service_addresses;
 mod storage;
 mod tables;
+mod volume;
 mod volume_claim;
-mod volume_source;
 mod warnings;
-mod webhook;
 mod workload;
 mod x509;
 
 pub use error::{Bad, Fault, FieldError};
 
 use at::At;
+use jiff::Timestamp;
 use metadata::Scheme;
 
 use crate::{Value, quantity::Quantity, schema::Resource};
@@ -114,8 +97,19 @@ pub fn service_addresses(object: &Value, old: Option<&Value>) -> Vec<FieldError>
 /// The faults of a change through a subresource that takes the whole object: `status`, `resize`, `ephemeralcontainers`,
 /// `approval`, `finalize`. Where the tables have no rules for it, only metadata is looked at.
 pub fn update_subresource(resource: &Resource, subresource: &str, object: &Value, old: &Value) -> Vec<FieldError> {
+    update_subresource_at(resource, subresource, object, old, None)
+}
+
+/// As [`update_subresource`], with what the clock says: some times must be near to now.
+pub fn update_subresource_at(
+    resource: &Resource,
+    subresource: &str,
+    object: &Value,
+    old: &Value,
+    now: Option<Timestamp>,
+) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let at = At::changed(object, old);
+    let at = At::changed_at(object, old, now.map(Timestamp::as_second));
     metadata::update(&at, false, &mut errors);
     let known = rules::kind(resource).is_some_and(|kind| kind.check_part(subresource, resource, &at, &mut errors));
     if !known {

@@ -42,7 +42,7 @@ const FORMS: &[(&str, Form)] = &[
     ("inner", inner),
     ("slashless", |text| unless(!text.contains('/'), "must not contain '/'")),
     ("canonical_ip", super::net::canonical_ip),
-    ("stored_version", super::migration::storage_version_name),
+    ("stored_version", super::storage::storage_version_name),
 ];
 
 /// A form by its name in tables.

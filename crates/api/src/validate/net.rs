@@ -1,10 +1,7 @@
 //! IP addresses and networks: strict parsing, with upstream's words for what old clusters let pass.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
 use super::prelude::*;
-
-pub(super) const FUNCTIONS: Functions = functions! { ip reachable port_or_name interface_address };
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const BAD_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const BAD_CIDR: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
@@ -135,16 +132,16 @@ impl At<'_, '_> {
     }
 }
 
-fn ip(at: &At, e: &mut Errors) {
+pub fn ip(at: &At, e: &mut Errors) {
     at.ip(e, &[]);
 }
 
-fn reachable(at: &At, e: &mut Errors) {
+pub fn reachable(at: &At, e: &mut Errors) {
     at.endpoint_ip(e);
 }
 
 /// An address of an interface, with the length of its network.
-fn interface_address(at: &At, e: &mut Errors) {
+pub fn interface_address(at: &At, e: &mut Errors) {
     let Some((ip, length)) = lenient_cidr(at.text()) else {
         return at.invalid_text(e, "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)");
     };
@@ -155,7 +152,7 @@ fn interface_address(at: &At, e: &mut Errors) {
 }
 
 /// The faults of the number or name of a port.
-fn port_or_name(at: &At, e: &mut Errors) {
+pub fn port_or_name(at: &At, e: &mut Errors) {
     if at.value.is_string() {
         at.form(e, names::port);
     } else if !(1..=65535).contains(&at.int()) {

@@ -2,11 +2,7 @@
 
 use super::{net, pod::resources, prelude::*};
 
-pub(super) const FUNCTIONS: Functions = functions! {
-    taint_annotation taints_of_node node_amounts swap features pod_networks node_change
-};
-
-fn taint_annotation(notes: &At, e: &mut Errors) {
+pub fn taint_annotation(notes: &At, e: &mut Errors) {
     const TAINTS: &str = "scheduler.alpha.kubernetes.io/taints";
     let text = notes.key(TAINTS).text();
     if text.is_empty() {
@@ -18,7 +14,7 @@ fn taint_annotation(notes: &At, e: &mut Errors) {
     }
 }
 
-fn taints_of_node(list: &At, e: &mut Errors) {
+pub fn taints_of_node(list: &At, e: &mut Errors) {
     let meta = list.whole().get("metadata");
     taints(&meta.called("taints", list.value), e);
 }
@@ -36,13 +32,13 @@ fn taints(list: &At, e: &mut Errors) {
     }
 }
 
-fn node_amounts(list: &At, e: &mut Errors) {
+pub fn node_amounts(list: &At, e: &mut Errors) {
     for (name, amount) in list.entries() {
         resources::amount(name, &list.called(name, amount.value), e);
     }
 }
 
-fn swap(swap: &At, e: &mut Errors) {
+pub fn swap(swap: &At, e: &mut Errors) {
     let meta = swap.whole().get("metadata");
     let place = meta.called("nodeSwapStatus", swap.value);
     let capacity = place.get("capacity");
@@ -52,7 +48,7 @@ fn swap(swap: &At, e: &mut Errors) {
 }
 
 /// Features stand sorted, each once.
-fn features(list: &At, e: &mut Errors) {
+pub fn features(list: &At, e: &mut Errors) {
     let mut last: Option<&str> = None;
     for feature in list.items() {
         let text = feature.text();
@@ -80,7 +76,7 @@ fn is_feature(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_uppercase()) && text.split('/').all(segment)
 }
 
-fn pod_networks(cidrs: &At, e: &mut Errors) {
+pub fn pod_networks(cidrs: &At, e: &mut Errors) {
     cidrs.items().for_each(|cidr| cidr.cidr(e, &[]));
     if cidrs.len() > 1
         && let Some((at, text)) = cidrs.texts().enumerate().find(|(_, text)| net::lenient_cidr(text).is_none())
@@ -95,7 +91,7 @@ fn pod_networks(cidrs: &At, e: &mut Errors) {
 }
 
 /// What a node got once, it keeps.
-fn node_change(node: &At, e: &mut Errors) {
+pub fn node_change(node: &At, e: &mut Errors) {
     let (spec, status) = (node.get("spec"), node.get("status"));
     status
         .get("addresses")

@@ -1,13 +1,10 @@
-//! Certificates for pods: what is asked for, and what is issued. When it is issued is a matter of the server's clock.
-
-use base64::{Engine, prelude::BASE64_STANDARD};
-use jiff::Timestamp;
-use x509_parser::prelude::{ASN1Time, X509Certificate};
+//! Certificates for pods: what is asked for, and what is issued, and whether it is issued now where the clock is known.
 
 use super::{pem, prelude::*, x509};
 use crate::duration;
-
-pub(super) const FUNCTIONS: Functions = functions! { possession pod_certificate_status };
+use base64::{Engine, prelude::BASE64_STANDARD};
+use jiff::Timestamp;
+use x509_parser::prelude::{ASN1Time, X509Certificate};
 
 const KNOWN: &[&str] = &["Issued", "Denied", "Failed"];
 const MOST_BYTES: usize = 10 * 1024;
@@ -17,7 +14,7 @@ fn bytes(at: &At) -> Vec<u8> {
 }
 
 /// Whoever asks has the key: by a request that is signed with it, or by a signature of the pod's own number.
-fn possession(spec: &At, e: &mut Errors) {
+pub fn possession(spec: &At, e: &mut Errors) {
     let (request, key, proof) =
         (spec.get("stubPKCS10Request"), spec.get("pkixPublicKey"), spec.get("proofOfPossession"));
     match (!request.is_empty(), !key.is_empty(), !proof.is_empty()) {
@@ -69,7 +66,7 @@ fn signed_number(spec: &At, key: &At, proof: &At, e: &mut Errors) {
 }
 
 /// The faults of an answer to a request: it is given once, and is about the key that was asked for.
-fn pod_certificate_status(new: &At, e: &mut Errors) {
+pub fn pod_certificate_status(new: &At, e: &mut Errors) {
     let status = new.get("status");
     let done = |status: &At| KNOWN.iter().any(|kind| is(status, kind));
     let mut wrong = |message: &str| status.invalid_as(e, Bad::Omitted, message);
@@ -158,6 +155,8 @@ fn validity(new: &At, status: &At, certificate: &X509Certificate, e: &mut Errors
     let chain = status.get("certificateChain");
     if begin != own(validity.not_before) {
         from.invalid(e, "must be set to the NotBefore time encoded in the leaf certificate");
+    } else if new.now().is_some_and(|now| (begin - now).abs() >= 300) {
+        from.invalid(e, "must be set to within 5 minutes of kube-apiserver's current time");
     } else if end != own(validity.not_after) {
         to.invalid(e, "must be set to the NotAfter time encoded in the leaf certificate");
     } else if lifetime < 3600 {

@@ -7,6 +7,6 @@ pub(in crate::validate) use super::{
     names,
     render::same,
     restore::put,
-    rules::{self, Functions},
+    rules,
 };
 pub(in crate::validate) use crate::Value;

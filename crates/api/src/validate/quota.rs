@@ -3,20 +3,16 @@
 use super::{pod::resources, prelude::*, resource_name as resource};
 use crate::quantity::Quantity;
 
-pub(super) const FUNCTIONS: Functions = functions! {
-    quota_amount scopes scope_fits conflicting_scopes scopes_kept limit_type limited_by_container limited limit_relations
-};
-
 const SCOPES: &str = "Terminating NotTerminating BestEffort NotBestEffort PriorityClass VolumeAttributesClass \
     CrossNamespacePodAffinity";
 const CONFLICTS: [[&str; 2]; 2] = [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]];
 
-fn quota_amount(amount: &At, e: &mut Errors) {
+pub fn quota_amount(amount: &At, e: &mut Errors) {
     resource::of_quota(amount.name(), amount, e);
     resources::amount(amount.name(), amount, e);
 }
 
-fn scopes_kept(list: &At, e: &mut Errors) {
+pub fn scopes_kept(list: &At, e: &mut Errors) {
     let same = |one: &At, other: &At| one.texts().all(|scope| other.has(scope));
     if !same(list, &list.before()) || !same(&list.before(), list) {
         list.invalid(e, IMMUTABLE);
@@ -34,7 +30,7 @@ fn applies(scope: &str, name: &str) -> bool {
     }
 }
 
-fn scopes(spec: &At, e: &mut Errors) {
+pub fn scopes(spec: &At, e: &mut Errors) {
     let list = spec.get("scopes");
     for scope in list.texts() {
         if !names::listed(SCOPES, scope) {
@@ -54,7 +50,7 @@ fn scopes(spec: &At, e: &mut Errors) {
 }
 
 /// A scope is about resources that the quota limits. Upstream shows the whole selector.
-fn scope_fits(name: &At, e: &mut Errors) {
+pub fn scope_fits(name: &At, e: &mut Errors) {
     let selector = name.up(3);
     for (limit, _) in selector.up(1).get("hard").entries() {
         if resource::is_quota(limit) && !applies(name.text(), limit) {
@@ -64,13 +60,13 @@ fn scope_fits(name: &At, e: &mut Errors) {
     }
 }
 
-fn conflicting_scopes(list: &At, e: &mut Errors) {
+pub fn conflicting_scopes(list: &At, e: &mut Errors) {
     for _ in CONFLICTS.iter().filter(|pair| pair.iter().all(|scope| list.find("scopeName", scope).is_some())) {
         list.invalid_as(e, list.up(2).get("scopes").value.clone(), "conflicting scopes");
     }
 }
 
-fn limit_type(kind: &At, e: &mut Errors) {
+pub fn limit_type(kind: &At, e: &mut Errors) {
     let before = e.len();
     kind.form(e, names::qualified);
     let standard = ["Pod", "Container", "PersistentVolumeClaim"].contains(&kind.text());
@@ -79,16 +75,16 @@ fn limit_type(kind: &At, e: &mut Errors) {
     }
 }
 
-fn limited_by_container(amount: &At, e: &mut Errors) {
+pub fn limited_by_container(amount: &At, e: &mut Errors) {
     resource::of_container(amount.name(), amount, e);
 }
 
-fn limited(amount: &At, e: &mut Errors) {
+pub fn limited(amount: &At, e: &mut Errors) {
     resource::any(amount.name(), amount, e);
 }
 
 /// The amounts of a limit fit together.
-fn limit_relations(limit: &At, e: &mut Errors) {
+pub fn limit_relations(limit: &At, e: &mut Errors) {
     let kind = limit.text_of("type");
     const FIELDS: [&str; 5] = ["min", "max", "default", "defaultRequest", "maxLimitRequestRatio"];
     let mut keys: Vec<&str> =

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::internal::{field_order, go_name, host_fields};
 use crate::{
     Value, decode,
+    json::escaped,
     quantity::Quantity,
     schema::{Field, Presence, Ty, TypeId, schema},
 };
@@ -39,14 +40,6 @@ pub fn quoted(text: &str) -> String {
 /// JSON as Go writes it, with `<`, `>` and `&` escaped.
 pub fn json(value: &Value) -> String {
     escaped(value.to_string())
-}
-
-fn escaped(text: String) -> String {
-    if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
-        return text;
-    }
-    let text = text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
-    text.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }
 
 /// A struct as upstream's internal type has it: every field, under its Go name.

@@ -3,19 +3,14 @@
 use super::{prelude::*, resource_name as resource};
 use crate::quantity::Quantity;
 
-pub(super) const FUNCTIONS: Functions = functions! {
-    slice_place slice_devices slice_device device_place counter_names one_value policy_values policy_range
-    resource_mapping
-};
-
 const VALUES: [&str; 8] = ["int", "bool", "string", "version", "ints", "bools", "strings", "versions"];
 
-fn slice_place(spec: &At, e: &mut Errors) {
+pub fn slice_place(spec: &At, e: &mut Errors) {
     one_place(spec, &["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"], "", e);
 }
 
 /// Devices that have taints, lists of values or shared counters are fewer.
-fn slice_devices(devices: &At, e: &mut Errors) {
+pub fn slice_devices(devices: &At, e: &mut Errors) {
     let listed = |device: &Value| {
         let attributes = device.get("attributes").and_then(Value::as_object).into_iter().flatten();
         attributes.into_iter().any(|(_, value)| VALUES[4..].iter().any(|kind| value.get(kind).is_some()))
@@ -85,7 +80,7 @@ fn one_place(at: &At, choices: &[&str], when: &str, e: &mut Errors) {
     }
 }
 
-fn slice_device(at: &At, e: &mut Errors) {
+pub fn slice_device(at: &At, e: &mut Errors) {
     at.get("name").form(e, names::label);
     let inner = at.holding(basic(at));
     let attributes = inner.get("attributes");
@@ -102,7 +97,7 @@ fn slice_device(at: &At, e: &mut Errors) {
 }
 
 /// Where a device is, it says where the slice leaves it to its devices.
-fn device_place(inner: &At, e: &mut Errors) {
+pub fn device_place(inner: &At, e: &mut Errors) {
     let places = ["nodeName", "nodeSelector", "allNodes"];
     if inner.up(2).get("perDeviceNodeSelection").is_true() {
         let when = " when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
@@ -114,7 +109,7 @@ fn device_place(inner: &At, e: &mut Errors) {
     }
 }
 
-fn counter_names(counters: &At, e: &mut Errors) {
+pub fn counter_names(counters: &At, e: &mut Errors) {
     if counters.len() > 32 {
         counters.too_many(e, 32);
     }
@@ -122,7 +117,7 @@ fn counter_names(counters: &At, e: &mut Errors) {
 }
 
 /// An attribute has one value, or a list of values of one kind.
-fn one_value(at: &At, e: &mut Errors) {
+pub fn one_value(at: &At, e: &mut Errors) {
     let message = "exactly one value must be specified";
     match VALUES.iter().filter(|kind| at.value.get(kind).is_some()).count() {
         0 => at.invalid_as(e, "", message),
@@ -132,7 +127,7 @@ fn one_value(at: &At, e: &mut Errors) {
 }
 
 /// The amounts that a capacity is given out in stand in order, and the default is one of them.
-fn policy_values(capacity: &At, e: &mut Errors) {
+pub fn policy_values(capacity: &At, e: &mut Errors) {
     let policy = capacity.get("requestPolicy");
     let (list, most, default) = (policy.get("validValues"), capacity.get("value"), policy.get("default"));
     for pair in 1..list.len() {
@@ -156,7 +151,7 @@ fn policy_values(capacity: &At, e: &mut Errors) {
 }
 
 /// A range of amounts lies within the capacity, and holds the default.
-fn policy_range(capacity: &At, e: &mut Errors) {
+pub fn policy_range(capacity: &At, e: &mut Errors) {
     let policy = capacity.get("requestPolicy");
     let (range, most, default) = (policy.get("validRange"), capacity.get("value"), policy.get("default"));
     let (min, max, step) = (range.get("min"), range.get("max"), range.get("step"));
@@ -186,7 +181,7 @@ fn policy_range(capacity: &At, e: &mut Errors) {
 }
 
 /// What a device takes from its node's own resources.
-fn resource_mapping(mapping: &At, e: &mut Errors) {
+pub fn resource_mapping(mapping: &At, e: &mut Errors) {
     let (name, multiplier, key) = (mapping.name(), mapping.get("allocationMultiplier"), mapping.get("capacityKey"));
     if !resource::is_native(name) {
         mapping.invalid_as(e, name, "must be a node allocatable resource name");

@@ -1,13 +1,11 @@
-//! Priority classes and runtime classes, as far as the tables cannot say what is right.
+//! Priority classes, runtime classes and leases, as far as the tables cannot say what is right.
 
 use super::prelude::*;
-
-pub(super) const FUNCTIONS: Functions = functions! { priority_name distinct_tolerations claim_of_group };
 
 const HIGHEST: i64 = 1_000_000_000;
 
 /// Names of the system are for its own classes, and only these stand above all others.
-fn priority_name(class: &At, e: &mut Errors) {
+pub fn priority_name(class: &At, e: &mut Errors) {
     let (meta, value) = (class.get("metadata"), class.get("value"));
     let name = meta.get("name");
     if name.text().starts_with("system-") {
@@ -34,7 +32,7 @@ fn not_a_system_class(class: &At, name: &str) -> Option<String> {
 }
 
 /// Tolerations differ in more than their seconds.
-fn distinct_tolerations(list: &At, e: &mut Errors) {
+pub fn distinct_tolerations(list: &At, e: &mut Errors) {
     list.unique(
         |toleration| ["key", "operator", "value", "effect"].map(|field| toleration.text_of(field)),
         |toleration, _| toleration.duplicate(e, Bad::of("core/v1.Toleration", toleration.value)),
@@ -42,9 +40,49 @@ fn distinct_tolerations(list: &At, e: &mut Errors) {
 }
 
 /// The status of a claim is that of one of the group's.
-fn claim_of_group(name: &At, e: &mut Errors) {
+pub fn claim_of_group(name: &At, e: &mut Errors) {
     let spec = name.whole().get("spec");
     if spec.get("resourceClaims").find("name", name.text()).is_none() {
         name.invalid_text(e, "must match the name of an entry in `spec.resourceClaims`");
     }
+}
+
+/// Upstream tells a wrong strategy one step too deep.
+pub fn lease_strategy(at: &At, e: &mut Errors) {
+    let place = at.called("strategy", at.value);
+    if at.text().contains('/') {
+        place.form(e, names::qualified);
+    } else {
+        place.one_of(e, &["OldestEmulationVersion"]);
+    }
+}
+
+/// The faults of the versions that a candidate has and emulates, and of how one is chosen by them.
+pub fn candidate_versions(spec: &At, e: &mut Errors) {
+    let (emulation, binary, plan) = (spec.get("emulationVersion"), spec.get("binaryVersion"), spec.get("strategy"));
+    let parsed = |at: &At| version(at.text());
+    if !emulation.is_empty() && parsed(&emulation).is_none() {
+        emulation.invalid_text(e, "must be a valid semantic version");
+    }
+    if binary.require(e) && parsed(&binary).is_none() {
+        binary.invalid_text(e, "must be a valid semantic version");
+    }
+    let zero = [0, 0, 0];
+    let (low, high) = (parsed(&emulation).unwrap_or(zero), parsed(&binary).unwrap_or(zero));
+    if !binary.is_empty() && !emulation.is_empty() && high < low {
+        binary.invalid_text(e, "must be greater than or equal to `emulationVersion`");
+    }
+    if plan.require(e) {
+        if plan.text() == "OldestEmulationVersion" && low == zero {
+            emulation.required(e, "must be specified when `strategy` is 'OldestEmulationVersion'");
+        }
+        lease_strategy(&plan, e);
+    }
+}
+
+/// The three numbers of a semantic version.
+fn version(text: &str) -> Option<[u64; 3]> {
+    let core = text.split(['-', '+']).next()?;
+    let numbers = core.split('.').map(|part| part.parse().ok()).collect::<Option<Vec<u64>>>()?;
+    numbers.try_into().ok()
 }

@@ -3,10 +3,8 @@
 use super::prelude::*;
 use crate::selector::LabelSelector;
 
-pub(super) const FUNCTIONS: Functions = functions! { labels kept_selector };
-
 /// The faults of a map of labels; all are told at the map.
-pub(super) fn labels(at: &At, e: &mut Errors) {
+pub fn labels(at: &At, e: &mut Errors) {
     for (key, value) in at.entries() {
         at.form_as(e, key, names::qualified);
         at.form_as(e, value.text(), names::label_value);
@@ -14,7 +12,7 @@ pub(super) fn labels(at: &At, e: &mut Errors) {
 }
 
 /// The faults of a label selector; one that had values of any form may keep such.
-fn kept_selector(at: &At, e: &mut Errors) {
+pub fn kept_selector(at: &At, e: &mut Errors) {
     check(at, is_faulty(at.old), e);
 }
 

@@ -2,11 +2,6 @@
 
 use super::{net, prelude::*, service_addresses as addresses};
 
-pub(super) const FUNCTIONS: Functions = functions! {
-    an_address topology_annotations service_ports external_name external_ips
-    node_ports source_ranges node_ports_allocated external_traffic ingress_points
-};
-
 const LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
@@ -18,7 +13,7 @@ fn needs_health_check(spec: &At) -> bool {
     is_balanced(spec) && spec.text_of("externalTrafficPolicy") == "Local"
 }
 
-fn topology_annotations(notes: &At, e: &mut Errors) {
+pub fn topology_annotations(notes: &At, e: &mut Errors) {
     let (hints, mode) =
         (notes.key("service.kubernetes.io/topology-aware-hints"), notes.key("service.kubernetes.io/topology-mode"));
     if hints.exists() && mode.exists() && hints.text() != mode.text() {
@@ -28,7 +23,7 @@ fn topology_annotations(notes: &At, e: &mut Errors) {
 }
 
 /// There are ports where there is an address, with names of their own where there are several.
-fn service_ports(spec: &At, e: &mut Errors) {
+pub fn service_ports(spec: &At, e: &mut Errors) {
     let list = spec.get("ports");
     if list.is_empty() && !addresses::is_headless(spec) && spec.text_of("type") != "ExternalName" {
         list.required(e, "");
@@ -45,19 +40,19 @@ fn service_ports(spec: &At, e: &mut Errors) {
     }
 }
 
-fn an_address(ips: &At, e: &mut Errors) {
+pub fn an_address(ips: &At, e: &mut Errors) {
     if addresses::is_headless(ips.up(1)) {
         let kind = ips.up(1).text_of("type");
         ips.index(0).invalid(e, format!("may not be set to 'None' for {kind} services"));
     }
 }
 
-fn external_name(name: &At, e: &mut Errors) {
+pub fn external_name(name: &At, e: &mut Errors) {
     let cname = name.text().strip_suffix('.').unwrap_or(name.text());
     if cname.is_empty() { name.required(e, "") } else { name.form_as(e, cname, names::subdomain) }
 }
 
-fn external_ips(list: &At, e: &mut Errors) {
+pub fn external_ips(list: &At, e: &mut Errors) {
     let old = list.before();
     let before: Vec<&str> = old.texts().collect();
     for ip in list.items() {
@@ -68,7 +63,7 @@ fn external_ips(list: &At, e: &mut Errors) {
 }
 
 /// A port of nodes, and a port of a service, is taken once per protocol.
-fn node_ports(spec: &At, e: &mut Errors) {
+pub fn node_ports(spec: &At, e: &mut Errors) {
     let ports = spec.get("ports");
     if spec.get("type").text() == "ClusterIP" {
         for port in ports.items().filter(|port| port.get("nodePort").int() != 0) {
@@ -95,7 +90,7 @@ fn node_ports(spec: &At, e: &mut Errors) {
 }
 
 /// The faults of where traffic may come from, by field or by annotation.
-fn source_ranges(service: &At, e: &mut Errors) {
+pub fn source_ranges(service: &At, e: &mut Errors) {
     let old = service.before();
     let spec = service.get("spec");
     let balanced = spec.get("type").text() == "LoadBalancer";
@@ -124,14 +119,14 @@ fn source_ranges(service: &At, e: &mut Errors) {
 }
 
 /// Upstream tells it without the path.
-fn node_ports_allocated(spec: &At, e: &mut Errors) {
+pub fn node_ports_allocated(spec: &At, e: &mut Errors) {
     if !spec.get("allocateLoadBalancerNodePorts").exists() {
         e.push(FieldError::required("allocateLoadBalancerNodePorts", ""));
     }
 }
 
 /// What is reached from outside says how, and where its health is told.
-fn external_traffic(spec: &At, e: &mut Errors) {
+pub fn external_traffic(spec: &At, e: &mut Errors) {
     let (kind, external, port) =
         (spec.text_of("type"), spec.get("externalTrafficPolicy"), spec.get("healthCheckNodePort"));
     let reachable =
@@ -154,7 +149,7 @@ fn external_traffic(spec: &At, e: &mut Errors) {
 }
 
 /// The faults of the points where traffic comes in.
-fn ingress_points(list: &At, e: &mut Errors) {
+pub fn ingress_points(list: &At, e: &mut Errors) {
     let old = list.old.as_array().into_iter().flatten();
     let before: Vec<&str> = old.filter_map(|point| point["ip"].as_str()).collect();
     for point in list.items() {

@@ -2,8 +2,6 @@
 
 use super::{net, prelude::*};
 
-pub(super) const FUNCTIONS: Functions = functions! { addresses address_change };
-
 const FAMILIES: &[&str] = &["IPv4", "IPv6"];
 const POLICIES: &[&str] = &["PreferDualStack", "RequireDualStack", "SingleStack"];
 
@@ -14,7 +12,7 @@ pub(super) fn is_headless(spec: &At) -> bool {
 }
 
 /// The faults of addresses and families.
-pub(super) fn addresses(spec: &At, e: &mut Errors) {
+pub fn addresses(spec: &At, e: &mut Errors) {
     if spec.get("type").text() == "ExternalName" {
         return;
     }
@@ -64,7 +62,7 @@ pub(super) fn addresses(spec: &At, e: &mut Errors) {
 }
 
 /// The faults of changed addresses and families.
-fn address_change(spec: &At, e: &mut Errors) {
+pub fn address_change(spec: &At, e: &mut Errors) {
     let old = &spec.before();
     let external = |spec: &At| spec.get("type").text() == "ExternalName";
     if external(spec) || external(old) {

@@ -1,15 +1,10 @@
-//! Storage classes and what drivers say of themselves, as far as the tables cannot say what is right.
+//! Storage classes, what drivers say of themselves, and migrations of what is stored, as far as the tables cannot say what is right.
 
 use super::prelude::*;
 
-pub(super) const FUNCTIONS: Functions = functions! { provisioner
-    parameters topologies attachment_metadata error_message topology_keys drivers_kept
-    token_requests
-};
-
 const MOST_BYTES: usize = 256 * 1024;
 
-fn provisioner(at: &At, e: &mut Errors) {
+pub fn provisioner(at: &At, e: &mut Errors) {
     at.form_as(e, &at.text().to_lowercase(), names::qualified);
 }
 
@@ -17,7 +12,7 @@ fn size(map: &At) -> usize {
     map.entries().map(|(key, value)| key.len() + value.text().len()).sum()
 }
 
-fn parameters(at: &At, e: &mut Errors) {
+pub fn parameters(at: &At, e: &mut Errors) {
     if at.len() > 512 {
         return at.too_long(e, 512);
     }
@@ -30,7 +25,7 @@ fn parameters(at: &At, e: &mut Errors) {
 }
 
 /// The faults of where volumes of a class may be.
-fn topologies(list: &At, e: &mut Errors) {
+pub fn topologies(list: &At, e: &mut Errors) {
     // Upstream begins with as many empty terms as there are terms.
     let mut seen: Vec<Vec<(String, Vec<String>)>> = vec![Vec::new(); list.len()];
     for term in list.items() {
@@ -59,21 +54,21 @@ fn topologies(list: &At, e: &mut Errors) {
     }
 }
 
-fn attachment_metadata(at: &At, e: &mut Errors) {
+pub fn attachment_metadata(at: &At, e: &mut Errors) {
     if size(at) > MOST_BYTES {
         at.too_long(e, MOST_BYTES);
     }
 }
 
 /// Upstream names another limit than it has.
-fn error_message(at: &At, e: &mut Errors) {
+pub fn error_message(at: &At, e: &mut Errors) {
     if at.text().len() > 1024 {
         at.too_long(e, MOST_BYTES);
     }
 }
 
 /// Upstream tells faults of keys at the driver.
-fn topology_keys(driver: &At, e: &mut Errors) {
+pub fn topology_keys(driver: &At, e: &mut Errors) {
     let keys = driver.get("topologyKeys");
     for (at, key) in keys.texts().enumerate() {
         if key.is_empty() {
@@ -87,7 +82,7 @@ fn topology_keys(driver: &At, e: &mut Errors) {
 }
 
 /// A driver of a node stays as it is, but for what it can take.
-fn drivers_kept(list: &At, e: &mut Errors) {
+pub fn drivers_kept(list: &At, e: &mut Errors) {
     let fixed = |driver: &Value| {
         let mut driver = driver.clone();
         driver.as_object_mut().map(|map| map.remove("allocatable"));
@@ -104,7 +99,7 @@ fn drivers_kept(list: &At, e: &mut Errors) {
 }
 
 /// Tokens are asked for once per audience; of two alike only the first is looked at.
-fn token_requests(list: &At, e: &mut Errors) {
+pub fn token_requests(list: &At, e: &mut Errors) {
     let mut seen = Vec::new();
     for request in list.items() {
         let audience = request.get("audience");
@@ -116,5 +111,36 @@ fn token_requests(list: &At, e: &mut Errors) {
         if request.get("expirationSeconds").exists() {
             rules::check("TokenSeconds", &request.get("expirationSeconds"), e);
         }
+    }
+}
+
+/// What is wrong with the name of a stored version: `<group>.<resource>`.
+pub(super) fn storage_version_name(name: &str) -> Vec<String> {
+    let Some((group, resource)) = name.rsplit_once('.') else {
+        return vec!["name must be in the form of <group>.<resource>".to_owned()];
+    };
+    let group = names::subdomain(group).into_iter().map(|fault| format!("the group segment {fault}"));
+    let resource = names::label_1035(resource).into_iter().map(|fault| format!("the resource segment {fault}"));
+    group.chain(resource).collect()
+}
+
+/// What a server writes, it can read.
+pub fn decodable(server: &At, e: &mut Errors) {
+    let (encoding, decodable) = (server.text_of("encodingVersion"), server.get("decodableVersions"));
+    if !decodable.has(encoding) {
+        decodable.invalid(e, format!("decodableVersions must include encodingVersion {encoding}"));
+    }
+}
+
+/// A migration is about one revision.
+pub fn migration_status(new: &At, e: &mut Errors) {
+    let status = new.get("status");
+    let version = status.get("resourceVersion");
+    let digits = |text: &str| text == "0" || !text.starts_with('0') && text.bytes().all(|c| c.is_ascii_digit());
+    if !version.is_empty() && !digits(version.text()) {
+        version.invalid(e, format!("resource version is not well formed: {}", version.text()));
+    }
+    if !version.before().is_empty() && version.differs() {
+        version.invalid_text(e, IMMUTABLE);
     }
 }

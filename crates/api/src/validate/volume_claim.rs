@@ -3,24 +3,19 @@
 use super::{diff, pod::resources, prelude::*, resource_name as resource};
 use crate::quantity::Quantity;
 
-pub(super) const FUNCTIONS: Functions = functions! {
-    used_by_one_pod claimed_size same_source source_group claim_change amount_of_storage resize_statuses
-    allocated_resources
-};
-
 const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const IMMUTABLE_SPEC: &str =
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
 
 /// A volume for one pod is used by it alone.
-fn used_by_one_pod(list: &At, e: &mut Errors) {
+pub fn used_by_one_pod(list: &At, e: &mut Errors) {
     if ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce"].iter().any(|mode| list.has(mode)) {
         list.forbidden(e, "may not use ReadWriteOncePod with other access modes");
     }
 }
 
 /// Upstream tells a wrong size under the name of the resource alone.
-fn claimed_size(resources: &At, e: &mut Errors) {
+pub fn claimed_size(resources: &At, e: &mut Errors) {
     let requests = resources.get("requests");
     let (size, place) = (requests.get("storage"), resources.key("storage"));
     if !size.exists() {
@@ -31,7 +26,7 @@ fn claimed_size(resources: &At, e: &mut Errors) {
 }
 
 /// A group is checked once there was none.
-fn source_group(source: &At, e: &mut Errors) {
+pub fn source_group(source: &At, e: &mut Errors) {
     let before = source.up(1).old;
     if before["dataSource"]["apiGroup"].is_null() && before["dataSourceRef"]["apiGroup"].is_null() {
         source.get("apiGroup").optional_form(e, names::subdomain);
@@ -39,7 +34,7 @@ fn source_group(source: &At, e: &mut Errors) {
 }
 
 /// Both ways to name a source name the same.
-fn same_source(at: &At, e: &mut Errors) {
+pub fn same_source(at: &At, e: &mut Errors) {
     let (source, reference) = (at.get("dataSource"), at.get("dataSourceRef"));
     // Upstream shows a path here, which has no fields that it could show.
     let shown = Bad::Shown("{}".to_owned());
@@ -56,7 +51,7 @@ fn same_source(at: &At, e: &mut Errors) {
 }
 
 /// A claim stays as it is; only a bound one may grow.
-fn claim_change(new: &At, e: &mut Errors) {
+pub fn claim_change(new: &At, e: &mut Errors) {
     let (old, spec) = (new.before(), new.get("spec"));
     let before = spec.before();
     let bound = new.get("status").get("phase").text() == "Bound";
@@ -128,7 +123,7 @@ fn attributes_class(spec: &At, before: &At, old: &At, e: &mut Errors) {
 }
 
 /// The faults of how far resources are resized.
-fn resize_statuses(at: &At, e: &mut Errors) {
+pub fn resize_statuses(at: &At, e: &mut Errors) {
     const RESIZES: &[&str] = &[
         "ControllerResizeInProgress",
         "ControllerResizeInfeasible",
@@ -144,7 +139,7 @@ fn resize_statuses(at: &At, e: &mut Errors) {
     }
 }
 
-fn allocated_resources(at: &At, e: &mut Errors) {
+pub fn allocated_resources(at: &At, e: &mut Errors) {
     for (name, amount) in at.entries() {
         if resource_key(name, at, e) && basic_amount(&amount, e) {
             resources::amount("storage", &amount, e);
@@ -152,7 +147,7 @@ fn allocated_resources(at: &At, e: &mut Errors) {
     }
 }
 
-fn amount_of_storage(at: &At, e: &mut Errors) {
+pub fn amount_of_storage(at: &At, e: &mut Errors) {
     basic_amount(at, e);
 }
 

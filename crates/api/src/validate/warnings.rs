@@ -1,15 +1,7 @@
 //! What is worth telling, as far as the tables cannot say it: old names, odd addresses, definitions that hide others.
 
-use std::{collections::HashMap, net::IpAddr};
-
 use super::{net, pod, prelude::*};
-
-pub(super) const FUNCTIONS: Functions = functions! {
-    lower_case pod_name_part zone_in_schedule old_label_key old_label old_label_message old_labels_of_map old_labels_by_name
-    wrong_label_value old_topology_annotation
-    old_ingress_annotation overlapping_paths whole_bytes whole_storage
-    container_warnings port_warnings odd_ip odd_cidr odd_endpoints
-};
+use std::{collections::HashMap, net::IpAddr};
 
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
@@ -33,29 +25,29 @@ fn old(label: &str) -> Option<&'static str> {
 }
 
 /// An entry of a selector by labels of nodes.
-fn old_label_key(entry: &At, e: &mut Errors) {
+pub fn old_label_key(entry: &At, e: &mut Errors) {
     if let Some(message) = old(entry.name()) {
         entry.warn(e, message);
     }
 }
 
-fn old_label(key: &At, e: &mut Errors) {
+pub fn old_label(key: &At, e: &mut Errors) {
     if let Some(message) = old(key.text()) {
         key.warn(e, format!("{} is {message}", key.text()));
     }
 }
 
-fn old_label_message(key: &At, e: &mut Errors) {
+pub fn old_label_message(key: &At, e: &mut Errors) {
     if let Some(message) = old(key.text()) {
         key.warn(e, message);
     }
 }
 
-fn old_labels_of_map(map: &At, e: &mut Errors) {
+pub fn old_labels_of_map(map: &At, e: &mut Errors) {
     map.entries().filter_map(|(key, _)| old(key)).for_each(|message| map.warn(e, message));
 }
 
-fn old_labels_by_name(map: &At, e: &mut Errors) {
+pub fn old_labels_by_name(map: &At, e: &mut Errors) {
     for (key, _) in map.entries() {
         if let Some(message) = old(key) {
             map.get(key).warn(e, message);
@@ -63,14 +55,14 @@ fn old_labels_by_name(map: &At, e: &mut Errors) {
     }
 }
 
-fn wrong_label_value(value: &At, e: &mut Errors) {
+pub fn wrong_label_value(value: &At, e: &mut Errors) {
     for fault in names::label_value(value.text()) {
         value.warn(e, format!("{} is invalid, {fault}", value.text()));
     }
 }
 
 /// Names that become part of the names of pods.
-fn pod_name_part(name: &At, e: &mut Errors) {
+pub fn pod_name_part(name: &At, e: &mut Errors) {
     let faults = names::label(name.text());
     if !faults.is_empty() {
         let why = "this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended";
@@ -79,7 +71,7 @@ fn pod_name_part(name: &At, e: &mut Errors) {
 }
 
 /// Upstream names the field with one step too many.
-fn zone_in_schedule(schedule: &At, e: &mut Errors) {
+pub fn zone_in_schedule(schedule: &At, e: &mut Errors) {
     if schedule.text().contains("TZ") {
         let message = "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see \
             https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details";
@@ -91,14 +83,14 @@ fn say(e: &mut Errors, message: impl Into<String>) {
     e.push(FieldError::new("", Fault::Warning, message));
 }
 
-fn old_topology_annotation(notes: &At, e: &mut Errors) {
+pub fn old_topology_annotation(notes: &At, e: &mut Errors) {
     let key = "service.kubernetes.io/topology-aware-hints";
     if notes.key(key).exists() {
         say(e, format!("annotation {key} is deprecated, please use service.kubernetes.io/topology-mode instead"));
     }
 }
 
-fn old_ingress_annotation(notes: &At, e: &mut Errors) {
+pub fn old_ingress_annotation(notes: &At, e: &mut Errors) {
     let key = "kubernetes.io/ingress.class";
     if notes.key(key).exists() {
         say(e, format!("annotation {key:?} is deprecated, please use 'spec.ingressClassName' instead"));
@@ -115,16 +107,16 @@ fn fractions(amounts: &At, kinds: &[&str], e: &mut Errors) {
     }
 }
 
-fn whole_bytes(amounts: &At, e: &mut Errors) {
+pub fn whole_bytes(amounts: &At, e: &mut Errors) {
     fractions(amounts, &["memory", "ephemeral-storage"], e);
 }
 
-fn whole_storage(amounts: &At, e: &mut Errors) {
+pub fn whole_storage(amounts: &At, e: &mut Errors) {
     fractions(amounts, &["storage"], e);
 }
 
 /// What is worth telling of containers: old annotations, fractions of bytes, variables that hide others.
-fn container_warnings(spec: &At, e: &mut Errors) {
+pub fn container_warnings(spec: &At, e: &mut Errors) {
     let (owner, is_pod) = (spec.up(1), spec.up(1).is_whole());
     let meta = owner.get("metadata");
     let notes = meta.get("annotations");
@@ -175,7 +167,7 @@ fn hidden_variables(list: &At, e: &mut Errors) {
 type HostPort<'v> = (i64, &'v str, String);
 
 /// Ports that are the same, or might be.
-fn port_warnings(spec: &At, e: &mut Errors) {
+pub fn port_warnings(spec: &At, e: &mut Errors) {
     let mut all: HashMap<(i64, &str), Vec<HostPort>> = HashMap::new();
     pod::visit(spec, |container| {
         for port in container.get("ports").items() {
@@ -222,7 +214,7 @@ fn shown_port(port: &At) -> String {
 }
 
 /// Files of a volume that stand where others do.
-fn overlapping_paths(volumes: &At, e: &mut Errors) {
+pub fn overlapping_paths(volumes: &At, e: &mut Errors) {
     for volume in volumes.items() {
         for (kind, name) in [("configMap", "name"), ("secret", "secretName"), ("downwardAPI", "")] {
             let source = volume.get(kind);
@@ -290,7 +282,7 @@ fn overlaps(volume: &str, what: &str, paths: Vec<(&str, String)>, e: &mut Errors
 }
 
 /// Addresses that are not written as they should be.
-fn odd_ip(at: &At, e: &mut Errors) {
+pub fn odd_ip(at: &At, e: &mut Errors) {
     let text = at.text();
     let Some(ip) = net::lenient_ip(text) else { return };
     let canonical = ip.to_canonical();
@@ -301,7 +293,7 @@ fn odd_ip(at: &At, e: &mut Errors) {
     }
 }
 
-fn odd_cidr(at: &At, e: &mut Errors) {
+pub fn odd_cidr(at: &At, e: &mut Errors) {
     let text = at.text();
     let Some((ip, length)) = net::lenient_cidr(text) else { return };
     let (address, digits) = text.split_once('/').unwrap_or_default();
@@ -322,7 +314,7 @@ fn odd_cidr(at: &At, e: &mut Errors) {
 }
 
 /// Odd addresses, unless one of Kubernetes' own controllers wrote them.
-fn odd_endpoints(object: &At, e: &mut Errors) {
+pub fn odd_endpoints(object: &At, e: &mut Errors) {
     const OWN: [&str; 3] =
         ["endpoint-controller", "endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"];
     let meta = object.get("metadata");
@@ -341,7 +333,7 @@ fn odd_endpoints(object: &At, e: &mut Errors) {
     }
 }
 
-fn lower_case(driver: &At, e: &mut Errors) {
+pub fn lower_case(driver: &At, e: &mut Errors) {
     if driver.text() != driver.text().to_lowercase() {
         driver.warn(e, format!("driver names should be lowercase; {:?} contains uppercase characters", driver.text()));
     }

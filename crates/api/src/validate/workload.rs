@@ -1,18 +1,13 @@
-//! The workloads that keep pods running, as far as the tables cannot say what is right.
+//! The workloads that keep pods running and what scales them, as far as the tables cannot say what is right.
 
-use super::{int_or_percent as amount, prelude::*, selector};
+use super::{prelude::*, resource_name as resource, selector};
 use crate::selector::LabelSelector;
-
-pub(super) const FUNCTIONS: Functions = functions! {
-    selected_template some_progress daemon_selector surge_or_unavailable stateful_template
-    stateful_change controller_selector json_object only_grows
-};
 
 const MISMATCH: &str = "`selector` does not match template `labels`";
 const LABEL_SELECTOR: &str = "meta/v1.LabelSelector";
 
 /// The selector of a deployment or replica set, and the template that it selects.
-fn selected_template(spec: &At, e: &mut Errors) {
+pub fn selected_template(spec: &At, e: &mut Errors) {
     let selector = spec.get("selector");
     required_selector(&selector, "deployment", e);
     match selector::parsed(selector.value) {
@@ -50,14 +45,14 @@ fn labels_match(template: &At, selector: Option<&LabelSelector>, e: &mut Errors)
 }
 
 /// A rolling update that may neither remove nor add pods gets nowhere.
-fn some_progress(rolling: &At, e: &mut Errors) {
+pub fn some_progress(rolling: &At, e: &mut Errors) {
     let (unavailable, surge) = (rolling.get("maxUnavailable"), rolling.get("maxSurge"));
-    if amount::value(&unavailable) == 0 && amount::value(&surge) == 0 {
-        unavailable.invalid_as(e, amount::shown(&unavailable), "may not be 0 when `maxSurge` is 0");
+    if number_of(&unavailable) == 0 && number_of(&surge) == 0 {
+        unavailable.invalid_as(e, shown(&unavailable), "may not be 0 when `maxSurge` is 0");
     }
 }
 
-fn daemon_selector(spec: &At, e: &mut Errors) {
+pub fn daemon_selector(spec: &At, e: &mut Errors) {
     let selector = spec.get("selector");
     if let Ok(parsed) = selector::parsed(selector.value) {
         labels_match(&spec.get("template"), parsed.as_ref(), e);
@@ -68,17 +63,17 @@ fn daemon_selector(spec: &At, e: &mut Errors) {
 }
 
 /// Of daemons on a node there is one more for a while, or one less.
-fn surge_or_unavailable(rolling: &At, e: &mut Errors) {
+pub fn surge_or_unavailable(rolling: &At, e: &mut Errors) {
     let (unavailable, surge) = (rolling.get("maxUnavailable"), rolling.get("maxSurge"));
-    match (amount::value(&unavailable) != 0, amount::value(&surge) != 0) {
-        (true, true) => surge.invalid_as(e, amount::shown(&surge), "may not be set when maxUnavailable is non-zero"),
+    match (number_of(&unavailable) != 0, number_of(&surge) != 0) {
+        (true, true) => surge.invalid_as(e, shown(&surge), "may not be set when maxUnavailable is non-zero"),
         (false, false) => unavailable.required(e, "cannot be 0 when maxSurge is 0"),
         _ => {}
     }
 }
 
 /// The selector of a stateful set, and its template as pods get it.
-fn stateful_template(spec: &At, e: &mut Errors) {
+pub fn stateful_template(spec: &At, e: &mut Errors) {
     let selector = spec.get("selector");
     required_selector(&selector, "statefulset", e);
     match selector::parsed(selector.value) {
@@ -113,7 +108,7 @@ fn adjusted_template(spec: &At) -> Value {
 }
 
 /// Most of a stateful set stays as it is.
-fn stateful_change(spec: &At, e: &mut Errors) {
+pub fn stateful_change(spec: &At, e: &mut Errors) {
     const FREE: &[&str] = &[
         "replicas",
         "template",
@@ -136,7 +131,7 @@ fn stateful_change(spec: &At, e: &mut Errors) {
 }
 
 /// A replication controller selects by labels alone.
-fn controller_selector(spec: &At, e: &mut Errors) {
+pub fn controller_selector(spec: &At, e: &mut Errors) {
     let template = spec.get("template");
     let meta = template.get("metadata");
     let labels = meta.get("labels");
@@ -145,16 +140,122 @@ fn controller_selector(spec: &At, e: &mut Errors) {
     }
 }
 
-fn json_object(data: &At, e: &mut Errors) {
+pub fn json_object(data: &At, e: &mut Errors) {
     if !data.value.is_object() {
         data.required(e, "data must be a valid JSON object");
     }
 }
 
 /// A count of collisions only grows.
-fn only_grows(now: &At, e: &mut Errors) {
+pub fn only_grows(now: &At, e: &mut Errors) {
     let was = now.before();
     if was.exists() && (!now.exists() || now.int() < was.int()) {
         now.invalid_int(e, "cannot be decremented");
     }
+}
+
+/// The faults of an amount.
+pub fn amount(at: &At, e: &mut Errors) {
+    if at.value.is_string() { at.form(e, names::percent) } else { at.nonnegative(e) }
+}
+
+fn percent(at: &At) -> Option<i64> {
+    let text = at.value.as_str().filter(|text| names::percent(text).is_empty())?;
+    text.trim_end_matches('%').parse().ok()
+}
+
+/// The number, of things or of hundredths.
+fn number_of(at: &At) -> i64 {
+    match at.value {
+        Value::String(text) => percent(at).unwrap_or_else(|| text.parse().unwrap_or(0)),
+        value => value.as_i64().unwrap_or(0),
+    }
+}
+
+/// A part of all is at most all.
+pub fn at_most_all(at: &At, e: &mut Errors) {
+    if percent(at).is_some_and(|percent| percent > 100) {
+        at.invalid(e, "must not be greater than 100%");
+    }
+}
+
+/// The amount as it is told; none is 0.
+fn shown(at: &At) -> Bad {
+    if at.exists() { at.value.clone().into() } else { 0.into() }
+}
+
+pub fn not_none(at: &At, e: &mut Errors) {
+    if number_of(at) == 0 {
+        at.invalid_as(e, shown(at), "cannot be 0");
+    }
+}
+
+/// Type, field and rules of the sources of metrics.
+const SOURCES: [(&str, &str, &str); 5] = [
+    ("Object", "object", "ObjectMetric"),
+    ("External", "external", "ExternalMetric"),
+    ("Pods", "pods", "PodsMetric"),
+    ("Resource", "resource", "ResourceMetric"),
+    ("ContainerResource", "containerResource", "ContainerMetric"),
+];
+
+pub fn at_least_min(max: &At, e: &mut Errors) {
+    if max.int() < max.up(1).get("minReplicas").int() {
+        max.invalid_int(e, "must be greater than or equal to `minReplicas`");
+    }
+}
+
+pub fn scaling_to_zero(list: &At, e: &mut Errors) {
+    let outside = list.items().any(|metric| ["Object", "External"].contains(&metric.text_of("type")));
+    if list.up(1).get("minReplicas").int() == 0 && !outside {
+        list.forbidden(e, "must specify at least one Object or External metric to support scaling to zero replicas");
+    }
+}
+
+/// What is scaled is in a group, except for what is older than groups; what was named before may stay.
+pub fn target_version(target: &At, e: &mut Errors) {
+    if target.is_change() && ["apiVersion", "kind"].iter().all(|field| target.old.get(field) == target.value.get(field))
+    {
+        return;
+    }
+    let version = target.get("apiVersion");
+    let group = version.text().split_once('/').map_or("", |(group, _)| group);
+    group_version(&version, e);
+    let whole = version.text().matches('/').count() <= 1;
+    if whole && target.text_of("kind") != "ReplicationController" && group.is_empty() {
+        version.invalid_text(e, "apiVersion must specify API group");
+    }
+}
+
+pub fn group_version(version: &At, e: &mut Errors) {
+    if version.text().matches('/').count() > 1 {
+        version.invalid_text(e, format!("unexpected GroupVersion string: {}", version.text()));
+    }
+}
+
+/// The source that the type names is there, and no other.
+pub fn metric_source(at: &At, e: &mut Errors) {
+    let kind = at.get("type");
+    let given = |field: &str| at.value.get(field).is_some();
+    let present = || SOURCES.iter().filter(|(_, field, _)| given(field));
+    if let Some((_, field, rules)) = present().next() {
+        rules::check(rules, &at.get(field), e);
+    }
+    let expected = SOURCES.iter().find(|(name, ..)| *name == kind.text()).map(|(_, field, _)| *field);
+    match expected {
+        Some(field) if !given(field) => {
+            at.get(field).required(e, "must populate information for the given metric source");
+        }
+        Some(_) => {}
+        None => kind.unsupported(e, &["ContainerResource", "External", "Object", "Pods", "Resource"]),
+    }
+    if present().count() != 1 {
+        for (_, field, _) in present().filter(|(_, field, _)| Some(*field) != expected) {
+            at.get(field).forbidden(e, "must populate the given metric source only");
+        }
+    }
+}
+
+pub fn name_of_container_resource(name: &At, e: &mut Errors) {
+    resource::of_container(name.text(), name, e);
 }

@@ -4,6 +4,7 @@
 //! upstream's library writes for the same object.
 
 mod emit;
+mod fault;
 mod natural;
 mod read;
 mod resolve;
@@ -20,9 +21,9 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// No YAML.
-    #[error("yaml: line {line}: {message}")]
+    #[error("yaml: {}{message}", fault::shown_line(*line))]
     Syntax {
-        /// Where, from 1.
+        /// Where, as Go's library counts; 0 where it does not say.
         line: usize,
         /// What is wrong.
         message: String,

@@ -6,10 +6,10 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use granit_parser::{Event, Parser, ScalarStyle, StrInput, Tag};
 
 use super::{
-    Error, Parsed,
+    Error, Parsed, fault,
     resolve::{self, Scalar},
 };
-use crate::{Map, Value, budget::Budget, decode::MAX_DEPTH};
+use crate::{Map, Value, budget::Budget, decode::MAX_DEPTH, json};
 
 const MERGE: &str = "<<";
 /// How many duplicate keys are told of.
@@ -17,7 +17,10 @@ const MAX_DUPLICATES: usize = 100;
 
 /// Reads the first document of a text.
 pub fn document(text: &str) -> Result<Parsed, Error> {
+    fault::characters(text)?;
     let mut builder = Builder {
+        text,
+        open: Vec::new(),
         events: Parser::new_from_str(text),
         budget: Budget::default(),
         anchors: HashMap::new(),
@@ -27,13 +30,21 @@ pub fn document(text: &str) -> Result<Parsed, Error> {
         match builder.next()? {
             (Event::StreamStart | Event::DocumentStart(..), _) => {}
             (Event::StreamEnd | Event::DocumentEnd, _) => break Value::Null,
-            (event, _) => break builder.node(event, 0)?,
+            (event, _) => {
+                let value = builder.node(event, 0)?;
+                // What follows must be the end of the document, or else a fault.
+                builder.next()?;
+                break value;
+            }
         }
     };
     Ok(Parsed { value, duplicates: builder.duplicates })
 }
 
 struct Builder<'a> {
+    text: &'a str,
+    /// Which of the collections that are open are mappings.
+    open: Vec<bool>,
     events: Parser<'a, StrInput<'a>>,
     budget: Budget,
     /// What is complete; an alias to what is not would contain itself.
@@ -46,7 +57,11 @@ impl<'a> Builder<'a> {
     fn next(&mut self) -> Result<(Event<'a>, usize), Error> {
         match self.events.next_event() {
             Some(Ok((event, span))) => Ok((event, span.start.line())),
-            Some(Err(error)) => Err(Error::Syntax { line: error.marker().line(), message: error.info().to_owned() }),
+            // Go does not look at what follows the end of a document.
+            Some(Err(error)) if error.info().starts_with("invalid content after document end") => {
+                Ok((Event::DocumentEnd, 0))
+            }
+            Some(Err(error)) => Err(fault::syntax(self.text, &error, self.open.last().copied())),
             None => Ok((Event::StreamEnd, 0)),
         }
     }
@@ -57,8 +72,18 @@ impl<'a> Builder<'a> {
         }
         let (value, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => (self.scalar(text, style, tag.as_deref())?, anchor),
-            Event::SequenceStart(_, anchor, _) => (self.sequence(depth)?, anchor),
-            Event::MappingStart(_, anchor, _) => (self.mapping(depth)?, anchor),
+            Event::SequenceStart(_, anchor, _) => {
+                self.open.push(false);
+                let items = self.sequence(depth)?;
+                self.open.pop();
+                (items, anchor)
+            }
+            Event::MappingStart(_, anchor, _) => {
+                self.open.push(true);
+                let map = self.mapping(depth)?;
+                self.open.pop();
+                (map, anchor)
+            }
             Event::Alias(id) => (self.alias(id)?, 0),
             _ => return Err(Error::Value("did not find expected node content".to_owned())),
         };
@@ -203,11 +228,7 @@ fn tagged(tag: &str, text: &str, scalar: Scalar) -> Result<Scalar, Error> {
 
 /// A float as JSON has it.
 fn number(value: f64) -> Result<Value, Error> {
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    if value.fract() == 0.0 && value.abs() <= EXACT {
-        return Ok((value as i64).into());
-    }
-    serde_json::Number::from_f64(value).map(Value::Number).ok_or(Error::Number(match value {
+    json::float(value).ok_or(Error::Number(match value {
         f64::INFINITY => "+Inf",
         f64::NEG_INFINITY => "-Inf",
         _ => "NaN",

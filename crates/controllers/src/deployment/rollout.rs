@@ -8,9 +8,8 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Resource, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, PostParams},
 };
-use serde_json::json;
 
 use super::{
     Controller, Error, hash,
@@ -253,8 +252,11 @@ impl<'a> Rollout<'a> {
         let written = api.replace_status(&name, &PostParams::default(), &self.deployment).await?;
         // Upstream's server takes annotations along with the status; one that does not is told separately.
         if revision(&written) != revision(&self.deployment) {
-            let patch = json!({"metadata": {"annotations": {revision::REVISION: revision(&self.deployment)}}});
-            api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+            let mut whole = written;
+            whole
+                .annotations_mut()
+                .extend(revision(&self.deployment).map(|text| (revision::REVISION.to_owned(), text)));
+            api.replace(&name, &PostParams::default(), &whole).await?;
         }
         Ok(())
     }

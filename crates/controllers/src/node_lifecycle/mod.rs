@@ -42,7 +42,7 @@ struct Controller {
 
 /// Runs the loop until shutdown.
 pub(crate) async fn run(context: Context) {
-    let leases = Api::namespaced(context.client.clone(), LEASES);
+    let leases = Api::namespaced(context.informers.client().clone(), LEASES);
     let controller = Arc::new(Controller {
         nodes: context.informers.of(),
         leases: Informer::start(leases, watcher::Config::default(), context.shutdown.clone()),

@@ -12,17 +12,17 @@ use anyhow::{Context, anyhow};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, SanType};
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
-    crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    server::WebPkiClientVerifier,
     version::{TLS12, TLS13},
 };
 
 use super::options::Options;
-use crate::{atomic, pki};
+use crate::{
+    atomic,
+    pki::{self, provider},
+};
 
-/// How the server answers TLS; clients may show certificates of `--client-ca-file`. The proxies' authority is not one of
-/// theirs: whoever it signs for is not a user.
+/// How the server answers TLS; clients may show certificates.
 pub fn serving(options: &Options) -> anyhow::Result<Arc<ServerConfig>> {
     let (chain, key) = match &options.files.serving {
         Some((certificate, key)) => pair(certificate, key)?,
@@ -30,19 +30,13 @@ pub fn serving(options: &Options) -> anyhow::Result<Arc<ServerConfig>> {
     };
     let versions: &[_] = if options.files.tls13_only { &[&TLS13] } else { &[&TLS13, &TLS12] };
     let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(versions)?;
-    let authority = options.settings.authentication.client_ca.as_deref();
-    let roots = roots(authority).context("--client-ca-file")?;
-    let builder = if roots.is_empty() {
-        builder.with_no_client_auth()
-    } else {
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
-        builder.with_client_cert_verifier(verifier.allow_unauthenticated().build()?)
-    };
+    let builder = builder.with_client_cert_verifier(server::client_verifier(&options.settings.authentication));
     let mut config = builder.with_single_cert(chain, key)?;
     if options.settings.serving.http2 {
         config.alpn_protocols.push(b"h2".to_vec());
     }
     config.alpn_protocols.push(b"http/1.1".to_vec());
+    config.ignore_client_order = true;
     Ok(Arc::new(config))
 }
 
@@ -119,8 +113,4 @@ fn parameters(options: &Options) -> anyhow::Result<CertificateParams> {
     params.subject_alt_names.extend(ips.into_iter().map(SanType::IpAddress));
     pki::set_year(&mut params, SystemTime::now());
     Ok(params)
-}
-
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
 }

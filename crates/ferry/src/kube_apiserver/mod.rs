@@ -2,6 +2,9 @@
 //!
 //! It runs in the foreground until SIGTERM or SIGINT, logs to standard error, and needs no controllers beside it.
 
+mod audit;
+mod authentication;
+mod authorization;
 mod certificates;
 mod options;
 

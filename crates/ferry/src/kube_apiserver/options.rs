@@ -1,10 +1,11 @@
 //! What the flags say, checked once and in its final form.
 
-use std::{fs, net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
+use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail, ensure};
-use server::{Authentication, Load, Network, Serving, Settings, Shutdown, Tokens, served::Served};
+use server::{AdmissionSettings, Load, Network, Serving, Settings, Shutdown, Tokens, served::Served};
 
+use super::{audit, authentication, authorization};
 use crate::{
     flags::{Error, Given},
     refusal::refusal,
@@ -71,7 +72,7 @@ impl Options {
             data_dir: data_dir.unwrap_or_default(),
             storage_timeout: given.duration("storage-initialization-timeout")?,
             files: files(given)?,
-            tokens: tokens(given)?,
+            tokens: authentication::tokens(given)?,
             settings: settings(given)?,
             verbosity: if verbosity < 4 { 0 } else { 1 + u8::from(verbosity >= 6) },
         })
@@ -95,7 +96,8 @@ where
     given.value(name)?.ok_or_else(|| given.invalid(name, "", "it must not be empty"))
 }
 
-fn path(given: &Given<'_>, name: &str) -> Option<PathBuf> {
+/// The file that a flag names.
+pub fn path(given: &Given<'_>, name: &str) -> Option<PathBuf> {
     given.text(name).map(PathBuf::from)
 }
 
@@ -163,7 +165,10 @@ fn settings(given: &Given<'_>) -> anyhow::Result<Settings> {
         kubernetes_node_port: given.value("kubernetes-service-node-port")?.filter(|port| *port != 0),
         service_networks: networks(given)?,
         node_ports: ports(given)?,
-        authentication: authentication(given)?,
+        authentication: authentication::settings(given)?,
+        authorization: authorization::settings(given)?,
+        audit: audit::settings(given)?,
+        admission: admission(given)?,
         load: load(given)?,
         serving: serving(given)?,
         shutdown: shutdown(given)?,
@@ -173,15 +178,6 @@ fn settings(given: &Given<'_>) -> anyhow::Result<Settings> {
         flags: given.all().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
     })
-}
-
-/// The signer of tokens, where a key is given; its issuer is the first that is named.
-fn tokens(given: &Given<'_>) -> anyhow::Result<Option<Tokens>> {
-    let Some(file) = path(given, "service-account-signing-key-file") else { return Ok(None) };
-    let issuer = given.many("service-account-issuer").into_iter().next();
-    let issuer = issuer.context("--service-account-signing-key-file needs --service-account-issuer URL too")?;
-    let key = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    Ok(Some(Tokens::new(issuer, &key).with_context(|| file.display().to_string())?))
 }
 
 fn served(given: &Given<'_>) -> anyhow::Result<Served> {
@@ -244,21 +240,25 @@ fn ports(given: &Given<'_>) -> Result<RangeInclusive<u16>, Error> {
     })
 }
 
-fn authentication(given: &Given<'_>) -> anyhow::Result<Authentication> {
-    let read = |flag: &str| {
-        let read =
-            |file: PathBuf| std::fs::read_to_string(&file).with_context(|| format!("--{flag} {}", file.display()));
-        path(given, flag).map(read).transpose()
-    };
-    Ok(Authentication {
-        client_ca: read("client-ca-file")?,
-        proxy_ca: read("requestheader-client-ca-file")?,
-        proxy_names: given.many("requestheader-allowed-names"),
-        user_headers: given.many("requestheader-username-headers"),
-        uid_headers: given.many("requestheader-uid-headers"),
-        group_headers: given.many("requestheader-group-headers"),
-        extra_prefixes: given.many("requestheader-extra-headers-prefix"),
-    })
+fn admission(given: &Given<'_>) -> anyhow::Result<AdmissionSettings> {
+    let (mut enabled, mut disabled) = (given.many("enable-admission-plugins"), given.many("disable-admission-plugins"));
+    let only = given.many("admission-control");
+    if !only.is_empty() {
+        ensure!(
+            enabled.is_empty() && disabled.is_empty(),
+            "admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive"
+        );
+        disabled = AdmissionSettings::names().map(str::to_owned).filter(|name| !only.contains(name)).collect();
+        enabled = only;
+    }
+    let mut settings = AdmissionSettings::new(&enabled, &disabled)?;
+    let seconds = |flag: &str| required(given, flag);
+    settings.toleration_seconds =
+        Some((seconds("default-not-ready-toleration-seconds")?, seconds("default-unreachable-toleration-seconds")?));
+    match path(given, "admission-control-config-file") {
+        Some(file) => settings.configured(&file).map_err(|why| anyhow::anyhow!("failed to read plugin config: {why}")),
+        None => Ok(settings),
+    }
 }
 
 fn load(given: &Given<'_>) -> anyhow::Result<Load> {
@@ -281,7 +281,6 @@ fn serving(given: &Given<'_>) -> anyhow::Result<Serving> {
     Ok(Serving {
         http2: !given.bool("disable-http2-serving")?,
         streams: if streams == 0 { Serving::default().streams } else { streams },
-        anonymous: given.bool("anonymous-auth")?,
         store_timeout: given.duration("etcd-healthcheck-timeout")?.min(given.duration("etcd-readycheck-timeout")?),
     })
 }

@@ -21,7 +21,7 @@ use rcgen::{
 use crate::refusal::refusal;
 use files::Files;
 use leaf::Leaf;
-pub use tls::{api_server_tls, kubelet_client_tls, kubelet_tls};
+pub use tls::{api_server_tls, kubelet_client_tls, kubelet_tls, provider};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const CA_LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);

@@ -77,7 +77,7 @@ fn keys_are_private_and_tls_is_usable() {
             assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", entry.file_name());
         }
     }
-    api_server_tls(&pki).unwrap();
+    api_server_tls(&pki, server::client_verifier(&server::Authentication::default())).unwrap();
     kubelet_tls(&pki).unwrap();
     kubelet_client_tls(&pki).unwrap();
 }

@@ -3,28 +3,28 @@
 use std::sync::Arc;
 
 use rustls::{
-    ClientConfig, RootCertStore, ServerConfig,
+    CipherSuite, ClientConfig, RootCertStore, ServerConfig,
     crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    server::WebPkiClientVerifier,
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 
 use super::{Pair, Pki};
 
-/// Serves everybody; a client that shows a certificate must have it from the CA.
-pub fn api_server_tls(pki: &Pki) -> anyhow::Result<ServerConfig> {
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots(&pki.ca)?, provider());
-    let verifier = verifier.allow_unauthenticated().build()?;
+/// Serves everybody, and asks for certificates as `verifier` says.
+pub fn api_server_tls(pki: &Pki, verifier: Arc<dyn ClientCertVerifier>) -> anyhow::Result<ServerConfig> {
     let (chain, key) = parse(&pki.api_server)?;
     let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     let mut config = builder.with_client_cert_verifier(verifier).with_single_cert(chain, key)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.ignore_client_order = true;
     Ok(config)
 }
 
-/// Serves only clients that show a certificate of the CA.
+/// Serves clients that show a certificate of the CA, or none.
 pub fn kubelet_tls(pki: &Pki) -> anyhow::Result<ServerConfig> {
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots(&pki.ca)?, provider()).build()?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots(&pki.ca)?, provider());
+    let verifier = verifier.allow_unauthenticated().build()?;
     let (chain, key) = parse(&pki.kubelet)?;
     let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     let mut config = builder.with_client_cert_verifier(verifier).with_single_cert(chain, key)?;
@@ -39,8 +39,11 @@ pub fn kubelet_client_tls(pki: &Pki) -> anyhow::Result<ClientConfig> {
     Ok(builder.with_root_certificates(roots(&pki.ca)?).with_client_auth_cert(chain, key)?)
 }
 
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
+/// The usual cryptography, with the cheaper of two good ciphers first, as upstream has it.
+pub fn provider() -> Arc<CryptoProvider> {
+    let mut provider = ring::default_provider();
+    provider.cipher_suites.sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
+    Arc::new(provider)
 }
 
 fn roots(ca: &str) -> anyhow::Result<Arc<RootCertStore>> {

@@ -41,10 +41,10 @@ fn data(authentication: &Authentication) -> Map<String, Value> {
     let mut data = Map::new();
     let mut put = |key: &str, value: String| drop(data.insert(key.to_owned(), value.into()));
     if let Some(authority) = &authentication.client_ca {
-        put("client-ca-file", authority.clone());
+        put("client-ca-file", authority.pem().to_owned());
     }
     if let Some(authority) = &authentication.proxy_ca {
-        put("requestheader-client-ca-file", authority.clone());
+        put("requestheader-client-ca-file", authority.pem().to_owned());
         put("requestheader-allowed-names", json!(authentication.proxy_names).to_string());
         put("requestheader-extra-headers-prefix", json!(authentication.extra_prefixes).to_string());
         put("requestheader-group-headers", json!(authentication.group_headers).to_string());

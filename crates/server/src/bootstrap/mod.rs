@@ -44,6 +44,11 @@ const PRIORITY_CLASSES: &[(&str, i64, &str)] = &[
     ),
 ];
 
+/// The rules of a cluster role of the policy.
+pub fn rules_of(role: &str) -> Vec<Value> {
+    rbac::rules_of(role)
+}
+
 /// The levels and schemas of a fresh cluster.
 #[cfg(test)]
 pub fn flow_objects() -> Result<Vec<Value>, Status> {

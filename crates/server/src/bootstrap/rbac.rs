@@ -40,6 +40,13 @@ pub fn objects() -> Result<Vec<Wanted>, Status> {
     Ok(objects)
 }
 
+/// The rules of a cluster role; none if there is no such role.
+pub fn rules_of(name: &str) -> Vec<Value> {
+    let objects = objects().unwrap_or_default();
+    let role = objects.iter().find(|one| one.resource.name == "clusterroles" && meta::name(&one.object) == name);
+    role.map(|role| meta::list(&role.object, &["rules"]).to_vec()).unwrap_or_default()
+}
+
 fn header(line: &str) -> Option<Result<Vec<Wanted>, Status>> {
     let (kind, rest) = line.split_once(' ')?;
     let (name, words) = rest.split_once(' ').unwrap_or((rest, ""));

@@ -56,7 +56,7 @@ impl Config {
         schema.name.hash(&mut hasher);
         match schema.distinguisher {
             Distinguisher::None => {}
-            Distinguisher::User => user.map_or(ANONYMOUS, |user| user.name.as_str()).hash(&mut hasher),
+            Distinguisher::User => user.name.hash(&mut hasher),
             Distinguisher::Namespace => asked.namespace().hash(&mut hasher),
         }
         let level_uid = self.levels.get(&schema.level).map(|level| level.uid.clone());
@@ -65,9 +65,7 @@ impl Config {
     }
 }
 
-const ANONYMOUS: &str = "system:anonymous";
-
-fn matches(rule: &Rule, user: Option<&User>, asked: &Asked<'_>) -> bool {
+fn matches(rule: &Rule, user: &User, asked: &Asked<'_>) -> bool {
     rule.subjects.iter().any(|subject| is(subject, user))
         && match asked {
             Asked::Resource(target) => rule.resources.iter().any(|rule| covers(rule, target)),
@@ -78,16 +76,14 @@ fn matches(rule: &Rule, user: Option<&User>, asked: &Asked<'_>) -> bool {
         }
 }
 
-fn is(subject: &Subject, user: Option<&User>) -> bool {
-    match (subject, user) {
-        (Subject::User(name), user) => name == "*" || name == user.map_or(ANONYMOUS, |user| user.name.as_str()),
-        (Subject::Group(name), Some(user)) => name == "*" || user.groups.contains(name),
-        (Subject::Group(name), None) => name == "*" || name == "system:unauthenticated",
-        (Subject::Account(namespace, name), Some(user)) => {
+fn is(subject: &Subject, user: &User) -> bool {
+    match subject {
+        Subject::User(name) => name == "*" || *name == user.name,
+        Subject::Group(name) => name == "*" || user.groups.contains(name),
+        Subject::Account(namespace, name) => {
             let account = user.name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
             account.is_some_and(|(n, a)| n == namespace && (name == "*" || name == a))
         }
-        (Subject::Account(..), None) => false,
     }
 }
 
@@ -126,15 +122,10 @@ mod tests {
             .unwrap()
             .into_iter()
             .partition(|object| object["spec"].get("rules").is_some());
-        let config = Config::of(&schemas, &levels);
-        let caller = match user {
-            Some((name, groups)) => Caller::Client(User {
-                name: name.into(),
-                groups: groups.iter().map(|group| (*group).into()).collect(),
-                ..User::default()
-            }),
-            None => Caller::Anonymous,
-        };
+        let config = Config::of(schemas.iter(), levels.iter());
+        let (name, groups) = user.unwrap_or(("system:anonymous", &["system:unauthenticated"]));
+        let groups = groups.iter().map(|group| (*group).into()).collect();
+        let caller = Caller::Client(User { name: name.into(), groups, ..User::default() });
         let target =
             crate::request::parse(&Method::GET, path, Query::default(), &Default::default()).and_then(Result::ok);
         let asked = target.as_ref().map_or(Asked::Path("get", path), Asked::Resource);

@@ -87,10 +87,10 @@ pub struct Queuing {
 
 impl Config {
     /// Reads the objects.
-    pub fn of(schemas: &[Value], levels: &[Value]) -> Self {
-        let mut schemas: Vec<Schema> = schemas.iter().map(Schema::of).collect();
+    pub fn of<'a>(schemas: impl Iterator<Item = &'a Value>, levels: impl Iterator<Item = &'a Value>) -> Self {
+        let mut schemas: Vec<Schema> = schemas.map(Schema::of).collect();
         schemas.sort_by(|a, b| (a.precedence, &a.name).cmp(&(b.precedence, &b.name)));
-        let levels = levels.iter().map(|level| (meta::name(level).to_owned(), LevelConfig::of(level))).collect();
+        let levels = levels.map(|level| (meta::name(level).to_owned(), LevelConfig::of(level))).collect();
         Self { schemas, levels }
     }
 }

@@ -1,71 +1,77 @@
-//! Keeps the flow control in step with the objects that describe it, and lends seats from time to time.
+//! The objects that describe flow control, and the levels at work that they make; idle seats are lent from time to time.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
-use api::{Value, status::Status};
-use futures::StreamExt;
-use store::{Range, Revision};
+use api::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::config::Config;
-use crate::{Server, document, system};
+use super::{State, config::Config, level::Level};
+use crate::{Server, live::View, system::Place};
 
+/// The resources whose objects describe flow control, all of one group.
+pub const RESOURCES: [&str; 2] = ["prioritylevelconfigurations", "flowschemas"];
+/// Their group.
+pub const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 const LENDING: Duration = Duration::from_secs(10);
-const RETRY: Duration = Duration::from_secs(1);
-const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
-/// Follows the objects until `shutdown`.
+/// The objects, and what they come to.
+pub struct Objects {
+    schemas: BTreeMap<String, Value>,
+    levels: BTreeMap<String, Value>,
+    /// As of the last change.
+    pub state: Arc<State>,
+    /// How many there are for all levels together.
+    seats: usize,
+}
+
+impl Objects {
+    /// None yet: everything is let through.
+    pub fn new(seats: usize) -> Self {
+        let state = Arc::new(State { config: Config::default(), levels: HashMap::new() });
+        Self { schemas: BTreeMap::new(), levels: BTreeMap::new(), state, seats }
+    }
+
+    fn of(&mut self, place: Place<'_>) -> &mut BTreeMap<String, Value> {
+        if place.resource.name == "flowschemas" { &mut self.schemas } else { &mut self.levels }
+    }
+}
+
+impl View for Objects {
+    fn put(&mut self, place: Place<'_>, object: &Value) {
+        self.of(place).insert(place.name.to_owned(), object.clone());
+    }
+
+    fn remove(&mut self, place: Place<'_>) {
+        self.of(place).remove(place.name);
+    }
+
+    fn clear(&mut self) {
+        self.schemas.clear();
+        self.levels.clear();
+    }
+
+    /// Levels keep who works and waits, and get their new shares.
+    fn settle(&mut self) {
+        let config = Config::of(self.schemas.values(), self.levels.values());
+        let shares: u64 = config.levels.values().map(|level| level.shares).sum();
+        let mut levels = HashMap::new();
+        for (name, wanted) in &config.levels {
+            let nominal = (self.seats as u64 * wanted.shares).div_ceil(shares.max(1));
+            let level = self.state.levels.get(name).cloned().unwrap_or_else(|| Arc::new(Level::new(name)));
+            level.configure(wanted, usize::try_from(nominal).unwrap_or(usize::MAX), self.seats);
+            levels.insert(name.clone(), level);
+        }
+        self.state = Arc::new(State { config, levels });
+    }
+}
+
+/// Lends idle seats until `shutdown`.
 pub async fn run(server: Server, shutdown: CancellationToken) {
-    let lending = async {
-        loop {
-            tokio::time::sleep(LENDING).await;
-            server.shared.flow.lend();
-        }
-    };
-    let following = async {
-        loop {
-            if let Err(status) = follow(&server).await {
-                tracing::warn!(error = status.message, "cannot follow flow schemas");
-            }
-            tokio::time::sleep(RETRY).await;
-        }
-    };
-    tokio::select! {
-        () = lending => {}
-        () = following => {}
-        () = shutdown.cancelled() => {}
+    while shutdown.run_until_cancelled(tokio::time::sleep(LENDING)).await.is_some() {
+        server.shared.flow.lend();
     }
-}
-
-/// Reads all objects once.
-pub async fn load(server: &Server) -> Result<Revision, Status> {
-    let (levels, revision) = objects(server, "prioritylevelconfigurations").await?;
-    let (schemas, _) = objects(server, "flowschemas").await?;
-    server.shared.flow.configure(Config::of(&schemas, &levels));
-    Ok(revision)
-}
-
-/// Reads all objects at every change, until the watch ends.
-async fn follow(server: &Server) -> Result<(), Status> {
-    let revision = load(server).await?;
-    let store = server.registry().store();
-    let mut changes = Vec::new();
-    for name in ["prioritylevelconfigurations", "flowschemas"] {
-        let prefix = document::key(system::resource(GROUP, "v1", name)?, "", "");
-        changes.push(store.watch(&prefix, revision).await.map_err(Status::internal)?);
-    }
-    let mut changes = futures::stream::select_all(changes);
-    while let Some(change) = changes.next().await {
-        change.map_err(Status::internal)?;
-        load(server).await?;
-    }
-    Ok(())
-}
-
-async fn objects(server: &Server, name: &str) -> Result<(Vec<Value>, Revision), Status> {
-    let prefix = document::key(system::resource(GROUP, "v1", name)?, "", "");
-    let page =
-        server.registry().store().list(Range { prefix, ..Default::default() }).await.map_err(Status::internal)?;
-    let objects: Result<Vec<Value>, _> = page.records.iter().map(document::object).collect();
-    Ok((objects.map_err(Status::internal)?, page.revision))
 }

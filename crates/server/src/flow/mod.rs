@@ -16,19 +16,20 @@ mod width;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use api::status::Status;
+use api::{schema::schema, status::Status};
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
 pub use classify::Asked;
-pub use follow::{load, run};
+pub use follow::run;
 pub use level::{Counts, View};
 
-use crate::{Body, Caller, Load, Server, encode, form::Form, metrics::family::Histograms, paths};
+use crate::{Body, Caller, Load, Server, encode, form::Form, live::Live, metrics::family::Histograms, paths};
 use config::Config;
+use follow::Objects;
 use level::{Level, Refused};
 
 const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
@@ -37,7 +38,7 @@ const LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-priorityl
 
 /// Who gets to work when.
 pub struct Flow {
-    state: RwLock<Arc<State>>,
+    objects: Live<Objects>,
     limits: limits::Limits,
     widths: width::Widths,
     waits: Histograms<Wait>,
@@ -73,36 +74,24 @@ pub struct Place {
 }
 
 impl Flow {
-    /// Everything is let through until [`Flow::configure`] has said what there is.
-    pub fn new(load: &Load) -> Self {
-        let state = State { config: Config::default(), levels: HashMap::new() };
-        Self {
-            state: RwLock::new(Arc::new(state)),
+    /// As the objects in the cache say.
+    pub fn new(load: &Load, cache: &Arc<store::Cache>) -> Result<Self, store::Error> {
+        let seats = load.reads + load.writes;
+        let resources = follow::RESOURCES.map(|name| schema().resource(follow::GROUP, "v1", name));
+        let resources: Vec<_> = resources.into_iter().flatten().collect();
+        Ok(Self {
+            objects: Live::new(cache, &resources, Objects::new(seats))?,
             limits: limits::Limits::new(load),
             widths: width::Widths::default(),
             waits: Histograms::new(WAITS, 1e-6),
             fair: load.fairness,
-            seats: load.reads + load.writes,
+            seats,
             patience: load.request_timeout / 4,
-        }
+        })
     }
 
     fn state(&self) -> Arc<State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Takes over new objects: levels keep who works and waits, and get their new shares.
-    fn configure(&self, config: Config) {
-        let before = self.state();
-        let shares: u64 = config.levels.values().map(|level| level.shares).sum();
-        let mut levels = HashMap::new();
-        for (name, wanted) in &config.levels {
-            let nominal = (self.seats as u64 * wanted.shares).div_ceil(shares.max(1));
-            let level = before.levels.get(name).cloned().unwrap_or_else(|| Arc::new(Level::new(name)));
-            level.configure(wanted, usize::try_from(nominal).unwrap_or(usize::MAX), self.seats);
-            levels.insert(name.clone(), level);
-        }
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(State { config, levels });
+        self.objects.read(|objects| objects.state.clone())
     }
 
     /// Lends seats that nobody asks for to those who do.

@@ -35,6 +35,8 @@ pub struct Metrics {
     reading: AtomicI64,
     writing: AtomicI64,
     handshake_errors: AtomicU64,
+    /// By path of health, name of the check and whether it held.
+    checked: Counters<(&'static str, &'static str, bool)>,
 }
 
 impl Default for Metrics {
@@ -48,6 +50,7 @@ impl Default for Metrics {
             reading: AtomicI64::new(0),
             writing: AtomicI64::new(0),
             handshake_errors: AtomicU64::new(0),
+            checked: Counters::default(),
         }
     }
 }
@@ -63,6 +66,11 @@ impl Metrics {
         self.terminated.add(&(key, code), 1);
     }
 
+    /// A health check that somebody asked for.
+    pub fn checked(&self, root: &'static str, name: &'static str, holds: bool) {
+        self.checked.add(&(root, name, holds), 1);
+    }
+
     fn write(&self, page: &mut Page) {
         page.counters("apiserver_request_total", REQUESTS, &self.requests, |(key, code)| key.labels(Some(*code), true));
         page.histograms("apiserver_request_duration_seconds", DURATIONS, &self.durations, |key| key.labels(None, true));
@@ -71,6 +79,7 @@ impl Metrics {
         page.counters("apiserver_request_terminations_total", TERMINATED, &self.terminated, |(key, code)| {
             key.labels(Some(*code), false)
         });
+        self.write_deprecated(page);
         page.header("apiserver_current_inflight_requests", INFLIGHT, "gauge");
         for (kind, value) in [("mutating", &self.writing), ("readOnly", &self.reading)] {
             let value = value.load(Ordering::Relaxed) as f64;
@@ -78,6 +87,15 @@ impl Metrics {
         }
         page.header("apiserver_tls_handshake_errors_total", HANDSHAKE, "counter");
         page.line("apiserver_tls_handshake_errors_total", "", self.handshake_errors.load(Ordering::Relaxed) as f64);
+    }
+
+    /// The deprecated resources that somebody asked for.
+    fn write_deprecated(&self, page: &mut Page) {
+        let requested = self.requests.all().into_iter().filter_map(|((key, _), _)| key.deprecated());
+        page.header("apiserver_requested_deprecated_apis", DEPRECATED, "gauge");
+        for labels in requested.collect::<std::collections::BTreeSet<_>>() {
+            page.line("apiserver_requested_deprecated_apis", &labels, 1.0);
+        }
     }
 }
 
@@ -89,6 +107,8 @@ const SIZE: &str = "[STABLE] Response size distribution in bytes for each group,
 and component.";
 const LONG: &str = "[STABLE] Gauge of all active long-running apiserver requests broken out by verb, group, version, \
 resource, scope and component. Not all requests are tracked this way.";
+const DEPRECATED: &str = "[STABLE] Gauge of deprecated APIs that have been requested, broken out by API group, version, \
+resource, subresource, and removed_release.";
 const TERMINATED: &str = "[ALPHA] Number of requests which apiserver terminated in self-defense.";
 const INFLIGHT: &str = "[STABLE] Maximal number of currently used inflight request limit of this apiserver per request kind in \
 last second.";
@@ -96,6 +116,8 @@ const HANDSHAKE: &str = "[ALPHA] Number of requests dropped with 'TLS handshake 
 const OBJECTS: &str = "[STABLE] [DEPRECATED, consider using apiserver_resource_objects instead] Number of stored objects at the \
 time of last check split by kind. In case of a fetching error, the value will be -1.";
 const CHECKS: &str = "[STABLE] This metric records the result of a single healthcheck.";
+const CHECKED: &str = "[STABLE] This metric records the results of all healthcheck.";
+const STORED: &str = "[STABLE] Size of the storage database file physically allocated in bytes.";
 const BUILD: &str = "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, \
 build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.";
 
@@ -105,6 +127,7 @@ pub async fn answer(server: &Server) -> Response<Body> {
     server.shared.metrics.write(&mut page);
     flow::write(&mut page, &server.shared.flow);
     objects(server, &mut page).await;
+    stored(server, &mut page).await;
     allocated(server, &mut page).await;
     checks(server, &mut page).await;
     process::write(&mut page, server.shared.started);
@@ -130,6 +153,9 @@ async fn checks(server: &Server, page: &mut Page) {
         let value = if holds { 1.0 } else { 0.0 };
         page.line("kubernetes_healthcheck", &format!("name={name:?},type={root:?}"), value);
     }
+    page.counters("kubernetes_healthchecks_total", CHECKED, &server.shared.metrics.checked, |(root, name, holds)| {
+        format!("name={name:?},status={:?},type={root:?}", if *holds { "success" } else { "error" })
+    });
 }
 
 /// Ports on nodes that are taken and free.
@@ -145,6 +171,14 @@ async fn allocated(server: &Server, page: &mut Page) {
         page.header(&name, help, "gauge");
         page.line(&name, "", value as f64);
     }
+}
+
+/// How much disk the store takes.
+async fn stored(server: &Server, page: &mut Page) {
+    // A store that fails is told of by the health checks.
+    let Ok(size) = server.registry().store().size().await else { return };
+    page.header("apiserver_storage_size_bytes", STORED, "gauge");
+    page.line("apiserver_storage_size_bytes", "storage_cluster_id=\"etcd-0\"", size as f64);
 }
 
 /// How many objects of each resource are stored.

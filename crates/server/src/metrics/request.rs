@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Instant};
 
-use api::schema::Resource;
+use api::schema::{Resource, schema};
 use http::{Method, Response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
@@ -70,6 +70,15 @@ impl Key {
             scope: nothing,
             dry_run: false,
         }
+    }
+
+    /// As Prometheus reads it, if what was asked for is deprecated: in which release it ends.
+    pub fn deprecated(&self) -> Option<String> {
+        let Self { group, version, resource, subresource, .. } = self;
+        let removed = schema().resource(group, version, resource)?.removed_in()?;
+        Some(format!(
+            "group={group:?},removed_release={removed:?},resource={resource:?},subresource={subresource:?},version={version:?}"
+        ))
     }
 
     /// As Prometheus reads them.

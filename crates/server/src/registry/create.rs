@@ -5,7 +5,7 @@ use store::Guard;
 
 use super::{FieldValidation, Outcome, Registry, WriteOptions, failed, update::Changed};
 use crate::{
-    admission,
+    admission::Attributes,
     allocate::{self, Begin, Fate},
     clock,
     pipeline::Input,
@@ -27,47 +27,53 @@ impl Registry {
         let options = WriteOptions::of(target, input)?;
         let (mut object, warnings) = body(resource, input, options.validation)?;
         apply::update(&options.writer(apply::Kind::of(resource, "")), None, &mut object);
-        Ok(self.create_named(target, object, options.dry_run).await?.outcome(201, warnings))
+        Ok(self.create_object(target, object, options.dry_run).await?.outcome(201, warnings))
     }
 
-    /// As [`Self::create_object`]; where the name is generated and taken, another is drawn.
-    async fn create_named(&self, target: &Target, object: Value, dry_run: bool) -> Result<Changed, Status> {
-        let generated =
-            meta::name(&object).is_empty() && !meta::text(&object, &["metadata", "generateName"]).is_empty();
-        for _ in 1..if generated { DRAWS } else { 1 } {
-            match self.create_object(target, object.clone(), dry_run).await {
-                Err(status) if status.reason == "AlreadyExists" => {}
-                outcome => return outcome,
-            }
-        }
-        self.create_object(target, object, dry_run).await
-    }
-
-    /// Creates an object that is decoded and has its defaults and owners.
+    /// Creates an object that is decoded and has its defaults and owners. Where the name is generated and taken, another
+    /// is drawn.
     pub(crate) async fn create_object(
         &self,
         target: &Target,
         mut object: Value,
         dry_run: bool,
     ) -> Result<Changed, Status> {
-        let resource = target.resource;
         place(target, &mut object)?;
+        let attributes = Attributes::create(self, target, dry_run);
+        self.admission().admit(&attributes, &mut object).await?;
+        let base = meta::text(&object, &["metadata", "generateName"]).to_owned();
+        if !meta::name(&object).is_empty() || base.is_empty() {
+            return self.create_named(&attributes, object).await;
+        }
+        for _ in 1..DRAWS {
+            match self.create_named(&attributes, named(object.clone(), &base)).await {
+                Err(status) if status.reason == "AlreadyExists" => {}
+                outcome => return outcome,
+            }
+        }
+        self.create_named(&attributes, named(object, &base)).await
+    }
+
+    async fn create_named(&self, attributes: &Attributes<'_>, mut object: Value) -> Result<Changed, Status> {
+        let (resource, dry_run) = (attributes.target.resource, attributes.dry_run);
         let begin = Begin { object: &mut object, current: None, dry_run };
         let reservation = allocate::begin(self, resource, begin).await?;
-        let created = self.create_placed(target, object, dry_run).await;
+        let created = self.create_placed(attributes, object).await;
         allocate::settle(self, reservation, Fate::of(&created)).await;
         created
     }
 
-    async fn create_placed(&self, target: &Target, mut object: Value, dry_run: bool) -> Result<Changed, Status> {
+    async fn create_placed(&self, attributes: &Attributes<'_>, mut object: Value) -> Result<Changed, Status> {
+        let (target, dry_run) = (attributes.target, attributes.dry_run);
         let resource = target.resource;
+        self.guarded(target, &object, None).await?;
         prepare(target, &mut object);
-        admission::create(self, resource, &object).await?;
         let errors = validate::create(resource, &object);
         if !errors.is_empty() {
             return Err(Status::invalid(resource, meta::name(&object), &errors));
         }
         let warnings = validate::warnings(resource, &object, None);
+        self.admission().validate(attributes, &object).await?;
         let name = meta::name(&object).to_owned();
         match self.save(resource, object, Guard::Absent, dry_run).await {
             Ok(object) => Ok(Changed { object, warnings }),
@@ -130,7 +136,7 @@ fn of_kind(resource: &Resource, mut value: Value) -> Result<Value, Status> {
     Ok(value)
 }
 
-/// Gives the object the namespace and the name of the request.
+/// Gives the object the namespace of the request, and takes from it what only the server says.
 fn place(target: &Target, object: &mut Value) -> Result<(), Status> {
     let given = meta::namespace(object).to_owned();
     let metadata = meta::metadata_mut(object);
@@ -144,17 +150,21 @@ fn place(target: &Target, object: &mut Value) -> Result<(), Status> {
     if !target.namespace.is_empty() {
         metadata.insert("namespace".into(), target.namespace.clone().into());
     }
-    let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     if metadata.get("resourceVersion").is_some() {
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
     }
-    if text("name").is_empty() && !text("generateName").is_empty() {
-        metadata.insert("name".into(), generated(&text("generateName")).into());
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "uid", "creationTimestamp"] {
+        metadata.remove(field);
     }
     Ok(())
 }
 
-fn generated(base: &str) -> String {
+fn named(mut object: Value, base: &str) -> Value {
+    meta::metadata_mut(&mut object).insert("name".into(), generated(base).into());
+    object
+}
+
+pub fn generated(base: &str) -> String {
     let keep: String = base.chars().take(MAX_NAME - SUFFIX_LENGTH).collect();
     let suffix = (0..SUFFIX_LENGTH).map(|_| SUFFIX[fastrand::usize(..SUFFIX.len())] as char);
     keep + &suffix.collect::<String>()
@@ -164,9 +174,7 @@ fn generated(base: &str) -> String {
 fn prepare(target: &Target, object: &mut Value) {
     let resource = target.resource;
     let metadata = meta::metadata_mut(object);
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
-        metadata.remove(field);
-    }
+    metadata.remove("generation");
     metadata.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
     metadata.insert("creationTimestamp".into(), clock::seconds().into());
     if resource.generation {

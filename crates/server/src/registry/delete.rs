@@ -5,7 +5,7 @@ use serde_json::json;
 use store::{Guard, Revision};
 
 use super::{Outcome, RETRIES, Registry, deletion_waits, failed};
-use crate::{admission, clock, document, pipeline::Input, query::Query, request::Target, strategies};
+use crate::{admission::Attributes, clock, document, pipeline::Input, query::Query, request::Target, strategies};
 
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
@@ -18,6 +18,10 @@ struct Options {
     uid: Option<String>,
     revision: Option<String>,
     dry_run: bool,
+    /// Whether nobody need be asked.
+    admitted: bool,
+    /// As admission sees them.
+    shown: Value,
 }
 
 /// What became of an object.
@@ -28,9 +32,18 @@ enum Deleted {
 
 impl Registry {
     pub(super) async fn delete(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
-        let options = Options::of(input, &target.query)?;
+        self.delete_with(target, &Options::of(input, &target.query)?).await
+    }
+
+    /// As [`Self::delete`], for who was admitted as something else: an eviction.
+    pub(super) async fn delete_admitted(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
+        let options = Options { admitted: true, ..Options::of(input, &target.query)? };
+        self.delete_with(target, &options).await
+    }
+
+    async fn delete_with(&self, target: &Target, options: &Options) -> Result<Outcome, Status> {
         let resource = target.resource;
-        let object = match self.delete_one(resource, &target.namespace, &target.name, &options).await? {
+        let object = match self.delete_one(target, &target.namespace, &target.name, options).await? {
             Deleted::Gone(object) if !resource.returns_deleted => {
                 return Ok(Outcome::Success(success(resource, &object)));
             }
@@ -44,7 +57,7 @@ impl Registry {
         let list = self.list(target).await?;
         for item in &list.items {
             let object = document::object(&item.record).map_err(Status::internal)?;
-            match self.delete_one(target.resource, meta::namespace(&object), meta::name(&object), &options).await {
+            match self.delete_one(target, meta::namespace(&object), meta::name(&object), &options).await {
                 // Somebody else was faster: that is what was asked for.
                 Err(status) if status.code == 404 => {}
                 result => {
@@ -57,15 +70,19 @@ impl Registry {
 
     async fn delete_one(
         &self,
-        resource: &Resource,
+        target: &Target,
         namespace: &str,
         name: &str,
         options: &Options,
     ) -> Result<Deleted, Status> {
-        admission::delete(resource, name)?;
+        let resource = target.resource;
         for _ in 0..RETRIES {
             let (object, revision) = self.read_object(resource, namespace, name).await?;
             options.check(resource, &object)?;
+            if !options.admitted {
+                let attributes = Attributes::delete(self, target, &object, &options.shown);
+                self.admission().allow(&attributes).await?;
+            }
             match self.delete_revision(resource, object, revision, options).await {
                 Err(store::Error::Conflict { current: Some(_), .. }) => continue,
                 result => return result.map_err(|error| failed(resource, name, error)),
@@ -83,10 +100,17 @@ impl Registry {
     ) -> Result<Deleted, store::Error> {
         let marked = mark(resource, &object, options);
         if !deletion_waits(resource, &marked) {
-            self.remove(resource, &object, revision, options.dry_run).await?;
-            // Who never waits was never marked.
             let graceful = strategies::of(resource).grace_period(&object, options.grace).is_some();
-            return Ok(Deleted::Gone(if graceful { marked } else { object }));
+            if !graceful {
+                // Who never waits was never marked.
+                self.remove(resource, &object, revision, options.dry_run).await?;
+                return Ok(Deleted::Gone(object));
+            }
+            // Whoever watches sees that the wait is over before the object is gone.
+            let saved = self.save(resource, marked, Guard::Revision(revision), options.dry_run).await?;
+            let revision = meta::text(&saved, &["metadata", "resourceVersion"]).parse().unwrap_or(revision);
+            self.remove(resource, &saved, revision, options.dry_run).await?;
+            return Ok(Deleted::Gone(saved));
         }
         if marked == object {
             return Ok(Deleted::Waiting(object));
@@ -165,8 +189,20 @@ impl Options {
             return Err(Status::invalid_kind("meta.k8s.io", "DeleteOptions", "", &[error]));
         }
         let dry_run = query.get("dryRun") == Some("All") || meta::list(&body, &["dryRun"]).contains(&"All".into());
+        let mut shown = body.clone();
+        let texts = [("kind", "DeleteOptions"), ("apiVersion", "meta.k8s.io/v1")];
+        texts.into_iter().for_each(|(field, text)| shown[field] = text.into());
+        if dry_run {
+            shown["dryRun"] = json!(["All"]);
+        }
+        if let Some(grace) = grace {
+            shown["gracePeriodSeconds"] = grace.into();
+        }
+        if let Some(policy) = &policy {
+            shown["propagationPolicy"] = policy.as_str().into();
+        }
         let (uid, revision) = (text(&["preconditions", "uid"]), text(&["preconditions", "resourceVersion"]));
-        Ok(Self { grace, policy, uid, revision, dry_run })
+        Ok(Self { grace, policy, uid, revision, dry_run, admitted: false, shown })
     }
 
     /// The object must be the one that is meant.

@@ -14,20 +14,27 @@ pub mod selection;
 mod subresources;
 mod update;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use api::{Value, meta, schema::Resource, status::Status};
 use bytes::Bytes;
-use store::{Cache, Guard, Record, Revision, Store, Write};
+use store::{At, Cache, Guard, Record, Revision, Store, Write};
 
-pub use create::body;
+pub use create::{body, generated};
 pub use list::List;
 pub use list_options::ListOptions;
 pub use options::{FieldValidation, WriteOptions};
+use subresources::scale_of;
 pub use subresources::{kind_of, posted};
 
 use crate::{
+    Settings,
+    admission::Admission,
     allocate::{self, Pools},
+    authorize::Authorizers,
     catalog::BuiltIn,
     document,
     pipeline::Input,
@@ -65,22 +72,42 @@ pub enum Outcome {
 /// All objects, behind the verbs.
 pub struct Registry {
     store: Arc<dyn Store>,
-    cache: Cache,
+    cache: Arc<Cache>,
+    authorizers: Arc<Authorizers>,
     pools: Pools,
     /// How long ephemeral objects are kept.
     event_ttl: Duration,
+    /// Set once, before the first request: its plug-ins need what is made of a registry.
+    admission: OnceLock<Admission>,
 }
 
 impl Registry {
     /// A registry over a store, all of which is loaded into a cache.
-    pub async fn new(store: Arc<dyn Store>, pools: Pools, event_ttl: Duration) -> Result<Self, store::Error> {
+    pub async fn new(store: Arc<dyn Store>, pools: Pools, settings: &Settings) -> Result<Self, store::Error> {
         let cache = Cache::over(store.clone(), Arc::new(BuiltIn), store::Window::default()).await?;
-        Ok(Self { store, cache, pools, event_ttl })
+        let cache = Arc::new(cache);
+        let authorizers = Authorizers::new(&settings.authorization, &cache)?;
+        Ok(Self { store, cache, authorizers, pools, event_ttl: settings.event_ttl, admission: OnceLock::new() })
+    }
+
+    /// Who knows who may do what.
+    pub fn authorizers(&self) -> &Arc<Authorizers> {
+        &self.authorizers
     }
 
     /// What can be handed out.
     pub fn pools(&self) -> &Pools {
         &self.pools
+    }
+
+    /// Who is asked before every write. Until it is set everything is admitted.
+    pub fn admission(&self) -> Admission {
+        self.admission.get().cloned().unwrap_or_default()
+    }
+
+    /// Sets who is asked; the first call counts.
+    pub fn set_admission(&self, admission: Admission) {
+        self.admission.get_or_init(|| admission);
     }
 
     /// The store, for health.
@@ -89,7 +116,7 @@ impl Registry {
     }
 
     /// What lists and watches read.
-    pub fn cache(&self) -> &Cache {
+    pub fn cache(&self) -> &Arc<Cache> {
         &self.cache
     }
 
@@ -134,6 +161,25 @@ impl Registry {
         let record = self.read(resource, namespace, name).await?;
         let object = document::object(&record).map_err(Status::internal)?;
         Ok((api::convert::to(resource, object), record.revision))
+    }
+
+    /// All objects of a resource, or those of one namespace, in its version.
+    pub async fn objects(&self, resource: &Resource, namespace: &str) -> Result<Vec<Value>, Status> {
+        let snapshot = self.cache.snapshot(&document::key(resource, namespace, ""), At::Newest).await;
+        let snapshot = snapshot.map_err(Status::internal)?;
+        let decoded = snapshot.after(None).map(|item| document::object(&item.record));
+        decoded.map(|object| Ok(api::convert::to(resource, object.map_err(Status::internal)?))).collect()
+    }
+
+    /// Asks whoever looks at what a write would grant.
+    async fn guarded(&self, target: &Target, object: &Value, current: Option<&Value>) -> Result<(), Status> {
+        match strategies::of(target.resource).guard() {
+            Some(guard) => {
+                let authorizers = &self.authorizers;
+                guard.check(strategies::Guarded { authorizers, target, object, current }).await
+            }
+            None => Ok(()),
+        }
     }
 
     /// Writes an object and gives it its revision.

@@ -12,13 +12,15 @@ use store::{Guard, Revision};
 use super::{
     Outcome, RETRIES, Registry, WriteOptions,
     create::{body, decoded},
-    deletion_waits, failed, precondition_failed,
+    deletion_waits, failed, precondition_failed, scale_of,
 };
 use crate::{
+    admission::Attributes,
     allocate::{self, Begin, Fate},
     pipeline::Input,
     request::Target,
     strategies::{self, keep},
+    system::{self, Place},
 };
 
 /// What only the server changes.
@@ -32,7 +34,9 @@ pub enum Part {
     Main,
     /// What the subresource of the request may change.
     Subresource,
-    /// Whatever the server itself changes, such as the node of a pod.
+    /// As [`Self::Main`], but what is admitted is the object's scale.
+    Scale,
+    /// Whatever the server itself changes, such as the node of a pod. Nobody is asked.
     Server,
 }
 
@@ -107,6 +111,24 @@ impl Registry {
         Ok(changed.outcome(200, warnings))
     }
 
+    /// Changes the status of an object on the server's own account, and under its name. Nobody is asked.
+    pub async fn change_status(
+        &self,
+        place: Place<'_>,
+        mut edit: impl FnMut(&Value) -> Result<Value, Status>,
+    ) -> Result<Changed, Status> {
+        let target = system::target("update", place, "status");
+        let input = Input { content_type: String::new(), user_agent: system::NAME.into(), body: Default::default() };
+        let options = WriteOptions::of(&target, &input)?;
+        self.change(&target, Part::Server, false, |current| {
+            let mut object = edit(current)?;
+            let writer = options.writer(apply::Kind::of(target.resource, "status"));
+            apply::update(&writer, Some(current), &mut object);
+            Ok(object)
+        })
+        .await
+    }
+
     /// Reads the object, lets `edit` make the new one, and writes it if nobody else wrote; tries again otherwise.
     pub(super) async fn change(
         &self,
@@ -119,15 +141,17 @@ impl Registry {
         for _ in 0..RETRIES {
             let (current, revision) = self.read_object(resource, &target.namespace, &target.name).await?;
             let mut edited = edit(&current)?;
+            let attributes = Attributes::update(self, target, &current, dry_run);
+            self.admit_change(&attributes, part, &mut edited).await?;
             preconditions(resource, &target.name, &edited, &current, revision)?;
             let reservation = match part {
-                Part::Main => {
+                Part::Main | Part::Scale => {
                     let begin = Begin { object: &mut edited, current: Some(&current), dry_run };
                     allocate::begin(self, resource, begin).await?
                 }
                 Part::Subresource | Part::Server => Default::default(),
             };
-            let written = self.write_edited(target, part, (edited, &current, revision), dry_run).await;
+            let written = self.write_edited(&attributes, part, edited, revision).await;
             let fate = if let Ok(None) = &written { Fate::Refused } else { Fate::of(&written) };
             allocate::settle(self, reservation, fate).await;
             match written? {
@@ -142,18 +166,21 @@ impl Registry {
     /// Prepares, validates and writes a changed object; `None` if somebody else wrote in between.
     async fn write_edited(
         &self,
-        target: &Target,
+        attributes: &Attributes<'_>,
         part: Part,
-        (edited, current, revision): (Value, &Value, Revision),
-        dry_run: bool,
+        edited: Value,
+        revision: Revision,
     ) -> Result<Option<Changed>, Status> {
+        let (target, dry_run) = (attributes.target, attributes.dry_run);
         let (resource, name) = (target.resource, target.name.as_str());
+        let current = attributes.old.unwrap_or(&Value::Null);
+        self.guarded(target, &edited, Some(current)).await?;
         let object = prepare(target, part, edited, current);
         if apply::same_but_times(&object, current) {
             return Ok(Some(Changed { object: current.clone(), warnings: Vec::new() }));
         }
         let errors = match part {
-            Part::Main => validate::update(resource, &object, current),
+            Part::Main | Part::Scale => validate::update(resource, &object, current),
             Part::Subresource => validate::update_subresource(resource, &target.subresource, &object, current),
             Part::Server => Vec::new(),
         };
@@ -161,10 +188,41 @@ impl Registry {
             return Err(Status::invalid(resource, name, &errors));
         }
         let warnings = validate::warnings(resource, &object, Some(current));
+        self.validate_change(attributes, part, &object).await?;
         match self.write_or_finish(resource, object, revision, dry_run).await {
             Ok(object) => Ok(Some(Changed { object, warnings })),
             Err(store::Error::Conflict { current: Some(_), .. }) => Ok(None),
             Err(error) => Err(failed(resource, name, error)),
+        }
+    }
+
+    /// Lets admission change or refuse what a client wants.
+    async fn admit_change(&self, attributes: &Attributes<'_>, part: Part, edited: &mut Value) -> Result<(), Status> {
+        match part {
+            Part::Server => Ok(()),
+            Part::Main | Part::Subresource => self.admission().admit(attributes, edited).await,
+            Part::Scale => {
+                let before = attributes.old.map(scale_of);
+                let attributes = attributes.with_old(before.as_ref());
+                let mut scale = scale_of(edited);
+                self.admission().admit(&attributes, &mut scale).await?;
+                let replicas = meta::number(&scale, &["spec", "replicas"]);
+                meta::field_mut(edited, "spec").insert("replicas".into(), replicas.into());
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets admission refuse what would be written.
+    async fn validate_change(&self, attributes: &Attributes<'_>, part: Part, object: &Value) -> Result<(), Status> {
+        match part {
+            Part::Server => Ok(()),
+            Part::Main | Part::Subresource => self.admission().validate(attributes, object).await,
+            Part::Scale => {
+                let before = attributes.old.map(scale_of);
+                let attributes = attributes.with_old(before.as_ref());
+                self.admission().validate(&attributes, &scale_of(object)).await
+            }
         }
     }
 
@@ -268,14 +326,15 @@ fn prepare(target: &Target, part: Part, mut object: Value, current: &Value) -> V
     }
     keep(&mut object["metadata"], &current["metadata"], SERVERS);
     meta::metadata_mut(&mut object).insert("resourceVersion".into(), current["metadata"]["resourceVersion"].clone());
-    if part == Part::Main && resource.subresource("status").is_some() {
+    let whole = matches!(part, Part::Main | Part::Scale);
+    if whole && resource.subresource("status").is_some() {
         keep(&mut object, current, &["status"]);
     }
-    if part == Part::Main {
+    if whole {
         strategies::of(resource).prepare_update(&mut object, current);
     }
     let bumps = match part {
-        Part::Main => strategies::of(resource).bumps_generation(&object, current),
+        Part::Main | Part::Scale => strategies::of(resource).bumps_generation(&object, current),
         Part::Subresource => strategies::specification(&object) != strategies::specification(current),
         Part::Server => false,
     };

@@ -1,5 +1,6 @@
 //! What is particular to a resource. Every method has a default; a strategy holds only the differences.
 
+mod access;
 mod api_service;
 mod certificate;
 mod event;
@@ -14,9 +15,10 @@ mod workload;
 
 pub use subresource::{keep, through};
 
-use api::{Value, schema::Resource};
+use api::{Value, schema::Resource, status::Status};
+use async_trait::async_trait;
 
-use crate::{User, allocate::Allocator};
+use crate::{User, allocate::Allocator, authorize::Authorizers, request::Target};
 
 /// How one resource differs from the rest.
 pub trait Strategy: Sync {
@@ -52,11 +54,6 @@ pub trait Strategy: Sync {
         false
     }
 
-    /// Why the object of that name must not be deleted, if it must not.
-    fn refuses_deletion(&self, _name: &str) -> Option<&'static str> {
-        None
-    }
-
     /// Whether something besides finalizers keeps the object from being removed.
     fn holds_deletion(&self, _object: &Value) -> bool {
         false
@@ -64,6 +61,11 @@ pub trait Strategy: Sync {
 
     /// Called when a deletion begins and has to wait; may change the object.
     fn begin_deletion(&self, _object: &mut Value) {}
+
+    /// Who looks at what a write would grant; `None`: objects of this kind grant nothing.
+    fn guard(&self) -> Option<&dyn Guard> {
+        None
+    }
 
     /// Who hands out what an object may have only once; `None`: it needs nothing of that kind.
     fn allocator(&self) -> Option<&dyn Allocator> {
@@ -74,6 +76,27 @@ pub trait Strategy: Sync {
     fn is_ephemeral(&self) -> bool {
         false
     }
+}
+
+/// Whether somebody may write what an object says, beyond writing it. Asked once the object is complete, before it is
+/// prepared and validated.
+#[async_trait]
+pub trait Guard: Sync {
+    /// The answer to a write that must not happen.
+    async fn check(&self, guarded: Guarded<'_>) -> Result<(), Status>;
+}
+
+/// A write that a guard looks at.
+#[derive(Clone, Copy)]
+pub struct Guarded<'a> {
+    /// Who knows what the writer may do.
+    pub authorizers: &'a Authorizers,
+    /// The request.
+    pub target: &'a Target,
+    /// The object that would be written.
+    pub object: &'a Value,
+    /// What is there; `None`: nothing.
+    pub current: Option<&'a Value>,
 }
 
 /// Whatever of an object is not metadata or status.
@@ -100,6 +123,10 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("apps", "daemonsets", &workload::DaemonSet),
     ("batch", "jobs", &job::Job),
     ("certificates.k8s.io", "certificatesigningrequests", &certificate::SigningRequest),
+    ("rbac.authorization.k8s.io", "clusterroles", &access::Role),
+    ("rbac.authorization.k8s.io", "roles", &access::Role),
+    ("rbac.authorization.k8s.io", "clusterrolebindings", &access::Binding),
+    ("rbac.authorization.k8s.io", "rolebindings", &access::Binding),
     ("discovery.k8s.io", "endpointslices", &workload::EndpointSlice),
 ];
 

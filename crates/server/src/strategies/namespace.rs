@@ -9,9 +9,6 @@ use super::{
 };
 use crate::User;
 
-/// Namespaces that a cluster cannot do without.
-const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
-
 /// The strategy of namespaces.
 pub struct Namespace;
 
@@ -42,10 +39,6 @@ impl Strategy for Namespace {
         }
         keep(&mut object, current, &["status"]);
         object
-    }
-
-    fn refuses_deletion(&self, name: &str) -> Option<&'static str> {
-        IMMORTAL.contains(&name).then_some("this namespace may not be deleted")
     }
 
     fn holds_deletion(&self, namespace: &Value) -> bool {

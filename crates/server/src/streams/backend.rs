@@ -77,7 +77,8 @@ impl Backend {
         Ok(sender.send_request(request).await?)
     }
 
-    async fn connect(&self) -> Result<Sender, Error> {
+    /// A connection of its own.
+    pub async fn connect(&self) -> Result<Sender, Error> {
         let failed = |error: std::io::Error| Error::Dial { address: self.authority(), why: told(&error) };
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;

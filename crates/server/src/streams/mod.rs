@@ -20,7 +20,7 @@ pub mod websocket;
 use api::status::Status;
 use http::{Request, Response};
 
-use crate::{Body, Caller, Server, authorize, request::Target};
+use crate::{Body, Caller, Server, admission, authorize::Question, request::Target};
 
 /// Whether a subresource is somebody else's to answer.
 pub fn answers(subresource: &str) -> bool {
@@ -38,7 +38,10 @@ pub async fn answer(
     if matches!(target.subresource.as_str(), "exec" | "attach" | "portforward") {
         // WebSocket begins with a GET, but a stream is not just read.
         target.verb = "create";
-        authorize::target(caller.user(), &target)?;
+        server.authorizers().answer(caller.identity(), &Question::of_target(&target)).await?;
+    }
+    if target.subresource != "log" {
+        admit(server, &target).await?;
     }
     match target.subresource.as_str() {
         "log" => log::answer(server, &target).await,
@@ -46,6 +49,18 @@ pub async fn answer(
         "portforward" => port_forward::answer(server, &target, request).await,
         _ => proxy::answer(server, &target, request).await,
     }
+}
+
+/// Asks admission about a stream. What it is asked about are the options of the request.
+async fn admit(server: &Server, target: &Target) -> Result<(), Status> {
+    let attributes = admission::Attributes::connect(server.registry(), target);
+    let (group, version, kind) = attributes.kind();
+    let mut options = options::object(&target.query, &target.subresource);
+    options["apiVersion"] = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }.into();
+    options["kind"] = kind.into();
+    let admission = server.registry().admission();
+    admission.admit(&attributes, &mut options).await?;
+    admission.validate(&attributes, &options).await
 }
 
 /// 500 with nothing but a message: what upstream answers when a way to somebody else fails.

@@ -1,10 +1,12 @@
 //! Options in queries, read as upstream reads them.
 
 use api::{
+    Value,
     status::Status,
     validate::{Fault, FieldError},
 };
 use jiff::Timestamp;
+use serde_json::json;
 
 use crate::query::Query;
 
@@ -52,6 +54,33 @@ impl LogOptions {
         ];
         Ok(Self { insecure: query.flag("insecureSkipTLSVerifyBackend"), query: encoded(pairs.into_iter().flatten()) })
     }
+}
+
+/// The options of a stream as an object, as admission sees them.
+pub fn object(query: &Query, subresource: &str) -> Value {
+    let mut options = json!({});
+    match subresource.split_once('/').unwrap_or((subresource, "")) {
+        ("proxy", rest) if !rest.is_empty() => options["path"] = format!("/{rest}").into(),
+        ("portforward", _) => {
+            let ports: Vec<i64> = query.all("ports").flat_map(|text| text.split(',')).flat_map(str::parse).collect();
+            if !ports.is_empty() {
+                options["ports"] = json!(ports);
+            }
+        }
+        (kind @ ("exec" | "attach"), _) => {
+            for flag in ["stdin", "stdout", "stderr", "tty"].into_iter().filter(|flag| query.flag(flag)) {
+                options[flag] = true.into();
+            }
+            if let Some(container) = query.get("container").filter(|name| !name.is_empty()) {
+                options["container"] = container.into();
+            }
+            if kind == "exec" {
+                options["command"] = query.all("command").collect();
+            }
+        }
+        _ => {}
+    }
+    options
 }
 
 fn check(errors: &mut Vec<FieldError>, name: &str, value: Option<i64>, least: i64, why: &str) {

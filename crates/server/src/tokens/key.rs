@@ -1,28 +1,32 @@
 //! The key that signs tokens: RSA (RS256) or ECDSA on P-256 (ES256).
 
-use api::Value;
-use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::{
-    digest,
     rand::SystemRandom,
     rsa,
     signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, RSA_PKCS1_SHA256},
 };
-use rustls::pki_types::{PrivateKeyDer, pem::PemObject};
-use serde_json::json;
+use rustls::pki_types::pem::{PemObject, SectionKind};
+
+use super::public::PublicKey;
 
 /// Why a key cannot sign tokens.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// It is not a private key in PEM.
-    #[error("the key of service accounts is not a private key in PEM: {0}")]
+    #[error("the key of service accounts is not a key in PEM: {0}")]
     Pem(#[from] rustls::pki_types::pem::Error),
     /// It is in a form, or of a kind, that is not supported.
     #[error(
         "the key of service accounts is not supported: RSA (PKCS#1 or PKCS#8) of 2048 bits or more, or ECDSA on P-256 \
-         (PKCS#8) is needed"
+         (PKCS#8 or SEC 1 with its public half) is needed"
     )]
     Unsupported,
+    /// It is no key that verifies tokens.
+    #[error(
+        "no key that verifies tokens of service accounts: RSA of 2048 bits or more, or ECDSA on P-256 or P-384, is needed, as \
+         a public key, a private key or a certificate in PEM"
+    )]
+    NotPublic,
     /// Signing failed.
     #[error("a token cannot be signed")]
     Sign,
@@ -43,21 +47,37 @@ enum Pair {
 impl Key {
     /// Reads a private key.
     pub fn from_pem(pem: &str) -> Result<Self, KeyError> {
+        let private = |section: &Result<(SectionKind, Vec<u8>), _>| {
+            let Ok((kind, _)) = section else { return true };
+            matches!(kind, SectionKind::RsaPrivateKey | SectionKind::PrivateKey | SectionKind::EcPrivateKey)
+        };
+        let found = <(SectionKind, Vec<u8>)>::pem_slice_iter(pem.as_bytes()).find(private);
+        let (kind, der) = found.ok_or(rustls::pki_types::pem::Error::NoItemsFound)??;
+        Self::from_section(kind, &der)
+    }
+
+    /// Reads a private key from a section of PEM.
+    pub fn from_section(kind: SectionKind, der: &[u8]) -> Result<Self, KeyError> {
         let random = SystemRandom::new();
         let rsa = |pair| Pair::Rsa(Box::new(pair));
-        let pair = match PrivateKeyDer::from_pem_slice(pem.as_bytes())? {
-            PrivateKeyDer::Pkcs1(der) => rsa::KeyPair::from_der(der.secret_pkcs1_der()).map(rsa),
-            PrivateKeyDer::Pkcs8(der) => {
-                let der = der.secret_pkcs8_der();
-                EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der, &random)
-                    .map(|pair| Pair::Ecdsa(Box::new(pair)))
-                    .or_else(|_| rsa::KeyPair::from_pkcs8(der).map(rsa))
-            }
+        let elliptic = |pkcs8: &[u8]| {
+            let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8, &random);
+            pair.map(|pair| Pair::Ecdsa(Box::new(pair)))
+        };
+        let pair = match kind {
+            SectionKind::RsaPrivateKey => rsa::KeyPair::from_der(der).map(rsa),
+            SectionKind::PrivateKey => elliptic(der).or_else(|_| rsa::KeyPair::from_pkcs8(der).map(rsa)),
+            SectionKind::EcPrivateKey => elliptic(&wrapped(der)),
             _ => return Err(KeyError::Unsupported),
         };
         let pair = pair.map_err(|_| KeyError::Unsupported)?;
-        let id = BASE64_URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, &pair.public_der()));
+        let id = PublicKey::from_der(&pair.public_der()).map_err(|_| KeyError::Unsupported)?.id().to_owned();
         Ok(Self { pair, id, random })
+    }
+
+    /// The public half.
+    pub fn public_key(&self) -> Result<PublicKey, KeyError> {
+        PublicKey::from_der(&self.pair.public_der())
     }
 
     /// The name of the key, which is a digest of its public half.
@@ -87,32 +107,20 @@ impl Key {
             }
         }
     }
+}
 
-    /// The public half as a JSON Web Key.
-    pub fn public(&self) -> Value {
-        let text = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
-        match &self.pair {
-            Pair::Rsa(pair) => {
-                let public = rsa::PublicKeyComponents::<Vec<u8>>::from(pair.public());
-                json!({"use": "sig", "kty": "RSA", "kid": self.id, "alg": "RS256", "n": text(&public.n), "e": text(&public.e)})
-            }
-            Pair::Ecdsa(pair) => {
-                // An uncompressed point: a four, then both coordinates.
-                let (x, y) = pair.public_key().as_ref()[1..].split_at(32);
-                json!({"use": "sig", "kty": "EC", "kid": self.id, "crv": "P-256", "alg": "ES256", "x": text(x), "y": text(y)})
-            }
-        }
-    }
+const RSA: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
+const P256: &[u8] =
+    &[0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
+
+/// A key of SEC 1 on P-256 as PKCS#8 has it.
+fn wrapped(sec1: &[u8]) -> Vec<u8> {
+    der(0x30, &[vec![0x02, 0x01, 0x00], der(0x30, P256), der(0x04, sec1)].concat())
 }
 
 impl Pair {
     /// The public half as certificates carry it (`SubjectPublicKeyInfo`).
     fn public_der(&self) -> Vec<u8> {
-        const RSA: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
-        const P256: &[u8] = &[
-            0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01,
-            0x07,
-        ];
         let (algorithm, key) = match self {
             Pair::Rsa(pair) => (RSA, pair.public().as_ref().to_vec()),
             Pair::Ecdsa(pair) => (P256, pair.public_key().as_ref().to_vec()),

@@ -1,57 +1,143 @@
 //! Tokens of service accounts: who may be trusted to be which pod.
 //!
-//! [`Tokens`] signs what `serviceaccounts/<name>/token` asks for and publishes the key that checks it, so that anybody can
-//! verify a token without asking this server.
+//! [`Tokens`] signs what `serviceaccounts/<name>/token` asks for, verifies what clients show, and publishes the keys, so that
+//! anybody can verify a token without asking this server.
 
+mod jwt;
 mod key;
+mod public;
 mod request;
+
+use std::time::Duration;
 
 use api::Value;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::{HeaderValue, Response, header};
 use serde_json::json;
 
+pub use jwt::{BAD_SIGNATURE, Jwt};
 pub use key::KeyError;
+pub use public::PublicKey;
 pub use request::answer;
 
 use crate::{Body, encode};
 use key::Key;
 
-/// Signs tokens and says how they are checked.
+/// Signs and verifies tokens, and says how others verify them.
 pub struct Tokens {
-    issuer: String,
+    /// The first one is that of new tokens.
+    issuers: Vec<String>,
     audiences: Vec<String>,
-    key: Key,
+    /// Without, tokens are only verified.
+    key: Option<Key>,
+    keys: Vec<PublicKey>,
+    limits: Limits,
+    /// Where others find the keys, if not at this server.
+    keys_uri: Option<String>,
+}
+
+/// How long tokens live.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// What kubelets ask for lives much longer, for clients that never read their token again.
+    pub extend: bool,
+    /// At most; zero: as long as is asked for.
+    pub longest: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { extend: true, longest: Duration::ZERO }
+    }
 }
 
 impl Tokens {
-    /// Signs with a private key in PEM: RSA, or ECDSA on P-256. `issuer` is a URL; tokens are for its own API server unless
-    /// their request names other audiences.
+    /// Signs with a private key in PEM: RSA, or ECDSA on P-256; the same key verifies. `issuer` is a URL; tokens are for its
+    /// own API server unless their request names other audiences.
     pub fn new(issuer: impl Into<String>, pem: &str) -> Result<Self, KeyError> {
-        let issuer = issuer.into();
-        Ok(Self { audiences: vec![issuer.clone()], key: Key::from_pem(pem)?, issuer })
+        let key = Key::from_pem(pem)?;
+        let keys = vec![key.public_key()?];
+        Ok(Self { key: Some(key), keys, ..Self::verifying(vec![issuer.into()], Vec::new()) })
+    }
+
+    /// Only verifies, tokens of these issuers that these keys signed.
+    pub fn verifying(issuers: Vec<String>, keys: Vec<PublicKey>) -> Self {
+        Self { audiences: issuers.clone(), issuers, key: None, keys, limits: Limits::default(), keys_uri: None }
+    }
+
+    /// Also accepts what others issued.
+    #[must_use]
+    pub fn also_from(mut self, issuers: impl IntoIterator<Item = String>) -> Self {
+        self.issuers.extend(issuers);
+        self.audiences = self.issuers.clone();
+        self
+    }
+
+    /// Is for others than the issuers, unless there are none.
+    #[must_use]
+    pub fn for_audiences(mut self, audiences: Vec<String>) -> Self {
+        if !audiences.is_empty() {
+            self.audiences = audiences;
+        }
+        self
+    }
+
+    /// Verifies with these keys, unless there are none.
+    #[must_use]
+    pub fn verified_by(mut self, keys: Vec<PublicKey>) -> Self {
+        if !keys.is_empty() {
+            self.keys = keys;
+        }
+        self
+    }
+
+    /// Limits how long tokens live.
+    #[must_use]
+    pub fn limited(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Sends others elsewhere for the keys.
+    #[must_use]
+    pub fn published_at(mut self, uri: Option<String>) -> Self {
+        self.keys_uri = uri;
+        self
     }
 
     /// The API server's own audiences.
-    fn audiences(&self) -> &[String] {
+    pub(crate) fn audiences(&self) -> &[String] {
         &self.audiences
     }
 
+    /// Whose tokens are accepted.
+    pub(crate) fn issuers(&self) -> &[String] {
+        &self.issuers
+    }
+
+    /// The keys that may have signed a token: the one that it names, or all if it names none.
+    pub(crate) fn keys(&self, id: &str) -> Vec<&PublicKey> {
+        self.keys.iter().filter(|key| id.is_empty() || key.id() == id).collect()
+    }
+
     /// A signed token with these claims; who issued it is added.
-    fn sign(&self, mut claims: Value) -> Result<String, KeyError> {
-        claims["iss"] = self.issuer.as_str().into();
-        let header = json!({"alg": self.key.algorithm(), "kid": self.key.id()});
+    fn sign(&self, key: &Key, mut claims: Value) -> Result<String, KeyError> {
+        claims["iss"] = self.issuers.first().map_or("", String::as_str).into();
+        let header = json!({"alg": key.algorithm(), "kid": key.id()});
         let part = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
         let signed = format!("{}.{}", part(&header), part(&claims));
-        let signature = self.key.sign(signed.as_bytes())?;
+        let signature = key.sign(signed.as_bytes())?;
         Ok(format!("{signed}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature)))
     }
 
     /// What is published at a path, for whoever checks tokens; `host` is how the client reaches this server.
     pub fn published(&self, path: &str, host: &str) -> Option<Response<Body>> {
         let (body, media) = match path {
-            "/.well-known/openid-configuration" => (self.discovery(host), "application/json"),
-            "/openid/v1/jwks" => (json!({"keys": [self.key.public()]}), "application/jwk-set+json"),
+            "/.well-known/openid-configuration" => (self.discovery(host)?, "application/json"),
+            "/openid/v1/jwks" => {
+                let keys: Vec<Value> = self.keys.iter().map(PublicKey::jwk).collect();
+                (json!({"keys": keys}), "application/jwk-set+json")
+            }
             _ => return None,
         };
         let mut response = encode::json(200, &body);
@@ -61,11 +147,15 @@ impl Tokens {
         Some(response)
     }
 
-    fn discovery(&self, host: &str) -> Value {
-        json!({
-            "issuer": self.issuer, "jwks_uri": format!("https://{host}/openid/v1/jwks"),
+    fn discovery(&self, host: &str) -> Option<Value> {
+        let mut algorithms: Vec<&str> = self.keys.iter().map(PublicKey::algorithm).collect();
+        algorithms.sort_unstable();
+        algorithms.dedup();
+        let keys = self.keys_uri.clone().unwrap_or_else(|| format!("https://{host}/openid/v1/jwks"));
+        Some(json!({
+            "issuer": self.issuers.first()?, "jwks_uri": keys,
             "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": [self.key.algorithm()],
-        })
+            "id_token_signing_alg_values_supported": algorithms,
+        }))
     }
 }

@@ -10,7 +10,9 @@ use serde_json::json;
 
 use super::Tokens;
 use crate::{
-    Server, clock,
+    Server,
+    admission::Attributes,
+    clock,
     pipeline::Input,
     registry::{WriteOptions, kind_of, posted},
     request::Target,
@@ -28,9 +30,12 @@ const EXTENDED: i64 = 365 * 24 * 60 * 60;
 pub async fn answer(server: &Server, target: &Target, input: &Input) -> Result<(Value, Vec<String>), Status> {
     // Without a key there are no tokens, and no such path.
     let tokens = server.shared.tokens.as_ref().ok_or_else(Status::no_such_path)?;
+    let key = tokens.key.as_ref().ok_or_else(Status::no_such_path)?;
     let options = WriteOptions::of(target, input)?;
-    let (mut request, warnings) = posted(target, input, options.validation)?;
+    let (mut request, mut warnings) = posted(target, input, options.validation)?;
     own(&options, target, &mut request)?;
+    let attributes = Attributes::create(server.registry(), target, options.dry_run);
+    server.registry().admission().admit(&attributes, &mut request).await?;
     is_for(target, &request)?;
     let (account, _) = server.shared.registry.read_object(target.resource, &target.namespace, &target.name).await?;
     let now = clock::now();
@@ -39,9 +44,11 @@ pub async fn answer(server: &Server, target: &Target, input: &Input) -> Result<(
     if !errors.is_empty() {
         return Err(Status::invalid_kind(GROUP, KIND, "", &errors));
     }
+    server.registry().admission().validate(&attributes, &request).await?;
     let bound = bound(server, target, &request).await?;
+    warnings.extend(shortened(tokens, &mut request));
     let claims = claims(tokens, &account, &request, &bound, now);
-    let token = tokens.sign(claims).map_err(Status::internal)?;
+    let token = tokens.sign(key, claims).map_err(Status::internal)?;
     let expires = now + SignedDuration::from_secs(meta::number(&request, &["spec", "expirationSeconds"]));
     request["status"] = json!({"token": token, "expirationTimestamp": api::time::seconds(expires)});
     Ok((request, warnings))
@@ -143,6 +150,17 @@ async fn bound(server: &Server, target: &Target, request: &Value) -> Result<Valu
     Ok(claims)
 }
 
+/// No token lives longer than the settings say.
+fn shortened(tokens: &Tokens, request: &mut Value) -> Option<String> {
+    let longest = i64::try_from(tokens.limits.longest.as_secs()).unwrap_or(i64::MAX);
+    let asked = meta::number(request, &["spec", "expirationSeconds"]);
+    if longest == 0 || asked <= longest {
+        return None;
+    }
+    request["spec"]["expirationSeconds"] = longest.into();
+    Some(format!("requested expiration of {asked} seconds shortened to {longest} seconds"))
+}
+
 fn claims(tokens: &Tokens, account: &Value, request: &Value, bound: &Value, now: Timestamp) -> Value {
     let now = now.as_second();
     let asked = meta::number(request, &["spec", "expirationSeconds"]);
@@ -152,7 +170,7 @@ fn claims(tokens: &Tokens, account: &Value, request: &Value, bound: &Value, now:
     let mut details = bound.clone();
     details["namespace"] = namespace.into();
     details["serviceaccount"] = named(account);
-    let extended = asked == RENEWED && own && bound.get("pod").is_some();
+    let extended = tokens.limits.extend && asked == RENEWED && own && bound.get("pod").is_some();
     if extended {
         details["warnafter"] = (now + asked).into();
     }

@@ -12,6 +12,10 @@ use super::{Start, view::View};
 const BOOKMARK: Duration = Duration::from_secs(60);
 /// A watch that is about to end tells how far it is.
 const BEFORE_END: Duration = Duration::from_secs(2);
+/// After something was sent, what follows is gathered: many small writes cost more than the changes. The more watchers
+/// there are to write to, the longer; a few hear of everything at once.
+const GATHERED_PER_WATCHER: Duration = Duration::from_micros(50);
+const GATHERED_AT_MOST: Duration = Duration::from_millis(10);
 /// How many changes are taken at once.
 const CHANGES: usize = 64;
 /// A piece of the body is not much larger than this.
@@ -25,6 +29,8 @@ pub(super) struct Lines {
     bookmark: Option<Pin<Box<Sleep>>>,
     /// The client knows that everything up to here was sent.
     told: Revision,
+    /// When changes were last sent.
+    sent: Option<Instant>,
     ends: Instant,
 }
 
@@ -51,7 +57,7 @@ impl Lines {
             Start::Never(error) => (State::Failed(error), 0),
         };
         let bookmark = bookmarks.then(|| Box::pin(sleep_until(next_bookmark(ends))));
-        Self { view, state, bookmark, told, ends }
+        Self { view, state, bookmark, told, sent: None, ends }
     }
 
     /// The next piece of the body; `None` at its end.
@@ -106,6 +112,7 @@ impl Lines {
             }
             if !piece.is_empty() {
                 self.state = State::Changes(watcher);
+                self.sent = Some(Instant::now());
                 return Ok(piece.done());
             }
             if !changes.is_empty() {
@@ -124,13 +131,20 @@ impl Lines {
 
     /// Waits for a change; `true` if it is time to tell how far the watch is instead.
     async fn waited(&mut self, watcher: &mut Watcher) -> bool {
-        let Some(bookmark) = &mut self.bookmark else {
+        let gathered = self.sent.map(|sent| sent + gathered(watcher.watchers()));
+        let changed = async {
             watcher.changed().await;
+            if let Some(gathered) = gathered.filter(|gathered| *gathered > Instant::now()) {
+                sleep_until(gathered).await;
+            }
+        };
+        let Some(bookmark) = &mut self.bookmark else {
+            changed.await;
             return false;
         };
         tokio::select! {
             biased;
-            () = watcher.changed() => false,
+            () = changed => false,
             () = bookmark.as_mut() => {
                 bookmark.as_mut().reset(next_bookmark(self.ends));
                 true
@@ -155,6 +169,12 @@ impl Lines {
         self.told = reached;
         Ok(Some(self.view.bookmark(reached, false)))
     }
+}
+
+/// How long changes are gathered for so many watchers. Clocks do not wake for less than a millisecond.
+fn gathered(watchers: usize) -> Duration {
+    let share = GATHERED_PER_WATCHER * u32::try_from(watchers).unwrap_or(u32::MAX).min(1_000);
+    if share < Duration::from_millis(1) { Duration::ZERO } else { share.min(GATHERED_AT_MOST) }
 }
 
 /// When a watch that ends then tells how far it is.

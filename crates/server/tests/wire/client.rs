@@ -26,6 +26,8 @@ pub struct Client {
     sender: http2::SendRequest<Full<Bytes>>,
     driver: AbortHandle,
     port: u16,
+    /// Headers of every request.
+    headers: HeaderMap,
 }
 
 /// A request to send.
@@ -69,7 +71,19 @@ impl Client {
             // How it ends is seen by whoever waits for an answer.
             let _ = connection.await;
         });
-        Ok(Self { sender, driver: driver.abort_handle(), port })
+        Ok(Self { sender, driver: driver.abort_handle(), port, headers: HeaderMap::new() })
+    }
+
+    /// The same connection, with a header in every request.
+    pub fn with(&self, name: &'static str, value: &str) -> Self {
+        let mut client = self.clone();
+        client.headers.append(name, value.parse().expect("a header"));
+        client
+    }
+
+    /// Whether the server has asked to be left alone.
+    pub fn is_closed(&self) -> bool {
+        self.sender.is_closed()
     }
 
     /// Cuts the connection as a pulled cable does: nothing more is sent, and everybody on it is told by an error.
@@ -79,13 +93,14 @@ impl Client {
 
     /// Sends a request and hands out the answer as it comes.
     pub async fn open(&self, call: Call<'_>) -> Result<http::Response<Incoming>, Error> {
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(call.method)
             .uri(format!("https://localhost:{}{}", self.port, call.path))
             .header(header::ACCEPT, call.accept)
             .header(header::CONTENT_TYPE, call.content_type)
             .header(header::USER_AGENT, "test/1")
             .body(Full::new(call.body))?;
+        request.headers_mut().extend(self.headers.clone());
         let mut sender = self.sender.clone();
         sender.ready().await?;
         Ok(sender.send_request(request).await?)

@@ -8,13 +8,13 @@ mod client;
 
 use std::sync::Arc;
 
-use ferry_server::{Server, Settings};
+use ferry_server::{Server, Settings, client_verifier};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
     crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
-    server::WebPkiClientVerifier,
+    server::danger::ClientCertVerifier,
 };
 use store::Store;
 use tokio::net::TcpListener;
@@ -37,26 +37,37 @@ pub struct Wire {
 impl Wire {
     /// A server with upstream's settings on an empty store.
     pub async fn start() -> Self {
-        Self::start_with(Settings::default()).await
+        let admission = fixture::without_accounts();
+        Self::start_with(Settings { admission, ..Settings::default() }).await
     }
 
     /// A server on an empty store.
-    pub async fn start_with(settings: Settings) -> Self {
+    pub async fn start_with(mut settings: Settings) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = store::Embedded::open(dir.path(), store::Options::default()).await.unwrap();
         let store: Arc<dyn Store> = Arc::new(store);
         let identities = Identities::create();
+        settings.authentication.client_ca = Some(ferry_server::Authority::from_pem(&identities.pem).unwrap());
+        let tls = identities.server(client_verifier(&settings.authentication));
         let server = Server::with(fixture::config(store.clone()), settings).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let ending = CancellationToken::new();
-        tokio::spawn(server.serve(listener, identities.server(), ending.clone()));
+        tokio::spawn(server.serve(listener, tls, ending.clone()));
         Self { port, store, identities, ending, _dir: dir }
     }
 
     /// An administrator on an HTTP/2 connection of its own.
     pub async fn client(&self) -> Client {
         Client::connect(self.port, &self.tls(&["h2"])).await.expect("the server takes connections")
+    }
+
+    /// Somebody without a certificate, on an HTTP/2 connection of its own.
+    pub async fn stranger(&self) -> Client {
+        let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().unwrap();
+        let mut tls = builder.with_root_certificates(self.identities.roots()).with_no_client_auth();
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        Client::connect(self.port, &Arc::new(tls)).await.expect("the server takes connections")
     }
 
     /// How an administrator connects who offers these protocols.
@@ -76,6 +87,7 @@ type Identity = (CertificateDer<'static>, PrivateKeyDer<'static>);
 /// An authority, and who it vouches for.
 struct Identities {
     authority: CertificateDer<'static>,
+    pem: String,
     server: Identity,
     administrator: Identity,
 }
@@ -86,7 +98,8 @@ impl Identities {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, "test-ca");
-        let authority = params.self_signed(&key).unwrap().der().clone();
+        let authority = params.self_signed(&key).unwrap();
+        let (authority, pem) = (authority.der().clone(), authority.pem());
         let issuer = Issuer::from_params(&params, &key);
         let leaf = |name: &str, group: &str| {
             let key = KeyPair::generate().unwrap();
@@ -97,7 +110,7 @@ impl Identities {
             let certificate = params.signed_by(&key, &issuer).unwrap().der().clone();
             (certificate, PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())))
         };
-        Self { authority, server: leaf("server", "servers"), administrator: leaf("admin", "system:masters") }
+        Self { authority, pem, server: leaf("server", "servers"), administrator: leaf("admin", "system:masters") }
     }
 
     fn roots(&self) -> RootCertStore {
@@ -106,10 +119,9 @@ impl Identities {
         roots
     }
 
-    fn server(&self) -> Arc<ServerConfig> {
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(self.roots()), provider());
+    fn server(&self, verifier: Arc<dyn ClientCertVerifier>) -> Arc<ServerConfig> {
         let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().unwrap();
-        let builder = builder.with_client_cert_verifier(verifier.allow_unauthenticated().build().unwrap());
+        let builder = builder.with_client_cert_verifier(verifier);
         let (certificate, key) = &self.server;
         let mut config = builder.with_single_cert(vec![certificate.clone()], key.clone_key()).unwrap();
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

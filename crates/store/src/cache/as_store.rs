@@ -77,6 +77,10 @@ impl Store for Cache {
         self.engine.health().await
     }
 
+    async fn size(&self) -> Result<u64, Error> {
+        self.engine.size().await
+    }
+
     fn tells_progress(&self) -> bool {
         self.engine.tells_progress()
     }

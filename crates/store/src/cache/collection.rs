@@ -106,6 +106,11 @@ impl Collection {
         self.newest.subscribe()
     }
 
+    /// How many watch it.
+    pub fn watchers(&self) -> usize {
+        self.newest.receiver_count()
+    }
+
     /// Wakes those who wait for a change.
     pub fn wake(&self) {
         let reached = self.read().reached;

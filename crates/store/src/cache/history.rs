@@ -3,31 +3,14 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use super::{collection::Collection, item::Change};
-use crate::Revision;
+use crate::{Revision, Window};
 
 /// Changes are forgotten in portions of this size.
 const PORTION: usize = 256;
-
-/// How much history a cache keeps.
-#[derive(Clone, Copy, Debug)]
-pub struct Window {
-    /// Changes younger than this are kept.
-    pub keep_for: Duration,
-    /// At least this many of the newest changes are kept.
-    pub keep_changes: usize,
-    /// The changes never take more memory than about this; it wins over the other two.
-    pub keep_bytes: usize,
-}
-
-impl Default for Window {
-    fn default() -> Self {
-        Self { keep_for: Duration::from_secs(600), keep_changes: 10_000, keep_bytes: 48 << 20 }
-    }
-}
 
 /// The changes of all collections, the oldest first.
 pub(super) struct History {
@@ -59,16 +42,15 @@ impl History {
 
     /// Takes out what is outside of the window, once it is worth it.
     pub fn expired(&mut self, now: Instant) -> Forgettable {
-        let mut bytes = self.bytes;
-        let Window { keep_for, keep_changes, keep_bytes } = self.window;
-        let surplus = self.kept.len().saturating_sub(keep_changes);
+        let (mut bytes, all) = (self.bytes, self.kept.len());
         let outside = |(at, kept): &(usize, &Kept)| {
-            let outside = bytes > keep_bytes || *at < surplus && now.duration_since(kept.since) > keep_for;
+            let is_old = now.duration_since(kept.since) > self.window.keep_for;
+            let outside = self.window.forgets(all - at, bytes, is_old);
             bytes -= if outside { kept.cost } else { 0 };
             outside
         };
         let count = self.kept.iter().enumerate().take_while(outside).count();
-        if count < PORTION && self.bytes <= keep_bytes {
+        if count < PORTION && self.bytes <= self.window.keep_bytes {
             return Vec::new();
         }
         self.take(count)

@@ -32,13 +32,12 @@ use tokio::{
 pub use self::{
     check::Checked,
     collection::Snapshot,
-    history::Window,
     item::{Change, Item},
     marks::Marks,
     watcher::Watcher,
 };
 use self::{collection::Collection, history::History};
-use crate::{Error, Range, Record, Revision, Store};
+use crate::{Error, Range, Record, Revision, Store, Window};
 
 /// How long a read waits for the cache to reach the engine before it asks the engine itself.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -130,6 +129,20 @@ impl Cache {
             },
             _ => Ok(collection.now(prefix, self.shared.published())),
         }
+    }
+
+    /// The items under a prefix of one collection that the cache has, without waiting; none where there is no collection.
+    pub fn now(&self, prefix: &str) -> Snapshot {
+        let published = self.shared.published();
+        match self.shared.collection_of(prefix) {
+            Some(collection) => collection.now(prefix, published),
+            None => Snapshot::new(std::iter::empty(), prefix, published),
+        }
+    }
+
+    /// Waits until every write that was acknowledged before is here. `false`: it takes too long.
+    pub async fn freshen(&self) -> Result<bool, Error> {
+        self.is_fresh().await
     }
 
     /// Keeps a snapshot at hand for the next page of the list that was begun with it.

@@ -35,10 +35,21 @@ impl Watcher {
         Ok(out)
     }
 
+    /// Whether something in the collection changed since the last [`Watcher::take`].
+    pub fn is_behind(&self) -> bool {
+        // The collection, which we hold, has the other end.
+        self.newest.has_changed().unwrap_or(false)
+    }
+
     /// Waits until something in the collection changed since the last [`Watcher::take`].
     pub async fn changed(&mut self) {
         // The collection, which we hold, has the other end.
         let _ = self.newest.changed().await;
+    }
+
+    /// How many watch the same collection.
+    pub fn watchers(&self) -> usize {
+        self.collection.watchers()
     }
 
     /// Up to where there is nothing to take; [`Watcher::cursor`] moves there.

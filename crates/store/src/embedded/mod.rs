@@ -20,7 +20,7 @@ mod watch;
 mod writer;
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     thread::JoinHandle,
     time::Duration,
@@ -35,7 +35,7 @@ use self::{
     state::State,
     writer::Request,
 };
-use crate::{Error, Follow, Notices, Page, Range, Record, Revision, Store, Write};
+use crate::{Error, Follow, Notices, Page, Range, Record, Revision, Store, Window, Write};
 
 /// The format of the files.
 const FORMAT: u32 = 2;
@@ -43,12 +43,8 @@ const FORMAT: u32 = 2;
 /// How much history the embedded engine keeps, and how durable it is.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// History younger than this is kept.
-    pub keep_for: Duration,
-    /// At least this many of the newest revisions are kept.
-    pub keep_revisions: u64,
-    /// The history never takes more memory than about this; it wins over the other two.
-    pub keep_bytes: usize,
+    /// How much history is kept.
+    pub window: Window,
     /// Keys whose writes may be acknowledged before they are durable. Empty: everything is durable at once.
     pub lag: Vec<Lag>,
     /// The length of the log's files.
@@ -66,18 +62,13 @@ pub struct Lag {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            keep_for: Duration::from_secs(600),
-            keep_revisions: 10_000,
-            keep_bytes: 48 << 20,
-            lag: Vec::new(),
-            segment_bytes: 16 << 20,
-        }
+        Self { window: Window::default(), lag: Vec::new(), segment_bytes: 16 << 20 }
     }
 }
 
 /// A store in one directory, in this process.
 pub struct Embedded {
+    dir: PathBuf,
     shared: Arc<Shared>,
     newest: newest::Receiver<Revision>,
     /// `None` only while dropping: closing the queue is what ends the writer.
@@ -93,14 +84,14 @@ impl Embedded {
 
     /// The same with another medium under it.
     pub async fn open_on(dir: &Path, options: Options, medium: Arc<dyn Medium>) -> Result<Self, Error> {
-        let dir = dir.to_path_buf();
+        let (dir, place) = (dir.to_path_buf(), dir.to_path_buf());
         let opened = tokio::task::spawn_blocking(move || {
-            let opened = open::open(&dir, &options, medium)?;
+            let opened = open::open(&place, &options, medium)?;
             let shared = opened.shared.clone();
             Ok((writer::start(opened, options).map_err(engine)?, shared))
         });
         let (writer, shared) = opened.await.map_err(engine)??;
-        Ok(Self { shared, newest: writer.newest, requests: Some(writer.requests), writer: Some(writer.thread) })
+        Ok(Self { dir, shared, newest: writer.newest, requests: Some(writer.requests), writer: Some(writer.thread) })
     }
 
     /// Reads and verifies all files of the store in `dir`, also while another process writes it; changes nothing.
@@ -178,6 +169,13 @@ impl Store for Embedded {
 
     async fn health(&self) -> Result<(), Error> {
         self.ask(Request::Health).await
+    }
+
+    async fn size(&self) -> Result<u64, Error> {
+        let files = std::fs::read_dir(&self.dir).map_err(engine)?;
+        // A file that is gone by now takes no room.
+        let lengths = files.filter_map(|file| file.ok()?.metadata().ok()).map(|file| file.len());
+        Ok(lengths.sum())
     }
 }
 

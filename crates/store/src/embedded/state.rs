@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{Error, Event, Page, Range, Record, Revision};
+use crate::{Error, Event, Page, Range, Record, Revision, Window};
 
 /// What one change costs in memory besides the document that it replaced.
 const CHANGE_BYTES: usize = 192;
@@ -150,14 +150,13 @@ impl State {
         trimmed
     }
 
-    /// Up to where the history may be forgotten: what is older than `before` and not among the newest
-    /// `keep_revisions`, or does not fit into `keep_bytes`. It looks at no more than `limit` changes.
-    pub fn forgettable(&self, before: u64, keep_revisions: u64, keep_bytes: usize, limit: usize) -> Revision {
+    /// Up to where the history is outside of the window; what was written before `before` is old. It looks at no more
+    /// than `limit` changes.
+    pub fn forgettable(&self, window: &Window, before: u64, limit: usize) -> Revision {
         let mut bytes = self.history_bytes;
         let mut through = self.compacted;
         for change in self.history.range((self.compacted - self.base) as usize..).take(limit) {
-            let surplus = self.revision() - through > keep_revisions && change.written < before;
-            if !surplus && bytes <= keep_bytes {
+            if !window.forgets((self.revision() - through) as usize, bytes, change.written < before) {
                 break;
             }
             bytes -= cost(&change.event);

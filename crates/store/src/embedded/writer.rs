@@ -273,9 +273,9 @@ impl Writer {
     }
 
     fn forgettable(&self, state: &State) -> Option<Revision> {
-        let Options { keep_for, keep_revisions, keep_bytes, .. } = self.options;
-        let before = now().saturating_sub(millis(keep_for));
-        let through = state.forgettable(before, keep_revisions, keep_bytes, FORGET_AT_MOST);
+        let window = &self.options.window;
+        let before = now().saturating_sub(millis(window.keep_for));
+        let through = state.forgettable(window, before, FORGET_AT_MOST);
         (through - state.compacted() >= FORGET_AT_LEAST).then_some(through)
     }
 }

@@ -117,6 +117,10 @@ impl Store for Encrypted {
         self.below.health().await
     }
 
+    async fn size(&self) -> Result<u64, Error> {
+        self.below.size().await
+    }
+
     fn tells_progress(&self) -> bool {
         self.below.tells_progress()
     }

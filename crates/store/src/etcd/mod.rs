@@ -197,6 +197,11 @@ impl Store for Etcd {
         self.revision().await.map(|_| ())
     }
 
+    async fn size(&self) -> Result<u64, Error> {
+        let status = self.client.maintenance_client().status().await.map_err(engine)?;
+        Ok(status.db_size().try_into().unwrap_or(0))
+    }
+
     fn tells_progress(&self) -> bool {
         self.asks_progress
     }

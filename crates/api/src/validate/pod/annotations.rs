@@ -3,8 +3,6 @@
 use super::{MIRROR, containers, visit};
 use crate::validate::prelude::*;
 
-pub(super) const FUNCTIONS: Functions = functions! { pod_annotations annotations_match_fields };
-
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
@@ -17,7 +15,7 @@ fn with_spec(at: &At, then: impl FnOnce(&At)) {
 }
 
 /// The faults of annotations of a pod or template.
-pub(super) fn pod_annotations(at: &At, e: &mut Errors) {
+pub fn pod_annotations(at: &At, e: &mut Errors) {
     if at.exists() {
         with_spec(at, |spec| check(at, spec, e));
     }
@@ -79,7 +77,7 @@ fn app_armor(container: &str, at: &At, spec: &At, e: &mut Errors) {
 }
 
 /// What an annotation says in the old way and a field in the new one is the same.
-fn annotations_match_fields(at: &At, e: &mut Errors) {
+pub fn annotations_match_fields(at: &At, e: &mut Errors) {
     let is_old = |key: &str| key == SECCOMP || key.starts_with(SECCOMP_CONTAINER) || key.starts_with(APP_ARMOR);
     if at.entries().any(|(key, _)| is_old(key)) {
         with_spec(at, |spec| match_fields(at, spec, e));

@@ -1,14 +1,10 @@
-//! What containers of a pod must agree on: names, ports of the host, how they are resized.
+//! What containers of a pod must agree on, with each other and with the pod: names, ports of the host, how they are resized.
 
-use super::spec_of;
+use super::{is_pod, spec_of};
 use crate::validate::prelude::*;
 
-pub(super) const FUNCTIONS: Functions = functions! {
-    init_names debug_names host_ports own_host_ports port_names resize_policy sleep
-};
-
 /// Containers that run first have names that no other container has.
-fn init_names(list: &At, e: &mut Errors) {
+pub fn init_names(list: &At, e: &mut Errors) {
     let mut seen: Vec<&str> = list.up(1).get("containers").items().map(|container| container.text_of("name")).collect();
     for container in list.items() {
         let name = container.get("name");
@@ -21,7 +17,7 @@ fn init_names(list: &At, e: &mut Errors) {
 }
 
 /// Containers for looking inside have names of their own, and may name one that they look into.
-fn debug_names(list: &At, e: &mut Errors) {
+pub fn debug_names(list: &At, e: &mut Errors) {
     let spec = list.up(1);
     let names = |list: &str| spec.get(list).items().map(|container| container.text_of("name")).collect::<Vec<_>>();
     let others = [names("containers"), names("initContainers")].concat();
@@ -39,7 +35,7 @@ fn debug_names(list: &At, e: &mut Errors) {
 }
 
 /// A port has a name that no other port of its container has.
-fn port_names(list: &At, e: &mut Errors) {
+pub fn port_names(list: &At, e: &mut Errors) {
     let mut seen = Vec::new();
     for name in list.items().map(|port| port.text_of("name")).enumerate().filter(|(_, name)| !name.is_empty()) {
         if !names::port(name.1).is_empty() {
@@ -53,13 +49,13 @@ fn port_names(list: &At, e: &mut Errors) {
 }
 
 /// A port of the host can be taken once.
-fn host_ports(list: &At, e: &mut Errors) {
+pub fn host_ports(list: &At, e: &mut Errors) {
     let mut taken = Vec::new();
     list.items().for_each(|container| take_ports(&container, &mut taken, e));
 }
 
 /// Upstream looks at each container that runs first alone.
-fn own_host_ports(container: &At, e: &mut Errors) {
+pub fn own_host_ports(container: &At, e: &mut Errors) {
     take_ports(container, &mut Vec::new(), e);
 }
 
@@ -78,7 +74,7 @@ fn take_ports<'v>(container: &At<'v, '_>, taken: &mut Vec<(&'v str, &'v str, i64
 }
 
 /// The faults of how resources are resized. Upstream tells most of them at the list.
-fn resize_policy(list: &At, e: &mut Errors) {
+pub fn resize_policy(list: &At, e: &mut Errors) {
     if list.is_empty() {
         return;
     }
@@ -104,11 +100,51 @@ fn resize_policy(list: &At, e: &mut Errors) {
 }
 
 /// A pause before the end leaves time for it.
-fn sleep(at: &At, e: &mut Errors) {
+pub fn sleep(at: &At, e: &mut Errors) {
     let seconds = at.get("seconds").int();
     let grace = spec_of(at).get("terminationGracePeriodSeconds");
     if grace.exists() && !(0..=grace.int()).contains(&seconds) {
         let message = "must be non-negative and less than terminationGracePeriodSeconds";
         at.invalid_as(e, seconds, format!("{message} ({})", grace.int()));
+    }
+}
+
+/// On the host's network a port is the host's port.
+pub fn pod_host_ports(spec: &At, e: &mut Errors) {
+    if !spec.get("hostNetwork").is_true() {
+        return;
+    }
+    for container in spec.get("containers").items() {
+        for port in container.get("ports").items() {
+            let (host, inside) = (port.get("hostPort"), port.get("containerPort"));
+            if (is_pod(spec) || host.int() != 0) && host.int() != inside.int() {
+                host.invalid_int(e, "must match `containerPort` when `hostNetwork` is true");
+            }
+        }
+    }
+}
+
+pub fn search_length(searches: &At, e: &mut Errors) {
+    if searches.texts().map(|text| text.len() + 1).sum::<usize>() > 2048 + 1 {
+        searches.invalid(e, "must not have more than 2048 characters (including spaces) in the search list");
+    }
+}
+
+pub fn search_domain(search: &At, e: &mut Errors) {
+    if search.text() != "." {
+        let name = search.text().strip_suffix('.').unwrap_or(search.text());
+        search.form_as(e, name, names::subdomain_with_underscores);
+    }
+}
+
+/// Variables from files need an `emptyDir` that has the file.
+pub fn file_of_volume(key: &At, e: &mut Errors) {
+    let (spec, name) = (spec_of(key), key.get("volumeName"));
+    match spec.get("volumes").find("name", name.text()) {
+        None => name.not_found(e),
+        Some(volume) if !volume.get("emptyDir").exists() => {
+            name.invalid_text(e, "referenced volume must be of type emptyDir");
+        }
+        Some(_) => {}
     }
 }

@@ -3,10 +3,6 @@
 use crate::validate::prelude::*;
 use crate::{quantity::Quantity, validate::names::listed};
 
-pub(super) const FUNCTIONS: Functions = functions! {
-    variable_field variable_resource
-};
-
 /// The fields of a pod that a variable may have.
 const FIELDS: &[&str] = &[
     "metadata.name",
@@ -33,11 +29,11 @@ const RESOURCES: &[&str] = &[
 ];
 const BYTES: &[&str] = &["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
-fn variable_field(at: &At, e: &mut Errors) {
+pub fn variable_field(at: &At, e: &mut Errors) {
     field(at, FIELDS, e);
 }
 
-fn variable_resource(at: &At, e: &mut Errors) {
+pub fn variable_resource(at: &At, e: &mut Errors) {
     resource(at, false, e);
 }
 

@@ -1,42 +1,18 @@
 //! What the tables cannot say about pods and templates of pods.
 
-mod affinity;
-mod annotations;
-mod container;
-mod env;
-mod mount;
-mod projected;
-mod resize;
+pub(super) mod annotations;
+pub(super) mod container;
+pub(super) mod env;
+pub(super) mod resize;
 pub(super) mod resources;
-mod scheduling;
-mod security;
-mod spec;
-mod status;
-mod update;
-mod volume;
-mod windows;
+pub(super) mod scheduling;
+pub(super) mod security;
+pub(super) mod status;
+pub(super) mod update;
+pub(super) mod volume;
 
-use super::{at::At, rules::Functions};
+use super::at::At;
 use crate::validate::prelude::*;
-
-/// The functions of all these files.
-pub(super) const FUNCTIONS: &[Functions] = &[
-    affinity::FUNCTIONS,
-    annotations::FUNCTIONS,
-    container::FUNCTIONS,
-    env::FUNCTIONS,
-    mount::FUNCTIONS,
-    projected::FUNCTIONS,
-    resize::FUNCTIONS,
-    resources::FUNCTIONS,
-    scheduling::FUNCTIONS,
-    security::FUNCTIONS,
-    spec::FUNCTIONS,
-    status::FUNCTIONS,
-    update::FUNCTIONS,
-    volume::FUNCTIONS,
-    windows::FUNCTIONS,
-];
 
 /// The annotation of pods that a kubelet made from files.
 const MIRROR: &str = "kubernetes.io/config.mirror";

@@ -4,10 +4,8 @@ use super::MIRROR;
 use crate::validate::prelude::*;
 use crate::{Map, qos};
 
-pub(super) const FUNCTIONS: Functions = functions! { pod_resize };
-
 /// The faults of a pod whose resources change.
-fn pod_resize(new: &At, e: &mut Errors) {
+pub fn pod_resize(new: &At, e: &mut Errors) {
     rules::check("PodContent", new, e);
     let old = &new.before();
     let refuse = |e: &mut Errors, message: &str| {

@@ -4,20 +4,18 @@ use super::{MIRROR, is_pod, spec_of};
 use crate::validate::prelude::*;
 use crate::{quantity::Quantity, validate::resource_name as resource};
 
-pub(super) const FUNCTIONS: Functions = functions! { container_resources pod_resources pod_claims overhead };
-
 /// A check of the name of a resource at its place.
 type NameCheck = fn(&str, &At, &mut Errors);
 
 /// The faults of what a container asks for.
-fn container_resources(at: &At, e: &mut Errors) {
+pub fn container_resources(at: &At, e: &mut Errors) {
     if at.exists() {
         requirements(at, resource::of_container, e);
     }
 }
 
 /// The faults of amounts that are limits without requests.
-pub(in crate::validate) fn overhead(at: &At, e: &mut Errors) {
+pub fn overhead(at: &At, e: &mut Errors) {
     let limits = at.called("limits", at.value);
     let mut flags = Flags::default();
     for (name, amount) in limits.entries() {
@@ -145,7 +143,7 @@ fn claim_names(list: &At, e: &mut Errors) {
 }
 
 /// The faults of a pod's resource claims.
-fn pod_claims(list: &At, e: &mut Errors) {
+pub fn pod_claims(list: &At, e: &mut Errors) {
     let spec = list.up(1);
     let mirror = is_pod(spec) && spec.up(1).get("metadata").get("annotations").get(MIRROR).exists();
     let mut seen = Vec::new();
@@ -168,7 +166,7 @@ fn pod_claims(list: &At, e: &mut Errors) {
 }
 
 /// The faults of what a pod asks for as a whole.
-fn pod_resources(spec: &At, e: &mut Errors) {
+pub fn pod_resources(spec: &At, e: &mut Errors) {
     let at = spec.get("resources");
     if !at.exists() {
         return;

@@ -3,10 +3,8 @@
 use crate::validate::net;
 use crate::validate::prelude::*;
 
-pub(super) const FUNCTIONS: Functions = functions! { container_transitions claim_of_pod pod_addresses };
-
 /// A container that ended stays so unless something may restart it.
-fn container_transitions(status: &At, e: &mut Errors) {
+pub fn container_transitions(status: &At, e: &mut Errors) {
     let (old, whole) = (status.before(), status.up(1).before());
     let spec = &whole.get("spec");
     let lists = [
@@ -74,7 +72,7 @@ fn restarts(container: &At, spec: &At, code: i64) -> bool {
 }
 
 /// The status of a claim is that of one of the pod's.
-fn claim_of_pod(name: &At, e: &mut Errors) {
+pub fn claim_of_pod(name: &At, e: &mut Errors) {
     let spec = name.whole().get("spec");
     if spec.get("resourceClaims").find("name", name.text()).is_none() {
         name.invalid_text(e, "must match the name of an entry in `spec.resourceClaims`");
@@ -82,7 +80,7 @@ fn claim_of_pod(name: &At, e: &mut Errors) {
 }
 
 /// A pod and its host have one address of a family each.
-fn pod_addresses(status: &At, e: &mut Errors) {
+pub fn pod_addresses(status: &At, e: &mut Errors) {
     let old = status.before();
     for (field, first) in [("podIPs", None), ("hostIPs", Some("hostIP"))] {
         let list = status.get(field);

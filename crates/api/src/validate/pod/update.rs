@@ -4,15 +4,13 @@ use super::{MIRROR, annotations, annotations::APP_ARMOR};
 use crate::validate::diff;
 use crate::validate::prelude::*;
 
-pub(super) const FUNCTIONS: Functions = functions! { pod_change pod_debug annotations_kept };
-
 const FIXED: &str = "pod updates may not change fields other than \
     `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
     `spec.tolerations` (only additions to existing tolerations),\
     `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 /// The faults of a changed pod, beside those that any pod can have.
-fn pod_change(new: &At, e: &mut Errors) {
+pub fn pod_change(new: &At, e: &mut Errors) {
     let old = new.before();
     annotations_kept(new, e);
     let (spec, before) = (new.get("spec"), old.get("spec"));
@@ -37,7 +35,7 @@ fn pod_change(new: &At, e: &mut Errors) {
 }
 
 /// The faults of changed annotations.
-fn annotations_kept(new: &At, e: &mut Errors) {
+pub fn annotations_kept(new: &At, e: &mut Errors) {
     let meta = new.get("metadata");
     let notes = meta.get("annotations");
     let before = notes.before();
@@ -188,7 +186,7 @@ fn only_additions(new: &At, old: &At) -> bool {
 }
 
 /// The faults of a pod that gets more containers for looking inside.
-fn pod_debug(new: &At, e: &mut Errors) {
+pub fn pod_debug(new: &At, e: &mut Errors) {
     let old = new.before();
     rules::check("PodContent", new, e);
     annotations_kept(new, e);

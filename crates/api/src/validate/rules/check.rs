@@ -277,8 +277,7 @@ fn demand(name: &'static str, argument: &'static str, blocks: &HashMap<&'static 
 /// A block, a function or a form of names.
 fn other(name: &'static str, blocks: &HashMap<&'static str, usize>) -> Demand {
     if let Some(function) = name.strip_prefix('@') {
-        let known =
-            tables::FUNCTIONS.iter().copied().flatten().copied().flatten().find(|(known, _)| *known == function);
+        let known = tables::FUNCTIONS.iter().copied().flatten().find(|(known, _)| *known == function);
         return Demand::Function(known.unwrap_or_else(|| panic!("there is no function {function}")).1);
     }
     match (blocks.get(name), names::form(name)) {

@@ -25,8 +25,6 @@ use crate::schema::{Resource, Scope};
 
 /// A check that is written in Rust.
 pub(super) type Function = fn(&At, &mut Errors);
-/// Functions and the names by which tables call them.
-pub(super) type Functions = &'static [(&'static str, Function)];
 
 /// All rules.
 pub(super) struct Rules {

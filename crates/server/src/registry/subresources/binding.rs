@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::{done, kind_of, own_request, posted};
 use crate::{
+    admission::Attributes,
     clock,
     pipeline::Input,
     registry::{Outcome, Registry, WriteOptions, precondition_failed, update::Part},
@@ -16,12 +17,15 @@ impl Registry {
     pub(super) async fn bind(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
         let pods = system::resource("", "v1", "pods")?;
         let options = WriteOptions::of(target, input)?;
-        let (binding, _) = posted(target, input, options.validation)?;
+        let (mut binding, _) = posted(target, input, options.validation)?;
+        let attributes = Attributes::create(self, target, options.dry_run);
+        self.admission().admit(&attributes, &mut binding).await?;
         let name = meta::name(&binding);
         if !target.name.is_empty() && name != target.name {
             return Err(Status::bad_request("name in URL does not match name in Binding object"));
         }
         valid(target, &binding)?;
+        self.admission().validate(&attributes, &binding).await?;
         let pod = own_request(pods, "update", target, name);
         self.change(&pod, Part::Server, options.dry_run, |current| bound(current, &binding)).await?;
         Ok(done())

@@ -14,6 +14,7 @@ use super::{
     done, own_request, posted,
 };
 use crate::{
+    admission::Attributes,
     document,
     pipeline::Input,
     registry::{Outcome, Registry, WriteOptions, update::Part},
@@ -29,7 +30,12 @@ const MANAGER: &str = "kube-apiserver";
 
 impl Registry {
     pub(super) async fn evict(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
-        let eviction = Eviction::of(target, input)?;
+        let asked = WriteOptions::of(target, input)?;
+        let (mut object, _) = posted(target, input, asked.validation)?;
+        let attributes = Attributes::create(self, target, asked.dry_run);
+        self.admission().admit(&attributes, &mut object).await?;
+        let eviction = Eviction::of(target, &object, asked.dry_run)?;
+        self.admission().validate(&attributes, &object).await?;
         for _ in 0..TRIES {
             let (pod, _) = self.read_object(target.resource, &target.namespace, &target.name).await?;
             eviction.check(&pod)?;
@@ -142,7 +148,7 @@ impl Registry {
         }
         let body = eviction.options.to_string().into();
         let input = Input { content_type: String::new(), user_agent: String::new(), body };
-        self.delete(&own_request(target.resource, "delete", target, &target.name), &input).await.map(|_| ())
+        self.delete_admitted(&own_request(target.resource, "delete", target, &target.name), &input).await.map(|_| ())
     }
 }
 
@@ -153,10 +159,8 @@ struct Eviction {
 }
 
 impl Eviction {
-    fn of(target: &Target, input: &Input) -> Result<Self, Status> {
-        let asked = WriteOptions::of(target, input)?;
-        let (eviction, _) = posted(target, input, asked.validation)?;
-        if meta::name(&eviction) != target.name {
+    fn of(target: &Target, eviction: &Value, dry_run: bool) -> Result<Self, Status> {
+        if meta::name(eviction) != target.name {
             return Err(Status::bad_request("name in URL does not match name in Eviction object"));
         }
         let mut options = eviction.get("deleteOptions").cloned().unwrap_or_else(|| json!({}));
@@ -166,7 +170,7 @@ impl Eviction {
             let error = FieldError::invalid(format!("deleteOptions.{unsafe_option}"), true, why);
             return Err(Status::invalid_kind("policy", "Eviction", &target.name, &[error]));
         }
-        if asked.dry_run && meta::list(&options, &["dryRun"]).is_empty() {
+        if dry_run && meta::list(&options, &["dryRun"]).is_empty() {
             options["dryRun"] = json!(["All"]);
         }
         Ok(Self { options })

@@ -6,6 +6,8 @@ mod budget;
 mod eviction;
 mod scale;
 
+pub use scale::scale_of;
+
 use api::{
     Value,
     schema::{Resource, schema},
@@ -66,6 +68,7 @@ fn own_request(resource: &'static Resource, verb: &'static str, of: &Target, nam
         subresource: String::new(),
         query: Query::default(),
         user: of.user.clone(),
+        notes: of.notes.clone(),
     }
 }
 

@@ -58,7 +58,7 @@ impl Registry {
         let writer = options.writer(apply::Kind::other("autoscaling/v1", "Scale", scale_type()?, "scale"));
         let version = target.resource.api_version();
         let changed = self
-            .change(target, Part::Main, options.dry_run, |current| {
+            .change(target, Part::Scale, options.dry_run, |current| {
                 let mut shown = canonical_scale(scale_of(current))?;
                 apply::scale::show(current, &mut shown).map_err(Status::internal)?;
                 let scale = edit(&shown, &writer)?;
@@ -104,7 +104,7 @@ fn valid_scale(scale: &Value, name: &str) -> Result<(), Status> {
     Err(Status::invalid_kind("autoscaling", "Scale", name, &[error]))
 }
 
-fn scale_of(object: &Value) -> Value {
+pub fn scale_of(object: &Value) -> Value {
     let keep = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
     let metadata: api::Map =
         keep.iter().filter_map(|field| Some(((*field).to_owned(), object["metadata"].get(*field)?.clone()))).collect();

@@ -7,8 +7,7 @@ use std::{net::IpAddr, sync::Arc};
 use api::{Value, meta, selector::LabelSelector, status::Status};
 
 use crate::{
-    Server, document,
-    query::Query,
+    Server,
     request::Target,
     streams::{
         backend::{self, Backend},
@@ -145,22 +144,9 @@ async fn endpoints(
 async fn slices(server: &Server, target: &Target, service: &str) -> Result<Vec<Value>, Status> {
     let selector = LabelSelector::parse(&format!("{SERVICE_LABEL}={service}"));
     let selector = selector.map_err(|_| Status::not_found(target.resource, service))?;
-    let all = Target {
-        resource: system::resource("discovery.k8s.io", "v1", "endpointslices")?,
-        verb: "list",
-        namespace: target.namespace.clone(),
-        name: String::new(),
-        subresource: String::new(),
-        query: Query::default(),
-        user: target.user.clone(),
-    };
-    let mut found = Vec::new();
-    for item in &server.shared.registry.list(&all).await?.items {
-        let slice = document::object(&item.record).map_err(Status::internal)?;
-        if selector.matches(&slice["metadata"]["labels"]) {
-            found.push(slice);
-        }
-    }
+    let slices = system::resource("discovery.k8s.io", "v1", "endpointslices")?;
+    let mut found = server.shared.registry.objects(slices, &target.namespace).await?;
+    found.retain(|slice| selector.matches(&slice["metadata"]["labels"]));
     if found.is_empty() { Err(Status::not_found(target.resource, service)) } else { Ok(found) }
 }
 

@@ -1,0 +1,49 @@
+//! Puts load on a whole cluster and says how long it took: pods that start and end, deployments, scheduling.
+//!
+//! `bench/run` starts it against Ferry and against upstream, one after the other; it prints a line of JSON per row.
+
+mod pods;
+mod rows;
+mod schedule;
+mod watch;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+
+/// Put load on a cluster
+#[derive(Parser)]
+struct Arguments {
+    /// How to reach it
+    #[arg(long)]
+    kubeconfig: PathBuf,
+    #[command(subcommand)]
+    load: Load,
+}
+
+#[derive(Subcommand)]
+enum Load {
+    /// Start pods of a present image, wait until they are Ready, end them
+    Pods(pods::Pods),
+    /// Start deployments of three, wait until they are available
+    Deployment(pods::Deployments),
+    /// Schedule pods onto nodes that are only objects
+    Schedule(schedule::Schedule),
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let file = Kubeconfig::read_from(&arguments.kubeconfig)?;
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    let client = Client::try_from(config)?;
+    match arguments.load {
+        Load::Pods(load) => load.run(&client).await,
+        Load::Deployment(load) => load.run(&client).await,
+        Load::Schedule(load) => load.run(&client).await,
+    }
+}

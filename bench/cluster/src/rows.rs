@@ -1,0 +1,16 @@
+//! What is told: a line of JSON per row, with every value that was measured.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+/// Prints durations, in seconds.
+pub fn seconds(row: &str, values: &[Duration]) {
+    let values: Vec<f64> = values.iter().map(Duration::as_secs_f64).collect();
+    println!("{}", json!({"row": row, "unit": "s", "values": values}));
+}
+
+/// Prints rates, per second.
+pub fn rates(row: &str, values: &[f64]) {
+    println!("{}", json!({"row": row, "unit": "/s", "values": values}));
+}

@@ -1,0 +1,245 @@
+//! What quotas count: how much of what an object uses, and which quotas are about it. Who creates objects and who counts
+//! them again later must agree, so both ask here.
+
+mod pods;
+
+use std::collections::BTreeSet;
+
+use crate::{
+    Value,
+    amounts::{self, Amounts},
+    meta,
+    quantity::Quantity,
+    selector::LabelSelector,
+};
+
+pub use pods::missing as missing_of_pod;
+
+/// Resources that quotas count under a name of their own besides `count/…`.
+const ALIASES: &[(&str, &str)] = &[
+    ("configmaps", "configmaps"),
+    ("resourcequotas", "resourcequotas"),
+    ("replicationcontrollers", "replicationcontrollers"),
+    ("secrets", "secrets"),
+];
+const SERVICES: &[&str] = &["services", "services.nodeports", "services.loadbalancers"];
+const CLAIMS: &[&str] = &["persistentvolumeclaims", "requests.storage"];
+const BY_CLASS: &str = ".storageclass.storage.k8s.io/";
+const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+const DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
+/// How many devices a claim for all of them counts as.
+const ALL_DEVICES: i64 = 32;
+
+/// A kind of objects: group and plural name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind<'a> {
+    /// Empty for core.
+    pub group: &'a str,
+    /// For example `pods`.
+    pub resource: &'a str,
+}
+
+impl Kind<'_> {
+    fn is(self, resource: &str) -> bool {
+        self.group.is_empty() && self.resource == resource
+    }
+
+    /// The name under which every object counts as one.
+    pub fn count(self) -> String {
+        if self.group.is_empty() {
+            format!("count/{}", self.resource)
+        } else {
+            format!("count/{}.{}", self.resource, self.group)
+        }
+    }
+
+    /// Whether a name that a quota limits is about objects of this kind.
+    pub fn counts_as(self, name: &str) -> bool {
+        if name.strip_prefix("count/").is_some() {
+            return name == self.count();
+        }
+        match self.resource {
+            "pods" if self.group.is_empty() => pods::counts_as(name),
+            "services" if self.group.is_empty() => SERVICES.contains(&name),
+            "persistentvolumeclaims" if self.group.is_empty() => {
+                CLAIMS.contains(&name) || CLAIMS.iter().any(|claim| name.ends_with(&format!("{BY_CLASS}{claim}")))
+            }
+            "resourceclaims" if self.group == "resource.k8s.io" => name.ends_with(DEVICE_CLASS),
+            resource => self.group.is_empty() && ALIASES.contains(&(resource, name)),
+        }
+    }
+
+    /// Whether changes of an object can change what it uses; otherwise only its creation counts.
+    pub fn grows(self) -> bool {
+        self.group.is_empty() && matches!(self.resource, "pods" | "services" | "persistentvolumeclaims")
+            || self.group == "resource.k8s.io" && self.resource == "resourceclaims"
+    }
+
+    /// What an object uses. `now` is in seconds.
+    pub fn usage(self, object: &Value, now: i64) -> Amounts {
+        let one = Quantity::whole(1);
+        let mut used = Amounts::from([(self.count(), one)]);
+        if self.is("pods") {
+            amounts::add(&mut used, &pods::usage(object, now));
+        } else if self.is("services") {
+            used.extend(service(object));
+        } else if self.is("persistentvolumeclaims") {
+            used.extend(claim(object));
+        } else if self.group == "resource.k8s.io" && self.resource == "resourceclaims" {
+            amounts::add(&mut used, &devices(object));
+        } else if let Some((_, alias)) = ALIASES.iter().find(|(resource, _)| self.is(resource)) {
+            used.insert((*alias).to_owned(), one);
+        }
+        used
+    }
+
+    /// Whether an object is within all scopes of a quota.
+    pub fn in_scope(self, quota: &Value, object: &Value) -> bool {
+        scopes(quota).iter().all(|scope| self.matches(scope, object))
+    }
+
+    /// Whether an object is within a scope: `{scopeName, operator, values}`.
+    pub fn matches(self, scope: &Value, object: &Value) -> bool {
+        if self.is("pods") {
+            return pods::matches(scope, object);
+        }
+        if self.is("persistentvolumeclaims") && scope["scopeName"] == "VolumeAttributesClass" {
+            let names = attribute_classes(object);
+            return if scope["operator"] == "Exists" { !names.is_empty() } else { selects(scope, &names) };
+        }
+        false
+    }
+}
+
+/// The scopes of a quota, all as selectors.
+pub fn scopes(quota: &Value) -> Vec<Value> {
+    let plain = meta::list(quota, &["spec", "scopes"]).iter();
+    let plain = plain.map(|name| serde_json::json!({"scopeName": name, "operator": "Exists"}));
+    plain.chain(meta::list(quota, &["spec", "scopeSelector", "matchExpressions"]).iter().cloned()).collect()
+}
+
+/// Whether one of some names is as a scope's selector wants it.
+fn selects(scope: &Value, names: &BTreeSet<String>) -> bool {
+    let key = meta::text(scope, &["scopeName"]);
+    let expression = serde_json::json!({"matchExpressions": [
+        {"key": key, "operator": scope["operator"], "values": scope.get("values").unwrap_or(&Value::Null)}]});
+    let Ok(selector) = LabelSelector::from_object(&expression) else { return false };
+    let matches = |name: Option<&str>| selector.matches_by(|label| name.filter(|_| label == key));
+    if names.is_empty() { matches(None) } else { names.iter().any(|name| matches(Some(name))) }
+}
+
+fn service(service: &Value) -> Amounts {
+    let ports = meta::list(service, &["spec", "ports"]);
+    let kind = meta::text(service, &["spec", "type"]);
+    let allocated = ports.iter().filter(|port| meta::number(port, &["nodePort"]) != 0).count();
+    let node_ports = match kind {
+        "LoadBalancer" if service["spec"]["allocateLoadBalancerNodePorts"] == false => allocated,
+        "NodePort" | "LoadBalancer" => ports.len(),
+        _ => 0,
+    };
+    let whole = |count: usize| Quantity::whole(i64::try_from(count).unwrap_or(i64::MAX));
+    Amounts::from([
+        ("services".to_owned(), whole(1)),
+        ("services.nodeports".to_owned(), whole(node_ports)),
+        ("services.loadbalancers".to_owned(), whole(usize::from(kind == "LoadBalancer"))),
+    ])
+}
+
+fn claim(claim: &Value) -> Amounts {
+    let class = match meta::text(claim, &["metadata", "annotations", CLASS_ANNOTATION]) {
+        "" => meta::text(claim, &["spec", "storageClassName"]),
+        class => class,
+    };
+    let mut used = Amounts::from([(CLAIMS[0].to_owned(), Quantity::whole(1))]);
+    let asked = Quantity::parse(meta::text(claim, &["spec", "resources", "requests", "storage"]));
+    let given = Quantity::parse(meta::text(claim, &["status", "allocatedResources", "storage"]));
+    if let Some(asked) = asked {
+        used.insert(CLAIMS[1].to_owned(), given.filter(|given| asked < *given).unwrap_or(asked));
+    }
+    if !class.is_empty() {
+        let by_class: Vec<_> =
+            used.iter().map(|(name, amount)| (format!("{class}{BY_CLASS}{name}"), *amount)).collect();
+        used.extend(by_class);
+    }
+    used
+}
+
+fn attribute_classes(claim: &Value) -> BTreeSet<String> {
+    const PLACES: [&[&str]; 3] = [
+        &["spec", "volumeAttributesClassName"],
+        &["status", "currentVolumeAttributesClassName"],
+        &["status", "modifyVolumeStatus", "targetVolumeAttributesClassName"],
+    ];
+    let names = PLACES.iter().map(|place| meta::text(claim, place));
+    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// Devices by class; of alternatives, the most of each.
+fn devices(claim: &Value) -> Amounts {
+    let count = |request: &Value| {
+        let number = match meta::text(request, &["allocationMode"]) {
+            "All" => ALL_DEVICES,
+            _ => meta::number(request, &["count"]),
+        };
+        let class = meta::text(request, &["deviceClassName"]);
+        Amounts::from([(format!("{class}{DEVICE_CLASS}"), Quantity::whole(number))])
+    };
+    let mut used = Amounts::new();
+    for request in meta::list(claim, &["spec", "devices", "requests"]) {
+        let mut most = Amounts::new();
+        for other in meta::list(request, &["firstAvailable"]) {
+            amounts::raise(&mut most, &count(other));
+        }
+        if let Some(exactly) = meta::at(request, &["exactly"]) {
+            most = count(exactly);
+        }
+        amounts::add(&mut used, &most);
+    }
+    used
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(resource: &str, object: Value, want: Value) {
+        let used = Kind { group: "", resource }.usage(&object, 0);
+        assert_eq!(amounts::write(&used), want, "{object}");
+    }
+
+    #[test]
+    fn every_kind_uses_something() {
+        check("configmaps", json!({}), json!({"count/configmaps": "1", "configmaps": "1"}));
+        check("endpoints", json!({}), json!({"count/endpoints": "1"}));
+        let ports = json!([{"port": 1}, {"port": 2, "nodePort": 30000}]);
+        check(
+            "services",
+            json!({"spec": {"type": "LoadBalancer", "ports": ports, "allocateLoadBalancerNodePorts": false}}),
+            json!({"count/services": "1", "services": "1", "services.loadbalancers": "1", "services.nodeports": "1"}),
+        );
+        check(
+            "services",
+            json!({"spec": {"type": "NodePort", "ports": ports}}),
+            json!({"count/services": "1", "services": "1", "services.loadbalancers": "0", "services.nodeports": "2"}),
+        );
+        check(
+            "persistentvolumeclaims",
+            json!({"spec": {"storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}}}),
+            json!({"count/persistentvolumeclaims": "1", "persistentvolumeclaims": "1", "requests.storage": "1Gi",
+                "fast.storageclass.storage.k8s.io/persistentvolumeclaims": "1",
+                "fast.storageclass.storage.k8s.io/requests.storage": "1Gi"}),
+        );
+    }
+
+    #[test]
+    fn names_belong_to_kinds() {
+        let counts = |group, resource, name: &str| Kind { group, resource }.counts_as(name);
+        assert!(counts("apps", "deployments", "count/deployments.apps"));
+        assert!(!counts("apps", "deployments", "count/deployments"));
+        assert!(counts("", "secrets", "secrets") && counts("", "pods", "limits.cpu"));
+        assert!(counts("", "persistentvolumeclaims", "gold.storageclass.storage.k8s.io/requests.storage"));
+        assert!(!counts("", "configmaps", "pods"));
+    }
+}

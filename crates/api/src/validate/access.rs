@@ -1,0 +1,35 @@
+//! Roles and questions about access, as far as the tables cannot say what is right.
+
+use super::{prelude::*, selector};
+
+/// The faults of selectors of roles; those that had faults may keep them.
+pub fn aggregation(rule: &At, e: &mut Errors) {
+    let list = rule.get("clusterRoleSelectors");
+    if list.is_empty() {
+        list.required(e, "at least one clusterRoleSelector required if aggregationRule is non-nil");
+    }
+    let loose = list.before().items().any(|selector| selector::is_faulty(selector.value));
+    for selector in list.items() {
+        selector::check(&selector, loose, e);
+        if selector::parsed(selector.value).is_err() {
+            selector.invalid_as(e, Value::Null, "invalid label selector.");
+        }
+    }
+}
+
+pub fn no_metadata(meta: &At, e: &mut Errors) {
+    empty_but_for(meta, "", "must be empty", e);
+}
+
+pub fn only_namespace(meta: &At, e: &mut Errors) {
+    empty_but_for(meta, "namespace", "must be empty except for namespace", e);
+}
+
+/// A review has no metadata; what the server itself puts there does not count.
+fn empty_but_for(meta: &At, allowed: &str, message: &str, e: &mut Errors) {
+    let ignored = ["managedFields", "creationTimestamp", "uid", allowed];
+    let extra = |(field, value): (&String, &Value)| !ignored.contains(&field.as_str()) && !value.is_null();
+    if meta.value.as_object().into_iter().flatten().any(extra) {
+        meta.invalid_struct(e, "meta/v1.ObjectMeta", message);
+    }
+}

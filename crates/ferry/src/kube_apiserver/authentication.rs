@@ -1,0 +1,173 @@
+//! Which credentials the flags say are accepted: the files they name are read and checked here.
+
+use std::{fs, sync::Arc};
+
+use anyhow::{Context, bail, ensure};
+use server::{
+    ALGORITHMS, Authentication, AuthenticationFile, Authority, JwtIssuer, Limits, Mapping, PublicKey, ReviewVersion,
+    TokenWebhook, Tokens, UserTable,
+};
+
+use super::options::path;
+use crate::flags::Given;
+
+/// Everything about authentication but the tokens of service accounts.
+pub fn settings(given: &Given<'_>) -> anyhow::Result<Authentication> {
+    let own = given.many("service-account-issuer");
+    let file = read(given, "authentication-config", |text| AuthenticationFile::parse(text, &own))?;
+    let (issuers, anonymous) = match file {
+        Some(_) if OIDC.iter().any(|flag| given.is_given(flag)) => {
+            bail!("authentication-config file and oidc-* flags are mutually exclusive")
+        }
+        Some(file) => (file.issuers, file.anonymous),
+        None => (issuer(given)?.into_iter().collect(), None),
+    };
+    ensure!(
+        anonymous.is_none() || !given.is_given("anonymous-auth"),
+        "anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous field is configured in authentication \
+         configuration file"
+    );
+    let (anonymous, anonymous_paths) = match anonymous {
+        Some(anonymous) => anonymous,
+        None => (given.bool("anonymous-auth")?, Vec::new()),
+    };
+    Ok(Authentication {
+        anonymous,
+        anonymous_paths,
+        client_ca: read(given, "client-ca-file", Authority::from_pem)?,
+        proxy_ca: read(given, "requestheader-client-ca-file", Authority::from_pem)?,
+        proxy_names: given.many("requestheader-allowed-names"),
+        user_headers: given.many("requestheader-username-headers"),
+        uid_headers: given.many("requestheader-uid-headers"),
+        group_headers: given.many("requestheader-group-headers"),
+        extra_prefixes: given.many("requestheader-extra-headers-prefix"),
+        tokens: read(given, "token-auth-file", UserTable::of_tokens)?,
+        passwords: read(given, "basic-auth-file", UserTable::of_passwords)?,
+        audiences: given.many("api-audiences"),
+        lookup: given.bool("service-account-lookup")?,
+        bootstrap_tokens: given.bool("enable-bootstrap-token-auth")?,
+        issuers,
+        webhook: webhook(given)?,
+    })
+}
+
+const OIDC: [&str; 9] = [
+    "oidc-issuer-url",
+    "oidc-client-id",
+    "oidc-ca-file",
+    "oidc-username-claim",
+    "oidc-username-prefix",
+    "oidc-groups-claim",
+    "oidc-groups-prefix",
+    "oidc-signing-algs",
+    "oidc-required-claim",
+];
+
+/// The issuer of tokens that the flags describe.
+fn issuer(given: &Given<'_>) -> anyhow::Result<Option<JwtIssuer>> {
+    let (url, client) = match (given.text("oidc-issuer-url"), given.text("oidc-client-id")) {
+        (Some(url), Some(client)) => (url, client),
+        _ if OIDC.iter().any(|flag| given.is_given(flag)) => {
+            bail!("oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags are set")
+        }
+        _ => return Ok(None),
+    };
+    ensure!(url.starts_with("https://"), "--oidc-issuer-url {url}: URL scheme must be https");
+    let claim = given.text("oidc-username-claim").unwrap_or_default();
+    let prefix = match given.text("oidc-username-prefix").as_deref() {
+        Some("-") => String::new(),
+        Some(prefix) => prefix.to_owned(),
+        // Names that are nobody's but the issuer's to give are kept apart, unless they are addresses.
+        None if claim == "email" => String::new(),
+        None => format!("{url}#"),
+    };
+    let algorithms = given.many("oidc-signing-algs");
+    for algorithm in &algorithms {
+        ensure!(ALGORITHMS.contains(&algorithm.as_str()), "oidc: unsupported signing alg: {algorithm:?}");
+    }
+    let groups = given.text("oidc-groups-claim");
+    let required = given.many("oidc-required-claim");
+    let required: Option<Vec<_>> = required
+        .iter()
+        .map(|pair| pair.split_once('=').map(|(claim, value)| (claim.trim().to_owned(), value.trim().to_owned())))
+        .collect();
+    Ok(Some(JwtIssuer {
+        discovery_url: None,
+        authority: read(given, "oidc-ca-file", |pem| Authority::from_pem(pem).map(|_| pem.to_owned()))?,
+        audiences: vec![client],
+        username: Mapping { claim, prefix },
+        groups: groups.map(|claim| Mapping { claim, prefix: given.text("oidc-groups-prefix").unwrap_or_default() }),
+        uid: None,
+        required: required.context("--oidc-required-claim takes claim=value")?,
+        algorithms,
+        url,
+    }))
+}
+
+/// The webhook that knows tokens.
+fn webhook(given: &Given<'_>) -> anyhow::Result<Option<TokenWebhook>> {
+    const FILE: &str = "authentication-token-webhook-config-file";
+    let Some(file) = path(given, FILE) else { return Ok(None) };
+    let version = match given.text("authentication-token-webhook-version").as_deref() {
+        Some("v1") => ReviewVersion::V1,
+        Some("v1beta1") => ReviewVersion::V1Beta1,
+        other => bail!(
+            "unsupported authentication webhook version {:?}, supported versions are \"v1\", \"v1beta1\"",
+            other.unwrap_or_default()
+        ),
+    };
+    let endpoint = server::from_kubeconfig(&file).with_context(|| format!("--{FILE} {}", file.display()))?;
+    let ttl = given.duration("authentication-token-webhook-cache-ttl")?;
+    Ok(Some(TokenWebhook { endpoint: Arc::new(endpoint), version, ttl }))
+}
+
+/// What signs and verifies tokens of service accounts; nothing, where no key is given.
+pub fn tokens(given: &Given<'_>) -> anyhow::Result<Option<Tokens>> {
+    let mut issuers = given.many("service-account-issuer");
+    let keys = keys(given)?;
+    let signs = path(given, "service-account-signing-key-file");
+    if signs.is_none() && keys.is_empty() {
+        return Ok(None);
+    }
+    let tokens = match signs {
+        None => Tokens::verifying(issuers, keys),
+        Some(_) if issuers.is_empty() => {
+            bail!("--service-account-signing-key-file needs --service-account-issuer URL too")
+        }
+        Some(file) => {
+            let pem = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+            let signing = Tokens::new(issuers.remove(0), &pem).with_context(|| file.display().to_string())?;
+            signing.also_from(issuers).verified_by(keys)
+        }
+    };
+    let limits = Limits {
+        extend: given.bool("service-account-extend-token-expiration")?,
+        longest: given.duration("service-account-max-token-expiration")?,
+    };
+    let uri = given.text("service-account-jwks-uri");
+    if let Some(uri) = &uri {
+        ensure!(uri.starts_with("https://"), "service-account-jwks-uri requires https scheme, parsed as: {uri}");
+    }
+    Ok(Some(tokens.for_audiences(given.many("api-audiences")).limited(limits).published_at(uri)))
+}
+
+/// The keys of all files that verify tokens.
+fn keys(given: &Given<'_>) -> anyhow::Result<Vec<PublicKey>> {
+    let mut keys = Vec::new();
+    for file in given.many("service-account-key-file") {
+        let pem = fs::read_to_string(&file).with_context(|| format!("--service-account-key-file {file}"))?;
+        keys.extend(PublicKey::from_pem(&pem).with_context(|| format!("--service-account-key-file {file}"))?);
+    }
+    Ok(keys)
+}
+
+/// What the file of a flag says; `None` if the flag is not given.
+pub fn read<T, E>(given: &Given<'_>, flag: &str, parse: impl Fn(&str) -> Result<T, E>) -> anyhow::Result<Option<T>>
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let Some(file) = path(given, flag) else { return Ok(None) };
+    let about = || format!("--{flag} {}", file.display());
+    let text = fs::read_to_string(&file).with_context(about)?;
+    parse(&text).with_context(about).map(Some)
+}

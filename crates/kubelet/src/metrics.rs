@@ -1,0 +1,76 @@
+//! `/metrics`: what the node runs, in Prometheus' text format, counted from the pods' own statuses when it is asked for.
+
+use std::{fmt::Write, sync::Arc};
+
+use k8s_openapi::api::core::v1::Pod;
+
+/// The text for these pods.
+pub fn render(pods: &[Arc<Pod>]) -> String {
+    let running = pods.iter().filter(|pod| phase(pod) == "Running").count();
+    let mut text = String::new();
+    head(&mut text, "kubelet_running_pods", "Number of pods that have a running pod sandbox");
+    line(&mut text, "kubelet_running_pods", running);
+    head(&mut text, "kubelet_running_containers", "Number of containers currently running");
+    for (state, count) in ["created", "exited", "running"].into_iter().zip(containers(pods)) {
+        line(&mut text, &format!("kubelet_running_containers{{container_state=\"{state}\"}}"), count);
+    }
+    text
+}
+
+fn head(text: &mut String, name: &str, help: &str) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "# HELP {name} [ALPHA] {help}\n# TYPE {name} gauge");
+}
+
+fn line(text: &mut String, name: &str, value: usize) {
+    let _ = writeln!(text, "{name} {value}");
+}
+
+fn phase(pod: &Pod) -> &str {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
+}
+
+/// How many containers wait, have ended, and run.
+fn containers(pods: &[Arc<Pod>]) -> [usize; 3] {
+    let statuses = pods.iter().filter_map(|pod| pod.status.as_ref());
+    let containers = statuses.flat_map(|status| status.container_statuses.iter().flatten());
+    let mut counts = [0; 3];
+    for state in containers.filter_map(|container| container.state.as_ref()) {
+        counts[0] += usize::from(state.waiting.is_some());
+        counts[1] += usize::from(state.terminated.is_some());
+        counts[2] += usize::from(state.running.is_some());
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn pods_and_containers_are_counted_by_state() {
+        let pod = |phase: &str, states: &[&str]| {
+            let states: Vec<_> = states
+                .iter()
+                .map(|state| match *state {
+                    "terminated" => json!({"name": "c", "state": {"terminated": {"exitCode": 0}}}),
+                    state => json!({"name": "c", "state": {state: {}}}),
+                })
+                .collect();
+            Arc::new(serde_json::from_value(json!({"status": {"phase": phase, "containerStatuses": states}})).unwrap())
+        };
+        let text = render(&[pod("Running", &["running", "terminated"]), pod("Pending", &["waiting"])]);
+        let values: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(
+            values,
+            [
+                "kubelet_running_pods 1",
+                "kubelet_running_containers{container_state=\"created\"} 1",
+                "kubelet_running_containers{container_state=\"exited\"} 1",
+                "kubelet_running_containers{container_state=\"running\"} 1",
+            ]
+        );
+    }
+}

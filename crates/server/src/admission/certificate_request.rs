@@ -1,0 +1,28 @@
+//! Who a request for a certificate is for.
+
+use api::{Value, meta};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use x509_parser::prelude::{FromDer, Pem, X509CertificationRequest};
+
+/// The subject of a request.
+pub struct Subject {
+    /// CN.
+    pub common_name: String,
+    /// Os.
+    pub organizations: Vec<String>,
+}
+
+/// The subject of the PEM in `spec.request`.
+pub fn subject(request: &Value) -> Result<Subject, String> {
+    let pem = BASE64_STANDARD.decode(meta::text(request, &["spec", "request"])).map_err(|error| error.to_string())?;
+    let block = Pem::iter_from_buffer(&pem).next();
+    let Some(Ok(block)) = block.filter(|block| matches!(block, Ok(pem) if pem.label == "CERTIFICATE REQUEST")) else {
+        return Err("PEM block type must be CERTIFICATE REQUEST".into());
+    };
+    let (_, parsed) = X509CertificationRequest::from_der(&block.contents).map_err(|error| error.to_string())?;
+    let subject = &parsed.certification_request_info.subject;
+    let texts = |attributes: Vec<&str>| attributes.into_iter().map(str::to_owned).collect::<Vec<String>>();
+    let organizations = texts(subject.iter_organization().filter_map(|part| part.as_str().ok()).collect());
+    let common_name = texts(subject.iter_common_name().filter_map(|part| part.as_str().ok()).collect()).pop();
+    Ok(Subject { common_name: common_name.unwrap_or_default(), organizations })
+}

@@ -1,0 +1,70 @@
+//! Pods as several plug-ins see them: their containers, their tolerations, whether somebody but the server runs them.
+
+use api::{Value, meta, quantity::Quantity};
+
+/// The annotation of pods that a kubelet runs on its own and only shows to the server.
+pub const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// The lists of containers, and what messages call a container of each.
+pub const LISTS: [(&str, &str); 3] =
+    [("initContainers", "init container"), ("containers", "container"), ("ephemeralContainers", "ephemeral container")];
+
+/// All containers of a pod.
+pub fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
+    LISTS.iter().flat_map(|(list, _)| meta::list(pod, &["spec", list]))
+}
+
+/// The containers of one list, to be changed.
+pub fn containers_mut<'a>(pod: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> {
+    pod.get_mut("spec").and_then(|spec| spec.get_mut(list)).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+/// Whether a kubelet runs a pod on its own.
+pub fn is_mirror(pod: &Value) -> bool {
+    meta::at(pod, &["metadata", "annotations", MIRROR]).is_some()
+}
+
+/// An amount as the API writes it.
+pub fn quantity(amount: &Value) -> Option<Quantity> {
+    Quantity::parse(amount.as_str()?)
+}
+
+/// Both lists of tolerations in one; those that others include are left out.
+pub fn merge_tolerations(first: &[Value], second: &[Value]) -> Vec<Value> {
+    let all: Vec<&Value> = first.iter().chain(second).collect();
+    let mut merged: Vec<Value> = Vec::new();
+    for (at, toleration) in all.iter().enumerate() {
+        let known = merged.iter().any(|other| includes(other, toleration));
+        let follows = all[at + 1..].iter().any(|other| other != toleration && includes(other, toleration));
+        if !known && !follows {
+            merged.push((*toleration).clone());
+        }
+    }
+    merged
+}
+
+/// Whether whatever `one` tolerates `other` does too.
+pub fn includes(other: &Value, one: &Value) -> bool {
+    let text = |toleration: &'_ Value, field: &str| meta::text(toleration, &[field]).to_owned();
+    let seconds = |toleration: &Value| meta::at(toleration, &["tolerationSeconds"]).and_then(Value::as_i64);
+    if other == one {
+        return true;
+    }
+    let every_key = text(other, "key").is_empty() && text(other, "operator") == "Exists";
+    if text(one, "key") != text(other, "key") && !every_key {
+        return false;
+    }
+    if text(one, "effect") != text(other, "effect") && !text(other, "effect").is_empty() {
+        return false;
+    }
+    if let (Some(limit), "NoExecute") = (seconds(other), text(other, "effect").as_str())
+        && seconds(one).is_none_or(|seconds| seconds > limit)
+    {
+        return false;
+    }
+    match text(other, "operator").as_str() {
+        "Equal" | "" => text(one, "operator") == "Equal" && text(one, "value") == text(other, "value"),
+        "Exists" => true,
+        _ => false,
+    }
+}

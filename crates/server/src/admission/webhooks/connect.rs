@@ -1,0 +1,141 @@
+//! Connections to webhooks: to a URL, or to a service of the cluster by the addresses behind it.
+
+use std::sync::Arc;
+
+use api::{meta, status::Status};
+use bytes::Bytes;
+use http::{Request, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::{ClientConfig, pki_types::ServerName};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::hook::{Hook, HookPlace};
+use crate::{admission::Attributes, system};
+
+/// The largest answer that is read.
+const MOST: usize = 3 << 20;
+const SERVICE_LABEL: &str = "kubernetes.io/service-name";
+
+/// Where a webhook is reached.
+pub struct Reached {
+    /// What is asked for, as messages have it.
+    pub url: String,
+    /// The name on the certificate.
+    host: String,
+    /// Addresses or names to try, and the port.
+    addresses: Vec<String>,
+    port: u16,
+    path: String,
+    tls: Arc<ClientConfig>,
+}
+
+/// Finds out where a webhook is.
+pub async fn reach(attributes: &Attributes<'_>, hook: &Hook) -> Result<Reached, String> {
+    let query = format!("timeout={}s", hook.timeout.as_secs());
+    let tls = hook.tls.clone().map_err(|why| format!("unable to load root certificates: {why}"))?;
+    match &hook.place {
+        HookPlace::Url(url) => {
+            let parsed: http::Uri = url.parse().map_err(|error| format!("parse {url:?}: {error}"))?;
+            let host = parsed.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+            let path = if parsed.path().is_empty() { "/" } else { parsed.path() };
+            let path = format!("{path}?{query}");
+            let url = format!("{}?{query}", url.split('?').next().unwrap_or_default());
+            let port = parsed.port_u16().unwrap_or(443);
+            Ok(Reached { url, addresses: vec![host.clone()], host, port, path, tls })
+        }
+        HookPlace::Service { namespace, name, port, path } => {
+            let host = format!("{name}.{namespace}.svc");
+            let path = format!("/{}?{query}", path.trim_start_matches('/'));
+            let url = format!("https://{host}:{port}{path}");
+            let found = endpoints(attributes, namespace, name, *port).await;
+            let (addresses, port) = found.map_err(|why| format!("failed to call webhook: Post {url:?}: {why}"))?;
+            Ok(Reached { url, host, addresses, port, path, tls })
+        }
+    }
+}
+
+/// The addresses behind a port of a service.
+async fn endpoints(
+    attributes: &Attributes<'_>,
+    namespace: &str,
+    name: &str,
+    port: u16,
+) -> Result<(Vec<String>, u16), String> {
+    let told = |status: Status| status.message;
+    let Some(service) = attributes.find(("", "v1", "services"), namespace, name).await.map_err(told)? else {
+        return Err(format!("service {name:?} not found"));
+    };
+    if meta::text(&service, &["spec", "type"]) == "ExternalName" {
+        return Ok((vec![meta::text(&service, &["spec", "externalName"]).to_owned()], port));
+    }
+    let ports = meta::list(&service, &["spec", "ports"]).iter();
+    let Some(found) = ports.clone().find(|known| meta::number(known, &["port"]) == i64::from(port)) else {
+        return Err(format!("no service port {port} found for service {name:?}"));
+    };
+    let slices = system::resource("discovery.k8s.io", "v1", "endpointslices").map_err(told)?;
+    let slices = attributes.registry.objects(slices, namespace).await.map_err(told)?;
+    for slice in slices.iter().filter(|slice| meta::text(slice, &["metadata", "labels", SERVICE_LABEL]) == name) {
+        let named = |known: &&api::Value| meta::text(known, &["name"]) == meta::text(found, &["name"]);
+        let Some(target) = meta::list(slice, &["ports"]).iter().find(named) else { continue };
+        let ready =
+            meta::list(slice, &["endpoints"]).iter().filter(|endpoint| endpoint["conditions"]["ready"] != false);
+        let addresses: Vec<String> = ready
+            .flat_map(|endpoint| meta::list(endpoint, &["addresses"]))
+            .filter_map(|address| address.as_str().map(str::to_owned))
+            .collect();
+        if let (false, Ok(port)) = (addresses.is_empty(), u16::try_from(meta::number(target, &["port"]))) {
+            return Ok((addresses, port));
+        }
+    }
+    match meta::text(&service, &["spec", "clusterIP"]) {
+        "" | "None" => Err(format!("no endpoints available for service {name:?}")),
+        address => Ok((vec![address.to_owned()], port)),
+    }
+}
+
+impl Reached {
+    /// Sends a body and reads the answer.
+    pub async fn post(&self, body: Bytes) -> Result<(u16, Bytes), String> {
+        let stream = self.dial().await?;
+        let name = ServerName::try_from(self.host.clone()).map_err(|error| format!("tls: {error}"))?;
+        let connected = TlsConnector::from(self.tls.clone()).connect(name, stream).await;
+        let connected = connected.map_err(|error| format!("tls: failed to verify certificate: {error}"))?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(connected)).await.map_err(|error| error.to_string())?;
+        let connection = tokio::spawn(connection);
+        let request = Request::post(&self.path)
+            .header(header::HOST, format!("{}:{}", self.host, self.port))
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "application/json, */*")
+            .header(header::USER_AGENT, "kube-apiserver-admission")
+            .body(Full::new(body))
+            .map_err(|error| error.to_string())?;
+        let answered = async {
+            let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+            let code = response.status().as_u16();
+            let body = Limited::new(response.into_body(), MOST).collect().await.map_err(|error| error.to_string())?;
+            Ok((code, body.to_bytes()))
+        };
+        let answered = answered.await;
+        connection.abort();
+        answered
+    }
+
+    /// The first address that answers.
+    async fn dial(&self) -> Result<TcpStream, String> {
+        let mut why = "no addresses".to_owned();
+        for address in &self.addresses {
+            match TcpStream::connect((address.as_str(), self.port)).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                    why = format!("dial tcp {address}:{}: connect: connection refused", self.port);
+                }
+                Err(error) => why = format!("dial tcp {address}:{}: {error}", self.port),
+            }
+        }
+        Err(why)
+    }
+}

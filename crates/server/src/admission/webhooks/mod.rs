@@ -1,0 +1,105 @@
+//! MutatingAdmissionWebhook and ValidatingAdmissionWebhook: others are asked, over HTTPS, as their configurations say.
+//!
+//! Configurations are read once per change. Mutating webhooks are asked one after the other, in the order of their
+//! configurations' names; when one changes the object, those before it that want to are asked once more. Validating ones
+//! are asked all at once. A configuration never decides over configurations.
+
+mod call;
+mod connect;
+mod hook;
+mod matching;
+mod mutating;
+mod options;
+mod review;
+mod validating;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use api::Value;
+
+use self::hook::Hook;
+use super::{About, Attributes, Operation, Parts, Row};
+use crate::{
+    live::{Live, View},
+    system::{self, Place},
+};
+
+const GROUP: &str = "admissionregistration.k8s.io";
+const ALL: &[Operation] = &[Operation::Create, Operation::Update, Operation::Delete, Operation::Connect];
+/// Kinds that nobody but the server decides over, so that no configuration can lock everybody out.
+const EXEMPT: &[&str] = &[
+    "mutatingwebhookconfigurations",
+    "validatingwebhookconfigurations",
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
+    "mutatingadmissionpolicies",
+    "mutatingadmissionpolicybindings",
+];
+
+/// The row of webhooks that may change objects.
+pub const MUTATING: Row = Row {
+    name: "MutatingAdmissionWebhook",
+    on: true,
+    about: &[About::everything(ALL)],
+    make: |parts| Ok(Box::new(mutating::Mutating(Configured::new(parts, "mutatingwebhookconfigurations")?))),
+};
+
+/// The row of webhooks that may only refuse them.
+pub const VALIDATING: Row = Row {
+    name: "ValidatingAdmissionWebhook",
+    on: true,
+    about: &[About::everything(ALL)],
+    make: |parts| Ok(Box::new(validating::Validating(Configured::new(parts, "validatingwebhookconfigurations")?))),
+};
+
+/// Whether a request is about admission itself.
+pub fn is_exempt(attributes: &Attributes<'_>) -> bool {
+    attributes.resource().group == GROUP && EXEMPT.contains(&attributes.resource().name)
+}
+
+/// The webhooks of all configurations of a kind.
+struct Configured {
+    live: Live<Hooks>,
+}
+
+impl Configured {
+    fn new(parts: &Parts<'_>, resource: &str) -> Result<Self, String> {
+        let resource = system::resource(GROUP, "v1", resource).map_err(|status| status.message)?;
+        let live = Live::new(parts.cache, &[resource], Hooks::default()).map_err(|error| error.to_string())?;
+        Ok(Self { live })
+    }
+
+    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+        self.live.read(|hooks| !hooks.all.is_empty()) && !is_exempt(attributes)
+    }
+
+    /// All webhooks, in order.
+    fn hooks(&self) -> Arc<Vec<Arc<Hook>>> {
+        self.live.read(|hooks| hooks.all.clone())
+    }
+}
+
+/// Webhooks by the name of their configuration.
+#[derive(Default)]
+struct Hooks {
+    configurations: BTreeMap<String, Vec<Arc<Hook>>>,
+    all: Arc<Vec<Arc<Hook>>>,
+}
+
+impl View for Hooks {
+    fn put(&mut self, place: Place<'_>, object: &Value) {
+        self.configurations.insert(place.name.to_owned(), hook::of(object));
+    }
+
+    fn remove(&mut self, place: Place<'_>) {
+        self.configurations.remove(place.name);
+    }
+
+    fn clear(&mut self) {
+        self.configurations.clear();
+    }
+
+    fn settle(&mut self) {
+        self.all = Arc::new(self.configurations.values().flatten().cloned().collect());
+    }
+}

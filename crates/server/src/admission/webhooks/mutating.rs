@@ -1,0 +1,105 @@
+//! Webhooks that may change objects, one after the other.
+
+use api::{Value, convert, decode, defaults, patch, schema::schema, status::Status};
+use async_trait::async_trait;
+use serde_json::json;
+
+use super::{Configured, call::decide, hook::Hook, matching::Invocation};
+use crate::admission::{Attributes, Plugin};
+
+const AUDIT: &str = "mutation.webhook.admission.k8s.io";
+const PATCH_AUDIT: &str = "patch.webhook.admission.k8s.io";
+const FAILED_AUDIT: &str = "failed-open.mutation.webhook.admission.k8s.io";
+
+/// The plug-in.
+pub struct Mutating(pub(super) Configured);
+
+#[async_trait]
+impl Plugin for Mutating {
+    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+        self.0.concerns(attributes)
+    }
+
+    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+        attributes.rounds.begin(object);
+        for (at, hook) in self.0.hooks().iter().enumerate() {
+            if !attributes.rounds.includes(&hook.id) {
+                continue;
+            }
+            let Some(invocation) = hook.asked(attributes, object).await? else { continue };
+            let changed = call(hook, invocation, attributes, object, at).await?;
+            attributes.rounds.called(&hook.id, hook.again, changed);
+        }
+        attributes.rounds.end(object);
+        Ok(())
+    }
+}
+
+/// Asks one webhook; whether it changed the object.
+async fn call(
+    hook: &Hook,
+    invocation: Invocation,
+    attributes: &Attributes<'_>,
+    object: &mut Value,
+    at: usize,
+) -> Result<bool, Status> {
+    let place = format!("round_{}_index_{at}", attributes.rounds.round());
+    let verdict = match hook.ask(invocation, attributes, object, true).await {
+        Ok(verdict) => verdict,
+        Err(failure) => {
+            note(attributes, hook, &place, false);
+            decide(hook, failure)?;
+            attributes.notes().annotate(format!("{FAILED_AUDIT}/{place}"), hook.name.as_str());
+            return Ok(false);
+        }
+    };
+    let Some(operations) = verdict.patch.filter(|patch| patch.as_array().is_none_or(|list| !list.is_empty())) else {
+        note(attributes, hook, &place, false);
+        return Ok(false);
+    };
+    let value = json!({"configuration": hook.configuration, "webhook": hook.name, "patch": operations, "patchType": "JSONPatch"});
+    attributes.notes().annotate(format!("{PATCH_AUDIT}/{place}"), value.to_string());
+    if object.is_null() {
+        let why = "attempted to modify the object, which is not supported for this operation";
+        return Err(Status::internal(format!("admission webhook {:?} {why}", hook.name)));
+    }
+    let patched = patched(invocation, attributes, object, &operations)?;
+    let changed = patched != *object;
+    *object = patched;
+    note(attributes, hook, &place, changed);
+    Ok(changed)
+}
+
+fn note(attributes: &Attributes<'_>, hook: &Hook, place: &str, mutated: bool) {
+    let value = json!({"configuration": hook.configuration, "webhook": hook.name, "mutated": mutated});
+    attributes.notes().annotate(format!("{AUDIT}/{place}"), value.to_string());
+}
+
+/// The object after a patch of the version that the webhook saw, with defaults.
+fn patched(
+    invocation: Invocation,
+    attributes: &Attributes<'_>,
+    object: &Value,
+    operations: &Value,
+) -> Result<Value, Status> {
+    let (group, version, kind) = attributes.kind();
+    let own = attributes.resource();
+    let same = kind == own.kind;
+    let ty =
+        schema().type_of_kind(group, version, kind).ok_or_else(|| Status::internal(format!("unknown kind {kind}")))?;
+    let shown = if same { convert::to(invocation.resource, object.clone()) } else { object.clone() };
+    let shown_ty = if same { invocation.resource.ty } else { ty };
+    let changed = patch::Kind::Json.apply(shown_ty, &shown, operations);
+    let changed = changed.map_err(|error| {
+        Status::internal(match error {
+            patch::Error::Malformed(why) | patch::Error::Unprocessable(why) | patch::Error::Failed(why) => why,
+        })
+    })?;
+    let changed = if same { convert::to(own, changed) } else { changed };
+    let mut decoded = decode::canonical(ty, changed).map_err(Status::internal)?.object;
+    defaults::apply(ty, &mut decoded);
+    for field in ["apiVersion", "kind"] {
+        decoded[field] = object[field].clone();
+    }
+    Ok(decoded)
+}

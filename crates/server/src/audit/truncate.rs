@@ -1,0 +1,46 @@
+//! Cuts large events: what was sent and answered is left out first, then the whole event.
+
+use api::Value;
+
+use super::Truncation;
+
+const NOTE: &str = "audit.k8s.io/truncated";
+
+impl Truncation {
+    /// The event, small enough; `None` if it cannot be.
+    pub fn cut(&self, event: Value) -> Option<Value> {
+        if !self.enabled || size(&event) <= self.event {
+            return Some(event);
+        }
+        let mut event = event;
+        if let Some(fields) = event.as_object_mut() {
+            fields.remove("requestObject");
+            fields.remove("responseObject");
+            event["annotations"][NOTE] = "true".into();
+        }
+        (size(&event) <= self.event).then_some(event)
+    }
+
+    /// Splits a batch where it would be too large.
+    pub fn split<T: AsRef<Value>>(&self, events: Vec<T>) -> Vec<Vec<T>> {
+        if !self.enabled {
+            return vec![events];
+        }
+        let mut batches: Vec<(usize, Vec<T>)> = Vec::new();
+        for event in events {
+            let size = size(event.as_ref());
+            match batches.last_mut() {
+                Some((total, batch)) if *total + size <= self.batch => {
+                    *total += size;
+                    batch.push(event);
+                }
+                _ => batches.push((size, vec![event])),
+            }
+        }
+        batches.into_iter().map(|(_, batch)| batch).collect()
+    }
+}
+
+fn size(event: &Value) -> usize {
+    event.to_string().len()
+}

@@ -1,0 +1,211 @@
+//! May this user do this? A chain of authorizers, each behind [`Authorizer`]: the first that allows or denies decides, and
+//! what nobody has an opinion on is refused.
+//!
+//! The pipeline asks for every request; reviews, impersonation and admission plug-ins ask the same [`Authorizers`] about
+//! others. An answer costs no text: reasons are written when somebody reads them.
+
+mod abac;
+mod always;
+pub mod config;
+mod node;
+mod rbac;
+mod reason;
+mod refuse;
+mod request;
+mod selectors;
+pub mod webhook;
+
+use std::sync::Arc;
+
+use api::status::Status;
+use async_trait::async_trait;
+
+pub use abac::{Policies, Unreadable};
+pub use rbac::{Rbac, Rule, escalation};
+pub use reason::{Reason, aggregate};
+pub use request::Question;
+pub use selectors::{Requirement, Requirements, Selectors};
+use store::Cache;
+pub use webhook::Webhook;
+
+use crate::{
+    User,
+    settings::{Authorization, Mode},
+};
+
+/// Who may do everything, whatever the chain says.
+pub const MASTERS: &str = "system:masters";
+
+/// Who asks for what.
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes<'a> {
+    /// Who asks.
+    pub user: &'a User,
+    /// `get`, `create`, … of a resource; the method in lower case of a path.
+    pub verb: &'a str,
+    /// What is asked for.
+    pub asked: Asked<'a>,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked<'a> {
+    /// A path that is no resource's.
+    Path(&'a str),
+    /// Something of a resource, which need not exist.
+    Resource(Resource<'a>),
+}
+
+/// Something of a resource. What is not named is empty.
+#[derive(Clone, Copy, Debug)]
+pub struct Resource<'a> {
+    /// Empty for the core group.
+    pub group: &'a str,
+    /// For example `v1`.
+    pub version: &'a str,
+    /// The plural name.
+    pub resource: &'a str,
+    /// Empty for the object itself.
+    pub subresource: &'a str,
+    /// Empty: all namespaces, or the resource has none.
+    pub namespace: &'a str,
+    /// Empty: a collection, or an object that has no name yet.
+    pub name: &'a str,
+    /// What a list, a watch or a deletion of many is limited to.
+    pub selectors: &'a Selectors,
+}
+
+impl Default for Resource<'_> {
+    fn default() -> Self {
+        let selectors = Selectors::none();
+        Self { group: "", version: "", resource: "", subresource: "", namespace: "", name: "", selectors }
+    }
+}
+
+/// What an authorizer says.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// Yes; nobody else is asked.
+    Allowed(Reason),
+    /// No; nobody else is asked.
+    Denied(Reason),
+    /// Somebody else may know.
+    NoOpinion(Reason),
+}
+
+impl Verdict {
+    /// Whether it is a yes.
+    pub fn is_allowed(&self) -> bool {
+        matches!(self, Verdict::Allowed(_))
+    }
+
+    /// Why.
+    pub fn reason(&self) -> &Reason {
+        let (Verdict::Allowed(reason) | Verdict::Denied(reason) | Verdict::NoOpinion(reason)) = self;
+        reason
+    }
+}
+
+/// One link of the chain.
+#[async_trait]
+pub trait Authorizer: Send + Sync {
+    /// Whether the user may.
+    async fn decide(&self, attributes: &Attributes<'_>) -> Verdict;
+
+    /// What the user may do in a namespace, as far as it can be told without asking for something.
+    fn rules(&self, user: &User, namespace: &str) -> Rules;
+}
+
+/// What somebody may do.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// What is allowed.
+    pub rules: Vec<Rule>,
+    /// More may be allowed.
+    pub incomplete: bool,
+    /// What could not be found out.
+    pub errors: Vec<String>,
+}
+
+/// The chain.
+pub struct Authorizers {
+    links: Vec<Box<dyn Authorizer>>,
+    /// Also where it is not in the chain: what roles grant is looked at when they are written.
+    rbac: Arc<Rbac>,
+}
+
+impl Authorizers {
+    /// The chain that the settings name, over the objects in a cache.
+    pub fn new(settings: &Authorization, cache: &Arc<Cache>) -> Result<Arc<Self>, store::Error> {
+        let rbac = Arc::new(Rbac::new(cache)?);
+        let mut links: Vec<Box<dyn Authorizer>> = Vec::new();
+        for mode in &settings.modes {
+            links.push(match mode {
+                Mode::AlwaysAllow => Box::new(always::Allow),
+                Mode::AlwaysDeny => Box::new(always::Deny),
+                Mode::Webhook(webhook) => Box::new(webhook::Asking::new(webhook.clone())),
+                Mode::Abac(policies) => Box::new(policies.clone()),
+                Mode::Rbac => Box::new(rbac.clone()),
+                Mode::Node => Box::new(node::Node::new(cache)?),
+            });
+        }
+        Ok(Arc::new(Self { links, rbac }))
+    }
+
+    /// Roles and bindings.
+    pub fn rbac(&self) -> &Rbac {
+        &self.rbac
+    }
+
+    /// What somebody may do in a namespace.
+    pub fn rules(&self, user: &User, namespace: &str) -> Rules {
+        let mut all = Rules::default();
+        for link in &self.links {
+            let Rules { rules, incomplete, errors } = link.rules(user, namespace);
+            all.rules.extend(rules);
+            all.incomplete |= incomplete;
+            all.errors.extend(errors);
+        }
+        all
+    }
+
+    /// A chain of these.
+    #[cfg(test)]
+    pub fn of(links: Vec<Box<dyn Authorizer>>, cache: &Arc<Cache>) -> Result<Arc<Self>, store::Error> {
+        Ok(Arc::new(Self { links, rbac: Arc::new(Rbac::new(cache)?) }))
+    }
+
+    /// What the chain says.
+    pub async fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
+        if attributes.user.groups.iter().any(|group| group == MASTERS) {
+            return Verdict::Allowed(Reason::none());
+        }
+        let mut reasons = Vec::new();
+        for link in &self.links {
+            match link.decide(attributes).await {
+                Verdict::NoOpinion(reason) if reason.is_none() => {}
+                Verdict::NoOpinion(reason) => reasons.push(reason),
+                decided => return decided,
+            }
+        }
+        Verdict::NoOpinion(Reason::joined(reasons))
+    }
+
+    /// Whether the chain allows.
+    pub async fn allows(&self, attributes: &Attributes<'_>) -> bool {
+        self.decide(attributes).await.is_allowed()
+    }
+
+    /// As [`Self::decide`]; what is not allowed is the answer that says so: 403, or 500 where an authorizer failed.
+    pub async fn check(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+        match self.decide(attributes).await {
+            Verdict::Allowed(_) => Ok(()),
+            Verdict::Denied(reason) | Verdict::NoOpinion(reason) => Err(refuse::status(attributes, &reason)),
+        }
+    }
+}
+
+/// 403 that says who cannot do what, and why.
+pub fn forbidden(attributes: &Attributes<'_>, why: String) -> Status {
+    refuse::status(attributes, &Reason::from(why))
+}

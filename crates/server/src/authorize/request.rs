@@ -1,0 +1,137 @@
+//! May whoever sent a request have it answered? What the pipeline asks.
+
+use std::borrow::Cow;
+
+use api::status::Status;
+use http::Method;
+
+use super::{Asked, Attributes, Authorizers, Resource, Selectors, Verdict, refuse};
+use crate::{
+    User, audit,
+    query::Query,
+    request::{self, Info, Target},
+};
+
+/// What a request asks for, as authorizers, impersonators and the audit policy see it.
+pub enum Question<'a> {
+    /// Something of a resource that is there.
+    Target {
+        /// What.
+        target: &'a Target,
+        /// What it is limited to.
+        selectors: Option<Selectors>,
+    },
+    /// Something of a resource that is not there.
+    Missing(Info),
+    /// A path that is no resource's.
+    Path {
+        /// The method in lower case.
+        verb: Cow<'static, str>,
+        /// The path.
+        path: &'a str,
+    },
+}
+
+impl<'a> Question<'a> {
+    /// What a request for a resource says.
+    pub fn of_target(target: &'a Target) -> Self {
+        let many = matches!(target.verb, "list" | "watch" | "deletecollection");
+        let text = |name: &str| if many { target.query.get(name).unwrap_or_default() } else { "" };
+        let (fields, labels) = (text("fieldSelector"), text("labelSelector"));
+        let limited = !fields.is_empty() || !labels.is_empty();
+        Self::Target { target, selectors: limited.then(|| Selectors::parse(fields, labels)) }
+    }
+
+    /// What a request for something else says.
+    pub fn of_path(method: &Method, path: &'a str, query: &Query) -> Self {
+        match request::info(method, path, query) {
+            Some(info) => Self::Missing(info),
+            None => Self::Path { verb: lower(method), path },
+        }
+    }
+
+    /// The question, asked by somebody.
+    pub fn about<'q>(&'q self, user: &'q User) -> Attributes<'q> {
+        let (verb, asked) = match self {
+            Self::Target { target, selectors } => {
+                let selectors = selectors.as_ref().unwrap_or_else(|| Selectors::none());
+                // A method that is no verb: only what is proxied takes it.
+                let verb = if target.verb == "options" { "" } else { target.verb };
+                (verb, Asked::Resource(asked(target, selectors)))
+            }
+            Self::Missing(info) => (info.verb, Asked::Resource(missing(info))),
+            Self::Path { verb, path } => (verb.as_ref(), Asked::Path(path)),
+        };
+        Attributes { user, verb, asked }
+    }
+}
+
+impl Authorizers {
+    /// Whether `user` may have a question answered; the audit log is told.
+    pub async fn answer(&self, user: &User, question: &Question<'_>) -> Result<(), Status> {
+        let attributes = question.about(user);
+        let verdict = self.decide(&attributes).await;
+        let note = |decision: &str, reason: String| {
+            audit::annotate("authorization.k8s.io/decision", || decision.to_owned());
+            audit::annotate("authorization.k8s.io/reason", || reason);
+        };
+        match verdict {
+            Verdict::Allowed(reason) => {
+                audit::with(|_| note("allow", reason.to_string()));
+                Ok(())
+            }
+            Verdict::Denied(reason) | Verdict::NoOpinion(reason) => {
+                audit::with(|_| note("forbid", reason.to_string()));
+                Err(refuse::status(&attributes, &reason))
+            }
+        }
+    }
+}
+
+fn missing(info: &Info) -> Resource<'_> {
+    Resource {
+        group: &info.group,
+        version: &info.version,
+        resource: &info.resource,
+        subresource: &info.subresource,
+        namespace: &info.namespace,
+        name: &info.name,
+        ..Resource::default()
+    }
+}
+
+fn asked<'a>(target: &'a Target, selectors: &'a Selectors) -> Resource<'a> {
+    let resource = target.resource;
+    let mut asked = Resource {
+        group: resource.group,
+        version: resource.version,
+        resource: resource.name,
+        // What is proxied to is the other side's business.
+        subresource: target.subresource.split('/').next().unwrap_or_default(),
+        namespace: &target.namespace,
+        name: &target.name,
+        selectors,
+    };
+    if resource.group.is_empty() && resource.name == "namespaces" {
+        // A namespace is within itself: who may do everything in it may read it.
+        asked.namespace = &target.name;
+    }
+    if matches!(target.verb, "list" | "watch") && asked.name.is_empty() {
+        asked.name = selectors.field("metadata.name").filter(|name| is_segment(name)).unwrap_or_default();
+    }
+    asked
+}
+
+/// Whether a text can be a name in a path.
+fn is_segment(name: &str) -> bool {
+    !matches!(name, "." | "..") && !name.contains(['/', '%'])
+}
+
+fn lower(method: &Method) -> Cow<'static, str> {
+    match method.as_str() {
+        "GET" => "get".into(),
+        "POST" => "post".into(),
+        "HEAD" => "head".into(),
+        other => other.to_ascii_lowercase().into(),
+    }
+}

@@ -1,0 +1,54 @@
+//! Who somebody is: `TokenReview` and `SelfSubjectReview`.
+
+use api::{Value, meta, schema::Resource, status::Status};
+use serde_json::json;
+
+use crate::{Server, User};
+
+/// The answer to a review of this group.
+pub async fn status(server: &Server, user: &User, resource: &Resource, review: &Value) -> Result<Value, Status> {
+    match resource.kind {
+        "SelfSubjectReview" => Ok(json!({"userInfo": info(user)})),
+        _ => token(server, review).await,
+    }
+}
+
+/// Whose token it is. What is wrong with a token may be told here: who asks may review tokens.
+async fn token(server: &Server, review: &Value) -> Result<Value, Status> {
+    let token = meta::text(review, &["spec", "token"]);
+    if token.is_empty() {
+        return Err(Status::bad_request("token is required for TokenReview in authentication"));
+    }
+    let authenticator = &server.shared.authenticator;
+    let wanted = meta::list(review, &["spec", "audiences"]);
+    let wanted: Vec<String> = wanted.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    let wanted = if wanted.is_empty() { authenticator.audiences().to_vec() } else { wanted };
+    let found = match authenticator.review(token, &wanted).await {
+        Ok(Some(found)) => found,
+        Ok(None) => return Ok(json!({"user": {}})),
+        Err(why) => return Ok(json!({"user": {}, "error": why.to_string()})),
+    };
+    if !wanted.is_empty() && !wanted.iter().any(|audience| found.audiences.contains(audience)) {
+        return Err(Status::internal("error validating audiences"));
+    }
+    let mut status = json!({"authenticated": true, "user": info(&found.user)});
+    if !found.audiences.is_empty() {
+        status["audiences"] = json!(found.audiences);
+    }
+    Ok(status)
+}
+
+/// A user as reviews show it.
+pub fn info(user: &User) -> Value {
+    let mut info = json!({"username": user.name});
+    if !user.uid.is_empty() {
+        info["uid"] = user.uid.as_str().into();
+    }
+    if !user.groups.is_empty() {
+        info["groups"] = json!(user.groups);
+    }
+    if !user.extra.is_empty() {
+        info["extra"] = json!(user.extra);
+    }
+    info
+}

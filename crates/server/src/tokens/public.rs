@@ -1,0 +1,159 @@
+//! Keys that verify tokens: RSA, and ECDSA on P-256 and P-384; from PEM, from certificates, from JSON Web Keys.
+
+use api::Value;
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use ring::{digest, rsa, signature};
+use rustls::pki_types::pem::{PemObject, SectionKind};
+use serde_json::json;
+use x509_parser::{
+    prelude::{FromDer, X509Certificate},
+    public_key::PublicKey as Parsed,
+    x509::SubjectPublicKeyInfo,
+};
+
+use super::key::{Key, KeyError};
+
+/// A key that verifies.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PublicKey {
+    kind: Kind,
+    id: String,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+enum Kind {
+    /// Modulus and exponent.
+    Rsa(Vec<u8>, Vec<u8>),
+    /// An uncompressed point: a four, then both coordinates.
+    P256(Vec<u8>),
+    P384(Vec<u8>),
+}
+
+impl PublicKey {
+    /// Reads all keys of a file: public ones, private ones, certificates.
+    pub fn from_pem(pem: &str) -> Result<Vec<Self>, KeyError> {
+        let mut keys = Vec::new();
+        for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(pem.as_bytes()) {
+            let (kind, der) = section?;
+            keys.push(match kind {
+                SectionKind::PublicKey => Self::from_der(&der)?,
+                SectionKind::Certificate => {
+                    let (_, certificate) = X509Certificate::from_der(&der).map_err(|_| KeyError::NotPublic)?;
+                    Self::from_der(certificate.public_key().raw)?
+                }
+                SectionKind::RsaPrivateKey | SectionKind::PrivateKey | SectionKind::EcPrivateKey => {
+                    Key::from_section(kind, &der)?.public_key()?
+                }
+                _ => continue,
+            });
+        }
+        if keys.is_empty() { Err(KeyError::NotPublic) } else { Ok(keys) }
+    }
+
+    /// Reads a key as certificates carry it (`SubjectPublicKeyInfo`); its name is a digest of that.
+    pub fn from_der(der: &[u8]) -> Result<Self, KeyError> {
+        let (_, info) = SubjectPublicKeyInfo::from_der(der).map_err(|_| KeyError::NotPublic)?;
+        let kind = match info.parsed().map_err(|_| KeyError::NotPublic)? {
+            Parsed::RSA(key) => Kind::Rsa(unsigned(key.modulus), unsigned(key.exponent)),
+            Parsed::EC(point) => Kind::of_point(point.data()).ok_or(KeyError::NotPublic)?,
+            _ => return Err(KeyError::NotPublic),
+        };
+        let id = BASE64_URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, der));
+        Ok(Self { kind, id })
+    }
+
+    /// Reads a JSON Web Key; `None` if it is none for signatures, or of a kind that is not known here.
+    pub fn from_jwk(key: &Value) -> Option<Self> {
+        let text = |name: &str| key.get(name).and_then(Value::as_str);
+        let bytes = |name: &str| BASE64_URL_SAFE_NO_PAD.decode(text(name)?).ok();
+        if text("use").is_some_and(|purpose| purpose != "sig") {
+            return None;
+        }
+        let point = || Some([&[4], bytes("x")?.as_slice(), bytes("y")?.as_slice()].concat());
+        let kind = match (text("kty")?, text("crv")) {
+            ("RSA", _) => Kind::Rsa(unsigned(&bytes("n")?), unsigned(&bytes("e")?)),
+            ("EC", Some("P-256" | "P-384")) => Kind::of_point(&point()?)?,
+            _ => return None,
+        };
+        Some(Self { kind, id: text("kid").unwrap_or_default().to_owned() })
+    }
+
+    /// The key's name.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// What such a key signs with, unless somebody says otherwise.
+    pub fn algorithm(&self) -> &'static str {
+        match self.kind {
+            Kind::Rsa(..) => "RS256",
+            Kind::P256(_) => "ES256",
+            Kind::P384(_) => "ES384",
+        }
+    }
+
+    /// Whether the signature is this key's, made with an algorithm that is this key's too.
+    pub fn verify(&self, algorithm: &str, message: &[u8], signed: &[u8]) -> bool {
+        let point = |how: &'static dyn signature::VerificationAlgorithm, key: &[u8]| {
+            signature::UnparsedPublicKey::new(how, key).verify(message, signed).is_ok()
+        };
+        match (&self.kind, algorithm) {
+            (Kind::P256(key), "ES256") => point(&signature::ECDSA_P256_SHA256_FIXED, key),
+            (Kind::P384(key), "ES384") => point(&signature::ECDSA_P384_SHA384_FIXED, key),
+            (Kind::Rsa(n, e), algorithm) => {
+                let how = match algorithm {
+                    "RS256" => &signature::RSA_PKCS1_2048_8192_SHA256,
+                    "RS384" => &signature::RSA_PKCS1_2048_8192_SHA384,
+                    "RS512" => &signature::RSA_PKCS1_2048_8192_SHA512,
+                    "PS256" => &signature::RSA_PSS_2048_8192_SHA256,
+                    "PS384" => &signature::RSA_PSS_2048_8192_SHA384,
+                    "PS512" => &signature::RSA_PSS_2048_8192_SHA512,
+                    _ => return false,
+                };
+                rsa::PublicKeyComponents { n, e }.verify(how, message, signed).is_ok()
+            }
+            _ => false,
+        }
+    }
+
+    /// As a JSON Web Key.
+    pub fn jwk(&self) -> Value {
+        let text = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
+        let algorithm = self.algorithm();
+        let curve = |name: &str, point: &[u8]| {
+            let (x, y) = point[1..].split_at(point.len() / 2);
+            json!({
+                "use": "sig", "kty": "EC", "kid": self.id, "crv": name, "alg": algorithm, "x": text(x), "y": text(y),
+            })
+        };
+        match &self.kind {
+            Kind::Rsa(n, e) => json!({
+                "use": "sig", "kty": "RSA", "kid": self.id, "alg": algorithm, "n": text(n), "e": text(e),
+            }),
+            Kind::P256(point) => curve("P-256", point),
+            Kind::P384(point) => curve("P-384", point),
+        }
+    }
+}
+
+impl Kind {
+    fn of_point(point: &[u8]) -> Option<Self> {
+        match (point.first(), point.len()) {
+            (Some(4), 65) => Some(Kind::P256(point.to_vec())),
+            (Some(4), 97) => Some(Kind::P384(point.to_vec())),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PublicKey({} {})", self.algorithm(), self.id)
+    }
+}
+
+/// A number without the zero bytes that it may begin with.
+fn unsigned(bytes: &[u8]) -> Vec<u8> {
+    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+    bytes[zeros..].to_vec()
+}

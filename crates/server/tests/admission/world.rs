@@ -1,0 +1,128 @@
+//! A server with some plug-ins, and requests to it as some user.
+
+use bytes::Bytes;
+use ferry_server::{AdmissionSettings, Local, Server, Settings, User};
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use crate::fixture;
+
+/// A server of its own for one test.
+pub struct World {
+    pub server: Server,
+    admin: Local,
+    _dir: tempfile::TempDir,
+}
+
+/// What a server answers.
+pub struct Answer {
+    pub code: u16,
+    pub body: Value,
+    pub warnings: Vec<String>,
+}
+
+/// Names as flags have them.
+pub fn names(list: &[&str]) -> Vec<String> {
+    list.iter().map(|name| (*name).to_owned()).collect()
+}
+
+impl World {
+    /// With these plug-ins besides the usual ones, and with the account that a controller would make.
+    pub async fn new(enabled: &[&str]) -> Self {
+        Self::with(AdmissionSettings::new(&names(enabled), &[]).unwrap()).await
+    }
+
+    /// With settings of its own.
+    pub async fn with(admission: AdmissionSettings) -> Self {
+        let (store, dir) = fixture::store().await;
+        let settings = Settings { admission, ..fixture::everything() };
+        let server = Server::with(fixture::config(store), settings).await.unwrap();
+        let world = Self { admin: server.local(fixture::admin()), server, _dir: dir };
+        world.create("/api/v1/namespaces/default/serviceaccounts", json!({"metadata": {"name": "default"}})).await;
+        world
+    }
+
+    /// Sends a request as the administrator.
+    pub async fn send(&self, method: &str, path: &str, body: &Value) -> Answer {
+        send(&self.admin, method, path, body).await
+    }
+
+    /// Sends a request as somebody else.
+    pub async fn send_as(&self, user: &str, groups: &[&str], method: &str, path: &str, body: &Value) -> Answer {
+        let user = User { name: user.into(), groups: names(groups), ..User::default() };
+        send(&self.server.local(user), method, path, body).await
+    }
+
+    /// Creates what must be created.
+    pub async fn create(&self, path: &str, body: Value) -> Value {
+        let answer = self.send("POST", path, &body).await;
+        assert_eq!(answer.code, 201, "{path}: {}", answer.body);
+        answer.body
+    }
+
+    /// Waits until the server itself has heard of what was written: a list has what its views have.
+    pub async fn settle(&self, path: &str) {
+        assert_eq!(self.send("GET", path, &Value::Null).await.code, 200);
+    }
+
+    /// A namespace with an account.
+    pub async fn namespace(&self, name: &str, labels: Value) {
+        self.create("/api/v1/namespaces", json!({"metadata": {"name": name, "labels": labels}})).await;
+        let accounts = format!("/api/v1/namespaces/{name}/serviceaccounts");
+        self.create(&accounts, json!({"metadata": {"name": "default"}})).await;
+    }
+
+    /// Sends a request that must be answered so; the message counts only for refusals.
+    pub async fn check(&self, method: &str, path: &str, body: Value, want: (u16, &str)) -> Answer {
+        let answer = self.send(method, path, &body).await;
+        answer.is(want, &format!("{method} {path} {body}"));
+        answer
+    }
+}
+
+impl Answer {
+    /// Compares code and message.
+    pub fn is(&self, (code, message): (u16, &str), about: &str) {
+        let said = if self.code < 300 { "" } else { self.body["message"].as_str().unwrap_or_default() };
+        assert_eq!((self.code, said), (code, message), "{about}");
+    }
+}
+
+async fn send(service: &Local, method: &str, path: &str, body: &Value) -> Answer {
+    let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let bytes: Bytes = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+    let request = Request::builder().method(method).uri(path).header("content-type", kind);
+    let response = service.clone().oneshot(request.body(Full::new(bytes)).unwrap()).await.unwrap();
+    let code = response.status().as_u16();
+    let warnings = response.headers().get_all("warning").iter().filter_map(|text| text.to_str().ok());
+    let warnings = warnings.map(|text| {
+        let text = text.trim_start_matches("299 - \"");
+        text.strip_suffix('"').unwrap_or(text).replace("\\\"", "\"")
+    });
+    let warnings = warnings.collect();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    Answer { code, body: serde_json::from_slice(&bytes).unwrap_or_default(), warnings }
+}
+
+/// A pod of one container, with some more in its specification.
+pub fn pod(name: &str, more: Value) -> Value {
+    let mut spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    merge(&mut spec, more);
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+/// A pod whose container has some more.
+pub fn pod_with(name: &str, container: Value) -> Value {
+    let mut spec = pod(name, json!({}));
+    merge(&mut spec["spec"]["containers"][0], container);
+    spec
+}
+
+/// Puts fields into an object.
+pub fn merge(into: &mut Value, more: Value) {
+    for (name, value) in more.as_object().cloned().unwrap_or_default() {
+        into[name] = value;
+    }
+}

@@ -1,0 +1,30 @@
+//! How much of the past is kept: by the embedded engine of all changes, by the cache of those that watchers may still ask for.
+
+use std::time::Duration;
+
+/// How much history is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// Changes younger than this are kept.
+    pub keep_for: Duration,
+    /// At least this many of the newest changes are kept.
+    pub keep_changes: usize,
+    /// Changes beyond that many are kept only while all together take no more memory than about this.
+    pub spare_bytes: usize,
+    /// The changes never take more memory than about this; it wins over everything else.
+    pub keep_bytes: usize,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self { keep_for: Duration::from_secs(600), keep_changes: 10_000, spare_bytes: 16 << 20, keep_bytes: 48 << 20 }
+    }
+}
+
+impl Window {
+    /// Whether the oldest of `changes` changes, which take `bytes` together, is to be forgotten. `is_old`: it was made
+    /// longer than [`Window::keep_for`] ago.
+    pub(crate) fn forgets(&self, changes: usize, bytes: usize, is_old: bool) -> bool {
+        bytes > self.keep_bytes || changes > self.keep_changes && (is_old || bytes > self.spare_bytes)
+    }
+}
