@@ -147,7 +147,7 @@ fn openapi_2(bencher: Bencher) {
 
 #[divan::bench(sample_count = 10)]
 fn openapi_2_protobuf(bencher: Bencher) {
-    bencher.bench_local(openapi::v2_protobuf);
+    bencher.bench_local(|| openapi::v2_protobuf(ALL));
 }
 
 #[divan::bench]

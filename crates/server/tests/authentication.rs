@@ -13,8 +13,8 @@ const REVIEW: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 async fn start(anonymous: bool) -> Wire {
     let tokens = Some(UserTable::of_tokens("t-1,ted,7,ops\n").unwrap());
     let passwords = Some(UserTable::of_passwords("secret,pat,8\n").unwrap());
-    let mut settings = Settings::default();
-    settings.authentication = Authentication { anonymous, tokens, passwords, ..Authentication::default() };
+    let authentication = Authentication { anonymous, tokens, passwords, ..Authentication::default() };
+    let mut settings = Settings { authentication, ..Settings::default() };
     settings.authorization.modes = vec![Mode::Rbac];
     Wire::start_with(settings).await
 }
