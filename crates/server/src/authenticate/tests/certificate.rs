@@ -39,7 +39,13 @@ async fn certificates_name_users() {
     check(&world, &signer, anonymous, "system:anonymous/").await;
     check(&world, &signer, Subject { names: &["jö"], ..Subject::default() }, "jö/ system:authenticated").await;
     check(&world, &signer, Subject { uids: &[""], ..joe() }, "401 UID cannot be an empty string").await;
-    check(&world, &signer, Subject { expired: true, ..joe() }, "401 failed: invalid peer certificate: certificate expired: ").await;
+    check(
+        &world,
+        &signer,
+        Subject { expired: true, ..joe() },
+        "401 failed: invalid peer certificate: certificate expired: ",
+    )
+    .await;
     check(&world, &signer, Subject { for_servers: true, ..joe() }, "401 extended key usage").await;
     check(&world, &other, joe(), "401 failed: invalid peer certificate: UnknownIssuer").await;
 }
