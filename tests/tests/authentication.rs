@@ -107,6 +107,7 @@ impl World {
             format!("--service-account-signing-key-file={}", file("signing.key", key.serialize_pem())),
             format!("--service-account-key-file={}", file("verifying.key", key.public_key_pem())),
             "--service-account-issuer=https://kubernetes.default.svc".into(),
+            "--authorization-mode=Node,RBAC".into(),
             format!("--oidc-issuer-url={}", issuer.url),
             "--oidc-client-id=ferry".into(),
             format!("--oidc-ca-file={}", dir.path().join("issuer-ca.crt").display()),
@@ -179,6 +180,20 @@ fn every_credential_says_who_i_am() {
     let acting = world.server.kubectl("--as=jane --as-group=devs auth whoami -o json").ok();
     let acting = serde_json::from_str::<Value>(&acting).unwrap()["status"]["userInfo"].take();
     assert_eq!(acting, json!({"username": "jane", "groups": ["devs", "system:authenticated"]}));
+
+    // Who is known may ask what they may do, and is told what they may not.
+    let told = world.kubectl(&["--token=t-1", "get", "namespaces"]).refused();
+    let want = "Error from server (Forbidden): namespaces is forbidden: User \"ted\" cannot list resource \"namespaces\" in API \
+                group \"\" at the cluster scope";
+    assert!(told.contains(want), "{told}");
+    kubectl("create clusterrolebinding devs --clusterrole=view --group=devs");
+    for who in ["--token=t-1", &format!("--token={good}")] {
+        assert!(world.kubectl(&[who, "get", "namespaces"]).ok().contains("kube-system"));
+        let list = world.kubectl(&[who, "auth", "can-i", "--list"]).ok();
+        assert!(list.contains("selfsubjectreviews.authentication.k8s.io") && list.contains("configmaps"), "{list}");
+    }
+    let told = world.kubectl(&["--username=pat", "--password=secret", "auth", "can-i", "get", "pods"]).refused();
+    assert!(told.is_empty() || told.contains("no"), "{told}");
 
     let refused = "You must be logged in to the server";
     for args in [

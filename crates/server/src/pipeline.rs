@@ -20,7 +20,7 @@ use http_body_util::{BodyExt, Full, Limited};
 
 use crate::{
     Body, Caller, Origin, Server, User,
-    audit::{self, Auditor},
+    audit::{self, Auditor, Trail},
     authenticate::{ANONYMOUS, Notes, Shown},
     authorize::Question,
     clock, deadline, encode,
@@ -92,31 +92,36 @@ struct Call<'a> {
     id: &'a HeaderValue,
 }
 
-/// The answer to a request, of which the audit log is told as the policy says.
-async fn audited(auditor: &Arc<Auditor>, call: Call<'_>, request: Request<Body>) -> Response<Body> {
-    let Call { server, caller, form, notes, peer, id } = call;
-    let (begun, stream) = {
+impl Call<'_> {
+    /// The trail that the request leaves, if any, and whether its answer is a stream.
+    fn begin(&self, auditor: &Arc<Auditor>, request: &Request<Body>) -> (Option<Arc<Trail>>, bool) {
         let path = request.uri().path();
         let query = Query::parse(request.uri().query().unwrap_or_default());
-        let target = request::parse(request.method(), path, query.clone(), &server.shared.settings.served);
+        let target = request::parse(request.method(), path, query.clone(), &self.server.shared.settings.served);
         let target = target.and_then(Result::ok);
         let question = match &target {
             Some(target) => Question::of_target(target),
             None => Question::of_path(request.method(), path, &query),
         };
         let nobody = User::default();
-        let asked = question.about(caller.as_ref().map_or(&nobody, Caller::identity));
-        let agent = user_agent(&request);
+        let asked = question.about(self.caller.as_ref().map_or(&nobody, Caller::identity));
+        let agent = user_agent(request);
         let about = audit::Request {
-            id: id.to_str().unwrap_or_default(),
+            id: self.id.to_str().unwrap_or_default(),
             uri: request.uri().path_and_query().map_or(path, |uri| uri.as_str()),
-            sources: audit::sources(request.headers(), peer),
+            sources: audit::sources(request.headers(), self.peer),
             agent: &agent,
             received: clock::now(),
         };
         let stream = target.as_ref().is_some_and(|it| it.verb == "watch" || streams::answers(&it.subresource));
         (auditor.begin(&about, &asked), stream)
-    };
+    }
+}
+
+/// The answer to a request, of which the audit log is told as the policy says.
+async fn audited(auditor: &Arc<Auditor>, call: Call<'_>, request: Request<Body>) -> Response<Body> {
+    let (begun, stream) = call.begin(auditor, &request);
+    let Call { server, caller, form, notes, .. } = call;
     let Some(trail) = begun else { return routed(server, caller, form, request).await };
     notes.annotations.iter().for_each(|(key, value)| trail.annotate(key, value.clone()));
     if caller.is_none() {
