@@ -179,11 +179,11 @@ impl Parser<'_> {
     fn primary(&mut self) -> Parsed {
         let here = self.lexemes[self.at];
         match here.token {
-            Token::Identifier => self.name(""),
+            Token::Identifier => self.name("", here.start),
             Token::Dot => {
                 self.advance();
                 if self.peek() == Token::Identifier {
-                    return self.name(".");
+                    return self.name(".", here.start);
                 }
                 self.not_viable(here);
                 Err(Stop)
@@ -201,7 +201,7 @@ impl Parser<'_> {
     }
 
     /// A variable, a call or a message, whose name may begin with a dot.
-    fn name(&mut self, dot: &str) -> Parsed {
+    fn name(&mut self, dot: &str, start: u32) -> Parsed {
         if let Some(brace) = self.message_brace() {
             return self.message(dot, brace);
         }
@@ -209,7 +209,6 @@ impl Parser<'_> {
         let name = self.text(lexeme);
         let reserved = RESERVED.contains(&name).then(|| format!("reserved identifier: {name}"));
         let name = format!("{dot}{name}");
-        let start = lexeme.start - dot.len() as u32;
         if self.peek() == Token::LeftParen {
             let open = self.advance();
             let args = self.arguments()?;
