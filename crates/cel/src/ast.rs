@@ -27,11 +27,22 @@ pub(crate) enum Expr {
     Missing,
     Literal(Literal),
     Ident(Box<str>),
-    Select { operand: Id, field: Box<str>, test: bool },
-    Call { function: Box<str>, target: Option<Id>, args: Vec<Id> },
+    Select {
+        operand: Id,
+        field: Box<str>,
+        test: bool,
+    },
+    Call {
+        function: Box<str>,
+        target: Option<Id>,
+        args: Vec<Id>,
+    },
     List(Vec<Item>),
     Map(Vec<Entry>),
-    Struct { name: Box<str>, fields: Vec<Field> },
+    Struct {
+        name: Box<str>,
+        fields: Vec<Field>,
+    },
     Fold(Box<Fold>),
 }
 

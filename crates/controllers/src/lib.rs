@@ -27,6 +27,8 @@ use client::Informers;
 use futures::{FutureExt, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
+use storage_protection::Protected;
+
 /// What the loops need to know of the cluster.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -67,8 +69,14 @@ const LOOPS: &[Loop] = &[
     row("serviceaccount-controller", "service-account-controller", |context| service_account::run(context).boxed()),
     row("root-ca-certificate-publisher-controller", "root-ca-cert-publisher", |context| root_ca::run(context).boxed()),
     row("node-lifecycle-controller", "node-controller", |context| node_lifecycle::run(context).boxed()),
-    row("storage-protection-controller", "pvc-protection-controller", |context| {
-        storage_protection::run(context).boxed()
+    row("persistentvolumeclaim-protection-controller", "pvc-protection-controller", |context| {
+        storage_protection::run(context, Protected::Claims).boxed()
+    }),
+    row("persistentvolume-protection-controller", "pv-protection-controller", |context| {
+        storage_protection::run(context, Protected::Volumes).boxed()
+    }),
+    row("volumeattributesclass-protection-controller", "volumeattributesclass-protection-controller", |context| {
+        storage_protection::run(context, Protected::Classes).boxed()
     }),
     row("resourcequota-controller", "resourcequota-controller", |context| resource_quota::run(context).boxed()),
     row("pod-garbage-collector-controller", "pod-garbage-collector", |context| pod_gc::run(context).boxed()),

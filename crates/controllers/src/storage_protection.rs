@@ -8,18 +8,22 @@ use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
     storage::v1::VolumeAttributesClass,
 };
-use kube::{
-    Api, Client, Resource,
-    api::{Patch, PatchParams},
-};
-use serde::de::DeserializeOwned;
-use serde_json::json;
+use kube::{Api, Client, Resource, api::PostParams};
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{Context, key::Key};
 
 const CLAIM: &str = "kubernetes.io/pvc-protection";
 const VOLUME: &str = "kubernetes.io/pv-protection";
 const CLASS: &str = "kubernetes.io/vac-protection";
+
+/// Which of them a loop is about: each has rights of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protected {
+    Claims,
+    Volumes,
+    Classes,
+}
 
 /// What may be waiting to go.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -29,7 +33,19 @@ enum Item {
     Class(String),
 }
 
+impl Item {
+    fn is_of(&self, protected: Protected) -> bool {
+        let own = match self {
+            Item::Claim(_) => Protected::Claims,
+            Item::Volume(_) => Protected::Volumes,
+            Item::Class(_) => Protected::Classes,
+        };
+        own == protected
+    }
+}
+
 struct Controller {
+    protected: Protected,
     client: Client,
     pods: Informer<Pod>,
     claims: Informer<PersistentVolumeClaim>,
@@ -39,8 +55,9 @@ struct Controller {
 }
 
 /// Runs the loop until shutdown.
-pub(crate) async fn run(context: Context) {
+pub(crate) async fn run(context: Context, protected: Protected) {
     let controller = Arc::new(Controller {
+        protected,
         pods: context.informers.of(),
         claims: context.informers.of(),
         volumes: context.informers.of(),
@@ -66,25 +83,31 @@ impl Controller {
         let this = self.clone();
         self.claims.on_change(move |change| {
             let claim = change.object();
-            this.queue.add(Item::Claim(Key::of(claim.as_ref())));
-            classes_of(claim).for_each(|class| this.queue.add(Item::Class(class)));
+            this.add(Item::Claim(Key::of(claim.as_ref())));
+            classes_of(claim).for_each(|class| this.add(Item::Class(class)));
         });
         let this = self.clone();
         self.pods.on_change(move |change| {
             let namespace = change.object().metadata.namespace.as_deref().unwrap_or_default();
-            claims_of(change.object()).for_each(|name| this.queue.add(Item::Claim(Key::new(namespace, &name))));
+            claims_of(change.object()).for_each(|name| this.add(Item::Claim(Key::new(namespace, &name))));
         });
         let this = self.clone();
         self.volumes.on_change(move |change| {
             let volume = change.object();
-            volume.metadata.name.iter().for_each(|name| this.queue.add(Item::Volume(name.clone())));
+            volume.metadata.name.iter().for_each(|name| this.add(Item::Volume(name.clone())));
             let class = volume.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.clone());
-            class.into_iter().for_each(|class| this.queue.add(Item::Class(class)));
+            class.into_iter().for_each(|class| this.add(Item::Class(class)));
         });
         let this = self.clone();
         self.classes.on_change(move |change| {
-            change.object().metadata.name.iter().for_each(|name| this.queue.add(Item::Class(name.clone())));
+            change.object().metadata.name.iter().for_each(|name| this.add(Item::Class(name.clone())));
         });
+    }
+
+    fn add(&self, item: Item) {
+        if item.is_of(self.protected) {
+            self.queue.add(item);
+        }
     }
 
     async fn sync(&self, item: &Item) -> Result<Requeue, kube::Error> {
@@ -171,13 +194,12 @@ fn is_waiting<K: Resource>(object: &K, finalizer: &str) -> bool {
 /// Takes a finalizer away, if the object is still the one that was seen.
 async fn release<K>(api: Api<K>, object: &K, finalizer: &str) -> Result<Requeue, kube::Error>
 where
-    K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned,
+    K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Serialize,
 {
-    let meta = object.meta();
-    let left: Vec<&String> = meta.finalizers.iter().flatten().filter(|known| *known != finalizer).collect();
-    let patch = json!({"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version, "finalizers": left}});
-    let name = meta.name.as_deref().unwrap_or_default();
-    match api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+    let mut released = object.clone();
+    released.meta_mut().finalizers.iter_mut().for_each(|known| known.retain(|name| name != finalizer));
+    let name = object.meta().name.as_deref().unwrap_or_default();
+    match api.replace(name, &PostParams::default(), &released).await {
         Ok(_) => Ok(Requeue::No),
         Err(error) if error.is_not_found() => Ok(Requeue::No),
         // A newer one is about to be seen.
@@ -188,6 +210,8 @@ where
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -243,7 +243,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_view_that_nobody_read_for_long_is_built_anew() {
-        let world = World::new(Window { keep_for: Duration::ZERO, keep_changes: 1, keep_bytes: 1 }).await;
+        let world =
+            World::new(Window { keep_for: Duration::ZERO, keep_changes: 1, spare_bytes: 1, keep_bytes: 1 }).await;
         for value in 0..300 {
             write(&*world.store, "/registry/configmaps/a/first", Some(&value.to_string())).await;
             write(&*world.store, "/registry/namespaces/n", Some("2")).await;

@@ -9,11 +9,12 @@ use anyhow::{Context, Result};
 use super::{Problem, vague};
 
 /// Each crate and the crates that it may use.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("api", &[]),
+    ("cel", &[]),
     ("store", &[]),
     ("sys", &[]),
-    ("server", &["api", "store"]),
+    ("server", &["api", "cel", "store"]),
     ("client", &["api"]),
     ("controllers", &["api", "client"]),
     ("scheduler", &["api", "client"]),
@@ -26,6 +27,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
         "ferry",
         &[
             "api",
+            "cel",
             "store",
             "sys",
             "server",

@@ -44,8 +44,11 @@ enum How {
     Lower,
 }
 
+type Call = fn(&Row, &str) -> Value;
+type Question = fn(&Row, &str, &str) -> bool;
+
 /// What is called with a path or a name.
-const CALLS: &[(&str, fn(&Row, &str) -> Value)] = &[
+const CALLS: &[(&str, Call)] = &[
     ("age", |row, path| row.since(path).into()),
     ("human", |row, path| time::human(row.number(path)).into()),
     ("raw", |row, path| row.at(path).cloned().unwrap_or_default()),
@@ -68,7 +71,7 @@ const CALLS: &[(&str, fn(&Row, &str) -> Value)] = &[
 ];
 
 /// What can be asked of a path or a name.
-const CONDITIONS: &[(&str, fn(&Row, &str, &str) -> bool)] = &[
+const CONDITIONS: &[(&str, Question)] = &[
     ("some", |row, path, _| row.count(path) > 0 || !matches!(row.shown(path).as_str(), "" | "0")),
     ("true", |row, path, _| row.is_true(path)),
     ("has", |row, ty, _| row.condition(ty).is_some()),

@@ -39,7 +39,8 @@ impl Walk<'_> {
             }
             Expr::List(items) => {
                 if !formatted {
-                    let found: Vec<_> = items.iter().map(|item| (item.value, self.ty(item.value, item.optional))).collect();
+                    let found: Vec<_> =
+                        items.iter().map(|item| (item.value, self.ty(item.value, item.optional))).collect();
                     self.alike(&found, true);
                 }
                 items.iter().for_each(|item| self.visit(item.value, formatted));
@@ -100,7 +101,8 @@ impl Walk<'_> {
             }
         }
         if let ("format", Some(target), [list]) = (function, target, args)
-            && let (Expr::Literal(Literal::String(format)), Expr::List(items)) = (self.ast.expr(target), self.ast.expr(*list))
+            && let (Expr::Literal(Literal::String(format)), Expr::List(items)) =
+                (self.ast.expr(target), self.ast.expr(*list))
         {
             let items: Vec<_> = items.iter().map(|item| item.value).collect();
             self.format(id, format, &items);
@@ -145,9 +147,9 @@ impl Walk<'_> {
         }
         match self.ast.expr(id) {
             Expr::List(items) => items.iter().find_map(|item| self.unfit(item.value, clause)),
-            Expr::Map(entries) => {
-                entries.iter().find_map(|entry| self.unfit(entry.key, clause).or_else(|| self.unfit(entry.value, clause)))
-            }
+            Expr::Map(entries) => entries
+                .iter()
+                .find_map(|entry| self.unfit(entry.key, clause).or_else(|| self.unfit(entry.value, clause))),
             _ => None,
         }
     }

@@ -114,10 +114,7 @@ impl Mapping {
 }
 
 fn nullable(ty: &Type) -> bool {
-    matches!(
-        ty,
-        Type::Null | Type::Optional(_) | Type::Native(_) | Type::Object(_) | Type::Duration | Type::Timestamp
-    )
+    matches!(ty, Type::Null | Type::Optional(_) | Type::Native(_) | Type::Object(_) | Type::Duration | Type::Timestamp)
 }
 
 /// The one of two types that fit which says less.

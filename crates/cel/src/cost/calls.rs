@@ -41,7 +41,13 @@ fn conditional(at: &mut Estimate<'_>, id: Id, args: &[Argument<'_>]) -> (Range, 
 }
 
 /// What `cel-go` knows about its own functions.
-fn standard(at: &mut Estimate<'_>, id: Id, overload: &str, target: Option<&Argument<'_>>, args: &[Argument<'_>]) -> Found {
+fn standard(
+    at: &mut Estimate<'_>,
+    id: Id,
+    overload: &str,
+    target: Option<&Argument<'_>>,
+    args: &[Argument<'_>],
+) -> Found {
     let first = args.first().map(Argument::size);
     let gone_over = |size: Range| size.scaled(PER_CHARACTER);
     Some(match overload {
@@ -73,8 +79,16 @@ fn standard(at: &mut Estimate<'_>, id: Id, overload: &str, target: Option<&Argum
             at.set_entries(id, entries);
             (if overload == "add_list" { Range::ONE } else { gone_over(size) }, Some(size))
         }
-        "less_string" | "greater_string" | "less_equals_string" | "greater_equals_string" | "less_bytes"
-        | "greater_bytes" | "less_equals_bytes" | "greater_equals_bytes" | "equals" | "not_equals" => {
+        "less_string"
+        | "greater_string"
+        | "less_equals_string"
+        | "greater_equals_string"
+        | "less_bytes"
+        | "greater_bytes"
+        | "less_equals_bytes"
+        | "greater_equals_bytes"
+        | "equals"
+        | "not_equals" => {
             let most = first?.max.min(args.get(1)?.size().max);
             (gone_over(Range { min: u64::from(most > 0), max: most }), None)
         }
@@ -131,13 +145,44 @@ fn kubernetes(
     let gone_over = |size: Range| size.scaled(PER_CHARACTER);
     Some(match function {
         "check" => (Range::exactly(CHECK), None),
-        "serviceAccount" | "path" | "group" | "resource" | "subresource" | "namespace" | "name" | "allowed" | "reason"
-        | "error" | "errored" | "masked" | "prefixLength" | "family" | "isUnspecified" | "isLoopback"
-        | "isLinkLocalMulticast" | "isLinkLocalUnicast" | "isGlobalUnicast" | "format.named" | "sign" | "asInteger"
-        | "isInteger" | "asApproximateFloat" | "isGreaterThan" | "isLessThan" | "compareTo" | "add" | "sub" | "major"
-        | "minor" | "patch" | "getScheme" | "getHostname" | "getHost" | "getPort" | "getEscapedPath" | "getQuery" => {
-            (Range::ONE, None)
-        }
+        "serviceAccount"
+        | "path"
+        | "group"
+        | "resource"
+        | "subresource"
+        | "namespace"
+        | "name"
+        | "allowed"
+        | "reason"
+        | "error"
+        | "errored"
+        | "masked"
+        | "prefixLength"
+        | "family"
+        | "isUnspecified"
+        | "isLoopback"
+        | "isLinkLocalMulticast"
+        | "isLinkLocalUnicast"
+        | "isGlobalUnicast"
+        | "format.named"
+        | "sign"
+        | "asInteger"
+        | "isInteger"
+        | "asApproximateFloat"
+        | "isGreaterThan"
+        | "isLessThan"
+        | "compareTo"
+        | "add"
+        | "sub"
+        | "major"
+        | "minor"
+        | "patch"
+        | "getScheme"
+        | "getHostname"
+        | "getHost"
+        | "getPort"
+        | "getEscapedPath"
+        | "getQuery" => (Range::ONE, None),
         "fieldSelector" | "labelSelector" => (selector(first?), None),
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => traversal(at, target?, size(target?)),
         "url" | "jsonpatch.escapeKey" => (gone_over(first?), first),
@@ -167,7 +212,9 @@ fn kubernetes(
             (cost, Some(Range { min: 0, max: text.max }))
         }
         "ip" if overload == "cidr_ip" => (Range::ONE, None),
-        "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" => (gone_over(first?), None),
+        "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" => {
+            (gone_over(first?), None)
+        }
         "ip.isCanonical" => (first?.scaled(2.0 * PER_CHARACTER), None),
         "containsIP" | "containsCIDR" => {
             let bytes = Range { min: 4, max: 16 };

@@ -144,9 +144,7 @@ impl<'a> Estimate<'a> {
 
     fn select(&mut self, id: Id, operand: Id, field: &'a str, test: bool) -> Range {
         if !matches!(self.checked.references[id as usize], Reference::None) {
-            // A variable or type whose name has dots.
-            let name = self.ast().qualified_name(id).unwrap_or_default();
-            let _ = name;
+            // A variable or type whose name has dots; nothing is known about its size.
             return Range::ONE;
         }
         let cost = self.cost(operand);

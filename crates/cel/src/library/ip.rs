@@ -175,11 +175,13 @@ fn parse_cidr(text: &str) -> Result<Cidr, String> {
     }
     let address: IpAddr = before.parse().map_err(|_| wrong(format!("ParseAddr({before:?}): {}", fault(before))))?;
     let most = if address.is_ipv4() { 32 } else { 128 };
-    let digits = !bits.is_empty() && bits.bytes().all(|c| c.is_ascii_digit()) && (bits.len() == 1 || !bits.starts_with('0'));
+    let digits =
+        !bits.is_empty() && bits.bytes().all(|c| c.is_ascii_digit()) && (bits.len() == 1 || !bits.starts_with('0'));
     if !digits {
         return Err(wrong(format!("bad bits after slash: {bits:?}")));
     }
-    let bits: u8 = bits.parse().ok().filter(|bits| *bits <= most).ok_or_else(|| wrong("prefix length out of range".into()))?;
+    let bits: u8 =
+        bits.parse().ok().filter(|bits| *bits <= most).ok_or_else(|| wrong("prefix length out of range".into()))?;
     match address {
         IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => {
             Err(format!("IPv4-mapped IPv6 address {text:?} is not allowed"))

@@ -76,7 +76,11 @@ fn is_sorted<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
 }
 
 fn comparable(value: &Value<'_>) -> Result<(), Error> {
-    if compare(value, value).is_some() || matches!(value, Value::Double(_)) { Ok(()) } else { Err(Error::no_such_overload()) }
+    if compare(value, value).is_some() || matches!(value, Value::Double(_)) {
+        Ok(())
+    } else {
+        Err(Error::no_such_overload())
+    }
 }
 
 fn sum<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {

@@ -19,7 +19,7 @@ mod url;
 
 use std::{collections::HashMap, sync::LazyLock};
 
-pub use self::authorizer::{Authorizer, Check, Decision, Target};
+pub use self::authorizer::{Authorizer, Check, Decision, Resource, Target};
 pub(crate) use self::{
     format::{Clause, FormatError, scan as scan_format},
     regex::{compile as compile_regex, find, find_all},
@@ -186,65 +186,60 @@ pub(crate) fn type_named(name: &str) -> Option<Type> {
 /// Calls a function. If it has no overload for what it is given, the error is the one that `cel-go` has for that kind of
 /// function: most name their arguments, operators only themselves, and some nothing.
 pub(crate) fn call<'a>(name: &str, body: Body, args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
-    let types: Vec<_> = args.iter().map(Kind::of).collect();
-    body(args).map_err(|error| match error {
-        error if error != Error::no_such_overload() => error,
-        error => match (name, &types[..]) {
-            ("size" | "sort" | "@sortByAssociatedKeys", _) => Error::failed(format!("no such overload: {name}")),
-            ("flatten", [first, ..]) => Error::failed(format!("no such overload: {}.flatten()", first.name)),
-            ("containsIP", [_, second]) if second.name == "string" => error,
-            ("!_" | "@in" | "contains" | "startsWith" | "endsWith" | "matches", _) => error,
-            (name, [first, ..]) if name.starts_with(['_', '-']) => match first.can(name) {
-                true => error,
-                false => Error::failed(format!("no such overload: {name}")),
-            },
-            _ => {
-                let types: Vec<_> = types.iter().map(|kind| kind.name).collect();
-                Error::failed(format!("no such overload: {name}({})", types.join(", ")))
-            }
+    match body(args) {
+        Err(error) if error == Error::no_such_overload() => Err(unfit(name, args, error)),
+        outcome => outcome,
+    }
+}
+
+fn unfit(name: &str, args: &[Value<'_>], plain: Error) -> Error {
+    let kinds: Vec<_> = args.iter().map(kind).collect();
+    match (name, &kinds[..]) {
+        ("size" | "sort" | "@sortByAssociatedKeys", _) => Error::failed(format!("no such overload: {name}")),
+        ("flatten", [first, ..]) => Error::failed(format!("no such overload: {first}.flatten()")),
+        ("!_" | "@in" | "contains" | "startsWith" | "endsWith" | "matches", _) => plain,
+        ("containsIP", [_, "string"]) => plain,
+        (name, [first, ..]) if name.starts_with(['_', '-']) => match can(first, name) {
+            true => plain,
+            false => Error::failed(format!("no such overload: {name}")),
         },
-    })
+        _ => Error::failed(format!("no such overload: {name}({})", kinds.join(", "))),
+    }
 }
 
 /// What an argument is.
-struct Kind {
-    name: &'static str,
+fn kind(value: &Value<'_>) -> &'static str {
+    match value {
+        Value::Null => "null_type",
+        Value::Bool(_) => "bool",
+        Value::Int(_) => "int",
+        Value::Uint(_) => "uint",
+        Value::Double(_) => "double",
+        Value::String(_) => "string",
+        Value::Bytes(_) => "bytes",
+        Value::Timestamp(_) => "google.protobuf.Timestamp",
+        Value::Duration(_) => "google.protobuf.Duration",
+        Value::List(_) => "list",
+        Value::Map(_) | Value::Struct(_) => "map",
+        Value::Type(_) => "type",
+        Value::Optional(_) => "optional_type",
+        Value::Native(native) => native.type_name(),
+        Value::Unknown(_) => "dyn",
+    }
 }
 
-impl Kind {
-    fn of(value: &Value<'_>) -> Self {
-        let name = match value {
-            Value::Null => "null_type",
-            Value::Bool(_) => "bool",
-            Value::Int(_) => "int",
-            Value::Uint(_) => "uint",
-            Value::Double(_) => "double",
-            Value::String(_) => "string",
-            Value::Bytes(_) => "bytes",
-            Value::Timestamp(_) => "google.protobuf.Timestamp",
-            Value::Duration(_) => "google.protobuf.Duration",
-            Value::List(_) => "list",
-            Value::Map(_) | Value::Struct(_) => "map",
-            Value::Type(_) => "type",
-            Value::Optional(_) => "optional_type",
-            Value::Native(native) => native.type_name(),
-            Value::Unknown(_) => "dyn",
-        };
-        Self { name }
+/// Whether an operator is asked of a kind of value, and then finds that the other side does not fit.
+fn can(kind: &str, operator: &str) -> bool {
+    // These have methods, and are asked for anything.
+    if ["string", "google.protobuf.Timestamp", "google.protobuf.Duration"].contains(&kind) {
+        return true;
     }
-
-    /// Whether an operator is asked of it, and then finds that the other side does not fit.
-    fn can(&self, operator: &str) -> bool {
-        let named = |names: &[&str]| names.contains(&self.name);
-        // These have methods, and are asked for anything.
-        named(&["string", "google.protobuf.Timestamp", "google.protobuf.Duration"])
-            || match operator {
-                "_+_" => named(&["bytes", "double", "int", "list", "uint"]),
-                "_-_" | "_*_" | "_/_" => named(&["double", "int", "uint"]),
-                "_%_" => named(&["int", "uint"]),
-                "-_" => named(&["bool", "double", "int"]),
-                _ => named(&["bool", "bytes", "double", "int", "uint"]),
-            }
+    match operator {
+        "_+_" => ["bytes", "double", "int", "list", "uint"].contains(&kind),
+        "_-_" | "_*_" | "_/_" => ["double", "int", "uint"].contains(&kind),
+        "_%_" => ["int", "uint"].contains(&kind),
+        "-_" => ["bool", "double", "int"].contains(&kind),
+        _ => ["bool", "bytes", "double", "int", "uint"].contains(&kind),
     }
 }
 
@@ -275,7 +270,18 @@ mod tests {
 
     /// Operators that the plan has nodes for, so that they need no body.
     const PLANNED: [&str; 12] = [
-        "_&&_", "_||_", "_?_:_", "_[_]", "_[?_]", "_?._", "_==_", "_!=_", "@not_strictly_false", "or", "orValue", "dyn",
+        "_&&_",
+        "_||_",
+        "_?_:_",
+        "_[_]",
+        "_[?_]",
+        "_?._",
+        "_==_",
+        "_!=_",
+        "@not_strictly_false",
+        "or",
+        "orValue",
+        "dyn",
     ];
 
     #[test]

@@ -59,7 +59,9 @@ fn add<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
             Value::List(equal::join(a, b))
         }
         (Value::Duration(a), Value::Duration(b)) => span(a.0.checked_add(b.0))?,
-        (Value::Timestamp(a), Value::Duration(b)) | (Value::Duration(b), Value::Timestamp(a)) => shift(*a, i128::from(b.0))?,
+        (Value::Timestamp(a), Value::Duration(b)) | (Value::Duration(b), Value::Timestamp(a)) => {
+            shift(*a, i128::from(b.0))?
+        }
         _ => return Err(Error::no_such_overload()),
     })
 }
@@ -156,7 +158,9 @@ fn size<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
 
 fn map_insert<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>, Error> {
     let [Value::Map(_), ..] = args else { return Err(Error::no_such_overload()) };
-    let Value::Map(mut map) = std::mem::replace(&mut args[0], Value::Null) else { return Err(Error::no_such_overload()) };
+    let Value::Map(mut map) = std::mem::replace(&mut args[0], Value::Null) else {
+        return Err(Error::no_such_overload());
+    };
     match args {
         [_, key, value] => map = equal::insert(map, key, std::mem::replace(value, Value::Null))?,
         [_, Value::Map(more)] => {

@@ -72,9 +72,7 @@ fn of(value: &Value<'_>) -> Result<Quantity, Error> {
 /// What is added or taken away: another quantity or a whole number.
 fn other(value: &Value<'_>) -> Result<Quantity, Error> {
     match value {
-        Value::Int(number) => {
-            Ok(Quantity { nanos: i128::from(*number) * 1_000_000_000, small: Some((*number, 0)) })
-        }
+        Value::Int(number) => Ok(Quantity { nanos: i128::from(*number) * 1_000_000_000, small: Some((*number, 0)) }),
         other => of(other),
     }
 }
@@ -131,7 +129,8 @@ impl Quantity {
     /// As a decimal, rounded up to billionths, the binary ones at most 2⁶³-1.
     fn decimal(whole: &str, fraction: &str, base: u32, exponent: i32, negative: bool) -> Result<Self, &'static str> {
         let digits = format!("{whole}{fraction}");
-        let mut value: i128 = digits.get(..36.min(digits.len())).and_then(|digits| digits.parse().ok()).ok_or(NUMERIC)?;
+        let mut value: i128 =
+            digits.get(..36.min(digits.len())).and_then(|digits| digits.parse().ok()).ok_or(NUMERIC)?;
         let mut scale = -(fraction.len() as i32) + (digits.len() - 36.min(digits.len())) as i32;
         if base == 2 {
             value = value.saturating_mul(1 << exponent);

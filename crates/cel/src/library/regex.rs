@@ -95,7 +95,7 @@ fn translate(pattern: &str) -> Result<String, String> {
             '-' if in_class && rest.starts_with("--") => out.push_str("\\-"),
             '{' if !in_class && !repeats(rest) => out.push_str("\\{"),
             '}' if !in_class && !closes(&out) => out.push_str("\\}"),
-            '(' if rest.starts_with("(?") && rest[2..].starts_with(|c: char| c == 'x' || c == 'R' || c == 'u') => {
+            '(' if rest.starts_with("(?") && rest[2..].starts_with(['x', 'R', 'u']) => {
                 return Err(format!("invalid or unsupported Perl syntax: `{}`", &rest[..3]));
             }
             c => out.push(c),
@@ -139,7 +139,9 @@ fn closes(out: &str) -> bool {
 
 /// Writes what an escape means; how long it was.
 fn escape(rest: &str, in_class: bool, out: &mut String) -> Result<usize, String> {
-    let Some(letter) = rest[1..].chars().next() else { return Err("trailing backslash at end of expression: ``".into()) };
+    let Some(letter) = rest[1..].chars().next() else {
+        return Err("trailing backslash at end of expression: ``".into());
+    };
     let class = |inside: &'static str, outside: &'static str| if in_class { inside } else { outside };
     let written = match letter {
         'd' => class("0-9", "[0-9]"),

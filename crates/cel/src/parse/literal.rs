@@ -14,9 +14,7 @@ pub(super) fn read(token: Token, text: &str, negative: bool) -> Result<Literal, 
         Token::Int => Literal::Int(int(text, negative).ok_or("invalid int literal")?),
         Token::Uint => Literal::Uint(uint(&text[..text.len() - 1]).ok_or("invalid uint literal")?),
         Token::Float => Literal::Double(double(text, negative).ok_or("invalid double literal")?),
-        Token::String => Literal::String(
-            String::from_utf8(unescape(text, false)?).map_err(|_| BAD_CHARACTER)?.into(),
-        ),
+        Token::String => Literal::String(String::from_utf8(unescape(text, false)?).map_err(|_| BAD_CHARACTER)?.into()),
         Token::Bytes => Literal::Bytes(unescape(&text[1..], true)?.into()),
         _ => Literal::Null,
     })
@@ -80,7 +78,14 @@ fn escape(text: &str, bytes: bool, out: &mut Vec<u8>) -> Result<usize, &'static 
     Ok(2)
 }
 
-fn coded(text: &str, from: usize, count: usize, radix: u32, bytes: bool, out: &mut Vec<u8>) -> Result<usize, &'static str> {
+fn coded(
+    text: &str,
+    from: usize,
+    count: usize,
+    radix: u32,
+    bytes: bool,
+    out: &mut Vec<u8>,
+) -> Result<usize, &'static str> {
     let end = from + count;
     let code = text.get(from..end).and_then(|digits| u32::from_str_radix(digits, radix).ok()).ok_or(BAD_ESCAPE)?;
     if bytes {

@@ -9,10 +9,19 @@ const NO_IDENTIFIER: &str = "argument is not an identifier";
 const OVERWRITES: &str = "iteration variable overwrites accumulator variable";
 
 /// What stands where a macro was refused: the place and the message.
-type Expanded = Result<Id, (u32, String)>;
+type Expanded<T = Id> = Result<T, (u32, String)>;
+
+/// One or two iteration variables.
+type Names = (Box<str>, Option<Box<str>>);
 
 /// What a call means if it is that of a macro.
-pub(super) fn expand(parser: &mut Parser<'_>, place: u32, function: &str, target: Option<Id>, args: &[Id]) -> Option<Id> {
+pub(super) fn expand(
+    parser: &mut Parser<'_>,
+    place: u32,
+    function: &str,
+    target: Option<Id>,
+    args: &[Id],
+) -> Option<Id> {
     let mut make = Make { parser, place };
     let expanded = match (target, function, args.len()) {
         (None, "has", 1) => make.has(args[0]),
@@ -68,12 +77,12 @@ impl Make<'_, '_> {
         self.add(Expr::Call { function: function.into(), target: Some(target), args: Vec::new() })
     }
 
-    fn error<T>(&self, id: Id, message: impl Into<String>) -> Result<T, (u32, String)> {
+    fn error<T>(&self, id: Id, message: impl Into<String>) -> Expanded<T> {
         Err((self.parser.ast.place(id), message.into()))
     }
 
     /// The name of an iteration variable.
-    fn variable(&self, id: Id, otherwise: &str) -> Result<Box<str>, (u32, String)> {
+    fn variable(&self, id: Id, otherwise: &str) -> Expanded<Box<str>> {
         match self.parser.ast.expr(id) {
             Expr::Ident(name) if &**name == "__result__" => self.error(id, OVERWRITES),
             Expr::Ident(name) => Ok(name.clone()),
@@ -82,7 +91,7 @@ impl Make<'_, '_> {
     }
 
     /// One or two iteration variables.
-    fn variables(&self, args: &[Id], count: usize) -> Result<(Box<str>, Option<Box<str>>), (u32, String)> {
+    fn variables(&self, args: &[Id], count: usize) -> Expanded<Names> {
         if count == 1 {
             return Ok((self.variable(args[0], NO_NAME)?, None));
         }
@@ -142,7 +151,7 @@ impl Make<'_, '_> {
     }
 
     /// A loop that gathers: `step`, where `filter` holds, and what was gathered otherwise.
-    fn gather(&mut self, range: Id, names: (Box<str>, Option<Box<str>>), init: Id, filter: Option<Id>, step: Id) -> Id {
+    fn gather(&mut self, range: Id, names: Names, init: Id, filter: Option<Id>, step: Id) -> Id {
         let condition = self.literal(Literal::Bool(true));
         let step = match filter {
             Some(filter) => {
@@ -231,7 +240,10 @@ impl Make<'_, '_> {
             Expr::Select { .. } | Expr::List(_) | Expr::Ident(_) | Expr::Fold(_) | Expr::Call { .. }
         );
         if !spelled {
-            return self.error(range, "sortBy can only be applied to a list, identifier, comprehension, call or select expression");
+            return self.error(
+                range,
+                "sortBy can only be applied to a list, identifier, comprehension, call or select expression",
+            );
         }
         let variable = self.variable(args[0], NO_IDENTIFIER)?;
         let init = self.list(&[]);

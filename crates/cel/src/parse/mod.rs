@@ -119,7 +119,7 @@ impl Parser<'_> {
         self.ends.pop();
         let then = then?;
         if self.expect(Token::Colon, |_, found| FIRST.contains(&found)).is_err() {
-            return self.recover(false);
+            return self.recover(place, false);
         }
         let ends = self.ends.last().copied().unwrap_or(&[]);
         let otherwise = self.expression(ends)?;
@@ -127,44 +127,31 @@ impl Parser<'_> {
     }
 
     fn disjunction(&mut self) -> Parsed {
-        self.logical(Token::Or, "_||_", |parser| parser.logical(Token::And, "_&&_", |parser| parser.relation()))
-    }
-
-    fn logical(&mut self, token: Token, function: &str, operand: impl Fn(&mut Self) -> Parsed) -> Parsed {
-        let mut terms = vec![operand(self)?];
+        let mut terms = vec![self.conjunction()?];
         let place = self.lexemes[self.at].start;
-        while self.peek() == token {
+        while self.peek() == Token::Or {
             self.advance();
-            terms.push(operand(self)?);
+            terms.push(self.conjunction()?);
         }
-        if terms.len() == 1 { Ok(terms[0]) } else { self.call(place, function, None, terms, 0) }
+        if terms.len() == 1 { Ok(terms[0]) } else { self.call(place, "_||_", None, terms, 0) }
     }
 
-    fn relation(&mut self) -> Parsed {
-        let mut left = self.sum()?;
-        while let Some(function) = relation(self.peek()) {
-            let place = self.advance().start;
-            let right = self.sum()?;
-            left = self.call(place, function, None, vec![left, right], 1)?;
+    fn conjunction(&mut self) -> Parsed {
+        let mut terms = vec![self.binary(0)?];
+        let place = self.lexemes[self.at].start;
+        while self.peek() == Token::And {
+            self.advance();
+            terms.push(self.binary(0)?);
         }
-        Ok(left)
+        if terms.len() == 1 { Ok(terms[0]) } else { self.call(place, "_&&_", None, terms, 0) }
     }
 
-    fn sum(&mut self) -> Parsed {
-        let mut left = self.product()?;
-        while let Some(function) = sum(self.peek()) {
-            let place = self.advance().start;
-            let right = self.product()?;
-            left = self.call(place, function, None, vec![left, right], 1)?;
-        }
-        Ok(left)
-    }
-
-    fn product(&mut self) -> Parsed {
+    /// Operators that bind at least so strongly.
+    fn binary(&mut self, least: u8) -> Parsed {
         let mut left = self.unary()?;
-        while let Some(function) = product(self.peek()) {
+        while let Some((level, function)) = operator(self.peek()).filter(|(level, _)| *level >= least) {
             let place = self.advance().start;
-            let right = self.unary()?;
+            let right = self.binary(level + 1)?;
             left = self.call(place, function, None, vec![left, right], 1)?;
         }
         Ok(left)
@@ -209,18 +196,19 @@ impl Parser<'_> {
     }
 
     /// Skips to where an operand, or else an expression, may end, and goes on as if one had been there.
-    fn recover(&mut self, operand: bool) -> Parsed {
+    fn recover(&mut self, start: u32, operand: bool) -> Parsed {
         if self.refused {
             return Err(Stop);
         }
-        while self.peek() != Token::End {
-            let ended = self.ends.iter().any(|ends| ends.contains(&self.peek()));
-            if ended || operand && self.may_follow(self.peek()) {
-                break;
-            }
+        while !(self.may_end() || operand && self.may_follow(self.peek())) {
             self.at += 1;
         }
-        self.node(Expr::Missing, NOWHERE, 0)
+        self.node(Expr::Missing, start, 0)
+    }
+
+    /// Whether an expression that is open may end here.
+    fn may_end(&self) -> bool {
+        self.peek() == Token::End || self.ends.iter().any(|ends| ends.contains(&self.peek()))
     }
 
     /// Notes something wrong, unless it only follows from what was wrong before.
@@ -311,11 +299,10 @@ impl Parser<'_> {
 
     /// Whether a token may come after an operand that ends here.
     fn may_follow(&self, token: Token) -> bool {
-        let operator = relation(token).or(sum(token)).or(product(token)).is_some();
         let ends = self.ends.last().copied().unwrap_or(&[]);
         let conditional = token == Token::Question && ends != [Token::Colon];
         let access = [Token::And, Token::Or, Token::Dot, Token::LeftBracket].contains(&token);
-        operator || conditional || access || ends.contains(&token)
+        operator(token).is_some() || conditional || access || ends.contains(&token)
     }
 }
 
@@ -323,32 +310,21 @@ fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\n', "\\n").replace('\r', "\\r").replace('\t', "\\t"))
 }
 
-fn relation(token: Token) -> Option<&'static str> {
+/// How strongly an operator binds, and its function.
+fn operator(token: Token) -> Option<(u8, &'static str)> {
     Some(match token {
-        Token::Less => "_<_",
-        Token::LessEquals => "_<=_",
-        Token::GreaterEquals => "_>=_",
-        Token::Greater => "_>_",
-        Token::Equals => "_==_",
-        Token::NotEquals => "_!=_",
-        Token::In => "@in",
+        Token::Less => (0, "_<_"),
+        Token::LessEquals => (0, "_<=_"),
+        Token::GreaterEquals => (0, "_>=_"),
+        Token::Greater => (0, "_>_"),
+        Token::Equals => (0, "_==_"),
+        Token::NotEquals => (0, "_!=_"),
+        Token::In => (0, "@in"),
+        Token::Plus => (1, "_+_"),
+        Token::Minus => (1, "_-_"),
+        Token::Star => (2, "_*_"),
+        Token::Slash => (2, "_/_"),
+        Token::Percent => (2, "_%_"),
         _ => return None,
     })
-}
-
-fn sum(token: Token) -> Option<&'static str> {
-    match token {
-        Token::Plus => Some("_+_"),
-        Token::Minus => Some("_-_"),
-        _ => None,
-    }
-}
-
-fn product(token: Token) -> Option<&'static str> {
-    match token {
-        Token::Star => Some("_*_"),
-        Token::Slash => Some("_/_"),
-        Token::Percent => Some("_%_"),
-        _ => None,
-    }
 }

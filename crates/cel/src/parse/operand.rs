@@ -5,18 +5,35 @@ use crate::ast::{Entry, Expr, Field, Id, Item, Literal};
 
 /// Names that no variable or function may have.
 const RESERVED: [&str; 18] = [
-    "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package", "namespace",
-    "return", "var", "void", "while", "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+    "in",
 ];
 
 impl Parser<'_> {
     pub(super) fn unary(&mut self) -> Parsed {
+        let start = self.lexemes[self.at].start;
         let depth = self.ends.len();
         let nesting = self.nesting;
         self.operand().or_else(|Stop| {
             self.ends.truncate(depth);
             self.nesting = nesting;
-            self.recover(true)
+            self.recover(start, true)
         })
     }
 
@@ -54,7 +71,7 @@ impl Parser<'_> {
         self.at += count;
         if self.peek() == Token::Not || !FIRST.contains(&self.peek()) {
             self.not_viable(self.lexemes[self.at - 1]);
-            if self.peek() == Token::End {
+            if self.may_end() {
                 self.lost = false;
                 self.unexpected("mismatched", &FIRST);
             }
@@ -66,7 +83,7 @@ impl Parser<'_> {
 
     fn not_viable(&mut self, from: Lexeme) {
         let here = self.lexemes[self.at];
-        let end = if here.token == Token::End { here.start } else { here.end };
+        let end = if here.token == Token::End { self.lexemes[self.at - 1].end } else { here.end };
         let text = quote(&self.source[from.start as usize..end as usize]);
         self.report(here.start, format!("Syntax error: no viable alternative at input {text}"));
     }

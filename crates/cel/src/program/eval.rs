@@ -5,8 +5,11 @@ use crate::{
     cost::{LIST, MAP, STRUCT, price::Price},
     error::Error,
     library,
-    value::{Map, Value, map},
+    value::{Map, Value, fuel, map},
 };
+
+/// How many elements any evaluation may look at, whatever it may cost.
+const LEAST_FUEL: u64 = 1 << 20;
 
 pub(super) type Outcome<'a> = Result<Value<'a>, Error>;
 
@@ -28,7 +31,15 @@ pub(super) fn run<'a>(program: &'a Program, variables: &[Option<Value<'a>>], bud
     let own = Budget { limit: budget.limit, spent: 0, stop: budget.stop };
     let locals = (0..program.locals).map(|_| Local::Value(Value::Null)).collect();
     let mut machine = Machine { variables, locals, budget: own };
-    let outcome = machine.eval(&program.root);
+    fuel::refill(budget.limit.saturating_mul(4).saturating_add(LEAST_FUEL));
+    let mut outcome = machine.eval(&program.root);
+    if let Ok(value) = &outcome {
+        value.visit();
+    }
+    if fuel::is_empty() {
+        outcome = Err(Error::CostLimit);
+    }
+    fuel::refill(u64::MAX);
     budget.spent = machine.budget.spent;
     outcome
 }

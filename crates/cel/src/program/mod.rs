@@ -15,7 +15,7 @@ use crate::{
     error::Error,
     library::Function,
     types::Type,
-    value::{Key, Value},
+    value::{Key, Value, fuel},
 };
 
 /// An expression ready to run. It can be shared between threads.
@@ -75,7 +75,7 @@ impl<'a> Budget<'a> {
 
     fn spend(&mut self, cost: u64) -> Result<(), Error> {
         self.spent = self.spent.saturating_add(cost);
-        if self.spent > self.limit { Err(Error::CostLimit) } else { Ok(()) }
+        if self.spent > self.limit || fuel::is_empty() { Err(Error::CostLimit) } else { Ok(()) }
     }
 }
 
@@ -110,11 +110,14 @@ enum Node {
     In(Box<(Node, Set)>),
     List(Box<[(Node, bool)]>),
     Map(Box<[(Node, Node, bool)]>),
-    Struct(Box<(Box<str>, Vec<(Box<str>, Node, bool)>)>),
+    Struct(Box<Created>),
     Fold(Box<Fold>),
     /// The first of two optionals that has a value; `true`: its value.
     OrElse(Box<(Node, Node)>, bool),
 }
+
+/// The type of a created object, and its fields with whether they may be absent.
+type Created = (Box<str>, Vec<(Box<str>, Node, bool)>);
 
 /// A variable or something computed, and the way from it.
 #[derive(Debug)]

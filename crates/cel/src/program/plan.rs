@@ -99,7 +99,8 @@ impl<'a> Planner<'a> {
             .iter()
             .map(|(key, value, optional)| map::key(&known(key, false)?).zip(known(value, *optional)))
             .collect();
-        let made = |entries: Vec<_>| Node::Constant(Value::Map(Map::Made(std::sync::Arc::new(entries.into_iter().collect()))));
+        let made =
+            |entries: Vec<_>| Node::Constant(Value::Map(Map::Made(std::sync::Arc::new(entries.into_iter().collect()))));
         Ok(constants.map_or_else(|| Node::Map(planned.into()), made))
     }
 
@@ -184,10 +185,13 @@ fn call(function: &'static Function, overloads: &[&'static str], args: Vec<Node>
     }
     if let ([Node::Constant(value)], true) = (&args[..], CONVERSIONS.contains(&function.name)) {
         let value = value.clone();
-        let converted = function.body.map_or(Ok(value.clone()), |body| library::call(function.name, body, &mut [value]))?;
+        let converted =
+            function.body.map_or(Ok(value.clone()), |body| library::call(function.name, body, &mut [value]))?;
         return Ok(Node::Constant(converted));
     }
-    if let ("matches" | "find" | "findAll", [_, Node::Constant(Value::String(pattern)), ..]) = (function.name, &args[..]) {
+    if let ("matches" | "find" | "findAll", [_, Node::Constant(Value::String(pattern)), ..]) =
+        (function.name, &args[..])
+    {
         let regex = library::compile_regex(pattern).map_err(Error::failed)?;
         return Ok(Node::Matches(Box::new(Matches { regex, function: function.name, price, args: args.into() })));
     }

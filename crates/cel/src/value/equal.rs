@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Form, Key, List, Map, Schema, Value, map};
+use super::{Form, Key, List, Map, Schema, Value, fuel, map};
 
 impl PartialEq for Value<'_> {
     fn eq(&self, other: &Self) -> bool {
@@ -89,14 +89,14 @@ fn maps(a: &Map<'_>, b: &Map<'_>) -> bool {
             return false;
         }
     }
-    a.keys().into_iter().all(|key| entry(a, &key) == entry(b, &key))
+    a.keys().into_iter().all(|key| fuel::burn() && entry(a, &key) == entry(b, &key))
 }
 
 fn entry<'a>(map: &Map<'a>, key: &Key<'a>) -> Option<Value<'a>> {
     match (map, key) {
         (Map::Json(..), Key::String(name)) => map.field(name).ok().flatten(),
         (Map::Made(made), _) => made.get(key).cloned(),
-        _ => None,
+        (Map::Json(..) | Map::Lazy(_), _) => None,
     }
 }
 

@@ -84,7 +84,9 @@ pub(super) fn value<'a>(json: &'a Json, schema: Option<&'a dyn Schema>) -> Resul
         (Form::Object | Form::Map | Form::Opaque, _) => {
             bad("invalid data, expected a map for the provided schema with type=object")
         }
-        (Form::List | Form::SetList | Form::MapList, Json::Array(list)) => Ok(Value::List(List::Json(list, Some(schema)))),
+        (Form::List | Form::SetList | Form::MapList, Json::Array(list)) => {
+            Ok(Value::List(List::Json(list, Some(schema))))
+        }
         (Form::List | Form::SetList | Form::MapList, _) => {
             bad("invalid data, expected an array for the provided schema with type=array")
         }

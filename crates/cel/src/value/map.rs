@@ -4,7 +4,7 @@ use std::{borrow::Cow, cmp::Ordering, collections::BTreeMap, fmt, sync::Arc};
 
 use serde_json::Value as Json;
 
-use super::{Form, Schema, Text, Value, json};
+use super::{Form, Schema, Text, Value, fuel, json};
 use crate::{error::Error, escape};
 
 /// A map.
@@ -14,6 +14,14 @@ pub enum Map<'a> {
     Json(&'a serde_json::Map<String, Json>, Option<&'a dyn Schema>),
     /// What an expression made.
     Made(Arc<BTreeMap<Key<'a>, Value<'a>>>),
+    /// What is found when somebody asks for it.
+    Lazy(&'a dyn Lookup),
+}
+
+/// Finds values by name when an expression asks for them, such as the variables of an admission policy.
+pub trait Lookup: fmt::Debug + Sync {
+    /// The value of a name.
+    fn get(&self, name: &str) -> Option<Result<Value<'_>, Error>>;
 }
 
 /// A key of a map. Numbers that are equal are one key, whatever their type.
@@ -106,6 +114,7 @@ impl<'a> Map<'a> {
         match self {
             Self::Json(map, _) => map.len(),
             Self::Made(map) => map.len(),
+            Self::Lazy(_) => 0,
         }
     }
 
@@ -124,6 +133,8 @@ impl<'a> Map<'a> {
             (Self::Json(..), Value::String(name)) => self.field(name),
             (Self::Json(_, Some(_)), _) => Err(Error::no_such_overload()),
             (Self::Json(_, None), _) => Ok(None),
+            (Self::Lazy(_), Value::String(name)) => self.field(name),
+            (Self::Lazy(_), _) => Ok(None),
             (Self::Made(map), _) => Ok(self::key(key).and_then(|key| map.get(&key).cloned())),
         }
     }
@@ -133,6 +144,7 @@ impl<'a> Map<'a> {
         match self {
             Self::Json(map, None) => map.get(name).map(|value| json::value(value, None)).transpose(),
             Self::Json(map, Some(schema)) => typed(map, *schema, name),
+            Self::Lazy(lookup) => lookup.get(name).transpose(),
             Self::Made(map) => {
                 // Looked for without a key of its own.
                 let key = Key::String(Text::Shared(name.into()));
@@ -153,13 +165,15 @@ impl<'a> Map<'a> {
                 map.keys().filter(known).map(|name| Key::String(shown(name, *schema))).collect()
             }
             Self::Made(map) => map.keys().cloned().collect(),
+            Self::Lazy(_) => Vec::new(),
         }
     }
 
     /// All entries; a value that does not fit its schema is `null`.
     pub fn entries(&self) -> Vec<(Key<'a>, Value<'a>)> {
         let value = |key: &Key<'a>| self.find(&key.clone().into()).ok().flatten().unwrap_or(Value::Null);
-        self.keys().into_iter().map(|key| (key.clone(), value(&key))).collect()
+        let entry = |key: Key<'a>| fuel::burn().then(|| (key.clone(), value(&key)));
+        self.keys().into_iter().map_while(entry).collect()
     }
 }
 

@@ -2,6 +2,7 @@
 //! expression makes is shared.
 
 pub(crate) mod equal;
+pub(crate) mod fuel;
 mod json;
 pub(crate) mod map;
 mod text;
@@ -12,7 +13,7 @@ use std::{fmt, ops::Deref, sync::Arc};
 pub(crate) use self::{equal::compare, text::double_text};
 pub use self::{
     json::{Form, Schema},
-    map::{Key, Map},
+    map::{Key, Lookup, Map},
     time::{Duration, Timestamp},
 };
 use crate::{error::Error, library::native::Native, types::Type};
@@ -49,10 +50,13 @@ pub enum Value<'a> {
     /// A value of Kubernetes' libraries.
     Native(Arc<Native>),
     /// A created object: its type and its fields.
-    Struct(Arc<(Box<str>, Vec<(Box<str>, Value<'a>)>)>),
+    Struct(Arc<Created<'a>>),
     /// Part of a document that no schema describes; it can only be compared.
     Unknown(&'a serde_json::Value),
 }
+
+/// The name of an object's type, and its fields.
+pub type Created<'a> = (Box<str>, Vec<(Box<str>, Value<'a>)>);
 
 /// Text that is borrowed or shared.
 #[derive(Clone)]
@@ -124,7 +128,7 @@ impl<'a> List<'a> {
 
     /// All elements; what does not fit its schema is `null`.
     pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + '_ {
-        (0..self.len()).map(|at| self.get(at).unwrap_or(Value::Null))
+        (0..self.len()).map_while(|at| fuel::burn().then(|| self.get(at).unwrap_or(Value::Null)))
     }
 
     pub(crate) fn schema(&self) -> Option<&'a dyn Schema> {
@@ -191,6 +195,17 @@ impl<'a> Value<'a> {
             Self::Native(native) => native.size(),
             Self::Optional(Some(value)) => value.size(),
             _ => 1,
+        }
+    }
+
+    /// Goes over all that is in it, as long as there is fuel.
+    pub(crate) fn visit(&self) {
+        match self {
+            Self::List(list) => list.iter().for_each(|item| item.visit()),
+            Self::Map(map) => map.entries().iter().for_each(|(_, value)| value.visit()),
+            Self::Optional(Some(value)) => value.visit(),
+            Self::Struct(made) => made.1.iter().for_each(|(_, value)| value.visit()),
+            _ => {}
         }
     }
 

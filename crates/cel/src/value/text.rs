@@ -51,7 +51,10 @@ fn list_shown(list: &List<'_>) -> String {
 }
 
 fn map_shown(map: &Map<'_>) -> String {
-    let entries: Vec<_> =
-        map.entries().into_iter().map(|(key, value)| format!("{}: {}", Value::from(key).shown(), value.shown())).collect();
+    let entries: Vec<_> = map
+        .entries()
+        .into_iter()
+        .map(|(key, value)| format!("{}: {}", Value::from(key).shown(), value.shown()))
+        .collect();
     format!("{{{}}}", entries.join(", "))
 }

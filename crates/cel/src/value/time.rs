@@ -66,7 +66,16 @@ impl Timestamp {
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(t) = self.civil(0) else { return f.write_str("invalid") };
-        write!(f, "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}", t.year(), t.month(), t.day(), t.hour(), t.minute(), t.second())?;
+        write!(
+            f,
+            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
+            t.year(),
+            t.month(),
+            t.day(),
+            t.hour(),
+            t.minute(),
+            t.second()
+        )?;
         if self.nanos != 0 {
             let fraction = format!("{:09}", self.nanos);
             write!(f, ".{}", fraction.trim_end_matches('0'))?;

@@ -4,7 +4,7 @@
 use std::{fmt, sync::Arc};
 
 use ferry_cel::{
-    Authorizer, Check, Decision, Environment, Form, Key, Map, ObjectType, Range, Schema, Sizes, Target, Type, Value,
+    Authorizer, Check, Decision, Environment, Form, ObjectType, Range, Schema, Sizes, Target, Type, Value,
 };
 use serde_json::{Map as Object, Value as Json, json};
 
@@ -228,67 +228,11 @@ impl Authorizer for Rules {
         }
         let reason = match check.target {
             Target::Path(path) => ["", "", "", "", "", path].join("|"),
-            Target::Resource(at) => {
-                [&*at.group, &at.resource, &at.subresource, &at.namespace, &at.name, ""].join("|")
-            }
+            Target::Resource(at) => [&*at.group, &at.resource, &at.subresource, &at.namespace, &at.name, ""].join("|"),
         };
         match check.verb {
             "get" => Decision { allowed: true, reason, error: None },
             _ => Decision::default(),
         }
-    }
-}
-
-/// As the recording program writes values.
-pub fn render(value: &Value<'_>) -> String {
-    match value {
-        Value::Null => "null".into(),
-        Value::Bool(value) => value.to_string(),
-        Value::Int(value) => value.to_string(),
-        Value::Uint(value) => format!("{value}u"),
-        Value::Double(value) => format!("double {}", double(*value)),
-        Value::String(text) => serde_json::to_string(&**text).expect("text is JSON"),
-        Value::Bytes(bytes) => format!("bytes {}", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
-        Value::Timestamp(timestamp) => format!("timestamp {timestamp}"),
-        Value::Duration(duration) => format!("duration {}", duration.in_units()),
-        Value::Optional(None) => "none".into(),
-        Value::Optional(Some(value)) => format!("optional {}", render(value)),
-        Value::List(list) => format!("[{}]", list.iter().map(|item| render(&item)).collect::<Vec<_>>().join(", ")),
-        Value::Map(map) => entries(map),
-        Value::Type(ty) => format!("type {}", type_name(ty)),
-        other => format!("a {}", type_name(&other.type_of())),
-    }
-}
-
-fn entries(map: &Map<'_>) -> String {
-    let entry = |(key, value): (Key<'_>, Value<'_>)| format!("{}: {}", render(&key.into()), render(&value));
-    let mut entries: Vec<_> = map.entries().into_iter().map(entry).collect();
-    entries.sort();
-    format!("{{{}}}", entries.join(", "))
-}
-
-fn type_name(ty: &Type) -> String {
-    match ty {
-        Type::List(_) => "list".into(),
-        Type::Map(_) => "map".into(),
-        Type::Optional(_) => "optional_type".into(),
-        Type::Type(_) => "type".into(),
-        Type::Null => "null_type".into(),
-        Type::Timestamp => "google.protobuf.Timestamp".into(),
-        Type::Duration => "google.protobuf.Duration".into(),
-        other => other.to_string(),
-    }
-}
-
-fn double(value: f64) -> String {
-    let text = format!("{value:e}");
-    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    match value {
-        value if value.is_nan() => "NaN".into(),
-        f64::INFINITY => "+Inf".into(),
-        f64::NEG_INFINITY => "-Inf".into(),
-        value if value == 0.0 || (-4..6).contains(&exponent) => value.to_string(),
-        _ => format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs()),
     }
 }

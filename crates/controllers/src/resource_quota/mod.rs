@@ -83,7 +83,8 @@ impl Controller {
 
     async fn sync(self: &Arc<Self>, key: &Key) -> Result<Requeue, kube::Error> {
         let api: Api<ResourceQuota> = Api::namespaced(self.client.clone(), &key.namespace);
-        let Some(mut quota) = api.get_opt(&key.name).await? else {
+        // This loop's account may list quotas, not get one; what the cache lacks is noticed when the status is written.
+        let Some(mut quota) = self.quotas.get(&key.namespace, &key.name).map(Arc::unwrap_or_clone) else {
             self.followers.retain(&key.namespace, !self.quotas.by_index(BY_NAMESPACE, &key.namespace).is_empty());
             return Ok(Requeue::No);
         };

@@ -62,7 +62,7 @@ fn accepted(request: &Parts) -> impl Iterator<Item = &str> {
 fn root(server: &Server) -> api::Value {
     let served = &server.shared.settings.served;
     let enabled = |group: &str, version: &str| served.includes(group, version);
-    let groups = api::discovery::groups_where(&enabled).into_iter().map(|group| format!("/apis/{group}"));
+    let groups = api::discovery::groups(&enabled).into_iter().map(|group| format!("/apis/{group}"));
     let versions = api::discovery::group_versions(&enabled).into_iter().map(|(group, version)| match group {
         "" => format!("/api/{version}"),
         group => format!("/apis/{group}/{version}"),

@@ -104,7 +104,7 @@ async fn warnings_and_namespaces() {
     let world = World::new(&[]).await;
     let warn = labels(&[("warn", "baseline"), ("audit", "restricted"), ("warn-version", "v1.30")]);
     world.namespace("warned", warn).await;
-    let host = json!({"hostNetwork": true});
+    let host = json!({"hostNetwork": true, "automountServiceAccountToken": false});
     let text = "would violate PodSecurity \"baseline:v1.30\": host namespaces (hostNetwork=true)";
     let answer = world.check("POST", "/api/v1/namespaces/warned/pods", pod("p", host.clone()), (201, "")).await;
     assert_eq!(answer.warnings, [text]);

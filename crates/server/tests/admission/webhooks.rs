@@ -167,7 +167,7 @@ async fn webhooks_are_asked_about_what_they_choose() {
 
     let rule = json!([{"apiGroups": ["autoscaling"], "apiVersions": ["v1"], "resources": ["horizontalpodautoscalers"], "operations": ["*"]}]);
     configure(&world, "validating", "d", vec![hook.entry("old.e.com", json!({"rules": rule}))]).await;
-    let scaler = json!({"metadata": {"name": "h"}, "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d"}}});
+    let scaler = json!({"metadata": {"name": "h"}, "spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}});
     let scalers = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
     world.check("POST", scalers, scaler.clone(), (400, &denied("old.e.com"))).await;
     let seen = hook.asked.lock().unwrap().last().cloned().unwrap();

@@ -98,7 +98,7 @@ fn check_containers(
     pod: &Value,
 ) -> Result<(), String> {
     for container in meta::list(pod, &["spec", list]) {
-        for (how, secret) in uses(container).filter(|(_, secret)| !allowed.contains(secret)) {
+        if let Some((how, secret)) = uses(container).find(|(_, secret)| !allowed.contains(secret)) {
             let container = meta::text(container, &["name"]);
             return Err(format!(
                 "{kind} {container} with {how} referencing secret.secretName=\"{secret}\" is not allowed because service \

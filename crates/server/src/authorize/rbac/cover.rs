@@ -62,9 +62,12 @@ fn covers_resource(owned: &[String], wanted: &str) -> bool {
     })
 }
 
+/// Groups, resources and names.
+type What = (Vec<String>, Vec<String>, Vec<String>);
+
 /// Parts that differ only by their verbs, as one.
 fn compact(parts: Vec<Rule>) -> Vec<Rule> {
-    let mut together: BTreeMap<(Vec<String>, Vec<String>, Vec<String>), Vec<String>> = BTreeMap::new();
+    let mut together: BTreeMap<What, Vec<String>> = BTreeMap::new();
     let mut compacted = Vec::new();
     for part in parts {
         if part.paths.is_empty() {

@@ -161,8 +161,8 @@ async fn a_webhook_that_fails_counts_as_its_policy_says() {
     for (failure, word) in [(Failure::NoOpinion, "no opinion"), (Failure::Deny, "denied")] {
         check(&world, &[broken.clone(), broken.clone(), broken.clone()], failure, (word, "", true), 3).await;
         check(&world, &[Reply::Status(403, "no".into())], failure, (word, "", true), 1).await;
-        check(&world, &[garbage.clone()], failure, (word, "", true), 1).await;
-        check(&world, &[other.clone()], failure, (word, "", true), 1).await;
+        check(&world, std::slice::from_ref(&garbage), failure, (word, "", true), 1).await;
+        check(&world, std::slice::from_ref(&other), failure, (word, "", true), 1).await;
         check(&world, &[Reply::Never], failure, (word, "", true), 1).await;
     }
     // What passes is asked again.
