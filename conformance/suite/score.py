@@ -1,5 +1,6 @@
 """The score of a run: per group what passed, and the failures with their first error lines."""
 
+import re
 from collections import defaultdict
 from datetime import datetime, timezone
 
@@ -40,8 +41,8 @@ def text(chosen, results, lacking):
     return "\n".join(lines)
 
 
-def record(kind, chosen, results, lacking):
-    """Adds the score to `results.md`."""
+def record(kind, chosen, results):
+    """Adds the score to `results.md`; what failed is in `failures-….txt`, as of the last score that was kept."""
     ran = [results[name] for name in chosen if name in results]
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     commit = ", ".join(sorted({result.commit for result in ran}))
@@ -50,3 +51,10 @@ def record(kind, chosen, results, lacking):
     kept = RESULTS.read_text()
     marker = "<!-- scores end -->"
     RESULTS.write_text(kept.replace(marker, "\n".join(lines) + f"\n{marker}"))
+    failed = [line for result in ran if not result.passed for line in (result.name, f"    {plain(result.error)}")]
+    (CONFORMANCE / f"failures-{kind}.txt").write_text("\n".join(failed) + "\n")
+
+
+def plain(error):
+    """An error line without the places of one run."""
+    return re.sub(r"/\S*/(kubectl)-\S+|--(?:server|kubeconfig)=\S+ ", lambda found: found.group(1) or "", error)[:WIDTH]

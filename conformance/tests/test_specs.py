@@ -96,6 +96,11 @@ class Scoring(unittest.TestCase):
             self.assertTrue(specs.kept(file)["t"].passed)
 
 
+    def test_kept_errors_name_no_place_of_one_run(self):
+        error = "error running /a/.cache/x/kubectl-v1.36.4 --server=https://1:6443 --kubeconfig=/tmp/c exec p: exit status 1"
+        self.assertEqual(score.plain(error), "error running kubectl exec p: exit status 1")
+
+
 class Images(unittest.TestCase):
     def test_every_layer_of_the_table_can_be_made(self):
         rows = places.table("images.txt")
