@@ -285,9 +285,10 @@ async fn reviews_say_what_requests_would_be_told() {
     assert_eq!(ask("alice", own, json!({"resourceAttributes": get("a")})).await, yes);
     assert_eq!(ask("alice", own, json!({"resourceAttributes": get("b")})).await, json!({"allowed": false}));
     let version = json!({"nonResourceAttributes": {"verb": "get", "path": "/version"}});
-    let public = "RBAC: allowed by ClusterRoleBinding \"system:public-info-viewer\" of ClusterRole \"system:public-info-viewer\" to Group \
-                  \"system:authenticated\"";
-    assert_eq!(ask("alice", own, version).await, json!({"allowed": true, "reason": public}));
+    // Two bindings allow it; the first by name is told.
+    let discovery = "RBAC: allowed by ClusterRoleBinding \"system:discovery\" of ClusterRole \"system:discovery\" to Group \
+                     \"system:authenticated\"";
+    assert_eq!(ask("alice", own, version).await, json!({"allowed": true, "reason": discovery}));
     let root = "root +system:masters";
     let about = json!({"user": "alice", "resourceAttributes": get("a")});
     assert_eq!(ask(root, "subjectaccessreviews", about.clone()).await, yes);

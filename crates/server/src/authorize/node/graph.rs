@@ -1,7 +1,9 @@
 //! Which nodes an object is for: those of the pods that refer to it, directly or through a claim and its volume.
 //!
-//!     node ← pod ← secret, config map, service account, resource claim, claim ← volume ← secret
-//!     node ← volume attachment, resource slice, pod certificate request
+//! ```text
+//! node ← pod ← secret, config map, service account, resource claim, claim ← volume ← secret
+//! node ← volume attachment, resource slice, pod certificate request
+//! ```
 //!
 //! It is kept in step with pods, volumes and the others; a question is a look into one or two tables.
 

@@ -144,9 +144,11 @@ impl Scope {
         for (at, subject) in binding.subjects.iter().enumerate() {
             let Some((user, name)) = subject.identity() else { continue };
             let grants = if user { &mut self.users } else { &mut self.groups }.entry(name).or_default();
+            // In the order of their names, so that a decision has the same reason every time.
+            let place = grants.partition_point(|grant| grant.binding.name < binding.name);
             // Somebody who is named twice is bound once.
-            if grants.last().is_none_or(|last| !Arc::ptr_eq(&last.binding, &binding)) {
-                grants.push(Grant { binding: binding.clone(), subject: at });
+            if grants.get(place).is_none_or(|there| !Arc::ptr_eq(&there.binding, &binding)) {
+                grants.insert(place, Grant { binding: binding.clone(), subject: at });
             }
         }
         self.bindings.insert(binding.name.clone(), binding);
