@@ -6,6 +6,8 @@ use std::{
     os::unix::fs::DirBuilderExt,
     path::Path,
     sync::Arc,
+    thread,
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -22,6 +24,8 @@ use crate::{Error, Revision};
 
 /// How often files that another process writes are read again when they do not fit together.
 const INSPECTIONS: usize = 20;
+/// How long a directory that somebody else has may take to become free.
+const LETS_GO: Duration = Duration::from_millis(300);
 
 /// What the writer needs to begin.
 pub(super) struct Opened {
@@ -115,10 +119,15 @@ fn create_dir(dir: &Path) -> io::Result<()> {
 
 fn lock(dir: &Path) -> Result<File, Refusal> {
     let file = File::open(dir).map_err(Refusal::io(dir))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Refusal::Locked(dir.into())),
-        Err(TryLockError::Error(error)) => Err(Refusal::io(dir)(error)),
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            // A process that is just being started has all files of its parent until its program is loaded.
+            Err(TryLockError::WouldBlock) if began.elapsed() < LETS_GO => thread::sleep(LETS_GO / 10),
+            Err(TryLockError::WouldBlock) => return Err(Refusal::Locked(dir.into())),
+            Err(TryLockError::Error(error)) => return Err(Refusal::io(dir)(error)),
+        }
     }
 }
 
