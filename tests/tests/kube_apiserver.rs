@@ -126,9 +126,9 @@ fn flags_are_upstreams_and_what_cannot_be_done_is_refused_by_name() {
 #[test]
 fn objects_outlive_the_process() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut server = ApiServer::start(dir.path(), &["--authorization-mode=Node,RBAC", "--watch-cache=true"]);
+    let mut server = ApiServer::start(dir.path(), &["--authorization-mode=Node,RBAC", "--livez-grace-period=5s"]);
     let log = fs::read_to_string(dir.path().join("log")).expect("a log");
-    assert!(log.contains("no effect") && log.contains("watch-cache"), "{log}");
+    assert!(log.contains("no effect") && log.contains("livez-grace-period"), "{log}");
     server.kubectl("create configmap kept --from-literal=a=b", None).ok();
     server.kubectl("create service nodeport web --tcp=80:80", None).ok();
     let service = server.kubectl("get service web -o jsonpath={.spec.clusterIP}:{.spec.ports[0].nodePort}", None).ok();
