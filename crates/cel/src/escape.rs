@@ -2,38 +2,21 @@
 
 use std::borrow::Cow;
 
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
+use crate::parse::RESERVED;
 
 const WORDS: [(&str, &str); 4] = [("__", "underscores"), (".", "dot"), ("-", "dash"), ("/", "slash")];
+
+/// Whether a word means something else in expressions: literals, and what may name nothing.
+fn is_reserved(word: &str) -> bool {
+    matches!(word, "true" | "false" | "null") || RESERVED.contains(&word)
+}
 
 /// The name by which expressions know a field; `None` if it has none.
 pub fn escape(name: &str) -> Option<Cow<'_, str>> {
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
-    if RESERVED.contains(&name) {
+    if is_reserved(name) {
         return Some(Cow::Owned(format!("__{name}__")));
     }
     if !name.contains("__") && name.bytes().all(|c| c == b'_' || c.is_ascii_alphanumeric()) {
@@ -74,7 +57,7 @@ pub fn unescape(escaped: &str) -> Option<Cow<'_, str>> {
         name.push_str(&rest[..at]);
         match WORDS.iter().find(|(_, known)| *known == word) {
             Some((text, _)) => name.push_str(text),
-            None if RESERVED.contains(&word) && word.len() + 4 == escaped.len() => name.push_str(word),
+            None if is_reserved(word) && word.len() + 4 == escaped.len() => name.push_str(word),
             None => return None,
         }
         rest = &inner[end + 2..];

@@ -174,7 +174,7 @@ pub(crate) fn kind_of(first: u8) -> &'static str {
 }
 
 /// What Go calls a value.
-pub(crate) fn kind_of_value(value: &Value) -> &'static str {
+pub fn kind_of_value(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

@@ -3,7 +3,7 @@
 use super::{
     CHECK, LIST, PER_CHARACTER, PER_PATTERN_CHARACTER, Range,
     estimate::{Argument, Estimate},
-    scale, selector,
+    is_plain, scale, selector,
 };
 use crate::{
     ast::Id,
@@ -145,44 +145,7 @@ fn kubernetes(
     let gone_over = |size: Range| size.scaled(PER_CHARACTER);
     Some(match function {
         "check" => (Range::exactly(CHECK), None),
-        "serviceAccount"
-        | "path"
-        | "group"
-        | "resource"
-        | "subresource"
-        | "namespace"
-        | "name"
-        | "allowed"
-        | "reason"
-        | "error"
-        | "errored"
-        | "masked"
-        | "prefixLength"
-        | "family"
-        | "isUnspecified"
-        | "isLoopback"
-        | "isLinkLocalMulticast"
-        | "isLinkLocalUnicast"
-        | "isGlobalUnicast"
-        | "format.named"
-        | "sign"
-        | "asInteger"
-        | "isInteger"
-        | "asApproximateFloat"
-        | "isGreaterThan"
-        | "isLessThan"
-        | "compareTo"
-        | "add"
-        | "sub"
-        | "major"
-        | "minor"
-        | "patch"
-        | "getScheme"
-        | "getHostname"
-        | "getHost"
-        | "getPort"
-        | "getEscapedPath"
-        | "getQuery" => (Range::ONE, None),
+        _ if is_plain(function) => (Range::ONE, None),
         "fieldSelector" | "labelSelector" => (selector(first?), None),
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => traversal(at, target?, size(target?)),
         "url" | "jsonpatch.escapeKey" => (gone_over(first?), first),

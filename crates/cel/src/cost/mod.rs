@@ -64,3 +64,49 @@ pub(crate) fn selector(length: Range) -> Range {
     let requirements = length.scaled(0.5).scaled((LIST + STRUCT) as f64);
     Range::exactly(LIST).plus(length.scaled(PER_CHARACTER)).plus(requirements)
 }
+
+/// Calls of Kubernetes' libraries that only look at what is there: each costs one, whatever it looks at.
+const PLAIN: &[&str] = &[
+    "serviceAccount",
+    "path",
+    "group",
+    "resource",
+    "subresource",
+    "namespace",
+    "name",
+    "allowed",
+    "reason",
+    "error",
+    "errored",
+    "masked",
+    "prefixLength",
+    "family",
+    "isUnspecified",
+    "isLoopback",
+    "isLinkLocalMulticast",
+    "isLinkLocalUnicast",
+    "isGlobalUnicast",
+    "format.named",
+    "sign",
+    "asInteger",
+    "isInteger",
+    "asApproximateFloat",
+    "isGreaterThan",
+    "isLessThan",
+    "compareTo",
+    "add",
+    "sub",
+    "major",
+    "minor",
+    "patch",
+    "getScheme",
+    "getHostname",
+    "getHost",
+    "getPort",
+    "getEscapedPath",
+    "getQuery",
+];
+
+fn is_plain(function: &str) -> bool {
+    PLAIN.contains(&function)
+}

@@ -1,7 +1,7 @@
 //! What a call cost, from the sizes of its arguments and of its result. Which rule applies is decided when a program is
 //! made.
 
-use super::{CHECK, LIST, PER_CHARACTER, PER_PATTERN_CHARACTER, Range, scale, selector};
+use super::{CHECK, LIST, PER_CHARACTER, PER_PATTERN_CHARACTER, Range, is_plain, scale, selector};
 use crate::{
     library::native::Native,
     value::{Map, Value},
@@ -90,44 +90,7 @@ fn listed(overload: &str) -> Option<Price> {
 fn kubernetes(function: &str, overload: &str) -> Option<Price> {
     Some(match function {
         "check" => Price::Fixed(CHECK),
-        "serviceAccount"
-        | "path"
-        | "group"
-        | "resource"
-        | "subresource"
-        | "namespace"
-        | "name"
-        | "allowed"
-        | "reason"
-        | "error"
-        | "errored"
-        | "masked"
-        | "prefixLength"
-        | "family"
-        | "isUnspecified"
-        | "isLoopback"
-        | "isLinkLocalMulticast"
-        | "isLinkLocalUnicast"
-        | "isGlobalUnicast"
-        | "format.named"
-        | "sign"
-        | "asInteger"
-        | "isInteger"
-        | "asApproximateFloat"
-        | "isGreaterThan"
-        | "isLessThan"
-        | "compareTo"
-        | "add"
-        | "sub"
-        | "major"
-        | "minor"
-        | "patch"
-        | "getScheme"
-        | "getHostname"
-        | "getHost"
-        | "getPort"
-        | "getEscapedPath"
-        | "getQuery" => Price::Fixed(1),
+        _ if is_plain(function) => Price::Fixed(1),
         "fieldSelector" | "labelSelector" => Price::Selector,
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => Price::Traversal,
         "url"

@@ -4,7 +4,7 @@ use super::{FIRST, Parsed, Parser, Stop, lex::Lexeme, lex::Token, literal, quote
 use crate::ast::{Entry, Expr, Field, Id, Item, Literal};
 
 /// Names that no variable or function may have.
-const RESERVED: [&str; 18] = [
+pub(crate) const RESERVED: [&str; 18] = [
     "as",
     "break",
     "const",

@@ -21,6 +21,7 @@ use api::status::Status;
 use async_trait::async_trait;
 
 pub use abac::{Policies, Unreadable};
+pub use node::POD_SECRETS;
 pub use rbac::{Rbac, Rule, escalation};
 pub use reason::{Reason, aggregate};
 pub use request::Question;

@@ -4,22 +4,9 @@ use std::collections::BTreeSet;
 
 use api::{Value, meta};
 
-use crate::admission::pod;
+use crate::{admission::pod, authorize::POD_SECRETS};
 
 const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
-/// Volume sources that name a secret, and the field that does.
-const VOLUMES: &[(&str, &[&str])] = &[
-    ("azureFile", &["secretName"]),
-    ("cephfs", &["secretRef", "name"]),
-    ("cinder", &["secretRef", "name"]),
-    ("flexVolume", &["secretRef", "name"]),
-    ("rbd", &["secretRef", "name"]),
-    ("secret", &["secretName"]),
-    ("scaleIO", &["secretRef", "name"]),
-    ("iscsi", &["secretRef", "name"]),
-    ("storageos", &["secretRef", "name"]),
-    ("csi", &["nodePublishSecretRef", "name"]),
-];
 
 /// Whether a pod uses any secret at all.
 pub fn references_secrets(object: &Value) -> bool {
@@ -27,7 +14,7 @@ pub fn references_secrets(object: &Value) -> bool {
     let pulls = meta::list(object, &["spec", "imagePullSecrets"]);
     let volumes = meta::list(object, &["spec", "volumes"]);
     let by_volume = |volume: &Value| {
-        VOLUMES.iter().any(|(source, path)| named(meta::at(volume, &[source]).and_then(|at| meta::at(at, path))))
+        POD_SECRETS.iter().any(|(source, path)| named(meta::at(volume, &[source]).and_then(|at| meta::at(at, path))))
             || meta::list(volume, &["projected", "sources"])
                 .iter()
                 .any(|source| named(meta::at(source, &["secret", "name"])))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::Value;
+use api::{Value, json::kind_of_value};
 
 use super::{JwtIssuer, Mapping};
 use crate::{User, authenticate::CREDENTIAL};
@@ -88,13 +88,6 @@ fn text(claims: &Value, claim: &str) -> Result<String, String> {
 
 /// What Go says of a value of another type.
 fn not_a(wanted: &str, got: &Value) -> String {
-    let got = match got {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
+    let got = kind_of_value(got);
     format!("json: cannot unmarshal {got} into Go value of type {wanted}")
 }

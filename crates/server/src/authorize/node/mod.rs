@@ -8,6 +8,8 @@ mod references;
 #[cfg(test)]
 mod tests;
 
+pub use references::POD_SECRETS;
+
 use std::sync::Arc;
 
 use api::schema::schema;

@@ -6,7 +6,7 @@ use super::graph::{Kind, Object};
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 /// Volumes of pods that name a secret, and where.
-const POD_SECRETS: &[(&str, &[&str])] = &[
+pub const POD_SECRETS: &[(&str, &[&str])] = &[
     ("azureFile", &["secretName"]),
     ("cephfs", &["secretRef", "name"]),
     ("cinder", &["secretRef", "name"]),
