@@ -45,6 +45,9 @@ use crate::{
 /// How often a change is tried again when somebody else wrote in between.
 const RETRIES: usize = 8;
 
+/// A document, and its revision.
+pub type Stored = (Bytes, Revision);
+
 /// What a request came to.
 pub enum Outcome {
     /// A stored document, to be sent as it is.
@@ -58,6 +61,8 @@ pub enum Outcome {
     Object {
         /// The object.
         object: Value,
+        /// As it is stored, if it is.
+        stored: Option<Stored>,
         /// 200 or 201.
         code: u16,
         /// For `Warning` headers.
@@ -182,25 +187,26 @@ impl Registry {
         }
     }
 
-    /// Writes an object and gives it its revision.
+    /// Writes an object and gives it its revision. Of a dry run nothing is stored.
     async fn save(
         &self,
         resource: &Resource,
         mut object: Value,
         guard: Guard,
         dry_run: bool,
-    ) -> Result<Value, store::Error> {
+    ) -> Result<(Value, Option<Stored>), store::Error> {
         let key = document::key(resource, meta::namespace(&object), meta::name(&object));
         if dry_run {
             let current = if guard == Guard::Absent { self.store.get(&key).await? } else { None };
             let taken = |current| store::Error::Conflict { key: key.into(), guard, current: Some(current) };
-            return current.map_or(Ok(object), |current| Err(taken(current)));
+            return current.map_or(Ok((object, None)), |current| Err(taken(current)));
         }
         let ttl = strategies::of(resource).is_ephemeral().then_some(self.event_ttl);
-        let write = Write { key: key.into(), guard, value: Some(document::encode(&object)), ttl };
+        let value = document::encode(&object);
+        let write = Write { key: key.into(), guard, value: Some(value.clone()), ttl };
         let revision = self.store.write(write).await?;
         meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
-        Ok(object)
+        Ok((object, Some((value, revision))))
     }
 
     /// Removes an object for good.

@@ -75,5 +75,5 @@ fn own_request(resource: &'static Resource, verb: &'static str, of: &Target, nam
 /// 201, and nothing more to say.
 fn done() -> Outcome {
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    Outcome::Object { object: status, code: 201, warnings: Vec::new() }
+    Outcome::Object { object: status, stored: None, code: 201, warnings: Vec::new() }
 }
