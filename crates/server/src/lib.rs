@@ -4,6 +4,8 @@
 //! [`pipeline`](mod@pipeline): authenticate, authorize, route, then the registry (decode, default, admit, prepare, validate, store) and
 //! encode. Everything particular to a resource is a strategy.
 
+#![warn(clippy::large_futures)] // A future is copied whenever it becomes a part of another.
+
 mod activity;
 mod admission;
 mod allocate;
