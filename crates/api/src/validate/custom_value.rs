@@ -110,7 +110,8 @@ fn scalar(schema: &At, value: &Value, told: &Told, e: &mut Errors) {
 fn size(schema: &At, count: usize, [most, least, what]: [&str; 3], told: &Told, e: &mut Errors) {
     let bound = |name: &str| schema.get(name).value.as_u64().map(|bound| bound as usize);
     if let Some(most) = bound(most).filter(|most| count > *most) {
-        told.fault(e, Fault::TooMany(count), format!("must have at most {most} items"));
+        let unit = if most == 1 { "item" } else { "items" };
+        told.fault(e, Fault::TooMany(count), format!("must have at most {most} {unit}"));
     }
     if let Some(least) = bound(least).filter(|least| count < *least) {
         told.invalid(e, count, format!("should have at least {least} {what}"));
