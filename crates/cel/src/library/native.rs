@@ -2,11 +2,12 @@
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
+use formats::quantity::Quantity;
+
 use super::{
     authorizer::{Asked, Decision, User},
     ip::Cidr,
     named_format::NamedFormat,
-    quantity::Quantity,
     semver::Semver,
     url::Url,
 };
