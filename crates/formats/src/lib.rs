@@ -1,5 +1,5 @@
 //! The formats in which Kubernetes says things, as Go and upstream's libraries read and write them: JSON, YAML, quantities,
-//! durations, times. What cannot be read is refused in their words.
+//! durations, times, patterns, addresses, and the formats that schemas name. What cannot be read is refused in their words.
 //!
 //! Nothing here knows a kind of object, and everything that a client can send is bounded in depth, size and memory
 //! ([`budget`]).
@@ -7,9 +7,13 @@
 pub mod budget;
 pub mod duration;
 pub mod json;
+pub mod named;
+pub mod net;
 pub mod path;
+pub mod pattern;
 pub mod quantity;
 pub mod time;
+pub mod url;
 pub mod yaml;
 
 /// Any JSON.

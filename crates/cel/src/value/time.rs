@@ -105,36 +105,7 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
 
 /// A span in a document, which may also be in days and weeks, with units spelled out.
 pub(crate) fn lenient_duration(text: &str) -> Option<Duration> {
-    if let Some(duration) = duration(text) {
-        return Some(duration);
-    }
-    let mut total: i128 = 0;
-    let mut rest = text.trim();
-    let mut found = false;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let (amount, tail) = rest.split_at(digits);
-        let tail = tail.trim_start();
-        let end = tail.find(|c: char| !c.is_alphabetic()).unwrap_or(tail.len());
-        let (name, tail) = tail.split_at(end);
-        let name = if name.len() > 2 { name.trim_end_matches('s') } else { name };
-        let unit = match name.to_lowercase().as_str() {
-            "ns" | "nano" | "nanosecond" => 1,
-            "us" | "µs" | "micro" | "microsecond" => 1_000,
-            "ms" | "milli" | "millisecond" => 1_000_000,
-            "s" | "sec" | "second" => NANOS,
-            "m" | "min" | "minute" => 60 * NANOS,
-            "h" | "hr" | "hour" => 3_600 * NANOS,
-            "d" | "day" => 86_400 * NANOS,
-            "w" | "wk" | "week" => 604_800 * NANOS,
-            _ => return None,
-        };
-        total = total.checked_add(i128::from(amount.parse::<u32>().ok()?) * unit)?;
-        found = true;
-        rest = tail.trim_start();
-    }
-    found.then_some(())?;
-    i64::try_from(total).ok().map(Duration)
+    formats::duration::lenient(text).map(Duration)
 }
 
 /// A point in time as RFC 3339 has it.

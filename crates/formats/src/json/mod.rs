@@ -200,6 +200,22 @@ pub fn go_value(value: &Value) -> String {
     }
 }
 
+/// A number as Go's `%v` shows it.
+pub fn go_number(number: &serde_json::Number) -> String {
+    number.as_f64().filter(|_| number.is_f64()).map_or_else(|| number.to_string(), go_float)
+}
+
+/// A float as Go's `%v` shows it: in its shortest form.
+pub fn go_float(value: f64) -> String {
+    let scientific = format!("{value:e}");
+    let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
+    match exponent.parse::<i32>() {
+        Ok(-4..6) => value.to_string(),
+        Ok(exponent) => format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs()),
+        Err(_) => scientific,
+    }
+}
+
 /// What Go calls the type of a value that it read without knowing one.
 pub fn go_type(value: &Value) -> &'static str {
     match value {
