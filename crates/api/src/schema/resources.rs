@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use super::TypeId;
 use crate::Value;
 
-const TABLE: &str = include_str!("../../schema/resources.txt");
+/// The table.
+pub(super) const TABLE: &str = include_str!("../../schema/resources.txt");
 const ALL: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// Whether objects live in a namespace.
@@ -172,11 +173,11 @@ pub fn join_group_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 
-/// Parses the table; `types` resolves kinds.
-pub(super) fn load(types: &HashMap<String, TypeId>) -> Vec<Resource> {
+/// Parses a table; `types` resolves kinds.
+pub(super) fn load(table: &'static str, types: &HashMap<String, TypeId>) -> Vec<Resource> {
     let mut resources = Vec::new();
     let mut group_version = ("", "");
-    for line in TABLE.lines().filter(|line| !line.trim().is_empty()) {
+    for line in table.lines().filter(|line| !line.trim().is_empty()) {
         match line.strip_prefix("  ") {
             Some(row) => resources.push(resource(group_version, row, types)),
             None => {

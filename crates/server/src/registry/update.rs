@@ -17,6 +17,7 @@ use super::{
 use crate::{
     admission::Attributes,
     allocate::{self, Begin, Fate},
+    clock,
     pipeline::Input,
     request::Target,
     strategies::{self, keep},
@@ -188,7 +189,10 @@ impl Registry {
         }
         let errors = match part {
             Part::Main | Part::Scale => validate::update(resource, &object, current),
-            Part::Subresource => validate::update_subresource(resource, &target.subresource, &object, current),
+            Part::Subresource => {
+                let (part, now) = (target.subresource.as_str(), Some(clock::now()));
+                validate::update_subresource_at(resource, part, &object, current, now)
+            }
             Part::Server => Vec::new(),
         };
         if !errors.is_empty() {
