@@ -1,10 +1,7 @@
 //! What callers bring along: types that may be created, variables that are found when they are asked for, a signal to stop,
 //! programs on other threads.
 
-use std::sync::{
-    Arc,
-    atomic::AtomicBool,
-};
+use std::sync::{Arc, atomic::AtomicBool};
 
 use ferry_cel::{Bindings, Budget, Composition, Environment, Error, ObjectType, Program, Type, TypeResolver, Value};
 

@@ -65,7 +65,10 @@ pub const NAMESPACE: Record = Record {
         ("spec", Of(&Record { name: "kubernetes.NamespaceSpec", fields: &[("finalizers", Texts)] })),
         (
             "status",
-            Of(&Record { name: "kubernetes.NamespaceStatus", fields: &[("conditions", Records(&CONDITION)), ("phase", Text)] }),
+            Of(&Record {
+                name: "kubernetes.NamespaceStatus",
+                fields: &[("conditions", Records(&CONDITION)), ("phase", Text)],
+            }),
         ),
     ],
 };

@@ -9,10 +9,14 @@ mod attributes;
 mod certificate_request;
 mod config;
 mod holders;
+mod matching;
 mod notes;
+mod options;
 mod plugins;
 mod pod;
+mod policies;
 mod rounds;
+mod subject;
 mod webhooks;
 
 use std::sync::Arc;

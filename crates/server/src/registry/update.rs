@@ -180,7 +180,11 @@ impl Registry {
             return Ok(Some(Changed { object: current.clone(), warnings: Vec::new() }));
         }
         let errors = match part {
-            Part::Main | Part::Scale => validate::update(resource, &object, current),
+            Part::Main | Part::Scale => {
+                let mut errors = validate::update(resource, &object, current);
+                strategies::of(resource).check(&object, Some(current), &mut errors);
+                errors
+            }
             Part::Subresource => validate::update_subresource(resource, &target.subresource, &object, current),
             Part::Server => Vec::new(),
         };

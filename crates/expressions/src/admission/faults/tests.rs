@@ -64,7 +64,10 @@ fn expressions_of_validating_policies() {
     validating(one("object.spec.replicas <= 5"), &[]);
     validating(one("authorizer.requestResource.check('get').allowed()"), &[]);
     validating(one("namespaceObject.metadata.name == request.namespace && oldObject == null"), &[]);
-    validating(one("object.x"), &["spec.validations[0].expression: Invalid value: \"object.x\": must evaluate to bool but got dyn"]);
+    validating(
+        one("object.x"),
+        &["spec.validations[0].expression: Invalid value: \"object.x\": must evaluate to bool but got dyn"],
+    );
     validating(one("'a'"), &["must evaluate to bool but got string"]);
     validating(one("[1]"), &["must evaluate to bool but got list(int)"]);
     validating(one("object."), &["compilation failed: ERROR: <input>:1:8: Syntax error"]);
@@ -75,8 +78,14 @@ fn expressions_of_validating_policies() {
     validating(json!({"paramKind": {"kind": "X"}, "validations": [{"expression": "params == null"}]}), &[]);
     let message = |message: &str| json!({"validations": [{"expression": "true", "messageExpression": message}]});
     validating(message("'x' + object.metadata.name"), &[]);
-    validating(message("1"), &["spec.validations[0].messageExpression: Invalid value: \"1\": must evaluate to string but got int"]);
-    validating(message("string(authorizer.path('/x').check('get').allowed())"), &["undeclared reference to 'authorizer'"]);
+    validating(
+        message("1"),
+        &["spec.validations[0].messageExpression: Invalid value: \"1\": must evaluate to string but got int"],
+    );
+    validating(
+        message("string(authorizer.path('/x').check('get').allowed())"),
+        &["undeclared reference to 'authorizer'"],
+    );
     let annotation = |value: &str| json!({"auditAnnotations": [{"key": "k", "valueExpression": value}]});
     validating(annotation("null"), &[]);
     validating(annotation("true"), &["must evaluate to one of [string null_type] but got bool"]);
@@ -90,13 +99,20 @@ fn variables_know_those_before_them() {
     validating(with(ab.clone(), "variables.b"), &["must evaluate to bool but got int"]);
     validating(with(ab, "variables.c"), &["undefined field 'c'"]);
     let ba = json!([{"name": "b", "expression": "variables.a"}, {"name": "a", "expression": "1"}]);
-    validating(with(ba, "variables.b == 2"), &["spec.variables[0].expression: Invalid value: \"variables.a\": compilation failed: ERROR: <input>:1:10: undefined field 'a'"]);
+    validating(
+        with(ba, "variables.b == 2"),
+        &[
+            "spec.variables[0].expression: Invalid value: \"variables.a\": compilation failed: ERROR: <input>:1:10: undefined field 'a'",
+        ],
+    );
 }
 
 #[test]
 fn conditions_that_did_not_change_are_not_looked_at() {
-    let policy = |condition: &str| json!({"spec": {"matchConditions": [{"name": "a", "expression": condition}],
-        "validations": [{"expression": "true"}]}});
+    let policy = |condition: &str| {
+        json!({"spec": {"matchConditions": [{"name": "a", "expression": condition}],
+        "validations": [{"expression": "true"}]}})
+    };
     assert_eq!(of_validating(&policy("bad."), Some(&policy("bad."))), []);
     assert_eq!(of_validating(&policy("bad."), Some(&policy("true"))).len(), 1);
     let hooks = |condition: &str| json!({"webhooks": [{"matchConditions": [{"name": "a", "expression": condition}]}]});
@@ -117,7 +133,8 @@ fn mutating(mutation: Json, want: &[&str]) {
 
 #[test]
 fn expressions_of_mutating_policies() {
-    let apply = |expression: &str| json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}});
+    let apply =
+        |expression: &str| json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}});
     let patch = |expression: &str| json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}});
     mutating(apply("Object{spec: Object.spec{replicas: 1}}"), &[]);
     mutating(apply("Object{spec: 'any'}"), &[]);

@@ -5,10 +5,12 @@ use api::{Value, status::Status};
 use super::{
     connect,
     hook::Hook,
-    matching::{Asked, Invocation},
     review::{self, Verdict},
 };
-use crate::admission::Attributes;
+use crate::admission::{
+    Attributes,
+    matching::{Asked, Invocation},
+};
 
 /// How a call ended that was not a yes.
 pub enum Failure {
@@ -22,7 +24,8 @@ impl Hook {
     /// Whether it is asked about a request, and as what.
     pub async fn asked(&self, attributes: &Attributes<'_>, object: &Value) -> Result<Option<Invocation>, Status> {
         let asked = Asked {
-            rules: &self.rules,
+            rules: Some(&self.rules),
+            excludes: &[],
             equivalent: self.equivalent,
             namespaces: &self.namespaces,
             objects: &self.objects,

@@ -7,9 +7,7 @@
 mod call;
 mod connect;
 mod hook;
-mod matching;
 mod mutating;
-mod options;
 mod review;
 mod validating;
 

@@ -4,8 +4,8 @@ use api::{Value, convert, decode, defaults, patch, schema::schema, status::Statu
 use async_trait::async_trait;
 use serde_json::json;
 
-use super::{Configured, call::decide, hook::Hook, matching::Invocation};
-use crate::admission::{Attributes, Plugin};
+use super::{Configured, call::decide, hook::Hook};
+use crate::admission::{Attributes, Plugin, matching::Invocation};
 
 const AUDIT: &str = "mutation.webhook.admission.k8s.io";
 const PATCH_AUDIT: &str = "patch.webhook.admission.k8s.io";
