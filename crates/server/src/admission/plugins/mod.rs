@@ -67,6 +67,7 @@ pub const ROWS: &[Row] = &[
     gated::POD_GROUP_WORKLOAD_EXISTS,
     gated::JOB_VALIDATION,
     pod_resize::ROW,
+    policies::MUTATING,
     webhooks::MUTATING,
     policies::VALIDATING,
     webhooks::VALIDATING,

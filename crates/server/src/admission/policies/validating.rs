@@ -8,11 +8,16 @@ use expressions::admission::{Annotation, Decision, Judgement, ValidatingPolicy};
 use serde_json::json;
 
 use super::{
-    Asking, Shown, is_exempt, namespace_object, params,
+    is_exempt, params,
     source::{Binding, Hook, Source},
 };
 use crate::{
-    admission::{Attributes, Plugin, matching::Invocation},
+    admission::{
+        Attributes, Plugin,
+        asking::Asking,
+        matching::Invocation,
+        shown::{Shown, namespace_object},
+    },
     authorize::Authorizers,
 };
 
