@@ -68,7 +68,8 @@ impl Registry {
         let resource = target.resource;
         self.guarded(target, &object, None).await?;
         prepare(target, &mut object);
-        let errors = validate::create(resource, &object);
+        let mut errors = validate::create(resource, &object);
+        strategies::of(resource).check(&object, None, &mut errors);
         if !errors.is_empty() {
             return Err(Status::invalid(resource, meta::name(&object), &errors));
         }

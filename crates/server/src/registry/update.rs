@@ -188,7 +188,11 @@ impl Registry {
             return Ok(Some(Changed { object: current.clone(), stored: None, warnings: Vec::new() }));
         }
         let errors = match part {
-            Part::Main | Part::Scale => validate::update(resource, &object, current),
+            Part::Main | Part::Scale => {
+                let mut errors = validate::update(resource, &object, current);
+                strategies::of(resource).check(&object, Some(current), &mut errors);
+                errors
+            }
             Part::Subresource => {
                 let (part, now) = (target.subresource.as_str(), Some(clock::now()));
                 validate::update_subresource_at(resource, part, &object, current, now)
@@ -288,6 +292,7 @@ pub(super) fn patch_failed(error: patch::Error) -> Status {
     match error {
         patch::Error::Malformed(message) => Status::bad_request(message),
         patch::Error::Unprocessable(message) => Status::unprocessable(message),
+        patch::Error::Inapplicable { .. } => Status::unprocessable(error.to_string()),
         patch::Error::Failed(message) => Status::of_code(500, message),
     }
 }

@@ -1,6 +1,7 @@
 //! What is particular to a resource. Every method has a default; a strategy holds only the differences.
 
 mod access;
+mod admission;
 mod api_service;
 mod certificate;
 mod event;
@@ -15,7 +16,7 @@ mod workload;
 
 use std::{collections::HashMap, sync::LazyLock};
 
-use api::{Value, schema::Resource, status::Status};
+use api::{Value, schema::Resource, status::Status, validate::FieldError};
 use async_trait::async_trait;
 pub use subresource::{keep, through};
 
@@ -28,6 +29,10 @@ pub trait Strategy: Sync {
 
     /// Called for every change of the object itself, before validation; may change the new object.
     fn prepare_update(&self, _object: &mut Value, _current: &Value) {}
+
+    /// Called for a new or changed object after the tables have looked at it: adds what is wrong that they cannot see, in
+    /// its place among what they found.
+    fn check(&self, _object: &Value, _current: Option<&Value>, _errors: &mut Vec<FieldError>) {}
 
     /// The object that a change through a subresource makes: what it may change of `object`, the rest of `current`. By
     /// default metadata and status.
@@ -129,6 +134,10 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("rbac.authorization.k8s.io", "clusterrolebindings", &access::Binding),
     ("rbac.authorization.k8s.io", "rolebindings", &access::Binding),
     ("discovery.k8s.io", "endpointslices", &workload::EndpointSlice),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies", &admission::ValidatingPolicy),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies", &admission::MutatingPolicy),
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations", &admission::Webhooks),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", &admission::Webhooks),
 ];
 
 /// The strategy of a resource.

@@ -29,7 +29,7 @@ mod small_rules;
 mod storage_protection;
 mod taint_nodes;
 
-use super::{Row, webhooks};
+use super::{Row, policies, webhooks};
 
 /// All plug-ins. The order is the order in which they are asked.
 pub const ROWS: &[Row] = &[
@@ -67,7 +67,9 @@ pub const ROWS: &[Row] = &[
     gated::POD_GROUP_WORKLOAD_EXISTS,
     gated::JOB_VALIDATION,
     pod_resize::ROW,
+    policies::MUTATING,
     webhooks::MUTATING,
+    policies::VALIDATING,
     webhooks::VALIDATING,
     resource_quota::ROW,
     always::DENY,
