@@ -8,6 +8,7 @@ mod job;
 mod namespace;
 mod persistent_volume;
 mod pod;
+mod review;
 mod service;
 mod storage;
 mod subresource;
@@ -18,7 +19,9 @@ pub use subresource::{keep, through};
 use api::{Value, schema::Resource, status::Status};
 use async_trait::async_trait;
 
-use crate::{User, allocate::Allocator, authorize::Authorizers, request::Target};
+use crate::{
+    Server, User, allocate::Allocator, authorize::Authorizers, pipeline::Input, registry::Outcome, request::Target,
+};
 
 /// How one resource differs from the rest.
 pub trait Strategy: Sync {
@@ -72,10 +75,22 @@ pub trait Strategy: Sync {
         None
     }
 
+    /// Who answers what is posted to the resource or one of its subresources; `None`: it is stored.
+    fn answers(&self, _subresource: &str) -> Option<&dyn Answers> {
+        None
+    }
+
     /// Whether an object goes away by itself some time after its last write.
     fn is_ephemeral(&self) -> bool {
         false
     }
+}
+
+/// Answers requests whose objects are not stored.
+#[async_trait]
+pub trait Answers: Sync {
+    /// The answer, with all that the registry would do but store.
+    async fn answer(&self, server: &Server, target: &Target, input: &Input) -> Result<Outcome, Status>;
 }
 
 /// Whether somebody may write what an object says, beyond writing it. Asked once the object is complete, before it is
@@ -113,6 +128,7 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("", "namespaces", &namespace::Namespace),
     ("", "services", &service::Service),
     ("", "events", &event::Event),
+    ("", "serviceaccounts", &review::ServiceAccount),
     ("", "persistentvolumes", &persistent_volume::PersistentVolume),
     ("apiregistration.k8s.io", "apiservices", &api_service::ApiService),
     ("scheduling.k8s.io", "priorityclasses", &workload::OneGeneration),
@@ -128,6 +144,12 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("rbac.authorization.k8s.io", "clusterrolebindings", &access::Binding),
     ("rbac.authorization.k8s.io", "rolebindings", &access::Binding),
     ("discovery.k8s.io", "endpointslices", &workload::EndpointSlice),
+    ("authentication.k8s.io", "selfsubjectreviews", &review::Review),
+    ("authentication.k8s.io", "tokenreviews", &review::Review),
+    ("authorization.k8s.io", "localsubjectaccessreviews", &review::Review),
+    ("authorization.k8s.io", "selfsubjectaccessreviews", &review::Review),
+    ("authorization.k8s.io", "selfsubjectrulesreviews", &review::Review),
+    ("authorization.k8s.io", "subjectaccessreviews", &review::Review),
 ];
 
 /// The strategy of a resource.
