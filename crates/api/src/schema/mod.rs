@@ -3,12 +3,14 @@
 //! [`schema`] is what everything else in this crate reads. The tables are part of the binary; a fault in them is a fault of
 //! the program and found by this module's tests.
 
+mod gate;
 mod index;
 mod parse;
 mod resources;
 
 use std::{collections::HashMap, sync::LazyLock};
 
+pub use gate::{TooLate, open_gate};
 pub use resources::{Resource, Scope, SelectableField, Subresource, UnknownField};
 
 use self::index::Index;
@@ -20,6 +22,7 @@ pub struct Schema {
     types: Vec<Type>,
     by_name: HashMap<String, TypeId>,
     resources: Vec<Resource>,
+    gates: Vec<&'static str>,
 }
 
 /// The position of a type in the schema.
@@ -202,6 +205,11 @@ pub fn schema() -> &'static Schema {
 }
 
 impl Schema {
+    /// Whether it has what is behind a gate.
+    pub fn has_gate(&self, name: &str) -> bool {
+        self.gates.contains(&name)
+    }
+
     /// A type by package and name, for example `apps/v1.Deployment`.
     pub fn type_named(&self, name: &str) -> Option<TypeId> {
         self.by_name.get(name).copied()

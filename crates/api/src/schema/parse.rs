@@ -8,7 +8,8 @@
 use std::collections::HashMap;
 
 use super::{
-    Field, ListKind, Part, PatchRule, Presence, Schema, Shapes, Slot, Ty, Type, TypeId, Union, index::Index, resources,
+    Field, ListKind, Part, PatchRule, Presence, Schema, Shapes, Slot, Ty, Type, TypeId, Union, gate, index::Index,
+    resources,
 };
 
 macro_rules! tables {
@@ -41,9 +42,10 @@ struct RawType {
     lines: Vec<&'static str>,
 }
 
-/// Parses all tables.
+/// Parses all tables, with what is behind gates that are open.
 pub fn load() -> Schema {
-    let raw: Vec<RawType> = TABLES.iter().flat_map(|(package, table)| split(package, table)).collect();
+    let gates = gate::all_open();
+    let raw: Vec<RawType> = TABLES.iter().flat_map(|(package, table)| split(package, table, &gates)).collect();
     let by_name: HashMap<String, TypeId> =
         raw.iter().enumerate().map(|(at, ty)| (format!("{}.{}", ty.package, ty.name), TypeId(at))).collect();
     let names = Names { by_name: &by_name, raw: &raw };
@@ -63,13 +65,20 @@ pub fn load() -> Schema {
             }
         })
         .collect();
-    let resources = resources::load(&by_name);
-    Schema { types, by_name, resources }
+    let resources = resources::load(&by_name, &gates);
+    Schema { types, by_name, resources, gates }
 }
 
-fn split(package: &str, table: &'static str) -> Vec<RawType> {
+fn split(package: &str, table: &'static str, gates: &[&'static str]) -> Vec<RawType> {
     let mut types: Vec<RawType> = Vec::new();
+    // Whether the fields that follow are those of a type behind a gate that is shut.
+    let mut shut = false;
     for line in table.lines().filter(|line| !line.trim().is_empty()) {
+        let passed = gate::passed(line, gates);
+        if !line.starts_with("  ") {
+            shut = passed.is_none();
+        }
+        let Some(line) = passed.filter(|_| !shut) else { continue };
         if let Some(field) = line.strip_prefix("  ") {
             types.last_mut().expect("a field follows a type").lines.push(field);
         } else {

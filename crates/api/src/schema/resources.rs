@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::TypeId;
+use super::{TypeId, gate};
 use crate::Value;
 
 const TABLE: &str = include_str!("../../schema/resources.txt");
@@ -173,10 +173,11 @@ pub fn join_group_version(group: &str, version: &str) -> String {
 }
 
 /// Parses the table; `types` resolves kinds.
-pub(super) fn load(types: &HashMap<String, TypeId>) -> Vec<Resource> {
+pub(super) fn load(types: &HashMap<String, TypeId>, gates: &[&'static str]) -> Vec<Resource> {
     let mut resources = Vec::new();
     let mut group_version = ("", "");
-    for line in TABLE.lines().filter(|line| !line.trim().is_empty()) {
+    let lines = TABLE.lines().filter(|line| !line.trim().is_empty());
+    for line in lines.filter_map(|line| gate::passed(line, gates)) {
         match line.strip_prefix("  ") {
             Some(row) => resources.push(resource(group_version, row, types)),
             None => {

@@ -27,7 +27,11 @@ impl Registry {
         let options = WriteOptions::of(target, input)?;
         let (mut object, warnings) = body(resource, input, options.validation)?;
         apply::update(&options.writer(apply::Kind::of(resource, "")), None, &mut object);
-        Ok(self.create_object(target, object, options.dry_run).await?.outcome(201, warnings))
+        let mut created = self.create_object(target, object, options.dry_run).await?;
+        if !options.dry_run {
+            created.object = self.initialized(target, created.object).await?;
+        }
+        Ok(created.outcome(201, warnings))
     }
 
     /// Creates an object that is decoded and has its defaults and owners. Where the name is generated and taken, another

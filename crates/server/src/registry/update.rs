@@ -17,6 +17,7 @@ use super::{
 use crate::{
     admission::Attributes,
     allocate::{self, Begin, Fate},
+    initializers,
     pipeline::Input,
     request::Target,
     strategies::{self, keep},
@@ -140,6 +141,9 @@ impl Registry {
         let resource = target.resource;
         for _ in 0..RETRIES {
             let (current, revision) = self.read_object(resource, &target.namespace, &target.name).await?;
+            if part != Part::Main {
+                initializers::visible(target, &current)?;
+            }
             let mut edited = edit(&current)?;
             let attributes = Attributes::update(self, target, &current, dry_run);
             self.admit_change(&attributes, part, &mut edited).await?;
@@ -180,7 +184,15 @@ impl Registry {
             return Ok(Some(Changed { object: current.clone(), warnings: Vec::new() }));
         }
         let errors = match part {
+            // Whoever initializes an object makes it.
+            Part::Main if initializers::is_pending(current) => validate::create(resource, &object),
             Part::Main | Part::Scale => validate::update(resource, &object, current),
+            Part::Subresource if initializers::is_pending(current) => {
+                vec![FieldError::forbidden(
+                    &target.subresource,
+                    "must not update status when the object is uninitialized",
+                )]
+            }
             Part::Subresource => validate::update_subresource(resource, &target.subresource, &object, current),
             Part::Server => Vec::new(),
         };
@@ -238,7 +250,13 @@ impl Registry {
             self.remove(resource, &object, revision, dry_run).await?;
             return Ok(object);
         }
-        self.save(resource, object, Guard::Revision(revision), dry_run).await
+        let saved = self.save(resource, object, Guard::Revision(revision), dry_run).await?;
+        if initializers::rejection(&saved).is_some() {
+            // Those who wait for it have seen why.
+            let revision = meta::text(&saved, &["metadata", "resourceVersion"]).parse().unwrap_or(revision);
+            self.remove(resource, &saved, revision, dry_run).await?;
+        }
+        Ok(saved)
     }
 }
 

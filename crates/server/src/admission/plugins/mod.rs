@@ -9,6 +9,7 @@ mod default_toleration_seconds;
 mod event_rate_limit;
 mod gated;
 mod image_policy;
+mod initializers;
 mod limit_checks;
 mod limit_ranger;
 mod namespace_existence;
@@ -72,6 +73,7 @@ pub const ROWS: &[Row] = &[
     gated::JOB_VALIDATION,
     pod_resize::ROW,
     webhooks::MUTATING,
+    initializers::ROW,
     webhooks::VALIDATING,
     resource_quota::ROW,
     always::DENY,
