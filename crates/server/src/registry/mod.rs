@@ -36,7 +36,7 @@ use crate::{
     allocate::{self, Pools},
     authorize::Authorizers,
     catalog::BuiltIn,
-    document,
+    document, initializers,
     pipeline::Input,
     request::Target,
     strategies,
@@ -82,6 +82,8 @@ pub struct Registry {
     pools: Pools,
     /// How long ephemeral objects are kept.
     event_ttl: Duration,
+    /// How long a creation waits for initializers.
+    initialization: Duration,
     /// Set once, before the first request: its plug-ins need what is made of a registry.
     admission: OnceLock<Admission>,
 }
@@ -92,12 +94,19 @@ impl Registry {
         let cache = Cache::over(store.clone(), Arc::new(BuiltIn), store::Window::default()).await?;
         let cache = Arc::new(cache);
         let authorizers = Authorizers::new(&settings.authorization, &cache)?;
-        Ok(Self { store, cache, authorizers, pools, event_ttl: settings.event_ttl, admission: OnceLock::new() })
+        let initialization = settings.initializers.unwrap_or_default();
+        let (event_ttl, admission) = (settings.event_ttl, OnceLock::new());
+        Ok(Self { store, cache, authorizers, pools, event_ttl, initialization, admission })
     }
 
     /// Who knows who may do what.
     pub fn authorizers(&self) -> &Arc<Authorizers> {
         &self.authorizers
+    }
+
+    /// How long a creation waits for initializers.
+    pub fn initialization(&self) -> Duration {
+        self.initialization
     }
 
     /// What can be handed out.
@@ -133,8 +142,7 @@ impl Registry {
         match target.verb {
             "get" => {
                 self.has_reached(target).await?;
-                let record = self.read(target.resource, &target.namespace, &target.name).await?;
-                Ok(Outcome::Document { value: record.value, revision: record.revision })
+                self.shown(target).await
             }
             "list" => self.list(target).await.map(Outcome::List),
             "create" => self.create(target, input).await,
@@ -144,6 +152,15 @@ impl Registry {
             "deletecollection" => self.delete_collection(target, input).await,
             _ => Err(Status::method_not_allowed()),
         }
+    }
+
+    /// The object of a request as it is stored, if who asks may see it.
+    async fn shown(&self, target: &Target) -> Result<Outcome, Status> {
+        let record = self.read(target.resource, &target.namespace, &target.name).await?;
+        if initializers::enabled() {
+            initializers::visible(target, &document::object(&record).map_err(Status::internal)?)?;
+        }
+        Ok(Outcome::Document { value: record.value, revision: record.revision })
     }
 
     /// The record of an object, or 404.

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     admission::Attributes,
     allocate::{self, Begin, Fate},
-    clock,
+    clock, initializers,
     pipeline::Input,
     request::Target,
     strategies::{self, keep},
@@ -148,6 +148,9 @@ impl Registry {
         let resource = target.resource;
         for _ in 0..RETRIES {
             let (current, revision) = self.read_object(resource, &target.namespace, &target.name).await?;
+            if part != Part::Main {
+                initializers::visible(target, &current)?;
+            }
             let mut edited = edit(&current)?;
             let attributes = Attributes::update(self, target, &current, dry_run);
             self.admit_change(&attributes, part, &mut edited).await?;
@@ -188,10 +191,16 @@ impl Registry {
             return Ok(Some(Changed { object: current.clone(), stored: None, warnings: Vec::new() }));
         }
         let errors = match part {
+            // Whoever initializes an object makes it.
+            Part::Main if initializers::is_pending(current) => validate::create(resource, &object),
             Part::Main | Part::Scale => {
                 let mut errors = validate::update(resource, &object, current);
                 strategies::of(resource).check(&object, Some(current), &mut errors);
                 errors
+            }
+            Part::Subresource if initializers::is_pending(current) => {
+                let why = "must not update status when the object is uninitialized";
+                vec![FieldError::forbidden(&target.subresource, why)]
             }
             Part::Subresource => {
                 let (part, now) = (target.subresource.as_str(), Some(clock::now()));
@@ -253,7 +262,13 @@ impl Registry {
             self.remove(resource, &object, revision, dry_run).await?;
             return Ok((object, None));
         }
-        self.save(resource, object, Guard::Revision(revision), dry_run).await
+        let saved = self.save(resource, object, Guard::Revision(revision), dry_run).await?;
+        if initializers::rejection(&saved.0).is_some() {
+            // Those who wait for it have seen why.
+            let revision = saved.1.as_ref().map_or(revision, |(_, revision)| *revision);
+            self.remove(resource, &saved.0, revision, dry_run).await?;
+        }
+        Ok(saved)
     }
 }
 

@@ -9,6 +9,7 @@ mod job;
 mod namespace;
 mod persistent_volume;
 mod pod;
+mod review;
 mod service;
 mod storage;
 mod subresource;
@@ -20,7 +21,9 @@ use api::{Value, schema::Resource, status::Status, validate::FieldError};
 use async_trait::async_trait;
 pub use subresource::{keep, through};
 
-use crate::{User, allocate::Allocator, authorize::Authorizers, request::Target};
+use crate::{
+    Server, User, allocate::Allocator, authorize::Authorizers, pipeline::Input, registry::Outcome, request::Target,
+};
 
 /// How one resource differs from the rest.
 pub trait Strategy: Sync {
@@ -78,10 +81,22 @@ pub trait Strategy: Sync {
         None
     }
 
+    /// Who answers what is posted to the resource or one of its subresources; `None`: it is stored.
+    fn answers(&self, _subresource: &str) -> Option<&dyn Answers> {
+        None
+    }
+
     /// Whether an object goes away by itself some time after its last write.
     fn is_ephemeral(&self) -> bool {
         false
     }
+}
+
+/// Answers requests whose objects are not stored.
+#[async_trait]
+pub trait Answers: Sync {
+    /// The answer, with all that the registry would do but store.
+    async fn answer(&self, server: &Server, target: &Target, input: &Input) -> Result<Outcome, Status>;
 }
 
 /// Whether somebody may write what an object says, beyond writing it. Asked once the object is complete, before it is
@@ -119,6 +134,7 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("", "namespaces", &namespace::Namespace),
     ("", "services", &service::Service),
     ("", "events", &event::Event),
+    ("", "serviceaccounts", &review::ServiceAccount),
     ("", "persistentvolumes", &persistent_volume::PersistentVolume),
     ("apiregistration.k8s.io", "apiservices", &api_service::ApiService),
     ("scheduling.k8s.io", "priorityclasses", &workload::OneGeneration),
@@ -138,6 +154,12 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("admissionregistration.k8s.io", "mutatingadmissionpolicies", &admission::MutatingPolicy),
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations", &admission::Webhooks),
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", &admission::Webhooks),
+    ("authentication.k8s.io", "selfsubjectreviews", &review::Review),
+    ("authentication.k8s.io", "tokenreviews", &review::Review),
+    ("authorization.k8s.io", "localsubjectaccessreviews", &review::Review),
+    ("authorization.k8s.io", "selfsubjectaccessreviews", &review::Review),
+    ("authorization.k8s.io", "selfsubjectrulesreviews", &review::Review),
+    ("authorization.k8s.io", "subjectaccessreviews", &review::Review),
 ];
 
 /// The strategy of a resource.
