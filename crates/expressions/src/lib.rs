@@ -3,10 +3,13 @@
 //!
 //! - [`compile`](compile::compile): an expression of a known result, or upstream's [`Fault`].
 //! - [`admission`]: policies that validate and mutate, match conditions, and the faults of those that are written.
+//! - [`authentication`] and [`authorization`]: expressions of the files that configure them.
 //! - [`types`]: types of the API as types of CEL, read from the tables.
 //! - [`json`]: values as documents.
 
 pub mod admission;
+pub mod authentication;
+pub mod authorization;
 pub mod compile;
 pub mod json;
 pub mod record;

@@ -20,19 +20,19 @@ use crate::{
     world::{Answer, World, merge},
 };
 
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
+pub const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
 
 /// A webhook: what it was asked, and how to reach it.
-struct Hook {
+pub struct Hook {
     port: u16,
     bundle: String,
-    asked: Arc<Mutex<Vec<Value>>>,
+    pub asked: Arc<Mutex<Vec<Value>>>,
 }
 
 impl Hook {
     /// Answers every review with what `answer` makes of its request.
-    async fn start(answer: impl Fn(&Value) -> Value + Clone + Send + Sync + 'static) -> Self {
+    pub async fn start(answer: impl Fn(&Value) -> Value + Clone + Send + Sync + 'static) -> Self {
         let authority = Authority::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -67,7 +67,7 @@ impl Hook {
     }
 
     /// A configuration's entry for it.
-    fn entry(&self, name: &str, more: Value) -> Value {
+    pub fn entry(&self, name: &str, more: Value) -> Value {
         let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"]});
         let mut entry = json!({"name": name, "admissionReviewVersions": ["v1"], "sideEffects": "None", "rules": [rule],
             "clientConfig": {"url": format!("https://127.0.0.1:{}/hook", self.port), "caBundle": self.bundle}});
@@ -77,7 +77,7 @@ impl Hook {
 }
 
 /// Configures webhooks and waits until they are asked.
-async fn configure(world: &World, kind: &str, name: &str, entries: Vec<Value>) {
+pub async fn configure(world: &World, kind: &str, name: &str, entries: Vec<Value>) {
     let path = format!("{CONFIGURATIONS}/{kind}webhookconfigurations");
     world.create(&path, json!({"metadata": {"name": name}, "webhooks": entries})).await;
     world.settle(&path).await;

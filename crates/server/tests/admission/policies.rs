@@ -1,0 +1,117 @@
+//! Policies in CEL: what upstream's kube-apiserver 1.36.4 answers with the policies of `policies.jsonl`, which has a case per
+//! line, and what is particular to this server.
+
+use std::{path::Path, time::Duration};
+
+use ferry_server::{
+    AdmissionSettings, Audit, AuditMode, AuditPolicy, Authorization, BatchSettings, LogSettings, Mode, Settings,
+    Truncation,
+};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    fixture,
+    world::{Answer, World},
+};
+
+const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+
+/// A server that asks roles who may do what, and that keeps an audit log.
+async fn audited(log: &Path) -> World {
+    let policy =
+        "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata, omitStages: [RequestReceived]}]\n";
+    let log = LogSettings {
+        path: log.to_owned(),
+        mode: AuditMode::Blocking,
+        batch: BatchSettings { buffer: 100, size: 1, wait: Duration::ZERO, throttle: None },
+        truncation: Truncation::default(),
+        max_size: 0,
+        max_backups: 0,
+        max_age: Duration::ZERO,
+        compress: false,
+    };
+    let audit = Audit { policy: Some(AuditPolicy::parse(policy).unwrap()), log: Some(log), webhook: None };
+    let authorization = Authorization { modes: vec![Mode::Rbac] };
+    World::of(Settings { audit, authorization, admission: AdmissionSettings::default(), ..fixture::everything() }).await
+}
+
+/// The answer in the form of the recording; a generated name is as good as any other.
+fn told(answer: &Answer, mutating: bool, log: &Path) -> Value {
+    let mut told = json!({"code": answer.code});
+    if answer.code >= 300 {
+        let message = answer.body["message"].as_str().unwrap_or_default();
+        let message = match message.split_once("\"gen-") {
+            Some((before, after)) => format!("{before}\"gen-*{}", &after[5..]),
+            None => message.to_owned(),
+        };
+        told["message"] = message.into();
+        told["reason"] = answer.body["reason"].clone();
+        let causes = answer.body["details"]["causes"].as_array().cloned().unwrap_or_default();
+        if causes.len() > 1 {
+            told["causes"] = causes.into_iter().map(|cause| cause["message"].clone()).collect();
+        }
+    } else if mutating {
+        told["object"] = parts(&answer.body);
+    }
+    if !answer.warnings.is_empty() {
+        told["warnings"] = json!(answer.warnings);
+    }
+    let noted = annotations(log);
+    if !noted.is_empty() {
+        told["annotations"] = Value::Object(noted);
+    }
+    told
+}
+
+/// What policies may change of an object.
+fn parts(object: &Value) -> Value {
+    let mut parts = json!({});
+    for field in ["data", "spec"] {
+        if let Some(value) = object.get(field) {
+            parts[field] = value.clone();
+        }
+    }
+    for field in ["labels", "annotations", "ownerReferences"] {
+        if let Some(value) = object["metadata"].get(field) {
+            parts["metadata"][field] = value.clone();
+        }
+    }
+    parts
+}
+
+/// The audit annotations of the last request, without those of authorization.
+fn annotations(log: &Path) -> Map<String, Value> {
+    let text = std::fs::read_to_string(log).unwrap();
+    let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    let all = last["annotations"].as_object().cloned().unwrap_or_default();
+    all.into_iter().filter(|(key, _)| !key.starts_with("authorization.k8s.io/")).collect()
+}
+
+#[tokio::test]
+async fn policies_do_what_upstreams_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("audit.log");
+    let world = audited(&log).await;
+    let cases: Vec<Value> =
+        include_str!("policies.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut differ = Vec::new();
+    for case in &cases {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        world.create("/api/v1/namespaces", json!({"metadata": {"name": case["namespace"]}})).await;
+        for object in case["objects"].as_array().unwrap() {
+            world.create(&text(&object[0]), object[1].clone()).await;
+        }
+        let kind = text(&case["kind"]);
+        world.create(&format!("{GROUP}/{kind}admissionpolicies"), case["policy"].clone()).await;
+        world.create(&format!("{GROUP}/{kind}admissionpolicybindings"), case["binding"].clone()).await;
+        world.settle(&format!("{GROUP}/{kind}admissionpolicybindings")).await;
+        let request = &case["request"];
+        let answer = world.send(&text(&request["method"]), &text(&request["path"]), &request["body"]).await;
+        let told = told(&answer, kind == "mutating", &log);
+        if told != case["want"] {
+            differ.push(format!("{}\n  want {}\n  got  {told}", case["about"], case["want"]));
+        }
+    }
+    assert!(differ.is_empty(), "{} of {} differ:\n{}", differ.len(), cases.len(), differ.join("\n"));
+    assert!(cases.len() > 80);
+}
