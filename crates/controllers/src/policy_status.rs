@@ -70,7 +70,8 @@ mod tests {
     use super::*;
 
     fn check(expression: &str, observed: i64, want: Option<Value>) {
-        let rule = json!({"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["deployments"]});
+        let rule =
+            json!({"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["deployments"]});
         let policy = json!({"metadata": {"name": "p", "generation": 2}, "status": {"observedGeneration": observed},
             "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": expression}]}});
         let policy: ValidatingAdmissionPolicy = serde_json::from_value(policy).unwrap();

@@ -115,3 +115,29 @@ async fn policies_do_what_upstreams_do() {
     assert!(differ.is_empty(), "{} of {} differ:\n{}", differ.len(), cases.len(), differ.join("\n"));
     assert!(cases.len() > 80);
 }
+
+#[tokio::test]
+async fn expressions_are_refused_as_upstream_refuses_them() {
+    let world = World::new(&[]).await;
+    let (mut differ, mut count) = (Vec::new(), 0);
+    for line in include_str!("expressions.jsonl").lines() {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let path = format!("{}?dryRun=All", case["path"].as_str().unwrap());
+        let answer = world.send("POST", &path, &case["body"]).await;
+        assert_eq!(answer.code, case["code"], "{}: {}", case["about"], answer.body);
+        let causes = answer.body["details"]["causes"].as_array().cloned().unwrap_or_default();
+        let causes: Vec<Value> =
+            causes.iter().map(|cause| json!([cause["field"], cause["reason"], cause["message"]])).collect();
+        let want = case["causes"].as_array().cloned().unwrap_or_default();
+        count += want.len();
+        for at in 0..causes.len().max(want.len()) {
+            let (got, want) = (causes.get(at), want.get(at));
+            if got != want {
+                let shown = |cause: Option<&Value>| cause.map_or("nothing".to_owned(), Value::to_string);
+                differ.push(format!("{}\n  want {}\n  got  {}", case["about"], shown(want), shown(got)));
+            }
+        }
+    }
+    assert!(differ.is_empty(), "{} of {count} differ:\n{}", differ.len(), differ.join("\n"));
+    assert!(count > 100, "{count}");
+}
