@@ -8,6 +8,8 @@ mod certificates;
 mod conditions;
 #[path = "admission/defaults.rs"]
 mod defaults;
+#[path = "admission/images.rs"]
+mod images;
 #[path = "admission/limits.rs"]
 mod limits;
 #[path = "admission/namespaces.rs"]
@@ -22,6 +24,8 @@ mod pod_security;
 mod policies;
 #[path = "admission/quota.rs"]
 mod quota;
+#[path = "admission/running_pods.rs"]
+mod running_pods;
 #[path = "admission/service_accounts.rs"]
 mod service_accounts;
 #[path = "admission/webhooks.rs"]

@@ -6,7 +6,8 @@ mod replay;
 use ferry_server::{AdmissionSettings, Authorization, Mode, Settings};
 
 /// How many answers of a recording may differ, because what makes them is not there yet: policies in CEL, custom
-/// resources, aggregated API servers.
+/// resources, aggregated API servers. Five more are about `data` of a `ControllerRevision`, which upstream keeps with the
+/// spaces that it was sent with, and which a patch therefore changes.
 struct Allowed {
     statuses: usize,
     bodies: usize,
@@ -40,7 +41,7 @@ async fn lists_and_watches() {
 
 #[tokio::test]
 async fn every_resource_and_verb() {
-    check("exchanges.jsonl", Allowed { statuses: 15, bodies: 38 }).await;
+    check("exchanges.jsonl", Allowed { statuses: 15, bodies: 36 }).await;
 }
 
 #[tokio::test]

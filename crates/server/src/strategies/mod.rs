@@ -9,17 +9,21 @@ mod job;
 mod namespace;
 mod persistent_volume;
 mod pod;
+mod review;
 mod service;
 mod storage;
 mod subresource;
 mod workload;
 
-pub use subresource::{keep, through};
+use std::{collections::HashMap, sync::LazyLock};
 
 use api::{Value, schema::Resource, status::Status, validate::FieldError};
 use async_trait::async_trait;
+pub use subresource::{keep, through};
 
-use crate::{User, allocate::Allocator, authorize::Authorizers, request::Target};
+use crate::{
+    Server, User, allocate::Allocator, authorize::Authorizers, pipeline::Input, registry::Outcome, request::Target,
+};
 
 /// How one resource differs from the rest.
 pub trait Strategy: Sync {
@@ -77,10 +81,22 @@ pub trait Strategy: Sync {
         None
     }
 
+    /// Who answers what is posted to the resource or one of its subresources; `None`: it is stored.
+    fn answers(&self, _subresource: &str) -> Option<&dyn Answers> {
+        None
+    }
+
     /// Whether an object goes away by itself some time after its last write.
     fn is_ephemeral(&self) -> bool {
         false
     }
+}
+
+/// Answers requests whose objects are not stored.
+#[async_trait]
+pub trait Answers: Sync {
+    /// The answer, with all that the registry would do but store.
+    async fn answer(&self, server: &Server, target: &Target, input: &Input) -> Result<Outcome, Status>;
 }
 
 /// Whether somebody may write what an object says, beyond writing it. Asked once the object is complete, before it is
@@ -118,6 +134,7 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("", "namespaces", &namespace::Namespace),
     ("", "services", &service::Service),
     ("", "events", &event::Event),
+    ("", "serviceaccounts", &review::ServiceAccount),
     ("", "persistentvolumes", &persistent_volume::PersistentVolume),
     ("apiregistration.k8s.io", "apiservices", &api_service::ApiService),
     ("scheduling.k8s.io", "priorityclasses", &workload::OneGeneration),
@@ -137,10 +154,17 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("admissionregistration.k8s.io", "mutatingadmissionpolicies", &admission::MutatingPolicy),
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations", &admission::Webhooks),
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", &admission::Webhooks),
+    ("authentication.k8s.io", "selfsubjectreviews", &review::Review),
+    ("authentication.k8s.io", "tokenreviews", &review::Review),
+    ("authorization.k8s.io", "localsubjectaccessreviews", &review::Review),
+    ("authorization.k8s.io", "selfsubjectaccessreviews", &review::Review),
+    ("authorization.k8s.io", "selfsubjectrulesreviews", &review::Review),
+    ("authorization.k8s.io", "subjectaccessreviews", &review::Review),
 ];
 
 /// The strategy of a resource.
 pub fn of(resource: &Resource) -> &'static dyn Strategy {
-    let (group, name) = resource.storage();
-    STRATEGIES.iter().find(|(g, n, _)| *g == group && *n == name).map_or(&Plain, |(_, _, strategy)| *strategy)
+    static BY_NAME: LazyLock<HashMap<(&str, &str), &'static dyn Strategy>> =
+        LazyLock::new(|| STRATEGIES.iter().map(|(group, name, strategy)| ((*group, *name), *strategy)).collect());
+    BY_NAME.get(&resource.storage()).copied().unwrap_or(&Plain)
 }

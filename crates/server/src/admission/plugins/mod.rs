@@ -8,10 +8,13 @@ mod classes;
 mod default_toleration_seconds;
 mod event_rate_limit;
 mod gated;
+mod image_policy;
+mod initializers;
 mod limit_checks;
 mod limit_ranger;
 mod namespace_existence;
 mod namespace_lifecycle;
+mod node_declared_features;
 mod node_restriction;
 mod owner_references;
 mod pod_node_selector;
@@ -43,6 +46,7 @@ pub const ROWS: &[Row] = &[
     node_restriction::ROW,
     taint_nodes::ROW,
     always_pull_images::ROW,
+    image_policy::ROW,
     pod_security::ROW,
     small_rules::SECURITY_CONTEXT,
     pod_node_selector::ROW,
@@ -65,10 +69,12 @@ pub const ROWS: &[Row] = &[
     small_rules::EXTERNAL_IPS,
     pod_topology_labels::ROW,
     gated::POD_GROUP_WORKLOAD_EXISTS,
+    node_declared_features::ROW,
     gated::JOB_VALIDATION,
     pod_resize::ROW,
     policies::MUTATING,
     webhooks::MUTATING,
+    initializers::ROW,
     policies::VALIDATING,
     webhooks::VALIDATING,
     resource_quota::ROW,

@@ -3,7 +3,6 @@
 //! Answers are remembered for a while. Whoever does not answer has no opinion, or denies, as its failure policy says.
 
 pub mod conditions;
-mod memory;
 #[cfg(test)]
 mod tests;
 
@@ -14,17 +13,18 @@ use async_trait::async_trait;
 use expressions::authorization::Conditions;
 use serde_json::json;
 
-use self::memory::Memory;
 use super::{Asked, Attributes, Authorizer, Reason, Resource, Rules, Verdict, aggregate};
 use crate::{
     User,
-    outbound::{self, Backoff, Endpoint, KubeconfigError},
+    outbound::{self, Backoff, Endpoint, KubeconfigError, Memory},
 };
 
 /// How long the first pause is before a webhook that failed is asked again, as upstream has it.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// What is larger than this in a question is the client's doing, and not worth remembering.
 const MEMORABLE: usize = 10_000;
+/// As many answers as upstream remembers.
+const REMEMBERED: usize = 8192;
 
 /// How a webhook is asked.
 #[derive(Clone, Debug)]
@@ -103,7 +103,7 @@ struct Said {
 impl Asking {
     /// Asks a webhook.
     pub fn new(webhook: Webhook) -> Self {
-        Self { webhook, memory: Memory::default() }
+        Self { webhook, memory: Memory::of(REMEMBERED) }
     }
 
     /// Whether its conditions say that it is asked.

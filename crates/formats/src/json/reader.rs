@@ -1,19 +1,18 @@
 //! Builds values out of JSON text: texts with their escapes undone, numbers exact, duplicate keys noted with their paths.
 //!
-//! [`super::parse`] reads whole documents with it, `decode` the parts that no type describes.
+//! [`super::parse`] reads whole documents with it, what reads by types the parts that none describes.
 
 use std::borrow::Cow;
 
 use serde_json::map::Entry;
 
 use super::{
-    Error, Violation,
+    Error, MAX_DEPTH, Violation,
     scan::{Fault, NO_VALUE, Quoted, Scan},
 };
 use crate::{
     Map, Value,
     budget::{Budget, Exceeded},
-    decode::MAX_DEPTH,
     path::Path,
 };
 
@@ -51,13 +50,16 @@ impl From<Stop> for Option<Error> {
 /// A document that is being read.
 pub struct Reader<'t> {
     text: &'t str,
+    /// Where it is.
     pub scan: Scan<'t>,
+    /// The memory that is left for it.
     pub budget: Budget,
     /// In the order of the document, each once.
     pub violations: Vec<Violation>,
 }
 
 impl<'t> Reader<'t> {
+    /// At the beginning of a text.
     pub fn new(text: &'t str, budget: Budget) -> Self {
         Self { text, scan: Scan { bytes: text.as_bytes(), at: 0 }, budget, violations: Vec::new() }
     }
@@ -161,6 +163,7 @@ impl<'t> Reader<'t> {
         if text.escapes > 0 { Cow::Owned(unescaped(inner)) } else { Cow::Borrowed(inner) }
     }
 
+    /// Notes a violation, unless there are too many or it is known.
     pub fn note(&mut self, violation: Violation) {
         self.note_at(self.violations.len(), violation);
     }

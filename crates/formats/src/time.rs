@@ -22,7 +22,7 @@ pub fn parse(text: &str) -> Option<Timestamp> {
 }
 
 /// Whether a text is certainly what [`seconds`] writes for it.
-pub(crate) fn is_canonical(text: &str) -> bool {
+pub fn is_canonical(text: &str) -> bool {
     let digits = |range: std::ops::Range<usize>, low: &str, high: &str| {
         text.get(range).is_some_and(|part| (low..=high).contains(&part) && part.bytes().all(|b| b.is_ascii_digit()))
     };
@@ -39,7 +39,7 @@ pub(crate) fn is_canonical(text: &str) -> bool {
 
 /// Reads a time as Go does by the layout of RFC 3339, with exactly six digits of a second where `micros` is set; the error
 /// is Go's.
-pub(crate) fn read(text: &str, micros: bool) -> Result<Timestamp, String> {
+pub fn read(text: &str, micros: bool) -> Result<Timestamp, String> {
     Layout { whole: text, rest: text, micros }.time()
 }
 

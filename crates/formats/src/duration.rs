@@ -56,6 +56,43 @@ pub fn parse(text: &str) -> Option<i64> {
     }
 }
 
+/// Reads a duration as schemas mean it: as Go has it, or in numbers with units that may be spelled out, up to weeks,
+/// wherever they stand.
+pub fn lenient(text: &str) -> Option<i64> {
+    const UNITS: [(&[&str], &str, i64); 8] = [
+        (&["ns"], "nano", 1),
+        (&["us", "µs"], "micro", 1_000),
+        (&["ms"], "milli", 1_000_000),
+        (&["s"], "sec", 1_000_000_000),
+        (&["m"], "min", 60_000_000_000),
+        (&["h", "hr"], "hour", 3_600_000_000_000),
+        (&["d"], "day", 86_400_000_000_000),
+        (&["w", "wk"], "week", 604_800_000_000_000),
+    ];
+    if let Some(nanos) = parse(text) {
+        return Some(nanos);
+    }
+    let mut total = None;
+    let mut rest = text;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let from = &rest[start..];
+        let (number, after) = from.split_at(from.find(|c: char| !c.is_ascii_digit()).unwrap_or(from.len()));
+        let after = after.trim_start_matches(['\t', '\n', '\x0c', '\r', ' ']);
+        let (unit, after) =
+            after.split_at(after.find(|c: char| !c.is_ascii_alphabetic() && c != 'µ').unwrap_or(after.len()));
+        rest = after;
+        if unit.is_empty() {
+            continue;
+        }
+        let (number, unit) = (number.parse::<i64>().ok()?, unit.to_lowercase());
+        let known = UNITS.iter().find(|(names, long, _)| names.contains(&unit.as_str()) || unit.starts_with(long));
+        if let Some((.., nanos)) = known {
+            total = Some(total.unwrap_or(0i64).wrapping_add(number.wrapping_mul(*nanos)));
+        }
+    }
+    total
+}
+
 /// A number and its unit, in nanoseconds, and what follows.
 fn term(text: &str) -> Option<(u64, &str)> {
     let number_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -130,6 +167,14 @@ mod tests {
             [("x", "invalid duration"), ("1", "missing unit in duration"), ("1h1q", "unknown unit \"q\" in duration")];
         for (text, want) in faults {
             assert_eq!(read(text), Err(format!("time: {want} {text:?}")));
+        }
+        for (text, want) in [
+            ("1.5h", Some("1h30m0s")),
+            ("2 Days, 3 hrs and 1 week", Some("216h0m0s")),
+            ("3 fortnights", None),
+            ("d", None),
+        ] {
+            assert_eq!(lenient(text).map(write).as_deref(), want, "{text}");
         }
         assert_eq!(parse("-9223372036854775808ns"), Some(i64::MIN));
         assert_eq!(write(i64::MIN), "-2562047h47m16.854775808s");

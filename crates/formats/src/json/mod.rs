@@ -1,10 +1,10 @@
 //! JSON as upstream reads it: duplicate fields are found with their paths, integers stay exact, depth, size and memory are
 //! bounded, and what is no JSON is refused in Go's words.
 //!
-//! [`parse`] reads anything, [`type_meta`] only what an object says it is; `decode` reads objects of a type.
+//! [`parse`] reads anything, [`type_meta`] only what an object says it is; [`reader::Reader`] is for what reads by types.
 
-pub(crate) mod reader;
-pub(crate) mod scan;
+pub mod reader;
+pub mod scan;
 
 use std::{borrow::Cow, fmt};
 
@@ -12,10 +12,11 @@ use self::reader::{Reader, Stop};
 use crate::{
     Value,
     budget::{Budget, Exceeded},
-    decode::MAX_DEPTH,
     path::Path,
 };
 
+/// How deep an object may be nested.
+pub const MAX_DEPTH: usize = 256;
 /// The largest object that is read, in bytes.
 pub const MAX_SIZE: usize = 3 << 20;
 
@@ -75,7 +76,7 @@ pub fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), Error> {
 }
 
 /// Reads JSON that is a part of a larger object.
-pub(crate) fn parse_within(bytes: &[u8], budget: &mut Budget) -> Result<Value, Error> {
+pub fn parse_within(bytes: &[u8], budget: &mut Budget) -> Result<Value, Error> {
     let (value, left) = whole(bytes, budget.clone(), false)?;
     *budget = left.budget;
     Ok(value)
@@ -122,7 +123,7 @@ pub fn type_meta(bytes: &[u8]) -> Result<(String, String), Error> {
 }
 
 /// The `apiVersion` and `kind` of an object that was read.
-pub(crate) fn type_meta_of(value: &Value) -> Result<(String, String), Error> {
+pub fn type_meta_of(value: &Value) -> Result<(String, String), Error> {
     let text = |name: &str, what| match value.get(name) {
         None | Some(Value::Null) => Ok(String::new()),
         Some(Value::String(text)) => Ok(text.clone()),
@@ -162,7 +163,7 @@ fn fields_of_meta(reader: &mut Reader, (version, kind): &mut (String, String)) -
 }
 
 /// What Go calls a value that begins with a byte.
-pub(crate) fn kind_of(first: u8) -> &'static str {
+pub fn kind_of(first: u8) -> &'static str {
     match first {
         b'{' => "object",
         b'[' => "array",
@@ -186,7 +187,7 @@ pub fn kind_of_value(value: &Value) -> &'static str {
 }
 
 /// A value as Go's `%v` shows it.
-pub(crate) fn go_value(value: &Value) -> String {
+pub fn go_value(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
@@ -199,8 +200,24 @@ pub(crate) fn go_value(value: &Value) -> String {
     }
 }
 
+/// A number as Go's `%v` shows it.
+pub fn go_number(number: &serde_json::Number) -> String {
+    number.as_f64().filter(|_| number.is_f64()).map_or_else(|| number.to_string(), go_float)
+}
+
+/// A float as Go's `%v` shows it: in its shortest form.
+pub fn go_float(value: f64) -> String {
+    let scientific = format!("{value:e}");
+    let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
+    match exponent.parse::<i32>() {
+        Ok(-4..6) => value.to_string(),
+        Ok(exponent) => format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs()),
+        Err(_) => scientific,
+    }
+}
+
 /// What Go calls the type of a value that it read without knowing one.
-pub(crate) fn go_type(value: &Value) -> &'static str {
+pub fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
         Value::Bool(_) => "bool",
@@ -213,7 +230,7 @@ pub(crate) fn go_type(value: &Value) -> &'static str {
 }
 
 /// JSON as Go writes it, with `<`, `>` and `&` escaped.
-pub(crate) fn escaped(text: String) -> String {
+pub fn escaped(text: String) -> String {
     if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
         return text;
     }
@@ -222,7 +239,7 @@ pub(crate) fn escaped(text: String) -> String {
 }
 
 /// A float as it stands in objects: whole numbers that are exact are integers; `None` for what JSON has not.
-pub(crate) fn float(value: f64) -> Option<Value> {
+pub fn float(value: f64) -> Option<Value> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if value.fract() == 0.0 && value.abs() <= EXACT {
         return Some((value as i64).into());
@@ -231,7 +248,7 @@ pub(crate) fn float(value: f64) -> Option<Value> {
 }
 
 /// Reads bytes as text as Go does: every byte that is no UTF-8 becomes U+FFFD. What is no JSON at all is told first.
-pub(crate) fn with_text<T, S: Into<Option<E>>, E: From<Error>>(
+pub fn with_text<T, S: Into<Option<E>>, E: From<Error>>(
     bytes: &[u8],
     read: impl FnOnce(&str) -> Result<T, S>,
 ) -> Result<T, E> {
@@ -246,7 +263,7 @@ pub(crate) fn with_text<T, S: Into<Option<E>>, E: From<Error>>(
 }
 
 /// Replaces every byte that is no part of UTF-8.
-pub(crate) fn replace_invalid(bytes: &[u8]) -> Cow<'_, str> {
+pub fn replace_invalid(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
     }

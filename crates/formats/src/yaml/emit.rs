@@ -5,7 +5,7 @@ use super::{
     natural,
     resolve::{self, Scalar},
 };
-use crate::Value;
+use crate::{Value, json};
 
 /// Lines longer than this are folded at the next space.
 const WIDTH: usize = 80;
@@ -67,7 +67,7 @@ impl Emitter {
             }
             Value::Null => self.scalar("null", Style::Plain, 0, false),
             Value::Bool(value) => self.scalar(&value.to_string(), Style::Plain, 0, false),
-            Value::Number(number) => self.scalar(&number_text(number), Style::Plain, 0, false),
+            Value::Number(number) => self.scalar(&json::go_number(number), Style::Plain, 0, false),
         }
     }
 
@@ -308,16 +308,4 @@ fn escaped(c: char) -> Option<String> {
         c => return Some(format!("\\U{:08X}", c as u32)),
     };
     Some(short.to_owned())
-}
-
-/// A number as Go's shortest form has it.
-fn number_text(number: &serde_json::Number) -> String {
-    let Some(value) = number.as_f64().filter(|_| number.is_f64()) else { return number.to_string() };
-    let scientific = format!("{value:e}");
-    let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
-    match exponent.parse::<i32>() {
-        Ok(exponent @ -4..21) if exponent < 6 => format!("{value}"),
-        Ok(exponent) => format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs()),
-        Err(_) => scientific,
-    }
 }

@@ -46,7 +46,9 @@ pub fn check(bytes: &[u8]) -> Result<(), Error> {
 
 /// A place in a document.
 pub struct Scan<'a> {
+    /// The document.
     pub bytes: &'a [u8],
+    /// The next byte.
     pub at: usize,
 }
 

@@ -9,7 +9,7 @@ use super::{
     Error, Parsed, fault,
     resolve::{self, Scalar},
 };
-use crate::{Map, Value, budget::Budget, decode::MAX_DEPTH, json};
+use crate::{Map, Value, budget::Budget, json};
 
 const MERGE: &str = "<<";
 /// How many duplicate keys are told of.
@@ -67,7 +67,7 @@ impl<'a> Builder<'a> {
     }
 
     fn node(&mut self, event: Event<'a>, depth: usize) -> Result<Value, Error> {
-        if depth >= MAX_DEPTH {
+        if depth >= json::MAX_DEPTH {
             return Err(Error::Depth);
         }
         let (value, anchor) = match event {
