@@ -25,6 +25,8 @@ pub struct Input<'a> {
     pub old_object: &'a Json,
     /// The request.
     pub request: &'a Json,
+    /// The request as conditions see it: with its own resource, where rules name another version.
+    pub own_request: &'a Json,
     /// The namespace of the object.
     pub namespace: &'a Json,
     /// What the policy is told by its binding.

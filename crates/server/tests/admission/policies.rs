@@ -3,6 +3,7 @@
 
 use std::{path::Path, time::Duration};
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use ferry_server::{
     AdmissionSettings, Audit, AuditMode, AuditPolicy, Authorization, BatchSettings, LogSettings, Mode, Settings,
     Truncation,
@@ -11,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     fixture,
+    webhooks::{Hook, MAPS, configure},
     world::{Answer, World},
 };
 
@@ -140,4 +142,90 @@ async fn expressions_are_refused_as_upstream_refuses_them() {
     }
     assert!(differ.is_empty(), "{} of {count} differ:\n{}", differ.len(), differ.join("\n"));
     assert!(count > 100, "{count}");
+}
+
+/// A policy that mutates configuration maps, and its binding.
+async fn mutate(world: &World, name: &str, again: &str, conditions: Value, expression: &str) {
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]});
+    let spec = json!({"matchConstraints": {"resourceRules": [rule]}, "reinvocationPolicy": again, "matchConditions": conditions,
+        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}]});
+    world
+        .create(&format!("{GROUP}/mutatingadmissionpolicies"), json!({"metadata": {"name": name}, "spec": spec}))
+        .await;
+    let binding = json!({"metadata": {"name": name}, "spec": {"policyName": name}});
+    world.create(&format!("{GROUP}/mutatingadmissionpolicybindings"), binding).await;
+    world.settle(&format!("{GROUP}/mutatingadmissionpolicybindings")).await;
+}
+
+/// Says how often it was evaluated, and what it saw of `b`.
+const COUNTS: &str = "Object{data: {'seen': string(object.?data.?b.orValue('nothing')), 'count': string(int(object.?data.?count.orValue('0')) + 1)}}";
+
+#[tokio::test]
+async fn policies_are_evaluated_again_when_others_change_what_they_saw() {
+    for (again, seen, count) in [("Never", "nothing", "1"), ("IfNeeded", "policy", "2")] {
+        let world = World::new(&[]).await;
+        mutate(&world, "a", again, json!([]), COUNTS).await;
+        mutate(&world, "b", "Never", json!([]), "Object{data: {'b': 'policy'}}").await;
+        let made = world.create(MAPS, json!({"metadata": {"name": "x"}})).await;
+        assert_eq!(made["data"], json!({"b": "policy", "count": count, "seen": seen}), "{again}");
+    }
+}
+
+#[tokio::test]
+async fn policies_come_before_webhooks_and_see_what_those_change() {
+    for (again, seen, count) in [("Never", "nothing", "1"), ("IfNeeded", "webhook", "2")] {
+        let world = World::new(&[]).await;
+        mutate(&world, "a", again, json!([]), COUNTS).await;
+        let hook = Hook::start(|_| {
+            let patch = json!([{"op": "add", "path": "/data/b", "value": "webhook"}]).to_string();
+            json!({"allowed": true, "patchType": "JSONPatch", "patch": BASE64_STANDARD.encode(patch)})
+        })
+        .await;
+        configure(&world, "mutating", "c", vec![hook.entry("w.e.com", json!({}))]).await;
+        let made = world.create(MAPS, json!({"metadata": {"name": "x"}})).await;
+        assert_eq!(made["data"], json!({"b": "webhook", "count": count, "seen": seen}), "{again}");
+        assert_eq!(
+            hook.asked.lock().unwrap()[0]["request"]["object"]["data"]["count"],
+            "1",
+            "the webhook is asked after the policy"
+        );
+    }
+}
+
+#[tokio::test]
+async fn nobody_decides_over_policies_but_the_server() {
+    let world = World::new(&[]).await;
+    let rule = json!({"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]});
+    let spec = json!({"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "false"}]});
+    let policies = format!("{GROUP}/validatingadmissionpolicies");
+    world.create(&policies, json!({"metadata": {"name": "no"}, "spec": spec})).await;
+    let binding = json!({"metadata": {"name": "no"}, "spec": {"policyName": "no", "validationActions": ["Deny"]}});
+    world.create(&format!("{GROUP}/validatingadmissionpolicybindings"), binding).await;
+    world.settle(&format!("{GROUP}/validatingadmissionpolicybindings")).await;
+    let denied = "ValidatingAdmissionPolicy 'no' with binding 'no' denied request: failed expression: false";
+    let map = json!({"metadata": {"name": "x"}});
+    world.check("POST", MAPS, map, (422, &format!("configmaps \"x\" is forbidden: {denied}"))).await;
+    let review = json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}});
+    world.check("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review, (201, "")).await;
+    world.check("DELETE", &format!("{policies}/no"), json!(null), (200, "")).await;
+    world.settle(&policies).await;
+    world.check("POST", MAPS, json!({"metadata": {"name": "x"}}), (201, "")).await;
+}
+
+#[tokio::test]
+async fn policies_see_and_change_the_version_that_they_name() {
+    let world = World::new(&[]).await;
+    let rule = json!({"apiGroups": ["autoscaling"], "apiVersions": ["v2"], "operations": ["CREATE"], "resources": ["horizontalpodautoscalers"]});
+    let conditions = json!([{"name": "a", "expression": "request.resource.version == 'v1' && object.apiVersion == 'autoscaling/v2'"}]);
+    let expression = "Object{spec: Object.spec{minReplicas: object.spec.metrics.size() + 1}}";
+    let spec = json!({"matchConstraints": {"resourceRules": [rule]}, "reinvocationPolicy": "Never", "matchConditions": conditions,
+        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}]});
+    world.create(&format!("{GROUP}/mutatingadmissionpolicies"), json!({"metadata": {"name": "p"}, "spec": spec})).await;
+    let binding = json!({"metadata": {"name": "p"}, "spec": {"policyName": "p"}});
+    world.create(&format!("{GROUP}/mutatingadmissionpolicybindings"), binding).await;
+    world.settle(&format!("{GROUP}/mutatingadmissionpolicybindings")).await;
+    let scaler = json!({"metadata": {"name": "h"}, "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 50,
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}});
+    let made = world.create("/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers", scaler).await;
+    assert_eq!((&made["apiVersion"], &made["spec"]["minReplicas"]), (&json!("autoscaling/v1"), &json!(2)));
 }
