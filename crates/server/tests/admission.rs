@@ -4,6 +4,8 @@ mod fixture;
 
 #[path = "admission/certificates.rs"]
 mod certificates;
+#[path = "admission/conditions.rs"]
+mod conditions;
 #[path = "admission/defaults.rs"]
 mod defaults;
 #[path = "admission/images.rs"]
@@ -18,6 +20,8 @@ mod nodes;
 mod options;
 #[path = "admission/pod_security.rs"]
 mod pod_security;
+#[path = "admission/policies.rs"]
+mod policies;
 #[path = "admission/quota.rs"]
 mod quota;
 #[path = "admission/running_pods.rs"]

@@ -36,8 +36,12 @@ impl World {
 
     /// With settings of its own.
     pub async fn with(admission: AdmissionSettings) -> Self {
+        Self::of(Settings { admission, ..fixture::everything() }).await
+    }
+
+    /// With all settings of its own.
+    pub async fn of(settings: Settings) -> Self {
         let (store, dir) = fixture::store().await;
-        let settings = Settings { admission, ..fixture::everything() };
         let server = Server::with(fixture::config(store), settings).await.unwrap();
         let world = Self { admin: server.local(fixture::admin()), server, _dir: dir };
         world.create("/api/v1/namespaces/default/serviceaccounts", json!({"metadata": {"name": "default"}})).await;
