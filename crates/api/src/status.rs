@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::{Value, schema::Resource, validate::FieldError};
+use crate::{Map, Value, schema::Resource, validate::FieldError};
 
 /// An answer that says what went wrong.
 #[derive(Clone, Debug, PartialEq)]
@@ -249,12 +249,6 @@ fn qualified(group: &str, kind: &str) -> String {
 }
 
 fn details(name: &str, group: &str, kind: &str) -> Value {
-    let mut value = json!({"kind": kind});
-    if !name.is_empty() {
-        value["name"] = name.into();
-    }
-    if !group.is_empty() {
-        value["group"] = group.into();
-    }
-    value
+    let given = [("kind", kind), ("name", name), ("group", group)].into_iter().filter(|(_, text)| !text.is_empty());
+    given.map(|(field, text)| (field.to_owned(), Value::from(text))).collect::<Map>().into()
 }

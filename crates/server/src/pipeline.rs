@@ -6,7 +6,7 @@
 use std::{net::SocketAddr, panic::AssertUnwindSafe, sync::Arc};
 
 use api::{
-    Map, Value, apply,
+    Map, Value,
     decode::{self, Format},
     json, protobuf,
     schema::TypeId,
@@ -30,9 +30,9 @@ use crate::{
     metrics::InFlight,
     paths,
     query::Query,
-    registry::{Outcome, WriteOptions},
+    registry::Outcome,
     request::{self, Target},
-    reviews, streams, tokens, watch,
+    strategies, streams, watch,
 };
 
 /// The content type of protobuf.
@@ -59,7 +59,7 @@ pub(crate) fn answer(server: Server, origin: Origin, mut request: Request<Body>)
         let mut response = match &server.shared.auditor {
             Some(auditor) => {
                 let call = Call { server: &server, caller, form, notes: &notes, peer, id: &audit_id };
-                audited(auditor, call, request).await
+                Box::pin(audited(auditor, call, request)).await
             }
             None => routed(&server, caller, form, request).await,
         };
@@ -198,7 +198,7 @@ async fn route(
             let may = server.authorizers().answer(caller.identity(), &question).await;
             let result = match (may, unknown) {
                 (Ok(()), Some(Err(status))) | (Err(status), _) => Err(status),
-                (Ok(()), _) => paths::answer(server, &head).await,
+                (Ok(()), _) => Box::pin(paths::answer(server, &head)).await,
             };
             Ok(counted.answered(place.marked(form, result)))
         }
@@ -234,7 +234,8 @@ async fn allowed(
     server.authorizers().answer(caller.identity(), &Question::of_target(&target)).await?;
     let deprecation = target.resource.deprecation();
     let notes = target.notes.clone();
-    let answered = resource(server, caller, target, request).await;
+    // A future is copied whenever it becomes a part of another: from here on it is a pointer.
+    let answered = Box::pin(resource(server, caller, target, request)).await;
     let warnings = notes.take_warnings();
     let response = match answered {
         // Who is refused is warned too.
@@ -267,34 +268,29 @@ async fn resource(
     target: Target,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
+    // What few ask for is put elsewhere, so that the rest has little to carry.
     if streams::answers(&target.subresource) {
-        return streams::answer(server, caller, target, request).await;
+        return Box::pin(streams::answer(server, caller, target, request)).await;
     }
     let form = Form::negotiate(request.headers(), &target)?;
     if target.verb == "watch" && watch::socket::is_asked_for(request.headers()) {
-        return watch::socket::answer(server, target, form, request).await;
+        return Box::pin(watch::socket::answer(server, target, form, request)).await;
     }
     if target.verb == "watch" {
-        return watch::answer(server, target, form).await;
+        return Box::pin(watch::answer(server, target, form)).await;
     }
     let (content_type, user_agent) = (content_type(&request), user_agent(&request));
     let body = read(request).await?;
     let input = Input { content_type, user_agent, body };
     audit::with(|trail| trail.sent(&input));
-    if reviews::is_review(target.resource) {
-        let mut review = reviews::answer(server, caller.identity(), &target, &input).await?;
-        own_review(&target, &input, &mut review)?;
-        return Ok(encode::object(&target, form, review, 201));
-    }
-    if target.subresource == "token" {
-        let (token, warnings) = tokens::answer(server, &target, &input).await?;
-        return Ok(encode::warned(encode::object(&target, form, token, 201), &warnings));
-    }
-    let outcome = server.shared.registry.perform(&target, &input).await?;
+    let outcome = match strategies::of(target.resource).answers(&target.subresource) {
+        Some(answers) => Box::pin(answers.answer(server, &target, &input)).await?,
+        None => server.shared.registry.perform(&target, &input).await?,
+    };
     Ok(match outcome {
         Outcome::Document { value, revision } => encode::document(&target, form, &value, revision)?,
-        Outcome::Object { object, code, warnings } => {
-            encode::warned(encode::object(&target, form, object, code), &warnings)
+        Outcome::Object { object, stored, code, warnings } => {
+            encode::warned(encode::changed(&target, form, object, stored, code), &warnings)
         }
         Outcome::List(list) => encode::list(&target, form, list)?,
         Outcome::Success(status) => encode::success(form, &status),
@@ -364,17 +360,6 @@ fn content_type(request: &Request<Body>) -> String {
 fn user_agent(request: &Request<Body>) -> String {
     let value = request.headers().get(header::USER_AGENT).and_then(|value| value.to_str().ok());
     value.unwrap_or_default().to_owned()
-}
-
-/// The question is its client's, the answer is not.
-fn own_review(target: &Target, input: &Input, review: &mut Value) -> Result<(), Status> {
-    let options = WriteOptions::of(target, input)?;
-    let writer = options.writer(apply::Kind::of(target.resource, ""));
-    let mut question = review.clone();
-    question["status"] = writer.kind.nothing()["status"].take();
-    apply::update(&writer, None, &mut question);
-    review["metadata"] = question["metadata"].take();
-    Ok(())
 }
 
 async fn read(request: Request<Body>) -> Result<Bytes, Status> {

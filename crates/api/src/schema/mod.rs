@@ -5,12 +5,14 @@
 
 #[cfg(test)]
 pub(crate) mod example;
+mod gate;
 mod index;
 mod parse;
 mod resources;
 
 use std::{collections::HashMap, sync::LazyLock};
 
+pub use gate::{TooLate, open_gate};
 pub use resources::{Resource, Scope, SelectableField, Subresource, UnknownField};
 
 use self::index::Index;
@@ -22,6 +24,7 @@ pub struct Schema {
     types: Vec<Type>,
     by_name: HashMap<String, TypeId>,
     resources: Vec<Resource>,
+    gates: Vec<&'static str>,
 }
 
 /// The position of a type in the schema.
@@ -207,6 +210,11 @@ pub fn schema() -> &'static Schema {
 }
 
 impl Schema {
+    /// Whether it has what is behind a gate.
+    pub fn has_gate(&self, name: &str) -> bool {
+        self.gates.contains(&name)
+    }
+
     /// A type by package and name, for example `apps/v1.Deployment`.
     pub fn type_named(&self, name: &str) -> Option<TypeId> {
         self.by_name.get(name).copied()

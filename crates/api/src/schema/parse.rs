@@ -8,7 +8,8 @@
 use std::collections::HashMap;
 
 use super::{
-    Field, ListKind, Part, PatchRule, Presence, Schema, Shapes, Slot, Ty, Type, TypeId, Union, index::Index, resources,
+    Field, ListKind, Part, PatchRule, Presence, Schema, Shapes, Slot, Ty, Type, TypeId, Union, gate, index::Index,
+    resources,
 };
 
 /// The tables, each after a line with its package, an underscore before the version.
@@ -23,9 +24,10 @@ struct RawType {
     lines: Vec<&'static str>,
 }
 
-/// Parses all tables.
+/// Parses all tables, with what is behind gates that are open.
 pub fn load(types: &'static str, resources: &'static str) -> Schema {
-    let raw = split(types);
+    let gates = gate::all_open();
+    let raw = split(types, &gates);
     let by_name: HashMap<String, TypeId> =
         raw.iter().enumerate().map(|(at, ty)| (format!("{}.{}", ty.package, ty.name), TypeId(at))).collect();
     let names = Names { by_name: &by_name, raw: &raw };
@@ -45,13 +47,20 @@ pub fn load(types: &'static str, resources: &'static str) -> Schema {
             }
         })
         .collect();
-    let resources = resources::load(resources, &by_name);
-    Schema { types, by_name, resources }
+    let resources = resources::load(resources, &by_name, &gates);
+    Schema { types, by_name, resources, gates }
 }
 
-fn split(tables: &'static str) -> Vec<RawType> {
+fn split(tables: &'static str, gates: &[&'static str]) -> Vec<RawType> {
     let (mut types, mut package): (Vec<RawType>, String) = (Vec::new(), String::new());
+    // Whether the fields that follow are those of a type behind a gate that is shut.
+    let mut shut = false;
     for line in tables.lines().filter(|line| !line.trim().is_empty()) {
+        let passed = gate::passed(line, gates);
+        if !line.starts_with("  ") {
+            shut = passed.is_none();
+        }
+        let Some(line) = passed.filter(|_| !shut) else { continue };
         if let Some(name) = line.strip_prefix('@') {
             package = name.replace('_', "/");
         } else if let Some(field) = line.strip_prefix("  ") {

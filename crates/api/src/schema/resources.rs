@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::TypeId;
+use super::{TypeId, gate};
 use crate::Value;
 
 /// The table.
@@ -174,10 +174,11 @@ pub fn join_group_version(group: &str, version: &str) -> String {
 }
 
 /// Parses a table; `types` resolves kinds.
-pub(super) fn load(table: &'static str, types: &HashMap<String, TypeId>) -> Vec<Resource> {
+pub(super) fn load(table: &'static str, types: &HashMap<String, TypeId>, gates: &[&'static str]) -> Vec<Resource> {
     let mut resources = Vec::new();
     let mut group_version = ("", "");
-    for line in table.lines().filter(|line| !line.trim().is_empty()) {
+    let lines = table.lines().filter(|line| !line.trim().is_empty());
+    for line in lines.filter_map(|line| gate::passed(line, gates)) {
         match line.strip_prefix("  ") {
             Some(row) => resources.push(resource(group_version, row, types)),
             None => {

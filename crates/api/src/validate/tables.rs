@@ -26,7 +26,7 @@ macro_rules! functions {
 /// The functions by module; tables call them by their names.
 pub(super) const FUNCTIONS: &[&[(&str, Function)]] = functions! { Function:
     access: aggregation;
-    admission: rule_resources group_and_version mixed_case_kind variable_name audit_annotation webhook_name
+    admission: rule_resources group_and_version mixed_case_kind variable_name audit_annotation webhook_name no_subresource
         side_effects review_versions url_path https_url service_name no_bundle;
     certificates: signing_request usages requested_signer request_conditions issued_certificate signer_name
         bundle_is_named_after_signer trust_bundle;

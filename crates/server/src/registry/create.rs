@@ -7,7 +7,7 @@ use super::{FieldValidation, Outcome, Registry, WriteOptions, failed, update::Ch
 use crate::{
     admission::Attributes,
     allocate::{self, Begin, Fate},
-    clock,
+    clock, initializers,
     pipeline::Input,
     request::Target,
     strategies,
@@ -27,7 +27,12 @@ impl Registry {
         let options = WriteOptions::of(target, input)?;
         let (mut object, warnings) = body(resource, input, options.validation)?;
         apply::update(&options.writer(apply::Kind::of(resource, "")), None, &mut object);
-        Ok(self.create_object(target, object, options.dry_run).await?.outcome(201, warnings))
+        let mut created = self.create_object(target, object, options.dry_run).await?;
+        if !options.dry_run && initializers::is_pending(&created.object) {
+            created.object = self.initialized(target, created.object).await?;
+            created.stored = None;
+        }
+        Ok(created.outcome(201, warnings))
     }
 
     /// Creates an object that is decoded and has its defaults and owners. Where the name is generated and taken, another
@@ -68,7 +73,8 @@ impl Registry {
         let resource = target.resource;
         self.guarded(target, &object, None).await?;
         prepare(target, &mut object);
-        let errors = validate::create(resource, &object);
+        let mut errors = validate::create(resource, &object);
+        strategies::of(resource).check(&object, None, &mut errors);
         if !errors.is_empty() {
             return Err(Status::invalid(resource, meta::name(&object), &errors));
         }
@@ -76,7 +82,7 @@ impl Registry {
         self.admission().validate(attributes, &object).await?;
         let name = meta::name(&object).to_owned();
         match self.save(resource, object, Guard::Absent, dry_run).await {
-            Ok(object) => Ok(Changed { object, warnings }),
+            Ok((object, stored)) => Ok(Changed { object, stored, warnings }),
             Err(store::Error::Conflict { .. }) => Err(Status::already_exists(resource, &name)),
             Err(error) => Err(failed(resource, &name, error)),
         }

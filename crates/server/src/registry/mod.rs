@@ -36,7 +36,7 @@ use crate::{
     allocate::{self, Pools},
     authorize::Authorizers,
     catalog::BuiltIn,
-    document,
+    document, initializers,
     pipeline::Input,
     request::Target,
     strategies,
@@ -44,6 +44,9 @@ use crate::{
 
 /// How often a change is tried again when somebody else wrote in between.
 const RETRIES: usize = 8;
+
+/// A document, and its revision.
+pub type Stored = (Bytes, Revision);
 
 /// What a request came to.
 pub enum Outcome {
@@ -58,6 +61,8 @@ pub enum Outcome {
     Object {
         /// The object.
         object: Value,
+        /// As it is stored, if it is.
+        stored: Option<Stored>,
         /// 200 or 201.
         code: u16,
         /// For `Warning` headers.
@@ -77,6 +82,8 @@ pub struct Registry {
     pools: Pools,
     /// How long ephemeral objects are kept.
     event_ttl: Duration,
+    /// How long a creation waits for initializers.
+    initialization: Duration,
     /// Set once, before the first request: its plug-ins need what is made of a registry.
     admission: OnceLock<Admission>,
 }
@@ -87,12 +94,19 @@ impl Registry {
         let cache = Cache::over(store.clone(), Arc::new(BuiltIn), store::Window::default()).await?;
         let cache = Arc::new(cache);
         let authorizers = Authorizers::new(&settings.authorization, &cache)?;
-        Ok(Self { store, cache, authorizers, pools, event_ttl: settings.event_ttl, admission: OnceLock::new() })
+        let initialization = settings.initializers.unwrap_or_default();
+        let (event_ttl, admission) = (settings.event_ttl, OnceLock::new());
+        Ok(Self { store, cache, authorizers, pools, event_ttl, initialization, admission })
     }
 
     /// Who knows who may do what.
     pub fn authorizers(&self) -> &Arc<Authorizers> {
         &self.authorizers
+    }
+
+    /// How long a creation waits for initializers.
+    pub fn initialization(&self) -> Duration {
+        self.initialization
     }
 
     /// What can be handed out.
@@ -128,8 +142,7 @@ impl Registry {
         match target.verb {
             "get" => {
                 self.has_reached(target).await?;
-                let record = self.read(target.resource, &target.namespace, &target.name).await?;
-                Ok(Outcome::Document { value: record.value, revision: record.revision })
+                self.shown(target).await
             }
             "list" => self.list(target).await.map(Outcome::List),
             "create" => self.create(target, input).await,
@@ -139,6 +152,15 @@ impl Registry {
             "deletecollection" => self.delete_collection(target, input).await,
             _ => Err(Status::method_not_allowed()),
         }
+    }
+
+    /// The object of a request as it is stored, if who asks may see it.
+    async fn shown(&self, target: &Target) -> Result<Outcome, Status> {
+        let record = self.read(target.resource, &target.namespace, &target.name).await?;
+        if initializers::enabled() {
+            initializers::visible(target, &document::object(&record).map_err(Status::internal)?)?;
+        }
+        Ok(Outcome::Document { value: record.value, revision: record.revision })
     }
 
     /// The record of an object, or 404.
@@ -182,25 +204,26 @@ impl Registry {
         }
     }
 
-    /// Writes an object and gives it its revision.
+    /// Writes an object and gives it its revision. Of a dry run nothing is stored.
     async fn save(
         &self,
         resource: &Resource,
         mut object: Value,
         guard: Guard,
         dry_run: bool,
-    ) -> Result<Value, store::Error> {
+    ) -> Result<(Value, Option<Stored>), store::Error> {
         let key = document::key(resource, meta::namespace(&object), meta::name(&object));
         if dry_run {
             let current = if guard == Guard::Absent { self.store.get(&key).await? } else { None };
             let taken = |current| store::Error::Conflict { key: key.into(), guard, current: Some(current) };
-            return current.map_or(Ok(object), |current| Err(taken(current)));
+            return current.map_or(Ok((object, None)), |current| Err(taken(current)));
         }
         let ttl = strategies::of(resource).is_ephemeral().then_some(self.event_ttl);
-        let write = Write { key: key.into(), guard, value: Some(document::encode(&object)), ttl };
+        let value = document::encode(&object);
+        let write = Write { key: key.into(), guard, value: Some(value.clone()), ttl };
         let revision = self.store.write(write).await?;
         meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
-        Ok(object)
+        Ok((object, Some((value, revision))))
     }
 
     /// Removes an object for good.

@@ -6,7 +6,7 @@ use api::{
 };
 use store::Item;
 
-use crate::{catalog::catalog, request::Target};
+use crate::{catalog::catalog, initializers, request::Target};
 
 /// Which objects a list or a watch is about.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +52,11 @@ impl Selection {
         let mut selection = Self { labels, fields, namespaced: target.resource.namespaced() };
         if !target.name.is_empty() {
             selection.only(&target.name)?;
+        }
+        if !initializers::wants_all(target)
+            && let Some(place) = catalog().pending(target.resource)
+        {
+            selection.fields.push(Term { field: Field::Mark(place), equal: true, value: String::new() });
         }
         Ok(selection)
     }

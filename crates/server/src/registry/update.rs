@@ -10,14 +10,14 @@ use api::{
 use store::{Guard, Revision};
 
 use super::{
-    Outcome, RETRIES, Registry, WriteOptions,
+    Outcome, RETRIES, Registry, Stored, WriteOptions,
     create::{body, decoded},
     deletion_waits, failed, precondition_failed, scale_of,
 };
 use crate::{
     admission::Attributes,
     allocate::{self, Begin, Fate},
-    clock,
+    clock, initializers,
     pipeline::Input,
     request::Target,
     strategies::{self, keep},
@@ -45,6 +45,8 @@ pub enum Part {
 pub struct Changed {
     /// The object as it is now.
     pub object: Value,
+    /// As it is stored, if it is.
+    pub stored: Option<Stored>,
     /// For `Warning` headers.
     pub warnings: Vec<String>,
 }
@@ -53,7 +55,7 @@ impl Changed {
     /// The answer, with what was already to be said of the request.
     pub fn outcome(self, code: u16, mut warnings: Vec<String>) -> Outcome {
         warnings.extend(self.warnings);
-        Outcome::Object { object: self.object, code, warnings }
+        Outcome::Object { object: self.object, stored: self.stored, code, warnings }
     }
 }
 
@@ -65,18 +67,23 @@ impl Registry {
     pub(super) async fn update_part(&self, target: &Target, input: &Input, part: Part) -> Result<Outcome, Status> {
         let resource = target.resource;
         let options = WriteOptions::of(target, input)?;
-        let (mut given, warnings) = body(resource, input, options.validation)?;
-        named_as(target, &mut given)?;
+        let (given, warnings) = body_of(target, input, &options)?;
         let writer = options.writer(apply::Kind::of(resource, &target.subresource));
+        // Who must try again reads the body again.
+        let mut first = Some(given);
         let changed = self
             .change(target, part, options.dry_run, |current| {
-                let mut object = given.clone();
+                let mut object = match first.take() {
+                    Some(given) => given,
+                    None => body_of(target, input, &options)?.0,
+                };
                 apply::update(&writer, Some(current), &mut object);
                 Ok(object)
             })
             .await;
         let (changed, code) = match changed {
             Err(status) if status.code == 404 && resource.upsert && part == Part::Main => {
+                let mut given = first.map_or_else(|| body_of(target, input, &options).map(|(given, _)| given), Ok)?;
                 meta::metadata_mut(&mut given).remove("resourceVersion");
                 apply::update(&writer, None, &mut given);
                 (self.create_object(target, given, options.dry_run).await?, 201)
@@ -141,6 +148,9 @@ impl Registry {
         let resource = target.resource;
         for _ in 0..RETRIES {
             let (current, revision) = self.read_object(resource, &target.namespace, &target.name).await?;
+            if part != Part::Main {
+                initializers::visible(target, &current)?;
+            }
             let mut edited = edit(&current)?;
             let attributes = Attributes::update(self, target, &current, dry_run);
             self.admit_change(&attributes, part, &mut edited).await?;
@@ -178,10 +188,20 @@ impl Registry {
         self.guarded(target, &edited, Some(current)).await?;
         let object = prepare(target, part, edited, current);
         if apply::same_but_times(&object, current) {
-            return Ok(Some(Changed { object: current.clone(), warnings: Vec::new() }));
+            return Ok(Some(Changed { object: current.clone(), stored: None, warnings: Vec::new() }));
         }
         let errors = match part {
-            Part::Main | Part::Scale => validate::update(resource, &object, current),
+            // Whoever initializes an object makes it.
+            Part::Main if initializers::is_pending(current) => validate::create(resource, &object),
+            Part::Main | Part::Scale => {
+                let mut errors = validate::update(resource, &object, current);
+                strategies::of(resource).check(&object, Some(current), &mut errors);
+                errors
+            }
+            Part::Subresource if initializers::is_pending(current) => {
+                let why = "must not update status when the object is uninitialized";
+                vec![FieldError::forbidden(&target.subresource, why)]
+            }
             Part::Subresource => {
                 let (part, now) = (target.subresource.as_str(), Some(clock::now()));
                 validate::update_subresource_at(resource, part, &object, current, now)
@@ -194,7 +214,7 @@ impl Registry {
         let warnings = validate::warnings(resource, &object, Some(current));
         self.validate_change(attributes, part, &object).await?;
         match self.write_or_finish(resource, object, revision, dry_run).await {
-            Ok(object) => Ok(Some(Changed { object, warnings })),
+            Ok((object, stored)) => Ok(Some(Changed { object, stored, warnings })),
             Err(store::Error::Conflict { current: Some(_), .. }) => Ok(None),
             Err(error) => Err(failed(resource, name, error)),
         }
@@ -237,13 +257,26 @@ impl Registry {
         object: Value,
         revision: Revision,
         dry_run: bool,
-    ) -> Result<Value, store::Error> {
+    ) -> Result<(Value, Option<Stored>), store::Error> {
         if meta::is_deleting(&object) && !deletion_waits(resource, &object) {
             self.remove(resource, &object, revision, dry_run).await?;
-            return Ok(object);
+            return Ok((object, None));
         }
-        self.save(resource, object, Guard::Revision(revision), dry_run).await
+        let saved = self.save(resource, object, Guard::Revision(revision), dry_run).await?;
+        if initializers::rejection(&saved.0).is_some() {
+            // Those who wait for it have seen why.
+            let revision = saved.1.as_ref().map_or(revision, |(_, revision)| *revision);
+            self.remove(resource, &saved.0, revision, dry_run).await?;
+        }
+        Ok(saved)
     }
+}
+
+/// The object that a client wants to be there instead, and what is to be said of it.
+fn body_of(target: &Target, input: &Input, options: &WriteOptions) -> Result<(Value, Vec<String>), Status> {
+    let (mut given, warnings) = body(target.resource, input, options.validation)?;
+    named_as(target, &mut given)?;
+    Ok((given, warnings))
 }
 
 /// 422: objects of this kind are changed only by who has read them.
@@ -274,6 +307,7 @@ pub(super) fn patch_failed(error: patch::Error) -> Status {
     match error {
         patch::Error::Malformed(message) => Status::bad_request(message),
         patch::Error::Unprocessable(message) => Status::unprocessable(message),
+        patch::Error::Inapplicable { .. } => Status::unprocessable(error.to_string()),
         patch::Error::Failed(message) => Status::of_code(500, message),
     }
 }

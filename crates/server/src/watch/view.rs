@@ -23,10 +23,19 @@ pub(super) struct View {
     form: Form,
     selection: Selection,
     tail: Tail,
-    /// The name of the form with each type, under which what is written is shared; `None`: it is not.
-    shared: Option<[Arc<str>; 3]>,
+    /// The names under which what is written is shared; `None`: it is not.
+    shared: Option<Names>,
     /// The client knows the columns of the table.
     has_columns: bool,
+}
+
+/// Names of what is written alike for everybody.
+#[derive(Clone)]
+struct Names {
+    /// A change, of each type.
+    changes: [Arc<str>; 3],
+    /// All that the watch shows.
+    runs: Arc<str>,
 }
 
 /// What a change is to a watcher.
@@ -47,22 +56,31 @@ impl Type {
     }
 }
 
+impl Names {
+    fn of(target: &Target, form: Form) -> Self {
+        let Form { encoding, shape, version, .. } = form;
+        let name = format!("{} {shape:?} {version:?} {}", encoding.media_type(), target.resource.api_version());
+        let selector = |name| target.query.get(name).unwrap_or_default();
+        let (labels, fields) = (selector("labelSelector"), selector("fieldSelector"));
+        Self {
+            changes: [Type::Added, Type::Modified, Type::Deleted].map(|kind| format!("{} {name}", kind.text()).into()),
+            runs: format!("{name} {:?} {labels:?} {fields:?}", target.name).into(),
+        }
+    }
+}
+
 impl View {
     pub fn new(target: Target, form: Form, selection: Selection) -> Self {
         // The age of an object in a table is another for whoever looks later.
         let same_for_all = !matches!(form.shape, Shape::Table(_));
-        let shared = same_for_all.then(|| {
-            let name = format!(
-                "{} {:?} {:?} {}",
-                form.encoding.media_type(),
-                form.shape,
-                form.version,
-                target.resource.api_version()
-            );
-            [Type::Added, Type::Modified, Type::Deleted].map(|kind| format!("{} {name}", kind.text()).into())
-        });
+        let shared = same_for_all.then(|| Names::of(&target, form));
         let tail = Tail::of(target.resource);
         Self { target, form, selection, tail, shared, has_columns: false }
+    }
+
+    /// The name under which watches that show the same share it.
+    pub fn name(&self) -> Option<&Arc<str>> {
+        self.shared.as_ref().map(|names| &names.runs)
     }
 
     /// Whether an object is shown.
@@ -89,7 +107,7 @@ impl View {
         let shared = self.shared.clone();
         let mut write = || self.write(kind, &item.record.value, change.revision);
         match &shared {
-            Some(shared) => change.encoded(&shared[kind as usize], write).map(Some),
+            Some(shared) => change.encoded(&shared.changes[kind as usize], write).map(Some),
             None => write().map(Some),
         }
     }

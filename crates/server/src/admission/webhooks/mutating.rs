@@ -4,8 +4,8 @@ use api::{Value, convert, decode, defaults, patch, schema::schema, status::Statu
 use async_trait::async_trait;
 use serde_json::json;
 
-use super::{Configured, call::decide, hook::Hook, matching::Invocation};
-use crate::admission::{Attributes, Plugin};
+use super::{Configured, call::decide, hook::Hook};
+use crate::admission::{Attributes, Plugin, matching::Invocation, rounds::Who};
 
 const AUDIT: &str = "mutation.webhook.admission.k8s.io";
 const PATCH_AUDIT: &str = "patch.webhook.admission.k8s.io";
@@ -21,16 +21,16 @@ impl Plugin for Mutating {
     }
 
     async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
-        attributes.rounds.begin(object);
+        attributes.rounds.begin(Who::Webhooks, object);
         for (at, hook) in self.0.hooks().iter().enumerate() {
-            if !attributes.rounds.includes(&hook.id) {
+            if !attributes.rounds.includes(Who::Webhooks, &hook.id) {
                 continue;
             }
-            let Some(invocation) = hook.asked(attributes, object).await? else { continue };
+            let Some(invocation) = hook.asked(attributes, object, &self.0.authorizers).await? else { continue };
             let changed = call(hook, invocation, attributes, object, at).await?;
-            attributes.rounds.called(&hook.id, hook.again, changed);
+            attributes.rounds.called(Who::Webhooks, &hook.id, hook.again, changed);
         }
-        attributes.rounds.end(object);
+        attributes.rounds.end(Who::Webhooks, object);
         Ok(())
     }
 }
@@ -92,7 +92,10 @@ fn patched(
     let changed = patch::Kind::Json.apply(shown_ty, &shown, operations);
     let changed = changed.map_err(|error| {
         Status::internal(match error {
-            patch::Error::Malformed(why) | patch::Error::Unprocessable(why) | patch::Error::Failed(why) => why,
+            patch::Error::Malformed(why)
+            | patch::Error::Unprocessable(why)
+            | patch::Error::Failed(why)
+            | patch::Error::Inapplicable { why, .. } => why,
         })
     })?;
     let changed = if same { convert::to(own, changed) } else { changed };

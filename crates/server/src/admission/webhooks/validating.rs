@@ -25,7 +25,7 @@ impl Plugin for Validating {
         let hooks = self.0.hooks();
         let mut asked = Vec::new();
         for hook in hooks.iter() {
-            if let Some(invocation) = hook.asked(attributes, object).await? {
+            if let Some(invocation) = hook.asked(attributes, object, &self.0.authorizers).await? {
                 asked.push((hook, invocation));
             }
         }

@@ -24,10 +24,7 @@ impl Registry {
             ("scale", _) => self.scale(target, input).await,
             ("binding" | "", "create") => self.bind(target, input).await,
             ("eviction", "create") => self.evict(target, input).await,
-            (_, "get") => {
-                let record = self.read(target.resource, &target.namespace, &target.name).await?;
-                Ok(Outcome::Document { value: record.value, revision: record.revision })
-            }
+            (_, "get") => self.shown(target).await,
             (_, "update") => self.update_part(target, input, Part::Subresource).await,
             (_, "patch") => self.patch_part(target, input, Part::Subresource).await,
             (other, _) => Err(Status::not_implemented(format!("{}/{other}", target.resource.qualified_name()))),
@@ -75,5 +72,5 @@ fn own_request(resource: &'static Resource, verb: &'static str, of: &Target, nam
 /// 201, and nothing more to say.
 fn done() -> Outcome {
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    Outcome::Object { object: status, code: 201, warnings: Vec::new() }
+    Outcome::Object { object: status, stored: None, code: 201, warnings: Vec::new() }
 }

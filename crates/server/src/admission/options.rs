@@ -3,7 +3,7 @@
 use api::Value;
 use serde_json::json;
 
-use super::super::{Attributes, Operation};
+use super::{Attributes, Operation};
 
 /// `CreateOptions` and the like, of the request's query; those of a deletion come with the request.
 pub fn of(attributes: &Attributes<'_>) -> Value {

@@ -7,7 +7,7 @@ use api::{
     status::Status,
 };
 
-use super::super::{Attributes, Operation};
+use super::{Attributes, Operation};
 use crate::system;
 
 /// As what somebody is asked about a request: another version of the resource may be what its rules name.
@@ -19,8 +19,10 @@ pub struct Invocation {
 
 /// Who is asked: rules and selectors.
 pub struct Asked<'a> {
-    /// What about.
-    pub rules: &'a [Value],
+    /// What about; `None`: everything.
+    pub rules: Option<&'a [Value]>,
+    /// What not about, whatever the rules say.
+    pub excludes: &'a [Value],
     /// Whether rules for other versions count too.
     pub equivalent: bool,
     /// Which namespaces' objects.
@@ -32,7 +34,12 @@ pub struct Asked<'a> {
 impl Asked<'_> {
     /// `None`: not asked.
     pub async fn about(&self, attributes: &Attributes<'_>, object: &Value) -> Result<Option<Invocation>, Status> {
-        let Some(invocation) = self.invocation(attributes, object) else { return Ok(None) };
+        if self.find(self.excludes, attributes, object).is_some() {
+            return Ok(None);
+        }
+        let own = Invocation { resource: attributes.resource() };
+        let found = self.rules.map_or(Some(own), |rules| self.find(rules, attributes, object));
+        let Some(invocation) = found else { return Ok(None) };
         let objects = self.objects.as_ref().map_err(Status::internal)?;
         if !objects.is_empty() && !selects_one(objects, attributes, object) {
             return Ok(None);
@@ -46,9 +53,10 @@ impl Asked<'_> {
         Ok(Some(invocation))
     }
 
-    fn invocation(&self, attributes: &Attributes<'_>, object: &Value) -> Option<Invocation> {
+    /// As what some rules name the request.
+    fn find(&self, rules: &[Value], attributes: &Attributes<'_>, object: &Value) -> Option<Invocation> {
         let own = attributes.resource();
-        let named = |resource: &Resource| self.rules.iter().any(|rule| matches(rule, attributes, object, resource));
+        let named = |resource: &Resource| rules.iter().any(|rule| matches(rule, attributes, object, resource));
         if named(own) {
             return Some(Invocation { resource: own });
         }

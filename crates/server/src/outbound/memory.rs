@@ -6,11 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// As many as upstream remembers.
-const CAPACITY: usize = 8192;
-
 /// Answers by question.
 pub struct Memory<T> {
+    /// How many at most.
+    capacity: usize,
     held: Mutex<Held<T>>,
 }
 
@@ -27,13 +26,12 @@ struct Remembered<T> {
     used: u64,
 }
 
-impl<T> Default for Memory<T> {
-    fn default() -> Self {
-        Self { held: Mutex::new(Held { answers: HashMap::new(), order: BTreeMap::new(), uses: 0 }) }
-    }
-}
-
 impl<T: Clone> Memory<T> {
+    /// Of so many answers at most.
+    pub fn of(capacity: usize) -> Self {
+        Self { capacity, held: Mutex::new(Held { answers: HashMap::new(), order: BTreeMap::new(), uses: 0 }) }
+    }
+
     /// What was answered, if that still counts.
     pub fn get(&self, question: &str) -> Option<T> {
         let mut held = self.held();
@@ -58,7 +56,7 @@ impl<T: Clone> Memory<T> {
         }
         let mut held = self.held();
         held.forget(&question);
-        if held.answers.len() >= CAPACITY
+        if held.answers.len() >= self.capacity
             && let Some((_, oldest)) = held.order.pop_first()
         {
             held.answers.remove(&oldest);
@@ -86,9 +84,11 @@ impl<T> Held<T> {
 mod tests {
     use super::*;
 
+    const CAPACITY: usize = 64;
+
     #[test]
     fn what_was_not_used_for_long_goes_first() {
-        let memory = Memory::default();
+        let memory = Memory::of(CAPACITY);
         let long = Duration::from_secs(60);
         for at in 0..CAPACITY {
             memory.put(at.to_string(), at, long);
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn answers_count_for_their_time() {
-        let memory = Memory::default();
+        let memory = Memory::of(CAPACITY);
         memory.put("never".into(), 1, Duration::ZERO);
         memory.put("over".into(), 2, Duration::from_nanos(1));
         assert_eq!((memory.get("never"), memory.get("over")), (None, None));
