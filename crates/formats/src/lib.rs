@@ -6,7 +6,9 @@
 //! ([`budget`]).
 
 pub mod budget;
+pub mod bytes;
 pub mod cron;
+pub mod diff;
 pub mod duration;
 pub mod json;
 pub mod named;
