@@ -13,6 +13,7 @@ pub mod authorize;
 mod bootstrap;
 mod catalog;
 mod clock;
+mod components;
 mod deadline;
 mod document;
 mod encode;
@@ -55,7 +56,7 @@ use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use admission::{AdmissionSettings, UnknownPlugin};
 pub use allocate::network::{Network, NotANetwork};
@@ -67,6 +68,7 @@ pub use authenticate::{
     ALGORITHMS, Authentication, AuthenticationFile, Authority, AuthorityError, ConfigError, JwtIssuer, Mapping,
     ReviewVersion, TableError, TokenWebhook, UserTable, client_verifier,
 };
+pub use components::Component;
 pub use initializers::{PATIENCE as INITIALIZATION, enable as enable_initializers};
 pub use outbound::{Endpoint, KubeconfigError, from_kubeconfig};
 pub use settings::{Authorization, Load, Mode, Serving, Settings, Shutdown};
@@ -171,8 +173,10 @@ struct Shared {
     started: jiff::Timestamp,
     /// Cancelled once the server is asked to end: it is not ready from then on.
     ending: CancellationToken,
-    /// Cancelled once no new connections are taken: watches end.
+    /// Cancelled once no new connections are taken, or no new requests: watches end.
     stopping: CancellationToken,
+    /// The requests of connections that are being answered.
+    requests: TaskTracker,
 }
 
 impl Server {
@@ -224,6 +228,7 @@ impl Server {
             started: clock::now(),
             ending: CancellationToken::new(),
             stopping: CancellationToken::new(),
+            requests: TaskTracker::new(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }

@@ -1,5 +1,7 @@
 //! Calls one webhook: with a question, within its time, and with what its answer means.
 
+use std::time::Instant;
+
 use api::{Value, status::Status};
 
 use super::{
@@ -8,7 +10,7 @@ use super::{
     matching::{Asked, Invocation},
     review::{self, Verdict},
 };
-use crate::admission::Attributes;
+use crate::admission::{Attributes, Step};
 
 /// How a call ended that was not a yes.
 pub enum Failure {
@@ -36,8 +38,28 @@ impl Hook {
         Ok(invocation)
     }
 
-    /// Asks it.
+    /// Asks it, and notes how long it took.
     pub async fn ask(
+        &self,
+        invocation: Invocation,
+        attributes: &Attributes<'_>,
+        object: &Value,
+        mutating: bool,
+    ) -> Result<Verdict, Failure> {
+        let began = Instant::now();
+        let answer = self.ask_now(invocation, attributes, object, mutating).await;
+        let kind = if mutating { "admit" } else { "validating" };
+        let step = Step { operation: attributes.operation.name(), kind };
+        let rejected = match &answer {
+            Ok(_) => false,
+            Err(Failure::Calling(_)) => !self.ignores_failure,
+            Err(Failure::Refused(_)) => true,
+        };
+        attributes.registry.admission().times().hook(&self.name, step, rejected, began);
+        answer
+    }
+
+    async fn ask_now(
         &self,
         invocation: Invocation,
         attributes: &Attributes<'_>,
