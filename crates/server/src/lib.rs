@@ -43,6 +43,7 @@ mod strategies;
 mod streams;
 mod system;
 mod tokens;
+mod usage;
 mod watch;
 
 use std::{
@@ -166,6 +167,8 @@ struct Shared {
     /// `None` where nothing is audited.
     auditor: Option<Arc<audit::Auditor>>,
     flow: flow::Flow,
+    /// What containers have used.
+    usage: Arc<usage::Usage>,
     settings: Settings,
     /// What the server says of its API.
     pages: api::discovery::Pages,
@@ -197,11 +200,13 @@ impl Server {
         }
         let pools = allocate::Pools::new(&settings.service_networks, settings.node_ports.clone());
         let registry = Arc::new(registry::Registry::new(config.store, pools, &settings).await?);
+        let usage = Arc::new(usage::Usage::default());
         let parts = admission::Parts {
             config: None,
             settings: &settings.admission,
             cache: registry.cache(),
             authorizers: registry.authorizers(),
+            usage: &usage,
         };
         let admission = admission::Admission::new(&settings.admission, &parts).map_err(store::Error::Unusable)?;
         registry.set_admission(admission);
@@ -222,6 +227,7 @@ impl Server {
             impersonators: impersonate::Ways::default(),
             auditor: audit::Auditor::new(&settings.audit),
             flow,
+            usage,
             settings,
             pages,
             metrics: metrics::Metrics::default(),

@@ -16,7 +16,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     BodyError, Origin, Server, activity::Activity, allocate, authenticate::Peer, bootstrap, flow, paths, pipeline,
-    pipeline::Unknown,
+    pipeline::Unknown, usage,
 };
 
 /// How long a client may take for the TLS handshake.
@@ -70,7 +70,13 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::Serve
 async fn keep_up(server: Server) {
     let ending = server.shared.ending.clone();
     let kept = bootstrap::run(server.clone(), ending.clone());
-    tokio::join!(kept, allocate::run(server.clone(), ending.clone()), flow::run(server, ending));
+    let sampled = async {
+        if server.shared.settings.admission.wants_usage() {
+            usage::run(&server, &ending).await;
+        }
+    };
+    let allocated = allocate::run(server.clone(), ending.clone());
+    tokio::join!(kept, allocated, flow::run(server.clone(), ending.clone()), sampled);
 }
 
 /// Takes connections until `shutdown`; returns those that are still open.

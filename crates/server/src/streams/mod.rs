@@ -18,6 +18,8 @@ mod translate;
 mod tunnel;
 pub mod websocket;
 
+pub use pod::kubelet_of;
+
 use api::status::Status;
 use http::{Request, Response};
 
