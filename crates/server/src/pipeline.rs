@@ -97,7 +97,7 @@ impl Call<'_> {
     fn begin(&self, auditor: &Arc<Auditor>, request: &Request<Body>) -> (Option<Arc<Trail>>, bool) {
         let path = request.uri().path();
         let query = Query::parse(request.uri().query().unwrap_or_default());
-        let target = request::parse(request.method(), path, query.clone(), &self.server.shared.settings.served);
+        let target = request::parse(request.method(), path, query.clone(), self.server.table());
         let target = target.and_then(Result::ok);
         let question = match &target {
             Some(target) => Question::of_target(target),
@@ -182,7 +182,7 @@ async fn route(
 ) -> Result<Response<Body>, Status> {
     let path = request.uri().path().to_owned();
     let query = Query::parse(request.uri().query().unwrap_or_default());
-    match request::parse(request.method(), &path, query, &server.shared.settings.served) {
+    match request::parse(request.method(), &path, query, server.table()) {
         unknown @ (None | Some(Err(_))) => {
             let counted = InFlight::of_path(server, request.method(), &path);
             let query = Query::parse(request.uri().query().unwrap_or_default());
@@ -281,7 +281,7 @@ async fn resource(
     let body = read(request).await?;
     let input = Input { content_type, user_agent, body };
     audit::with(|trail| trail.sent(&input));
-    if reviews::is_review(target.resource) {
+    if reviews::is_review(&target.resource) {
         let mut review = reviews::answer(server, caller.identity(), &target, &input).await?;
         own_review(&target, &input, &mut review)?;
         return Ok(encode::object(&target, form, review, 201));
@@ -369,7 +369,7 @@ fn user_agent(request: &Request<Body>) -> String {
 /// The question is its client's, the answer is not.
 fn own_review(target: &Target, input: &Input, review: &mut Value) -> Result<(), Status> {
     let options = WriteOptions::of(target, input)?;
-    let writer = options.writer(apply::Kind::of(target.resource, ""));
+    let writer = options.writer(apply::Kind::of(&target.resource, ""));
     let mut question = review.clone();
     question["status"] = writer.kind.nothing()["status"].take();
     apply::update(&writer, None, &mut question);

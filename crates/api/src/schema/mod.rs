@@ -3,12 +3,14 @@
 //! [`schema`] is what everything else in this crate reads. The tables are part of the binary; a fault in them is a fault of
 //! the program and found by this module's tests.
 
+mod custom;
 mod index;
 mod parse;
 mod resources;
 
 use std::{collections::HashMap, sync::LazyLock};
 
+pub use custom::{Change, Column, Custom, Row, interned};
 pub use resources::{Resource, Scope, SelectableField, Subresource, UnknownField};
 
 use self::index::Index;

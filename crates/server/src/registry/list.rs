@@ -33,7 +33,7 @@ impl Registry {
     /// A list as its query asks for it.
     pub async fn list(&self, target: &Target) -> Result<List, Status> {
         let options = ListOptions::of(target)?;
-        let prefix = document::key(target.resource, &target.namespace, "");
+        let prefix = document::key(&target.resource, &target.namespace, "");
         let start = options.start(&prefix)?;
         let snapshot = self.cache().snapshot(&prefix, start.at).await;
         let snapshot = snapshot.map_err(|error| gone(target, &prefix, &start, error))?;
@@ -50,7 +50,7 @@ impl Registry {
     pub async fn has_reached(&self, target: &Target) -> Result<(), Status> {
         let text = target.query.get("resourceVersion").unwrap_or_default();
         let Some(requested) = ListOptions::parsed_revision(text)? else { return Ok(()) };
-        let current = self.store().revision().await.map_err(|error| failed(target.resource, "", error))?;
+        let current = self.store().revision().await.map_err(|error| failed(&target.resource, "", error))?;
         if requested > current { Err(Status::future_revision(requested, current)) } else { Ok(()) }
     }
 }
@@ -72,7 +72,7 @@ fn page(options: &ListOptions, prefix: &str, snapshot: &Snapshot, after: Option<
 }
 
 fn gone(target: &Target, prefix: &str, start: &Start, error: store::Error) -> Status {
-    let store::Error::Compacted { .. } = error else { return failed(target.resource, "", error) };
+    let store::Error::Compacted { .. } = error else { return failed(&target.resource, "", error) };
     match start.after.as_deref().and_then(|after| after.strip_prefix(prefix)) {
         Some(after) => {
             let token = list_token::write(&Token { revision: None, after: after.to_owned() });

@@ -36,6 +36,7 @@ use crate::{
     allocate::{self, Pools},
     authorize::Authorizers,
     catalog::BuiltIn,
+    custom::Definitions,
     document,
     pipeline::Input,
     request::Target,
@@ -74,6 +75,7 @@ pub struct Registry {
     store: Arc<dyn Store>,
     cache: Arc<Cache>,
     authorizers: Arc<Authorizers>,
+    custom: Definitions,
     pools: Pools,
     /// How long ephemeral objects are kept.
     event_ttl: Duration,
@@ -87,12 +89,18 @@ impl Registry {
         let cache = Cache::over(store.clone(), Arc::new(BuiltIn), store::Window::default()).await?;
         let cache = Arc::new(cache);
         let authorizers = Authorizers::new(&settings.authorization, &cache)?;
-        Ok(Self { store, cache, authorizers, pools, event_ttl: settings.event_ttl, admission: OnceLock::new() })
+        let custom = Definitions::new(&cache)?;
+        Ok(Self { store, cache, authorizers, custom, pools, event_ttl: settings.event_ttl, admission: OnceLock::new() })
     }
 
     /// Who knows who may do what.
     pub fn authorizers(&self) -> &Arc<Authorizers> {
         &self.authorizers
+    }
+
+    /// The definitions of custom resources.
+    pub fn custom(&self) -> &Definitions {
+        &self.custom
     }
 
     /// What can be handed out.
@@ -128,7 +136,7 @@ impl Registry {
         match target.verb {
             "get" => {
                 self.has_reached(target).await?;
-                let record = self.read(target.resource, &target.namespace, &target.name).await?;
+                let record = self.read(&target.resource, &target.namespace, &target.name).await?;
                 Ok(Outcome::Document { value: record.value, revision: record.revision })
             }
             "list" => self.list(target).await.map(Outcome::List),
@@ -173,7 +181,7 @@ impl Registry {
 
     /// Asks whoever looks at what a write would grant.
     async fn guarded(&self, target: &Target, object: &Value, current: Option<&Value>) -> Result<(), Status> {
-        match strategies::of(target.resource).guard() {
+        match strategies::of(&target.resource).guard() {
             Some(guard) => {
                 let authorizers = &self.authorizers;
                 guard.check(strategies::Guarded { authorizers, target, object, current }).await

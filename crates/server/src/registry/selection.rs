@@ -39,11 +39,11 @@ impl Selection {
         let bad = |error: selector::Error| Status::bad_request(error.to_string());
         let labels = LabelSelector::parse(target.query.get("labelSelector").unwrap_or_default()).map_err(bad)?;
         let fields = target.query.get("fieldSelector").unwrap_or_default();
-        let fields = FieldSelector::parse(fields, target.resource).map_err(bad)?;
+        let fields = FieldSelector::parse(fields, &target.resource).map_err(bad)?;
         let place = |name: &str| match name {
             "metadata.name" => Some(Field::Name),
             "metadata.namespace" => Some(Field::Namespace),
-            name => catalog().place(target.resource, name).map(Field::Mark),
+            name => catalog().place(&target.resource, name).map(Field::Mark),
         };
         let term = |(name, equal, value): (&str, bool, &str)| {
             Some(Term { field: place(name)?, equal, value: value.to_owned() })

@@ -11,7 +11,7 @@ use store::{Guard, Revision};
 
 use super::{
     Outcome, RETRIES, Registry, WriteOptions,
-    create::{body, decoded},
+    create::{body, decoded, same_version},
     deletion_waits, failed, precondition_failed, scale_of,
 };
 use crate::{
@@ -62,9 +62,10 @@ impl Registry {
     }
 
     pub(super) async fn update_part(&self, target: &Target, input: &Input, part: Part) -> Result<Outcome, Status> {
-        let resource = target.resource;
+        let resource = &target.resource;
         let options = WriteOptions::of(target, input)?;
         let (mut given, warnings) = body(resource, input, options.validation)?;
+        same_version(target, &given, &warnings)?;
         named_as(target, &mut given)?;
         let writer = options.writer(apply::Kind::of(resource, &target.subresource));
         let changed = self
@@ -93,7 +94,7 @@ impl Registry {
         if input.content_type == super::apply::CONTENT_TYPE {
             return self.apply_part(target, input, part).await;
         }
-        let resource = target.resource;
+        let resource = &target.resource;
         let (kind, body) = patch_body(input)?;
         let options = WriteOptions::of(target, input)?;
         let mut warnings = Vec::new();
@@ -122,7 +123,7 @@ impl Registry {
         let options = WriteOptions::of(&target, &input)?;
         self.change(&target, Part::Server, false, |current| {
             let mut object = edit(current)?;
-            let writer = options.writer(apply::Kind::of(target.resource, "status"));
+            let writer = options.writer(apply::Kind::of(&target.resource, "status"));
             apply::update(&writer, Some(current), &mut object);
             Ok(object)
         })
@@ -137,7 +138,7 @@ impl Registry {
         dry_run: bool,
         mut edit: impl FnMut(&Value) -> Result<Value, Status>,
     ) -> Result<Changed, Status> {
-        let resource = target.resource;
+        let resource = &target.resource;
         for _ in 0..RETRIES {
             let (current, revision) = self.read_object(resource, &target.namespace, &target.name).await?;
             let mut edited = edit(&current)?;
@@ -172,18 +173,21 @@ impl Registry {
         revision: Revision,
     ) -> Result<Option<Changed>, Status> {
         let (target, dry_run) = (attributes.target, attributes.dry_run);
-        let (resource, name) = (target.resource, target.name.as_str());
+        let (resource, name) = (&target.resource, target.name.as_str());
         let current = attributes.old.unwrap_or(&Value::Null);
         self.guarded(target, &edited, Some(current)).await?;
         let object = prepare(target, part, edited, current);
         if apply::same_but_times(&object, current) {
             return Ok(Some(Changed { object: current.clone(), warnings: Vec::new() }));
         }
-        let errors = match part {
+        let mut errors = match part {
             Part::Main | Part::Scale => validate::update(resource, &object, current),
             Part::Subresource => validate::update_subresource(resource, &target.subresource, &object, current),
             Part::Server => Vec::new(),
         };
+        if errors.is_empty() && part == Part::Main {
+            errors = strategies::of(resource).faults(&object, Some(current));
+        }
         if !errors.is_empty() {
             return Err(Status::invalid(resource, name, &errors));
         }
@@ -320,7 +324,7 @@ fn preconditions(
 
 /// The new object with what the client may not change taken from the current one.
 fn prepare(target: &Target, part: Part, mut object: Value, current: &Value) -> Value {
-    let resource = target.resource;
+    let resource = &target.resource;
     if part == Part::Subresource {
         object = strategies::through(resource, &target.subresource, object, current);
     }

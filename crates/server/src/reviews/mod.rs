@@ -19,7 +19,7 @@ pub fn is_review(resource: &Resource) -> bool {
 
 /// Answers a review that `user` asks for: the question, with a status.
 pub async fn answer(server: &Server, user: &User, target: &Target, input: &Input) -> Result<Value, Status> {
-    let resource = target.resource;
+    let resource = &target.resource;
     let options = WriteOptions::of(target, input)?;
     let (mut review, _) = body(resource, input, options.validation)?;
     in_namespace(target, &mut review)?;

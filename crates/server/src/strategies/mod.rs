@@ -3,6 +3,7 @@
 mod access;
 mod api_service;
 mod certificate;
+mod definition;
 mod event;
 mod job;
 mod namespace;
@@ -15,7 +16,7 @@ mod workload;
 
 pub use subresource::{keep, through};
 
-use api::{Value, schema::Resource, status::Status};
+use api::{Value, schema::Resource, status::Status, validate::FieldError};
 use async_trait::async_trait;
 
 use crate::{User, allocate::Allocator, authorize::Authorizers, request::Target};
@@ -32,6 +33,11 @@ pub trait Strategy: Sync {
     /// default metadata and status.
     fn through(&self, _subresource: &str, object: Value, current: &Value) -> Value {
         subresource::with_status(object, current)
+    }
+
+    /// What is wrong with an object that is otherwise valid, new or in place of `_current`; for what the tables cannot know.
+    fn faults(&self, _object: &Value, _current: Option<&Value>) -> Vec<FieldError> {
+        Vec::new()
     }
 
     /// Whether the status of a new object is the client's to set.
@@ -114,6 +120,7 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("", "services", &service::Service),
     ("", "events", &event::Event),
     ("", "persistentvolumes", &persistent_volume::PersistentVolume),
+    ("apiextensions.k8s.io", "customresourcedefinitions", &definition::Definition),
     ("apiregistration.k8s.io", "apiservices", &api_service::ApiService),
     ("scheduling.k8s.io", "priorityclasses", &workload::OneGeneration),
     ("", "nodes", &workload::KeepsStatus),

@@ -81,7 +81,7 @@ enum Start {
 }
 
 async fn start(server: &Server, target: &Target, options: &ListOptions) -> Result<Start, Status> {
-    let prefix = document::key(target.resource, &target.namespace, "");
+    let prefix = document::key(&target.resource, &target.namespace, "");
     let revision = ListOptions::parsed_revision(&options.revision)?;
     let cache = server.shared.registry.cache();
     let at = match revision {

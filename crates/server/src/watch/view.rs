@@ -61,7 +61,7 @@ impl View {
             );
             [Type::Added, Type::Modified, Type::Deleted].map(|kind| format!("{} {name}", kind.text()).into())
         });
-        let tail = Tail::of(target.resource);
+        let tail = Tail::of(&target.resource);
         Self { target, form, selection, tail, shared, has_columns: false }
     }
 
@@ -95,10 +95,10 @@ impl View {
     }
 
     fn write(&mut self, kind: Type, value: &Bytes, revision: Revision) -> Result<Bytes, store::Error> {
-        if self.form.is_plain() && self.tail.ends(value) {
+        if self.form.is_plain() && self.target.resource.custom.is_none() && self.tail.ends(value) {
             return Ok(line(kind.text(), value.len() + 48, |out| document::append(out, value, revision)));
         }
-        let object = convert::to(self.target.resource, document::decode(value, revision)?);
+        let object = convert::to(&self.target.resource, document::decode(value, revision)?);
         let shown = self.shown(object);
         Ok(self.line(kind.text(), &shown))
     }
@@ -119,7 +119,7 @@ impl View {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         // An object of the kind in which nothing is set.
-        let mut object = apply::Kind::of(self.target.resource, "").blank();
+        let mut object = apply::Kind::of(&self.target.resource, "").blank();
         object["metadata"] = metadata;
         let shown = self.shown(object);
         self.line("BOOKMARK", &shown)

@@ -20,7 +20,11 @@ pub enum Failure {
 
 impl Hook {
     /// Whether it is asked about a request, and as what.
-    pub async fn asked(&self, attributes: &Attributes<'_>, object: &Value) -> Result<Option<Invocation>, Status> {
+    pub async fn asked<'a>(
+        &self,
+        attributes: &'a Attributes<'_>,
+        object: &Value,
+    ) -> Result<Option<Invocation<'a>>, Status> {
         let asked = Asked {
             rules: &self.rules,
             equivalent: self.equivalent,
@@ -39,7 +43,7 @@ impl Hook {
     /// Asks it.
     pub async fn ask(
         &self,
-        invocation: Invocation,
+        invocation: Invocation<'_>,
         attributes: &Attributes<'_>,
         object: &Value,
         mutating: bool,

@@ -12,9 +12,9 @@ use crate::system;
 
 /// As what somebody is asked about a request: another version of the resource may be what its rules name.
 #[derive(Clone, Copy)]
-pub struct Invocation {
+pub struct Invocation<'a> {
     /// The resource.
-    pub resource: &'static Resource,
+    pub resource: &'a Resource,
 }
 
 /// Who is asked: rules and selectors.
@@ -31,7 +31,11 @@ pub struct Asked<'a> {
 
 impl Asked<'_> {
     /// `None`: not asked.
-    pub async fn about(&self, attributes: &Attributes<'_>, object: &Value) -> Result<Option<Invocation>, Status> {
+    pub async fn about<'a>(
+        &self,
+        attributes: &'a Attributes<'_>,
+        object: &Value,
+    ) -> Result<Option<Invocation<'a>>, Status> {
         let Some(invocation) = self.invocation(attributes, object) else { return Ok(None) };
         let objects = self.objects.as_ref().map_err(Status::internal)?;
         if !objects.is_empty() && !selects_one(objects, attributes, object) {
@@ -46,7 +50,7 @@ impl Asked<'_> {
         Ok(Some(invocation))
     }
 
-    fn invocation(&self, attributes: &Attributes<'_>, object: &Value) -> Option<Invocation> {
+    fn invocation<'a>(&self, attributes: &'a Attributes<'_>, object: &Value) -> Option<Invocation<'a>> {
         let own = attributes.resource();
         let named = |resource: &Resource| self.rules.iter().any(|rule| matches(rule, attributes, object, resource));
         if named(own) {

@@ -38,7 +38,7 @@ impl Plugin for Mutating {
 /// Asks one webhook; whether it changed the object.
 async fn call(
     hook: &Hook,
-    invocation: Invocation,
+    invocation: Invocation<'_>,
     attributes: &Attributes<'_>,
     object: &mut Value,
     at: usize,
@@ -77,7 +77,7 @@ fn note(attributes: &Attributes<'_>, hook: &Hook, place: &str, mutated: bool) {
 
 /// The object after a patch of the version that the webhook saw, with defaults.
 fn patched(
-    invocation: Invocation,
+    invocation: Invocation<'_>,
     attributes: &Attributes<'_>,
     object: &Value,
     operations: &Value,

@@ -18,7 +18,7 @@ impl Registry {
     pub(super) async fn scale(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
         let mut warnings = Vec::new();
         let scale = match target.verb {
-            "get" => scale_of(&self.read_object(target.resource, &target.namespace, &target.name).await?.0),
+            "get" => scale_of(&self.read_object(&target.resource, &target.namespace, &target.name).await?.0),
             "update" => {
                 let options = WriteOptions::of(target, input)?;
                 let (mut given, said) = posted(target, input, options.validation)?;
