@@ -232,7 +232,13 @@ async fn allowed(
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
     server.authorizers().answer(caller.identity(), &Question::of_target(&target)).await?;
-    let deprecation = target.resource.deprecation();
+    let mut deprecation = target.resource.deprecation();
+    if target.resource.custom.is_some()
+        && let Some(text) = deprecation.take()
+    {
+        // Who uses an old version of a custom resource is told so also when he is refused.
+        target.notes.warn(text);
+    }
     let notes = target.notes.clone();
     let answered = resource(server, caller, target, request).await;
     let warnings = notes.take_warnings();

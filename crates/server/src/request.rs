@@ -79,34 +79,26 @@ fn custom_target(
     query: Query,
     custom: &Definitions,
 ) -> Option<Result<Target, Status>> {
-    let mut found = None;
-    let parsed = target(method, rest, query, |name| {
-        found = custom.row(group, version, name);
-        found.clone()
-    });
-    let row = found?;
-    match parsed {
-        // Only reads go over all namespaces.
-        Ok(target)
-            if row.namespaced() && target.namespace.is_empty() && !matches!(target.verb, "list" | "watch") =>
-        {
-            None
-        }
-        Err(status) if status.code == 404 => unknown_part(&row, rest).map(Err),
-        parsed => Some(parsed),
-    }
-}
-
-/// A path below an object that its definition does not have; `None` if it is no path of an object.
-fn unknown_part(row: &Row, rest: &[&str]) -> Option<Status> {
-    let rest = match rest {
-        ["namespaces", _, rest @ ..] if row.namespaced() => rest,
-        rest if !row.namespaced() => rest,
-        _ => return None,
+    let named = match rest {
+        ["watch", rest @ ..] => rest,
+        rest => rest,
     };
-    match rest {
-        [_, name, _, ..] => Some(Status::not_found(row, name)),
-        _ => None,
+    let (namespaced, named) = match named {
+        ["namespaces", _, named @ ..] => (true, named),
+        named => (false, named),
+    };
+    let row = custom.row(group, version, named.first()?)?;
+    // Only reads go over all namespaces.
+    let whole = matches!(method.as_str(), "GET" | "HEAD") && named.get(1).is_none_or(|name| name.is_empty());
+    if row.namespaced() != namespaced && !(row.namespaced() && whole) {
+        return None;
+    }
+    let parsed = target(method, rest, query, |_| Some(row.clone()));
+    match (parsed, named) {
+        // A path below an object that its definition does not have.
+        (Err(status), [_, name, _, ..]) if status.code == 404 => Some(Err(Status::not_found(&row, name))),
+        (Err(status), _) if status.code == 404 => None,
+        (parsed, _) => Some(parsed),
     }
 }
 
@@ -114,7 +106,7 @@ fn target(
     method: &Method,
     rest: &[&str],
     query: Query,
-    mut find: impl FnMut(&str) -> Option<Row>,
+    find: impl Fn(&str) -> Option<Row>,
 ) -> Result<Target, Status> {
     // The old way to ask for a watch: `watch/` in front of the resource, and perhaps the name of one object.
     let (watched, rest) = match rest {

@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Instant};
 
-use api::schema::{Resource, schema};
+use api::schema::schema;
 use http::{Method, Response};
 use http_body::Body as _;
 use http_body_util::BodyExt;

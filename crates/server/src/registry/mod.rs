@@ -27,7 +27,7 @@ pub use create::{body, generated};
 pub use list::List;
 pub use list_options::ListOptions;
 pub use options::{FieldValidation, WriteOptions};
-use subresources::scale_of;
+use subresources::{scale_of, set_replicas};
 pub use subresources::{kind_of, posted};
 
 use crate::{

@@ -12,7 +12,7 @@ use store::{Guard, Revision};
 use super::{
     Outcome, RETRIES, Registry, WriteOptions,
     create::{body, decoded, same_version},
-    deletion_waits, failed, precondition_failed, scale_of,
+    deletion_waits, failed, precondition_failed, scale_of, set_replicas,
 };
 use crate::{
     admission::Attributes,
@@ -26,6 +26,9 @@ use crate::{
 /// What only the server changes.
 const SERVERS: &[&str] =
     &["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
+
+/// The patches that custom resources take.
+const CUSTOM: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 
 /// Which part of an object a request may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +98,7 @@ impl Registry {
             return self.apply_part(target, input, part).await;
         }
         let resource = &target.resource;
-        let (kind, body) = patch_body(input)?;
+        let (kind, body) = patch_body(resource, input)?;
         let options = WriteOptions::of(target, input)?;
         let mut warnings = Vec::new();
         let changed = self
@@ -206,12 +209,11 @@ impl Registry {
             Part::Server => Ok(()),
             Part::Main | Part::Subresource => self.admission().admit(attributes, edited).await,
             Part::Scale => {
-                let before = attributes.old.map(scale_of);
+                let before = attributes.old.map(|old| scale_of(attributes.resource(), old));
                 let attributes = attributes.with_old(before.as_ref());
-                let mut scale = scale_of(edited);
+                let mut scale = scale_of(attributes.resource(), edited);
                 self.admission().admit(&attributes, &mut scale).await?;
-                let replicas = meta::number(&scale, &["spec", "replicas"]);
-                meta::field_mut(edited, "spec").insert("replicas".into(), replicas.into());
+                set_replicas(attributes.resource(), edited, &scale);
                 Ok(())
             }
         }
@@ -223,9 +225,9 @@ impl Registry {
             Part::Server => Ok(()),
             Part::Main | Part::Subresource => self.admission().validate(attributes, object).await,
             Part::Scale => {
-                let before = attributes.old.map(scale_of);
+                let before = attributes.old.map(|old| scale_of(attributes.resource(), old));
                 let attributes = attributes.with_old(before.as_ref());
-                self.admission().validate(&attributes, &scale_of(object)).await
+                self.admission().validate(&attributes, &scale_of(attributes.resource(), object)).await
             }
         }
     }
@@ -249,7 +251,10 @@ impl Registry {
 /// 422: objects of this kind are changed only by who has read them.
 fn unconditional(resource: &Resource, name: &str) -> Status {
     let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
-    Status::invalid(resource, name, &[error])
+    match resource.custom {
+        Some(_) => Status::invalid_kind(resource.group, resource.name, name, &[error]),
+        None => Status::invalid(resource, name, &[error]),
+    }
 }
 
 /// The revision that a client's object names; a patch that does not touch it carries the current one.
@@ -257,8 +262,13 @@ fn part_revision(object: &Value) -> &str {
     meta::text(object, &["metadata", "resourceVersion"])
 }
 
-pub(super) fn patch_body(input: &Input) -> Result<(Kind, Value), Status> {
-    let kind = Kind::of(&input.content_type).ok_or_else(unknown_patch)?;
+pub(super) fn patch_body(resource: &Resource, input: &Input) -> Result<(Kind, Value), Status> {
+    let kind = Kind::of(&input.content_type);
+    let kind = match resource.custom {
+        // Definitions do not say how lists of theirs are patched.
+        Some(_) => kind.filter(|kind| *kind != Kind::Strategic).ok_or_else(|| Status::unsupported_media_type(CUSTOM))?,
+        None => kind.ok_or_else(unknown_patch)?,
+    };
     let body = serde_json::from_slice(&input.body)
         .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
     Ok((kind, body))

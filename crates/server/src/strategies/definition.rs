@@ -29,7 +29,13 @@ impl Strategy for Definition {
         true
     }
 
+    /// Definitions have no grace, and their deletion is no new generation.
     fn begin_deletion(&self, definition: &mut Value) {
+        let metadata = meta::metadata_mut(definition);
+        metadata.remove("deletionGracePeriodSeconds");
+        if let Some(generation) = metadata.get("generation").and_then(Value::as_i64) {
+            metadata.insert("generation".into(), (generation - 1).into());
+        }
         let finalizers = meta::metadata_mut(definition).entry("finalizers").or_insert_with(|| json!([]));
         if let Some(list) = finalizers.as_array_mut()
             && !list.contains(&FINALIZER.into())

@@ -6,7 +6,7 @@ mod budget;
 mod eviction;
 mod scale;
 
-pub use scale::scale_of;
+pub use scale::{scale_of, set_replicas};
 
 use api::{
     Value,
