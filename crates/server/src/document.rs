@@ -8,6 +8,7 @@ use api::{
     schema::{Resource, schema},
 };
 use bytes::{BufMut, Bytes, BytesMut};
+use serde::Serialize;
 use store::{Record, Revision};
 
 const HEAD: &[u8] = b"{\"metadata\":{";
@@ -15,19 +16,10 @@ const HEAD: &[u8] = b"{\"metadata\":{";
 /// Encodes an object for the store. Its `metadata` is not empty: it has a name.
 pub fn encode(object: &Value) -> Bytes {
     let mut out = Vec::with_capacity(1024);
-    out.extend_from_slice(b"{\"metadata\":");
-    let metadata = object.get("metadata").and_then(Value::as_object);
-    let mut metadata = metadata.cloned().unwrap_or_default();
-    metadata.remove("resourceVersion");
-    write(&mut out, &Value::Object(metadata));
-    for (name, value) in object.as_object().into_iter().flatten() {
-        if !matches!(name.as_str(), "metadata" | "apiVersion" | "kind") {
-            out.push(b',');
-            write(&mut out, &Value::String(name.clone()));
-            out.push(b':');
-            write(&mut out, value);
-        }
-    }
+    out.extend_from_slice(b"{\"metadata\":{");
+    write_fields(&mut out, object.get("metadata"), &["resourceVersion"]);
+    out.push(b'}');
+    write_fields(&mut out, Some(object), &["metadata", "apiVersion", "kind"]);
     out.extend_from_slice(tail(meta::text(object, &["apiVersion"]), meta::text(object, &["kind"])).as_bytes());
     out.into()
 }
@@ -58,7 +50,20 @@ impl Tail {
     }
 }
 
-fn write(out: &mut Vec<u8>, value: &Value) {
+/// The fields of an object, but for some of them.
+fn write_fields(out: &mut Vec<u8>, object: Option<&Value>, without: &[&str]) {
+    let fields = object.and_then(Value::as_object).into_iter().flatten();
+    for (name, value) in fields.filter(|(name, _)| !without.contains(&name.as_str())) {
+        if !out.ends_with(b"{") {
+            out.push(b',');
+        }
+        write(out, name);
+        out.push(b':');
+        write(out, value);
+    }
+}
+
+fn write(out: &mut Vec<u8>, value: &impl Serialize) {
     // Values have text keys and memory does not fail to be written.
     serde_json::to_writer(out, value).expect("JSON values can be written");
 }

@@ -12,7 +12,7 @@ use crate::{
     form::{Encoding, Form, Shape},
     gzip, joined,
     pipeline::full,
-    registry::List,
+    registry::{List, Stored},
     request::Target,
 };
 
@@ -72,6 +72,14 @@ pub fn document(target: &Target, form: Form, value: &Bytes, revision: Revision) 
     }
     let stored = document::decode(value, revision).map_err(Status::internal)?;
     Ok(object(target, form, convert::to(&target.resource, stored), 200))
+}
+
+/// An object that was written: as it is stored, where possible.
+pub fn changed(target: &Target, form: Form, value: Value, stored: Option<Stored>, code: u16) -> Response<Body> {
+    match stored.filter(|(document, _)| form.is_plain() && Tail::of(&target.resource).ends(document)) {
+        Some((document, revision)) => sized(form, code, Encoding::Json, document::answer(&document, revision)),
+        None => object(target, form, value, code),
+    }
 }
 
 /// One object.
@@ -154,7 +162,10 @@ pub fn list(target: &Target, form: Form, list: List) -> Result<Response<Body>, S
         }
         _ => {}
     }
-    let objects = objects(target, &list)?;
+    let objects = match list.converted {
+        Some(objects) => objects,
+        None => objects(target, &list)?,
+    };
     match form.shape {
         Shape::Object => {
             let (kind, version) = (target.resource.list_kind(), target.resource.api_version());

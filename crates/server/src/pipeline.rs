@@ -59,7 +59,7 @@ pub(crate) fn answer(server: Server, origin: Origin, mut request: Request<Body>)
         let mut response = match &server.shared.auditor {
             Some(auditor) => {
                 let call = Call { server: &server, caller, form, notes: &notes, peer, id: &audit_id };
-                audited(auditor, call, request).await
+                Box::pin(audited(auditor, call, request)).await
             }
             None => routed(&server, caller, form, request).await,
         };
@@ -198,7 +198,7 @@ async fn route(
             let may = server.authorizers().answer(caller.identity(), &question).await;
             let result = match (may, unknown) {
                 (Ok(()), Some(Err(status))) | (Err(status), _) => Err(status),
-                (Ok(()), _) => paths::answer(server, &head).await,
+                (Ok(()), _) => Box::pin(paths::answer(server, &head)).await,
             };
             Ok(counted.answered(place.marked(form, result)))
         }
@@ -240,7 +240,8 @@ async fn allowed(
         target.notes.warn(text);
     }
     let notes = target.notes.clone();
-    let answered = resource(server, caller, target, request).await;
+    // A future is copied whenever it becomes a part of another: from here on it is a pointer.
+    let answered = Box::pin(resource(server, caller, target, request)).await;
     let warnings = notes.take_warnings();
     let response = match answered {
         // Who is refused is warned too.
@@ -273,34 +274,35 @@ async fn resource(
     target: Target,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
+    // What few ask for is put elsewhere, so that the rest has little to carry.
     if streams::answers(&target.subresource) {
-        return streams::answer(server, caller, target, request).await;
+        return Box::pin(streams::answer(server, caller, target, request)).await;
     }
     let form = Form::negotiate(request.headers(), &target)?;
     if target.verb == "watch" && watch::socket::is_asked_for(request.headers()) {
-        return watch::socket::answer(server, target, form, request).await;
+        return Box::pin(watch::socket::answer(server, target, form, request)).await;
     }
     if target.verb == "watch" {
-        return watch::answer(server, target, form).await;
+        return Box::pin(watch::answer(server, target, form)).await;
     }
     let (content_type, user_agent) = (content_type(&request), user_agent(&request));
     let body = read(request).await?;
     let input = Input { content_type, user_agent, body };
     audit::with(|trail| trail.sent(&input));
     if reviews::is_review(&target.resource) {
-        let mut review = reviews::answer(server, caller.identity(), &target, &input).await?;
+        let mut review = Box::pin(reviews::answer(server, caller.identity(), &target, &input)).await?;
         own_review(&target, &input, &mut review)?;
         return Ok(encode::object(&target, form, review, 201));
     }
     if target.subresource == "token" {
-        let (token, warnings) = tokens::answer(server, &target, &input).await?;
+        let (token, warnings) = Box::pin(tokens::answer(server, &target, &input)).await?;
         return Ok(encode::warned(encode::object(&target, form, token, 201), &warnings));
     }
     let outcome = server.shared.registry.perform(&target, &input).await?;
     Ok(match outcome {
         Outcome::Document { value, revision } => encode::document(&target, form, &value, revision)?,
-        Outcome::Object { object, code, warnings } => {
-            encode::warned(encode::object(&target, form, object, code), &warnings)
+        Outcome::Object { object, stored, code, warnings } => {
+            encode::warned(encode::changed(&target, form, object, stored, code), &warnings)
         }
         Outcome::List(list) => encode::list(&target, form, list)?,
         Outcome::Success(status) => encode::success(form, &status),

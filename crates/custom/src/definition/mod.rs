@@ -4,7 +4,10 @@ mod faults;
 mod scale;
 mod version;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU64, Ordering},
+};
 
 use api::{
     Value, meta,
@@ -16,7 +19,7 @@ use bytes::Bytes;
 pub use scale::Scale;
 pub use version::{Version, order as version_order};
 
-use crate::{columns::Printer, rules, schema::Node};
+use crate::{columns::Printer, default, prune, rules, schema::Node};
 
 /// What may be done with custom resources, in the order in which upstream tells it.
 const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
@@ -25,6 +28,8 @@ const PART: &[&str] = &["get", "patch", "update"];
 /// A definition.
 #[derive(Debug)]
 pub struct Definition {
+    /// Another number for each that was read.
+    pub serial: u64,
     /// Its name.
     pub name: String,
     /// Its identity.
@@ -99,7 +104,9 @@ impl Definition {
         };
         let kind = name("kind")?;
         let group = interned(meta::text(spec, &["group"]));
+        static SERIAL: AtomicU64 = AtomicU64::new(1);
         Some(Self {
+            serial: SERIAL.fetch_add(1, Ordering::Relaxed),
             name: meta::name(object).to_owned(),
             uid: meta::uid(object).to_owned(),
             group,
@@ -178,6 +185,24 @@ impl Definition {
     fn version_of(&self, api_version: &str) -> Option<usize> {
         let (group, version) = api_version.split_once('/')?;
         self.position(version).filter(|_| group == self.group)
+    }
+
+    /// A stored object as the schema of its own version has it by now.
+    pub fn refreshed(&self, mut object: Value) -> Value {
+        if let Some(at) = self.version_of(meta::text(&object, &["apiVersion"])) {
+            let node = self.schema(at);
+            // What cannot be coerced stays as it is: it was written under another schema.
+            let _ = prune::prune(node, &mut object);
+            default::default(node, &mut object);
+        }
+        object
+    }
+
+    /// An object in a version, by name alone, without what that version does not know.
+    pub fn renamed(&self, mut object: Value, at: usize) -> Value {
+        meta::object_mut(&mut object).insert("apiVersion".into(), self.api_version(at).into());
+        let _ = prune::prune(self.schema(at), &mut object);
+        object
     }
 
     /// The schema of a version.

@@ -43,14 +43,6 @@ impl Version {
     pub fn api_version(&self) -> String {
         self.definition.api_version(self.at)
     }
-
-    /// Makes a stored object what the schema of its own version says by now.
-    fn refreshed(&self, at: usize, object: &mut Value) {
-        let node = self.definition.schema(at);
-        // What cannot be coerced stays as it is: it was written under another schema.
-        let _ = prune::prune(node, object);
-        default::default(node, object);
-    }
 }
 
 impl Custom for Version {
@@ -73,22 +65,13 @@ impl Custom for Version {
         if given == api_version || given.is_empty() {
             return Some(Cow::Borrowed(object));
         }
-        let mut object = object.clone();
-        meta::object_mut(&mut object).insert("apiVersion".into(), api_version.into());
-        let _ = prune::prune(self.definition.schema(at), &mut object);
-        Some(Cow::Owned(object))
+        Some(Cow::Owned(self.definition.renamed(object.clone(), at)))
     }
 
-    fn read(&self, mut object: Value) -> Value {
-        let stored = self.definition.version_of(meta::text(&object, &["apiVersion"]));
-        if let Some(stored) = stored {
-            self.refreshed(stored, &mut object);
-        }
-        if stored != Some(self.at) {
-            meta::object_mut(&mut object).insert("apiVersion".into(), self.api_version().into());
-            let _ = prune::prune(self.schema(), &mut object);
-        }
-        object
+    fn read(&self, object: Value) -> Value {
+        let own = self.definition.version_of(meta::text(&object, &["apiVersion"])) == Some(self.at);
+        let object = self.definition.refreshed(object);
+        if own { object } else { self.definition.renamed(object, self.at) }
     }
 
     fn faults(&self, change: Change<'_>) -> Vec<FieldError> {

@@ -15,6 +15,11 @@ mod pod;
 mod rounds;
 mod webhooks;
 
+/// How webhooks of whatever kind are reached.
+pub mod hooks {
+    pub use super::webhooks::{connect::reach_place, hook::{place, trust}};
+}
+
 use std::sync::Arc;
 
 use api::{Value, status::Status};

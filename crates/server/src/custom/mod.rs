@@ -4,6 +4,7 @@
 //! [`control`] sets the conditions of definitions, and deletes instances before their definition goes.
 
 pub mod control;
+mod convert;
 mod gate;
 mod instances;
 mod names;

@@ -81,7 +81,7 @@ impl Registry {
         self.admission().validate(attributes, &object).await?;
         let name = meta::name(&object).to_owned();
         match self.save(resource, object, Guard::Absent, dry_run).await {
-            Ok(object) => Ok(Changed { object, warnings }),
+            Ok((object, stored)) => Ok(Changed { object, stored, warnings }),
             Err(store::Error::Conflict { .. }) => Err(Status::already_exists(resource, &name)),
             Err(error) => Err(failed(resource, &name, error)),
         }

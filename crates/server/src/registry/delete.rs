@@ -49,7 +49,7 @@ impl Registry {
             }
             Deleted::Gone(object) | Deleted::Waiting(object) => object,
         };
-        Ok(Outcome::Object { object, code: 200, warnings: Vec::new() })
+        Ok(Outcome::Object { object, stored: None, code: 200, warnings: Vec::new() })
     }
 
     pub(super) async fn delete_collection(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
@@ -107,7 +107,7 @@ impl Registry {
                 return Ok(Deleted::Gone(object));
             }
             // Whoever watches sees that the wait is over before the object is gone.
-            let saved = self.save(resource, marked, Guard::Revision(revision), options.dry_run).await?;
+            let (saved, _) = self.save(resource, marked, Guard::Revision(revision), options.dry_run).await?;
             let revision = meta::text(&saved, &["metadata", "resourceVersion"]).parse().unwrap_or(revision);
             self.remove(resource, &saved, revision, options.dry_run).await?;
             return Ok(Deleted::Gone(saved));
@@ -115,7 +115,8 @@ impl Registry {
         if marked == object {
             return Ok(Deleted::Waiting(object));
         }
-        self.save(resource, marked, Guard::Revision(revision), options.dry_run).await.map(Deleted::Waiting)
+        let (saved, _) = self.save(resource, marked, Guard::Revision(revision), options.dry_run).await?;
+        Ok(Deleted::Waiting(saved))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::status::Status;
+use api::{Value, status::Status};
 use store::{Item, Revision, Snapshot};
 
 use super::{
@@ -27,6 +27,8 @@ pub struct List {
     pub next: Option<String>,
     /// How many objects follow; unknown with a selector.
     pub remaining: Option<usize>,
+    /// The objects, where somebody else had to convert them.
+    pub converted: Option<Vec<Value>>,
 }
 
 impl Registry {
@@ -39,7 +41,12 @@ impl Registry {
         let snapshot = snapshot.map_err(|error| gone(target, &prefix, &start, error))?;
         // Whatever the cache has comes as a whole.
         let limit = options.limit.filter(|_| start.at != store::At::Any).unwrap_or(usize::MAX);
-        let list = page(&options, &prefix, &snapshot, start.after.as_deref(), limit);
+        let mut list = page(&options, &prefix, &snapshot, start.after.as_deref(), limit);
+        if Self::is_converted_by_webhook(&target.resource) {
+            let stored = list.items.iter().map(|item| document::object(&item.record));
+            let stored = stored.collect::<Result<Vec<Value>, _>>().map_err(Status::internal)?;
+            list.converted = Some(self.shown(&target.resource, stored).await?);
+        }
         if list.next.is_some() {
             self.cache().keep(&prefix, &snapshot);
         }
@@ -68,7 +75,7 @@ fn page(options: &ListOptions, prefix: &str, snapshot: &Snapshot, after: Option<
     }
     let last = page.last().filter(|_| remaining > 0).and_then(|last| last.record.key.strip_prefix(prefix));
     let next = last.map(|key| list_token::write(&Token { revision: Some(snapshot.revision), after: key.to_owned() }));
-    List { items: page, revision: snapshot.revision, next, remaining: everything.then_some(remaining) }
+    List { items: page, revision: snapshot.revision, next, remaining: everything.then_some(remaining), converted: None }
 }
 
 fn gone(target: &Target, prefix: &str, start: &Start, error: store::Error) -> Status {

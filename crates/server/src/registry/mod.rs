@@ -46,6 +46,9 @@ use crate::{
 /// How often a change is tried again when somebody else wrote in between.
 const RETRIES: usize = 8;
 
+/// A document, and its revision.
+pub type Stored = (Bytes, Revision);
+
 /// What a request came to.
 pub enum Outcome {
     /// A stored document, to be sent as it is.
@@ -59,6 +62,8 @@ pub enum Outcome {
     Object {
         /// The object.
         object: Value,
+        /// As it is stored, if it is.
+        stored: Option<Stored>,
         /// 200 or 201.
         code: u16,
         /// For `Warning` headers.
@@ -136,6 +141,9 @@ impl Registry {
         match target.verb {
             "get" => {
                 self.has_reached(target).await?;
+                if Self::is_converted_by_webhook(&target.resource) {
+                    return self.get_converted(target).await;
+                }
                 let record = self.read(&target.resource, &target.namespace, &target.name).await?;
                 Ok(Outcome::Document { value: record.value, revision: record.revision })
             }
@@ -168,7 +176,13 @@ impl Registry {
     ) -> Result<(Value, Revision), Status> {
         let record = self.read(resource, namespace, name).await?;
         let object = document::object(&record).map_err(Status::internal)?;
-        Ok((api::convert::to(resource, object), record.revision))
+        Ok((self.shown_one(resource, object).await?, record.revision))
+    }
+
+    /// An object that somebody else converts.
+    async fn get_converted(&self, target: &Target) -> Result<Outcome, Status> {
+        let (object, _) = self.read_object(&target.resource, &target.namespace, &target.name).await?;
+        Ok(Outcome::Object { object, stored: None, code: 200, warnings: Vec::new() })
     }
 
     /// All objects of a resource, or those of one namespace, in its version.
@@ -176,7 +190,8 @@ impl Registry {
         let snapshot = self.cache.snapshot(&document::key(resource, namespace, ""), At::Newest).await;
         let snapshot = snapshot.map_err(Status::internal)?;
         let decoded = snapshot.after(None).map(|item| document::object(&item.record));
-        decoded.map(|object| Ok(api::convert::to(resource, object.map_err(Status::internal)?))).collect()
+        let decoded = decoded.collect::<Result<Vec<Value>, _>>().map_err(Status::internal)?;
+        self.shown(resource, decoded).await
     }
 
     /// Asks whoever looks at what a write would grant.
@@ -190,25 +205,34 @@ impl Registry {
         }
     }
 
-    /// Writes an object and gives it its revision.
+    /// Writes an object and gives it its revision. Of a dry run nothing is stored.
     async fn save(
         &self,
         resource: &Resource,
         mut object: Value,
         guard: Guard,
         dry_run: bool,
-    ) -> Result<Value, store::Error> {
+    ) -> Result<(Value, Option<Stored>), store::Error> {
         let key = document::key(resource, meta::namespace(&object), meta::name(&object));
+        let other = self.to_stored(resource, &object).await.map_err(unconverted)?;
         if dry_run {
             let current = if guard == Guard::Absent { self.store.get(&key).await? } else { None };
             let taken = |current| store::Error::Conflict { key: key.into(), guard, current: Some(current) };
-            return current.map_or(Ok(object), |current| Err(taken(current)));
+            return match (current, other) {
+                (Some(current), _) => Err(taken(current)),
+                (None, Some(other)) => Ok((self.shown_one(resource, other).await.map_err(unconverted)?, None)),
+                (None, None) => Ok((object, None)),
+            };
         }
         let ttl = strategies::of(resource).is_ephemeral().then_some(self.event_ttl);
-        let write = Write { key: key.into(), guard, value: Some(document::encode(&object)), ttl };
+        let value = document::encode(other.as_ref().unwrap_or(&object));
+        let write = Write { key: key.into(), guard, value: Some(value.clone()), ttl };
         let revision = self.store.write(write).await?;
+        if let Some(other) = other {
+            object = self.shown_one(resource, other).await.map_err(unconverted)?;
+        }
         meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
-        Ok(object)
+        Ok((object, Some((value, revision))))
     }
 
     /// Removes an object for good.
@@ -246,6 +270,11 @@ fn precondition_failed(resource: &Resource, object: &Value, what: &str, wanted: 
          precondition: {wanted}, {what} in object meta: {found}"
     );
     Status::conflict(resource, meta::name(object), &why)
+}
+
+/// An object could not be made what is stored, or back.
+fn unconverted(status: Status) -> store::Error {
+    store::Error::Unusable(status.message)
 }
 
 /// A store's error as a client sees it.

@@ -10,7 +10,7 @@ use api::{
 use store::{Guard, Revision};
 
 use super::{
-    Outcome, RETRIES, Registry, WriteOptions,
+    Outcome, RETRIES, Registry, Stored, WriteOptions,
     create::{body, decoded, same_version},
     deletion_waits, failed, precondition_failed, scale_of, set_replicas,
 };
@@ -47,6 +47,8 @@ pub enum Part {
 pub struct Changed {
     /// The object as it is now.
     pub object: Value,
+    /// As it is stored, if it is.
+    pub stored: Option<Stored>,
     /// For `Warning` headers.
     pub warnings: Vec<String>,
 }
@@ -55,7 +57,7 @@ impl Changed {
     /// The answer, with what was already to be said of the request.
     pub fn outcome(self, code: u16, mut warnings: Vec<String>) -> Outcome {
         warnings.extend(self.warnings);
-        Outcome::Object { object: self.object, code, warnings }
+        Outcome::Object { object: self.object, stored: self.stored, code, warnings }
     }
 }
 
@@ -67,19 +69,23 @@ impl Registry {
     pub(super) async fn update_part(&self, target: &Target, input: &Input, part: Part) -> Result<Outcome, Status> {
         let resource = &target.resource;
         let options = WriteOptions::of(target, input)?;
-        let (mut given, warnings) = body(resource, input, options.validation)?;
-        same_version(target, &given, &warnings)?;
-        named_as(target, &mut given)?;
+        let (given, warnings) = body_of(target, input, &options)?;
         let writer = options.writer(apply::Kind::of(resource, &target.subresource));
+        // Who must try again reads the body again.
+        let mut first = Some(given);
         let changed = self
             .change(target, part, options.dry_run, |current| {
-                let mut object = given.clone();
+                let mut object = match first.take() {
+                    Some(given) => given,
+                    None => body_of(target, input, &options)?.0,
+                };
                 apply::update(&writer, Some(current), &mut object);
                 Ok(object)
             })
             .await;
         let (changed, code) = match changed {
             Err(status) if status.code == 404 && resource.upsert && part == Part::Main => {
+                let mut given = first.map_or_else(|| body_of(target, input, &options).map(|(given, _)| given), Ok)?;
                 meta::metadata_mut(&mut given).remove("resourceVersion");
                 apply::update(&writer, None, &mut given);
                 (self.create_object(target, given, options.dry_run).await?, 201)
@@ -181,7 +187,7 @@ impl Registry {
         self.guarded(target, &edited, Some(current)).await?;
         let object = prepare(target, part, edited, current);
         if apply::same_but_times(&object, current) {
-            return Ok(Some(Changed { object: current.clone(), warnings: Vec::new() }));
+            return Ok(Some(Changed { object: current.clone(), stored: None, warnings: Vec::new() }));
         }
         let mut errors = match part {
             Part::Main | Part::Scale => validate::update(resource, &object, current),
@@ -197,7 +203,7 @@ impl Registry {
         let warnings = validate::warnings(resource, &object, Some(current));
         self.validate_change(attributes, part, &object).await?;
         match self.write_or_finish(resource, object, revision, dry_run).await {
-            Ok(object) => Ok(Some(Changed { object, warnings })),
+            Ok((object, stored)) => Ok(Some(Changed { object, stored, warnings })),
             Err(store::Error::Conflict { current: Some(_), .. }) => Ok(None),
             Err(error) => Err(failed(resource, name, error)),
         }
@@ -239,13 +245,21 @@ impl Registry {
         object: Value,
         revision: Revision,
         dry_run: bool,
-    ) -> Result<Value, store::Error> {
+    ) -> Result<(Value, Option<Stored>), store::Error> {
         if meta::is_deleting(&object) && !deletion_waits(resource, &object) {
             self.remove(resource, &object, revision, dry_run).await?;
-            return Ok(object);
+            return Ok((object, None));
         }
         self.save(resource, object, Guard::Revision(revision), dry_run).await
     }
+}
+
+/// The object that a client wants to be there instead, and what is to be said of it.
+fn body_of(target: &Target, input: &Input, options: &WriteOptions) -> Result<(Value, Vec<String>), Status> {
+    let (mut given, warnings) = body(&target.resource, input, options.validation)?;
+    same_version(target, &given, &warnings)?;
+    named_as(target, &mut given)?;
+    Ok((given, warnings))
 }
 
 /// 422: objects of this kind are changed only by who has read them.

@@ -14,10 +14,11 @@ mod storage;
 mod subresource;
 mod workload;
 
-pub use subresource::{keep, through};
+use std::{collections::HashMap, sync::LazyLock};
 
 use api::{Value, schema::Resource, status::Status, validate::FieldError};
 use async_trait::async_trait;
+pub use subresource::{keep, through};
 
 use crate::{User, allocate::Allocator, authorize::Authorizers, request::Target};
 
@@ -139,6 +140,7 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
 
 /// The strategy of a resource.
 pub fn of(resource: &Resource) -> &'static dyn Strategy {
-    let (group, name) = resource.storage();
-    STRATEGIES.iter().find(|(g, n, _)| *g == group && *n == name).map_or(&Plain, |(_, _, strategy)| *strategy)
+    static BY_NAME: LazyLock<HashMap<(&str, &str), &'static dyn Strategy>> =
+        LazyLock::new(|| STRATEGIES.iter().map(|(group, name, strategy)| ((*group, *name), *strategy)).collect());
+    BY_NAME.get(&resource.storage()).copied().unwrap_or(&Plain)
 }

@@ -24,6 +24,7 @@ impl Registry {
             ("scale", _) => self.scale(target, input).await,
             ("binding" | "", "create") => self.bind(target, input).await,
             ("eviction", "create") => self.evict(target, input).await,
+            (_, "get") if Self::is_converted_by_webhook(&target.resource) => self.get_converted(target).await,
             (_, "get") => {
                 let record = self.read(&target.resource, &target.namespace, &target.name).await?;
                 Ok(Outcome::Document { value: record.value, revision: record.revision })
@@ -76,5 +77,5 @@ fn own_request(resource: impl Into<Row>, verb: &'static str, of: &Target, name: 
 /// 201, and nothing more to say.
 fn done() -> Outcome {
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    Outcome::Object { object: status, code: 201, warnings: Vec::new() }
+    Outcome::Object { object: status, stored: None, code: 201, warnings: Vec::new() }
 }

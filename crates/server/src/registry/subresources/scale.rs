@@ -58,7 +58,7 @@ impl Registry {
                 .await?
             }
         };
-        Ok(Outcome::Object { object: scale, code: 200, warnings })
+        Ok(Outcome::Object { object: scale, stored: None, code: 200, warnings })
     }
 
     /// Lets `edit` make a new scale, owners included, of the one that shows, and scales the object to it.
