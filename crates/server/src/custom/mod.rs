@@ -12,7 +12,7 @@ mod pages;
 mod rows;
 mod view;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use api::{
     Value, meta,
@@ -28,18 +28,24 @@ pub use pages::Pages;
 pub use rows::Rows;
 
 use self::view::{Served, Summary};
-use crate::{live::Live, system};
+use crate::{document, live::Live, system};
+
+/// How long the creation of a definition waits for its conditions.
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// The definitions that are there, and the rows of those that are served.
 pub struct Definitions {
     live: Live<Served>,
+    cache: Arc<Cache>,
+    prefix: String,
 }
 
 impl Definitions {
     /// The definitions of a store.
     pub fn new(cache: &Arc<Cache>) -> Result<Self, store::Error> {
         let resource = definitions().map_err(|status| store::Error::Unusable(status.message))?;
-        Ok(Self { live: Live::new(cache, &[resource], Served::default())? })
+        let live = Live::new(cache, &[resource], Served::default())?;
+        Ok(Self { live, cache: cache.clone(), prefix: document::key(resource, "", "") })
     }
 
     /// The row at a path.
@@ -69,6 +75,25 @@ impl Definitions {
     pub fn ended(&self, resource: &Resource) -> Option<CancellationToken> {
         let version = version_of(resource)?;
         Some(self.live.read(|served| served.ended(&version.definition)))
+    }
+
+    /// Waits until the names of a definition were decided about, for a moment at most.
+    pub async fn settled(&self, name: &str) {
+        let decided = |served: &Served| served.summary(name).is_some_and(|summary| summary.names.is_some());
+        let mut watcher = match self.cache.watch(&self.prefix, self.cache.now(&self.prefix).revision) {
+            Ok(watcher) => watcher,
+            Err(error) => return tracing::warn!(%error, "definitions cannot be followed"),
+        };
+        let waiting = async {
+            while !self.live.read(decided) {
+                watcher.changed().await;
+                // What changed is read from the view.
+                let _ = watcher.take(usize::MAX);
+            }
+        };
+        if tokio::time::timeout(MOMENT, waiting).await.is_err() {
+            tracing::warn!(name, "a definition waits for its conditions");
+        }
     }
 
     /// What is known of a definition.

@@ -81,7 +81,12 @@ impl Registry {
         self.admission().validate(attributes, &object).await?;
         let name = meta::name(&object).to_owned();
         match self.save(resource, object, Guard::Absent, dry_run).await {
-            Ok((object, stored)) => Ok(Changed { object, stored, warnings }),
+            Ok((object, stored)) => {
+                if stored.is_some() && strategies::of(resource).is_awaited() {
+                    self.custom().settled(&name).await;
+                }
+                Ok(Changed { object, stored, warnings })
+            }
             Err(store::Error::Conflict { .. }) => Err(Status::already_exists(resource, &name)),
             Err(error) => Err(failed(resource, &name, error)),
         }

@@ -25,6 +25,11 @@ impl Strategy for Definition {
         custom::check(definition, current)
     }
 
+    /// What follows may use the resource.
+    fn is_awaited(&self) -> bool {
+        true
+    }
+
     fn deletes_like_changes(&self) -> bool {
         true
     }

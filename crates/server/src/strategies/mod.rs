@@ -69,6 +69,11 @@ pub trait Strategy: Sync {
     /// Called when a deletion begins and has to wait; may change the object.
     fn begin_deletion(&self, _object: &mut Value) {}
 
+    /// Whether who creates an object is answered only when the server has looked at it.
+    fn is_awaited(&self) -> bool {
+        false
+    }
+
     /// Who looks at what a write would grant; `None`: objects of this kind grant nothing.
     fn guard(&self) -> Option<&dyn Guard> {
         None
