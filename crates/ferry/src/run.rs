@@ -199,6 +199,9 @@ async fn api_server(
 /// What this cluster's API server must know about its node.
 fn settings(options: &Options, pki: &Pki) -> anyhow::Result<Settings> {
     let client_ca = Some(Authority::from_pem(&pki.ca).context("the cluster's CA")?);
+    if options.initializers {
+        server::enable_initializers()?;
+    }
     Ok(Settings {
         advertise: Some((options.node_ip, options.port)),
         authentication: Authentication { client_ca, bootstrap_tokens: true, ..Default::default() },
@@ -206,6 +209,7 @@ fn settings(options: &Options, pki: &Pki) -> anyhow::Result<Settings> {
         shared_store: !options.storage.etcd_servers.is_empty(),
         host_name: options.node_name.clone(),
         admission: admission()?,
+        initializers: options.initializers.then_some(server::INITIALIZATION),
         ..Default::default()
     })
 }

@@ -191,11 +191,13 @@ fn shape(clause: &Clause, encoding: Encoding, target: &Target) -> Option<(Shape,
         _ => return None,
     };
     let shape = match kind {
-        "Table" if encoding != Encoding::Protobuf => Shape::Table(match target.query.get("includeObject") {
-            Some("None") => Include::None,
-            Some("Object") => Include::Object,
-            _ => Include::Metadata,
-        }),
+        "Table" if encoding != Encoding::Protobuf && target.is_kept() => {
+            Shape::Table(match target.query.get("includeObject") {
+                Some("None") => Include::None,
+                Some("Object") => Include::Object,
+                _ => Include::Metadata,
+            })
+        }
         "PartialObjectMetadata" | "PartialObjectMetadataList" => Shape::Metadata,
         _ => return None,
     };
@@ -229,8 +231,11 @@ mod tests {
     use crate::{query::Query, request, served::Served};
 
     fn check(accept: &str, query: &str) -> Result<(Encoding, Shape), String> {
-        let served = Served::default();
-        let target = request::parse(&Method::GET, "/api/v1/namespaces/a/pods/b", Query::parse(query), &served);
+        of_path(&Method::GET, "/api/v1/namespaces/a/pods/b", accept, query)
+    }
+
+    fn of_path(method: &Method, path: &str, accept: &str, query: &str) -> Result<(Encoding, Shape), String> {
+        let target = request::parse(method, path, Query::parse(query), &Served::default());
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, accept.parse().unwrap());
         let form = Form::negotiate(&headers, &target.unwrap().unwrap());
@@ -256,6 +261,19 @@ mod tests {
         assert_eq!(check("text/html", ""), Err(router.clone()));
         assert_eq!(check("application/cbor", ""), Err(router));
         let handler = format!("only the following media types are accepted: {all}");
-        assert_eq!(check("application/json;as=Nope;v=v1;g=meta.k8s.io", ""), Err(handler));
+        assert_eq!(check("application/json;as=Nope;v=v1;g=meta.k8s.io", ""), Err(handler.clone()));
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        let metadata = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+        for path in [
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+            "/apis/authentication.k8s.io/v1/tokenreviews",
+            "/api/v1/namespaces/a/serviceaccounts/b/token",
+            "/api/v1/namespaces/a/pods/b/eviction",
+            "/api/v1/namespaces/a/bindings",
+        ] {
+            assert_eq!(of_path(&Method::POST, path, table, ""), Err(handler.clone()), "{path} is not kept");
+            assert_eq!(of_path(&Method::POST, path, metadata, ""), Ok((Encoding::Json, Shape::Metadata)));
+        }
+        assert!(of_path(&Method::POST, "/api/v1/namespaces/a/pods", table, "").is_ok());
     }
 }

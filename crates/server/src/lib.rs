@@ -4,6 +4,8 @@
 //! [`pipeline`](mod@pipeline): authenticate, authorize, route, then the registry (decode, default, admit, prepare, validate, store) and
 //! encode. Everything particular to a resource is a strategy.
 
+#![warn(clippy::large_futures)] // A future is copied whenever it becomes a part of another.
+
 mod activity;
 mod admission;
 mod allocate;
@@ -25,6 +27,7 @@ mod gzip;
 mod headers;
 mod health;
 mod impersonate;
+mod initializers;
 mod joined;
 mod listen;
 mod live;
@@ -67,6 +70,7 @@ pub use authenticate::{
     ALGORITHMS, Authentication, AuthenticationFile, Authority, AuthorityError, ConfigError, JwtIssuer, Mapping,
     ReviewVersion, TableError, TokenWebhook, UserTable, client_verifier,
 };
+pub use initializers::{PATIENCE as INITIALIZATION, enable as enable_initializers};
 pub use outbound::{Endpoint, KubeconfigError, from_kubeconfig};
 pub use settings::{Authorization, Load, Mode, Serving, Settings, Shutdown};
 pub use streams::backend::unverified;
@@ -189,6 +193,11 @@ impl Server {
         // Where everybody may do everything, everybody is at least known.
         settings.authentication.anonymous &=
             !settings.authorization.modes.iter().any(|mode| matches!(mode, Mode::AlwaysAllow));
+        if settings.initializers.is_some() {
+            initializers::enable().map_err(|late| store::Error::Unusable(late.to_string()))?;
+            settings.admission.enable("Initializers");
+            settings.served.add("admissionregistration.k8s.io", "v1alpha1");
+        }
         let pools = allocate::Pools::new(&settings.service_networks, settings.node_ports.clone());
         let registry = Arc::new(registry::Registry::new(config.store, pools, &settings).await?);
         let parts = admission::Parts {

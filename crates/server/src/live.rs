@@ -17,7 +17,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use api::{Value, convert, schema::Resource};
 use store::{Cache, Change, Item, Watcher};
 
-use crate::{document, system::Place};
+use crate::{document, initializers, system::Place};
 
 /// What is kept of objects.
 pub trait View: Send + Sync + 'static {
@@ -161,6 +161,7 @@ impl Source {
 fn put<V: View>(view: &mut V, source: &Source, item: &Item) {
     let Some(place) = source.place(&item.record.key) else { return };
     match document::object(&item.record) {
+        Ok(object) if initializers::is_pending(&object) => view.remove(place),
         Ok(object) => view.put_item(place, &convert::to(source.resource, object), item),
         Err(error) => {
             tracing::warn!(key = &*item.record.key, %error, "a stored document cannot be read; it is as good as absent");

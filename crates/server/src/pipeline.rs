@@ -6,7 +6,7 @@
 use std::{net::SocketAddr, panic::AssertUnwindSafe, sync::Arc};
 
 use api::{
-    Map, Value, apply,
+    Map, Value,
     decode::{self, Format},
     json, protobuf,
     schema::TypeId,
@@ -30,9 +30,9 @@ use crate::{
     metrics::InFlight,
     paths,
     query::Query,
-    registry::{Outcome, WriteOptions},
+    registry::Outcome,
     request::{self, Target},
-    reviews, streams, tokens, watch,
+    strategies, streams, watch,
 };
 
 /// The content type of protobuf.
@@ -289,16 +289,10 @@ async fn resource(
     let body = read(request).await?;
     let input = Input { content_type, user_agent, body };
     audit::with(|trail| trail.sent(&input));
-    if reviews::is_review(&target.resource) {
-        let mut review = Box::pin(reviews::answer(server, caller.identity(), &target, &input)).await?;
-        own_review(&target, &input, &mut review)?;
-        return Ok(encode::object(&target, form, review, 201));
-    }
-    if target.subresource == "token" {
-        let (token, warnings) = Box::pin(tokens::answer(server, &target, &input)).await?;
-        return Ok(encode::warned(encode::object(&target, form, token, 201), &warnings));
-    }
-    let outcome = server.shared.registry.perform(&target, &input).await?;
+    let outcome = match strategies::of(&target.resource).answers(&target.subresource) {
+        Some(answers) => Box::pin(answers.answer(server, &target, &input)).await?,
+        None => server.shared.registry.perform(&target, &input).await?,
+    };
     Ok(match outcome {
         Outcome::Document { value, revision } => encode::document(&target, form, &value, revision)?,
         Outcome::Object { object, stored, code, warnings } => {
@@ -372,17 +366,6 @@ fn content_type(request: &Request<Body>) -> String {
 fn user_agent(request: &Request<Body>) -> String {
     let value = request.headers().get(header::USER_AGENT).and_then(|value| value.to_str().ok());
     value.unwrap_or_default().to_owned()
-}
-
-/// The question is its client's, the answer is not.
-fn own_review(target: &Target, input: &Input, review: &mut Value) -> Result<(), Status> {
-    let options = WriteOptions::of(target, input)?;
-    let writer = options.writer(apply::Kind::of(&target.resource, ""));
-    let mut question = review.clone();
-    question["status"] = writer.kind.nothing()["status"].take();
-    apply::update(&writer, None, &mut question);
-    review["metadata"] = question["metadata"].take();
-    Ok(())
 }
 
 async fn read(request: Request<Body>) -> Result<Bytes, Status> {

@@ -145,6 +145,10 @@ fn target(
         notes: Notes::default(),
     };
     target.allowed()?;
+    // Upstream has no route for it but that to pods, services and nodes.
+    if method == Method::HEAD && target.subresource.split('/').next() != Some("proxy") {
+        return Err(Status::method_not_allowed());
+    }
     Ok(target)
 }
 
@@ -170,20 +174,25 @@ fn verb(method: &Method, name: &str, query: &Query) -> Option<&'static str> {
 }
 
 impl Target {
+    /// Whether what the path names can be read again: what can only be posted is answered and gone.
+    pub fn is_kept(&self) -> bool {
+        self.verbs().is_none_or(|verbs| verbs.iter().any(|verb| *verb != "create"))
+    }
+
+    /// What may be done to what the path names; `None`: there is no such subresource.
+    fn verbs(&self) -> Option<&[&'static str]> {
+        if self.subresource.is_empty() {
+            return Some(&self.resource.verbs);
+        }
+        let found = self.resource.subresource(self.subresource.split('/').next().unwrap_or_default());
+        found.filter(|sub| sub.name == self.subresource || sub.name == "proxy").map(|sub| &*sub.verbs)
+    }
+
     fn allowed(&self) -> Result<(), Status> {
-        let verbs = if self.subresource.is_empty() {
-            if self.verb == "create" && !self.name.is_empty() {
-                return Err(Status::method_not_allowed());
-            }
-            &self.resource.verbs
-        } else {
-            let name = self.subresource.split('/').next().unwrap_or_default();
-            let found = self.resource.subresource(name);
-            &found
-                .filter(|sub| sub.name == self.subresource || sub.name == "proxy")
-                .ok_or_else(Status::no_such_path)?
-                .verbs
-        };
+        if self.subresource.is_empty() && self.verb == "create" && !self.name.is_empty() {
+            return Err(Status::method_not_allowed());
+        }
+        let verbs = self.verbs().ok_or_else(Status::no_such_path)?;
         if self.subresource.is_empty()
             && self.resource.namespaced()
             && self.namespace.is_empty()
@@ -226,6 +235,8 @@ mod tests {
             Ok(("deletecollection", "deployments", "a", "", "")),
         );
         check(Method::POST, "/apis/apps/v1/namespaces/a/deployments/d", Err(405));
+        check(Method::HEAD, "/apis/apps/v1/namespaces/a/deployments/d", Err(405));
+        check(Method::HEAD, "/api/v1/namespaces/a/pods/b/proxy/c", Ok(("get", "pods", "a", "b", "proxy/c")));
         check(Method::GET, "/apis/apps/v1/nope", Err(404));
         check(Method::GET, "/api/v1/pods/b", Err(404));
         check(Method::DELETE, "/api/v1/namespaces", Err(405));

@@ -42,6 +42,8 @@ pub struct Settings {
     pub shared_store: bool,
     /// How long events are kept.
     pub event_ttl: Duration,
+    /// Whether there are initializers, and how long a creation waits for them.
+    pub initializers: Option<Duration>,
     /// The flags with their values, for `/flagz`.
     pub flags: Vec<(String, String)>,
     /// This machine's name, for the identity of this server.
@@ -126,6 +128,7 @@ impl Default for Settings {
             served: Served::default(),
             shared_store: false,
             event_ttl: Duration::from_secs(3600),
+            initializers: None,
             flags: Vec::new(),
             host_name: "localhost".into(),
         }

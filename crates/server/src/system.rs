@@ -20,6 +20,8 @@ use crate::{
 
 /// The server's own name, as the owner of fields.
 pub const NAME: &str = "kube-apiserver";
+/// The server's own name, as who asks.
+pub const USER: &str = "system:apiserver";
 
 /// The row of a resource that the server itself uses.
 pub fn resource(group: &str, version: &str, name: &str) -> Result<&'static Resource, Status> {
@@ -133,7 +135,7 @@ pub fn target_of(resource: Row) -> Target {
 /// Who the server is to its own parts.
 fn identity() -> User {
     let groups = vec!["system:masters".to_owned(), "system:authenticated".to_owned()];
-    User { name: "system:apiserver".to_owned(), groups, ..User::default() }
+    User { name: USER.to_owned(), groups, ..User::default() }
 }
 
 fn written(outcome: Outcome) -> Result<Value, Status> {

@@ -6,6 +6,8 @@ mod fixture;
 mod certificates;
 #[path = "admission/defaults.rs"]
 mod defaults;
+#[path = "admission/images.rs"]
+mod images;
 #[path = "admission/limits.rs"]
 mod limits;
 #[path = "admission/namespaces.rs"]
@@ -18,6 +20,8 @@ mod options;
 mod pod_security;
 #[path = "admission/quota.rs"]
 mod quota;
+#[path = "admission/running_pods.rs"]
+mod running_pods;
 #[path = "admission/service_accounts.rs"]
 mod service_accounts;
 #[path = "admission/webhooks.rs"]

@@ -9,9 +9,10 @@ use anyhow::{Context, Result};
 use super::{Problem, vague};
 
 /// Each crate and the crates that it may use.
-const MAY_USE: [(&str, &[&str]); 14] = [
-    ("api", &[]),
-    ("cel", &[]),
+const MAY_USE: [(&str, &[&str]); 15] = [
+    ("formats", &[]),
+    ("api", &["formats"]),
+    ("cel", &["formats"]),
     ("store", &[]),
     ("sys", &[]),
     ("server", &["api", "cel", "store"]),

@@ -26,37 +26,17 @@ pub struct Kind<'a> {
 }
 
 /// Paths of the object itself and of its subresources, and what writes through them leave alone; `*` is every resource.
-const RESET: &[(&str, &str, &[&str])] = &[
-    ("certificatesigningrequests", "", &["spec", "status"]),
-    ("certificatesigningrequests", "status", &["spec", "status.conditions"]),
-    ("certificatesigningrequests", "approval", &["spec", "status.certificate"]),
-    ("deployments", "status", &["spec", "metadata.labels"]),
-    ("pods", "status", &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]),
-    ("podcertificaterequests", "", &[]),
-    ("apiservices", "status", &["metadata", "spec"]),
-    ("customresourcedefinitions", "status", &["metadata", "spec"]),
-    ("devicetaintrules", "status", &["metadata", "spec"]),
-    ("flowschemas", "status", &["metadata", "spec"]),
-    ("podgroups", "status", &["metadata", "spec"]),
-    ("prioritylevelconfigurations", "status", &["metadata", "spec"]),
-    ("resourceclaims", "status", &["metadata", "spec"]),
-    ("resourcepoolstatusrequests", "status", &["metadata", "spec"]),
-    ("servicecidrs", "status", &["metadata", "spec"]),
-    ("storageversionmigrations", "status", &["metadata", "spec"]),
-    ("storageversions", "status", &["metadata", "spec"]),
-    ("validatingadmissionpolicies", "status", &["metadata", "spec"]),
-    ("volumeattachments", "status", &["metadata", "spec"]),
-    ("*", "status", &["spec"]),
-    ("*", "", &["status"]),
-    ("*", "finalize", &["status"]),
-];
+const RESET: &str = include_str!("../../schema/reset.txt");
 
 impl<'a> Kind<'a> {
     /// The objects of a resource, written through a subresource or, where it is empty, directly.
     pub fn of(resource: &'a Resource, subresource: &'a str) -> Self {
-        let row = RESET.iter().find(|row| (row.0 == resource.name || row.0 == "*") && row.1 == subresource);
-        let divided = resource.subresource("status").is_some();
-        let reset = row.filter(|_| divided).map(|row| Set::of_fields(row.2)).unwrap_or_default();
+        let path = |name: &str| if subresource.is_empty() { name.to_owned() } else { format!("{name}/{subresource}") };
+        let paths = [path(resource.name), path("*")];
+        let rows = RESET.lines().filter_map(|line| line.split_once(':'));
+        let row = rows.filter(|(path, _)| paths.iter().any(|wanted| wanted == path)).map(|(_, fields)| fields).next();
+        let fields = row.filter(|_| resource.subresource("status").is_some()).unwrap_or_default();
+        let reset = Set::of_fields(&fields.split_whitespace().collect::<Vec<_>>());
         let (api_version, kind) = (resource.api_version(), resource.kind);
         Self { resource: Some(resource), api_version, kind, ty: resource.ty, subresource, reset }
     }

@@ -12,6 +12,7 @@ mod kind;
 mod last_applied;
 mod managed;
 mod merge;
+mod overlay;
 mod owners;
 pub mod scale;
 mod set;
@@ -26,6 +27,7 @@ pub use conflict::{Conflict, Error};
 pub use element::{Element, Malformed, Name};
 pub use kind::Kind;
 pub use managed::{Entry, Managed, Unreadable};
+pub use overlay::{OverlayError, overlay};
 pub use set::{Node, Set};
 pub use view::{Child, Form, NoKey, Structure, View};
 

@@ -19,9 +19,9 @@ pub fn canonical(ty: &Ty, value: &mut Value) -> Result<(), Option<String>> {
         (Ty::Int64, Value::Number(number)) => number.as_i64().map(drop).ok_or(None),
         (Ty::Double, Value::Number(_)) => Ok(()),
         (Ty::Quantity, Value::String(text)) if quantity::is_canonical(text) => Ok(()),
-        (Ty::Quantity, Value::String(text)) => replace(text, |text| amount(text.trim())),
+        (Ty::Quantity, Value::String(text)) => replace(text, |text| Ok(Quantity::canonical(text.trim())?)),
         (Ty::Quantity, other) => {
-            *value = Value::String(amount(&other.to_string())?);
+            *value = Value::String(Quantity::canonical(&other.to_string()).map_err(str::to_owned)?);
             Ok(())
         }
         (Ty::Bytes, Value::String(text)) => bytes(text),
@@ -41,10 +41,6 @@ pub fn canonical(ty: &Ty, value: &mut Value) -> Result<(), Option<String>> {
 fn replace(text: &mut String, canonical: impl Fn(&str) -> Result<String, String>) -> Result<(), Option<String>> {
     *text = canonical(text)?;
     Ok(())
-}
-
-fn amount(text: &str) -> Result<String, String> {
-    Quantity::parse(text).map(|quantity| quantity.to_string()).ok_or_else(|| quantity::fault(text).to_owned())
 }
 
 /// Base64, in which Go skips line ends and the last bits that stand for nothing.

@@ -42,7 +42,7 @@ const INFO: &[&str] = &[
 
 /// The schemas of one document.
 pub(super) struct Components {
-    dialect: Dialect,
+    pub dialect: Dialect,
     descriptions: Descriptions,
     kinds: HashMap<TypeId, Kind>,
     /// Where the kinds that every group has are: in the document's group, or in all.

@@ -352,8 +352,7 @@ fn quantity(field: &Field, bytes: &[u8]) -> Result<Value, Error> {
     if quantity::is_canonical(&string) {
         return Ok(string.into());
     }
-    let quantity = Quantity::parse(&string).ok_or_else(|| invalid(field, quantity::fault(&string).to_owned()))?;
-    Ok(quantity.to_string().into())
+    Quantity::canonical(&string).map(Value::from).map_err(|fault| invalid(field, fault.to_owned()))
 }
 
 fn invalid(field: &Field, message: String) -> Error {

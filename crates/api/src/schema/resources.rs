@@ -2,10 +2,11 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{Custom, TypeId};
+use super::{Custom, TypeId, gate};
 use crate::Value;
 
-const TABLE: &str = include_str!("../../schema/resources.txt");
+/// The table.
+pub(super) const TABLE: &str = include_str!("../../schema/resources.txt");
 const ALL: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// Whether objects live in a namespace.
@@ -216,11 +217,12 @@ pub fn join_group_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 
-/// Parses the table; `types` resolves kinds.
-pub(super) fn load(types: &HashMap<String, TypeId>) -> Vec<Resource> {
+/// Parses a table; `types` resolves kinds.
+pub(super) fn load(table: &'static str, types: &HashMap<String, TypeId>, gates: &[&'static str]) -> Vec<Resource> {
     let mut resources = Vec::new();
     let mut group_version = ("", "");
-    for line in TABLE.lines().filter(|line| !line.trim().is_empty()) {
+    let lines = table.lines().filter(|line| !line.trim().is_empty());
+    for line in lines.filter_map(|line| gate::passed(line, gates)) {
         match line.strip_prefix("  ") {
             Some(row) => resources.push(resource(group_version, row, types)),
             None => {

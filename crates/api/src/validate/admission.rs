@@ -89,6 +89,12 @@ pub fn webhook_name(at: &At, e: &mut Errors) {
     }
 }
 
+pub fn no_subresource(resource: &At, e: &mut Errors) {
+    if resource.text().contains('/') {
+        resource.invalid_text(e, "must not specify subresources");
+    }
+}
+
 /// New webhooks have no side effects on dry runs; where there was another, there may be more.
 pub fn side_effects(effects: &At, e: &mut Errors) {
     const NONE: &[&str] = &["None", "NoneOnDryRun"];

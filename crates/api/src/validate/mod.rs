@@ -30,7 +30,7 @@ mod pod;
 mod pod_certificate;
 mod prelude;
 mod quota;
-mod render;
+pub(crate) mod render;
 mod resource_name;
 mod resource_slice;
 mod restore;

@@ -2,6 +2,8 @@
 //!
 //! Each function returns what is wrong with a text, in upstream's words; nothing when it is right.
 
+use super::resource_name;
+
 /// A form: what is wrong with a text.
 pub type Form = fn(&str) -> Vec<String>;
 
@@ -43,6 +45,8 @@ const FORMS: &[(&str, Form)] = &[
     ("slashless", |text| unless(!text.contains('/'), "must not contain '/'")),
     ("canonical_ip", super::net::canonical_ip),
     ("stored_version", super::storage::storage_version_name),
+    ("condition_reason", super::metadata::condition_reason),
+    ("extended_resource", |text| unless(resource_name::is_extended(text), "must be a valid extended resource name")),
 ];
 
 /// A form by its name in tables.
@@ -323,7 +327,7 @@ fn is_version(text: &str) -> bool {
 }
 
 /// `fault` unless a text is right.
-fn unless(right: bool, fault: &str) -> Vec<String> {
+pub(super) fn unless(right: bool, fault: &str) -> Vec<String> {
     if right { Vec::new() } else { vec![fault.to_owned()] }
 }
 

@@ -57,6 +57,11 @@ pub fn internal_list(ty: &str, value: &Value) -> String {
     escaped(write_internal(&Ty::List(Box::new(Ty::Struct(id))), Some(value), Presence::NonZero))
 }
 
+/// A value of a type as Go writes it to JSON: structs in the order of their fields.
+pub fn external(ty: &Ty, value: &Value) -> String {
+    escaped(write_external(ty, value))
+}
+
 fn write_external(ty: &Ty, value: &Value) -> String {
     match (ty, value) {
         (Ty::Struct(id), Value::Object(map)) => {

@@ -96,15 +96,8 @@ fn with_stable_labels(old: &Value, new: &Value) -> Value {
     old
 }
 
-pub fn iscsi_name(at: &At, e: &mut Errors) {
-    named(at, "must be valid format starting with iqn, eui, or naa", e);
-}
-
-pub fn persistent_iscsi_name(at: &At, e: &mut Errors) {
-    named(at, "must be valid format", e);
-}
-
-fn named(at: &At, unknown: &str, e: &mut Errors) {
+/// The faults of the name of an initiator or a target; `unknown` is said of one of no known kind.
+pub fn iscsi_name(at: &At, unknown: &str, e: &mut Errors) {
     let text = at.text();
     let right = match text.get(..3) {
         Some("iqn") => is_iqn(text),

@@ -2,9 +2,10 @@
 
 use std::sync::LazyLock;
 
+use formats::url::Url;
 use regex::Regex;
 
-use super::{Bodies, native::Native, strings::texts, text, url};
+use super::{Bodies, native::Native, strings::texts, text};
 use crate::{
     error::Error,
     value::{Value, time},
@@ -213,7 +214,7 @@ fn one(bad: bool, message: &str) -> Vec<String> {
 }
 
 fn uri(text: &str) -> Vec<String> {
-    url::Url::parse(text).err().into_iter().collect()
+    Url::parse(text).err().into_iter().collect()
 }
 
 fn uuid(text: &str) -> Vec<String> {

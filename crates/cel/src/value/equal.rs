@@ -96,7 +96,7 @@ fn entry<'a>(map: &Map<'a>, key: &Key<'a>) -> Option<Value<'a>> {
     match (map, key) {
         (Map::Json(..), Key::String(name)) => map.field(name).ok().flatten(),
         (Map::Made(made), _) => made.get(key).cloned(),
-        (Map::Json(..) | Map::Lazy(_), _) => None,
+        (Map::Json(..) | Map::Composed, _) => None,
     }
 }
 

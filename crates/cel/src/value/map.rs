@@ -14,14 +14,8 @@ pub enum Map<'a> {
     Json(&'a serde_json::Map<String, Json>, Option<&'a dyn Schema>),
     /// What an expression made.
     Made(Arc<BTreeMap<Key<'a>, Value<'a>>>),
-    /// What is found when somebody asks for it.
-    Lazy(&'a dyn Lookup),
-}
-
-/// Finds values by name when an expression asks for them, such as the variables of an admission policy.
-pub trait Lookup: fmt::Debug + Sync {
-    /// The value of a name.
-    fn get(&self, name: &str) -> Option<Result<Value<'_>, Error>>;
+    /// The composed variables of the bindings, which are evaluated when somebody asks for one.
+    Composed,
 }
 
 /// A key of a map. Numbers that are equal are one key, whatever their type.
@@ -114,7 +108,7 @@ impl<'a> Map<'a> {
         match self {
             Self::Json(map, _) => map.len(),
             Self::Made(map) => map.len(),
-            Self::Lazy(_) => 0,
+            Self::Composed => 0,
         }
     }
 
@@ -133,8 +127,7 @@ impl<'a> Map<'a> {
             (Self::Json(..), Value::String(name)) => self.field(name),
             (Self::Json(_, Some(_)), _) => Err(Error::no_such_overload()),
             (Self::Json(_, None), _) => Ok(None),
-            (Self::Lazy(_), Value::String(name)) => self.field(name),
-            (Self::Lazy(_), _) => Ok(None),
+            (Self::Composed, _) => Ok(None),
             (Self::Made(map), _) => Ok(self::key(key).and_then(|key| map.get(&key).cloned())),
         }
     }
@@ -144,7 +137,7 @@ impl<'a> Map<'a> {
         match self {
             Self::Json(map, None) => map.get(name).map(|value| json::value(value, None)).transpose(),
             Self::Json(map, Some(schema)) => typed(map, *schema, name),
-            Self::Lazy(lookup) => lookup.get(name).transpose(),
+            Self::Composed => Ok(None),
             Self::Made(map) => {
                 // Looked for without a key of its own.
                 let key = Key::String(Text::Shared(name.into()));
@@ -165,7 +158,7 @@ impl<'a> Map<'a> {
                 map.keys().filter(known).map(|name| Key::String(shown(name, *schema))).collect()
             }
             Self::Made(map) => map.keys().cloned().collect(),
-            Self::Lazy(_) => Vec::new(),
+            Self::Composed => Vec::new(),
         }
     }
 

@@ -208,7 +208,13 @@ impl Run {
     }
 
     /// What is said of a rule that does not hold.
-    fn message(&mut self, rule: &Rule, compiled: &Compiled, at: &Told, bindings: &Bindings) -> Result<String, Stop> {
+    fn message<'a>(
+        &mut self,
+        rule: &Rule,
+        compiled: &'a Compiled,
+        at: &Told,
+        bindings: &Bindings<'a>,
+    ) -> Result<String, Stop> {
         let Some(Ok((program, _))) = &compiled.message else { return Ok(rule.told()) };
         let mut budget = Budget::new(PER_CALL);
         let result = program.run(bindings, &mut budget);

@@ -64,6 +64,12 @@ impl AdmissionSettings {
         Ok(Self { enabled: enabled.to_vec(), disabled: disabled.to_vec(), ..Self::default() })
     }
 
+    /// With one more plug-in, whatever the flags say.
+    pub(crate) fn enable(&mut self, plugin: &str) {
+        self.disabled.retain(|name| name != plugin);
+        self.enabled.push(plugin.to_owned());
+    }
+
     /// The names of all plug-ins.
     pub fn names() -> impl Iterator<Item = &'static str> {
         ROWS.iter().map(|row| row.name)

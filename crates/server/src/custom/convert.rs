@@ -22,7 +22,7 @@ const MOST: usize = 100;
 
 impl Registry {
     /// Stored objects in the version of a resource.
-    pub async fn shown(&self, resource: &Resource, objects: Vec<Value>) -> Result<Vec<Value>, Status> {
+    pub async fn in_version(&self, resource: &Resource, objects: Vec<Value>) -> Result<Vec<Value>, Status> {
         let Some((definition, config)) = by_webhook(resource) else {
             return Ok(objects.into_iter().map(|object| convert::to(resource, object)).collect());
         };
@@ -33,11 +33,11 @@ impl Registry {
     }
 
     /// One stored object in the version of a resource.
-    pub async fn shown_one(&self, resource: &Resource, object: Value) -> Result<Value, Status> {
+    pub async fn one_in_version(&self, resource: &Resource, object: Value) -> Result<Value, Status> {
         if by_webhook(resource).is_none() {
             return Ok(convert::to(resource, object));
         }
-        Ok(self.shown(resource, vec![object]).await?.pop().unwrap_or_default())
+        Ok(self.in_version(resource, vec![object]).await?.pop().unwrap_or_default())
     }
 
     /// An object in the version that is stored; `None` if it is in that version.

@@ -7,7 +7,7 @@ use super::{FieldValidation, Outcome, Registry, WriteOptions, failed, update::Ch
 use crate::{
     admission::Attributes,
     allocate::{self, Begin, Fate},
-    clock,
+    clock, initializers,
     pipeline::Input,
     request::Target,
     strategies,
@@ -28,7 +28,12 @@ impl Registry {
         let (mut object, warnings) = body(resource, input, options.validation)?;
         same_version(target, &object, &warnings)?;
         apply::update(&options.writer(apply::Kind::of(resource, "")), None, &mut object);
-        Ok(self.create_object(target, object, options.dry_run).await?.outcome(201, warnings))
+        let mut created = self.create_object(target, object, options.dry_run).await?;
+        if !options.dry_run && initializers::is_pending(&created.object) {
+            created.object = self.initialized(target, created.object).await?;
+            created.stored = None;
+        }
+        Ok(created.outcome(201, warnings))
     }
 
     /// Creates an object that is decoded and has its defaults and owners. Where the name is generated and taken, another
@@ -71,9 +76,7 @@ impl Registry {
         self.guarded(target, &object, None).await?;
         prepare(target, &mut object);
         let mut errors = validate::create(resource, &object);
-        if errors.is_empty() {
-            errors = strategies::of(resource).faults(&object, None);
-        }
+        strategies::of(resource).check(&object, None, &mut errors);
         if !errors.is_empty() {
             return Err(Status::invalid(resource, meta::name(&object), &errors));
         }

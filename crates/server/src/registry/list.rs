@@ -45,7 +45,7 @@ impl Registry {
         if Self::is_converted_by_webhook(&target.resource) {
             let stored = list.items.iter().map(|item| document::object(&item.record));
             let stored = stored.collect::<Result<Vec<Value>, _>>().map_err(Status::internal)?;
-            list.converted = Some(self.shown(&target.resource, stored).await?);
+            list.converted = Some(self.in_version(&target.resource, stored).await?);
         }
         if list.next.is_some() {
             self.cache().keep(&prefix, &snapshot);

@@ -37,7 +37,7 @@ use crate::{
     authorize::Authorizers,
     catalog::BuiltIn,
     custom::Definitions,
-    document,
+    document, initializers,
     pipeline::Input,
     request::Target,
     strategies,
@@ -84,6 +84,8 @@ pub struct Registry {
     pools: Pools,
     /// How long ephemeral objects are kept.
     event_ttl: Duration,
+    /// How long a creation waits for initializers.
+    initialization: Duration,
     /// Set once, before the first request: its plug-ins need what is made of a registry.
     admission: OnceLock<Admission>,
 }
@@ -95,7 +97,9 @@ impl Registry {
         let cache = Arc::new(cache);
         let authorizers = Authorizers::new(&settings.authorization, &cache)?;
         let custom = Definitions::new(&cache)?;
-        Ok(Self { store, cache, authorizers, custom, pools, event_ttl: settings.event_ttl, admission: OnceLock::new() })
+        let initialization = settings.initializers.unwrap_or_default();
+        let (event_ttl, admission) = (settings.event_ttl, OnceLock::new());
+        Ok(Self { store, cache, authorizers, custom, pools, event_ttl, initialization, admission })
     }
 
     /// Who knows who may do what.
@@ -106,6 +110,11 @@ impl Registry {
     /// The definitions of custom resources.
     pub fn custom(&self) -> &Definitions {
         &self.custom
+    }
+
+    /// How long a creation waits for initializers.
+    pub fn initialization(&self) -> Duration {
+        self.initialization
     }
 
     /// What can be handed out.
@@ -141,11 +150,7 @@ impl Registry {
         match target.verb {
             "get" => {
                 self.has_reached(target).await?;
-                if Self::is_converted_by_webhook(&target.resource) {
-                    return self.get_converted(target).await;
-                }
-                let record = self.read(&target.resource, &target.namespace, &target.name).await?;
-                Ok(Outcome::Document { value: record.value, revision: record.revision })
+                self.shown(target).await
             }
             "list" => self.list(target).await.map(Outcome::List),
             "create" => self.create(target, input).await,
@@ -155,6 +160,20 @@ impl Registry {
             "deletecollection" => self.delete_collection(target, input).await,
             _ => Err(Status::method_not_allowed()),
         }
+    }
+
+    /// The object of a request as it is stored, if who asks may see it.
+    async fn shown(&self, target: &Target) -> Result<Outcome, Status> {
+        let record = self.read(&target.resource, &target.namespace, &target.name).await?;
+        if initializers::enabled() {
+            initializers::visible(target, &document::object(&record).map_err(Status::internal)?)?;
+        }
+        if Self::is_converted_by_webhook(&target.resource) {
+            let object = document::object(&record).map_err(Status::internal)?;
+            let object = self.one_in_version(&target.resource, object).await?;
+            return Ok(Outcome::Object { object, stored: None, code: 200, warnings: Vec::new() });
+        }
+        Ok(Outcome::Document { value: record.value, revision: record.revision })
     }
 
     /// The record of an object, or 404.
@@ -176,13 +195,7 @@ impl Registry {
     ) -> Result<(Value, Revision), Status> {
         let record = self.read(resource, namespace, name).await?;
         let object = document::object(&record).map_err(Status::internal)?;
-        Ok((self.shown_one(resource, object).await?, record.revision))
-    }
-
-    /// An object that somebody else converts.
-    async fn get_converted(&self, target: &Target) -> Result<Outcome, Status> {
-        let (object, _) = self.read_object(&target.resource, &target.namespace, &target.name).await?;
-        Ok(Outcome::Object { object, stored: None, code: 200, warnings: Vec::new() })
+        Ok((self.one_in_version(resource, object).await?, record.revision))
     }
 
     /// All objects of a resource, or those of one namespace, in its version.
@@ -191,7 +204,7 @@ impl Registry {
         let snapshot = snapshot.map_err(Status::internal)?;
         let decoded = snapshot.after(None).map(|item| document::object(&item.record));
         let decoded = decoded.collect::<Result<Vec<Value>, _>>().map_err(Status::internal)?;
-        self.shown(resource, decoded).await
+        self.in_version(resource, decoded).await
     }
 
     /// Asks whoever looks at what a write would grant.
@@ -220,7 +233,7 @@ impl Registry {
             let taken = |current| store::Error::Conflict { key: key.into(), guard, current: Some(current) };
             return match (current, other) {
                 (Some(current), _) => Err(taken(current)),
-                (None, Some(other)) => Ok((self.shown_one(resource, other).await.map_err(unconverted)?, None)),
+                (None, Some(other)) => Ok((self.one_in_version(resource, other).await.map_err(unconverted)?, None)),
                 (None, None) => Ok((object, None)),
             };
         }
@@ -229,7 +242,7 @@ impl Registry {
         let write = Write { key: key.into(), guard, value: Some(value.clone()), ttl };
         let revision = self.store.write(write).await?;
         if let Some(other) = other {
-            object = self.shown_one(resource, other).await.map_err(unconverted)?;
+            object = self.one_in_version(resource, other).await.map_err(unconverted)?;
         }
         meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
         Ok((object, Some((value, revision))))

@@ -8,7 +8,7 @@ use api::{
 };
 use store::Item;
 
-use crate::{catalog::catalog, document, request::Target};
+use crate::{catalog::catalog, document, initializers, request::Target};
 
 /// Which objects a list or a watch is about.
 #[derive(Clone, Debug, Default)]
@@ -58,6 +58,11 @@ impl Selection {
         let mut selection = Self { labels, fields: terms, custom, namespaced: target.resource.namespaced() };
         if !target.name.is_empty() {
             selection.only(&target.name)?;
+        }
+        if !initializers::wants_all(target)
+            && let Some(place) = catalog().pending(&target.resource)
+        {
+            selection.fields.push(Term { field: Field::Mark(place), equal: true, value: String::new() });
         }
         Ok(selection)
     }

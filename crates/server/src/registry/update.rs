@@ -17,6 +17,7 @@ use super::{
 use crate::{
     admission::Attributes,
     allocate::{self, Begin, Fate},
+    clock, initializers,
     pipeline::Input,
     request::Target,
     strategies::{self, keep},
@@ -150,6 +151,9 @@ impl Registry {
         let resource = &target.resource;
         for _ in 0..RETRIES {
             let (current, revision) = self.read_object(resource, &target.namespace, &target.name).await?;
+            if part != Part::Main {
+                initializers::visible(target, &current)?;
+            }
             let mut edited = edit(&current)?;
             let attributes = Attributes::update(self, target, &current, dry_run);
             self.admit_change(&attributes, part, &mut edited).await?;
@@ -189,14 +193,24 @@ impl Registry {
         if apply::same_but_times(&object, current) {
             return Ok(Some(Changed { object: current.clone(), stored: None, warnings: Vec::new() }));
         }
-        let mut errors = match part {
-            Part::Main | Part::Scale => validate::update(resource, &object, current),
-            Part::Subresource => validate::update_subresource(resource, &target.subresource, &object, current),
+        let errors = match part {
+            // Whoever initializes an object makes it.
+            Part::Main if initializers::is_pending(current) => validate::create(resource, &object),
+            Part::Main | Part::Scale => {
+                let mut errors = validate::update(resource, &object, current);
+                strategies::of(resource).check(&object, Some(current), &mut errors);
+                errors
+            }
+            Part::Subresource if initializers::is_pending(current) => {
+                let why = "must not update status when the object is uninitialized";
+                vec![FieldError::forbidden(&target.subresource, why)]
+            }
+            Part::Subresource => {
+                let (part, now) = (target.subresource.as_str(), Some(clock::now()));
+                validate::update_subresource_at(resource, part, &object, current, now)
+            }
             Part::Server => Vec::new(),
         };
-        if errors.is_empty() && part == Part::Main {
-            errors = strategies::of(resource).faults(&object, Some(current));
-        }
         if !errors.is_empty() {
             return Err(Status::invalid(resource, name, &errors));
         }
@@ -250,7 +264,13 @@ impl Registry {
             self.remove(resource, &object, revision, dry_run).await?;
             return Ok((object, None));
         }
-        self.save(resource, object, Guard::Revision(revision), dry_run).await
+        let saved = self.save(resource, object, Guard::Revision(revision), dry_run).await?;
+        if initializers::rejection(&saved.0).is_some() {
+            // Those who wait for it have seen why.
+            let revision = saved.1.as_ref().map_or(revision, |(_, revision)| *revision);
+            self.remove(resource, &saved.0, revision, dry_run).await?;
+        }
+        Ok(saved)
     }
 }
 
@@ -298,6 +318,7 @@ pub(super) fn patch_failed(error: patch::Error) -> Status {
     match error {
         patch::Error::Malformed(message) => Status::bad_request(message),
         patch::Error::Unprocessable(message) => Status::unprocessable(message),
+        patch::Error::Inapplicable { .. } => Status::unprocessable(error.to_string()),
         patch::Error::Failed(message) => Status::of_code(500, message),
     }
 }

@@ -21,8 +21,11 @@ impl Strategy for Definition {
         note_stored(definition);
     }
 
-    fn faults(&self, definition: &Value, current: Option<&Value>) -> Vec<FieldError> {
-        custom::check(definition, current)
+    /// Rules are looked at in schemas that make sense.
+    fn check(&self, definition: &Value, current: Option<&Value>, errors: &mut Vec<FieldError>) {
+        if errors.is_empty() {
+            errors.extend(custom::check(definition, current));
+        }
     }
 
     /// What follows may use the resource.

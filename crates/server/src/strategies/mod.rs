@@ -1,6 +1,7 @@
 //! What is particular to a resource. Every method has a default; a strategy holds only the differences.
 
 mod access;
+mod admission;
 mod api_service;
 mod certificate;
 mod definition;
@@ -9,6 +10,7 @@ mod job;
 mod namespace;
 mod persistent_volume;
 mod pod;
+mod review;
 mod service;
 mod storage;
 mod subresource;
@@ -20,7 +22,9 @@ use api::{Value, schema::Resource, status::Status, validate::FieldError};
 use async_trait::async_trait;
 pub use subresource::{keep, through};
 
-use crate::{User, allocate::Allocator, authorize::Authorizers, request::Target};
+use crate::{
+    Server, User, allocate::Allocator, authorize::Authorizers, pipeline::Input, registry::Outcome, request::Target,
+};
 
 /// How one resource differs from the rest.
 pub trait Strategy: Sync {
@@ -30,15 +34,14 @@ pub trait Strategy: Sync {
     /// Called for every change of the object itself, before validation; may change the new object.
     fn prepare_update(&self, _object: &mut Value, _current: &Value) {}
 
+    /// Called for a new or changed object after the tables have looked at it: adds what is wrong that they cannot see, in
+    /// its place among what they found.
+    fn check(&self, _object: &Value, _current: Option<&Value>, _errors: &mut Vec<FieldError>) {}
+
     /// The object that a change through a subresource makes: what it may change of `object`, the rest of `current`. By
     /// default metadata and status.
     fn through(&self, _subresource: &str, object: Value, current: &Value) -> Value {
         subresource::with_status(object, current)
-    }
-
-    /// What is wrong with an object that is otherwise valid, new or in place of `_current`; for what the tables cannot know.
-    fn faults(&self, _object: &Value, _current: Option<&Value>) -> Vec<FieldError> {
-        Vec::new()
     }
 
     /// Whether the status of a new object is the client's to set.
@@ -84,10 +87,22 @@ pub trait Strategy: Sync {
         None
     }
 
+    /// Who answers what is posted to the resource or one of its subresources; `None`: it is stored.
+    fn answers(&self, _subresource: &str) -> Option<&dyn Answers> {
+        None
+    }
+
     /// Whether an object goes away by itself some time after its last write.
     fn is_ephemeral(&self) -> bool {
         false
     }
+}
+
+/// Answers requests whose objects are not stored.
+#[async_trait]
+pub trait Answers: Sync {
+    /// The answer, with all that the registry would do but store.
+    async fn answer(&self, server: &Server, target: &Target, input: &Input) -> Result<Outcome, Status>;
 }
 
 /// Whether somebody may write what an object says, beyond writing it. Asked once the object is complete, before it is
@@ -125,6 +140,7 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("", "namespaces", &namespace::Namespace),
     ("", "services", &service::Service),
     ("", "events", &event::Event),
+    ("", "serviceaccounts", &review::ServiceAccount),
     ("", "persistentvolumes", &persistent_volume::PersistentVolume),
     ("apiextensions.k8s.io", "customresourcedefinitions", &definition::Definition),
     ("apiregistration.k8s.io", "apiservices", &api_service::ApiService),
@@ -141,6 +157,16 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("rbac.authorization.k8s.io", "clusterrolebindings", &access::Binding),
     ("rbac.authorization.k8s.io", "rolebindings", &access::Binding),
     ("discovery.k8s.io", "endpointslices", &workload::EndpointSlice),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies", &admission::ValidatingPolicy),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies", &admission::MutatingPolicy),
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations", &admission::Webhooks),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", &admission::Webhooks),
+    ("authentication.k8s.io", "selfsubjectreviews", &review::Review),
+    ("authentication.k8s.io", "tokenreviews", &review::Review),
+    ("authorization.k8s.io", "localsubjectaccessreviews", &review::Review),
+    ("authorization.k8s.io", "selfsubjectaccessreviews", &review::Review),
+    ("authorization.k8s.io", "selfsubjectrulesreviews", &review::Review),
+    ("authorization.k8s.io", "subjectaccessreviews", &review::Review),
 ];
 
 /// The strategy of a resource.

@@ -104,7 +104,7 @@ impl View {
         let Some(converter) = self.converter.clone() else { return Ok(()) };
         items.retain(|item| self.selects(item));
         let stored = items.iter().map(|item| document::object(&item.record)).collect::<Result<Vec<_>, _>>()?;
-        let shown = converter.shown(&self.target.resource, stored).await;
+        let shown = converter.in_version(&self.target.resource, stored).await;
         let shown = shown.map_err(|status| store::Error::Unusable(status.message))?;
         self.converted = items.iter().map(|item| place(&item.record.value)).zip(shown).collect();
         Ok(())

@@ -25,6 +25,8 @@ use crate::schema::{Resource, Scope};
 
 /// A check that is written in Rust.
 pub(super) type Function = fn(&At, &mut Errors);
+/// A check that is written in Rust, with an argument from the table.
+pub(super) type WithArgument = fn(&At, &str, &mut Errors);
 
 /// All rules.
 pub(super) struct Rules {

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use api::{Value, meta, selector::LabelSelector};
 use base64::{Engine, prelude::BASE64_STANDARD};
+use expressions::admission::Conditions;
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
@@ -27,7 +28,7 @@ pub struct Hook {
     /// Which objects.
     pub objects: Result<LabelSelector, String>,
     /// Expressions that must all be true.
-    pub conditions: Vec<Value>,
+    pub conditions: Conditions,
     /// Whether a webhook that cannot be asked is left out.
     pub ignores_failure: bool,
     /// Whether it may be asked about what is not going to happen.
@@ -84,7 +85,7 @@ fn read(configuration: &str, at: usize, hook: &Value) -> Hook {
         equivalent: text("matchPolicy") != "Exact",
         namespaces: selector("namespaceSelector"),
         objects: selector("objectSelector"),
-        conditions: meta::list(hook, &["matchConditions"]).to_vec(),
+        conditions: Conditions::of_webhook(meta::list(hook, &["matchConditions"])),
         ignores_failure: text("failurePolicy") == "Ignore",
         dry_run: matches!(text("sideEffects"), "None" | "NoneOnDryRun"),
         again: text("reinvocationPolicy") == "IfNeeded",

@@ -3,7 +3,6 @@
 //! Answers are remembered for a while. Whoever does not answer has no opinion, or denies, as its failure policy says.
 
 pub mod conditions;
-mod memory;
 #[cfg(test)]
 mod tests;
 
@@ -13,17 +12,18 @@ use api::{Value, meta};
 use async_trait::async_trait;
 use serde_json::json;
 
-use self::memory::Memory;
 use super::{Asked, Attributes, Authorizer, Reason, Resource, Rules, Verdict};
 use crate::{
     User,
-    outbound::{self, Backoff, Endpoint, KubeconfigError},
+    outbound::{self, Backoff, Endpoint, KubeconfigError, Memory},
 };
 
 /// How long the first pause is before a webhook that failed is asked again, as upstream has it.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// What is larger than this in a question is the client's doing, and not worth remembering.
 const MEMORABLE: usize = 10_000;
+/// As many answers as upstream remembers.
+const REMEMBERED: usize = 8192;
 
 /// How a webhook is asked.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ struct Said {
 impl Asking {
     /// Asks a webhook.
     pub fn new(webhook: Webhook) -> Self {
-        Self { webhook, memory: Memory::default() }
+        Self { webhook, memory: Memory::of(REMEMBERED) }
     }
 
     async fn said(&self, attributes: &Attributes<'_>) -> Result<Said, String> {

@@ -24,11 +24,7 @@ impl Registry {
             ("scale", _) => self.scale(target, input).await,
             ("binding" | "", "create") => self.bind(target, input).await,
             ("eviction", "create") => self.evict(target, input).await,
-            (_, "get") if Self::is_converted_by_webhook(&target.resource) => self.get_converted(target).await,
-            (_, "get") => {
-                let record = self.read(&target.resource, &target.namespace, &target.name).await?;
-                Ok(Outcome::Document { value: record.value, revision: record.revision })
-            }
+            (_, "get") => self.shown(target).await,
             (_, "update") => self.update_part(target, input, Part::Subresource).await,
             (_, "patch") => self.patch_part(target, input, Part::Subresource).await,
             (other, _) => Err(Status::not_implemented(format!("{}/{other}", target.resource.qualified_name()))),
@@ -50,7 +46,7 @@ pub fn posted(target: &Target, input: &Input, validation: FieldValidation) -> Re
 
 /// The row of the kind that a subresource takes, as if it were a resource.
 pub fn kind_of(target: &Target) -> Result<Resource, Status> {
-    let mut row: Resource = (*target.resource).clone();
+    let mut row: Resource = Resource::clone(&target.resource);
     let Some(sub) = target.resource.subresource(&target.subresource) else { return Ok(row) };
     (row.group, row.version) = sub.group_version.unwrap_or((row.group, row.version));
     row.kind = sub.kind;
