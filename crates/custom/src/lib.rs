@@ -9,6 +9,7 @@ mod correlate;
 mod default;
 mod definition;
 mod jsonpath;
+pub mod openapi;
 mod prune;
 pub mod rules;
 pub mod schema;

@@ -57,6 +57,7 @@ pub struct Definition {
     pub terminating: bool,
     /// The definition in JSON, shared with the store's cache.
     document: Bytes,
+    hash: OnceLock<String>,
 }
 
 /// One version of a definition.
@@ -122,6 +123,7 @@ impl Definition {
             conversion,
             terminating: is_true(object, "Terminating"),
             document: if document.starts_with(b"{") { document.clone() } else { object.to_string().into() },
+            hash: OnceLock::new(),
         })
     }
 
@@ -213,6 +215,11 @@ impl Definition {
     /// A version as the definition has it.
     pub fn described(&self, at: usize) -> Value {
         self.parsed()["spec"]["versions"][at].take()
+    }
+
+    /// A hash of all that it says.
+    pub fn hash(&self) -> &str {
+        self.hash.get_or_init(|| api::discovery::Page::new(self.document.clone()).hash)
     }
 
     fn parsed(&self) -> Value {

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     instances,
     names::{self, Taken},
+    services::Services,
     set_condition,
     view::Summary,
 };
@@ -35,6 +36,7 @@ pub async fn run(registry: Arc<Registry>, over: CancellationToken) {
         waiting: BTreeSet::new(),
         deleting: HashSet::new(),
         going: JoinSet::new(),
+        services: Services::default(),
     };
     tokio::select! {
         () = over.cancelled() => {}
@@ -50,6 +52,7 @@ struct Control {
     /// Names of definitions whose instances are being deleted.
     deleting: HashSet<String>,
     going: JoinSet<(String, Result<(), Status>)>,
+    services: Services,
 }
 
 impl Control {
@@ -84,7 +87,12 @@ impl Control {
                 self.waiting.insert(name);
             }
         }
-        let again = !self.waiting.is_empty();
+        let rows = self.registry.custom().rows();
+        let registered = self.services.reconcile(&self.registry, &rows).await;
+        if let Err(status) = &registered {
+            tracing::warn!(status.message, "groups of custom resources could not be registered");
+        }
+        let again = !self.waiting.is_empty() || registered.is_err();
         tokio::select! {
             () = watcher.changed() => {}
             Some(done) = self.going.join_next() => self.gone(done),

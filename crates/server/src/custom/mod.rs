@@ -8,8 +8,10 @@ mod convert;
 mod gate;
 mod instances;
 mod names;
+mod openapi;
 mod pages;
 mod rows;
+mod services;
 mod view;
 
 use std::{sync::Arc, time::Duration};

@@ -12,7 +12,7 @@ use api::{
 };
 use serde_json::json;
 
-use super::Rows;
+use super::{Rows, openapi};
 
 /// The documents about custom resources, or with them.
 #[derive(Default)]
@@ -61,8 +61,7 @@ fn make(built_in: &discovery::Pages, rows: &Rows, name: &Name) -> Option<Page> {
         },
         Name::Resources(group, version) => match built_in.get(name) {
             None => {
-                let rows = rows.of_version(group, version);
-                discovery::resource_list_of(rows.iter().map(|row| &***row)).map(json)
+                discovery::resource_list_of(rows.of_version(group, version).into_iter()).map(json)
             }
             known => known,
         },
@@ -74,7 +73,13 @@ fn make(built_in: &discovery::Pages, rows: &Rows, name: &Name) -> Option<Page> {
             let groups = rows.groups().iter().map(|(group, versions)| aggregated(rows, group, versions));
             added(&built_in.get(name)?, "items", groups).map(json)
         }
-        _ => built_in.get(name),
+        Name::OpenApi3Index => Some(json(openapi::index(&built_in.get(name)?, rows)?)),
+        Name::OpenApi3(path) => openapi::document(path, rows).or_else(|| built_in.get(name)),
+        Name::OpenApi2 => Some(json(openapi::v2(&built_in.get(name)?, rows)?)),
+        Name::OpenApi2Protobuf => {
+            let document = openapi::v2(&built_in.get(&Name::OpenApi2)?, rows)?;
+            Some(Page::new(api::openapi::protobuf_of(&document)))
+        }
     }
 }
 
@@ -84,8 +89,7 @@ fn versions<'a>(rows: &'a Rows, group: &str) -> Option<&'a [&'static str]> {
 
 fn aggregated(rows: &Rows, group: &str, versions: &[&str]) -> Value {
     let version = |version: &&str| {
-        let rows = rows.of_version(group, version);
-        discovery::aggregated_version_of(version, rows.iter().map(|row| &***row))
+        discovery::aggregated_version_of(version, rows.of_version(group, version).into_iter())
     };
     json!({"metadata": {"name": group}, "versions": versions.iter().map(version).collect::<Vec<_>>()})
 }

@@ -50,9 +50,9 @@ impl Rows {
     }
 
     /// The rows of a group-version, by name.
-    pub fn of_version(&self, group: &str, version: &str) -> Vec<&Arc<Resource>> {
+    pub fn of_version(&self, group: &str, version: &str) -> Vec<&Resource> {
         let named = self.by_path.get(group).and_then(|versions| versions.get(version));
-        let mut rows: Vec<_> = named.into_iter().flat_map(HashMap::values).collect();
+        let mut rows: Vec<&Resource> = named.into_iter().flat_map(HashMap::values).map(|row| &**row).collect();
         rows.sort_unstable_by_key(|row| row.name);
         rows
     }
@@ -60,6 +60,12 @@ impl Rows {
     /// Groups by name, with their versions, the preferred first.
     pub fn groups(&self) -> &[(&'static str, Vec<&'static str>)] {
         &self.groups
+    }
+
+    /// All rows.
+    pub fn all(&self) -> Vec<&Resource> {
+        let named = self.by_path.values().flat_map(HashMap::values);
+        named.flat_map(HashMap::values).map(|row| &**row).collect()
     }
 
     /// A definition by name.
