@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use crate::{
     User,
     admission::Notes,
+    document::Words,
     pipeline::Input,
     query::Query,
     registry::{Outcome, Registry},
@@ -115,6 +116,7 @@ pub fn target(verb: &'static str, place: Place<'_>, subresource: &str) -> Target
         query: Query::default(),
         user: identity(),
         notes: Notes::default(),
+        words: Words::default(),
     }
 }
 
@@ -129,6 +131,7 @@ pub fn target_of(resource: Row) -> Target {
         query: Query::default(),
         user: identity(),
         notes: Notes::default(),
+        words: Words::default(),
     }
 }
 
