@@ -52,7 +52,7 @@ use at::At;
 use jiff::Timestamp;
 use metadata::Scheme;
 
-use crate::{Value, quantity::Quantity, schema::Resource};
+use crate::{Value, schema::Resource};
 
 /// Faults, in the order in which they are found.
 type Errors = Vec<FieldError>;
@@ -125,9 +125,4 @@ pub fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec
         kind.check_part("warnings", resource, &at, &mut told);
     }
     told.iter().map(ToString::to_string).collect()
-}
-
-/// What the containers of a pod ask for together.
-pub(crate) fn pod_total(spec: &Value, kind: &str, name: &str) -> Option<Quantity> {
-    pod::resources::aggregate(&At::top(spec), kind, name)
 }
