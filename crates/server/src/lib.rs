@@ -15,6 +15,7 @@ pub mod authorize;
 mod bootstrap;
 mod catalog;
 mod clock;
+mod components;
 mod deadline;
 mod document;
 mod encode;
@@ -44,6 +45,7 @@ mod strategies;
 mod streams;
 mod system;
 mod tokens;
+mod usage;
 mod watch;
 
 use std::{
@@ -57,7 +59,7 @@ use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use admission::{AdmissionSettings, UnknownPlugin};
 pub use allocate::network::{Network, NotANetwork};
@@ -69,6 +71,7 @@ pub use authenticate::{
     ALGORITHMS, Authentication, AuthenticationFile, Authority, AuthorityError, ConfigError, JwtIssuer, Mapping,
     ReviewVersion, TableError, TokenWebhook, UserTable, client_verifier,
 };
+pub use components::Component;
 pub use initializers::{PATIENCE as INITIALIZATION, enable as enable_initializers};
 pub use outbound::{Endpoint, KubeconfigError, from_kubeconfig};
 pub use settings::{Authorization, Load, Mode, Serving, Settings, Shutdown};
@@ -166,6 +169,8 @@ struct Shared {
     /// `None` where nothing is audited.
     auditor: Option<Arc<audit::Auditor>>,
     flow: flow::Flow,
+    /// What containers have used.
+    usage: Arc<usage::Usage>,
     settings: Settings,
     /// What the server says of its API.
     pages: api::discovery::Pages,
@@ -173,8 +178,10 @@ struct Shared {
     started: jiff::Timestamp,
     /// Cancelled once the server is asked to end: it is not ready from then on.
     ending: CancellationToken,
-    /// Cancelled once no new connections are taken: watches end.
+    /// Cancelled once no new connections are taken, or no new requests: watches end.
     stopping: CancellationToken,
+    /// The requests of connections that are being answered.
+    requests: TaskTracker,
 }
 
 impl Server {
@@ -195,11 +202,13 @@ impl Server {
         }
         let pools = allocate::Pools::new(&settings.service_networks, settings.node_ports.clone());
         let registry = Arc::new(registry::Registry::new(config.store, pools, &settings).await?);
+        let usage = Arc::new(usage::Usage::default());
         let parts = admission::Parts {
             config: None,
             settings: &settings.admission,
             cache: registry.cache(),
             authorizers: registry.authorizers(),
+            usage: &usage,
         };
         let admission = admission::Admission::new(&settings.admission, &parts).map_err(store::Error::Unusable)?;
         registry.set_admission(admission);
@@ -220,12 +229,14 @@ impl Server {
             impersonators: impersonate::Ways::default(),
             auditor: audit::Auditor::new(&settings.audit),
             flow,
+            usage,
             settings,
             pages,
             metrics: metrics::Metrics::default(),
             started: clock::now(),
             ending: CancellationToken::new(),
             stopping: CancellationToken::new(),
+            requests: TaskTracker::new(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }

@@ -296,5 +296,6 @@ fn shutdown(given: &Given<'_>) -> anyhow::Result<Shutdown> {
     Ok(Shutdown {
         delay: given.duration("shutdown-delay-duration")?,
         drain: given.duration("request-timeout")?.max(watches),
+        retry_after: given.bool("shutdown-send-retry-after")?,
     })
 }

@@ -4,6 +4,7 @@ mod access;
 mod admission;
 mod api_service;
 mod certificate;
+mod component;
 mod event;
 mod job;
 mod namespace;
@@ -134,6 +135,7 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("", "namespaces", &namespace::Namespace),
     ("", "services", &service::Service),
     ("", "events", &event::Event),
+    ("", "componentstatuses", &component::ComponentStatus),
     ("", "serviceaccounts", &review::ServiceAccount),
     ("", "persistentvolumes", &persistent_volume::PersistentVolume),
     ("apiregistration.k8s.io", "apiservices", &api_service::ApiService),
