@@ -22,6 +22,14 @@ mod subject;
 mod times;
 mod webhooks;
 
+/// How webhooks of whatever kind are reached.
+pub mod hooks {
+    pub use super::webhooks::{
+        connect::reach_place,
+        hook::{place, trust},
+    };
+}
+
 use std::{sync::Arc, time::Instant};
 
 use api::{Value, status::Status};

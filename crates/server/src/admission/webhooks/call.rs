@@ -47,7 +47,7 @@ impl Hook {
         if self.conditions.is_empty() {
             return Ok(Some(invocation));
         }
-        let shown = Shown::new(attributes, invocation, object, &Value::Null);
+        let shown = Shown::new(attributes, invocation.clone(), object, &Value::Null);
         let asking = Arc::new(Asking::default());
         let input = shown.input(&Value::Null, &asking);
         match asking.evaluate(authorizers, attributes.user(), || self.conditions.check(&input)).await {
