@@ -143,7 +143,7 @@ impl Control {
         if settled && (summary.established || !accepted) {
             return Ok(());
         }
-        self.write(name, |definition| {
+        write(&self.registry, &summary, |definition| {
             meta::field_mut(definition, "status").insert("acceptedNames".into(), decision.accepted.clone());
             set_condition(definition, ["NamesAccepted", if *accepted { "True" } else { "False" }, reason, message]);
             if *accepted && !super::is_true(definition, "Established") {
@@ -160,19 +160,17 @@ impl Control {
         }
         Ok(())
     }
-
-    async fn write(&self, name: &str, change: impl Fn(&mut Value)) -> Result<(), Status> {
-        write(&self.registry, name, change).await
-    }
 }
 
-/// Changes a definition on the server's own account; one that is gone is left alone.
-pub async fn write(registry: &Registry, name: &str, change: impl Fn(&mut Value)) -> Result<(), Status> {
-    let place = Place { resource: super::definitions()?, namespace: "", name };
+/// Changes a definition on the server's own account; one that is gone, or is another by now, is left alone.
+pub async fn write(registry: &Registry, summary: &Summary, change: impl Fn(&mut Value)) -> Result<(), Status> {
+    let place = Place { resource: super::definitions()?, namespace: "", name: &summary.name };
     let written = registry
         .change_status(place, |current| {
             let mut definition = current.clone();
-            change(&mut definition);
+            if meta::uid(current) == summary.uid {
+                change(&mut definition);
+            }
             Ok(definition)
         })
         .await;

@@ -19,6 +19,8 @@ use crate::{live::View, system::Place};
 pub struct Summary {
     /// Its name.
     pub name: String,
+    /// Its identity.
+    pub uid: String,
     /// The group of its resource.
     pub group: String,
     /// The names that it wants.
@@ -160,6 +162,7 @@ impl Summary {
         const FINALIZER: &str = super::control::FINALIZER;
         Self {
             name: name.to_owned(),
+            uid: meta::uid(object).to_owned(),
             group: meta::text(object, &["spec", "group"]).to_owned(),
             wanted: object["spec"]["names"].clone(),
             accepted: object["status"]["acceptedNames"].clone(),

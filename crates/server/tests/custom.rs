@@ -1,0 +1,16 @@
+//! Custom resources at the server's door: definitions that come, change and go, and their objects in every version.
+
+mod fixture;
+
+#[path = "custom/churn.rs"]
+mod churn;
+#[path = "custom/conversion.rs"]
+mod conversion;
+#[path = "custom/life.rs"]
+mod life;
+#[path = "custom/others.rs"]
+mod others;
+#[path = "custom/schemas.rs"]
+mod schemas;
+#[path = "custom/world.rs"]
+mod world;
