@@ -193,7 +193,10 @@ fn aggregated_resource(resource: &Resource) -> Value {
     entry.insert("verbs".into(), json!(resource.verbs));
     names(resource, &mut entry);
     if !resource.subresources.is_empty() {
-        entry.insert("subresources".into(), resource.subresources.iter().map(|sub| aggregated_subresource(sub, own)).collect());
+        entry.insert(
+            "subresources".into(),
+            resource.subresources.iter().map(|sub| aggregated_subresource(sub, own)).collect(),
+        );
     }
     Value::Object(entry)
 }

@@ -102,12 +102,7 @@ fn custom_target(
     }
 }
 
-fn target(
-    method: &Method,
-    rest: &[&str],
-    query: Query,
-    find: impl Fn(&str) -> Option<Row>,
-) -> Result<Target, Status> {
+fn target(method: &Method, rest: &[&str], query: Query, find: impl Fn(&str) -> Option<Row>) -> Result<Target, Status> {
     // The old way to ask for a watch: `watch/` in front of the resource, and perhaps the name of one object.
     let (watched, rest) = match rest {
         ["watch", rest @ ..] => (true, rest),

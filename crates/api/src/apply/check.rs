@@ -61,12 +61,16 @@ impl Walk {
                     self.fault(message);
                 }
             }
-            (Form::Struct(_) | Form::Map(_) | Form::Fields(_) | Form::Deduced, Value::Object(map)) => self.fields(view, map),
+            (Form::Struct(_) | Form::Map(_) | Form::Fields(_) | Form::Deduced, Value::Object(map)) => {
+                self.fields(view, map)
+            }
             (Form::Struct(_) | Form::Map(_) | Form::Fields(_) | Form::Deduced, other) => {
                 self.fault(format!("expected map, got &{{{}}}", go_value(other)))
             }
             (Form::List(..) | Form::Items(_), Value::Array(items)) => self.items(view, items),
-            (Form::List(..) | Form::Items(_), other) => self.fault(format!("expected list, got &{{{}}}", go_value(other))),
+            (Form::List(..) | Form::Items(_), other) => {
+                self.fault(format!("expected list, got &{{{}}}", go_value(other)))
+            }
         }
     }
 

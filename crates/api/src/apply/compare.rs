@@ -67,7 +67,9 @@ impl Comparison {
         }
         match view.form {
             Form::List(..) | Form::Items(_) if old != new => self.items(view, array(old), array(new))?,
-            Form::Struct(_) | Form::Map(_) | Form::Fields(_) | Form::Deduced => self.fields(view, object(old), object(new))?,
+            Form::Struct(_) | Form::Map(_) | Form::Fields(_) | Form::Deduced => {
+                self.fields(view, object(old), object(new))?
+            }
             _ => {}
         }
         Ok(own)

@@ -19,7 +19,9 @@ fn walk(view: View, value: &Value) -> (bool, Set) {
         return (true, Set::default());
     }
     match (view.form, value) {
-        (Form::Struct(_) | Form::Map(_) | Form::Fields(_) | Form::Deduced, Value::Object(map)) => (false, entries(view, map)),
+        (Form::Struct(_) | Form::Map(_) | Form::Fields(_) | Form::Deduced, Value::Object(map)) => {
+            (false, entries(view, map))
+        }
         (Form::List(..) | Form::Items(_), Value::Array(items)) => (false, list(view, items)),
         _ => (false, Set::default()),
     }

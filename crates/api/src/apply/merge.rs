@@ -23,7 +23,9 @@ fn merged(view: View, live: Option<&Value>, config: Option<&Value>) -> Result<Op
     }
     match (view.form, live, config) {
         (_, Some(live), None) => Ok(Some(live.clone())),
-        (Form::List(..) | Form::Items(_), live, config) => Ok(Some(Value::Array(items(view, array(live), array(config))?))),
+        (Form::List(..) | Form::Items(_), live, config) => {
+            Ok(Some(Value::Array(items(view, array(live), array(config))?)))
+        }
         (_, live, config) => fields(view, object(live), object(config)).map(Some),
     }
 }

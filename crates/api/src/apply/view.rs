@@ -215,11 +215,7 @@ fn type_meta(name: &str) -> Option<&'static str> {
 }
 
 /// Keys that are left out have their default, if the schema has one.
-fn keyed(
-    keys: &[&'static str],
-    map: &Map,
-    default: impl Fn(&str) -> Option<Value>,
-) -> Result<Element, NoKey> {
+fn keyed(keys: &[&'static str], map: &Map, default: impl Fn(&str) -> Option<Value>) -> Result<Element, NoKey> {
     let value = |key: &&'static str| Some(((*key).into(), map.get(*key).cloned().or_else(|| default(key))?));
     let mut found: Vec<(Name, Value)> = keys.iter().filter_map(value).collect();
     if found.is_empty() {

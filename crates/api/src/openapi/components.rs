@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::json;
 
 use super::{
-    custom, descriptions::Descriptions,
+    custom,
+    descriptions::Descriptions,
     kinds::{self, Kind},
     paths::title,
 };

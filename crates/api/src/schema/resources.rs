@@ -104,13 +104,7 @@ pub struct Subresource {
 
 impl Resource {
     /// A row of which nothing but the names is known: nothing may be done.
-    pub fn new(
-        group: &'static str,
-        version: &'static str,
-        name: &'static str,
-        kind: &'static str,
-        ty: TypeId,
-    ) -> Self {
+    pub fn new(group: &'static str, version: &'static str, name: &'static str, kind: &'static str, ty: TypeId) -> Self {
         Self {
             group,
             version,

@@ -57,9 +57,7 @@ fn wrong_type(version: &Version, object: &Value) -> Vec<FieldError> {
 /// Through `status` only the status is looked at.
 fn status(version: &Version, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     match (object.get("status"), version.schema().property("status")) {
-        (Some(status), Some(node)) => {
-            validate::value(node, "status", status, old.and_then(|old| old.get("status")))
-        }
+        (Some(status), Some(node)) => validate::value(node, "status", status, old.and_then(|old| old.get("status"))),
         _ => Vec::new(),
     }
 }

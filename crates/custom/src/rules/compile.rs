@@ -67,8 +67,7 @@ enum Want {
 
 fn expression(environment: &Environment, source: &str, want: Want) -> Result<(Checked, Program), String> {
     let name = if want == Want::Text { "messageExpression " } else { "" };
-    let checked =
-        environment.compile(source).map_err(|issues| format!("{name}compilation failed: {issues}"))?;
+    let checked = environment.compile(source).map_err(|issues| format!("{name}compilation failed: {issues}"))?;
     match want {
         Want::Truth if !checked.output().is_bool() => return Err("cel expression must evaluate to a bool".to_owned()),
         Want::Text if !checked.output().is_string() => {

@@ -85,8 +85,24 @@ fn list_kind(schema: &Value) -> ListKind {
 
 fn bounds(schema: &Value) -> Option<Box<Bounds>> {
     const SAID: &[&str] = &[
-        "format", "maximum", "minimum", "multipleOf", "maxLength", "minLength", "pattern", "maxItems", "minItems",
-        "uniqueItems", "maxProperties", "minProperties", "required", "enum", "allOf", "anyOf", "oneOf", "not",
+        "format",
+        "maximum",
+        "minimum",
+        "multipleOf",
+        "maxLength",
+        "minLength",
+        "pattern",
+        "maxItems",
+        "minItems",
+        "uniqueItems",
+        "maxProperties",
+        "minProperties",
+        "required",
+        "enum",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "not",
     ];
     SAID.iter().any(|name| schema.get(name).is_some()).then(|| Box::new(said(schema)))
 }
@@ -105,7 +121,9 @@ fn said(schema: &Value) -> Bounds {
         multiple_of: number("multipleOf"),
         max_length: count("maxLength"),
         min_length: count("minLength"),
-        pattern: Some(text(schema, "pattern")).filter(|text| !text.is_empty()).map(|text| Box::new(Pattern::new(interned(text)))),
+        pattern: Some(text(schema, "pattern"))
+            .filter(|text| !text.is_empty())
+            .map(|text| Box::new(Pattern::new(interned(text)))),
         max_items: count("maxItems"),
         min_items: count("minItems"),
         unique_items: flag("uniqueItems"),

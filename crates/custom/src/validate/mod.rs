@@ -252,7 +252,8 @@ impl Check<'_> {
         if valid == 1 {
             return first.unwrap_or_default();
         }
-        let found = if valid == 0 { "Found none valid".to_owned() } else { format!("Found {valid} valid alternatives") };
+        let found =
+            if valid == 0 { "Found none valid".to_owned() } else { format!("Found {valid} valid alternatives") };
         let mut out = Outcome::default();
         out.add(self.composite(format!("{path:?} must validate one and only one schema (oneOf). {found}")));
         out.merge(best.unwrap_or_default());

@@ -23,7 +23,10 @@ mod webhooks;
 
 /// How webhooks of whatever kind are reached.
 pub mod hooks {
-    pub use super::webhooks::{connect::reach_place, hook::{place, trust}};
+    pub use super::webhooks::{
+        connect::reach_place,
+        hook::{place, trust},
+    };
 }
 
 use std::sync::Arc;

@@ -140,7 +140,7 @@ impl Control {
         let decision = names::decide(&summary.wanted, &summary.accepted, &taken);
         let settled = summary.names == Some(decision.condition.0) && same_names(&decision.accepted, &summary.accepted);
         let (accepted, reason, message) = &decision.condition;
-        if settled && (summary.established || !accepted) {
+        if settled && (summary.established || !accepted) && summary.approval.is_none() {
             return Ok(());
         }
         write(&self.registry, &summary, |definition| {
@@ -151,6 +151,9 @@ impl Control {
                 set_condition(definition, ["Established", "True", words[0], words[1]]);
             } else if !accepted && super::find_condition(definition, "Established").is_none() {
                 set_condition(definition, ["Established", "False", "NotAccepted", "not all names are accepted"]);
+            }
+            if let Some(approval) = &summary.approval {
+                approval.tell(definition);
             }
         })
         .await?;

@@ -24,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Deletes all instances, and lets the definition go.
 pub async fn delete(registry: &Registry, summary: &Summary) -> Result<(), Status> {
-    terminating(registry, summary, ["True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"]).await?;
+    terminating(registry, summary, ["True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"])
+        .await?;
     let outcome = if summary.established {
         if let Err((reason, message)) = emptied(registry, summary).await {
             terminating(registry, summary, ["True", reason, &message]).await?;
@@ -64,12 +65,9 @@ async fn emptied(registry: &Registry, summary: &Summary) -> Result<(), (&'static
         gate.drained().await;
     }
     let row = Row::Custom(definition.row(definition.stored));
-    let failed = |status: Status| ("InstanceDeletionFailed", format!("could not issue all deletes: {}", status.message));
-    let target = Target {
-        verb: "deletecollection",
-        query: Query::default(),
-        ..system::target_of(row.clone())
-    };
+    let failed =
+        |status: Status| ("InstanceDeletionFailed", format!("could not issue all deletes: {}", status.message));
+    let target = Target { verb: "deletecollection", query: Query::default(), ..system::target_of(row.clone()) };
     let input = Input { content_type: String::new(), user_agent: NAME.into(), body: Default::default() };
     registry.perform(&target, &input).await.map_err(failed)?;
     let gone = time::timeout(PATIENCE, emptiness(registry, &document::key(&row, "", ""))).await;

@@ -3,6 +3,7 @@
 //! [`Definitions`] is a view of them in step with the watch cache: who asks for a path that no built-in row is for looks there.
 //! [`control`] sets the conditions of definitions, and deletes instances before their definition goes.
 
+mod approval;
 pub mod control;
 mod convert;
 mod gate;

@@ -52,10 +52,8 @@ pub fn decide(wanted: &Value, accepted: &Value, taken: &Taken) -> Decision {
     one("kind", "KindConflict", &taken.kinds);
     one("listKind", "ListKindConflict", &taken.kinds);
     let own: Vec<&str> = short_names(accepted).collect();
-    let clashes: Vec<String> = short_names(wanted)
-        .filter(|name| !own.contains(name) && taken.resources.contains(*name))
-        .map(in_use)
-        .collect();
+    let clashes: Vec<String> =
+        short_names(wanted).filter(|name| !own.contains(name) && taken.resources.contains(*name)).map(in_use).collect();
     if clashes.is_empty() {
         names.insert("shortNames".into(), wanted["shortNames"].clone());
     } else if !matches!(condition.1, "KindConflict" | "ListKindConflict") {

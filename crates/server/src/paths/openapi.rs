@@ -28,8 +28,8 @@ pub fn answer(server: &Server, request: &Parts, rest: &[&str]) -> Response<Body>
 fn v2(request: &Parts) -> (Name, &'static str) {
     let choice = accepted(request).find(|media| [PROTOBUF, PROTOBUF_DOT, JSON, "*/*"].contains(media));
     match choice {
-        Some(PROTOBUF) => (Name::OpenApi2Protobuf, PROTOBUF),
-        Some(PROTOBUF_DOT) => (Name::OpenApi2Protobuf, PROTOBUF_DOT),
+        // Go's clients cannot read the older spelling, which they ask for.
+        Some(PROTOBUF | PROTOBUF_DOT) => (Name::OpenApi2Protobuf, PROTOBUF_DOT),
         _ => (Name::OpenApi2, JSON),
     }
 }

@@ -27,8 +27,8 @@ pub use create::{body, generated};
 pub use list::List;
 pub use list_options::ListOptions;
 pub use options::{FieldValidation, WriteOptions};
-use subresources::{scale_of, set_replicas};
 pub use subresources::{kind_of, posted};
+use subresources::{scale_of, set_replicas};
 
 use crate::{
     Settings,

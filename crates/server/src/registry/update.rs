@@ -305,7 +305,9 @@ pub(super) fn patch_body(resource: &Resource, input: &Input) -> Result<(Kind, Va
     let kind = Kind::of(&input.content_type);
     let kind = match resource.custom {
         // Definitions do not say how lists of theirs are patched.
-        Some(_) => kind.filter(|kind| *kind != Kind::Strategic).ok_or_else(|| Status::unsupported_media_type(CUSTOM))?,
+        Some(_) => {
+            kind.filter(|kind| *kind != Kind::Strategic).ok_or_else(|| Status::unsupported_media_type(CUSTOM))?
+        }
         None => kind.ok_or_else(unknown_patch)?,
     };
     let body = serde_json::from_slice(&input.body)

@@ -72,12 +72,10 @@ impl Lines {
             let piece = match std::mem::replace(&mut self.state, State::Over) {
                 State::Over => return None,
                 State::Failed(error) => return Some(self.view.error(&error)),
-                State::Existing { snapshot, after, watcher } => {
-                    match self.prepare(&snapshot, after.as_deref()).await {
-                        Ok(()) => self.existing(snapshot, after, watcher),
-                        Err(error) => Err(error),
-                    }
-                }
+                State::Existing { snapshot, after, watcher } => match self.prepare(&snapshot, after.as_deref()).await {
+                    Ok(()) => self.existing(snapshot, after, watcher),
+                    Err(error) => Err(error),
+                },
                 State::Changes(watcher) => self.changes(watcher).await,
             };
             match piece {

@@ -54,7 +54,9 @@ impl Converter {
                             Ok::<_, hyper::Error>(Response::new(Full::new(Bytes::from(answer.to_string()))))
                         }
                     });
-                    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+                    let _ = hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service)
+                        .await;
                 });
             }
         });
@@ -63,8 +65,11 @@ impl Converter {
 
     fn definition(&self) -> Value {
         let spec = |field: &str| json!({"type": "object", "properties": {field: {"type": "integer"}}});
-        let mut definition =
-            definition("boats", "Boat", json!([version("v1", true, spec("size")), version("v1beta1", false, spec("length"))]));
+        let mut definition = definition(
+            "boats",
+            "Boat",
+            json!([version("v1", true, spec("size")), version("v1beta1", false, spec("length"))]),
+        );
         definition["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
             "conversionReviewVersions": ["v1"],
             "clientConfig": {"url": format!("https://127.0.0.1:{}/convert", self.port), "caBundle": self.bundle}}});
@@ -102,7 +107,10 @@ async fn a_webhook_converts_what_is_written_read_listed_and_watched() {
     world.create(DEFINITIONS, converter.definition()).await;
     let mut watch = world.watch(&format!("{OLD}?watch=1")).await.into_data_stream();
     let created = world.create(OLD, old_boat("a", 3)).await;
-    assert_eq!((&created["apiVersion"], &created["spec"]), (&json!("harbour.example.io/v1beta1"), &json!({"length": 3})));
+    assert_eq!(
+        (&created["apiVersion"], &created["spec"]),
+        (&json!("harbour.example.io/v1beta1"), &json!({"length": 3}))
+    );
     world.create(BOATS, boat("b", json!({"size": 4}))).await;
     assert_eq!(world.get(&format!("{BOATS}/a")).await.1["spec"], json!({"size": 3}));
     assert_eq!(world.get(&format!("{OLD}/b")).await.1["spec"], json!({"length": 4}));

@@ -38,8 +38,12 @@ async fn a_changed_schema_takes_effect_at_once_also_on_what_is_stored() {
     world.create(DEFINITIONS, boats(SIZE())).await;
     world.create(BOATS, boat("b", json!({"size": 3}))).await;
     let mut watch = world.watch(&format!("{BOATS}?watch=1")).await.into_data_stream();
-    let changed = json!([version("v1", true, json!({"type": "object", "properties":
-        {"size": {"type": "integer"}, "berth": {"type": "string", "default": "quay"}}}))]);
+    let changed = json!([version(
+        "v1",
+        true,
+        json!({"type": "object", "properties":
+        {"size": {"type": "integer"}, "berth": {"type": "string", "default": "quay"}}})
+    )]);
     let (code, answer) = world.patch(BOATS_DEFINITION, &json!({"spec": {"versions": changed}})).await;
     assert_eq!(code, 200, "{answer}");
     assert_eq!(world.get(&format!("{BOATS}/b")).await.1["spec"], json!({"size": 3, "berth": "quay"}));

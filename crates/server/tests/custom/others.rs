@@ -81,7 +81,8 @@ async fn established(world: &World, name: &str) {
     let is_true = |kind: &str| conditions.iter().any(|one| one["type"] == kind && one["status"] == "True");
     assert!(is_true("Established") && is_true("NamesAccepted"), "{name}: {conditions:?}");
     let (group, kind) = (&definition["spec"]["group"], &definition["spec"]["names"]["kind"]);
-    for version in definition["spec"]["versions"].as_array().unwrap().iter().filter(|version| version["served"] == true) {
+    for version in definition["spec"]["versions"].as_array().unwrap().iter().filter(|version| version["served"] == true)
+    {
         let (group, version) = (group.as_str().unwrap(), version["name"].as_str().unwrap());
         let (code, document) = world.get(&format!("/openapi/v3/apis/{group}/{version}")).await;
         assert_eq!(code, 200, "{group}/{version}");

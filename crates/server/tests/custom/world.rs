@@ -119,5 +119,4 @@ pub fn boat(name: &str, spec: Value) -> Value {
 }
 
 pub const BOATS: &str = "/apis/harbour.example.io/v1/namespaces/default/boats";
-pub const BOATS_DEFINITION: &str =
-    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/boats.harbour.example.io";
+pub const BOATS_DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/boats.harbour.example.io";

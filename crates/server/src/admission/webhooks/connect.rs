@@ -68,12 +68,7 @@ pub async fn reach_place(
 }
 
 /// The addresses behind a port of a service.
-async fn endpoints(
-    registry: &Registry,
-    namespace: &str,
-    name: &str,
-    port: u16,
-) -> Result<(Vec<String>, u16), String> {
+async fn endpoints(registry: &Registry, namespace: &str, name: &str, port: u16) -> Result<(Vec<String>, u16), String> {
     let told = |status: Status| status.message;
     let services = system::resource("", "v1", "services").map_err(told)?;
     let service = match registry.read_object(services, namespace, name).await {

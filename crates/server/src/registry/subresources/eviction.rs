@@ -148,7 +148,9 @@ impl Registry {
         }
         let body = eviction.options.to_string().into();
         let input = Input { content_type: String::new(), user_agent: String::new(), body };
-        self.delete_admitted(&own_request(target.resource.clone(), "delete", target, &target.name), &input).await.map(|_| ())
+        self.delete_admitted(&own_request(target.resource.clone(), "delete", target, &target.name), &input)
+            .await
+            .map(|_| ())
     }
 }
 

@@ -78,8 +78,7 @@ impl Registry {
                 if target.resource.custom.is_none() {
                     valid_scale(&scale, &target.name)?;
                 }
-                let owners =
-                    apply::scale::merge(current, &scale, &version, &paths.spec).map_err(Status::internal)?;
+                let owners = apply::scale::merge(current, &scale, &version, &paths.spec).map_err(Status::internal)?;
                 let mut object = current.clone();
                 owners.write(&mut object);
                 for precondition in ["resourceVersion", "uid"] {
@@ -133,11 +132,9 @@ impl Paths {
     fn of(resource: &Resource) -> Self {
         let plain = |path: &str| path.trim_start_matches('.').to_owned();
         match version_of(resource).and_then(|version| version.scale()) {
-            Some(scale) => Self {
-                spec: plain(&scale.spec),
-                status: plain(&scale.status),
-                selector: Some(plain(&scale.selector)),
-            },
+            Some(scale) => {
+                Self { spec: plain(&scale.spec), status: plain(&scale.status), selector: Some(plain(&scale.selector)) }
+            }
             None => Self { spec: REPLICAS.to_owned(), status: "status.replicas".to_owned(), selector: None },
         }
     }
