@@ -4,6 +4,9 @@ use std::fmt;
 
 use cel::{Environment, Program, Type};
 
+/// What one expression may cost.
+pub(crate) const PER_CALL: u64 = 1_000_000;
+
 /// An expression that can be evaluated.
 #[derive(Debug)]
 pub struct Compiled {

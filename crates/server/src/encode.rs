@@ -162,10 +162,15 @@ pub fn list(target: &Target, form: Form, list: List) -> Result<Response<Body>, S
         }
         _ => {}
     }
-    let objects = match list.converted {
+    let found = match list.converted {
         Some(objects) => objects,
-        None => objects(target, &list)?,
+        None => stored(target, &list)?,
     };
+    Ok(objects(target, form, found, metadata))
+}
+
+/// A list of objects that are at hand.
+pub fn objects(target: &Target, form: Form, objects: Vec<Value>, mut metadata: Value) -> Response<Body> {
     match form.shape {
         Shape::Object => {
             let (kind, version) = (target.resource.list_kind(), target.resource.api_version());
@@ -178,21 +183,21 @@ pub fn list(target: &Target, form: Form, list: List) -> Result<Response<Body>, S
                 metadata["continue"] = "".into();
             }
             let list = json!({"kind": kind, "apiVersion": version, "metadata": metadata, "items": items});
-            Ok(written(form, 200, &list))
+            written(form, 200, &list)
         }
         Shape::Table(include) => {
             let table = table::table(&target.resource, objects.iter(), metadata, include, clock::now());
-            Ok(written(form, 200, &versioned(form, table)))
+            written(form, 200, &versioned(form, table))
         }
         Shape::Metadata => {
             let items: Vec<Value> = objects.iter().map(|o| versioned(form, table::partial_metadata(o))).collect();
             let list = json!({"kind": "PartialObjectMetadataList", "metadata": metadata, "items": items});
-            Ok(written(form, 200, &versioned(form, list)))
+            written(form, 200, &versioned(form, list))
         }
     }
 }
 
-fn objects(target: &Target, list: &List) -> Result<Vec<Value>, Status> {
+fn stored(target: &Target, list: &List) -> Result<Vec<Value>, Status> {
     let decode = |record: &store::Record| document::object(record).map(|object| convert::to(&target.resource, object));
     list.items.iter().map(|item| decode(&item.record)).collect::<Result<_, _>>().map_err(Status::internal)
 }

@@ -113,7 +113,7 @@ fn accept(headers: &HeaderMap) -> &str {
     if text.trim().is_empty() { "*/*" } else { text }
 }
 
-fn types() -> Vec<&'static str> {
+pub fn types() -> Vec<&'static str> {
     OFFERED.iter().map(|(media, _)| *media).collect()
 }
 
@@ -130,8 +130,13 @@ fn offered(accept: &str, lists: bool) -> Result<(), Status> {
     if lists {
         types.push(STREAMED);
     }
+    Err(not_offered(&types))
+}
+
+/// 406: a path has only these types.
+pub fn not_offered(types: &[&str]) -> Status {
     let message = format!("406: Not Acceptable\n\nAvailable representations: {}", types.join(", "));
-    Err(Status { code: 406, reason: "NotAcceptable", message, details: Some(json!({})), next: None })
+    Status { code: 406, reason: "NotAcceptable", message, details: Some(json!({})), next: None }
 }
 
 /// One wish of a client.

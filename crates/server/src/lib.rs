@@ -15,6 +15,7 @@ pub mod authorize;
 mod bootstrap;
 mod catalog;
 mod clock;
+mod components;
 mod custom;
 mod deadline;
 mod document;
@@ -45,6 +46,7 @@ mod strategies;
 mod streams;
 mod system;
 mod tokens;
+mod usage;
 mod watch;
 
 use std::{
@@ -58,7 +60,10 @@ use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use tokio::net::TcpListener;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
 
 pub use admission::{AdmissionSettings, UnknownPlugin};
 pub use allocate::network::{Network, NotANetwork};
@@ -70,6 +75,7 @@ pub use authenticate::{
     ALGORITHMS, Authentication, AuthenticationFile, Authority, AuthorityError, ConfigError, JwtIssuer, Mapping,
     ReviewVersion, TableError, TokenWebhook, UserTable, client_verifier,
 };
+pub use components::Component;
 pub use initializers::{PATIENCE as INITIALIZATION, enable as enable_initializers};
 pub use outbound::{Endpoint, KubeconfigError, from_kubeconfig};
 pub use settings::{Authorization, Load, Mode, Serving, Settings, Shutdown};
@@ -167,6 +173,8 @@ struct Shared {
     /// `None` where nothing is audited.
     auditor: Option<Arc<audit::Auditor>>,
     flow: flow::Flow,
+    /// What containers have used.
+    usage: Arc<usage::Usage>,
     settings: Settings,
     /// What the server says of its API.
     pages: api::discovery::Pages,
@@ -178,8 +186,10 @@ struct Shared {
     _alive: DropGuard,
     /// Cancelled once the server is asked to end: it is not ready from then on.
     ending: CancellationToken,
-    /// Cancelled once no new connections are taken: watches end.
+    /// Cancelled once no new connections are taken, or no new requests: watches end.
     stopping: CancellationToken,
+    /// The requests of connections that are being answered.
+    requests: TaskTracker,
 }
 
 impl Server {
@@ -200,11 +210,13 @@ impl Server {
         }
         let pools = allocate::Pools::new(&settings.service_networks, settings.node_ports.clone());
         let registry = Arc::new(registry::Registry::new(config.store, pools, &settings).await?);
+        let usage = Arc::new(usage::Usage::default());
         let parts = admission::Parts {
             config: None,
             settings: &settings.admission,
             cache: registry.cache(),
             authorizers: registry.authorizers(),
+            usage: &usage,
         };
         let admission = admission::Admission::new(&settings.admission, &parts).map_err(store::Error::Unusable)?;
         registry.set_admission(admission);
@@ -227,6 +239,7 @@ impl Server {
             impersonators: impersonate::Ways::default(),
             auditor: audit::Auditor::new(&settings.audit),
             flow,
+            usage,
             settings,
             pages,
             custom_pages: custom::Pages::default(),
@@ -235,6 +248,7 @@ impl Server {
             _alive: alive.drop_guard(),
             ending: CancellationToken::new(),
             stopping: CancellationToken::new(),
+            requests: TaskTracker::new(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }

@@ -299,6 +299,7 @@ async fn resource(
             encode::warned(encode::changed(&target, form, object, stored, code), &warnings)
         }
         Outcome::List(list) => encode::list(&target, form, list)?,
+        Outcome::Objects(objects) => encode::objects(&target, form, objects, serde_json::json!({})),
         Outcome::Success(status) => encode::success(form, &status),
     })
 }

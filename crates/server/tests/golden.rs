@@ -5,8 +5,8 @@ mod replay;
 
 use ferry_server::{AdmissionSettings, Authorization, Mode, Settings};
 
-/// How many answers of a recording may differ, because what makes them is not there yet: policies in CEL, custom
-/// resources, aggregated API servers. Five more are about `data` of a `ControllerRevision`, which upstream keeps with the
+/// How many answers of a recording may differ, because what makes them is not there yet: custom resources,
+/// aggregated API servers. Five more are about `data` of a `ControllerRevision`, which upstream keeps with the
 /// spaces that it was sent with, and which a patch therefore changes.
 struct Allowed {
     statuses: usize,

@@ -9,15 +9,17 @@ use anyhow::{Context, Result};
 use super::{Problem, vague};
 
 /// Each crate and the crates that it may use.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("formats", &[]),
     ("api", &["formats"]),
     ("cel", &["formats"]),
+    ("custom", &["api", "cel", "formats"]),
+    ("expressions", &["api", "cel"]),
     ("store", &[]),
     ("sys", &[]),
-    ("server", &["api", "cel", "store"]),
+    ("server", &["api", "cel", "custom", "expressions", "store"]),
     ("client", &["api"]),
-    ("controllers", &["api", "client"]),
+    ("controllers", &["api", "client", "expressions"]),
     ("scheduler", &["api", "client"]),
     ("runtime", &["sys"]),
     ("cni", &["sys"]),

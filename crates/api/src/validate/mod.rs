@@ -14,7 +14,6 @@ mod custom_resource;
 mod custom_schema;
 mod custom_value;
 mod device;
-mod diff;
 mod endpoints;
 mod error;
 mod flow_control;

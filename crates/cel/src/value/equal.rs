@@ -81,7 +81,7 @@ fn maps(a: &Map<'_>, b: &Map<'_>) -> bool {
         return false;
     }
     if let (Map::Json(a, Some(schema)), Map::Json(b, Some(_))) = (a, b)
-        && schema.form() != Form::Map
+        && !matches!(schema.form(), Form::Map | Form::Open)
     {
         // What no schema knows is compared as it is written.
         let unknown = a.iter().filter(|(name, _)| schema.property(name).is_none());

@@ -153,7 +153,7 @@ impl<'a> Map<'a> {
             Self::Json(map, Some(schema)) => {
                 let known = |name: &&'a String| match schema.form() {
                     Form::Object => schema.property(name).is_some(),
-                    form => form == Form::Map,
+                    form => matches!(form, Form::Map | Form::Open),
                 };
                 map.keys().filter(known).map(|name| Key::String(shown(name, *schema))).collect()
             }
@@ -176,7 +176,10 @@ fn typed<'a>(
     name: &str,
 ) -> Result<Option<Value<'a>>, Error> {
     let object = schema.form() == Form::Object;
-    let Some(name) = (if object { escape::unescape(name) } else { Some(Cow::Borrowed(name)) }) else { return Ok(None) };
+    let escaped = object || schema.form() == Form::Open;
+    let Some(name) = (if escaped { escape::unescape(name) } else { Some(Cow::Borrowed(name)) }) else {
+        return Ok(None);
+    };
     let Some(value) = map.get(&*name) else { return Ok(None) };
     // A field that is null is as good as absent; an entry of a map is not.
     if object && value.is_null() {
@@ -184,7 +187,7 @@ fn typed<'a>(
     }
     let property = match schema.form() {
         Form::Object => schema.property(&name),
-        Form::Map => schema.element(),
+        Form::Map | Form::Open => schema.element(),
         _ => None,
     };
     property.map(|schema| json::value(value, Some(schema))).transpose()

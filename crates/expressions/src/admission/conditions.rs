@@ -49,6 +49,7 @@ impl Conditions {
 
     pub(super) fn check_with<'a>(&'a self, input: &Input<'a>, composition: Option<&'a Composition>) -> Match {
         let shows = Shows { authorizer: true, namespace: false };
+        let input = &Input { request: input.own_request, ..input.clone() };
         let mut scope = Scope::new(input, composition, shows, PER_CONDITIONS);
         let mut results = Vec::new();
         for expression in &self.all {

@@ -157,7 +157,10 @@ const ORDER: &[&str] = &[
 
 /// Puts faults of expressions among those that the tables found, where upstream has them.
 pub fn merge(errors: &mut Vec<FieldError>, found: Vec<FieldError>) {
-    for fault in found {
+    // What occurs twice is told with its element, not after all of them.
+    let twice = |error: &mut FieldError| matches!(error.kind, FieldFault::Duplicate(_));
+    let twice: Vec<FieldError> = errors.extract_if(.., twice).collect();
+    for fault in found.into_iter().chain(twice) {
         let place = rank(&fault.field);
         let at = errors.iter().position(|error| rank(&error.field) > place).unwrap_or(errors.len());
         errors.insert(at, fault);
@@ -169,8 +172,9 @@ fn rank(path: &str) -> Vec<(usize, usize)> {
     let step = |step: &str| {
         let (name, index) = step.split_once('[').unwrap_or((step, ""));
         let index = index.trim_end_matches(']').parse().map_or(0, |index: usize| index + 1);
-        let in_variable = name == "name" && path.contains(".variables[");
-        let known = ORDER.iter().position(|known| *known == name).filter(|_| !in_variable);
+        // Only conditions are looked at before their names.
+        let early = name == "name" && !path.contains("matchConditions[");
+        let known = ORDER.iter().position(|known| *known == name).filter(|_| !early);
         // What is not in the table stands first, among webhooks even before their conditions.
         (known.map_or(0, |known| known + 1), index)
     };

@@ -12,4 +12,5 @@ pub use compiler::{Compiler, Subject, Uses};
 pub use conditions::{Conditions, Match};
 pub use mutating::{Change, MutatingPolicy, Mutation};
 pub use scope::Input;
+pub(crate) use validating::variables;
 pub use validating::{Annotation, Decision, Judgement, ValidatingPolicy};

@@ -6,10 +6,8 @@ use api::Value as Json;
 use cel::{Authorizer, Bindings, Budget, Composition, Resource, Value};
 
 use super::compiler::number;
-use crate::compile::{Compiled, Fault};
+use crate::compile::{Compiled, Fault, PER_CALL};
 
-/// What one expression may cost.
-pub(super) const PER_CALL: u64 = 1_000_000;
 /// What the expressions of a policy may cost together, for one binding and one parameter.
 pub(super) const PER_POLICY: u64 = 10_000_000;
 /// What the match conditions of a webhook or a policy may cost together.
@@ -27,6 +25,8 @@ pub struct Input<'a> {
     pub old_object: &'a Json,
     /// The request.
     pub request: &'a Json,
+    /// The request as conditions see it: with its own resource, where rules name another version.
+    pub own_request: &'a Json,
     /// The namespace of the object.
     pub namespace: &'a Json,
     /// What the policy is told by its binding.

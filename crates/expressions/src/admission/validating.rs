@@ -197,7 +197,7 @@ fn presentable(text: &str) -> Option<String> {
 }
 
 /// The variables of a policy: names and expressions.
-pub(super) fn variables(policy: &Json) -> impl Iterator<Item = (&str, &str)> {
+pub(crate) fn variables(policy: &Json) -> impl Iterator<Item = (&str, &str)> {
     let text = |variable: &'_ Json, field: &str| meta::at(variable, &[field]).and_then(Json::as_str).is_some();
     meta::list(policy, &["spec", "variables"])
         .iter()

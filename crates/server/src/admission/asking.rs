@@ -107,3 +107,74 @@ async fn answer(authorizers: &Authorizers, user: &User, question: &Question) -> 
         error: verdict.reason().error().map(str::to_owned),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use async_trait::async_trait;
+    use cel::{Bindings, Budget, Environment, Type, Value};
+
+    use super::*;
+    use crate::{
+        Settings,
+        authorize::{Attributes, Reason, Rules},
+        fixture,
+    };
+
+    /// Takes its time, and knows one resource.
+    struct Slow(Arc<AtomicUsize>);
+
+    #[async_trait]
+    impl authorize::Authorizer for Slow {
+        async fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+            let Asked::Resource(asked) = attributes.asked else { return Verdict::NoOpinion(Reason::failed("no path")) };
+            let name = &attributes.user.name;
+            let why = format!("{name} {} {} {}", attributes.verb, asked.resource, asked.version);
+            if asked.resource == "pods" { Verdict::Allowed(why.into()) } else { Verdict::Denied(why.into()) }
+        }
+
+        fn rules(&self, _: &User, _: &str) -> Rules {
+            Rules::default()
+        }
+    }
+
+    /// What an expression evaluates to, and how many questions were asked for it.
+    async fn check(source: &str, want: &str, asked: usize) {
+        let (server, _dir) = fixture::server(Settings::default()).await;
+        let count = Arc::new(AtomicUsize::new(0));
+        let authorizers = Authorizers::of(vec![Box::new(Slow(count.clone()))], server.registry().cache()).unwrap();
+        let environment = Environment::new().variable("authorizer", Type::AUTHORIZER);
+        let program = environment.compile(source).unwrap().program().unwrap();
+        let asking = Arc::new(Asking::default());
+        let user = User { name: "joe".into(), ..User::default() };
+        let evaluate = || {
+            let mut bindings = Bindings::new();
+            bindings.set(0, Value::authorizer(asking.clone()));
+            format!("{:?}", program.run(&bindings, &mut Budget::new(2_000_000)))
+        };
+        let outcome = asking.evaluate(&authorizers, &user, evaluate).await;
+        assert_eq!((outcome.as_str(), count.load(Ordering::Relaxed)), (want, asked), "{source}");
+    }
+
+    #[tokio::test]
+    async fn expressions_do_not_wait_but_get_answers() {
+        let of = |resource: &str| format!("authorizer.group('').resource('{resource}').check('get')");
+        let (pods, nodes) = (of("pods"), of("nodes"));
+        check("1 == 1", "Ok(Bool(true))", 0).await;
+        check(&format!("{pods}.allowed()"), "Ok(Bool(true))", 1).await;
+        check(&format!("{pods}.allowed() && {pods}.allowed()"), "Ok(Bool(true))", 1).await;
+        check(&format!("{nodes}.allowed() || {pods}.allowed()"), "Ok(Bool(true))", 2).await;
+        check(&format!("{pods}.allowed() && {nodes}.allowed()"), "Ok(Bool(false))", 2).await;
+        check(&format!("{pods}.allowed() ? {nodes}.reason() : ''"), "Ok(String(\"joe get nodes *\"))", 2).await;
+        let account = "authorizer.serviceAccount('a', 'b').group('').resource('pods').check('get').reason()";
+        check(account, "Ok(String(\"system:serviceaccount:a:b get pods *\"))", 1).await;
+        check("authorizer.path('/x').check('get').error()", "Ok(String(\"no path\"))", 1).await;
+        check("authorizer.path('/x').check('get').allowed()", "Ok(Bool(false))", 1).await;
+    }
+}

@@ -1,6 +1,6 @@
 //! What expressions see of a request, as documents: in the version that the rules of who asks name.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use api::{Value, status::Status};
 use expressions::admission::Input;
@@ -15,21 +15,34 @@ use super::{
 use crate::system;
 
 /// What expressions are shown of a request.
-pub struct Shown {
+pub struct Shown<'v> {
     /// The object as it would be.
-    pub object: Value,
-    old: Value,
+    pub object: Cow<'v, Value>,
+    old: Cow<'v, Value>,
     request: Value,
-    namespace: Value,
+    /// As conditions see it, where that differs.
+    own_request: Option<Value>,
+    namespace: &'v Value,
     resource: cel::Resource,
 }
 
-impl Shown {
+impl<'v> Shown<'v> {
     /// Of a request, in a namespace as [`namespace_object`] finds it.
-    pub fn new(attributes: &Attributes<'_>, invocation: Invocation, object: &Value, in_namespace: &Value) -> Self {
+    pub fn new(
+        attributes: &'v Attributes<'_>,
+        invocation: Invocation,
+        object: &'v Value,
+        in_namespace: &'v Value,
+    ) -> Self {
         let subject = Subject { attributes, invocation };
-        let mut request = subject.request(object);
-        request.insert("uid".to_owned(), "".into());
+        let mut request = Value::Object(subject.request(object));
+        request["uid"] = "".into();
+        // Conditions see the version of the object that the rules name, but the resource of the request.
+        let own_request = (request["resource"] != request["requestResource"]).then(|| {
+            let mut own = request.clone();
+            own["resource"] = own["requestResource"].clone();
+            own
+        });
         let own = attributes.resource();
         let resource = cel::Resource {
             group: own.group.to_owned(),
@@ -40,10 +53,11 @@ impl Shown {
             ..cel::Resource::default()
         };
         Self {
-            object: subject.shown(object).into_owned(),
-            old: subject.shown(attributes.old.unwrap_or(&Value::Null)).into_owned(),
-            request: Value::Object(request),
-            namespace: in_namespace.clone(),
+            object: subject.shown(object),
+            old: subject.shown(attributes.old.unwrap_or(&Value::Null)),
+            request,
+            own_request,
+            namespace: in_namespace,
             resource,
         }
     }
@@ -54,7 +68,8 @@ impl Shown {
             object: &self.object,
             old_object: &self.old,
             request: &self.request,
-            namespace: &self.namespace,
+            own_request: self.own_request.as_ref().unwrap_or(&self.request),
+            namespace: self.namespace,
             params,
             authorizer: asking.clone(),
             resource: self.resource.clone(),

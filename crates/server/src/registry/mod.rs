@@ -71,6 +71,8 @@ pub enum Outcome {
     },
     /// A page of a list.
     List(List),
+    /// A list of objects that are not stored.
+    Objects(Vec<Value>),
     /// A `Status` of success.
     Success(Value),
 }

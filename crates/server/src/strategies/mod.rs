@@ -4,6 +4,7 @@ mod access;
 mod admission;
 mod api_service;
 mod certificate;
+mod component;
 mod definition;
 mod event;
 mod job;
@@ -140,6 +141,7 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("", "namespaces", &namespace::Namespace),
     ("", "services", &service::Service),
     ("", "events", &event::Event),
+    ("", "componentstatuses", &component::ComponentStatus),
     ("", "serviceaccounts", &review::ServiceAccount),
     ("", "persistentvolumes", &persistent_volume::PersistentVolume),
     ("apiextensions.k8s.io", "customresourcedefinitions", &definition::Definition),

@@ -20,8 +20,8 @@ use crate::{
     world::{Answer, World, merge},
 };
 
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
+pub const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
 
 /// A webhook: what it was asked, and how to reach it.
 pub struct Hook {
@@ -33,7 +33,7 @@ pub struct Hook {
 
 impl Hook {
     /// Answers every admission review with what `answer` makes of its request.
-    async fn start(answer: impl Fn(&Value) -> Value + Clone + Send + Sync + 'static) -> Self {
+    pub async fn start(answer: impl Fn(&Value) -> Value + Clone + Send + Sync + 'static) -> Self {
         let hook = Self::plain(move |review| {
             let mut response = answer(&review["request"]);
             if response.get("uid").is_none() {
@@ -96,7 +96,7 @@ impl Hook {
     }
 
     /// A configuration's entry for it.
-    fn entry(&self, name: &str, more: Value) -> Value {
+    pub fn entry(&self, name: &str, more: Value) -> Value {
         let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"]});
         let mut entry = json!({"name": name, "admissionReviewVersions": ["v1"], "sideEffects": "None", "rules": [rule],
             "clientConfig": {"url": format!("https://127.0.0.1:{}/hook", self.port), "caBundle": self.bundle}});
@@ -106,7 +106,7 @@ impl Hook {
 }
 
 /// Configures webhooks and waits until they are asked.
-async fn configure(world: &World, kind: &str, name: &str, entries: Vec<Value>) {
+pub async fn configure(world: &World, kind: &str, name: &str, entries: Vec<Value>) {
     let path = format!("{CONFIGURATIONS}/{kind}webhookconfigurations");
     world.create(&path, json!({"metadata": {"name": name}, "webhooks": entries})).await;
     world.settle(&path).await;

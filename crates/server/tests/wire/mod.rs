@@ -88,6 +88,11 @@ impl Wire {
         .to_string()
     }
 
+    /// Asks it to end.
+    pub fn end(&self) {
+        self.ending.cancel();
+    }
+
     /// How an administrator connects who offers these protocols.
     pub fn tls(&self, protocols: &[&str]) -> Arc<ClientConfig> {
         self.identities.client(protocols)

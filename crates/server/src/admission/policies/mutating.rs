@@ -164,14 +164,13 @@ impl Case<'_, '_> {
             Err(why) => return Ok(Err(why)),
         };
         let subject = Subject { attributes: self.attributes, invocation: call.invocation.clone() };
-        match changed(&subject, &shown.object, change)? {
-            Ok(Some(changed)) => {
-                *object = restored(&subject, object, changed)?;
-                Ok(Ok(()))
-            }
-            Ok(None) => Ok(Ok(())),
-            Err(why) => Ok(Err(why)),
-        }
+        let changed = match changed(&subject, &shown.object, change)? {
+            Ok(Some(changed)) => restored(&subject, object, changed)?,
+            Ok(None) => return Ok(Ok(())),
+            Err(why) => return Ok(Err(why)),
+        };
+        *object = changed;
+        Ok(Ok(()))
     }
 
     fn misconfigured(&mut self, policy: &Policy<MutatingPolicy>, binding: Option<&Binding>, why: &str) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use api::{Value, status::Status};
 use async_trait::async_trait;
 use expressions::admission::{Annotation, Decision, Judgement, ValidatingPolicy};
+use serde::Serialize;
 use serde_json::json;
 
 use super::{
@@ -40,6 +41,17 @@ struct Case<'a, 'b> {
     namespace: Option<Value>,
     /// The first refusal: its message and its reason.
     refused: Option<(String, String)>,
+}
+
+/// What the audit is told of a validation that failed, in this order.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Failure<'a> {
+    message: &'a str,
+    policy: &'a str,
+    binding: &'a str,
+    expression_index: usize,
+    validation_actions: &'a [String],
 }
 
 /// Values by key, each once.
@@ -144,9 +156,15 @@ impl Case<'_, '_> {
     }
 
     fn note(&self, binding: &Binding, at: usize, message: &str) {
-        let failure = json!([{"message": message, "policy": binding.policy, "binding": binding.name,
-            "expressionIndex": at, "validationActions": binding.actions}]);
-        self.attributes.notes().annotate(FAILURE_AUDIT, failure.to_string());
+        let failure = Failure {
+            message,
+            policy: &binding.policy,
+            binding: &binding.name,
+            expression_index: at,
+            validation_actions: &binding.actions,
+        };
+        let failure = serde_json::to_string(&[failure]).unwrap_or_default();
+        self.attributes.notes().annotate(FAILURE_AUDIT, failure);
     }
 
     fn misconfigured(

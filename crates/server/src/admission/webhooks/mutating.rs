@@ -2,7 +2,7 @@
 
 use api::{Value, convert, decode, defaults, patch, schema::schema, status::Status};
 use async_trait::async_trait;
-use serde_json::json;
+use serde::Serialize;
 
 use super::{Configured, call::decide, hook::Hook};
 use crate::admission::{Attributes, Plugin, matching::Invocation, rounds::Who};
@@ -10,6 +10,24 @@ use crate::admission::{Attributes, Plugin, matching::Invocation, rounds::Who};
 const AUDIT: &str = "mutation.webhook.admission.k8s.io";
 const PATCH_AUDIT: &str = "patch.webhook.admission.k8s.io";
 const FAILED_AUDIT: &str = "failed-open.mutation.webhook.admission.k8s.io";
+
+/// What the audit is told of a call, in this order.
+#[derive(Serialize)]
+struct CallNote<'a> {
+    configuration: &'a str,
+    webhook: &'a str,
+    mutated: bool,
+}
+
+/// What it is told of a patch.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PatchNote<'a> {
+    configuration: &'a str,
+    webhook: &'a str,
+    patch: &'a Value,
+    patch_type: &'static str,
+}
 
 /// The plug-in.
 pub struct Mutating(pub(super) Configured);
@@ -57,8 +75,9 @@ async fn call(
         note(attributes, hook, &place, false);
         return Ok(false);
     };
-    let value = json!({"configuration": hook.configuration, "webhook": hook.name, "patch": operations, "patchType": "JSONPatch"});
-    attributes.notes().annotate(format!("{PATCH_AUDIT}/{place}"), value.to_string());
+    let (configuration, webhook) = (&*hook.configuration, &*hook.name);
+    let patch = PatchNote { configuration, webhook, patch: &operations, patch_type: "JSONPatch" };
+    attributes.notes().annotate(format!("{PATCH_AUDIT}/{place}"), serde_json::to_string(&patch).unwrap_or_default());
     if object.is_null() {
         let why = "attempted to modify the object, which is not supported for this operation";
         return Err(Status::internal(format!("admission webhook {:?} {why}", hook.name)));
@@ -71,8 +90,8 @@ async fn call(
 }
 
 fn note(attributes: &Attributes<'_>, hook: &Hook, place: &str, mutated: bool) {
-    let value = json!({"configuration": hook.configuration, "webhook": hook.name, "mutated": mutated});
-    attributes.notes().annotate(format!("{AUDIT}/{place}"), value.to_string());
+    let note = CallNote { configuration: &hook.configuration, webhook: &hook.name, mutated };
+    attributes.notes().annotate(format!("{AUDIT}/{place}"), serde_json::to_string(&note).unwrap_or_default());
 }
 
 /// The object after a patch of the version that the webhook saw, with defaults.
