@@ -86,7 +86,7 @@ impl Registry {
         match self.save_with(resource, object, Guard::Absent, dry_run, &target.words).await {
             Ok((object, stored)) => {
                 if stored.is_some() && strategies::of(resource).is_awaited() {
-                    self.custom().settled(&name).await;
+                    self.custom().settled(&object).await;
                 }
                 Ok(Changed { object, stored, warnings })
             }

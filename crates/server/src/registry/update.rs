@@ -221,7 +221,12 @@ impl Registry {
         let warnings = validate::warnings(resource, &object, Some(current));
         self.validate_change(attributes, part, &object).await?;
         match self.write_or_finish(target, object, revision, dry_run).await {
-            Ok((object, stored)) => Ok(Some(Changed { object, stored, warnings })),
+            Ok((object, stored)) => {
+                if stored.is_some() && strategies::of(resource).is_awaited() {
+                    self.custom().freshen().await;
+                }
+                Ok(Some(Changed { object, stored, warnings }))
+            }
             Err(store::Error::Conflict { current: Some(_), .. }) => Ok(None),
             Err(error) => Err(failed(resource, name, error)),
         }
