@@ -13,8 +13,10 @@ use crate::error::Error;
 /// Named programs; of those with one name the last counts. One that did not compile says why to whoever asks for it.
 #[derive(Debug, Default)]
 pub struct Composition {
-    entries: Vec<(Box<str>, Result<Program, Box<str>>)>,
+    entries: Vec<Entry>,
 }
+
+type Entry = (Box<str>, Result<Program, Box<str>>);
 
 impl Composition {
     /// No programs.
