@@ -32,6 +32,9 @@ pub fn needed(resource: &Resource, object: &Value) -> bool {
 
 /// The object in the version of `resource`.
 pub fn to(resource: &Resource, mut object: Value) -> Value {
+    if let Some(custom) = &resource.custom {
+        return custom.read(object);
+    }
     let from = meta::text(&object, &["apiVersion"]).to_owned();
     let wanted = resource.api_version();
     if from == wanted {

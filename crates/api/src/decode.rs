@@ -2,11 +2,13 @@
 //! tables say. [`read`] decodes bytes, [`canonical`] a value; nothing else lets an object enter the server.
 
 mod body;
+mod custom;
 mod error;
 mod scalar;
 mod text;
 
 pub use body::{Format, body, check_kind, unrecognized};
+pub use custom::{custom, metadata};
 pub use error::Error;
 pub use formats::json::MAX_DEPTH;
 

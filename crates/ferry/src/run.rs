@@ -209,6 +209,8 @@ fn settings(options: &Options, pki: &Pki) -> anyhow::Result<Settings> {
         shared_store: !options.storage.etcd_servers.is_empty(),
         host_name: options.node_name.clone(),
         admission: admission()?,
+        // They are parts of this process.
+        components: Vec::new(),
         initializers: options.initializers.then_some(server::INITIALIZATION),
         ..Default::default()
     })

@@ -145,7 +145,7 @@ fn is_credit_card(text: &str) -> bool {
     let digits: String = text.chars().filter(char::is_ascii_digit).collect();
     let doubled = |(at, digit): (usize, u32)| if at % 2 == 0 { digit } else { digit * 2 / 10 + digit * 2 % 10 };
     let sum: u32 = digits.chars().rev().filter_map(|c| c.to_digit(10)).enumerate().map(doubled).sum();
-    matches(&CARD, &digits) && sum % 10 == 0
+    matches(&CARD, &digits) && sum.is_multiple_of(10)
 }
 
 /// `name@domain`, or that in angle brackets after somebody's name.

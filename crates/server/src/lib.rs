@@ -15,6 +15,8 @@ pub mod authorize;
 mod bootstrap;
 mod catalog;
 mod clock;
+mod components;
+mod custom;
 mod deadline;
 mod document;
 mod encode;
@@ -44,6 +46,7 @@ mod strategies;
 mod streams;
 mod system;
 mod tokens;
+mod usage;
 mod watch;
 
 use std::{
@@ -57,7 +60,10 @@ use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
 
 pub use admission::{AdmissionSettings, UnknownPlugin};
 pub use allocate::network::{Network, NotANetwork};
@@ -69,6 +75,7 @@ pub use authenticate::{
     ALGORITHMS, Authentication, AuthenticationFile, Authority, AuthorityError, ConfigError, JwtIssuer, Mapping,
     ReviewVersion, TableError, TokenWebhook, UserTable, client_verifier,
 };
+pub use components::Component;
 pub use initializers::{PATIENCE as INITIALIZATION, enable as enable_initializers};
 pub use outbound::{Endpoint, KubeconfigError, from_kubeconfig};
 pub use settings::{Authorization, Load, Mode, Serving, Settings, Shutdown};
@@ -166,15 +173,23 @@ struct Shared {
     /// `None` where nothing is audited.
     auditor: Option<Arc<audit::Auditor>>,
     flow: flow::Flow,
+    /// What containers have used.
+    usage: Arc<usage::Usage>,
     settings: Settings,
     /// What the server says of its API.
     pages: api::discovery::Pages,
+    /// The same with custom resources.
+    custom_pages: custom::Pages,
     metrics: metrics::Metrics,
     started: jiff::Timestamp,
+    /// What works in the background ends with the server.
+    _alive: DropGuard,
     /// Cancelled once the server is asked to end: it is not ready from then on.
     ending: CancellationToken,
-    /// Cancelled once no new connections are taken: watches end.
+    /// Cancelled once no new connections are taken, or no new requests: watches end.
     stopping: CancellationToken,
+    /// The requests of connections that are being answered.
+    requests: TaskTracker,
 }
 
 impl Server {
@@ -195,11 +210,13 @@ impl Server {
         }
         let pools = allocate::Pools::new(&settings.service_networks, settings.node_ports.clone());
         let registry = Arc::new(registry::Registry::new(config.store, pools, &settings).await?);
+        let usage = Arc::new(usage::Usage::default());
         let parts = admission::Parts {
             config: None,
             settings: &settings.admission,
             cache: registry.cache(),
             authorizers: registry.authorizers(),
+            usage: &usage,
         };
         let admission = admission::Admission::new(&settings.admission, &parts).map_err(store::Error::Unusable)?;
         registry.set_admission(admission);
@@ -207,6 +224,8 @@ impl Server {
         created.map_err(unusable)?;
         // What is kept of objects from here on knows those that were just written.
         registry.cache().freshen().await?;
+        let alive = CancellationToken::new();
+        tokio::spawn(custom::control::run(registry.clone(), alive.clone()));
         let served = settings.served.clone();
         let pages = api::discovery::Pages::new(move |group, version| served.includes(group, version));
         let tokens = config.tokens.map(Arc::new);
@@ -220,12 +239,16 @@ impl Server {
             impersonators: impersonate::Ways::default(),
             auditor: audit::Auditor::new(&settings.audit),
             flow,
+            usage,
             settings,
             pages,
+            custom_pages: custom::Pages::default(),
             metrics: metrics::Metrics::default(),
             started: clock::now(),
+            _alive: alive.drop_guard(),
             ending: CancellationToken::new(),
             stopping: CancellationToken::new(),
+            requests: TaskTracker::new(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -233,6 +256,16 @@ impl Server {
     /// Who knows who may do what.
     pub fn authorizers(&self) -> &authorize::Authorizers {
         self.shared.registry.authorizers()
+    }
+
+    /// What the server says of its API, custom resources included.
+    fn page(&self, name: &api::discovery::Name) -> Option<api::discovery::Page> {
+        self.shared.custom_pages.get(&self.shared.pages, &self.registry().custom().rows(), name)
+    }
+
+    /// The rows that there are.
+    fn table(&self) -> request::Table<'_> {
+        request::Table { served: &self.shared.settings.served, custom: Some(self.registry().custom()) }
     }
 
     fn registry(&self) -> &registry::Registry {

@@ -97,7 +97,7 @@ impl Call<'_> {
     fn begin(&self, auditor: &Arc<Auditor>, request: &Request<Body>) -> (Option<Arc<Trail>>, bool) {
         let path = request.uri().path();
         let query = Query::parse(request.uri().query().unwrap_or_default());
-        let target = request::parse(request.method(), path, query.clone(), &self.server.shared.settings.served);
+        let target = request::parse(request.method(), path, query.clone(), self.server.table());
         let target = target.and_then(Result::ok);
         let question = match &target {
             Some(target) => Question::of_target(target),
@@ -182,7 +182,7 @@ async fn route(
 ) -> Result<Response<Body>, Status> {
     let path = request.uri().path().to_owned();
     let query = Query::parse(request.uri().query().unwrap_or_default());
-    match request::parse(request.method(), &path, query, &server.shared.settings.served) {
+    match request::parse(request.method(), &path, query, server.table()) {
         unknown @ (None | Some(Err(_))) => {
             let counted = InFlight::of_path(server, request.method(), &path);
             let query = Query::parse(request.uri().query().unwrap_or_default());
@@ -232,7 +232,13 @@ async fn allowed(
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
     server.authorizers().answer(caller.identity(), &Question::of_target(&target)).await?;
-    let deprecation = target.resource.deprecation();
+    let mut deprecation = target.resource.deprecation();
+    if target.resource.custom.is_some()
+        && let Some(text) = deprecation.take()
+    {
+        // Who uses an old version of a custom resource is told so also when he is refused.
+        target.notes.warn(text);
+    }
     let notes = target.notes.clone();
     // A future is copied whenever it becomes a part of another: from here on it is a pointer.
     let answered = Box::pin(resource(server, caller, target, request)).await;
@@ -283,7 +289,7 @@ async fn resource(
     let body = read(request).await?;
     let input = Input { content_type, user_agent, body };
     audit::with(|trail| trail.sent(&input));
-    let outcome = match strategies::of(target.resource).answers(&target.subresource) {
+    let outcome = match strategies::of(&target.resource).answers(&target.subresource) {
         Some(answers) => Box::pin(answers.answer(server, &target, &input)).await?,
         None => server.shared.registry.perform(&target, &input).await?,
     };
@@ -293,6 +299,7 @@ async fn resource(
             encode::warned(encode::changed(&target, form, object, stored, code), &warnings)
         }
         Outcome::List(list) => encode::list(&target, form, list)?,
+        Outcome::Objects(objects) => encode::objects(&target, form, objects, serde_json::json!({})),
         Outcome::Success(status) => encode::success(form, &status),
     })
 }

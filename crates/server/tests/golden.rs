@@ -48,3 +48,8 @@ async fn every_resource_and_verb() {
 async fn roles_nodes_admission_and_policies() {
     check("gate.jsonl", Allowed { statuses: 0, bodies: 0 }).await;
 }
+
+#[tokio::test]
+async fn custom_resources() {
+    check("custom.jsonl", Allowed { statuses: 296, bodies: 296 }).await;
+}

@@ -7,7 +7,7 @@ use crate::{
     Map, Value,
     budget::Budget,
     convert, decode, meta,
-    schema::{Resource, Ty, TypeId, schema},
+    schema::{Custom, Resource, Ty, TypeId, schema},
 };
 
 /// What is written through a path.
@@ -47,14 +47,25 @@ impl<'a> Kind<'a> {
     }
 
     /// How apply sees the objects.
-    pub fn view(&self) -> View<'static> {
-        View::object(self.ty)
+    pub fn view(&self) -> View<'_> {
+        match self.custom().and_then(|custom| custom.structure(&self.api_version)) {
+            Some(structure) => structure.view(),
+            None => View::object(self.ty),
+        }
+    }
+
+    /// What is particular to objects of a row that was made at run time.
+    pub(super) fn custom(&self) -> Option<&dyn Custom> {
+        self.resource?.custom.as_deref()
     }
 
     /// The object before it was created.
     pub fn nothing(&self) -> Value {
-        let zero = decode::zero(&Ty::Struct(self.ty), &mut Budget::default());
-        let mut object = zero.unwrap_or_else(|_| Value::Object(Map::new()));
+        let zero = match self.custom() {
+            Some(_) => Ok(Value::Null),
+            None => decode::zero(&Ty::Struct(self.ty), &mut Budget::default()),
+        };
+        let mut object = zero.ok().filter(Value::is_object).unwrap_or_else(|| Value::Object(Map::new()));
         let map = meta::object_mut(&mut object);
         map.insert("apiVersion".into(), self.api_version.clone().into());
         map.insert("kind".into(), self.kind.into());
@@ -64,12 +75,17 @@ impl<'a> Kind<'a> {
     /// An object in which nothing is set, as upstream writes it.
     pub fn blank(&self) -> Value {
         let mut object = self.nothing();
-        write_blanks(self.ty, meta::object_mut(&mut object));
+        if self.custom().is_none() {
+            write_blanks(self.ty, meta::object_mut(&mut object));
+        }
         object
     }
 
     /// An object in another version of the kind; `None` if there is no such version.
-    pub fn convert<'v>(&self, object: &'v Value, version: &str) -> Option<(View<'static>, Cow<'v, Value>)> {
+    pub fn convert<'v>(&self, object: &'v Value, version: &str) -> Option<(View<'_>, Cow<'v, Value>)> {
+        if let Some(custom) = self.custom() {
+            return Some((custom.structure(version)?.view(), custom.renamed(object, version)?));
+        }
         let current = match meta::text(object, &["apiVersion"]) {
             "" => &self.api_version,
             given => given,

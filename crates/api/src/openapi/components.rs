@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::json;
 
 use super::{
+    custom,
     descriptions::Descriptions,
     kinds::{self, Kind},
     paths::title,
@@ -263,6 +264,9 @@ fn reference(ty: &Ty, field: &Field) -> Option<String> {
 
 /// `core/v1.Pod` is `io.k8s.api.core.v1.Pod`.
 pub(super) fn name(key: &str) -> String {
+    if let Some(name) = custom::name(key) {
+        return name.to_owned();
+    }
     const MACHINERY: &str = "io.k8s.apimachinery.pkg";
     let Some((package, rest)) = key.split_once('/') else {
         return match key {

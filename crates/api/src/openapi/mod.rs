@@ -5,6 +5,7 @@
 //! were asked for; of version 3 there are hashes, which clients cache by.
 
 mod components;
+mod custom;
 mod descriptions;
 mod documents;
 mod gnostic;
@@ -15,6 +16,8 @@ mod resource_paths;
 mod route;
 mod versions;
 mod words;
+
+pub use custom::{Added, added_v2, document_of, model_name};
 
 use std::sync::OnceLock;
 
@@ -49,6 +52,11 @@ pub fn has_document(path: &str, enabled: Enabled) -> bool {
 /// `/openapi/v2` of the served group-versions.
 pub fn v2(enabled: Enabled) -> Value {
     versions::v2(&documents::list(enabled))
+}
+
+/// A document of version 2 as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
+pub fn protobuf_of(document: &Value) -> Vec<u8> {
+    gnostic::encode(document)
 }
 
 /// `/openapi/v2` of the served group-versions as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.

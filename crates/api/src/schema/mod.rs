@@ -3,6 +3,7 @@
 //! [`schema`] is what everything else in this crate reads. The tables are part of the binary; a fault in them is a fault of
 //! the program and found by this module's tests.
 
+mod custom;
 #[cfg(test)]
 pub(crate) mod example;
 mod gate;
@@ -12,6 +13,7 @@ mod resources;
 
 use std::{collections::HashMap, sync::LazyLock};
 
+pub use custom::{Change, Column, Custom, Row, interned};
 pub use gate::{TooLate, open_gate};
 pub use resources::{Resource, Scope, SelectableField, Subresource, UnknownField};
 

@@ -180,6 +180,7 @@ fn settings(given: &Given<'_>) -> anyhow::Result<Settings> {
         served: served(given)?,
         shared_store: !given.many("etcd-servers").is_empty(),
         event_ttl: given.duration("event-ttl")?,
+        components: Settings::default().components,
         initializers,
         flags: given.all().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
@@ -296,5 +297,6 @@ fn shutdown(given: &Given<'_>) -> anyhow::Result<Shutdown> {
     Ok(Shutdown {
         delay: given.duration("shutdown-delay-duration")?,
         drain: given.duration("request-timeout")?.max(watches),
+        retry_after: given.bool("shutdown-send-retry-after")?,
     })
 }

@@ -5,8 +5,11 @@
 
 pub mod reader;
 pub mod scan;
+mod shown;
 
 use std::{borrow::Cow, fmt};
+
+pub use self::shown::{escaped, go_float, go_number, go_type, go_value, kind_of_value, pretty, quoted};
 
 use self::reader::{Reader, Stop};
 use crate::{
@@ -172,70 +175,6 @@ pub fn kind_of(first: u8) -> &'static str {
         b'n' => "null",
         _ => "number",
     }
-}
-
-/// What Go calls a value.
-pub fn kind_of_value(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
-/// A value as Go's `%v` shows it.
-pub fn go_value(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(go_value).collect::<Vec<_>>().join(" ")),
-        Value::Object(map) => {
-            let entries: Vec<String> = map.iter().map(|(name, value)| format!("{name}:{}", go_value(value))).collect();
-            format!("map[{}]", entries.join(" "))
-        }
-        scalar => scalar.to_string(),
-    }
-}
-
-/// A number as Go's `%v` shows it.
-pub fn go_number(number: &serde_json::Number) -> String {
-    number.as_f64().filter(|_| number.is_f64()).map_or_else(|| number.to_string(), go_float)
-}
-
-/// A float as Go's `%v` shows it: in its shortest form.
-pub fn go_float(value: f64) -> String {
-    let scientific = format!("{value:e}");
-    let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
-    match exponent.parse::<i32>() {
-        Ok(-4..6) => value.to_string(),
-        Ok(exponent) => format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs()),
-        Err(_) => scientific,
-    }
-}
-
-/// What Go calls the type of a value that it read without knowing one.
-pub fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
-}
-
-/// JSON as Go writes it, with `<`, `>` and `&` escaped.
-pub fn escaped(text: String) -> String {
-    if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
-        return text;
-    }
-    let text = text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
-    text.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }
 
 /// A float as it stands in objects: whole numbers that are exact are integers; `None` for what JSON has not.

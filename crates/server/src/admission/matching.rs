@@ -2,7 +2,7 @@
 
 use api::{
     Value, meta,
-    schema::{Resource, schema},
+    schema::{Resource, Row, schema},
     selector::LabelSelector,
     status::Status,
 };
@@ -11,10 +11,10 @@ use super::{Attributes, Operation};
 use crate::system;
 
 /// As what somebody is asked about a request: another version of the resource may be what its rules name.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Invocation {
     /// The resource.
-    pub resource: &'static Resource,
+    pub resource: Row,
 }
 
 /// Who is asked: rules and selectors.
@@ -37,7 +37,7 @@ impl Asked<'_> {
         if self.find(self.excludes, attributes, object).is_some() {
             return Ok(None);
         }
-        let own = Invocation { resource: attributes.resource() };
+        let own = Invocation { resource: attributes.target.resource.clone() };
         let found = self.rules.map_or(Some(own), |rules| self.find(rules, attributes, object));
         let Some(invocation) = found else { return Ok(None) };
         let objects = self.objects.as_ref().map_err(Status::internal)?;
@@ -58,12 +58,12 @@ impl Asked<'_> {
         let own = attributes.resource();
         let named = |resource: &Resource| rules.iter().any(|rule| matches(rule, attributes, object, resource));
         if named(own) {
-            return Some(Invocation { resource: own });
+            return Some(Invocation { resource: attributes.target.resource.clone() });
         }
         let mut others = schema().resources().iter().filter(|other| {
             other.storage() == own.storage() && (other.group, other.version) != (own.group, own.version)
         });
-        others.find(|other| self.equivalent && named(other)).map(|resource| Invocation { resource })
+        others.find(|other| self.equivalent && named(other)).map(|resource| Invocation { resource: resource.into() })
     }
 }
 

@@ -27,7 +27,7 @@ impl Subject<'_, '_> {
 
     /// An object, new or old, in the version that is seen.
     pub fn shown<'v>(&self, object: &'v Value) -> Cow<'v, Value> {
-        let (own, asked) = (self.attributes.resource(), self.invocation.resource);
+        let (own, asked) = (self.attributes.resource(), &self.invocation.resource);
         let same = (own.group, own.version) == (asked.group, asked.version);
         if object.is_null() || same || !self.is_own_kind() {
             return Cow::Borrowed(object);
@@ -38,7 +38,7 @@ impl Subject<'_, '_> {
     /// The fields of an `AdmissionRequest` that say who asks for what, but for the objects.
     pub fn request(&self, object: &Value) -> Map<String, Value> {
         let attributes = self.attributes;
-        let (own, asked) = (attributes.resource(), self.invocation.resource);
+        let (own, asked) = (attributes.resource(), &self.invocation.resource);
         let (group, version, kind) = attributes.kind();
         let asked_kind =
             if self.is_own_kind() { (asked.group, asked.version, asked.kind) } else { (group, version, kind) };

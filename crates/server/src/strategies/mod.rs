@@ -4,6 +4,8 @@ mod access;
 mod admission;
 mod api_service;
 mod certificate;
+mod component;
+mod definition;
 mod event;
 mod job;
 mod namespace;
@@ -71,6 +73,11 @@ pub trait Strategy: Sync {
     /// Called when a deletion begins and has to wait; may change the object.
     fn begin_deletion(&self, _object: &mut Value) {}
 
+    /// Whether who creates an object is answered only when the server has looked at it.
+    fn is_awaited(&self) -> bool {
+        false
+    }
+
     /// Who looks at what a write would grant; `None`: objects of this kind grant nothing.
     fn guard(&self) -> Option<&dyn Guard> {
         None
@@ -134,8 +141,10 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("", "namespaces", &namespace::Namespace),
     ("", "services", &service::Service),
     ("", "events", &event::Event),
+    ("", "componentstatuses", &component::ComponentStatus),
     ("", "serviceaccounts", &review::ServiceAccount),
     ("", "persistentvolumes", &persistent_volume::PersistentVolume),
+    ("apiextensions.k8s.io", "customresourcedefinitions", &definition::Definition),
     ("apiregistration.k8s.io", "apiservices", &api_service::ApiService),
     ("scheduling.k8s.io", "priorityclasses", &workload::OneGeneration),
     ("", "nodes", &workload::KeepsStatus),

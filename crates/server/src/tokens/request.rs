@@ -50,7 +50,7 @@ async fn answer(server: &Server, target: &Target, input: &Input) -> Result<(Valu
     let attributes = Attributes::create(server.registry(), target, options.dry_run);
     server.registry().admission().admit(&attributes, &mut request).await?;
     is_for(target, &request)?;
-    let (account, _) = server.shared.registry.read_object(target.resource, &target.namespace, &target.name).await?;
+    let (account, _) = server.shared.registry.read_object(&target.resource, &target.namespace, &target.name).await?;
     let now = clock::now();
     complete(tokens, &mut request, &account, now)?;
     let errors = validate::create(&kind_of(target)?, &request);

@@ -108,7 +108,7 @@ pub(super) fn scheme(resource: &Resource) -> Scheme {
     Scheme {
         name: names::subdomain,
         namespaced: resource.scope == Scope::Namespaced,
-        known_finalizers: !OWN.contains(&resource.group),
+        known_finalizers: !OWN.contains(&resource.group) && resource.custom.is_none(),
     }
 }
 

@@ -9,6 +9,7 @@ mod default_toleration_seconds;
 mod event_rate_limit;
 mod gated;
 mod image_policy;
+mod initial_resources;
 mod initializers;
 mod limit_checks;
 mod limit_ranger;
@@ -32,6 +33,8 @@ mod small_rules;
 mod storage_protection;
 mod taint_nodes;
 
+pub use initial_resources::NAME as INITIAL_RESOURCES;
+
 use super::{Row, policies, webhooks};
 
 /// All plug-ins. The order is the order in which they are asked.
@@ -41,6 +44,7 @@ pub const ROWS: &[Row] = &[
     namespace_lifecycle::ROW,
     namespace_existence::EXISTS,
     small_rules::ANTI_AFFINITY,
+    initial_resources::ROW,
     limit_ranger::ROW,
     service_account::ROW,
     node_restriction::ROW,

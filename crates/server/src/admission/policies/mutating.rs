@@ -105,7 +105,12 @@ impl Case<'_, '_> {
                 }
             }
             match params::collect(resource, binding.params.as_ref(), self.attributes).await {
-                Ok(all) => calls.extend(all.into_iter().map(|params| Call { policy, binding, params, invocation })),
+                Ok(all) => calls.extend(all.into_iter().map(|params| Call {
+                    policy,
+                    binding,
+                    params,
+                    invocation: invocation.clone(),
+                })),
                 Err(why) => self.misconfigured(policy, Some(binding), &why),
             }
         }
@@ -113,7 +118,7 @@ impl Case<'_, '_> {
 
     async fn call(&mut self, call: &Call<'_>, object: &mut Value, namespace: &Value) -> Result<(), Status> {
         let (attributes, compiled) = (self.attributes, &call.policy.compiled);
-        let shown = Shown::new(attributes, call.invocation, object, namespace);
+        let shown = Shown::new(attributes, call.invocation.clone(), object, namespace);
         let input = shown.input(&call.params, &self.asking);
         let check = || compiled.matches(&input);
         match self.asking.evaluate(self.authorizers, attributes.user(), check).await {
@@ -150,7 +155,7 @@ impl Case<'_, '_> {
         object: &mut Value,
         namespace: &Value,
     ) -> Result<Result<(), String>, Status> {
-        let shown = Shown::new(self.attributes, call.invocation, object, namespace);
+        let shown = Shown::new(self.attributes, call.invocation.clone(), object, namespace);
         let input = shown.input(&call.params, &self.asking);
         let compiled = &call.policy.compiled;
         let change = || compiled.change(&compiled.mutations[at], &input);
@@ -158,7 +163,7 @@ impl Case<'_, '_> {
             Ok(change) => change,
             Err(why) => return Ok(Err(why)),
         };
-        let subject = Subject { attributes: self.attributes, invocation: call.invocation };
+        let subject = Subject { attributes: self.attributes, invocation: call.invocation.clone() };
         let changed = match changed(&subject, &shown.object, change)? {
             Ok(Some(changed)) => restored(&subject, object, changed)?,
             Ok(None) => return Ok(Ok(())),

@@ -97,7 +97,7 @@ impl Case<'_, '_> {
                 }
             }
             match params::collect(resource, binding.params.as_ref(), self.attributes).await {
-                Ok(params) => self.judge(hook, binding, invocation, &params, &mut annotations).await?,
+                Ok(params) => self.judge(hook, binding, invocation.clone(), &params, &mut annotations).await?,
                 Err(why) => self.misconfigured(hook, Some(binding), &why)?,
             }
         }

@@ -1,6 +1,6 @@
 //! Calls one webhook: with a question, within its time, and with what its answer means.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use api::{Value, status::Status};
 use expressions::admission::Match;
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     admission::{
-        Attributes,
+        Attributes, Step,
         asking::Asking,
         matching::{Asked, Invocation},
         shown::Shown,
@@ -47,7 +47,7 @@ impl Hook {
         if self.conditions.is_empty() {
             return Ok(Some(invocation));
         }
-        let shown = Shown::new(attributes, invocation, object, &Value::Null);
+        let shown = Shown::new(attributes, invocation.clone(), object, &Value::Null);
         let asking = Arc::new(Asking::default());
         let input = shown.input(&Value::Null, &asking);
         match asking.evaluate(authorizers, attributes.user(), || self.conditions.check(&input)).await {
@@ -61,8 +61,28 @@ impl Hook {
         }
     }
 
-    /// Asks it.
+    /// Asks it, and notes how long it took.
     pub async fn ask(
+        &self,
+        invocation: Invocation,
+        attributes: &Attributes<'_>,
+        object: &Value,
+        mutating: bool,
+    ) -> Result<Verdict, Failure> {
+        let began = Instant::now();
+        let answer = self.ask_now(invocation, attributes, object, mutating).await;
+        let kind = if mutating { "admit" } else { "validating" };
+        let step = Step { operation: attributes.operation.name(), kind };
+        let rejected = match &answer {
+            Ok(_) => false,
+            Err(Failure::Calling(_)) => !self.ignores_failure,
+            Err(Failure::Refused(_)) => true,
+        };
+        attributes.registry.admission().times().hook(&self.name, step, rejected, began);
+        answer
+    }
+
+    async fn ask_now(
         &self,
         invocation: Invocation,
         attributes: &Attributes<'_>,

@@ -96,7 +96,8 @@ fn read(configuration: &str, at: usize, hook: &Value) -> Hook {
     }
 }
 
-fn place(config: &Value) -> HookPlace {
+/// Where a client configuration leads.
+pub fn place(config: &Value) -> HookPlace {
     let Some(service) = meta::at(config, &["service"]) else {
         return HookPlace::Url(meta::text(config, &["url"]).to_owned());
     };
@@ -111,7 +112,7 @@ fn place(config: &Value) -> HookPlace {
 }
 
 /// TLS with whoever a bundle of authorities vouches for.
-fn trust(bundle: &str) -> Result<Arc<ClientConfig>, String> {
+pub fn trust(bundle: &str) -> Result<Arc<ClientConfig>, String> {
     let pem = BASE64_STANDARD.decode(bundle).map_err(|error| error.to_string())?;
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&pem) {

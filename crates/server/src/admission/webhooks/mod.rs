@@ -5,8 +5,8 @@
 //! are asked all at once. A configuration never decides over configurations.
 
 mod call;
-mod connect;
-mod hook;
+pub mod connect;
+pub mod hook;
 mod mutating;
 mod review;
 mod validating;

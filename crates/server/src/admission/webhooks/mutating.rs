@@ -62,7 +62,7 @@ async fn call(
     at: usize,
 ) -> Result<bool, Status> {
     let place = format!("round_{}_index_{at}", attributes.rounds.round());
-    let verdict = match hook.ask(invocation, attributes, object, true).await {
+    let verdict = match hook.ask(invocation.clone(), attributes, object, true).await {
         Ok(verdict) => verdict,
         Err(failure) => {
             note(attributes, hook, &place, false);
@@ -104,19 +104,16 @@ fn patched(
     let (group, version, kind) = attributes.kind();
     let own = attributes.resource();
     let same = kind == own.kind;
+    if same && own.custom.is_some() {
+        let changed = patch::Kind::Json.apply(own.ty, object, operations).map_err(unpatched)?;
+        return decode::custom(own, changed, decode::Mode::Ignore).map(|(object, _)| object);
+    }
     let ty =
         schema().type_of_kind(group, version, kind).ok_or_else(|| Status::internal(format!("unknown kind {kind}")))?;
-    let shown = if same { convert::to(invocation.resource, object.clone()) } else { object.clone() };
+    let shown = if same { convert::to(&invocation.resource, object.clone()) } else { object.clone() };
     let shown_ty = if same { invocation.resource.ty } else { ty };
     let changed = patch::Kind::Json.apply(shown_ty, &shown, operations);
-    let changed = changed.map_err(|error| {
-        Status::internal(match error {
-            patch::Error::Malformed(why)
-            | patch::Error::Unprocessable(why)
-            | patch::Error::Failed(why)
-            | patch::Error::Inapplicable { why, .. } => why,
-        })
-    })?;
+    let changed = changed.map_err(unpatched)?;
     let changed = if same { convert::to(own, changed) } else { changed };
     let mut decoded = decode::canonical(ty, changed).map_err(Status::internal)?.object;
     defaults::apply(ty, &mut decoded);
@@ -124,4 +121,14 @@ fn patched(
         decoded[field] = object[field].clone();
     }
     Ok(decoded)
+}
+
+/// A patch that a webhook sent does not fit.
+fn unpatched(error: patch::Error) -> Status {
+    Status::internal(match error {
+        patch::Error::Malformed(why)
+        | patch::Error::Unprocessable(why)
+        | patch::Error::Failed(why)
+        | patch::Error::Inapplicable { why, .. } => why,
+    })
 }

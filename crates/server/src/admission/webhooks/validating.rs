@@ -30,7 +30,7 @@ impl Plugin for Validating {
             }
         }
         let calls = asked.iter().enumerate().map(|(at, (hook, invocation))| async move {
-            match hook.ask(*invocation, attributes, object, false).await {
+            match hook.ask(invocation.clone(), attributes, object, false).await {
                 Ok(_) => Ok(()),
                 Err(failure) => {
                     if hook.ignores_failure && matches!(failure, Failure::Calling(_)) {

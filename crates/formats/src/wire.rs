@@ -1,8 +1,52 @@
-//! The wire format: varints, tags, lengths.
+//! The wire format of protobuf: varints, tags, lengths. What cannot be read is refused in the words of Go's generated code.
 
-use super::Error;
+/// Why bytes are no fields.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The bytes end within a field.
+    #[error("unexpected EOF")]
+    End,
+    /// A tag that cannot be.
+    #[error("proto: {message}: illegal tag {number} (wire type {wire})")]
+    Tag {
+        /// The message; empty where it is not known yet.
+        message: String,
+        /// The number in the tag.
+        number: i32,
+        /// The wire type in the tag.
+        wire: u8,
+    },
+    /// The end of a group that did not begin.
+    #[error("proto: {message}: wiretype end group for non-group")]
+    EndGroup {
+        /// The message; empty where it is not known yet.
+        message: String,
+    },
+    /// A wire type that does not exist.
+    #[error("proto: illegal wireType {0}")]
+    NoWireType(u8),
+    /// A length beyond all bounds.
+    #[error("proto: negative length found during unmarshaling")]
+    Length,
+    /// A number that takes more than 64 bits.
+    #[error("proto: integer overflow")]
+    Overflow,
+}
+
+impl Error {
+    /// The same, with the message that it is in.
+    pub fn within(mut self, name: &str) -> Self {
+        if let Error::Tag { message, .. } | Error::EndGroup { message } = &mut self
+            && message.is_empty()
+        {
+            name.clone_into(message);
+        }
+        self
+    }
+}
 
 /// Appends a varint.
+#[inline]
 pub fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -12,6 +56,7 @@ pub fn varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends a field that is a varint.
+#[inline]
 pub fn number(out: &mut Vec<u8>, field: u32, value: u64) {
     varint(out, u64::from(field) << 3);
     varint(out, value);
@@ -24,18 +69,21 @@ pub fn double(out: &mut Vec<u8>, field: u32, value: f64) {
 }
 
 /// Appends a field that is bytes or text.
+#[inline]
 pub fn bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
     announce(out, field, value.len());
     out.extend_from_slice(value);
 }
 
 /// Begins a field of so many bytes, which are to follow.
+#[inline]
 pub fn announce(out: &mut Vec<u8>, field: u32, length: usize) {
     varint(out, u64::from(field) << 3 | 2);
     varint(out, length as u64);
 }
 
 /// Appends a field that is a message; `write` appends the message's fields.
+#[inline]
 pub fn message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
     varint(out, u64::from(field) << 3 | 2);
     // Most messages are short: their length takes one byte, and longer ones are moved up.
@@ -89,13 +137,14 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    /// At the beginning of a message.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
     /// The next field; `None` at the end.
     #[inline]
-    pub fn next(&mut self) -> Result<Option<(u32, Wire<'a>)>, Error> {
+    pub fn field(&mut self) -> Result<Option<(u32, Wire<'a>)>, Error> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -110,6 +159,7 @@ impl<'a> Reader<'a> {
         Ok(Some((number.unsigned_abs(), self.value(tag)?)))
     }
 
+    /// Whether nothing is left.
     pub fn at_end(&self) -> bool {
         self.rest.is_empty()
     }
@@ -154,6 +204,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// A varint.
     #[inline]
     pub fn varint(&mut self) -> Result<u64, Error> {
         // Most tags and lengths take one byte.
@@ -180,6 +231,7 @@ impl<'a> Reader<'a> {
         Err(Error::Overflow)
     }
 
+    /// Eight bytes, the least significant first.
     pub fn fixed64(&mut self) -> Result<u64, Error> {
         let bytes = self.take(8)?;
         let mut value = [0; 8];
@@ -206,21 +258,21 @@ mod tests {
         double(&mut out, 2, 1.5);
         message(&mut out, 300, |out| bytes(out, 1, &[7; 200]));
         let mut reader = Reader::new(&out);
-        assert_eq!(reader.next(), Ok(Some((1, Wire::Varint(u64::MAX)))));
-        assert_eq!(reader.next(), Ok(Some((2, Wire::Fixed64(1.5f64.to_bits())))));
-        let Ok(Some((300, Wire::Bytes(inner)))) = reader.next() else { panic!("a message") };
-        assert_eq!(Reader::new(inner).next(), Ok(Some((1, Wire::Bytes(&[7; 200])))));
-        assert_eq!(reader.next(), Ok(None));
+        assert_eq!(reader.field(), Ok(Some((1, Wire::Varint(u64::MAX)))));
+        assert_eq!(reader.field(), Ok(Some((2, Wire::Fixed64(1.5f64.to_bits())))));
+        let Ok(Some((300, Wire::Bytes(inner)))) = reader.field() else { panic!("a message") };
+        assert_eq!(Reader::new(inner).field(), Ok(Some((1, Wire::Bytes(&[7; 200])))));
+        assert_eq!(reader.field(), Ok(None));
     }
 
     #[test]
     fn impossible_tags_and_numbers_are_refused() {
-        assert_eq!(Reader::new(&[0]).next(), Err(Error::Tag { message: String::new(), number: 0, wire: 0 }));
-        assert_eq!(Reader::new(&[0x0c]).next(), Err(Error::EndGroup { message: String::new() }));
-        assert_eq!(Reader::new(&[0x0f]).next(), Ok(Some((1, Wire::Illegal(7)))));
-        assert_eq!(Reader::new(&[0x08, 0x80]).next(), Err(Error::End));
-        assert_eq!(Reader::new(&[0xff; 11]).next(), Err(Error::Overflow));
-        assert_eq!(Reader::new(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0x7f]).next(), Err(Error::End));
-        assert_eq!(Reader::new(&[0x0b]).next(), Err(Error::End));
+        assert_eq!(Reader::new(&[0]).field(), Err(Error::Tag { message: String::new(), number: 0, wire: 0 }));
+        assert_eq!(Reader::new(&[0x0c]).field(), Err(Error::EndGroup { message: String::new() }));
+        assert_eq!(Reader::new(&[0x0f]).field(), Ok(Some((1, Wire::Illegal(7)))));
+        assert_eq!(Reader::new(&[0x08, 0x80]).field(), Err(Error::End));
+        assert_eq!(Reader::new(&[0xff; 11]).field(), Err(Error::Overflow));
+        assert_eq!(Reader::new(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0x7f]).field(), Err(Error::End));
+        assert_eq!(Reader::new(&[0x0b]).field(), Err(Error::End));
     }
 }

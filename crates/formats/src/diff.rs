@@ -1,9 +1,6 @@
-//! The difference of two structs as upstream tells it: lines of its internal JSON, with three lines around every change.
+//! The difference of two texts as upstream's library tells it: their lines, with three lines around every change.
 
 use std::{collections::HashMap, ops::Range};
-
-use super::render;
-use crate::Value;
 
 const CONTEXT: usize = 3;
 
@@ -15,14 +12,10 @@ enum Step {
     Add(usize),
 }
 
-/// What changed between two values of a type.
-pub(super) fn of(ty: &str, old: &Value, new: &Value) -> String {
-    let (old, new) = (render::pretty(&render::internal(ty, old)), render::pretty(&render::internal(ty, new)));
+/// What changed between two texts.
+pub fn unified(old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
-    unified(&old, &new)
-}
-
-fn unified(old: &[&str], new: &[&str]) -> String {
+    let (old, new) = (&old[..], &new[..]);
     let steps = steps(old, new);
     let changed: Vec<usize> = (0..steps.len()).filter(|at| !matches!(steps[*at], Step::Keep(..))).collect();
     let mut out = String::new();
@@ -144,4 +137,19 @@ fn longest(
         length += 1;
     }
     (i, j, length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unified;
+
+    #[test]
+    fn changes_are_told_with_what_is_around_them() {
+        let old = "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\nk\nl\nm";
+        let new = old.replace("b\n", "").replace("m", "m\nn");
+        let want = "@@ -1,5 +1,4 @@\n a\n-b\n c\n d\n e\n@@ -11,3 +10,4 @@\n k\n l\n m\n+n\n";
+        assert_eq!(unified(old, &new), want);
+        assert_eq!(unified(old, old), "");
+        assert_eq!(unified("", "a"), "@@ -0,0 +1 @@\n+a\n");
+    }
 }
