@@ -19,8 +19,6 @@ pub struct Composition {
     entries: Vec<Entry>,
 }
 
-type Entry = (Box<str>, Result<Program, Box<str>>);
-
 impl Composition {
     /// No programs.
     pub fn new() -> Self {
