@@ -10,6 +10,8 @@ from .machine import Untrusted, run, wait
 
 IMAGE = "registry.k8s.io/e2e-test-images/agnhost:2.63.0"
 NAMESPACE = "conformance-preflight"
+# How long a node may take, in seconds.
+NODE = 120
 # Always pulled, so that the registry is proven too.
 POD = {
     "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "proof", "labels": {"app": "proof"}},
@@ -53,7 +55,7 @@ def node_ready(client):
 
 def check(client, directory):
     """Returns what the cluster lacks."""
-    wait("a Ready node", 120, lambda: node_ready(client))
+    wait("a Ready node", NODE, lambda: node_ready(client))
     client("create", "namespace", NAMESPACE)
     wait("the namespace's service account", 60,
          lambda: client.get("serviceaccounts", "default", "--namespace", NAMESPACE))

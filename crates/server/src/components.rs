@@ -68,7 +68,7 @@ impl Answers for Components {
             return Ok(Outcome::Objects(all.into_iter().flatten().filter(chosen).collect()));
         }
         match status(server, &target.name).await {
-            Some(object) => Ok(Outcome::Object { object, code: 200, warnings: Vec::new() }),
+            Some(object) => Ok(Outcome::Object { object, stored: None, code: 200, warnings: Vec::new() }),
             None => Err(unknown(&target.name)),
         }
     }
@@ -81,7 +81,7 @@ fn chosen(target: &Target) -> Result<impl Fn(&Value) -> bool, Status> {
     let text = |name: &str| target.query.get(name).unwrap_or_default();
     let bad = |error: api::selector::Error| Status::bad_request(error.to_string());
     let labels = LabelSelector::parse(text("labelSelector")).map_err(bad)?;
-    let fields = FieldSelector::parse(text("fieldSelector"), target.resource).map_err(bad)?;
+    let fields = FieldSelector::parse(text("fieldSelector"), &target.resource).map_err(bad)?;
     Ok(move |object: &Value| labels.matches(&Value::Null) && fields.matches(object))
 }
 

@@ -95,6 +95,9 @@ impl Form {
     fn of(clause: &Clause, target: &Target) -> Option<Self> {
         encodings(clause).find_map(|encoding| {
             let (shape, version) = shape(clause, encoding, target)?;
+            if !fits(encoding, shape, target) {
+                return None;
+            }
             Some(Self { encoding, shape, version, pretty: clause.get("pretty") == Some("1"), gzip: false })
         })
     }
@@ -163,6 +166,12 @@ fn clause(text: &str) -> Option<Clause<'_>> {
     let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
     let quality = parameters.iter().find(|(name, _)| *name == "q").and_then(|(_, value)| value.parse().ok());
     Some(Clause { media, parameters, quality: quality.unwrap_or(1.0) })
+}
+
+/// Whether a form can be served: custom resources have no protobuf, but what is shown of them may.
+fn fits(encoding: Encoding, shape: Shape, target: &Target) -> bool {
+    let whole = matches!(shape, Shape::Object) && target.subresource != "scale";
+    encoding != Encoding::Protobuf || target.resource.custom.is_none() || !whole
 }
 
 fn encodings<'a>(clause: &'a Clause<'a>) -> impl Iterator<Item = Encoding> + 'a {

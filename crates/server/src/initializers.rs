@@ -45,7 +45,7 @@ pub fn wants_all(target: &Target) -> bool {
 /// 404, if the object is hidden from who asks.
 pub fn visible(target: &Target, object: &Value) -> Result<(), Status> {
     let hidden = is_pending(object) && !wants_all(target);
-    if hidden { Err(Status::not_found(target.resource, &target.name)) } else { Ok(()) }
+    if hidden { Err(Status::not_found(&target.resource, &target.name)) } else { Ok(()) }
 }
 
 /// Why an initializer has rejected the object, if one has.
@@ -69,7 +69,7 @@ impl Registry {
         if !is_pending(&object) || wants_all(target) {
             return Ok(object);
         }
-        let key = document::key(target.resource, meta::namespace(&object), meta::name(&object));
+        let key = document::key(&target.resource, meta::namespace(&object), meta::name(&object));
         let after = meta::text(&object, &["metadata", "resourceVersion"]).parse().unwrap_or_default();
         let watcher = self.cache().watch(&key, after).map_err(Status::internal)?;
         let became = wait(target, watcher, &key);
@@ -104,5 +104,5 @@ fn became(target: &Target, change: &Change) -> Result<Option<Value>, Status> {
     if change.item.is_none() {
         return Err(Status::internal("object deleted while waiting for creation"));
     }
-    Ok((!is_pending(&object)).then(|| convert::to(target.resource, object)))
+    Ok((!is_pending(&object)).then(|| convert::to(&target.resource, object)))
 }

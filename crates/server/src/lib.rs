@@ -4,6 +4,8 @@
 //! [`pipeline`](mod@pipeline): authenticate, authorize, route, then the registry (decode, default, admit, prepare, validate, store) and
 //! encode. Everything particular to a resource is a strategy.
 
+#![warn(clippy::large_futures)] // A future is copied whenever it becomes a part of another.
+
 mod activity;
 mod admission;
 mod allocate;
@@ -14,6 +16,7 @@ mod bootstrap;
 mod catalog;
 mod clock;
 mod components;
+mod custom;
 mod deadline;
 mod document;
 mod encode;
@@ -58,7 +61,10 @@ use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use tokio::net::TcpListener;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
 
 pub use admission::{AdmissionSettings, UnknownPlugin};
 pub use allocate::network::{Network, NotANetwork};
@@ -175,8 +181,12 @@ struct Shared {
     settings: Settings,
     /// What the server says of its API.
     pages: api::discovery::Pages,
+    /// The same with custom resources.
+    custom_pages: custom::Pages,
     metrics: metrics::Metrics,
     started: jiff::Timestamp,
+    /// What works in the background ends with the server.
+    _alive: DropGuard,
     /// Cancelled once the server is asked to end: it is not ready from then on.
     ending: CancellationToken,
     /// Cancelled once no new connections are taken, or no new requests: watches end.
@@ -217,6 +227,8 @@ impl Server {
         created.map_err(unusable)?;
         // What is kept of objects from here on knows those that were just written.
         registry.cache().freshen().await?;
+        let alive = CancellationToken::new();
+        tokio::spawn(custom::control::run(registry.clone(), alive.clone()));
         let served = settings.served.clone();
         let pages = api::discovery::Pages::new(move |group, version| served.includes(group, version));
         let tokens = config.tokens.map(Arc::new);
@@ -234,8 +246,10 @@ impl Server {
             reloads: reload::Reloads::default(),
             settings,
             pages,
+            custom_pages: custom::Pages::default(),
             metrics: metrics::Metrics::default(),
             started: clock::now(),
+            _alive: alive.drop_guard(),
             ending: CancellationToken::new(),
             stopping: CancellationToken::new(),
             requests: TaskTracker::new(),
@@ -251,6 +265,16 @@ impl Server {
     /// Who knows who is who.
     fn authenticator(&self) -> Arc<authenticate::Authenticator> {
         self.shared.authenticator.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What the server says of its API, custom resources included.
+    fn page(&self, name: &api::discovery::Name) -> Option<api::discovery::Page> {
+        self.shared.custom_pages.get(&self.shared.pages, &self.registry().custom().rows(), name)
+    }
+
+    /// The rows that there are.
+    fn table(&self) -> request::Table<'_> {
+        request::Table { served: &self.shared.settings.served, custom: Some(self.registry().custom()) }
     }
 
     fn registry(&self) -> &registry::Registry {

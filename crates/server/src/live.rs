@@ -24,6 +24,11 @@ pub trait View: Send + Sync + 'static {
     /// An object is new or has changed. It is in the version of the resource that is followed.
     fn put(&mut self, place: Place<'_>, object: &Value);
 
+    /// As [`Self::put`], for who keeps a part of the document as it is.
+    fn put_item(&mut self, place: Place<'_>, object: &Value, _item: &Item) {
+        self.put(place, object);
+    }
+
     /// An object is gone.
     fn remove(&mut self, place: Place<'_>);
 
@@ -157,7 +162,7 @@ fn put<V: View>(view: &mut V, source: &Source, item: &Item) {
     let Some(place) = source.place(&item.record.key) else { return };
     match document::object(&item.record) {
         Ok(object) if initializers::is_pending(&object) => view.remove(place),
-        Ok(object) => view.put(place, &convert::to(source.resource, object)),
+        Ok(object) => view.put_item(place, &convert::to(source.resource, object), item),
         Err(error) => {
             tracing::warn!(key = &*item.record.key, %error, "a stored document cannot be read; it is as good as absent");
             view.remove(place);

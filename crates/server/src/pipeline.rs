@@ -30,7 +30,7 @@ use crate::{
     metrics::InFlight,
     paths,
     query::Query,
-    registry::Outcome,
+    registry::{self, Outcome},
     request::{self, Target},
     strategies, streams, watch,
 };
@@ -59,7 +59,7 @@ pub(crate) fn answer(server: Server, origin: Origin, mut request: Request<Body>)
         let mut response = match &server.shared.auditor {
             Some(auditor) => {
                 let call = Call { server: &server, caller, form, notes: &notes, peer, id: &audit_id };
-                audited(auditor, call, request).await
+                Box::pin(audited(auditor, call, request)).await
             }
             None => routed(&server, caller, form, request).await,
         };
@@ -97,7 +97,7 @@ impl Call<'_> {
     fn begin(&self, auditor: &Arc<Auditor>, request: &Request<Body>) -> (Option<Arc<Trail>>, bool) {
         let path = request.uri().path();
         let query = Query::parse(request.uri().query().unwrap_or_default());
-        let target = request::parse(request.method(), path, query.clone(), &self.server.shared.settings.served);
+        let target = request::parse(request.method(), path, query.clone(), self.server.table());
         let target = target.and_then(Result::ok);
         let question = match &target {
             Some(target) => Question::of_target(target),
@@ -182,7 +182,7 @@ async fn route(
 ) -> Result<Response<Body>, Status> {
     let path = request.uri().path().to_owned();
     let query = Query::parse(request.uri().query().unwrap_or_default());
-    match request::parse(request.method(), &path, query, &server.shared.settings.served) {
+    match request::parse(request.method(), &path, query, server.table()) {
         unknown @ (None | Some(Err(_))) => {
             let counted = InFlight::of_path(server, request.method(), &path);
             let query = Query::parse(request.uri().query().unwrap_or_default());
@@ -198,7 +198,7 @@ async fn route(
             let may = server.authorizers().answer(caller.identity(), &question).await;
             let result = match (may, unknown) {
                 (Ok(()), Some(Err(status))) | (Err(status), _) => Err(status),
-                (Ok(()), _) => paths::answer(server, &head).await,
+                (Ok(()), _) => Box::pin(paths::answer(server, &head)).await,
             };
             Ok(counted.answered(place.marked(form, result)))
         }
@@ -232,9 +232,16 @@ async fn allowed(
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
     server.authorizers().answer(caller.identity(), &Question::of_target(&target)).await?;
-    let deprecation = target.resource.deprecation();
+    let mut deprecation = target.resource.deprecation();
+    if target.resource.custom.is_some()
+        && let Some(text) = deprecation.take()
+    {
+        // Who uses an old version of a custom resource is told so also when he is refused.
+        target.notes.warn(text);
+    }
     let notes = target.notes.clone();
-    let answered = resource(server, caller, target, request).await;
+    // A future is copied whenever it becomes a part of another: from here on it is a pointer.
+    let answered = Box::pin(resource(server, caller, target, request)).await;
     let warnings = notes.take_warnings();
     let response = match answered {
         // Who is refused is warned too.
@@ -264,31 +271,35 @@ fn verb_of(method: &Method) -> &'static str {
 async fn resource(
     server: &Server,
     caller: &Caller,
-    target: Target,
+    mut target: Target,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
+    // What few ask for is put elsewhere, so that the rest has little to carry.
     if streams::answers(&target.subresource) {
-        return streams::answer(server, caller, target, request).await;
+        return Box::pin(streams::answer(server, caller, target, request)).await;
     }
     let form = Form::negotiate(request.headers(), &target)?;
     if target.verb == "watch" && watch::socket::is_asked_for(request.headers()) {
-        return watch::socket::answer(server, target, form, request).await;
+        return Box::pin(watch::socket::answer(server, target, form, request)).await;
     }
     if target.verb == "watch" {
-        return watch::answer(server, target, form).await;
+        return Box::pin(watch::answer(server, target, form)).await;
     }
     let (content_type, user_agent) = (content_type(&request), user_agent(&request));
     let body = read(request).await?;
     let input = Input { content_type, user_agent, body };
+    if matches!(target.verb, "create" | "update") {
+        target.words = registry::words(&target.resource, &input);
+    }
     audit::with(|trail| trail.sent(&input));
-    let outcome = match strategies::of(target.resource).answers(&target.subresource) {
-        Some(answers) => answers.answer(server, &target, &input).await?,
+    let outcome = match strategies::of(&target.resource).answers(&target.subresource) {
+        Some(answers) => Box::pin(answers.answer(server, &target, &input)).await?,
         None => server.shared.registry.perform(&target, &input).await?,
     };
     Ok(match outcome {
         Outcome::Document { value, revision } => encode::document(&target, form, &value, revision)?,
-        Outcome::Object { object, code, warnings } => {
-            encode::warned(encode::object(&target, form, object, code), &warnings)
+        Outcome::Object { object, stored, code, warnings } => {
+            encode::warned(encode::changed(&target, form, object, stored, code), &warnings)
         }
         Outcome::List(list) => encode::list(&target, form, list)?,
         Outcome::Objects(objects) => encode::objects(&target, form, objects, serde_json::json!({})),

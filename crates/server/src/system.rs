@@ -3,7 +3,7 @@
 
 use api::{
     Value,
-    schema::{Resource, schema},
+    schema::{Resource, Row, schema},
     status::Status,
 };
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use crate::{
     User,
     admission::Notes,
+    document::Words,
     pipeline::Input,
     query::Query,
     registry::{Outcome, Registry},
@@ -107,7 +108,7 @@ impl<'a> System<'a> {
 /// A request of the server's own.
 pub fn target(verb: &'static str, place: Place<'_>, subresource: &str) -> Target {
     Target {
-        resource: place.resource,
+        resource: place.resource.into(),
         verb,
         namespace: place.namespace.to_owned(),
         name: place.name.to_owned(),
@@ -115,6 +116,22 @@ pub fn target(verb: &'static str, place: Place<'_>, subresource: &str) -> Target
         query: Query::default(),
         user: identity(),
         notes: Notes::default(),
+        words: Words::default(),
+    }
+}
+
+/// A request of the server's own about all objects of a row.
+pub fn target_of(resource: Row) -> Target {
+    Target {
+        resource,
+        verb: "list",
+        namespace: String::new(),
+        name: String::new(),
+        subresource: String::new(),
+        query: Query::default(),
+        user: identity(),
+        notes: Notes::default(),
+        words: Words::default(),
     }
 }
 

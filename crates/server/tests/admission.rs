@@ -4,6 +4,8 @@ mod fixture;
 
 #[path = "admission/certificates.rs"]
 mod certificates;
+#[path = "admission/conditions.rs"]
+mod conditions;
 #[path = "admission/connect.rs"]
 mod connect;
 #[path = "admission/defaults.rs"]
@@ -26,6 +28,8 @@ mod owners;
 mod places;
 #[path = "admission/pod_security.rs"]
 mod pod_security;
+#[path = "admission/policies.rs"]
+mod policies;
 #[path = "admission/quota.rs"]
 mod quota;
 #[path = "admission/rules.rs"]

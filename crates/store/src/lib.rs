@@ -18,7 +18,7 @@ use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
 use tokio::sync::Notify;
 
-pub use cache::{At, Cache, Catalog, Change, Checked, Item, Marks, Snapshot, Watcher};
+pub use cache::{At, Cache, Catalog, Change, Checked, Item, Marks, Snapshot, Watcher, Written};
 pub use change::{Next, change};
 pub use embedded::{Contents, Embedded, Lag, Options, Step, Verified, medium};
 pub use encryption::{Encrypted, EncryptionConfig};

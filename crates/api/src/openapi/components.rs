@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::json;
 
 use super::{
+    custom,
     descriptions::Descriptions,
     kinds::{self, Kind},
     paths::title,
@@ -24,25 +25,12 @@ pub(super) enum Dialect {
 }
 
 /// The fields of `/version`; the first nine are always there.
-const INFO: &[&str] = &[
-    "major",
-    "minor",
-    "gitVersion",
-    "gitCommit",
-    "gitTreeState",
-    "buildDate",
-    "goVersion",
-    "compiler",
-    "platform",
-    "emulationMajor",
-    "emulationMinor",
-    "minCompatibilityMajor",
-    "minCompatibilityMinor",
-];
+const INFO: &str = "major minor gitVersion gitCommit gitTreeState buildDate goVersion compiler platform \
+    emulationMajor emulationMinor minCompatibilityMajor minCompatibilityMinor";
 
 /// The schemas of one document.
 pub(super) struct Components {
-    dialect: Dialect,
+    pub dialect: Dialect,
     descriptions: Descriptions,
     kinds: HashMap<TypeId, Kind>,
     /// Where the kinds that every group has are: in the document's group, or in all.
@@ -110,15 +98,15 @@ impl Components {
     }
 
     fn info(&self) -> Value {
-        let required = &INFO[..9];
-        let property = |name: &&str| {
+        let required: Vec<&str> = INFO.split(' ').take(9).collect();
+        let property = |name: &str| {
             let mut schema = json!({"type": "string"});
-            if self.dialect == Dialect::V3 && required.contains(name) {
+            if self.dialect == Dialect::V3 && required.contains(&name) {
                 schema["default"] = "".into();
             }
-            ((*name).to_owned(), schema)
+            (name.to_owned(), schema)
         };
-        let properties: Map = INFO.iter().map(property).collect();
+        let properties: Map = INFO.split(' ').map(property).collect();
         json!({"type": "object", "properties": properties, "required": required})
     }
 
@@ -263,6 +251,9 @@ fn reference(ty: &Ty, field: &Field) -> Option<String> {
 
 /// `core/v1.Pod` is `io.k8s.api.core.v1.Pod`.
 pub(super) fn name(key: &str) -> String {
+    if let Some(name) = custom::name(key) {
+        return name.to_owned();
+    }
     const MACHINERY: &str = "io.k8s.apimachinery.pkg";
     let Some((package, rest)) = key.split_once('/') else {
         return match key {

@@ -5,16 +5,30 @@
 //! [`Admission::validate`] once the object is valid and about to be stored: nothing changes any more. One refusal ends
 //! the request. Changes are admitted anew on every attempt to write them; deletions once they are known to be meant.
 
+mod asking;
 mod attributes;
 mod certificate_request;
 mod config;
 mod holders;
+mod matching;
 mod notes;
+mod options;
 mod plugins;
 mod pod;
+mod policies;
 mod rounds;
+mod shown;
+mod subject;
 mod times;
 mod webhooks;
+
+/// How webhooks of whatever kind are reached.
+pub mod hooks {
+    pub use super::webhooks::{
+        connect::reach_place,
+        hook::{place, trust},
+    };
+}
 
 use std::{sync::Arc, time::Instant};
 

@@ -101,7 +101,7 @@ fn missing(info: &Info) -> Resource<'_> {
 }
 
 fn asked<'a>(target: &'a Target, selectors: &'a Selectors) -> Resource<'a> {
-    let resource = target.resource;
+    let resource = &target.resource;
     let mut asked = Resource {
         group: resource.group,
         version: resource.version,

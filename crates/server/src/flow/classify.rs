@@ -88,7 +88,7 @@ fn is(subject: &Subject, user: &User) -> bool {
 }
 
 fn covers(rule: &ResourceRule, target: &Target) -> bool {
-    let resource = target.resource;
+    let resource = &target.resource;
     let named = |wanted: &String| match target.subresource.as_str() {
         "" => wanted == resource.name,
         sub => wanted.split_once('/').is_some_and(|(name, wanted)| name == resource.name && wanted == sub),

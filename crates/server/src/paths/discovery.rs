@@ -25,7 +25,7 @@ pub fn answer(server: &Server, request: &Parts, parts: &[&str]) -> Result<Respon
         ["apis", group, version] => Name::Resources((*group).to_owned(), (*version).to_owned()),
         _ => return Ok(encode::no_page()),
     };
-    let Some(page) = server.shared.pages.get(&name) else { return Ok(encode::no_page()) };
+    let Some(page) = server.page(&name) else { return Ok(encode::no_page()) };
     match name {
         // Upstream's aggregator answers these itself, and in other words.
         Name::Groups | Name::Group(_) if !super::accepts(request, &form::types()) => {
@@ -58,7 +58,7 @@ fn all(server: &Server, request: &Parts, version: AggregatedVersion, core: bool)
         AggregatedVersion::V2 => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
         AggregatedVersion::V2Beta1 => "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
     };
-    let page = server.shared.pages.get(&Name::Aggregated { core, version });
+    let page = server.page(&Name::Aggregated { core, version });
     page.map_or_else(encode::no_page, |page| tagged::cached(tagged::answer(request, &page, content_type), "public"))
 }
 

@@ -20,7 +20,9 @@ pub async fn answer(server: &Server, request: &Parts) -> Result<Response<Body>, 
     let path = request.uri.path();
     if !matches!(request.method, Method::GET | Method::HEAD) {
         let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-        let known = KNOWN.contains(&first);
+        // Below a group-version there are resources; those that are not known are nothing at all.
+        let resource = first == "apis" && path.trim_matches('/').split('/').count() > 3;
+        let known = KNOWN.contains(&first) && !resource;
         return if known { Err(Status::method_not_allowed()) } else { Ok(encode::no_page()) };
     }
     if let Some(answer) = health::answer(server, request).await {

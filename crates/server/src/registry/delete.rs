@@ -42,14 +42,14 @@ impl Registry {
     }
 
     async fn delete_with(&self, target: &Target, options: &Options) -> Result<Outcome, Status> {
-        let resource = target.resource;
+        let resource = &target.resource;
         let object = match self.delete_one(target, &target.namespace, &target.name, options).await? {
             Deleted::Gone(object) if !resource.returns_deleted => {
                 return Ok(Outcome::Success(success(resource, &object)));
             }
             Deleted::Gone(object) | Deleted::Waiting(object) => object,
         };
-        Ok(Outcome::Object { object, code: 200, warnings: Vec::new() })
+        Ok(Outcome::Object { object, stored: None, code: 200, warnings: Vec::new() })
     }
 
     pub(super) async fn delete_collection(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
@@ -75,7 +75,7 @@ impl Registry {
         name: &str,
         options: &Options,
     ) -> Result<Deleted, Status> {
-        let resource = target.resource;
+        let resource = &target.resource;
         for _ in 0..RETRIES {
             let (object, revision) = self.read_object(resource, namespace, name).await?;
             options.check(resource, &object)?;
@@ -107,7 +107,7 @@ impl Registry {
                 return Ok(Deleted::Gone(object));
             }
             // Whoever watches sees that the wait is over before the object is gone.
-            let saved = self.save(resource, marked, Guard::Revision(revision), options.dry_run).await?;
+            let (saved, _) = self.save(resource, marked, Guard::Revision(revision), options.dry_run).await?;
             let revision = meta::text(&saved, &["metadata", "resourceVersion"]).parse().unwrap_or(revision);
             self.remove(resource, &saved, revision, options.dry_run).await?;
             return Ok(Deleted::Gone(saved));
@@ -115,7 +115,8 @@ impl Registry {
         if marked == object {
             return Ok(Deleted::Waiting(object));
         }
-        self.save(resource, marked, Guard::Revision(revision), options.dry_run).await.map(Deleted::Waiting)
+        let (saved, _) = self.save(resource, marked, Guard::Revision(revision), options.dry_run).await?;
+        Ok(Deleted::Waiting(saved))
     }
 }
 

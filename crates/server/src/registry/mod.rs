@@ -10,6 +10,7 @@ mod list;
 mod list_options;
 mod list_token;
 mod options;
+mod raw;
 pub mod selection;
 mod subresources;
 mod update;
@@ -27,8 +28,9 @@ pub use create::{body, generated};
 pub use list::List;
 pub use list_options::ListOptions;
 pub use options::{FieldValidation, WriteOptions};
-use subresources::scale_of;
+pub use raw::words;
 pub use subresources::{kind_of, posted};
+use subresources::{scale_of, set_replicas};
 
 use crate::{
     Settings,
@@ -36,7 +38,9 @@ use crate::{
     allocate::{self, Pools},
     authorize::Authorizers,
     catalog::BuiltIn,
-    document, initializers,
+    custom::Definitions,
+    document::{self, Words},
+    initializers,
     pipeline::Input,
     request::Target,
     strategies,
@@ -44,6 +48,9 @@ use crate::{
 
 /// How often a change is tried again when somebody else wrote in between.
 const RETRIES: usize = 8;
+
+/// A document, and its revision.
+pub type Stored = (Bytes, Revision);
 
 /// What a request came to.
 pub enum Outcome {
@@ -58,6 +65,8 @@ pub enum Outcome {
     Object {
         /// The object.
         object: Value,
+        /// As it is stored, if it is.
+        stored: Option<Stored>,
         /// 200 or 201.
         code: u16,
         /// For `Warning` headers.
@@ -76,6 +85,7 @@ pub struct Registry {
     store: Arc<dyn Store>,
     cache: Arc<Cache>,
     authorizers: Arc<Authorizers>,
+    custom: Definitions,
     pools: Pools,
     /// How long ephemeral objects are kept.
     event_ttl: Duration,
@@ -91,14 +101,20 @@ impl Registry {
         let cache = Cache::over(store.clone(), Arc::new(BuiltIn), store::Window::default()).await?;
         let cache = Arc::new(cache);
         let authorizers = Authorizers::new(&settings.authorization, &cache)?;
+        let custom = Definitions::new(&cache)?;
         let initialization = settings.initializers.unwrap_or_default();
         let (event_ttl, admission) = (settings.event_ttl, OnceLock::new());
-        Ok(Self { store, cache, authorizers, pools, event_ttl, initialization, admission })
+        Ok(Self { store, cache, authorizers, custom, pools, event_ttl, initialization, admission })
     }
 
     /// Who knows who may do what.
     pub fn authorizers(&self) -> &Arc<Authorizers> {
         &self.authorizers
+    }
+
+    /// The definitions of custom resources.
+    pub fn custom(&self) -> &Definitions {
+        &self.custom
     }
 
     /// How long a creation waits for initializers.
@@ -153,9 +169,14 @@ impl Registry {
 
     /// The object of a request as it is stored, if who asks may see it.
     async fn shown(&self, target: &Target) -> Result<Outcome, Status> {
-        let record = self.read(target.resource, &target.namespace, &target.name).await?;
+        let record = self.read(&target.resource, &target.namespace, &target.name).await?;
         if initializers::enabled() {
             initializers::visible(target, &document::object(&record).map_err(Status::internal)?)?;
+        }
+        if Self::is_converted_by_webhook(&target.resource) {
+            let object = document::object(&record).map_err(Status::internal)?;
+            let object = self.one_in_version(&target.resource, object).await?;
+            return Ok(Outcome::Object { object, stored: None, code: 200, warnings: Vec::new() });
         }
         Ok(Outcome::Document { value: record.value, revision: record.revision })
     }
@@ -179,7 +200,7 @@ impl Registry {
     ) -> Result<(Value, Revision), Status> {
         let record = self.read(resource, namespace, name).await?;
         let object = document::object(&record).map_err(Status::internal)?;
-        Ok((api::convert::to(resource, object), record.revision))
+        Ok((self.one_in_version(resource, object).await?, record.revision))
     }
 
     /// All objects of a resource, or those of one namespace, in its version.
@@ -187,12 +208,13 @@ impl Registry {
         let snapshot = self.cache.snapshot(&document::key(resource, namespace, ""), At::Newest).await;
         let snapshot = snapshot.map_err(Status::internal)?;
         let decoded = snapshot.after(None).map(|item| document::object(&item.record));
-        decoded.map(|object| Ok(api::convert::to(resource, object.map_err(Status::internal)?))).collect()
+        let decoded = decoded.collect::<Result<Vec<Value>, _>>().map_err(Status::internal)?;
+        self.in_version(resource, decoded).await
     }
 
     /// Asks whoever looks at what a write would grant.
     async fn guarded(&self, target: &Target, object: &Value, current: Option<&Value>) -> Result<(), Status> {
-        match strategies::of(target.resource).guard() {
+        match strategies::of(&target.resource).guard() {
             Some(guard) => {
                 let authorizers = &self.authorizers;
                 guard.check(strategies::Guarded { authorizers, target, object, current }).await
@@ -201,25 +223,46 @@ impl Registry {
         }
     }
 
-    /// Writes an object and gives it its revision.
+    /// Writes an object and gives it its revision. Of a dry run nothing is stored.
     async fn save(
+        &self,
+        resource: &Resource,
+        object: Value,
+        guard: Guard,
+        dry_run: bool,
+    ) -> Result<(Value, Option<Stored>), store::Error> {
+        self.save_with(resource, object, guard, dry_run, &Words::default()).await
+    }
+
+    /// The same, with raw fields in the words that they came in.
+    async fn save_with(
         &self,
         resource: &Resource,
         mut object: Value,
         guard: Guard,
         dry_run: bool,
-    ) -> Result<Value, store::Error> {
+        words: &Words,
+    ) -> Result<(Value, Option<Stored>), store::Error> {
         let key = document::key(resource, meta::namespace(&object), meta::name(&object));
+        let other = self.to_stored(resource, &object).await.map_err(unconverted)?;
         if dry_run {
             let current = if guard == Guard::Absent { self.store.get(&key).await? } else { None };
             let taken = |current| store::Error::Conflict { key: key.into(), guard, current: Some(current) };
-            return current.map_or(Ok(object), |current| Err(taken(current)));
+            return match (current, other) {
+                (Some(current), _) => Err(taken(current)),
+                (None, Some(other)) => Ok((self.one_in_version(resource, other).await.map_err(unconverted)?, None)),
+                (None, None) => Ok((object, None)),
+            };
         }
         let ttl = strategies::of(resource).is_ephemeral().then_some(self.event_ttl);
-        let write = Write { key: key.into(), guard, value: Some(document::encode(&object)), ttl };
+        let value = document::encode_with(other.as_ref().unwrap_or(&object), words);
+        let write = Write { key: key.into(), guard, value: Some(value.clone()), ttl };
         let revision = self.store.write(write).await?;
+        if let Some(other) = other {
+            object = self.one_in_version(resource, other).await.map_err(unconverted)?;
+        }
         meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
-        Ok(object)
+        Ok((object, Some((value, revision))))
     }
 
     /// Removes an object for good.
@@ -257,6 +300,11 @@ fn precondition_failed(resource: &Resource, object: &Value, what: &str, wanted: 
          precondition: {wanted}, {what} in object meta: {found}"
     );
     Status::conflict(resource, meta::name(object), &why)
+}
+
+/// An object could not be made what is stored, or back.
+fn unconverted(status: Status) -> store::Error {
+    store::Error::Unusable(status.message)
 }
 
 /// A store's error as a client sees it.

@@ -10,13 +10,15 @@ use api::{
 use store::{Guard, Revision};
 
 use super::{
-    Outcome, RETRIES, Registry, WriteOptions,
-    create::{body, decoded},
-    deletion_waits, failed, precondition_failed, scale_of,
+    Outcome, RETRIES, Registry, Stored, WriteOptions,
+    create::{body, decoded, same_version},
+    deletion_waits, failed, precondition_failed, raw, scale_of, set_replicas,
 };
 use crate::{
     admission::Attributes,
     allocate::{self, Begin, Fate},
+    clock,
+    document::Words,
     initializers,
     pipeline::Input,
     request::Target,
@@ -27,6 +29,9 @@ use crate::{
 /// What only the server changes.
 const SERVERS: &[&str] =
     &["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
+
+/// The patches that custom resources take.
+const CUSTOM: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 
 /// Which part of an object a request may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +50,8 @@ pub enum Part {
 pub struct Changed {
     /// The object as it is now.
     pub object: Value,
+    /// As it is stored, if it is.
+    pub stored: Option<Stored>,
     /// For `Warning` headers.
     pub warnings: Vec<String>,
 }
@@ -53,7 +60,7 @@ impl Changed {
     /// The answer, with what was already to be said of the request.
     pub fn outcome(self, code: u16, mut warnings: Vec<String>) -> Outcome {
         warnings.extend(self.warnings);
-        Outcome::Object { object: self.object, code, warnings }
+        Outcome::Object { object: self.object, stored: self.stored, code, warnings }
     }
 }
 
@@ -63,20 +70,25 @@ impl Registry {
     }
 
     pub(super) async fn update_part(&self, target: &Target, input: &Input, part: Part) -> Result<Outcome, Status> {
-        let resource = target.resource;
+        let resource = &target.resource;
         let options = WriteOptions::of(target, input)?;
-        let (mut given, warnings) = body(resource, input, options.validation)?;
-        named_as(target, &mut given)?;
+        let (given, warnings) = body_of(target, input, &options)?;
         let writer = options.writer(apply::Kind::of(resource, &target.subresource));
+        // Who must try again reads the body again.
+        let mut first = Some(given);
         let changed = self
             .change(target, part, options.dry_run, |current| {
-                let mut object = given.clone();
+                let mut object = match first.take() {
+                    Some(given) => given,
+                    None => body_of(target, input, &options)?.0,
+                };
                 apply::update(&writer, Some(current), &mut object);
                 Ok(object)
             })
             .await;
         let (changed, code) = match changed {
             Err(status) if status.code == 404 && resource.upsert && part == Part::Main => {
+                let mut given = first.map_or_else(|| body_of(target, input, &options).map(|(given, _)| given), Ok)?;
                 meta::metadata_mut(&mut given).remove("resourceVersion");
                 apply::update(&writer, None, &mut given);
                 (self.create_object(target, given, options.dry_run).await?, 201)
@@ -94,8 +106,8 @@ impl Registry {
         if input.content_type == super::apply::CONTENT_TYPE {
             return self.apply_part(target, input, part).await;
         }
-        let resource = target.resource;
-        let (kind, body) = patch_body(input)?;
+        let resource = &target.resource;
+        let (kind, body) = patch_body(resource, input)?;
         let options = WriteOptions::of(target, input)?;
         let mut warnings = Vec::new();
         let changed = self
@@ -123,7 +135,7 @@ impl Registry {
         let options = WriteOptions::of(&target, &input)?;
         self.change(&target, Part::Server, false, |current| {
             let mut object = edit(current)?;
-            let writer = options.writer(apply::Kind::of(target.resource, "status"));
+            let writer = options.writer(apply::Kind::of(&target.resource, "status"));
             apply::update(&writer, Some(current), &mut object);
             Ok(object)
         })
@@ -138,7 +150,7 @@ impl Registry {
         dry_run: bool,
         mut edit: impl FnMut(&Value) -> Result<Value, Status>,
     ) -> Result<Changed, Status> {
-        let resource = target.resource;
+        let resource = &target.resource;
         for _ in 0..RETRIES {
             let (current, revision) = self.read_object(resource, &target.namespace, &target.name).await?;
             if part != Part::Main {
@@ -176,24 +188,31 @@ impl Registry {
         revision: Revision,
     ) -> Result<Option<Changed>, Status> {
         let (target, dry_run) = (attributes.target, attributes.dry_run);
-        let (resource, name) = (target.resource, target.name.as_str());
+        let (resource, name) = (&target.resource, target.name.as_str());
         let current = attributes.old.unwrap_or(&Value::Null);
         self.guarded(target, &edited, Some(current)).await?;
         let object = prepare(target, part, edited, current);
+        let other = self.in_other_words(target).await?.and_then(|words| raw::compared(current, &words, &target.words));
+        let current = other.as_ref().unwrap_or(current);
         if apply::same_but_times(&object, current) {
-            return Ok(Some(Changed { object: current.clone(), warnings: Vec::new() }));
+            return Ok(Some(Changed { object: current.clone(), stored: None, warnings: Vec::new() }));
         }
         let errors = match part {
             // Whoever initializes an object makes it.
             Part::Main if initializers::is_pending(current) => validate::create(resource, &object),
-            Part::Main | Part::Scale => validate::update(resource, &object, current),
-            Part::Subresource if initializers::is_pending(current) => {
-                vec![FieldError::forbidden(
-                    &target.subresource,
-                    "must not update status when the object is uninitialized",
-                )]
+            Part::Main | Part::Scale => {
+                let mut errors = validate::update(resource, &object, current);
+                strategies::of(resource).check(&object, Some(current), &mut errors);
+                errors
             }
-            Part::Subresource => validate::update_subresource(resource, &target.subresource, &object, current),
+            Part::Subresource if initializers::is_pending(current) => {
+                let why = "must not update status when the object is uninitialized";
+                vec![FieldError::forbidden(&target.subresource, why)]
+            }
+            Part::Subresource => {
+                let (part, now) = (target.subresource.as_str(), Some(clock::now()));
+                validate::update_subresource_at(resource, part, &object, current, now)
+            }
             Part::Server => Vec::new(),
         };
         if !errors.is_empty() {
@@ -201,11 +220,20 @@ impl Registry {
         }
         let warnings = validate::warnings(resource, &object, Some(current));
         self.validate_change(attributes, part, &object).await?;
-        match self.write_or_finish(resource, object, revision, dry_run).await {
-            Ok(object) => Ok(Some(Changed { object, warnings })),
+        match self.write_or_finish(target, object, revision, dry_run).await {
+            Ok((object, stored)) => Ok(Some(Changed { object, stored, warnings })),
             Err(store::Error::Conflict { current: Some(_), .. }) => Ok(None),
             Err(error) => Err(failed(resource, name, error)),
         }
+    }
+
+    /// The words of the raw fields that are stored, where there can be any.
+    async fn in_other_words(&self, target: &Target) -> Result<Option<Words>, Status> {
+        if !raw::has_any(&target.resource) {
+            return Ok(None);
+        }
+        let record = self.read(&target.resource, &target.namespace, &target.name).await?;
+        Ok(Some(raw::stored(&target.resource, &record.value)))
     }
 
     /// Lets admission change or refuse what a client wants.
@@ -214,12 +242,11 @@ impl Registry {
             Part::Server => Ok(()),
             Part::Main | Part::Subresource => self.admission().admit(attributes, edited).await,
             Part::Scale => {
-                let before = attributes.old.map(scale_of);
+                let before = attributes.old.map(|old| scale_of(attributes.resource(), old));
                 let attributes = attributes.with_old(before.as_ref());
-                let mut scale = scale_of(edited);
+                let mut scale = scale_of(attributes.resource(), edited);
                 self.admission().admit(&attributes, &mut scale).await?;
-                let replicas = meta::number(&scale, &["spec", "replicas"]);
-                meta::field_mut(edited, "spec").insert("replicas".into(), replicas.into());
+                set_replicas(attributes.resource(), edited, &scale);
                 Ok(())
             }
         }
@@ -231,9 +258,9 @@ impl Registry {
             Part::Server => Ok(()),
             Part::Main | Part::Subresource => self.admission().validate(attributes, object).await,
             Part::Scale => {
-                let before = attributes.old.map(scale_of);
+                let before = attributes.old.map(|old| scale_of(attributes.resource(), old));
                 let attributes = attributes.with_old(before.as_ref());
-                self.admission().validate(&attributes, &scale_of(object)).await
+                self.admission().validate(&attributes, &scale_of(attributes.resource(), object)).await
             }
         }
     }
@@ -241,29 +268,42 @@ impl Registry {
     /// Writes the object, or removes it if it was only waiting for its last finalizer.
     async fn write_or_finish(
         &self,
-        resource: &Resource,
+        target: &Target,
         object: Value,
         revision: Revision,
         dry_run: bool,
-    ) -> Result<Value, store::Error> {
+    ) -> Result<(Value, Option<Stored>), store::Error> {
+        let resource = &target.resource;
         if meta::is_deleting(&object) && !deletion_waits(resource, &object) {
             self.remove(resource, &object, revision, dry_run).await?;
-            return Ok(object);
+            return Ok((object, None));
         }
-        let saved = self.save(resource, object, Guard::Revision(revision), dry_run).await?;
-        if initializers::rejection(&saved).is_some() {
+        let guard = Guard::Revision(revision);
+        let saved = self.save_with(resource, object, guard, dry_run, &target.words).await?;
+        if initializers::rejection(&saved.0).is_some() {
             // Those who wait for it have seen why.
-            let revision = meta::text(&saved, &["metadata", "resourceVersion"]).parse().unwrap_or(revision);
-            self.remove(resource, &saved, revision, dry_run).await?;
+            let revision = saved.1.as_ref().map_or(revision, |(_, revision)| *revision);
+            self.remove(resource, &saved.0, revision, dry_run).await?;
         }
         Ok(saved)
     }
 }
 
+/// The object that a client wants to be there instead, and what is to be said of it.
+fn body_of(target: &Target, input: &Input, options: &WriteOptions) -> Result<(Value, Vec<String>), Status> {
+    let (mut given, warnings) = body(&target.resource, input, options.validation)?;
+    same_version(target, &given, &warnings)?;
+    named_as(target, &mut given)?;
+    Ok((given, warnings))
+}
+
 /// 422: objects of this kind are changed only by who has read them.
 fn unconditional(resource: &Resource, name: &str) -> Status {
     let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
-    Status::invalid(resource, name, &[error])
+    match resource.custom {
+        Some(_) => Status::invalid_kind(resource.group, resource.name, name, &[error]),
+        None => Status::invalid(resource, name, &[error]),
+    }
 }
 
 /// The revision that a client's object names; a patch that does not touch it carries the current one.
@@ -271,8 +311,15 @@ fn part_revision(object: &Value) -> &str {
     meta::text(object, &["metadata", "resourceVersion"])
 }
 
-pub(super) fn patch_body(input: &Input) -> Result<(Kind, Value), Status> {
-    let kind = Kind::of(&input.content_type).ok_or_else(unknown_patch)?;
+pub(super) fn patch_body(resource: &Resource, input: &Input) -> Result<(Kind, Value), Status> {
+    let kind = Kind::of(&input.content_type);
+    let kind = match resource.custom {
+        // Definitions do not say how lists of theirs are patched.
+        Some(_) => {
+            kind.filter(|kind| *kind != Kind::Strategic).ok_or_else(|| Status::unsupported_media_type(CUSTOM))?
+        }
+        None => kind.ok_or_else(unknown_patch)?,
+    };
     let body = serde_json::from_slice(&input.body)
         .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
     Ok((kind, body))
@@ -288,6 +335,7 @@ pub(super) fn patch_failed(error: patch::Error) -> Status {
     match error {
         patch::Error::Malformed(message) => Status::bad_request(message),
         patch::Error::Unprocessable(message) => Status::unprocessable(message),
+        patch::Error::Inapplicable { .. } => Status::unprocessable(error.to_string()),
         patch::Error::Failed(message) => Status::of_code(500, message),
     }
 }
@@ -338,7 +386,7 @@ fn preconditions(
 
 /// The new object with what the client may not change taken from the current one.
 fn prepare(target: &Target, part: Part, mut object: Value, current: &Value) -> Value {
-    let resource = target.resource;
+    let resource = &target.resource;
     if part == Part::Subresource {
         object = strategies::through(resource, &target.subresource, object, current);
     }

@@ -22,19 +22,19 @@ pub struct Reviews;
 impl Answers for Reviews {
     async fn answer(&self, server: &Server, target: &Target, input: &Input) -> Result<Outcome, Status> {
         let options = WriteOptions::of(target, input)?;
-        let (mut review, warnings) = body(target.resource, input, options.validation)?;
+        let (mut review, warnings) = body(&target.resource, input, options.validation)?;
         in_namespace(target, &mut review)?;
-        apply::update(&options.writer(apply::Kind::of(target.resource, "")), None, &mut review);
+        apply::update(&options.writer(apply::Kind::of(&target.resource, "")), None, &mut review);
         let (registry, attributes) =
             (server.registry(), Attributes::create(server.registry(), target, options.dry_run));
         registry.admission().admit(&attributes, &mut review).await?;
-        is_valid(target.resource, &review)?;
+        is_valid(&target.resource, &review)?;
         registry.admission().validate(&attributes, &review).await?;
         let object = match target.resource.group {
             "authentication.k8s.io" => authentication::answer(server, target, review).await?,
             _ => access::answer(server, target, review).await?,
         };
-        Ok(Outcome::Object { object, code: 201, warnings })
+        Ok(Outcome::Object { object, stored: None, code: 201, warnings })
     }
 }
 

@@ -1,9 +1,11 @@
 //! What is particular to a resource. Every method has a default; a strategy holds only the differences.
 
 mod access;
+mod admission;
 mod api_service;
 mod certificate;
 mod component;
+mod definition;
 mod event;
 mod job;
 mod namespace;
@@ -15,10 +17,11 @@ mod storage;
 mod subresource;
 mod workload;
 
-pub use subresource::{keep, through};
+use std::{collections::HashMap, sync::LazyLock};
 
-use api::{Value, schema::Resource, status::Status};
+use api::{Value, schema::Resource, status::Status, validate::FieldError};
 use async_trait::async_trait;
+pub use subresource::{keep, through};
 
 use crate::{
     Server, User, allocate::Allocator, authorize::Authorizers, pipeline::Input, registry::Outcome, request::Target,
@@ -31,6 +34,10 @@ pub trait Strategy: Sync {
 
     /// Called for every change of the object itself, before validation; may change the new object.
     fn prepare_update(&self, _object: &mut Value, _current: &Value) {}
+
+    /// Called for a new or changed object after the tables have looked at it: adds what is wrong that they cannot see, in
+    /// its place among what they found.
+    fn check(&self, _object: &Value, _current: Option<&Value>, _errors: &mut Vec<FieldError>) {}
 
     /// The object that a change through a subresource makes: what it may change of `object`, the rest of `current`. By
     /// default metadata and status.
@@ -65,6 +72,11 @@ pub trait Strategy: Sync {
 
     /// Called when a deletion begins and has to wait; may change the object.
     fn begin_deletion(&self, _object: &mut Value) {}
+
+    /// Whether who creates an object is answered only when the server has looked at it.
+    fn is_awaited(&self) -> bool {
+        false
+    }
 
     /// Who looks at what a write would grant; `None`: objects of this kind grant nothing.
     fn guard(&self) -> Option<&dyn Guard> {
@@ -132,6 +144,7 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("", "componentstatuses", &component::ComponentStatus),
     ("", "serviceaccounts", &review::ServiceAccount),
     ("", "persistentvolumes", &persistent_volume::PersistentVolume),
+    ("apiextensions.k8s.io", "customresourcedefinitions", &definition::Definition),
     ("apiregistration.k8s.io", "apiservices", &api_service::ApiService),
     ("scheduling.k8s.io", "priorityclasses", &workload::OneGeneration),
     ("", "nodes", &workload::KeepsStatus),
@@ -146,6 +159,10 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("rbac.authorization.k8s.io", "clusterrolebindings", &access::Binding),
     ("rbac.authorization.k8s.io", "rolebindings", &access::Binding),
     ("discovery.k8s.io", "endpointslices", &workload::EndpointSlice),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies", &admission::ValidatingPolicy),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies", &admission::MutatingPolicy),
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations", &admission::Webhooks),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", &admission::Webhooks),
     ("authentication.k8s.io", "selfsubjectreviews", &review::Review),
     ("authentication.k8s.io", "tokenreviews", &review::Review),
     ("authorization.k8s.io", "localsubjectaccessreviews", &review::Review),
@@ -156,6 +173,7 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
 
 /// The strategy of a resource.
 pub fn of(resource: &Resource) -> &'static dyn Strategy {
-    let (group, name) = resource.storage();
-    STRATEGIES.iter().find(|(g, n, _)| *g == group && *n == name).map_or(&Plain, |(_, _, strategy)| *strategy)
+    static BY_NAME: LazyLock<HashMap<(&str, &str), &'static dyn Strategy>> =
+        LazyLock::new(|| STRATEGIES.iter().map(|(group, name, strategy)| ((*group, *name), *strategy)).collect());
+    BY_NAME.get(&resource.storage()).copied().unwrap_or(&Plain)
 }

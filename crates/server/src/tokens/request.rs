@@ -35,7 +35,7 @@ pub struct TokenRequests;
 impl Answers for TokenRequests {
     async fn answer(&self, server: &Server, target: &Target, input: &Input) -> Result<Outcome, Status> {
         let (object, warnings) = answer(server, target, input).await?;
-        Ok(Outcome::Object { object, code: 201, warnings })
+        Ok(Outcome::Object { object, stored: None, code: 201, warnings })
     }
 }
 
@@ -50,7 +50,7 @@ async fn answer(server: &Server, target: &Target, input: &Input) -> Result<(Valu
     let attributes = Attributes::create(server.registry(), target, options.dry_run);
     server.registry().admission().admit(&attributes, &mut request).await?;
     is_for(target, &request)?;
-    let (account, _) = server.shared.registry.read_object(target.resource, &target.namespace, &target.name).await?;
+    let (account, _) = server.shared.registry.read_object(&target.resource, &target.namespace, &target.name).await?;
     let now = clock::now();
     complete(tokens, &mut request, &account, now)?;
     let errors = validate::create(&kind_of(target)?, &request);

@@ -1,9 +1,12 @@
 //! The body of a watch: what is ready goes out together, and nothing is made before the client takes it.
 
-use std::pin::Pin;
+use std::{
+    pin::Pin,
+    sync::{Arc, LazyLock},
+};
 
 use bytes::{Bytes, BytesMut};
-use store::{Change, Revision, Snapshot, Watcher};
+use store::{Change, Revision, Snapshot, Watcher, Written};
 use tokio::time::{Duration, Instant, Sleep, sleep_until};
 
 use super::{Start, view::View};
@@ -13,11 +16,14 @@ const BOOKMARK: Duration = Duration::from_secs(60);
 /// A watch that is about to end tells how far it is.
 const BEFORE_END: Duration = Duration::from_secs(2);
 /// After something was sent, what follows is gathered: many small writes cost more than the changes. The more watchers
-/// there are to write to, the longer; a few hear of everything at once.
+/// there are to write to, the longer; a few hear of everything at once. All wait for the same moments, so that most share
+/// what the first of them puts together.
 const GATHERED_PER_WATCHER: Duration = Duration::from_micros(50);
 const GATHERED_AT_MOST: Duration = Duration::from_millis(10);
 /// How many changes are taken at once.
 const CHANGES: usize = 64;
+/// How many existing objects are converted at once.
+const CONVERTED: usize = 100;
 /// A piece of the body is not much larger than this.
 const PIECE: usize = 64 << 10;
 
@@ -66,7 +72,10 @@ impl Lines {
             let piece = match std::mem::replace(&mut self.state, State::Over) {
                 State::Over => return None,
                 State::Failed(error) => return Some(self.view.error(&error)),
-                State::Existing { snapshot, after, watcher } => self.existing(snapshot, after, watcher),
+                State::Existing { snapshot, after, watcher } => match self.prepare(&snapshot, after.as_deref()).await {
+                    Ok(()) => self.existing(snapshot, after, watcher),
+                    Err(error) => Err(error),
+                },
                 State::Changes(watcher) => self.changes(watcher).await,
             };
             match piece {
@@ -77,12 +86,21 @@ impl Lines {
         }
     }
 
+    /// Has what comes next of what exists converted, where somebody else must.
+    async fn prepare(&mut self, snapshot: &Snapshot, after: Option<&str>) -> Result<(), store::Error> {
+        match self.view.converts() {
+            true => self.view.prepare(snapshot.after(after).take(CONVERTED).cloned().collect()).await,
+            false => Ok(()),
+        }
+    }
+
     /// A piece of what exists, or the bookmark after it.
     fn existing(&mut self, snapshot: Snapshot, after: Option<String>, watcher: Watcher) -> Result<Bytes, store::Error> {
         let mut piece = Piece::default();
         let mut last = None;
-        for item in snapshot.after(after.as_deref()) {
-            if piece.is_full() {
+        let most = if self.view.converts() { CONVERTED } else { usize::MAX };
+        for (at, item) in snapshot.after(after.as_deref()).enumerate() {
+            if piece.is_full() || at == most {
                 break;
             }
             last = Some(item.record.key.to_string());
@@ -105,17 +123,23 @@ impl Lines {
     /// The changes that are ready, after waiting for one, or a bookmark if none comes in time.
     async fn changes(&mut self, mut watcher: Watcher) -> Result<Bytes, store::Error> {
         loop {
-            let changes = watcher.take(CHANGES)?;
-            let mut piece = Piece::default();
-            for change in &changes {
-                self.change(change, &mut piece)?;
-            }
-            if !piece.is_empty() {
+            self.gather(&watcher).await;
+            let written = if self.view.converts() {
+                let changes = watcher.take(CHANGES)?;
+                let items = changes.iter().flat_map(|change| change.item.iter().chain(&change.previous));
+                let items = items.cloned().collect();
+                self.view.prepare(items).await?;
+                written(&mut self.view, &changes)?
+            } else {
+                self.take(&mut watcher)?
+            };
+            if !written.bytes.is_empty() {
+                self.told = written.shown.unwrap_or(self.told);
+                self.sent = (written.changes < CHANGES).then(Instant::now);
                 self.state = State::Changes(watcher);
-                self.sent = Some(Instant::now());
-                return Ok(piece.done());
+                return Ok(written.bytes);
             }
-            if !changes.is_empty() {
+            if written.changes > 0 {
                 // Those who select little must not keep others from their turn.
                 tokio::task::yield_now().await;
                 continue;
@@ -129,35 +153,39 @@ impl Lines {
         }
     }
 
+    /// Lets changes gather, unless nothing was sent lately or what comes next is there already.
+    async fn gather(&self, watcher: &Watcher) {
+        let share = gathered(watcher.watchers());
+        let now = Instant::now();
+        let lately = self.sent.is_some_and(|sent| now < sent + share);
+        if lately && !self.view.name().is_some_and(|name| watcher.is_written(name)) {
+            sleep_until(moment(now, share)).await;
+        }
+    }
+
+    /// The next changes, as they are sent.
+    fn take(&mut self, watcher: &mut Watcher) -> Result<Written, store::Error> {
+        let (view, alone) = (&mut self.view, gathered(watcher.watchers()).is_zero());
+        match view.name().filter(|_| !alone).cloned() {
+            Some(name) => watcher.take_written(CHANGES, &name, |changes| written(view, changes)),
+            None => written(view, &watcher.take(CHANGES)?),
+        }
+    }
+
     /// Waits for a change; `true` if it is time to tell how far the watch is instead.
     async fn waited(&mut self, watcher: &mut Watcher) -> bool {
-        let gathered = self.sent.map(|sent| sent + gathered(watcher.watchers()));
-        let changed = async {
-            watcher.changed().await;
-            if let Some(gathered) = gathered.filter(|gathered| *gathered > Instant::now()) {
-                sleep_until(gathered).await;
-            }
-        };
         let Some(bookmark) = &mut self.bookmark else {
-            changed.await;
+            watcher.changed().await;
             return false;
         };
         tokio::select! {
             biased;
-            () = changed => false,
+            () = watcher.changed() => false,
             () = bookmark.as_mut() => {
                 bookmark.as_mut().reset(next_bookmark(self.ends));
                 true
             }
         }
-    }
-
-    fn change(&mut self, change: &Change, piece: &mut Piece) -> Result<(), store::Error> {
-        if let Some(line) = self.view.change(change)? {
-            self.told = change.revision;
-            piece.add(line);
-        }
-        Ok(())
     }
 
     /// How far the watch is, if the client does not know. Changes that came meanwhile are left for the next look.
@@ -169,6 +197,25 @@ impl Lines {
         self.told = reached;
         Ok(Some(self.view.bookmark(reached, false)))
     }
+}
+
+/// Changes as a view shows them.
+fn written(view: &mut View, changes: &[Arc<Change>]) -> Result<Written, store::Error> {
+    let (mut piece, mut shown) = (Piece::default(), None);
+    for change in changes {
+        if let Some(line) = view.change(change)? {
+            shown = Some(change.revision);
+            piece.add(line);
+        }
+    }
+    Ok(Written { bytes: piece.done(), shown, changes: changes.len() })
+}
+
+/// The next of the moments at which those who gather for so long look again.
+fn moment(now: Instant, share: Duration) -> Instant {
+    static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let into = now.saturating_duration_since(*BEGAN).as_nanos() % share.as_nanos().max(1);
+    now + share.saturating_sub(Duration::from_nanos(u64::try_from(into).unwrap_or(0)))
 }
 
 /// How long changes are gathered for so many watchers. Clocks do not wake for less than a millisecond.

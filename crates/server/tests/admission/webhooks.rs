@@ -20,8 +20,8 @@ use crate::{
     world::{Answer, World, merge},
 };
 
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
+pub const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
 
 /// A webhook: what it was asked, and how to reach it.
 pub struct Hook {

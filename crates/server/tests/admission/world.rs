@@ -57,7 +57,8 @@ impl World {
         Self::of(Settings { admission, ..fixture::everything() }).await
     }
 
-    async fn of(settings: Settings) -> Self {
+    /// With all settings of its own.
+    pub async fn of(settings: Settings) -> Self {
         let (store, dir) = fixture::store().await;
         let server = Server::with(fixture::config(store), settings).await.unwrap();
         let world = Self { admin: server.local(fixture::admin()), server, _dir: dir };

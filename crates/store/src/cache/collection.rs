@@ -12,7 +12,10 @@ use std::{
 use imbl::OrdSet;
 use tokio::sync::watch;
 
-use super::item::{ByKey, Change, Item};
+use super::{
+    item::{ByKey, Change, Item},
+    runs::Runs,
+};
 use crate::{Error, Record, Revision};
 
 /// How many older states are at hand for the next page of a list.
@@ -28,6 +31,8 @@ pub(super) struct Collection {
     held: RwLock<Held>,
     /// The newest change; whoever watches waits for it to move.
     newest: watch::Sender<Revision>,
+    /// What watchers share.
+    pub runs: Runs,
 }
 
 struct Held {
@@ -90,7 +95,8 @@ impl Snapshot {
 
 impl Collection {
     pub fn new(reached: Revision) -> Self {
-        Self { held: RwLock::new(Held::new(Items::new(), reached)), newest: watch::Sender::new(reached) }
+        let held = RwLock::new(Held::new(Items::new(), reached));
+        Self { held, newest: watch::Sender::new(reached), runs: Runs::default() }
     }
 
     // A poisoned lock is taken as it is: what changes the contents leaves nothing half-made.
@@ -173,6 +179,7 @@ impl Collection {
         let new = Held::new(items, revision);
         let old = std::mem::replace(&mut *self.write(), new);
         drop(old);
+        self.runs.clear();
         self.wake();
     }
 

@@ -11,6 +11,7 @@ mod feed;
 mod history;
 mod item;
 mod marks;
+mod runs;
 mod watcher;
 
 use std::{
@@ -34,6 +35,7 @@ pub use self::{
     collection::Snapshot,
     item::{Change, Item},
     marks::Marks,
+    runs::Written,
     watcher::Watcher,
 };
 use self::{collection::Collection, history::History};

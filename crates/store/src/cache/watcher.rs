@@ -11,6 +11,7 @@ use super::{
     Shared,
     collection::{Collection, Look},
     item::Change,
+    runs::{Of, Written},
 };
 use crate::{Error, Revision};
 
@@ -33,6 +34,32 @@ impl Watcher {
         let look = Look { cursor: self.cursor, prefix: &self.prefix, limit, published };
         self.cursor = self.collection.scan(look, &mut out)?;
         Ok(out)
+    }
+
+    /// Takes the next changes, up to so many, as `write` puts them together. Watchers of the same part of the collection that
+    /// stand at the same place and ask under the same name share what the first of them wrote.
+    pub fn take_written(
+        &mut self,
+        limit: usize,
+        name: &Arc<str>,
+        write: impl FnOnce(&[Arc<Change>]) -> Result<Written, Error>,
+    ) -> Result<Written, Error> {
+        let (collection, prefix) = (self.collection.clone(), self.prefix.clone());
+        let of = Of { name, prefix: &prefix, after: self.cursor };
+        let (written, until) = collection.runs.get(of, || {
+            let changes = self.take(limit)?;
+            Ok::<_, Error>((write(&changes)?, self.cursor))
+        })?;
+        if until > self.cursor {
+            // Nothing is marked as seen: there may be more after the run.
+            self.cursor = until;
+        }
+        Ok(written)
+    }
+
+    /// Whether somebody has put together what comes next.
+    pub fn is_written(&self, name: &Arc<str>) -> bool {
+        self.collection.runs.has(Of { name, prefix: &self.prefix, after: self.cursor })
     }
 
     /// Whether something in the collection changed since the last [`Watcher::take`].

@@ -35,7 +35,7 @@ mod taint_nodes;
 
 pub use initial_resources::NAME as INITIAL_RESOURCES;
 
-use super::{Row, webhooks};
+use super::{Row, policies, webhooks};
 
 /// All plug-ins. The order is the order in which they are asked.
 pub const ROWS: &[Row] = &[
@@ -76,8 +76,10 @@ pub const ROWS: &[Row] = &[
     node_declared_features::ROW,
     gated::JOB_VALIDATION,
     pod_resize::ROW,
+    policies::MUTATING,
     webhooks::MUTATING,
     initializers::ROW,
+    policies::VALIDATING,
     webhooks::VALIDATING,
     resource_quota::ROW,
     always::DENY,

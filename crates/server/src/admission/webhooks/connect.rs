@@ -1,6 +1,6 @@
 //! Connections to webhooks: to a URL, or to a service of the cluster by the addresses behind it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use api::{meta, status::Status};
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::hook::{Hook, HookPlace};
-use crate::{admission::Attributes, system};
+use crate::{admission::Attributes, registry::Registry, system};
 
 /// The largest answer that is read.
 const MOST: usize = 3 << 20;
@@ -34,9 +34,19 @@ pub struct Reached {
 
 /// Finds out where a webhook is.
 pub async fn reach(attributes: &Attributes<'_>, hook: &Hook) -> Result<Reached, String> {
-    let query = format!("timeout={}s", hook.timeout.as_secs());
     let tls = hook.tls.clone().map_err(|why| format!("unable to load root certificates: {why}"))?;
-    match &hook.place {
+    reach_place(attributes.registry, &hook.place, tls, hook.timeout).await
+}
+
+/// Finds out where a place is, of a webhook of whatever kind.
+pub async fn reach_place(
+    registry: &Registry,
+    place: &HookPlace,
+    tls: Arc<ClientConfig>,
+    timeout: Duration,
+) -> Result<Reached, String> {
+    let query = format!("timeout={}s", timeout.as_secs());
+    match place {
         HookPlace::Url(url) => {
             let parsed: http::Uri = url.parse().map_err(|error| format!("parse {url:?}: {error}"))?;
             let host = parsed.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
@@ -50,7 +60,7 @@ pub async fn reach(attributes: &Attributes<'_>, hook: &Hook) -> Result<Reached, 
             let host = format!("{name}.{namespace}.svc");
             let path = format!("/{}?{query}", path.trim_start_matches('/'));
             let url = format!("https://{host}:{port}{path}");
-            let found = endpoints(attributes, namespace, name, *port).await;
+            let found = endpoints(registry, namespace, name, *port).await;
             let (addresses, port) = found.map_err(|why| format!("failed to call webhook: Post {url:?}: {why}"))?;
             Ok(Reached { url, host, addresses, port, path, tls })
         }
@@ -58,15 +68,13 @@ pub async fn reach(attributes: &Attributes<'_>, hook: &Hook) -> Result<Reached, 
 }
 
 /// The addresses behind a port of a service.
-async fn endpoints(
-    attributes: &Attributes<'_>,
-    namespace: &str,
-    name: &str,
-    port: u16,
-) -> Result<(Vec<String>, u16), String> {
+async fn endpoints(registry: &Registry, namespace: &str, name: &str, port: u16) -> Result<(Vec<String>, u16), String> {
     let told = |status: Status| status.message;
-    let Some(service) = attributes.find(("", "v1", "services"), namespace, name).await.map_err(told)? else {
-        return Err(format!("service {name:?} not found"));
+    let services = system::resource("", "v1", "services").map_err(told)?;
+    let service = match registry.read_object(services, namespace, name).await {
+        Ok((service, _)) => service,
+        Err(status) if status.code == 404 => return Err(format!("service {name:?} not found")),
+        Err(status) => return Err(told(status)),
     };
     if meta::text(&service, &["spec", "type"]) == "ExternalName" {
         return Ok((vec![meta::text(&service, &["spec", "externalName"]).to_owned()], port));
@@ -76,7 +84,7 @@ async fn endpoints(
         return Err(format!("no service port {port} found for service {name:?}"));
     };
     let slices = system::resource("discovery.k8s.io", "v1", "endpointslices").map_err(told)?;
-    let slices = attributes.registry.objects(slices, namespace).await.map_err(told)?;
+    let slices = registry.objects(slices, namespace).await.map_err(told)?;
     for slice in slices.iter().filter(|slice| meta::text(slice, &["metadata", "labels", SERVICE_LABEL]) == name) {
         let named = |known: &&api::Value| meta::text(known, &["name"]) == meta::text(found, &["name"]);
         let Some(target) = meta::list(slice, &["ports"]).iter().find(named) else { continue };

@@ -10,9 +10,10 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use api::{Value, meta};
 use async_trait::async_trait;
+use expressions::authorization::Conditions;
 use serde_json::json;
 
-use super::{Asked, Attributes, Authorizer, Reason, Resource, Rules, Verdict};
+use super::{Asked, Attributes, Authorizer, Reason, Resource, Rules, Verdict, aggregate};
 use crate::{
     User,
     outbound::{self, Backoff, Endpoint, KubeconfigError, Memory},
@@ -42,6 +43,8 @@ pub struct Webhook {
     pub failure: Failure,
     /// How often it is asked.
     pub backoff: Backoff,
+    /// What must hold for it to be asked at all.
+    pub conditions: Arc<Conditions>,
 }
 
 /// A version of reviews.
@@ -73,6 +76,7 @@ impl Webhook {
             timeout: Duration::from_secs(30),
             failure: Failure::NoOpinion,
             backoff: Backoff::from(FIRST_PAUSE),
+            conditions: Arc::default(),
         }
     }
 }
@@ -100,6 +104,22 @@ impl Asking {
     /// Asks a webhook.
     pub fn new(webhook: Webhook) -> Self {
         Self { webhook, memory: Memory::of(REMEMBERED) }
+    }
+
+    /// Whether its conditions say that it is asked.
+    fn is_about(&self, attributes: &Attributes<'_>) -> Result<bool, String> {
+        let conditions = &self.webhook.conditions;
+        if conditions.is_empty() {
+            return Ok(true);
+        }
+        conditions.hold(&conditions::request(attributes)).map_err(|errors| aggregate(errors).unwrap_or_default())
+    }
+
+    fn failed(&self, error: String) -> Verdict {
+        match self.webhook.failure {
+            Failure::NoOpinion => Verdict::NoOpinion(Reason::failed(error)),
+            Failure::Deny => Verdict::Denied(Reason::failed(error)),
+        }
     }
 
     async fn said(&self, attributes: &Attributes<'_>) -> Result<Said, String> {
@@ -146,6 +166,11 @@ impl Asking {
 #[async_trait]
 impl Authorizer for Asking {
     async fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
+        match self.is_about(attributes) {
+            Ok(true) => {}
+            Ok(false) => return Verdict::NoOpinion(Reason::none()),
+            Err(error) => return self.failed(error),
+        }
         match self.said(attributes).await {
             Ok(Said { denied: true, allowed: true, reason }) => {
                 let error = "webhook subject access review returned both allow and deny response";
@@ -156,10 +181,7 @@ impl Authorizer for Asking {
             Ok(Said { reason, .. }) => Verdict::NoOpinion(reason.into()),
             Err(error) => {
                 tracing::error!(error, "failed to make webhook authorizer request");
-                match self.webhook.failure {
-                    Failure::NoOpinion => Verdict::NoOpinion(Reason::failed(error)),
-                    Failure::Deny => Verdict::Denied(Reason::failed(error)),
-                }
+                self.failed(error)
             }
         }
     }

@@ -6,17 +6,17 @@ mod budget;
 mod eviction;
 mod scale;
 
-pub use scale::scale_of;
+pub use scale::{scale_of, set_replicas};
 
 use api::{
     Value,
-    schema::{Resource, schema},
+    schema::{Resource, Row, schema},
     status::Status,
 };
 use serde_json::json;
 
 use super::{FieldValidation, Outcome, Registry, create, update::Part};
-use crate::{pipeline::Input, query::Query, request::Target};
+use crate::{document::Words, pipeline::Input, query::Query, request::Target};
 
 impl Registry {
     pub(super) async fn subresource(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
@@ -46,19 +46,20 @@ pub fn posted(target: &Target, input: &Input, validation: FieldValidation) -> Re
 
 /// The row of the kind that a subresource takes, as if it were a resource.
 pub fn kind_of(target: &Target) -> Result<Resource, Status> {
-    let mut row = target.resource.clone();
+    let mut row: Resource = Resource::clone(&target.resource);
     let Some(sub) = target.resource.subresource(&target.subresource) else { return Ok(row) };
     (row.group, row.version) = sub.group_version.unwrap_or((row.group, row.version));
     row.kind = sub.kind;
+    row.custom = None;
     let ty = schema().type_of_kind(row.group, row.version, row.kind);
     row.ty = ty.ok_or_else(|| Status::internal(format!("the schema lacks {}", row.kind)))?;
     Ok(row)
 }
 
 /// A request of the server itself about an object in the namespace of another request.
-fn own_request(resource: &'static Resource, verb: &'static str, of: &Target, name: &str) -> Target {
+fn own_request(resource: impl Into<Row>, verb: &'static str, of: &Target, name: &str) -> Target {
     Target {
-        resource,
+        resource: resource.into(),
         verb,
         namespace: of.namespace.clone(),
         name: name.to_owned(),
@@ -66,11 +67,12 @@ fn own_request(resource: &'static Resource, verb: &'static str, of: &Target, nam
         query: Query::default(),
         user: of.user.clone(),
         notes: of.notes.clone(),
+        words: Words::default(),
     }
 }
 
 /// 201, and nothing more to say.
 fn done() -> Outcome {
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    Outcome::Object { object: status, code: 201, warnings: Vec::new() }
+    Outcome::Object { object: status, stored: None, code: 201, warnings: Vec::new() }
 }
