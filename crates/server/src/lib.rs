@@ -6,6 +6,7 @@
 
 mod activity;
 mod admission;
+mod aggregate;
 mod allocate;
 mod audit;
 mod authenticate;
@@ -36,6 +37,7 @@ mod registry;
 mod request;
 mod reviews;
 pub mod served;
+mod services;
 mod settings;
 mod strategies;
 mod streams;
@@ -56,6 +58,7 @@ use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+pub use aggregate::{Aggregation, ClientCertificate};
 pub use admission::{AdmissionSettings, UnknownPlugin};
 pub use allocate::network::{Network, NotANetwork};
 pub use audit::{
@@ -162,6 +165,7 @@ struct Shared {
     /// `None` where nothing is audited.
     auditor: Option<Arc<audit::Auditor>>,
     flow: flow::Flow,
+    aggregator: aggregate::Aggregator,
     settings: Settings,
     /// What the server says of its API.
     pages: api::discovery::Pages,
@@ -203,6 +207,7 @@ impl Server {
         let tokens = config.tokens.map(Arc::new);
         let authenticator = authenticate::Authenticator::new(&settings.authentication, tokens.as_ref(), &registry);
         let flow = flow::Flow::new(&settings.load, registry.cache())?;
+        let aggregator = aggregate::Aggregator::new(&settings.aggregation, registry.cache())?;
         let shared = Shared {
             registry,
             kubelet_tls: config.kubelet_tls,
@@ -211,6 +216,7 @@ impl Server {
             impersonators: impersonate::Ways::default(),
             auditor: audit::Auditor::new(&settings.audit),
             flow,
+            aggregator,
             settings,
             pages,
             metrics: metrics::Metrics::default(),
@@ -224,6 +230,10 @@ impl Server {
     /// Who knows who may do what.
     pub fn authorizers(&self) -> &authorize::Authorizers {
         self.shared.registry.authorizers()
+    }
+
+    fn aggregator(&self) -> &aggregate::Aggregator {
+        &self.shared.aggregator
     }
 
     fn registry(&self) -> &registry::Registry {

@@ -19,7 +19,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use http_body_util::{BodyExt, Full, Limited};
 
 use crate::{
-    Body, Caller, Origin, Server, User,
+    Body, Caller, Origin, Server, User, aggregate,
     audit::{self, Auditor, Trail},
     authenticate::{ANONYMOUS, Notes, Shown},
     authorize::Question,
@@ -159,7 +159,7 @@ async fn identify(server: &Server, origin: Origin, request: &mut Request<Body>) 
 }
 
 /// Who is to be asked for, where somebody asks as somebody else.
-async fn as_other(
+pub(crate) async fn as_other(
     server: &Server,
     caller: &Caller,
     headers: &mut HeaderMap,
@@ -181,6 +181,9 @@ async fn route(
     mut request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
     let path = request.uri().path().to_owned();
+    if let Some(api) = server.aggregator().elsewhere(&path) {
+        return Box::pin(aggregate::answer(server, caller, form, api, request)).await;
+    }
     let query = Query::parse(request.uri().query().unwrap_or_default());
     match request::parse(request.method(), &path, query, &server.shared.settings.served) {
         unknown @ (None | Some(Err(_))) => {
@@ -250,7 +253,7 @@ async fn allowed(
 }
 
 /// What a method is called where it is not about a resource.
-fn verb_of(method: &Method) -> &'static str {
+pub(crate) fn verb_of(method: &Method) -> &'static str {
     match method.as_str() {
         "POST" => "post",
         "PUT" => "put",

@@ -39,6 +39,7 @@ use crate::{
     document,
     pipeline::Input,
     request::Target,
+    services::Services,
     strategies,
 };
 
@@ -80,6 +81,7 @@ pub struct Registry {
     cache: Arc<Cache>,
     authorizers: Arc<Authorizers>,
     pools: Pools,
+    services: Services,
     /// How long ephemeral objects are kept.
     event_ttl: Duration,
     /// Set once, before the first request: its plug-ins need what is made of a registry.
@@ -92,7 +94,9 @@ impl Registry {
         let cache = Cache::over(store.clone(), Arc::new(BuiltIn), store::Window::default()).await?;
         let cache = Arc::new(cache);
         let authorizers = Authorizers::new(&settings.authorization, &cache)?;
-        Ok(Self { store, cache, authorizers, pools, event_ttl: settings.event_ttl, admission: OnceLock::new() })
+        let services = Services::new(&cache)?;
+        let (event_ttl, admission) = (settings.event_ttl, OnceLock::new());
+        Ok(Self { store, cache, authorizers, pools, services, event_ttl, admission })
     }
 
     /// Who knows who may do what.
@@ -103,6 +107,11 @@ impl Registry {
     /// What can be handed out.
     pub fn pools(&self) -> &Pools {
         &self.pools
+    }
+
+    /// Where services lead.
+    pub fn services(&self) -> &Services {
+        &self.services
     }
 
     /// Who is asked before every write. Until it is set everything is admitted.

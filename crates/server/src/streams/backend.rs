@@ -19,7 +19,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
 };
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::Body;
 
@@ -62,11 +62,7 @@ pub type Sender = http1::SendRequest<Body>;
 impl Backend {
     /// `host:port`, as URLs have it.
     pub fn authority(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
+        authority(&self.host, self.port)
     }
 
     /// Sends a request, whose URI is a path, and waits for the head of the answer.
@@ -79,14 +75,32 @@ impl Backend {
 
     /// A connection of its own.
     pub async fn connect(&self) -> Result<Sender, Error> {
-        let failed = |error: std::io::Error| Error::Dial { address: self.authority(), why: told(&error) };
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(failed)?;
-        stream.set_nodelay(true).map_err(failed)?;
-        let Some(tls) = &self.tls else { return shake(stream).await };
-        let name = ServerName::try_from(self.host.clone()).map_err(|error| Error::Tls(error.to_string()))?;
-        let connected = TlsConnector::from(tls.clone()).connect(name, stream).await;
-        shake(connected.map_err(|error| Error::Tls(error.to_string()))?).await
+        let stream = dial(&self.host, self.port).await?;
+        match &self.tls {
+            Some(tls) => shake(secure(tls, &self.host, stream).await?).await,
+            None => shake(stream).await,
+        }
     }
+}
+
+/// `host:port`, as URLs have it.
+pub fn authority(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// A connection to a name or an address.
+pub async fn dial(host: &str, port: u16) -> Result<TcpStream, Error> {
+    let failed = |error: std::io::Error| Error::Dial { address: authority(host, port), why: told(&error) };
+    let stream = TcpStream::connect((host, port)).await.map_err(failed)?;
+    stream.set_nodelay(true).map_err(failed)?;
+    Ok(stream)
+}
+
+/// TLS on a connection, with somebody of that name.
+pub async fn secure(tls: &Arc<ClientConfig>, name: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, Error> {
+    let name = ServerName::try_from(name.to_owned()).map_err(|error| Error::Tls(error.to_string()))?;
+    let connected = TlsConnector::from(tls.clone()).connect(name, stream).await;
+    connected.map_err(|error| Error::Tls(error.to_string()))
 }
 
 async fn shake(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<Sender, Error> {

@@ -1,0 +1,70 @@
+//! Aggregated API servers: groups and versions that another server answers for, named by an `APIService` with a service.
+//!
+//! A request for one of them goes through the pipeline as any other, up to and with authorization ([`route`]), and is then passed
+//! on byte for byte ([`pass`]): the other server is told who asks in headers, and believes them for the sake of the certificate
+//! that this server shows. Credentials never leave this server. [`Aggregator`] is a view of the services in step with the
+//! watch cache.
+
+mod certificate;
+mod connect;
+mod identity;
+mod pass;
+mod remote;
+mod route;
+mod view;
+
+use std::sync::Arc;
+
+use api::{schema::Resource, status::Status};
+use store::Cache;
+
+pub use certificate::{CertificateError, ClientCertificate};
+pub use route::answer;
+pub use view::Api;
+
+use self::view::Apis;
+use crate::{live::Live, system};
+
+/// The group of the services themselves, which nobody else answers for.
+const OWN_GROUP: &str = "apiregistration.k8s.io";
+
+/// How aggregated API servers are reached.
+#[derive(Clone, Debug)]
+pub struct Aggregation {
+    /// What shows them that it is this server who calls.
+    pub certificate: Option<ClientCertificate>,
+    /// Whether their clients are told that they lead elsewhere.
+    pub redirects: bool,
+}
+
+impl Default for Aggregation {
+    fn default() -> Self {
+        Self { certificate: None, redirects: false }
+    }
+}
+
+/// The API services of a cluster.
+pub struct Aggregator {
+    apis: Live<Apis>,
+}
+
+impl Aggregator {
+    /// The API services of a store.
+    pub fn new(settings: &Aggregation, cache: &Arc<Cache>) -> Result<Self, store::Error> {
+        let resource = services().map_err(|status| store::Error::Unusable(status.message))?;
+        Ok(Self { apis: Live::new(cache, &[resource], Apis::new(settings.certificate.clone()))? })
+    }
+
+    /// Who answers for a path, if it is somebody else.
+    pub fn elsewhere(&self, path: &str) -> Option<Arc<Api>> {
+        if !path.starts_with("/api") {
+            return None;
+        }
+        self.apis.read(|apis| apis.elsewhere(path))
+    }
+}
+
+/// The row of API services.
+fn services() -> Result<&'static Resource, Status> {
+    system::resource(OWN_GROUP, "v1", "apiservices")
+}
