@@ -58,8 +58,8 @@ use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use aggregate::{Aggregation, ClientCertificate};
 pub use admission::{AdmissionSettings, UnknownPlugin};
+pub use aggregate::{Aggregation, CertificateError, ClientCertificate};
 pub use allocate::network::{Network, NotANetwork};
 pub use audit::{
     Audit, BatchSettings, LogSettings, Mode as AuditMode, Policy as AuditPolicy, PolicyError, Truncation,

@@ -14,7 +14,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    BodyError, Origin, Server, activity::Activity, allocate, authenticate::Peer, bootstrap, flow, pipeline,
+    BodyError, Origin, Server, activity::Activity, aggregate, allocate, authenticate::Peer, bootstrap, flow, pipeline,
     pipeline::Unknown,
 };
 
@@ -64,7 +64,8 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::Serve
 async fn keep_up(server: Server) {
     let ending = server.shared.ending.clone();
     let kept = bootstrap::run(server.clone(), ending.clone());
-    tokio::join!(kept, allocate::run(server.clone(), ending.clone()), flow::run(server, ending));
+    let aggregated = aggregate::run(server.clone(), ending.clone());
+    tokio::join!(kept, aggregated, allocate::run(server.clone(), ending.clone()), flow::run(server, ending));
 }
 
 /// Takes connections until `shutdown`; returns those that are still open.

@@ -53,6 +53,10 @@ pub(crate) fn answer(server: Server, origin: Origin, mut request: Request<Body>)
         let path = request.uri().path().to_owned();
         let form = Form::of_error(request.headers());
         let audit_id = headers::audit_id(request.headers());
+        if server.aggregator().elsewhere(&path).is_some() {
+            // Whoever answers tells of it under the same name.
+            request.headers_mut().insert(headers::AUDIT_ID, audit_id.clone());
+        }
         let peer = origin.address();
         let (caller, notes) = identify(&server, origin, &mut request).await;
         let unknown = caller.as_ref().is_none_or(|caller| caller.user().name == ANONYMOUS);

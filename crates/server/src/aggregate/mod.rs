@@ -5,10 +5,13 @@
 //! that this server shows. Credentials never leave this server. [`Aggregator`] is a view of the services in step with the
 //! watch cache.
 
+mod available;
 mod certificate;
+mod check;
 mod connect;
 mod identity;
 mod pass;
+mod register;
 mod remote;
 mod route;
 mod view;
@@ -16,14 +19,15 @@ mod view;
 use std::sync::Arc;
 
 use api::{schema::Resource, status::Status};
-use store::Cache;
+use store::{Cache, Watcher};
+use tokio_util::sync::CancellationToken;
 
 pub use certificate::{CertificateError, ClientCertificate};
 pub use route::answer;
 pub use view::Api;
 
 use self::view::Apis;
-use crate::{live::Live, system};
+use crate::{Server, document, live::Live, system};
 
 /// The group of the services themselves, which nobody else answers for.
 const OWN_GROUP: &str = "apiregistration.k8s.io";
@@ -62,6 +66,29 @@ impl Aggregator {
         }
         self.apis.read(|apis| apis.elsewhere(path))
     }
+}
+
+/// Keeps the API services in order until `shutdown`: those of custom resources, and what is said of all of them.
+pub async fn run(server: Server, shutdown: CancellationToken) {
+    tokio::join!(available::run(&server, &shutdown), register::run(&server, &shutdown));
+}
+
+impl Aggregator {
+    /// All services as they are now, by name.
+    fn all(&self) -> Vec<Arc<Api>> {
+        self.apis.read(|apis| apis.all().cloned().collect())
+    }
+
+    /// One of them.
+    fn get(&self, name: &str) -> Option<Arc<Api>> {
+        self.apis.read(|apis| apis.get(name).cloned())
+    }
+}
+
+/// Word of every change of a resource from now on.
+fn follow(cache: &Cache, group: &str, name: &str) -> Result<Watcher, Status> {
+    let prefix = document::key(system::resource(group, "v1", name)?, "", "");
+    cache.watch(&prefix, cache.now(&prefix).revision).map_err(Status::internal)
 }
 
 /// The row of API services.

@@ -92,8 +92,7 @@ fn passed(authority: &str, user: &User, upgrade: bool, request: Request<Body>) -
 fn returned(server: &Server, watch: bool, answer: Response<Incoming>) -> Response<Body> {
     let leads_away = answer.status().is_redirection() && answer.headers().contains_key(header::LOCATION);
     if leads_away && !server.shared.settings.aggregation.redirects {
-        let mut refused =
-            Response::new(full("the backend attempted to redirect this request, which is not permitted"));
+        let mut refused = Response::new(full("the backend attempted to redirect this request, which is not permitted"));
         *refused.status_mut() = StatusCode::BAD_GATEWAY;
         return refused;
     }
@@ -114,7 +113,7 @@ fn until_stopped(server: &Server, body: Incoming) -> Body {
 }
 
 /// Why a request did not arrive, by the innermost reason.
-fn why(error: &dyn std::error::Error) -> String {
+pub fn why(error: &dyn std::error::Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
         innermost = source;

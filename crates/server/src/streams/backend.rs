@@ -6,7 +6,7 @@ use http::{Request, Response};
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use rustls::{
-    ClientConfig, DigitallySignedStruct, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme,
     client::{
         ResolvesClientCert,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -100,7 +100,24 @@ pub async fn dial(host: &str, port: u16) -> Result<TcpStream, Error> {
 pub async fn secure(tls: &Arc<ClientConfig>, name: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, Error> {
     let name = ServerName::try_from(name.to_owned()).map_err(|error| Error::Tls(error.to_string()))?;
     let connected = TlsConnector::from(tls.clone()).connect(name, stream).await;
-    connected.map_err(|error| Error::Tls(error.to_string()))
+    connected.map_err(|error| Error::Tls(distrust(&error)))
+}
+
+/// Why the other side is not trusted, in Go's words where it has some.
+fn distrust(error: &std::io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let why = match inner {
+        Some(rustls::Error::InvalidCertificate(why)) => why,
+        _ => return error.to_string(),
+    };
+    let words = match why {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => "certificate signed by unknown authority",
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "certificate has expired or is not yet valid"
+        }
+        _ => return format!("failed to verify certificate: {why}"),
+    };
+    format!("failed to verify certificate: x509: {words}")
 }
 
 async fn shake(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<Sender, Error> {

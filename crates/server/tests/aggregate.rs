@@ -1,0 +1,320 @@
+//! Aggregated API servers: a small real server behind an `APIService`, reached over TLS like any other.
+
+mod fixture;
+#[path = "aggregate/remote.rs"]
+mod remote;
+mod wire;
+
+use std::time::Duration;
+
+use ferry_server::{Aggregation, ClientCertificate, Mode, Settings, UserTable};
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::TokioIo;
+use remote::{GROUP, Remote, THINGS, VERSION};
+use rustls::pki_types::ServerName;
+use serde_json::{Value, json};
+use store::{Guard, Write};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use tokio_rustls::TlsConnector;
+use wire::{Call, Client, JSON, Wire};
+
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+const APIS: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+const NAME: &str = "v1.remote.example.com";
+
+/// An API server, and another one that it leads to.
+struct World {
+    wire: Wire,
+    admin: Client,
+    remote: Remote,
+}
+
+impl World {
+    /// With a remote that nobody knows of yet.
+    async fn new() -> Self {
+        let remote = Remote::start().await;
+        let (chain, key) = remote.certificate();
+        let certificate = Some(ClientCertificate::from_pem(&chain, &key).unwrap());
+        let mut settings = Settings {
+            admission: fixture::without_accounts(),
+            aggregation: Aggregation { certificate, ..Aggregation::default() },
+            ..Settings::default()
+        };
+        settings.authentication.tokens = Some(UserTable::of_tokens("t-1,ted,7,\"ops,dev\"\n").unwrap());
+        settings.authorization.modes = vec![Mode::Rbac];
+        let wire = Wire::start_with(settings).await;
+        let admin = wire.client().await;
+        Self { wire, admin, remote }
+    }
+
+    /// With a remote that is available.
+    async fn ready() -> Self {
+        let world = Self::new().await;
+        world.service().await;
+        world.slice().await;
+        world.api(json!({})).await;
+        world.until("Passed", "all checks passed").await;
+        world
+    }
+
+    async fn post(&self, path: &str, object: Value) -> Value {
+        let (code, answer) = self.admin.post(path, &object).await;
+        assert_eq!(code, 201, "{answer}");
+        answer
+    }
+
+    async fn service(&self) {
+        let spec = json!({"clusterIP": "None", "ports": [{"name": "https", "port": 443}]});
+        self.post(SERVICES, json!({"metadata": {"name": "remote"}, "spec": spec})).await;
+    }
+
+    /// Loopback is not an address that a slice may have, so it does not come through the API.
+    async fn slice(&self) {
+        let slice = format!(
+            r#"{{"metadata":{{"name":"remote-1","namespace":"default","labels":{{"kubernetes.io/service-name":"remote"}}}},"addressType":"IPv4","endpoints":[{{"addresses":["127.0.0.1"],"conditions":{{"ready":true}}}}],"ports":[{{"name":"https","port":{},"protocol":"TCP"}}],"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice"}}"#,
+            self.remote.port
+        );
+        let key = "/registry/discovery.k8s.io/endpointslices/default/remote-1".into();
+        let write = Write { key, guard: Guard::Absent, value: Some(slice.into()), ttl: None };
+        self.wire.store.write(write).await.unwrap();
+    }
+
+    async fn api(&self, more: Value) {
+        let mut spec = json!({"group": GROUP, "version": "v1", "groupPriorityMinimum": 2000, "versionPriority": 20,
+            "caBundle": self.remote.bundle(), "service": {"namespace": "default", "name": "remote"}});
+        for (field, value) in more.as_object().unwrap() {
+            spec[field] = value.clone();
+        }
+        self.post(APIS, json!({"metadata": {"name": NAME}, "spec": spec})).await;
+    }
+
+    /// Waits until the condition says so.
+    async fn until(&self, reason: &str, message: &str) -> Value {
+        let path = format!("{APIS}?watch=1&fieldSelector=metadata.name={NAME}");
+        let call = Call { method: Method::GET, path: &path, content_type: JSON, accept: JSON, body: "".into() };
+        let mut events = self.admin.open(call).await.unwrap().into_body();
+        let mut last = Value::Null;
+        let found = async {
+            let mut text = Vec::new();
+            while let Some(Ok(frame)) = events.frame().await {
+                text.extend_from_slice(frame.data_ref().unwrap());
+                while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
+                    let line: Vec<u8> = text.drain(..=end).collect();
+                    let event: Value = serde_json::from_slice(&line).unwrap();
+                    last = event["object"]["status"]["conditions"][0].clone();
+                    let text = |field: &str| last[field].as_str().unwrap_or_default().to_owned();
+                    if text("reason") == reason && text("message").contains(message) {
+                        return;
+                    }
+                }
+            }
+        };
+        let found = tokio::time::timeout(Duration::from_secs(30), found).await;
+        assert!(found.is_ok(), "{reason} {message}: the condition is {last}");
+        last
+    }
+
+    /// The text of an answer.
+    async fn text(&self, path: &str) -> (u16, String) {
+        let call = Call { method: Method::GET, path, content_type: JSON, accept: JSON, body: "".into() };
+        let answer = self.admin.open(call).await.unwrap();
+        let code = answer.status().as_u16();
+        let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+        (code, String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+#[tokio::test]
+async fn requests_are_passed_on_with_who_asks_and_nothing_that_shows_it() {
+    let world = World::ready().await;
+    let thing = json!({"kind": "Thing", "metadata": {"name": "a"}, "spec": {"of": "the other server"}});
+    let admin = world.admin.with("x-remote-user", "somebody").with("x-remote-group", "system:nodes");
+    let admin = admin.with("x-remote-extra-scopes", "all").with("x-custom", "stays");
+    assert_eq!(admin.post(THINGS, &thing).await, (201, thing));
+    let seen = world.remote.last(THINGS);
+    assert!(seen.certificate, "the other server sees who calls");
+    assert_eq!(seen.method, Method::POST);
+    assert_eq!(seen.all("x-remote-user"), ["admin"]);
+    assert_eq!(seen.all("x-remote-group"), ["system:masters", "system:authenticated"]);
+    assert_eq!((seen.all("x-remote-extra-scopes").len(), seen.all("x-custom")), (0, vec!["stays"]));
+    assert_eq!(seen.all("x-forwarded-uri"), [THINGS]);
+    assert_eq!(seen.all("host"), [format!("127.0.0.1:{}", world.remote.port)]);
+    assert_eq!(seen.all("audit-id").len(), 1);
+
+    let (code, list) = world.admin.get(&format!("{THINGS}?limit=5&labelSelector=a%3Db")).await;
+    assert_eq!((code, &list["kind"]), (200, &json!("ThingList")));
+    world.remote.last(&format!("{THINGS}?limit=5&labelSelector=a%3Db"));
+
+    let call =
+        Call { method: Method::GET, path: &format!("{THINGS}/odd"), content_type: JSON, accept: JSON, body: "".into() };
+    let odd = world.admin.call(call).await.unwrap();
+    assert_eq!((odd.status, odd.headers["x-from"].to_str().unwrap()), (418, "remote"));
+    assert_eq!(odd.body["message"], "I am a teapot");
+    let refused = "the backend attempted to redirect this request, which is not permitted";
+    assert_eq!(world.text(&format!("{THINGS}/away")).await, (502, refused.to_owned()));
+    assert_eq!(world.admin.get(VERSION).await.1["groupVersion"], "remote.example.com/v1");
+}
+
+#[tokio::test]
+async fn whoever_may_not_is_not_passed_on() {
+    let world = World::ready().await;
+    let ted = world.wire.stranger().await.with("authorization", "Bearer t-1");
+    let (code, answer) = ted.get(THINGS).await;
+    let want = "things.remote.example.com is forbidden: User \"ted\" cannot list resource \"things\" in API group \
+                \"remote.example.com\" in the namespace \"default\"";
+    assert_eq!((code, answer["message"].as_str()), (403, Some(want)));
+    let rule = json!({"apiGroups": [GROUP], "resources": ["things"], "verbs": ["list"]});
+    world
+        .post("/apis/rbac.authorization.k8s.io/v1/clusterroles", json!({"metadata": {"name": "r"}, "rules": [rule]}))
+        .await;
+    let subject = json!({"kind": "User", "name": "ted", "apiGroup": "rbac.authorization.k8s.io"});
+    let role = json!({"kind": "ClusterRole", "name": "r", "apiGroup": "rbac.authorization.k8s.io"});
+    let binding = json!({"metadata": {"name": "b"}, "subjects": [subject], "roleRef": role});
+    world.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding).await;
+    let ted = world.wire.stranger().await.with("authorization", "Bearer t-1");
+    assert_eq!(ted.get(THINGS).await.0, 200);
+    let seen = world.remote.last(THINGS);
+    assert_eq!((seen.all("x-remote-user"), seen.all("x-remote-uid")), (vec!["ted"], vec!["7"]));
+    assert_eq!(seen.all("x-remote-group"), ["ops", "dev", "system:authenticated"]);
+    assert!(seen.all("authorization").is_empty(), "a token is for this server only");
+    assert_eq!(ted.post(THINGS, &json!({})).await.0, 403);
+
+    let other = world.admin.with("impersonate-user", "eve").with("impersonate-group", "system:masters");
+    assert_eq!(other.get(THINGS).await.0, 200);
+    let seen = world.remote.last(THINGS);
+    assert_eq!((seen.all("x-remote-user"), seen.all("impersonate-user").len()), (vec!["eve"], 0));
+}
+
+#[tokio::test]
+async fn watches_are_streams() {
+    let world = World::ready().await;
+    let path = format!("{THINGS}?watch=1");
+    let call = Call { method: Method::GET, path: &path, content_type: JSON, accept: JSON, body: "".into() };
+    let mut events = world.admin.open(call).await.unwrap().into_body();
+    for line in ["first", "second"] {
+        world.remote.lines.send(line.to_owned()).unwrap();
+        let frame = events.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(frame, format!("{line}\n"), "each line comes when it is written");
+    }
+}
+
+#[tokio::test]
+async fn upgrades_are_joined() {
+    let world = World::ready().await;
+    let stream = TcpStream::connect(("127.0.0.1", world.wire.port)).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let stream = TlsConnector::from(world.wire.tls(&["http/1.1"])).connect(name, stream).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection.with_upgrades());
+    let request = Request::get(format!("{THINGS}/stream"))
+        .header(header::HOST, "localhost")
+        .header(header::CONNECTION, "Upgrade")
+        .header(header::UPGRADE, "echo")
+        .header("x-remote-user", "somebody")
+        .body(Full::<bytes::Bytes>::default());
+    let mut answer = sender.send_request(request.unwrap()).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
+    let mut stream = TokioIo::new(hyper::upgrade::on(&mut answer).await.unwrap());
+    stream.write_all(b"hello").await.unwrap();
+    let mut echo = [0; 5];
+    stream.read_exact(&mut echo).await.unwrap();
+    assert_eq!(&echo, b"HELLO");
+    let seen = world.remote.last(&format!("{THINGS}/stream"));
+    assert_eq!((seen.all("x-remote-user"), seen.certificate), (vec!["admin"], true));
+}
+
+#[tokio::test]
+async fn conditions_say_why_it_is_not_there() {
+    let world = World::new().await;
+    world.api(json!({})).await;
+    let unavailable = (503, "service unavailable\n".to_owned());
+    world.until("ServiceNotFound", "service/remote in \"default\" is not present").await;
+    assert_eq!(world.text(THINGS).await, unavailable);
+    world.post(SERVICES, json!({"metadata": {"name": "remote"}, "spec": {"ports": [{"port": 80}]}})).await;
+    world.until("ServicePortError", "service/remote in \"default\" is not listening on port 443").await;
+    world.admin.delete(&format!("{SERVICES}/remote")).await;
+    world.service().await;
+    world.until("EndpointsNotFound", "cannot find endpointslices for service/remote in \"default\"").await;
+    let slice = json!({"metadata": {"name": "none", "labels": {"kubernetes.io/service-name": "remote"}}, "addressType": "IPv4",
+        "endpoints": [], "ports": [{"name": "https", "port": 1}]});
+    world.post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slice).await;
+    let missing = "endpointslices for service/remote in \"default\" have no addresses with port name \"https\"";
+    world.until("MissingEndpoints", missing).await;
+    assert_eq!(world.text(THINGS).await, unavailable);
+    world.slice().await;
+    world.until("Passed", "all checks passed").await;
+    assert_eq!(world.text(THINGS).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_server_that_goes_away_comes_back() {
+    let world = World::ready().await;
+    let since = world.until("Passed", "").await["lastTransitionTime"].clone();
+    world.remote.stop();
+    // Until it is known to be away, the way to it fails.
+    let (code, text) = world.text(THINGS).await;
+    assert_eq!(code, 503, "{text}");
+    // Anything new about it has it looked at again.
+    let patch = json!({"metadata": {"labels": {"look": "again"}}});
+    world.admin.send(Method::PATCH, &format!("{APIS}/{NAME}"), "application/merge-patch+json", &patch).await;
+    let url = format!("https://127.0.0.1:{}{VERSION}", world.remote.port);
+    let why = format!("failing or missing response from {url}: Get \"{url}\": dial tcp 127.0.0.1:");
+    let condition = world.until("FailedDiscoveryCheck", &why).await;
+    assert_eq!(condition["status"], "False");
+    assert_eq!(world.text(THINGS).await, (503, "service unavailable\n".to_owned()));
+    world.remote.come_back().await;
+    let condition = world.until("Passed", "all checks passed").await;
+    assert!(condition["lastTransitionTime"].as_str() >= since.as_str());
+    assert_eq!(world.text(THINGS).await.0, 200);
+}
+
+#[tokio::test]
+async fn whom_nobody_vouches_for_is_not_trusted() {
+    let world = World::new().await;
+    world.service().await;
+    world.slice().await;
+    let other = Remote::start().await;
+    world.api(json!({"caBundle": other.bundle()})).await;
+    world
+        .until(
+            "FailedDiscoveryCheck",
+            "tls: failed to verify certificate: x509: certificate signed by unknown authority",
+        )
+        .await;
+    let insecure = json!({"spec": {"caBundle": null, "insecureSkipTLSVerify": true}});
+    let path = format!("{APIS}/{NAME}");
+    let (code, answer) = world.admin.send(Method::PATCH, &path, "application/merge-patch+json", &insecure).await;
+    assert_eq!(code, 200, "{answer}");
+    world.until("Passed", "all checks passed").await;
+    assert_eq!(world.text(THINGS).await.0, 200);
+}
+
+#[tokio::test]
+async fn what_is_answered_here_is_available_and_can_be_given_away() {
+    let world = World::new().await;
+    world.service().await;
+    world.slice().await;
+    world
+        .post(
+            APIS,
+            json!({"metadata": {"name": NAME}, "spec": {"group": GROUP, "version": "v1",
+        "groupPriorityMinimum": 2000, "versionPriority": 20}}),
+        )
+        .await;
+    world.until("Local", "Local APIServices are always available").await;
+    assert_eq!(world.text(THINGS).await, (404, "404 page not found\n".to_owned()));
+    let path = format!("{APIS}/{NAME}");
+    let service =
+        json!({"spec": {"caBundle": world.remote.bundle(), "service": {"namespace": "default", "name": "remote"}}});
+    world.admin.send(Method::PATCH, &path, "application/merge-patch+json", &service).await;
+    world.until("Passed", "all checks passed").await;
+    assert_eq!(world.text(THINGS).await.0, 200);
+    let back = json!({"spec": {"caBundle": null, "service": null}});
+    world.admin.send(Method::PATCH, &path, "application/merge-patch+json", &back).await;
+    world.until("Local", "Local APIServices are always available").await;
+    assert_eq!(world.text(THINGS).await.0, 404);
+}
