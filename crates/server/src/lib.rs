@@ -232,6 +232,11 @@ impl Server {
         self.shared.registry.authorizers()
     }
 
+    /// What clients are told of the API: of this server's, and of others' that it leads to.
+    fn page(&self, name: &api::discovery::Name) -> Option<api::discovery::Page> {
+        self.aggregator().page(name, |name| self.shared.pages.get(name))
+    }
+
     fn aggregator(&self) -> &aggregate::Aggregator {
         &self.shared.aggregator
     }

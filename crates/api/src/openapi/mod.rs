@@ -56,6 +56,11 @@ pub fn v2_protobuf(enabled: Enabled) -> Vec<u8> {
     gnostic::encode(&v2(enabled))
 }
 
+/// A document of OpenAPI 2 in the same form.
+pub fn to_protobuf(document: &Value) -> Vec<u8> {
+    gnostic::encode(document)
+}
+
 /// The path and the hash of every document of version 3.
 fn hashes() -> &'static [(String, String)] {
     static HASHES: OnceLock<Vec<(String, String)>> = OnceLock::new();

@@ -12,7 +12,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Api, OWN_GROUP, check, follow, view::Condition};
+use super::{Api, OWN_GROUP, check, follow, said::Asked, view::Condition};
 use crate::{
     Server, clock,
     services::{Service, Slice},
@@ -72,10 +72,12 @@ impl Keeper {
     /// Sees to it that each service is looked after; whether that failed and must be tried again.
     async fn look(&mut self) -> bool {
         let apis = self.server.aggregator().all();
+        let said = &self.server.aggregator().said;
         self.kept.retain(|name, kept| {
             let stays = apis.iter().any(|api| api.name == *name && api.remote.is_some());
             if !stays {
                 kept.task.abort();
+                said.forget(name);
             }
             stays
         });
@@ -131,12 +133,20 @@ async fn keep(server: Server, name: String, wake: Arc<Notify>) {
         let Some(api) = server.aggregator().get(&name) else { return };
         let Some(remote) = &api.remote else { return };
         let found = check::look(&server, &api, remote).await;
+        let asked = Asked { services: server.registry().services(), api: &api, remote };
+        let said = &server.aggregator().said;
+        let available = found.condition.is_available();
+        // Clients that hear that it is there find its resources.
+        let words = said.resources(&name, if available { asked.resources().await } else { None });
         let mut again = found.again;
         if found.condition != api.condition
             && let Err(status) = write(&server, &name, &found.condition).await
         {
             tracing::debug!(api = name, why = status.message, "cannot say whether an API is available");
             again = true;
+        }
+        if available {
+            said.note(&name, asked.described(&words).await);
         }
         failures = if again { failures + 1 } else { 0 };
         let pause = if again { (PAUSE * (1 << failures.min(16))).min(PERIOD) } else { PERIOD };

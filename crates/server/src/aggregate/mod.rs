@@ -9,11 +9,16 @@ mod available;
 mod certificate;
 mod check;
 mod connect;
+mod documents;
 mod identity;
+mod legacy;
+mod order;
 mod pass;
 mod register;
 mod remote;
 mod route;
+mod said;
+mod swagger;
 mod view;
 
 use std::sync::Arc;
@@ -26,7 +31,7 @@ pub use certificate::{CertificateError, ClientCertificate};
 pub use route::answer;
 pub use view::Api;
 
-use self::view::Apis;
+use self::{documents::Made, said::Said, view::Apis};
 use crate::{Server, document, live::Live, system};
 
 /// The group of the services themselves, which nobody else answers for.
@@ -50,17 +55,26 @@ impl Default for Aggregation {
 /// The API services of a cluster.
 pub struct Aggregator {
     apis: Live<Apis>,
+    /// What the others say of their API.
+    said: Said,
+    /// What clients are told of it.
+    made: Made,
 }
 
 impl Aggregator {
     /// The API services of a store.
     pub fn new(settings: &Aggregation, cache: &Arc<Cache>) -> Result<Self, store::Error> {
         let resource = services().map_err(|status| store::Error::Unusable(status.message))?;
-        Ok(Self { apis: Live::new(cache, &[resource], Apis::new(settings.certificate.clone()))? })
+        let apis = Live::new(cache, &[resource], Apis::new(settings.certificate.clone()))?;
+        Ok(Self { apis, said: Said::default(), made: Made::default() })
     }
 
     /// Who answers for a path, if it is somebody else.
     pub fn elsewhere(&self, path: &str) -> Option<Arc<Api>> {
+        if let Some(document) = path.strip_prefix("/openapi/v3/") {
+            let api = self.apis.read(|apis| apis.elsewhere(&format!("/{document}")))?;
+            return self.said.of(&api.name).filter(|words| words.documents.contains_key(document)).map(|_| api);
+        }
         if !path.starts_with("/api") {
             return None;
         }
@@ -76,7 +90,7 @@ pub async fn run(server: Server, shutdown: CancellationToken) {
 impl Aggregator {
     /// All services as they are now, by name.
     fn all(&self) -> Vec<Arc<Api>> {
-        self.apis.read(|apis| apis.all().cloned().collect())
+        self.apis.read(Apis::list)
     }
 
     /// One of them.

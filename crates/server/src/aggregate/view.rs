@@ -53,12 +53,13 @@ pub struct Apis {
     elsewhere: HashMap<String, Arc<Api>>,
     /// Who answers below `/api`, if it is somebody else.
     legacy: Option<Arc<Api>>,
+    generation: u64,
 }
 
 impl Apis {
     /// None yet.
     pub fn new(certificate: Option<ClientCertificate>) -> Self {
-        Self { certificate, known: BTreeMap::new(), elsewhere: HashMap::new(), legacy: None }
+        Self { certificate, known: BTreeMap::new(), elsewhere: HashMap::new(), legacy: None, generation: 0 }
     }
 
     /// Who answers for a path.
@@ -78,8 +79,18 @@ impl Apis {
     }
 
     /// All of them, by name.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<Api>> {
-        self.known.values()
+    pub fn list(&self) -> Vec<Arc<Api>> {
+        self.known.values().cloned().collect()
+    }
+
+    /// Whether any of them is another server's.
+    pub fn has_remotes(&self) -> bool {
+        !self.elsewhere.is_empty()
+    }
+
+    /// Grows with every change.
+    pub fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// One of them.
@@ -105,6 +116,7 @@ impl View for Apis {
     }
 
     fn settle(&mut self) {
+        self.generation += 1;
         let remote = |api: &&Arc<Api>| api.remote.is_some() && api.group != OWN_GROUP;
         let path = |api: &Arc<Api>| (format!("{}/{}", api.group, api.version), api.clone());
         self.elsewhere = self.known.values().filter(remote).map(path).collect();

@@ -19,7 +19,7 @@ pub fn answer(server: &Server, request: &Parts, parts: &[&str]) -> Response<Body
         ["apis", group, version] => Name::Resources((*group).to_owned(), (*version).to_owned()),
         _ => return encode::no_page(),
     };
-    server.shared.pages.get(&name).map_or_else(encode::no_page, |page| encode::bytes(200, page.bytes))
+    server.page(&name).map_or_else(encode::no_page, |page| encode::bytes(200, page.bytes))
 }
 
 /// The version of the aggregated form that a client asks for first.
@@ -44,7 +44,7 @@ fn all(server: &Server, request: &Parts, version: AggregatedVersion, core: bool)
         AggregatedVersion::V2 => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
         AggregatedVersion::V2Beta1 => "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
     };
-    let page = server.shared.pages.get(&Name::Aggregated { core, version });
+    let page = server.page(&Name::Aggregated { core, version });
     page.map_or_else(encode::no_page, |page| tagged::cached(tagged::answer(request, &page, content_type), "public"))
 }
 

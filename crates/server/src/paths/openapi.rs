@@ -20,7 +20,7 @@ pub fn answer(server: &Server, request: &Parts, rest: &[&str]) -> Response<Body>
         ["v3", rest @ ..] => return v3(server, request, &rest.join("/")),
         _ => return encode::no_page(),
     };
-    let page = server.shared.pages.get(&name);
+    let page = server.page(&name);
     page.map_or_else(encode::no_page, |page| tagged::answer(request, &page, content_type))
 }
 
@@ -35,7 +35,7 @@ fn v2(request: &Parts) -> (Name, &'static str) {
 }
 
 fn v3(server: &Server, request: &Parts, path: &str) -> Response<Body> {
-    let Some(page) = server.shared.pages.get(&Name::OpenApi3(path.to_owned())) else { return encode::no_page() };
+    let Some(page) = server.page(&Name::OpenApi3(path.to_owned())) else { return encode::no_page() };
     let query = Query::parse(request.uri.query().unwrap_or_default());
     match query.get("hash") {
         None => tagged::answer(request, &page, JSON),

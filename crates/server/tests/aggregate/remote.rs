@@ -28,6 +28,8 @@ use crate::fixture::authority::Authority;
 pub const GROUP: &str = "remote.example.com";
 pub const VERSION: &str = "/apis/remote.example.com/v1";
 pub const THINGS: &str = "/apis/remote.example.com/v1/namespaces/default/things";
+/// Where its description is, below `/openapi/v3/`.
+pub const DOCUMENT: &str = "apis/remote.example.com/v1";
 /// What it says of itself to those who ask for everything at once.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -133,6 +135,16 @@ async fn answer(mut request: Request<Incoming>, lines: broadcast::Receiver<Strin
     let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match (method, path.strip_prefix(THINGS).unwrap_or(&path)) {
         (Method::GET, "/apis") if accept.contains("APIGroupDiscoveryList") => with_type(aggregated(), AGGREGATED),
+        (Method::GET, "/openapi/v2") => with_type(swagger(), "application/json"),
+        (Method::GET, "/openapi/v3") => json_of(
+            200,
+            &json!({"paths": {
+            "version": {"serverRelativeURL": "/openapi/v3/version?hash=0"},
+            DOCUMENT: {"serverRelativeURL": "/openapi/v3/apis/remote.example.com/v1?hash=1"}}}),
+        ),
+        (Method::GET, "/openapi/v3/apis/remote.example.com/v1") => {
+            json_of(200, &json!({"openapi": "3.0.0", "from": "remote"}))
+        }
         (Method::GET, VERSION) => json_of(200, &resources()),
         (Method::GET, "") if watch => watched(lines),
         (Method::GET, "") => {
@@ -183,6 +195,18 @@ fn watched(lines: broadcast::Receiver<String>) -> Response<Body> {
     let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
     response.headers_mut().insert(header::CONTENT_TYPE, "application/json".parse().unwrap());
     response
+}
+
+fn swagger() -> Value {
+    let refers =
+        |name: &str| json!({"get": {"responses": {"200": {"schema": {"$ref": format!("#/definitions/{name}")}}}}});
+    json!({"swagger": "2.0", "info": {"title": "remote", "version": "1"}, "paths": {
+            "/apis/remote.example.com/v1/things": refers("com.example.Thing"),
+            "/apis/apps/v1/things": refers("com.example.Lost")},
+        "definitions": {"com.example.Lost": {"type": "object"},
+            "com.example.Thing": {"type": "object", "properties": {
+                "metadata": {"$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}}},
+            "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": {"type": "object", "description": "something else"}}})
 }
 
 fn resources() -> Value {
