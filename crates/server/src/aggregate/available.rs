@@ -175,7 +175,7 @@ async fn write(server: &Server, name: &str, condition: &Condition) -> Result<(),
             "lastTransitionTime": since.unwrap_or_else(|| clock::seconds().into()),
         }),
     );
-    tracing::info!(api = name, status, reason, message, "the availability of an API service changed");
+    tracing::info!(api = name, status, reason, why = message, "the availability of an API service changed");
     meta::field_mut(&mut object, "status").insert("conditions".into(), after.into());
     system.update_status(place, &object).await.map(drop)
 }
