@@ -1,6 +1,7 @@
-//! Takes the descriptions of types and fields, which `kubectl explain` shows, from the sources of the `k8s-openapi` crate.
+//! Joins the tables of types and of rules, each after a line with `@` and its name, so that a new one is a file and no more;
+//! takes the descriptions of types and fields, which `kubectl explain` shows, from the sources of the `k8s-openapi` crate.
 //!
-//! They are read where cargo has put them and kept as `descriptions.txt`: `@component<tab>text`, then `field<tab>text` for
+//! Descriptions are read where cargo has put them and kept as `descriptions.txt`: `@component<tab>text`, then `field<tab>text` for
 //! each of its fields, the texts with the escapes of JSON. Where the crate is not found there are no descriptions.
 
 use std::{
@@ -16,6 +17,7 @@ const API: &str = "src/v1_36";
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=schema");
     println!("cargo::rerun-if-changed=../../Cargo.lock");
     let mut text = String::new();
     match from_cargo().or_else(from_registry) {
@@ -23,7 +25,28 @@ fn main() -> io::Result<()> {
         None => println!("cargo::warning=k8s-openapi is not here: OpenAPI documents will have no descriptions"),
     }
     let out = env::var_os("OUT_DIR").map(PathBuf::from).ok_or(io::ErrorKind::NotFound)?;
-    fs::write(out.join("descriptions.txt"), text)
+    fs::write(out.join("descriptions.txt"), text)?;
+    for tables in ["types", "rules"] {
+        fs::write(out.join(tables).with_extension("txt"), joined(&Path::new("schema").join(tables))?)?;
+    }
+    Ok(())
+}
+
+/// The tables in a folder, in the order of their names.
+fn joined(folder: &Path) -> io::Result<String> {
+    let mut out = String::new();
+    for path in sorted(folder)? {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "@{name}\n{}", fs::read_to_string(&path)?);
+    }
+    Ok(out)
+}
+
+fn sorted(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder)?.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    Ok(paths)
 }
 
 /// Where cargo says that the crate is; it says nothing before all crates of the workspace are there.
@@ -54,9 +77,7 @@ fn from_registry() -> Option<PathBuf> {
 
 /// Reads all files below a folder, in the order of their names.
 fn read(folder: &Path, out: &mut String) -> io::Result<()> {
-    let mut paths: Vec<PathBuf> = fs::read_dir(folder)?.flatten().map(|entry| entry.path()).collect();
-    paths.sort();
-    for path in paths {
+    for path in sorted(folder)? {
         if path.is_dir() {
             read(&path, out)?;
         } else {

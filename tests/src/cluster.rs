@@ -114,9 +114,15 @@ impl Cluster {
     /// Brings one up.
     #[track_caller]
     pub fn up_on(host: Host) -> Self {
+        Self::up_with(host, &[])
+    }
+
+    /// Brings one up with more flags.
+    #[track_caller]
+    pub fn up_with(host: Host, flags: &[&str]) -> Self {
         let kubeconfig = host.file("kubeconfig");
         let cluster = Self { host, kubeconfig };
-        cluster.start().ok();
+        cluster.start_with(flags).ok();
         cluster.load_nginx(&["docker.io/library/nginx:latest", "docker.io/library/nginx:2"]);
         cluster
     }
@@ -124,7 +130,21 @@ impl Cluster {
     /// `ferry up`, once more if it ran before.
     #[track_caller]
     pub fn start(&self) -> Output {
-        self.host.ferry(&["up", "--install-runtime", "--kubeconfig", self.kubeconfig.to_str().expect("text")])
+        self.start_with(&[])
+    }
+
+    #[track_caller]
+    fn start_with(&self, flags: &[&str]) -> Output {
+        let mut args = vec!["up", "--install-runtime", "--kubeconfig", self.kubeconfig.to_str().expect("text")];
+        args.extend(flags);
+        self.host.ferry(&args)
+    }
+
+    /// A program of an administrator in the cluster's network, not started yet.
+    pub fn prepared(&self, program: impl AsRef<Path>, args: &[&str]) -> Command {
+        let mut command = self.host.prepared(program, args);
+        command.env("KUBECONFIG", &self.kubeconfig);
+        command
     }
 
     /// Builds the nginx image and loads it under these names.

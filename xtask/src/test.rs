@@ -11,11 +11,11 @@ use crate::{
 const NEEDED: [packages::Package; 10] =
     [PROTOC, KUBECTL, CONTAINERD, RUNC, CNI_PLUGINS, NFTABLES, IPROUTE, MMDEBSTRAP, ETCD, UTIL_LINUX];
 
-/// The binary is built before the tests run, because the end-to-end tests start it.
+/// Programs are built before the tests run, because the end-to-end tests start them.
 const COMMANDS: [&str; 5] = [
     "cargo fmt --check",
     "cargo clippy --workspace --all-targets -- -D warnings",
-    "cargo build -p ferry",
+    "cargo build -p ferry -p ferry-example-initializers",
     "cargo test --workspace",
     "python3 -m unittest discover --start-directory conformance --top-level-directory conformance",
 ];

@@ -53,7 +53,11 @@ pub fn run(repository: &Path) -> Result<()> {
 
 fn check(repository: &Path) -> Result<Vec<Problem>> {
     let mut problems = crates::check(repository)?;
-    for file in ["crates", "tests", "xtask"].iter().map(|dir| repository.join(dir)).try_fold(Vec::new(), rust_files)? {
+    for file in ["crates", "examples", "tests", "xtask"]
+        .iter()
+        .map(|dir| repository.join(dir))
+        .try_fold(Vec::new(), rust_files)?
+    {
         let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
         check_file(file.strip_prefix(repository)?, &text, &mut problems);
     }

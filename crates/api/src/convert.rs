@@ -3,12 +3,11 @@
 //! Objects are stored in the version they were written in. Most versions differ in the name only; what differs in form has
 //! a function here.
 
+mod autoscaler;
 mod definitions;
 mod devices;
 
 pub(crate) use devices::EXACT;
-
-use serde_json::json;
 
 use crate::{
     Map, Value, decode, meta,
@@ -33,6 +32,9 @@ pub fn needed(resource: &Resource, object: &Value) -> bool {
 
 /// The object in the version of `resource`.
 pub fn to(resource: &Resource, mut object: Value) -> Value {
+    if let Some(custom) = &resource.custom {
+        return custom.read(object);
+    }
     let from = meta::text(&object, &["apiVersion"]).to_owned();
     let wanted = resource.api_version();
     if from == wanted {
@@ -42,8 +44,8 @@ pub fn to(resource: &Resource, mut object: Value) -> Value {
         match (from.as_str(), wanted.as_str()) {
             ("v1", "events.k8s.io/v1") => rename(map, EVENT_FIELDS.iter().copied()),
             ("events.k8s.io/v1", "v1") => rename(map, EVENT_FIELDS.iter().map(|(core, events)| (*events, *core))),
-            ("autoscaling/v2", "autoscaling/v1") => autoscaler_to_v1(map),
-            ("autoscaling/v1", "autoscaling/v2") => autoscaler_to_v2(map),
+            ("autoscaling/v2", "autoscaling/v1") => autoscaler::to_v1(map),
+            ("autoscaling/v1", "autoscaling/v2") => autoscaler::to_v2(map),
             ("apiextensions.k8s.io/v1beta1", _) => definitions::from_beta(map),
             ("resource.k8s.io/v1beta1", _) => devices::from_flat_requests(map),
             (_, "resource.k8s.io/v1beta1") => devices::to_flat_requests(map),
@@ -73,28 +75,10 @@ fn rename<'a>(map: &mut Map, names: impl Iterator<Item = (&'a str, &'a str)>) {
     }
 }
 
-/// The CPU utilization is the only metric that v1 knows.
-fn autoscaler_to_v1(map: &mut Map) {
-    let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    let metrics = spec.remove("metrics").unwrap_or_default();
-    let cpu =
-        metrics.as_array().into_iter().flatten().find(|metric| meta::text(metric, &["resource", "name"]) == "cpu");
-    if let Some(target) = cpu.and_then(|metric| meta::at(metric, &["resource", "target", "averageUtilization"])) {
-        spec.insert("targetCPUUtilizationPercentage".into(), target.clone());
-    }
-}
-
-fn autoscaler_to_v2(map: &mut Map) {
-    let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    if let Some(target) = spec.remove("targetCPUUtilizationPercentage") {
-        let metric = json!({"type": "Resource", "resource": {"name": "cpu",
-            "target": {"type": "Utilization", "averageUtilization": target}}});
-        spec.insert("metrics".into(), json!([metric]));
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -2,12 +2,15 @@
 //! tables say. [`read`] decodes bytes, [`canonical`] a value; nothing else lets an object enter the server.
 
 mod body;
+mod custom;
 mod error;
 mod scalar;
 mod text;
 
 pub use body::{Format, body, check_kind, unrecognized};
+pub use custom::{custom, metadata};
 pub use error::Error;
+pub use formats::json::MAX_DEPTH;
 
 use crate::{
     Map, Value,
@@ -16,9 +19,6 @@ use crate::{
     path::Path,
     schema::{Field, Presence, Shapes, Ty, Type, TypeId, schema},
 };
-
-/// How deep an object may be nested.
-pub const MAX_DEPTH: usize = 256;
 
 /// A canonical object, and the paths of the fields that were dropped because the schema does not know them.
 #[derive(Debug)]

@@ -63,29 +63,41 @@ pub fn group_list(enabled: Enabled) -> Value {
 
 /// `/apis/<group>`, of the served group-versions.
 pub fn group(name: &str, enabled: Enabled) -> Option<Value> {
-    let mut body = group_body(name, enabled)?;
-    body["kind"] = "APIGroup".into();
-    body["apiVersion"] = "v1".into();
-    Some(body)
+    group_body(name, enabled).map(whole_group)
 }
 
-fn group_body(name: &str, enabled: Enabled) -> Option<Value> {
-    let versions: Vec<Value> = group_versions(enabled)
-        .into_iter()
-        .filter(|(group, _)| *group == name && !group.is_empty())
-        .map(|(group, version)| json!({"groupVersion": format!("{group}/{version}"), "version": version}))
-        .collect();
+/// A group as a document of its own.
+pub fn whole_group(mut body: Value) -> Value {
+    body["kind"] = "APIGroup".into();
+    body["apiVersion"] = "v1".into();
+    body
+}
+
+/// A group in a list of groups, with its versions, the preferred first; `None` if there are none.
+pub fn group_of(name: &str, versions: &[&str]) -> Option<Value> {
+    let version = |version: &&str| json!({"groupVersion": format!("{name}/{version}"), "version": version});
+    let versions: Vec<Value> = versions.iter().map(version).collect();
     let preferred = versions.first()?.clone();
     Some(json!({"name": name, "versions": versions, "preferredVersion": preferred}))
 }
 
+fn group_body(name: &str, enabled: Enabled) -> Option<Value> {
+    let served = group_versions(enabled).into_iter().filter(|(group, _)| *group == name && !group.is_empty());
+    group_of(name, &served.map(|(_, version)| version).collect::<Vec<_>>())
+}
+
 /// `/api/v1` and `/apis/<group>/<version>`
 pub fn resource_list(group: &str, version: &str) -> Option<Value> {
-    let resources: Vec<&Resource> = of_version(group, version).collect();
+    resource_list_of(of_version(group, version))
+}
+
+/// The list of the rows of one group-version; `None` if there are none.
+pub fn resource_list_of<'a>(resources: impl Iterator<Item = &'a Resource>) -> Option<Value> {
+    let resources: Vec<&Resource> = resources.collect();
     let first = resources.first()?;
     let entries: Vec<Value> = resources.iter().flat_map(|resource| resource_entries(resource)).collect();
     let mut body = json!({"kind": "APIResourceList", "groupVersion": first.api_version(), "resources": entries});
-    if !group.is_empty() {
+    if !first.group.is_empty() {
         body["apiVersion"] = "v1".into();
     }
     Some(body)
@@ -161,26 +173,37 @@ fn aggregated_group(name: &str, versions: &[(&str, &str)]) -> Value {
 }
 
 fn aggregated_version(group: &str, version: &str) -> Value {
-    let resources: Vec<Value> = of_version(group, version).map(aggregated_resource).collect();
+    aggregated_version_of(version, of_version(group, version))
+}
+
+/// The rows of one group-version in the aggregated form.
+pub fn aggregated_version_of<'a>(version: &str, resources: impl Iterator<Item = &'a Resource>) -> Value {
+    let resources: Vec<Value> = resources.map(aggregated_resource).collect();
     json!({"version": version, "resources": resources, "freshness": "Current"})
 }
 
 fn aggregated_resource(resource: &Resource) -> Value {
     let mut entry = Map::new();
     entry.insert("resource".into(), resource.name.into());
-    entry.insert("responseKind".into(), response_kind(None, resource.kind));
+    // Of definitions upstream tells everything.
+    let own = resource.custom.as_ref().map(|_| (resource.group, resource.version));
+    entry.insert("responseKind".into(), response_kind(own, resource.kind));
     entry.insert("scope".into(), if resource.namespaced() { "Namespaced" } else { "Cluster" }.into());
     entry.insert("singularResource".into(), resource.singular.into());
     entry.insert("verbs".into(), json!(resource.verbs));
     names(resource, &mut entry);
     if !resource.subresources.is_empty() {
-        entry.insert("subresources".into(), resource.subresources.iter().map(aggregated_subresource).collect());
+        entry.insert(
+            "subresources".into(),
+            resource.subresources.iter().map(|sub| aggregated_subresource(sub, own)).collect(),
+        );
     }
     Value::Object(entry)
 }
 
-fn aggregated_subresource(sub: &Subresource) -> Value {
-    json!({"subresource": sub.name, "verbs": sub.verbs, "responseKind": response_kind(sub.group_version, sub.kind)})
+fn aggregated_subresource(sub: &Subresource, own: Option<(&str, &str)>) -> Value {
+    let kind = response_kind(sub.group_version.or(own), sub.kind);
+    json!({"subresource": sub.name, "verbs": sub.verbs, "responseKind": kind})
 }
 
 /// Group and version are empty where they are those of the document.

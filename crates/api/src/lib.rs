@@ -5,28 +5,25 @@
 
 pub mod amounts;
 pub mod apply;
-pub mod budget;
 pub mod convert;
 pub mod decode;
 pub mod defaults;
 pub mod discovery;
-pub mod duration;
-pub mod json;
 pub mod meta;
 pub mod openapi;
 pub mod patch;
-mod path;
 pub mod protobuf;
 pub mod qos;
-pub mod quantity;
 pub mod quota;
 pub mod schema;
 pub mod selector;
 pub mod status;
 pub mod table;
-pub mod time;
 pub mod validate;
 pub mod yaml;
+
+use formats::path;
+pub use formats::{budget, duration, json, quantity, time};
 
 /// An object or a part of one.
 pub type Value = serde_json::Value;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::{Value, schema::Resource, validate::FieldError};
+use crate::{Map, Value, schema::Resource, validate::FieldError};
 
 /// An answer that says what went wrong.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,9 +24,12 @@ impl Status {
         Self { code, reason, message: message.into(), details: None, next: None }
     }
 
-    fn about(mut self, resource: &Resource, name: &str) -> Self {
-        self.details = Some(details(name, resource.group, resource.name));
-        self
+    fn with(self, details: Value) -> Self {
+        Self { details: Some(details), ..self }
+    }
+
+    fn about(self, resource: &Resource, name: &str) -> Self {
+        self.with(details(name, resource.group, resource.name))
     }
 
     /// 404: no such object.
@@ -36,9 +39,7 @@ impl Status {
 
     /// 404: no such path.
     pub fn no_such_path() -> Self {
-        let mut status = Self::new(404, "NotFound", "the server could not find the requested resource");
-        status.details = Some(json!({}));
-        status
+        Self::new(404, "NotFound", "the server could not find the requested resource").with(json!({}))
     }
 
     /// 409: the name is taken.
@@ -82,23 +83,19 @@ impl Status {
             many => format!("[{}]", many.join(", ")),
         };
         let qualified = qualified(group, kind);
-        let mut status = Self::new(422, "Invalid", format!("{qualified} {name:?} is invalid: {list}"));
         let mut details = details(name, group, kind);
         details["causes"] = errors
             .iter()
             .map(|e| json!({"reason": e.kind.reason(), "message": e.detail(), "field": e.field}))
             .collect();
-        status.details = Some(details);
-        status
+        Self::new(422, "Invalid", format!("{qualified} {name:?} is invalid: {list}")).with(details)
     }
 
     /// 409: the object that a delete means is not the one that is there.
     pub fn other_object(resource: &Resource, name: &str, why: &str) -> Self {
         let group = resource.storage().0;
         let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", qualified(group, resource.kind));
-        let mut status = Self::new(409, "Conflict", message);
-        status.details = Some(details(name, group, resource.kind));
-        status
+        Self::new(409, "Conflict", message).with(details(name, group, resource.kind))
     }
 
     /// What another component answered, with the reason that belongs to its code.
@@ -163,9 +160,7 @@ impl Status {
     /// 405: the resource does not do that.
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
-        let mut status = Self::new(405, "MethodNotAllowed", message);
-        status.details = Some(json!({}));
-        status
+        Self::new(405, "MethodNotAllowed", message).with(json!({}))
     }
 
     /// 406: no answer in a form that the client accepts.
@@ -193,24 +188,19 @@ impl Status {
 
     /// 422: a JSON patch that cannot be applied.
     pub fn unprocessable(message: impl Into<String>) -> Self {
-        let mut status = Self::new(422, "Invalid", message);
-        status.details = Some(json!({}));
-        status
+        Self::new(422, "Invalid", message).with(json!({}))
     }
 
     /// 429: come back in a second.
     pub fn too_many_requests() -> Self {
         let message = "the server has received too many requests and has asked us to try again later";
-        let mut status = Self::new(429, "TooManyRequests", message);
-        status.details = Some(json!({"retryAfterSeconds": 1}));
-        status
+        Self::new(429, "TooManyRequests", message).with(json!({"retryAfterSeconds": 1}))
     }
 
     /// 500: our fault.
     pub fn internal(message: impl std::fmt::Display) -> Self {
-        let mut status = Self::new(500, "InternalError", format!("Internal error occurred: {message}"));
-        status.details = Some(json!({"causes": [{"message": message.to_string()}]}));
-        status
+        Self::new(500, "InternalError", format!("Internal error occurred: {message}"))
+            .with(json!({"causes": [{"message": message.to_string()}]}))
     }
 
     /// 501: Kubernetes has it, this server does not.
@@ -259,12 +249,6 @@ fn qualified(group: &str, kind: &str) -> String {
 }
 
 fn details(name: &str, group: &str, kind: &str) -> Value {
-    let mut value = json!({"kind": kind});
-    if !name.is_empty() {
-        value["name"] = name.into();
-    }
-    if !group.is_empty() {
-        value["group"] = group.into();
-    }
-    value
+    let given = [("kind", kind), ("name", name), ("group", group)].into_iter().filter(|(_, text)| !text.is_empty());
+    given.map(|(field, text)| (field.to_owned(), Value::from(text))).collect::<Map>().into()
 }

@@ -409,3 +409,59 @@ fn schemas_as_deep_as_documents_may_be_are_checked() {
     object["status"] = json!({"storedVersions": ["v1"]});
     assert_eq!(faults(&validate::create(crds, &object)), Vec::<String>::new());
 }
+
+/// The faults of a new object that is given whole.
+fn refused(group: &str, version: &str, name: &str, body: Value) -> Vec<String> {
+    let resource = schema().resource(group, version, name).expect("a resource");
+    validate::create(resource, &body).iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn defaults_of_custom_schemas_fit_their_schemas() {
+    let told = |schema: Value| {
+        let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object",
+            "properties": {"spec": {"type": "object", "properties": {"a": schema}}}}}});
+        let spec = json!({"group": "g.example.com", "scope": "Namespaced", "versions": [version], "conversion": {"strategy": "None"},
+            "names": {"plural": "as", "singular": "a", "kind": "A", "listKind": "AList"}});
+        let body = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "as.g.example.com"}, "spec": spec, "status": {"storedVersions": ["v1"]}});
+        refused("apiextensions.k8s.io", "v1", "customresourcedefinitions", body)
+    };
+    let check = |schema: Value, want: &[&str]| {
+        let at = "spec.validation.openAPIV3Schema.properties[spec].properties[a].default";
+        let want: Vec<String> = want.iter().map(|fault| format!("{at}{fault}")).collect();
+        let got: Vec<String> = told(schema).into_iter().filter(|fault| fault.contains(".default")).collect();
+        assert_eq!(got, want);
+    };
+    check(json!({"type": "integer", "default": 3, "minimum": 1}), &[]);
+    check(
+        json!({"type": "integer", "default": "x"}),
+        &[r#": Invalid value: "string":  in body must be of type integer: "string""#],
+    );
+    check(
+        json!({"type": "integer", "default": 0, "minimum": 1}),
+        &[": Invalid value: 0:  in body should be greater than or equal to 1"],
+    );
+    check(
+        json!({"type": "string", "default": "c", "enum": ["a", "b"]}),
+        &[r#": Unsupported value: "c": supported values: "a", "b""#],
+    );
+    let list = json!({"type": "array", "items": {"type": "string"}, "maxItems": 1, "default": ["a", 2]});
+    check(
+        list,
+        &[
+            r#".[1]: Invalid value: "integer": [1] in body must be of type string: "integer""#,
+            ": Too many: 2: must have at most 1 item",
+        ],
+    );
+    let object = json!({"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}}, "default": {}});
+    check(object, &[".k: Required value"]);
+}
+
+#[test]
+fn the_cpu_target_of_an_old_autoscaler_is_a_share() {
+    let body = json!({"metadata": {"name": "h", "namespace": "n"}, "spec": {"maxReplicas": 2, "targetCPUUtilizationPercentage": 0,
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}});
+    let want = "spec.metrics[0].resource.target.averageUtilization: Invalid value: 0: must be greater than 0";
+    assert_eq!(refused("autoscaling", "v1", "horizontalpodautoscalers", body), [want]);
+}

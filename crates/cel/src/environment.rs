@@ -13,6 +13,8 @@ use crate::{
 #[derive(Clone, Default)]
 pub struct Environment {
     variables: Arc<HashMap<Box<str>, (usize, Type)>>,
+    /// The number of the next variable.
+    next: usize,
     types: Option<Arc<dyn TypeResolver>>,
     json_patch: bool,
 }
@@ -39,8 +41,15 @@ impl Environment {
     /// has their values by these numbers or by name.
     pub fn variable(mut self, name: &str, ty: Type) -> Self {
         let variables = Arc::make_mut(&mut self.variables);
-        let number = variables.get(name).map_or(variables.len(), |(number, _)| *number);
-        variables.insert(name.into(), (number, ty));
+        let known = variables.get(name).map(|(number, _)| *number);
+        variables.insert(name.into(), (known.unwrap_or(self.next), ty));
+        self.next += usize::from(known.is_none());
+        self
+    }
+
+    /// Without a variable. The others keep their numbers, so that one set of values serves both environments.
+    pub fn without(mut self, name: &str) -> Self {
+        Arc::make_mut(&mut self.variables).remove(name);
         self
     }
 

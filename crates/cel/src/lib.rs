@@ -42,6 +42,6 @@ pub use error::Error;
 pub use escape::{escape, unescape};
 pub use issue::{Issue, Issues};
 pub use library::{Authorizer, Check, Decision, Resource, Target, native::Native};
-pub use program::{Bindings, Budget, Program};
+pub use program::{Bindings, Budget, Composition, Program};
 pub use types::{ObjectType, Type};
-pub use value::{Created, Duration, Form, Key, List, Lookup, Map, Schema, Text, Timestamp, Value};
+pub use value::{Created, Duration, Form, Key, List, Map, Schema, Text, Timestamp, Value};

@@ -114,6 +114,17 @@ impl Type {
         matches!(self, Self::String)
     }
 
+    /// The name as declarations have it, which differs from what messages of the checker say for times and `null`.
+    pub fn declared(&self) -> String {
+        match self {
+            Self::List(of) => format!("list({})", of.declared()),
+            Self::Map(of) => format!("map({}, {})", of.0.declared(), of.1.declared()),
+            Self::Optional(of) => format!("optional_type({})", of.declared()),
+            Self::Type(Some(of)) => format!("type({})", of.declared()),
+            other => other.name().to_owned(),
+        }
+    }
+
     pub(crate) fn is_dyn_or_error(&self) -> bool {
         matches!(self, Self::Dyn | Self::Error)
     }

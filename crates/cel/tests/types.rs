@@ -1,12 +1,9 @@
 //! What callers bring along: types that may be created, variables that are found when they are asked for, a signal to stop,
 //! programs on other threads.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-};
+use std::sync::{Arc, atomic::AtomicBool};
 
-use ferry_cel::{Bindings, Budget, Environment, Error, Lookup, Map, ObjectType, Program, Type, TypeResolver, Value};
+use ferry_cel::{Bindings, Budget, Composition, Environment, Error, ObjectType, Program, Type, TypeResolver, Value};
 
 /// A type as mutations have it: every field of `Object.a` is an `Object.a.b` or anything.
 #[derive(Debug)]
@@ -59,31 +56,34 @@ fn objects_are_created_by_name() {
     assert!(wrong.contains("1:13: expected type of field 'op' is 'string' but provided type is 'int'"), "{wrong}");
 }
 
-#[derive(Debug)]
-struct Counted(AtomicUsize);
-
-impl Lookup for Counted {
-    fn get(&self, name: &str) -> Option<Result<Value<'_>, Error>> {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        (name == "answer").then_some(Ok(Value::Int(42)))
-    }
-}
-
 #[test]
-fn lazy_variables_are_asked_for_when_they_are_used() {
-    let environment = Environment::new().variable("variables", Type::map(Type::String, Type::Dyn));
-    let counted = Counted(AtomicUsize::new(0));
-    let run = |source: &str| {
-        let program = environment.compile(source).expect("it is right").program().expect("it has a program");
+fn composed_variables_are_evaluated_when_they_are_used() {
+    let environment =
+        Environment::new().variable("n", Type::Int).variable("variables", Type::map(Type::String, Type::Dyn));
+    let program = |source: &str| environment.compile(source).expect("it is right").program().expect("it has a program");
+    let mut composition = Composition::new();
+    composition.add("answer", Ok(program("n * 2")));
+    composition.add("more", Ok(program("variables.answer + variables.answer")));
+    composition.add("broken", Ok(program("n / 0")));
+    composition.add("wrong", Err("it is".into()));
+    let check = |source: &str, want: &str, cost: u64| {
+        let program = program(source);
         let mut bindings = Bindings::new();
-        bindings.set(0, Value::Map(Map::Lazy(&counted)));
-        format!("{:?}", program.run(&bindings, &mut Budget::new(100)))
+        bindings.set(0, Value::Int(21)).compose(1, &composition, 100);
+        assert_eq!(format!("{:?}", program.run(&bindings, &mut Budget::new(100))), want, "{source}");
+        assert_eq!(bindings.take_composed_cost(), cost, "{source}");
     };
-    assert_eq!(run("false && variables.answer == 42"), "Ok(Bool(false))");
-    assert_eq!(counted.0.load(Ordering::Relaxed), 0);
-    assert_eq!(run("variables.answer == 42"), "Ok(Bool(true))");
-    assert_eq!(counted.0.load(Ordering::Relaxed), 1);
-    assert_eq!(run("variables.nope"), "Err(Failed(\"no such key: nope\"))");
+    check("false && variables.answer == 42", "Ok(Bool(false))", 0);
+    check("variables.answer == 42", "Ok(Bool(true))", 2);
+    check("variables.answer + variables.answer", "Ok(Int(84))", 2);
+    check("variables.more", "Ok(Int(84))", 2 + 5);
+    check("has(variables.answer) && !has(variables.nope)", "Ok(Bool(true))", 2);
+    check("variables.nope", "Err(Failed(\"no such key: nope\"))", 0);
+    let broken = "Err(Failed(\"composited variable \\\"broken\\\" fails to evaluate: division by zero\"))";
+    check("variables.broken", broken, 2);
+    check("true || variables.broken", "Ok(Bool(true))", 0);
+    let wrong = "Err(Failed(\"composited variable \\\"wrong\\\" fails to compile: it is\"))";
+    check("variables.wrong", wrong, 0);
 }
 
 #[test]

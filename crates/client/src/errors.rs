@@ -10,6 +10,8 @@ pub trait ApiErrorExt {
     fn is_already_exists(&self) -> bool;
     /// The namespace is being deleted: nothing can be created in it any more.
     fn is_namespace_terminating(&self) -> bool;
+    /// The server gave up waiting: an object that was to be created is there, but not yet as others will see it.
+    fn is_timeout(&self) -> bool;
     /// The server found the object not valid, so sending it again does not help.
     fn is_invalid(&self) -> bool;
     /// What the server said, without the wrapping of the client.
@@ -33,6 +35,10 @@ impl ApiErrorExt for kube::Error {
         let kube::Error::Api(status) = self else { return false };
         let causes = status.details.iter().flat_map(|details| &details.causes);
         causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
+    }
+
+    fn is_timeout(&self) -> bool {
+        matches!(self, kube::Error::Api(status) if status.reason == "Timeout")
     }
 
     fn is_invalid(&self) -> bool {

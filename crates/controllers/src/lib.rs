@@ -15,6 +15,7 @@ mod node_lifecycle;
 mod ownership;
 mod per_namespace;
 mod pod_gc;
+mod policy_status;
 mod replicaset;
 mod resource_quota;
 mod root_ca;
@@ -82,6 +83,9 @@ const LOOPS: &[Loop] = &[
     row("pod-garbage-collector-controller", "pod-garbage-collector", |context| pod_gc::run(context).boxed()),
     row("clusterrole-aggregation-controller", "clusterrole-aggregation-controller", |context| {
         cluster_role_aggregation::run(context).boxed()
+    }),
+    row("validatingadmissionpolicy-status-controller", "validatingadmissionpolicy-status-controller", |context| {
+        policy_status::run(context).boxed()
     }),
 ];
 

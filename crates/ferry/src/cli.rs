@@ -107,6 +107,12 @@ pub struct Up {
     #[arg(long, value_name = "CIDR", default_value = "10.42.0.0/24")]
     pub pod_cidr: sys::net::Cidr,
 
+    /// Let InitializerConfigurations say who must look at new objects before anybody sees them
+    ///
+    /// Kubernetes has had this until 1.13.
+    #[arg(long)]
+    pub enable_initializers: bool,
+
     #[command(flatten)]
     pub storage: Storage,
 

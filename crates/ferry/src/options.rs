@@ -51,6 +51,8 @@ pub struct Options {
     pub mirror_port: Option<u16>,
     /// The range of pod addresses.
     pub pod_cidr: Cidr,
+    /// Whether there are initializers.
+    pub initializers: bool,
     /// Where the objects are kept.
     pub storage: Storage,
 }
@@ -76,6 +78,7 @@ impl Options {
             kubelet_port: arguments.kubelet_port,
             mirror_port: Some(arguments.mirror_port).filter(|port| *port != 0).or(state.mirror_port),
             pod_cidr: arguments.pod_cidr,
+            initializers: arguments.enable_initializers,
             storage: arguments.storage.clone(),
             instance,
         })

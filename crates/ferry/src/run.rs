@@ -215,6 +215,9 @@ fn settings(options: &Options, pki: &Pki) -> anyhow::Result<Settings> {
         ..Default::default()
     };
     let certificate = ClientCertificate::from_pem(&pki.front_proxy.certificate, &pki.front_proxy.key)?;
+    if options.initializers {
+        server::enable_initializers()?;
+    }
     Ok(Settings {
         advertise: Some((options.node_ip, options.port)),
         authentication,
@@ -223,6 +226,9 @@ fn settings(options: &Options, pki: &Pki) -> anyhow::Result<Settings> {
         shared_store: !options.storage.etcd_servers.is_empty(),
         host_name: options.node_name.clone(),
         admission: admission()?,
+        // They are parts of this process.
+        components: Vec::new(),
+        initializers: options.initializers.then_some(server::INITIALIZATION),
         ..Default::default()
     })
 }

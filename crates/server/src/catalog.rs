@@ -15,7 +15,13 @@ use bytes::Bytes;
 use store::Marks;
 
 use self::scan::{Found, Paths};
-use crate::document::{self, Tail};
+use crate::{
+    document::{self, Tail},
+    initializers,
+};
+
+/// What is there while an object waits for initializers.
+const PENDING: &str = "metadata.initializers";
 
 /// The built-in resources, as the cache sees them.
 pub struct Catalog {
@@ -89,6 +95,11 @@ impl Catalog {
         Self { rows: rows.into_iter().map(|(key, resources)| (key, Row::of(&resources))).collect() }
     }
 
+    /// The place of what says that an object waits for initializers; `None`: there are none.
+    pub fn pending(&self, resource: &Resource) -> Option<usize> {
+        initializers::enabled().then(|| self.place(resource, PENDING))?
+    }
+
     /// The place of a resource's field among the marks of its documents.
     pub fn place(&self, resource: &Resource, field: &str) -> Option<usize> {
         let row = self.rows.get(&document::key(resource, "", ""))?;
@@ -104,6 +115,7 @@ impl Row {
                 fields.push(field.name);
             }
         }
+        fields.extend(initializers::enabled().then_some(PENDING));
         let versions = resources.iter().map(|resource| Version::of(resource, &fields, resources)).collect();
         Self { fields, versions }
     }
@@ -124,6 +136,9 @@ impl Row {
             }
         };
         let text = |name: &&str| {
+            if *name == PENDING {
+                return initializers::is_pending(&object).then(|| PENDING.to_owned());
+            }
             let known = |version: &Version| Some((version.resource, version.resource.field(name)?.clone()));
             let (resource, field) = self.versions.iter().find_map(known)?;
             Some(field.text(&convert::to(resource, object.clone())))
@@ -137,6 +152,9 @@ impl Version {
     fn of(resource: &'static Resource, fields: &[&'static str], all: &[&'static Resource]) -> Self {
         let mut paths = Paths::default();
         let mut source = |name: &&'static str| {
+            if *name == PENDING {
+                return Some(Source::Places(vec![paths.add(PENDING)], ""));
+            }
             if let Some(field) = resource.field(name) {
                 return Some(Source::Places(field.paths.iter().map(|path| paths.add(path)).collect(), field.absent));
             }

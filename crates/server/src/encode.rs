@@ -67,16 +67,16 @@ pub fn warned(mut response: Response<Body>, warnings: &[String]) -> Response<Bod
 
 /// A stored document, as it is where possible.
 pub fn document(target: &Target, form: Form, value: &Bytes, revision: Revision) -> Result<Response<Body>, Status> {
-    if form.is_plain() && Tail::of(target.resource).ends(value) {
+    if form.is_plain() && target.resource.custom.is_none() && Tail::of(&target.resource).ends(value) {
         return Ok(bytes(200, document::answer(value, revision)));
     }
     let stored = document::decode(value, revision).map_err(Status::internal)?;
-    Ok(object(target, form, convert::to(target.resource, stored), 200))
+    Ok(object(target, form, convert::to(&target.resource, stored), 200))
 }
 
 /// An object that was written: as it is stored, where possible.
 pub fn changed(target: &Target, form: Form, value: Value, stored: Option<Stored>, code: u16) -> Response<Body> {
-    match stored.filter(|(document, _)| form.is_plain() && Tail::of(target.resource).ends(document)) {
+    match stored.filter(|(document, _)| form.is_plain() && Tail::of(&target.resource).ends(document)) {
         Some((document, revision)) => sized(form, code, Encoding::Json, document::answer(&document, revision)),
         None => object(target, form, value, code),
     }
@@ -130,7 +130,7 @@ pub fn shaped(target: &Target, form: Form, object: Value) -> Value {
         Shape::Metadata => versioned(form, table::partial_metadata(&object)),
         Shape::Table(include) => {
             let metadata = json!({"resourceVersion": meta::text(&object, &["metadata", "resourceVersion"])});
-            let table = table::table(target.resource, std::iter::once(&object), metadata, include, clock::now());
+            let table = table::table(&target.resource, std::iter::once(&object), metadata, include, clock::now());
             versioned(form, table)
         }
     }
@@ -152,37 +152,52 @@ pub fn list(target: &Target, form: Form, list: List) -> Result<Response<Body>, S
         }
     }
     match (form.shape, form.encoding) {
-        (Shape::Object, Encoding::Protobuf) => {
+        (Shape::Object, Encoding::Protobuf) if target.resource.custom.is_none() => {
             let joined = joined::protobuf(target, &metadata, &list, form.gzip)?;
             return Ok(as_is(200, Encoding::Protobuf, joined.body, joined.compressed));
         }
-        _ if form.is_plain() => {
+        _ if form.is_plain() && target.resource.custom.is_none() => {
             let joined = joined::json(target, &metadata, &list, form.gzip)?;
             return Ok(as_is(200, Encoding::Json, joined.body, joined.compressed));
         }
         _ => {}
     }
-    let objects = objects(target, &list)?;
+    let found = match list.converted {
+        Some(objects) => objects,
+        None => stored(target, &list)?,
+    };
+    Ok(objects(target, form, found, metadata))
+}
+
+/// A list of objects that are at hand.
+pub fn objects(target: &Target, form: Form, objects: Vec<Value>, mut metadata: Value) -> Response<Body> {
     match form.shape {
         Shape::Object => {
-            let (kind, version) = (format!("{}List", target.resource.kind), target.resource.api_version());
-            let items: Vec<Value> = objects.into_iter().map(joined::untyped).collect();
+            let (kind, version) = (target.resource.list_kind(), target.resource.api_version());
+            // Upstream knows custom resources only as what they say they are.
+            let items: Vec<Value> = match target.resource.custom {
+                Some(_) => objects,
+                None => objects.into_iter().map(joined::untyped).collect(),
+            };
+            if target.resource.custom.is_some() && metadata["continue"].is_null() {
+                metadata["continue"] = "".into();
+            }
             let list = json!({"kind": kind, "apiVersion": version, "metadata": metadata, "items": items});
-            Ok(written(form, 200, &list))
+            written(form, 200, &list)
         }
         Shape::Table(include) => {
-            let table = table::table(target.resource, objects.iter(), metadata, include, clock::now());
-            Ok(written(form, 200, &versioned(form, table)))
+            let table = table::table(&target.resource, objects.iter(), metadata, include, clock::now());
+            written(form, 200, &versioned(form, table))
         }
         Shape::Metadata => {
             let items: Vec<Value> = objects.iter().map(|o| versioned(form, table::partial_metadata(o))).collect();
             let list = json!({"kind": "PartialObjectMetadataList", "metadata": metadata, "items": items});
-            Ok(written(form, 200, &versioned(form, list)))
+            written(form, 200, &versioned(form, list))
         }
     }
 }
 
-fn objects(target: &Target, list: &List) -> Result<Vec<Value>, Status> {
-    let decode = |record: &store::Record| document::object(record).map(|object| convert::to(target.resource, object));
+fn stored(target: &Target, list: &List) -> Result<Vec<Value>, Status> {
+    let decode = |record: &store::Record| document::object(record).map(|object| convert::to(&target.resource, object));
     list.items.iter().map(|item| decode(&item.record)).collect::<Result<_, _>>().map_err(Status::internal)
 }

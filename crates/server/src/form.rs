@@ -95,6 +95,9 @@ impl Form {
     fn of(clause: &Clause, target: &Target) -> Option<Self> {
         encodings(clause).find_map(|encoding| {
             let (shape, version) = shape(clause, encoding, target)?;
+            if !fits(encoding, shape, target) {
+                return None;
+            }
             Some(Self { encoding, shape, version, pretty: clause.get("pretty") == Some("1"), gzip: false })
         })
     }
@@ -110,7 +113,7 @@ fn accept(headers: &HeaderMap) -> &str {
     if text.trim().is_empty() { "*/*" } else { text }
 }
 
-fn types() -> Vec<&'static str> {
+pub fn types() -> Vec<&'static str> {
     OFFERED.iter().map(|(media, _)| *media).collect()
 }
 
@@ -127,8 +130,13 @@ fn offered(accept: &str, lists: bool) -> Result<(), Status> {
     if lists {
         types.push(STREAMED);
     }
+    Err(not_offered(&types))
+}
+
+/// 406: a path has only these types.
+pub fn not_offered(types: &[&str]) -> Status {
     let message = format!("406: Not Acceptable\n\nAvailable representations: {}", types.join(", "));
-    Err(Status { code: 406, reason: "NotAcceptable", message, details: Some(json!({})), next: None })
+    Status { code: 406, reason: "NotAcceptable", message, details: Some(json!({})), next: None }
 }
 
 /// One wish of a client.
@@ -160,6 +168,12 @@ fn clause(text: &str) -> Option<Clause<'_>> {
     Some(Clause { media, parameters, quality: quality.unwrap_or(1.0) })
 }
 
+/// Whether a form can be served: custom resources have no protobuf, but what is shown of them may.
+fn fits(encoding: Encoding, shape: Shape, target: &Target) -> bool {
+    let whole = matches!(shape, Shape::Object) && target.subresource != "scale";
+    encoding != Encoding::Protobuf || target.resource.custom.is_none() || !whole
+}
+
 fn encodings<'a>(clause: &'a Clause<'a>) -> impl Iterator<Item = Encoding> + 'a {
     let (kind, sub) = clause.media;
     let matches = move |media: &str| {
@@ -182,11 +196,13 @@ fn shape(clause: &Clause, encoding: Encoding, target: &Target) -> Option<(Shape,
         _ => return None,
     };
     let shape = match kind {
-        "Table" if encoding != Encoding::Protobuf => Shape::Table(match target.query.get("includeObject") {
-            Some("None") => Include::None,
-            Some("Object") => Include::Object,
-            _ => Include::Metadata,
-        }),
+        "Table" if encoding != Encoding::Protobuf && target.is_kept() => {
+            Shape::Table(match target.query.get("includeObject") {
+                Some("None") => Include::None,
+                Some("Object") => Include::Object,
+                _ => Include::Metadata,
+            })
+        }
         "PartialObjectMetadata" | "PartialObjectMetadataList" => Shape::Metadata,
         _ => return None,
     };
@@ -220,8 +236,11 @@ mod tests {
     use crate::{query::Query, request, served::Served};
 
     fn check(accept: &str, query: &str) -> Result<(Encoding, Shape), String> {
-        let served = Served::default();
-        let target = request::parse(&Method::GET, "/api/v1/namespaces/a/pods/b", Query::parse(query), &served);
+        of_path(&Method::GET, "/api/v1/namespaces/a/pods/b", accept, query)
+    }
+
+    fn of_path(method: &Method, path: &str, accept: &str, query: &str) -> Result<(Encoding, Shape), String> {
+        let target = request::parse(method, path, Query::parse(query), &Served::default());
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, accept.parse().unwrap());
         let form = Form::negotiate(&headers, &target.unwrap().unwrap());
@@ -247,6 +266,19 @@ mod tests {
         assert_eq!(check("text/html", ""), Err(router.clone()));
         assert_eq!(check("application/cbor", ""), Err(router));
         let handler = format!("only the following media types are accepted: {all}");
-        assert_eq!(check("application/json;as=Nope;v=v1;g=meta.k8s.io", ""), Err(handler));
+        assert_eq!(check("application/json;as=Nope;v=v1;g=meta.k8s.io", ""), Err(handler.clone()));
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        let metadata = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+        for path in [
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+            "/apis/authentication.k8s.io/v1/tokenreviews",
+            "/api/v1/namespaces/a/serviceaccounts/b/token",
+            "/api/v1/namespaces/a/pods/b/eviction",
+            "/api/v1/namespaces/a/bindings",
+        ] {
+            assert_eq!(of_path(&Method::POST, path, table, ""), Err(handler.clone()), "{path} is not kept");
+            assert_eq!(of_path(&Method::POST, path, metadata, ""), Ok((Encoding::Json, Shape::Metadata)));
+        }
+        assert!(of_path(&Method::POST, "/api/v1/namespaces/a/pods", table, "").is_ok());
     }
 }

@@ -23,25 +23,42 @@ enum Holds {
 struct Check {
     name: &'static str,
     holds: Holds,
-    /// Only `/readyz` has it.
-    readiness: bool,
+    of: Of,
+}
+
+/// Whose check it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    All,
+    /// All but `/readyz`.
+    Liveness,
+    /// Only `/readyz`.
+    Readiness,
 }
 
 const fn check(name: &'static str) -> Check {
-    Check { name, holds: Holds::SinceStart, readiness: false }
+    Check { name, holds: Holds::SinceStart, of: Of::All }
 }
 
 const ROOTS: [&str; 3] = ["healthz", "livez", "readyz"];
 const CHECKS: &[Check] = &[
     check("ping"),
     check("log"),
-    Check { name: "etcd", holds: Holds::Store, readiness: false },
-    Check { name: "etcd-readiness", holds: Holds::Store, readiness: true },
+    // What speaks to the server from inside shows no certificate, so none can have expired.
+    Check { name: "loopback-serving-certificate", holds: Holds::SinceStart, of: Of::Liveness },
+    Check { name: "etcd", holds: Holds::Store, of: Of::All },
+    Check { name: "etcd-readiness", holds: Holds::Store, of: Of::Readiness },
+    // Views are complete before the first request.
+    Check { name: "informer-sync", holds: Holds::SinceStart, of: Of::Readiness },
+    check("poststarthook/start-apiserver-admission-initializer"),
+    check("poststarthook/generic-apiserver-start-informers"),
     check("poststarthook/priority-and-fairness-config-consumer"),
     check("poststarthook/priority-and-fairness-filter"),
+    check("poststarthook/storage-object-count-tracker-hook"),
     check("poststarthook/start-system-namespaces-controller"),
     check("poststarthook/start-cluster-authentication-info-controller"),
     check("poststarthook/start-kube-apiserver-identity-lease-controller"),
+    check("poststarthook/start-kube-apiserver-identity-lease-garbage-collector"),
     check("poststarthook/storage-readiness"),
     check("poststarthook/start-legacy-token-tracking-controller"),
     check("poststarthook/start-service-ip-repair-controllers"),
@@ -52,7 +69,7 @@ const CHECKS: &[Check] = &[
     check("poststarthook/start-kubernetes-service-cidr-controller"),
     check("poststarthook/kube-apiserver-autoregistration"),
     check("autoregister-completion"),
-    Check { name: "shutdown", holds: Holds::Serving, readiness: true },
+    Check { name: "shutdown", holds: Holds::Serving, of: Of::Readiness },
 ];
 
 /// The paths of all checks.
@@ -65,8 +82,8 @@ pub fn paths() -> Vec<String> {
 }
 
 fn checks(root: &str) -> impl Iterator<Item = &'static Check> {
-    let ready = root == "readyz";
-    CHECKS.iter().filter(move |check| ready || !check.readiness)
+    let other = if root == "readyz" { Of::Liveness } else { Of::Readiness };
+    CHECKS.iter().filter(move |check| check.of != other)
 }
 
 /// Every check of every path, and whether it holds.

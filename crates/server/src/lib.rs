@@ -4,6 +4,8 @@
 //! [`pipeline`](mod@pipeline): authenticate, authorize, route, then the registry (decode, default, admit, prepare, validate, store) and
 //! encode. Everything particular to a resource is a strategy.
 
+#![warn(clippy::large_futures)] // A future is copied whenever it becomes a part of another.
+
 mod activity;
 mod admission;
 mod aggregate;
@@ -14,6 +16,8 @@ pub mod authorize;
 mod bootstrap;
 mod catalog;
 mod clock;
+mod components;
+mod custom;
 mod deadline;
 mod document;
 mod encode;
@@ -25,6 +29,7 @@ mod gzip;
 mod headers;
 mod health;
 mod impersonate;
+mod initializers;
 mod joined;
 mod listen;
 mod live;
@@ -43,6 +48,7 @@ mod strategies;
 mod streams;
 mod system;
 mod tokens;
+mod usage;
 mod watch;
 
 use std::{
@@ -56,7 +62,10 @@ use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
 
 pub use admission::{AdmissionSettings, UnknownPlugin};
 pub use aggregate::{Aggregation, CertificateError, ClientCertificate};
@@ -69,6 +78,8 @@ pub use authenticate::{
     ALGORITHMS, Authentication, AuthenticationFile, Authority, AuthorityError, ConfigError, JwtIssuer, Mapping,
     ReviewVersion, TableError, TokenWebhook, UserTable, client_verifier,
 };
+pub use components::Component;
+pub use initializers::{PATIENCE as INITIALIZATION, enable as enable_initializers};
 pub use outbound::{Endpoint, KubeconfigError, from_kubeconfig};
 pub use settings::{Authorization, Load, Mode, Serving, Settings, Shutdown};
 pub use streams::backend::unverified;
@@ -166,15 +177,23 @@ struct Shared {
     auditor: Option<Arc<audit::Auditor>>,
     flow: flow::Flow,
     aggregator: aggregate::Aggregator,
+    /// What containers have used.
+    usage: Arc<usage::Usage>,
     settings: Settings,
     /// What the server says of its API.
     pages: api::discovery::Pages,
+    /// The same with custom resources.
+    custom_pages: custom::Pages,
     metrics: metrics::Metrics,
     started: jiff::Timestamp,
+    /// What works in the background ends with the server.
+    _alive: DropGuard,
     /// Cancelled once the server is asked to end: it is not ready from then on.
     ending: CancellationToken,
-    /// Cancelled once no new connections are taken: watches end.
+    /// Cancelled once no new connections are taken, or no new requests: watches end.
     stopping: CancellationToken,
+    /// The requests of connections that are being answered.
+    requests: TaskTracker,
 }
 
 impl Server {
@@ -188,13 +207,20 @@ impl Server {
         // Where everybody may do everything, everybody is at least known.
         settings.authentication.anonymous &=
             !settings.authorization.modes.iter().any(|mode| matches!(mode, Mode::AlwaysAllow));
+        if settings.initializers.is_some() {
+            initializers::enable().map_err(|late| store::Error::Unusable(late.to_string()))?;
+            settings.admission.enable("Initializers");
+            settings.served.add("admissionregistration.k8s.io", "v1alpha1");
+        }
         let pools = allocate::Pools::new(&settings.service_networks, settings.node_ports.clone());
         let registry = Arc::new(registry::Registry::new(config.store, pools, &settings).await?);
+        let usage = Arc::new(usage::Usage::default());
         let parts = admission::Parts {
             config: None,
             settings: &settings.admission,
             cache: registry.cache(),
             authorizers: registry.authorizers(),
+            usage: &usage,
         };
         let admission = admission::Admission::new(&settings.admission, &parts).map_err(store::Error::Unusable)?;
         registry.set_admission(admission);
@@ -202,6 +228,8 @@ impl Server {
         created.map_err(unusable)?;
         // What is kept of objects from here on knows those that were just written.
         registry.cache().freshen().await?;
+        let alive = CancellationToken::new();
+        tokio::spawn(custom::control::run(registry.clone(), alive.clone()));
         let served = settings.served.clone();
         let pages = api::discovery::Pages::new(move |group, version| served.includes(group, version));
         let tokens = config.tokens.map(Arc::new);
@@ -217,12 +245,16 @@ impl Server {
             auditor: audit::Auditor::new(&settings.audit),
             flow,
             aggregator,
+            usage,
             settings,
             pages,
+            custom_pages: custom::Pages::default(),
             metrics: metrics::Metrics::default(),
             started: clock::now(),
+            _alive: alive.drop_guard(),
             ending: CancellationToken::new(),
             stopping: CancellationToken::new(),
+            requests: TaskTracker::new(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -232,9 +264,15 @@ impl Server {
         self.shared.registry.authorizers()
     }
 
-    /// What clients are told of the API: of this server's, and of others' that it leads to.
+    /// What clients are told of the API: of this server's, custom resources included, and of others' that it leads to.
     fn page(&self, name: &api::discovery::Name) -> Option<api::discovery::Page> {
-        self.aggregator().page(name, |name| self.shared.pages.get(name))
+        let own = |name: &_| self.shared.custom_pages.get(&self.shared.pages, &self.registry().custom().rows(), name);
+        self.aggregator().page(name, own)
+    }
+
+    /// The rows that there are.
+    fn table(&self) -> request::Table<'_> {
+        request::Table { served: &self.shared.settings.served, custom: Some(self.registry().custom()) }
     }
 
     fn aggregator(&self) -> &aggregate::Aggregator {

@@ -2,7 +2,8 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use futures::FutureExt;
+use futures::{FutureExt, future::ready};
+use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
@@ -14,8 +15,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    BodyError, Origin, Server, activity::Activity, aggregate, allocate, authenticate::Peer, bootstrap, flow, pipeline,
-    pipeline::Unknown,
+    BodyError, Origin, Server, activity::Activity, aggregate, allocate, authenticate::Peer, bootstrap, flow, paths,
+    pipeline, pipeline::Unknown, usage,
 };
 
 /// How long a client may take for the TLS handshake.
@@ -46,8 +47,13 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::Serve
     // It ends with the token, unless the store does not answer; if it panicked, the process is ending anyway.
     let _ = tokio::time::timeout(KEPT_UP, kept_up).await;
     tokio::time::sleep(ends.delay).await;
-    stop.cancel();
     server.shared.stopping.cancel();
+    if ends.retry_after {
+        server.shared.requests.close();
+        // Whoever takes longer is cut off below.
+        let _ = tokio::time::timeout(ends.drain, server.shared.requests.wait()).await;
+    }
+    stop.cancel();
     // It panics only where a connection's place cannot be taken, and then there is nothing to drain.
     let Ok(connections) = accepting.await else { return };
     connections.close();
@@ -64,8 +70,14 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::Serve
 async fn keep_up(server: Server) {
     let ending = server.shared.ending.clone();
     let kept = bootstrap::run(server.clone(), ending.clone());
+    let sampled = async {
+        if server.shared.settings.admission.wants_usage() {
+            usage::run(&server, &ending).await;
+        }
+    };
+    let allocated = allocate::run(server.clone(), ending.clone());
     let aggregated = aggregate::run(server.clone(), ending.clone());
-    tokio::join!(kept, aggregated, allocate::run(server.clone(), ending.clone()), flow::run(server, ending));
+    tokio::join!(kept, allocated, aggregated, flow::run(server.clone(), ending.clone()), sampled);
 }
 
 /// Takes connections until `shutdown`; returns those that are still open.
@@ -124,6 +136,11 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
         service_fn(move |request: http::Request<Incoming>| {
             let (server, peer, busy) = (server.clone(), peer.clone(), activity.begin());
             let activity = activity.clone();
+            if is_too_late(&server, &request) {
+                activity.leave();
+                return ready(Ok(busy.until_sent(try_again()))).left_future();
+            }
+            let counted = server.shared.requests.token();
             if request.version() == http::Version::HTTP_2 && fastrand::f64() < load.goaway_chance {
                 activity.leave();
             }
@@ -133,13 +150,15 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
                 request.extensions_mut().insert(address);
             }
             let is_http2 = request.version() == http::Version::HTTP_2;
-            pipeline::answer(server, Origin::Peer(peer), request).map(move |response| {
+            let answer = pipeline::answer(server, Origin::Peer(peer), request).map(move |response| {
+                drop(counted);
                 // HTTP/2 costs the server more than its client: who is not known gets one request per connection.
                 if is_http2 && response.extensions().get::<Unknown>().is_some() {
                     activity.leave();
                 }
                 Ok::<_, Infallible>(busy.until_sent(response))
-            })
+            });
+            answer.right_future()
         })
     };
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
@@ -158,6 +177,21 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
     if let Err(error) = ended {
         tracing::debug!(%error, "connection ended");
     }
+}
+
+/// Whether a request comes while the server ends and says so. Health and numbers are told until the end.
+fn is_too_late(server: &Server, request: &http::Request<Incoming>) -> bool {
+    let exempt =
+        ["/healthz", "/livez", "/metrics", "/readyz"].iter().any(|root| request.uri().path().starts_with(root));
+    server.shared.settings.shutdown.retry_after && server.shared.stopping.is_cancelled() && !exempt
+}
+
+/// 429, in upstream's words.
+fn try_again() -> Response<crate::Body> {
+    let mut response = paths::text("The apiserver is shutting down, please try again later.\n");
+    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+    response
 }
 
 /// How HTTP is spoken.

@@ -17,12 +17,17 @@ use std::sync::{Arc, PoisonError, RwLock};
 use api::{Value, convert, schema::Resource};
 use store::{Cache, Change, Item, Watcher};
 
-use crate::{document, system::Place};
+use crate::{document, initializers, system::Place};
 
 /// What is kept of objects.
 pub trait View: Send + Sync + 'static {
     /// An object is new or has changed. It is in the version of the resource that is followed.
     fn put(&mut self, place: Place<'_>, object: &Value);
+
+    /// As [`Self::put`], for who keeps a part of the document as it is.
+    fn put_item(&mut self, place: Place<'_>, object: &Value, _item: &Item) {
+        self.put(place, object);
+    }
 
     /// An object is gone.
     fn remove(&mut self, place: Place<'_>);
@@ -156,7 +161,8 @@ impl Source {
 fn put<V: View>(view: &mut V, source: &Source, item: &Item) {
     let Some(place) = source.place(&item.record.key) else { return };
     match document::object(&item.record) {
-        Ok(object) => view.put(place, &convert::to(source.resource, object)),
+        Ok(object) if initializers::is_pending(&object) => view.remove(place),
+        Ok(object) => view.put_item(place, &convert::to(source.resource, object), item),
         Err(error) => {
             tracing::warn!(key = &*item.record.key, %error, "a stored document cannot be read; it is as good as absent");
             view.remove(place);

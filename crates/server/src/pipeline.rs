@@ -6,7 +6,7 @@
 use std::{net::SocketAddr, panic::AssertUnwindSafe, sync::Arc};
 
 use api::{
-    Map, Value, apply,
+    Map, Value,
     decode::{self, Format},
     json, protobuf,
     schema::TypeId,
@@ -30,9 +30,9 @@ use crate::{
     metrics::InFlight,
     paths,
     query::Query,
-    registry::{Outcome, WriteOptions},
+    registry::Outcome,
     request::{self, Target},
-    reviews, streams, tokens, watch,
+    strategies, streams, watch,
 };
 
 /// The content type of protobuf.
@@ -101,7 +101,7 @@ impl Call<'_> {
     fn begin(&self, auditor: &Arc<Auditor>, request: &Request<Body>) -> (Option<Arc<Trail>>, bool) {
         let path = request.uri().path();
         let query = Query::parse(request.uri().query().unwrap_or_default());
-        let target = request::parse(request.method(), path, query.clone(), &self.server.shared.settings.served);
+        let target = request::parse(request.method(), path, query.clone(), self.server.table());
         let target = target.and_then(Result::ok);
         let question = match &target {
             Some(target) => Question::of_target(target),
@@ -189,7 +189,7 @@ async fn route(
         return Box::pin(aggregate::answer(server, caller, form, api, request)).await;
     }
     let query = Query::parse(request.uri().query().unwrap_or_default());
-    match request::parse(request.method(), &path, query, &server.shared.settings.served) {
+    match request::parse(request.method(), &path, query, server.table()) {
         unknown @ (None | Some(Err(_))) => {
             let counted = InFlight::of_path(server, request.method(), &path);
             let query = Query::parse(request.uri().query().unwrap_or_default());
@@ -239,7 +239,13 @@ async fn allowed(
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
     server.authorizers().answer(caller.identity(), &Question::of_target(&target)).await?;
-    let deprecation = target.resource.deprecation();
+    let mut deprecation = target.resource.deprecation();
+    if target.resource.custom.is_some()
+        && let Some(text) = deprecation.take()
+    {
+        // Who uses an old version of a custom resource is told so also when he is refused.
+        target.notes.warn(text);
+    }
     let notes = target.notes.clone();
     // A future is copied whenever it becomes a part of another: from here on it is a pointer.
     let answered = Box::pin(resource(server, caller, target, request)).await;
@@ -290,22 +296,17 @@ async fn resource(
     let body = read(request).await?;
     let input = Input { content_type, user_agent, body };
     audit::with(|trail| trail.sent(&input));
-    if reviews::is_review(target.resource) {
-        let mut review = Box::pin(reviews::answer(server, caller.identity(), &target, &input)).await?;
-        own_review(&target, &input, &mut review)?;
-        return Ok(encode::object(&target, form, review, 201));
-    }
-    if target.subresource == "token" {
-        let (token, warnings) = Box::pin(tokens::answer(server, &target, &input)).await?;
-        return Ok(encode::warned(encode::object(&target, form, token, 201), &warnings));
-    }
-    let outcome = server.shared.registry.perform(&target, &input).await?;
+    let outcome = match strategies::of(&target.resource).answers(&target.subresource) {
+        Some(answers) => Box::pin(answers.answer(server, &target, &input)).await?,
+        None => server.shared.registry.perform(&target, &input).await?,
+    };
     Ok(match outcome {
         Outcome::Document { value, revision } => encode::document(&target, form, &value, revision)?,
         Outcome::Object { object, stored, code, warnings } => {
             encode::warned(encode::changed(&target, form, object, stored, code), &warnings)
         }
         Outcome::List(list) => encode::list(&target, form, list)?,
+        Outcome::Objects(objects) => encode::objects(&target, form, objects, serde_json::json!({})),
         Outcome::Success(status) => encode::success(form, &status),
     })
 }
@@ -373,17 +374,6 @@ fn content_type(request: &Request<Body>) -> String {
 fn user_agent(request: &Request<Body>) -> String {
     let value = request.headers().get(header::USER_AGENT).and_then(|value| value.to_str().ok());
     value.unwrap_or_default().to_owned()
-}
-
-/// The question is its client's, the answer is not.
-fn own_review(target: &Target, input: &Input, review: &mut Value) -> Result<(), Status> {
-    let options = WriteOptions::of(target, input)?;
-    let writer = options.writer(apply::Kind::of(target.resource, ""));
-    let mut question = review.clone();
-    question["status"] = writer.kind.nothing()["status"].take();
-    apply::update(&writer, None, &mut question);
-    review["metadata"] = question["metadata"].take();
-    Ok(())
 }
 
 async fn read(request: Request<Body>) -> Result<Bytes, Status> {

@@ -3,20 +3,35 @@
 mod info;
 
 use api::{
-    schema::{Resource, schema},
+    schema::{Row, schema},
     status::Status,
 };
 use http::Method;
 
 pub use info::{Info, info};
 
-use crate::{User, admission::Notes, query::Query, served::Served};
+use crate::{User, admission::Notes, custom::Definitions, query::Query, served::Served};
+
+/// The rows that there are: those of the tables that are served, and custom ones.
+#[derive(Clone, Copy)]
+pub struct Table<'a> {
+    /// Which built-in group-versions are served.
+    pub served: &'a Served,
+    /// The custom rows, if there can be any.
+    pub custom: Option<&'a Definitions>,
+}
+
+impl<'a> From<&'a Served> for Table<'a> {
+    fn from(served: &'a Served) -> Self {
+        Self { served, custom: None }
+    }
+}
 
 /// A request for a resource.
 #[derive(Debug)]
 pub struct Target {
     /// The row of the resource.
-    pub resource: &'static Resource,
+    pub resource: Row,
     /// `create`, `get`, `list`, `watch`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: &'static str,
     /// Empty: all namespaces, or the resource has none.
@@ -34,7 +49,13 @@ pub struct Target {
 }
 
 /// Reads a path of a group and version that exist; `None` for paths of other kinds.
-pub fn parse(method: &Method, path: &str, query: Query, served: &Served) -> Option<Result<Target, Status>> {
+pub fn parse<'a>(
+    method: &Method,
+    path: &str,
+    query: Query,
+    table: impl Into<Table<'a>>,
+) -> Option<Result<Target, Status>> {
+    let table = table.into();
     let parts: Vec<String> = path.split('/').skip(1).map(crate::query::decode).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let (group, version, rest) = match parts.as_slice() {
@@ -42,14 +63,46 @@ pub fn parse(method: &Method, path: &str, query: Query, served: &Served) -> Opti
         ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
         _ => return None,
     };
-    if !served.includes(group, version) {
-        return None;
+    let mut rows = schema().resources().iter();
+    if rows.any(|resource| resource.group == group && resource.version == version) {
+        let find = |name: &str| schema().resource(group, version, name).map(Row::BuiltIn);
+        return table.served.includes(group, version).then(|| target(method, rest, query, find));
     }
-    schema().resources().iter().find(|resource| resource.group == group && resource.version == version)?;
-    Some(target(method, (group, version), rest, query))
+    custom_target(method, (group, version), rest, query, table.custom?)
 }
 
-fn target(method: &Method, (group, version): (&str, &str), rest: &[&str], query: Query) -> Result<Target, Status> {
+/// Of a path that no built-in row is for. What no definition serves is no resource at all.
+fn custom_target(
+    method: &Method,
+    (group, version): (&str, &str),
+    rest: &[&str],
+    query: Query,
+    custom: &Definitions,
+) -> Option<Result<Target, Status>> {
+    let named = match rest {
+        ["watch", rest @ ..] => rest,
+        rest => rest,
+    };
+    let (namespaced, named) = match named {
+        ["namespaces", _, named @ ..] => (true, named),
+        named => (false, named),
+    };
+    let row = custom.row(group, version, named.first()?)?;
+    // Only reads go over all namespaces.
+    let whole = matches!(method.as_str(), "GET" | "HEAD") && named.get(1).is_none_or(|name| name.is_empty());
+    if row.namespaced() != namespaced && !(row.namespaced() && whole) {
+        return None;
+    }
+    let parsed = target(method, rest, query, |_| Some(row.clone()));
+    match (parsed, named) {
+        // A path below an object that its definition does not have.
+        (Err(status), [_, name, _, ..]) if status.code == 404 => Some(Err(Status::not_found(&row, name))),
+        (Err(status), _) if status.code == 404 => None,
+        (parsed, _) => Some(parsed),
+    }
+}
+
+fn target(method: &Method, rest: &[&str], query: Query, find: impl Fn(&str) -> Option<Row>) -> Result<Target, Status> {
     // The old way to ask for a watch: `watch/` in front of the resource, and perhaps the name of one object.
     let (watched, rest) = match rest {
         ["watch", rest @ ..] => (true, rest),
@@ -65,7 +118,7 @@ fn target(method: &Method, (group, version): (&str, &str), rest: &[&str], query:
         [_, name, subresource @ ..] => (*name, subresource.join("/")),
         [] => return Err(Status::no_such_path()),
     };
-    let resource = schema().resource(group, version, rest[0]).ok_or_else(Status::no_such_path)?;
+    let resource = find(rest[0]).ok_or_else(Status::no_such_path)?;
     if resource.namespaced() && namespace.is_empty() && !name.is_empty()
         || !resource.namespaced() && !namespace.is_empty()
     {
@@ -87,6 +140,10 @@ fn target(method: &Method, (group, version): (&str, &str), rest: &[&str], query:
         notes: Notes::default(),
     };
     target.allowed()?;
+    // Upstream has no route for it but that to pods, services and nodes.
+    if method == Method::HEAD && target.subresource.split('/').next() != Some("proxy") {
+        return Err(Status::method_not_allowed());
+    }
     Ok(target)
 }
 
@@ -112,20 +169,25 @@ fn verb(method: &Method, name: &str, query: &Query) -> Option<&'static str> {
 }
 
 impl Target {
+    /// Whether what the path names can be read again: what can only be posted is answered and gone.
+    pub fn is_kept(&self) -> bool {
+        self.verbs().is_none_or(|verbs| verbs.iter().any(|verb| *verb != "create"))
+    }
+
+    /// What may be done to what the path names; `None`: there is no such subresource.
+    fn verbs(&self) -> Option<&[&'static str]> {
+        if self.subresource.is_empty() {
+            return Some(&self.resource.verbs);
+        }
+        let found = self.resource.subresource(self.subresource.split('/').next().unwrap_or_default());
+        found.filter(|sub| sub.name == self.subresource || sub.name == "proxy").map(|sub| &*sub.verbs)
+    }
+
     fn allowed(&self) -> Result<(), Status> {
-        let verbs = if self.subresource.is_empty() {
-            if self.verb == "create" && !self.name.is_empty() {
-                return Err(Status::method_not_allowed());
-            }
-            &self.resource.verbs
-        } else {
-            let name = self.subresource.split('/').next().unwrap_or_default();
-            let found = self.resource.subresource(name);
-            &found
-                .filter(|sub| sub.name == self.subresource || sub.name == "proxy")
-                .ok_or_else(Status::no_such_path)?
-                .verbs
-        };
+        if self.subresource.is_empty() && self.verb == "create" && !self.name.is_empty() {
+            return Err(Status::method_not_allowed());
+        }
+        let verbs = self.verbs().ok_or_else(Status::no_such_path)?;
         if self.subresource.is_empty()
             && self.resource.namespaced()
             && self.namespace.is_empty()
@@ -168,6 +230,8 @@ mod tests {
             Ok(("deletecollection", "deployments", "a", "", "")),
         );
         check(Method::POST, "/apis/apps/v1/namespaces/a/deployments/d", Err(405));
+        check(Method::HEAD, "/apis/apps/v1/namespaces/a/deployments/d", Err(405));
+        check(Method::HEAD, "/api/v1/namespaces/a/pods/b/proxy/c", Ok(("get", "pods", "a", "b", "proxy/c")));
         check(Method::GET, "/apis/apps/v1/nope", Err(404));
         check(Method::GET, "/api/v1/pods/b", Err(404));
         check(Method::DELETE, "/api/v1/namespaces", Err(405));

@@ -49,6 +49,14 @@ impl Served {
         Ok(Self { choices })
     }
 
+    /// With one more version of a group, unless somebody has chosen already.
+    pub(crate) fn add(&mut self, group: &str, version: &str) {
+        let choice = Choice::Version(group.to_owned(), version.to_owned());
+        if !self.choices.iter().any(|(known, _)| *known == choice) {
+            self.choices.push((choice, true));
+        }
+    }
+
     /// Whether a group-version is served.
     pub fn includes(&self, group: &str, version: &str) -> bool {
         let about = |choice: &Choice| match choice {

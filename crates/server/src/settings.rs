@@ -9,6 +9,7 @@ use crate::{
     audit::Audit,
     authenticate::Authentication,
     authorize::{Policies, Webhook},
+    components::Component,
     served::Served,
 };
 
@@ -45,6 +46,10 @@ pub struct Settings {
     pub shared_store: bool,
     /// How long events are kept.
     pub event_ttl: Duration,
+    /// The other parts of the control plane, of which `componentstatuses` tells.
+    pub components: Vec<Component>,
+    /// Whether there are initializers, and how long a creation waits for them.
+    pub initializers: Option<Duration>,
     /// The flags with their values, for `/flagz`.
     pub flags: Vec<(String, String)>,
     /// This machine's name, for the identity of this server.
@@ -110,6 +115,8 @@ pub struct Shutdown {
     pub delay: Duration,
     /// How long requests may go on after that.
     pub drain: Duration,
+    /// Whether those that come meanwhile are told to try again, elsewhere; otherwise nobody listens to them.
+    pub retry_after: bool,
 }
 
 impl Default for Settings {
@@ -130,6 +137,8 @@ impl Default for Settings {
             served: Served::default(),
             shared_store: false,
             event_ttl: Duration::from_secs(3600),
+            components: Component::usual(),
+            initializers: None,
             flags: Vec::new(),
             host_name: "localhost".into(),
         }
@@ -171,6 +180,6 @@ impl Default for Serving {
 
 impl Default for Shutdown {
     fn default() -> Self {
-        Self { delay: Duration::ZERO, drain: Duration::from_secs(3) }
+        Self { delay: Duration::ZERO, drain: Duration::from_secs(3), retry_after: false }
     }
 }

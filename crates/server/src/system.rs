@@ -3,7 +3,7 @@
 
 use api::{
     Value,
-    schema::{Resource, schema},
+    schema::{Resource, Row, schema},
     status::Status,
 };
 use bytes::Bytes;
@@ -20,6 +20,8 @@ use crate::{
 
 /// The server's own name, as the owner of fields.
 pub const NAME: &str = "kube-apiserver";
+/// The server's own name, as who asks.
+pub const USER: &str = "system:apiserver";
 
 /// The row of a resource that the server itself uses.
 pub fn resource(group: &str, version: &str, name: &str) -> Result<&'static Resource, Status> {
@@ -110,7 +112,7 @@ impl<'a> System<'a> {
 /// A request of the server's own.
 pub fn target(verb: &'static str, place: Place<'_>, subresource: &str) -> Target {
     Target {
-        resource: place.resource,
+        resource: place.resource.into(),
         verb,
         namespace: place.namespace.to_owned(),
         name: place.name.to_owned(),
@@ -121,10 +123,24 @@ pub fn target(verb: &'static str, place: Place<'_>, subresource: &str) -> Target
     }
 }
 
+/// A request of the server's own about all objects of a row.
+pub fn target_of(resource: Row) -> Target {
+    Target {
+        resource,
+        verb: "list",
+        namespace: String::new(),
+        name: String::new(),
+        subresource: String::new(),
+        query: Query::default(),
+        user: identity(),
+        notes: Notes::default(),
+    }
+}
+
 /// Who the server is to its own parts.
 fn identity() -> User {
     let groups = vec!["system:masters".to_owned(), "system:authenticated".to_owned()];
-    User { name: "system:apiserver".to_owned(), groups, ..User::default() }
+    User { name: USER.to_owned(), groups, ..User::default() }
 }
 
 fn written(outcome: Outcome) -> Result<Value, Status> {

@@ -5,8 +5,9 @@ mod replay;
 
 use ferry_server::{AdmissionSettings, Authorization, Mode, Settings};
 
-/// How many answers of a recording may differ, because what makes them is not there yet: policies in CEL, custom
-/// resources, aggregated API servers.
+/// How many answers of a recording may differ, because what makes them is not there yet: custom resources,
+/// aggregated API servers. Five more are about `data` of a `ControllerRevision`, which upstream keeps with the
+/// spaces that it was sent with, and which a patch therefore changes.
 struct Allowed {
     statuses: usize,
     bodies: usize,
@@ -40,10 +41,15 @@ async fn lists_and_watches() {
 
 #[tokio::test]
 async fn every_resource_and_verb() {
-    check("exchanges.jsonl", Allowed { statuses: 15, bodies: 38 }).await;
+    check("exchanges.jsonl", Allowed { statuses: 15, bodies: 36 }).await;
 }
 
 #[tokio::test]
 async fn roles_nodes_admission_and_policies() {
-    check("gate.jsonl", Allowed { statuses: 9, bodies: 18 }).await;
+    check("gate.jsonl", Allowed { statuses: 0, bodies: 0 }).await;
+}
+
+#[tokio::test]
+async fn custom_resources() {
+    check("custom.jsonl", Allowed { statuses: 296, bodies: 296 }).await;
 }

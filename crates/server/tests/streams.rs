@@ -343,6 +343,34 @@ async fn logs_come_from_the_kubelet() {
     assert_eq!((status, &answer["message"]), (400, &json!("no such log")));
 }
 
+#[tokio::test]
+async fn logs_are_messages_over_websocket() {
+    let f = Fixture::new(echo).await;
+    let text = |message: Message| match message {
+        Message::Binary(bytes) => format!("b:{}", String::from_utf8_lossy(&bytes)),
+        other => format!("t:{}", other.into_text().unwrap()),
+    };
+    for (protocol, empty, line) in
+        [("binary.k8s.io", "b:", "b:the last line\n"), ("nope, base64.binary.k8s.io", "t:", "t:dGhlIGxhc3QgbGluZQo=")]
+    {
+        let (mut socket, chosen) = f.socket("log?tailLines=1", protocol).await;
+        assert!(protocol.ends_with(&chosen) && !chosen.is_empty(), "{chosen}");
+        assert_eq!(
+            text(socket.next().await.unwrap().unwrap()),
+            empty,
+            "the first message says that there is an answer"
+        );
+        assert_eq!(text(socket.next().await.unwrap().unwrap()), line);
+        assert!(matches!(socket.next().await, Some(Ok(Message::Close(_))) | None));
+    }
+    let request = Request::get("/api/v1/namespaces/default/pods/p/log?tailLines=1")
+        .header(header::CONNECTION, "Upgrade")
+        .header(header::UPGRADE, "websocket")
+        .header(header::SEC_WEBSOCKET_PROTOCOL, "v5.channel.k8s.io")
+        .body(String::new());
+    assert_eq!(f.send(request).await.0, 400);
+}
+
 /// An address of this machine that others could have, if it has one.
 fn address() -> Option<IpAddr> {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;

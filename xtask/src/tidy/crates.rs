@@ -9,14 +9,16 @@ use anyhow::{Context, Result};
 use super::{Problem, vague};
 
 /// Each crate and the crates that it may use.
-const MAY_USE: [(&str, &[&str]); 14] = [
-    ("api", &[]),
-    ("cel", &[]),
+const MAY_USE: [(&str, &[&str]); 16] = [
+    ("formats", &[]),
+    ("api", &["formats"]),
+    ("cel", &["formats"]),
+    ("expressions", &["api", "cel"]),
     ("store", &[]),
     ("sys", &[]),
-    ("server", &["api", "cel", "store"]),
+    ("server", &["api", "cel", "expressions", "store"]),
     ("client", &["api"]),
-    ("controllers", &["api", "client"]),
+    ("controllers", &["api", "client", "expressions"]),
     ("scheduler", &["api", "client"]),
     ("runtime", &["sys"]),
     ("cni", &["sys"]),

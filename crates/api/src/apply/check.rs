@@ -53,6 +53,7 @@ impl Walk {
     }
 
     fn value(&mut self, view: View, value: &Value) {
+        let view = view.settled([Some(value), None]);
         match (view.form, value) {
             (_, Value::Null) | (Form::Any, _) => {}
             (Form::Scalar(ty), value) => {
@@ -60,12 +61,16 @@ impl Walk {
                     self.fault(message);
                 }
             }
-            (Form::Struct(_) | Form::Map(_), Value::Object(map)) => self.fields(view, map),
-            (Form::Struct(_) | Form::Map(_), other) => {
+            (Form::Struct(_) | Form::Map(_) | Form::Fields(_) | Form::Deduced, Value::Object(map)) => {
+                self.fields(view, map)
+            }
+            (Form::Struct(_) | Form::Map(_) | Form::Fields(_) | Form::Deduced, other) => {
                 self.fault(format!("expected map, got &{{{}}}", go_value(other)))
             }
-            (Form::List(..), Value::Array(items)) => self.items(view, items),
-            (Form::List(..), other) => self.fault(format!("expected list, got &{{{}}}", go_value(other))),
+            (Form::List(..) | Form::Items(_), Value::Array(items)) => self.items(view, items),
+            (Form::List(..) | Form::Items(_), other) => {
+                self.fault(format!("expected list, got &{{{}}}", go_value(other)))
+            }
         }
     }
 

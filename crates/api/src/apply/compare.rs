@@ -54,6 +54,7 @@ impl Comparison {
 
     /// Compares what is below a field into `self`, and says what became of the field.
     fn walk(&mut self, view: View, (old, new): Pair) -> Result<Change, NoKey> {
+        let view = view.settled([old, new]);
         let own = match (old, new) {
             (None, _) => Change::Added,
             (_, None) => Change::Removed,
@@ -65,8 +66,10 @@ impl Comparison {
             return Ok(if differ { Change::Modified } else { own });
         }
         match view.form {
-            Form::List(..) if old != new => self.items(view, array(old), array(new))?,
-            Form::Struct(_) | Form::Map(_) => self.fields(view, object(old), object(new))?,
+            Form::List(..) | Form::Items(_) if old != new => self.items(view, array(old), array(new))?,
+            Form::Struct(_) | Form::Map(_) | Form::Fields(_) | Form::Deduced => {
+                self.fields(view, object(old), object(new))?
+            }
             _ => {}
         }
         Ok(own)

@@ -14,12 +14,15 @@ pub fn of_object(view: View, object: &Value) -> Set {
 
 /// Whether the value is owned itself, and what is owned below it.
 fn walk(view: View, value: &Value) -> (bool, Set) {
+    let view = view.settled([Some(value), None]);
     if view.atomic {
         return (true, Set::default());
     }
     match (view.form, value) {
-        (Form::Struct(_) | Form::Map(_), Value::Object(map)) => (false, entries(view, map)),
-        (Form::List(..), Value::Array(items)) => (false, list(view, items)),
+        (Form::Struct(_) | Form::Map(_) | Form::Fields(_) | Form::Deduced, Value::Object(map)) => {
+            (false, entries(view, map))
+        }
+        (Form::List(..) | Form::Items(_), Value::Array(items)) => (false, list(view, items)),
         _ => (false, Set::default()),
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     Map, Value,
     budget::Budget,
     convert, decode, meta,
-    schema::{Resource, Ty, TypeId, schema},
+    schema::{Custom, Resource, Ty, TypeId, schema},
 };
 
 /// What is written through a path.
@@ -26,37 +26,17 @@ pub struct Kind<'a> {
 }
 
 /// Paths of the object itself and of its subresources, and what writes through them leave alone; `*` is every resource.
-const RESET: &[(&str, &str, &[&str])] = &[
-    ("certificatesigningrequests", "", &["spec", "status"]),
-    ("certificatesigningrequests", "status", &["spec", "status.conditions"]),
-    ("certificatesigningrequests", "approval", &["spec", "status.certificate"]),
-    ("deployments", "status", &["spec", "metadata.labels"]),
-    ("pods", "status", &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]),
-    ("podcertificaterequests", "", &[]),
-    ("apiservices", "status", &["metadata", "spec"]),
-    ("customresourcedefinitions", "status", &["metadata", "spec"]),
-    ("devicetaintrules", "status", &["metadata", "spec"]),
-    ("flowschemas", "status", &["metadata", "spec"]),
-    ("podgroups", "status", &["metadata", "spec"]),
-    ("prioritylevelconfigurations", "status", &["metadata", "spec"]),
-    ("resourceclaims", "status", &["metadata", "spec"]),
-    ("resourcepoolstatusrequests", "status", &["metadata", "spec"]),
-    ("servicecidrs", "status", &["metadata", "spec"]),
-    ("storageversionmigrations", "status", &["metadata", "spec"]),
-    ("storageversions", "status", &["metadata", "spec"]),
-    ("validatingadmissionpolicies", "status", &["metadata", "spec"]),
-    ("volumeattachments", "status", &["metadata", "spec"]),
-    ("*", "status", &["spec"]),
-    ("*", "", &["status"]),
-    ("*", "finalize", &["status"]),
-];
+const RESET: &str = include_str!("../../schema/reset.txt");
 
 impl<'a> Kind<'a> {
     /// The objects of a resource, written through a subresource or, where it is empty, directly.
     pub fn of(resource: &'a Resource, subresource: &'a str) -> Self {
-        let row = RESET.iter().find(|row| (row.0 == resource.name || row.0 == "*") && row.1 == subresource);
-        let divided = resource.subresource("status").is_some();
-        let reset = row.filter(|_| divided).map(|row| Set::of_fields(row.2)).unwrap_or_default();
+        let path = |name: &str| if subresource.is_empty() { name.to_owned() } else { format!("{name}/{subresource}") };
+        let paths = [path(resource.name), path("*")];
+        let rows = RESET.lines().filter_map(|line| line.split_once(':'));
+        let row = rows.filter(|(path, _)| paths.iter().any(|wanted| wanted == path)).map(|(_, fields)| fields).next();
+        let fields = row.filter(|_| resource.subresource("status").is_some()).unwrap_or_default();
+        let reset = Set::of_fields(&fields.split_whitespace().collect::<Vec<_>>());
         let (api_version, kind) = (resource.api_version(), resource.kind);
         Self { resource: Some(resource), api_version, kind, ty: resource.ty, subresource, reset }
     }
@@ -67,14 +47,25 @@ impl<'a> Kind<'a> {
     }
 
     /// How apply sees the objects.
-    pub fn view(&self) -> View<'static> {
-        View::object(self.ty)
+    pub fn view(&self) -> View<'_> {
+        match self.custom().and_then(|custom| custom.structure(&self.api_version)) {
+            Some(structure) => structure.view(),
+            None => View::object(self.ty),
+        }
+    }
+
+    /// What is particular to objects of a row that was made at run time.
+    pub(super) fn custom(&self) -> Option<&dyn Custom> {
+        self.resource?.custom.as_deref()
     }
 
     /// The object before it was created.
     pub fn nothing(&self) -> Value {
-        let zero = decode::zero(&Ty::Struct(self.ty), &mut Budget::default());
-        let mut object = zero.unwrap_or_else(|_| Value::Object(Map::new()));
+        let zero = match self.custom() {
+            Some(_) => Ok(Value::Null),
+            None => decode::zero(&Ty::Struct(self.ty), &mut Budget::default()),
+        };
+        let mut object = zero.ok().filter(Value::is_object).unwrap_or_else(|| Value::Object(Map::new()));
         let map = meta::object_mut(&mut object);
         map.insert("apiVersion".into(), self.api_version.clone().into());
         map.insert("kind".into(), self.kind.into());
@@ -84,12 +75,17 @@ impl<'a> Kind<'a> {
     /// An object in which nothing is set, as upstream writes it.
     pub fn blank(&self) -> Value {
         let mut object = self.nothing();
-        write_blanks(self.ty, meta::object_mut(&mut object));
+        if self.custom().is_none() {
+            write_blanks(self.ty, meta::object_mut(&mut object));
+        }
         object
     }
 
     /// An object in another version of the kind; `None` if there is no such version.
-    pub fn convert<'v>(&self, object: &'v Value, version: &str) -> Option<(View<'static>, Cow<'v, Value>)> {
+    pub fn convert<'v>(&self, object: &'v Value, version: &str) -> Option<(View<'_>, Cow<'v, Value>)> {
+        if let Some(custom) = self.custom() {
+            return Some((custom.structure(version)?.view(), custom.renamed(object, version)?));
+        }
         let current = match meta::text(object, &["apiVersion"]) {
             "" => &self.api_version,
             given => given,

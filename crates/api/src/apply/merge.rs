@@ -17,12 +17,15 @@ pub fn merge(view: View, live: &Value, config: &Value) -> Result<Value, NoKey> {
 
 /// One value after the merge; at most one side is absent.
 fn merged(view: View, live: Option<&Value>, config: Option<&Value>) -> Result<Option<Value>, NoKey> {
+    let view = view.settled([live, config]);
     if view.atomic || (is_empty(live) && is_empty(config)) {
         return Ok(config.or(live).cloned());
     }
     match (view.form, live, config) {
         (_, Some(live), None) => Ok(Some(live.clone())),
-        (Form::List(..), live, config) => Ok(Some(Value::Array(items(view, array(live), array(config))?))),
+        (Form::List(..) | Form::Items(_), live, config) => {
+            Ok(Some(Value::Array(items(view, array(live), array(config))?)))
+        }
         (_, live, config) => fields(view, object(live), object(config)).map(Some),
     }
 }
@@ -85,11 +88,12 @@ fn items(view: View, live: &[Value], config: &[Value]) -> Result<Vec<Value>, NoK
 
 /// The value without the fields of a set.
 pub fn without(view: View, value: &Value, fields: &Set) -> Value {
+    let view = view.settled([Some(value), None]);
     match (view.form, value) {
         (Form::Scalar(_), value) => value.clone(),
         (Form::Any, value) if !value.is_object() && !value.is_array() => value.clone(),
         _ if view.atomic || is_empty(Some(value)) => Value::Null,
-        (Form::List(..), Value::Array(list)) => {
+        (Form::List(..) | Form::Items(_), Value::Array(list)) => {
             let kept: Vec<Value> = list.iter().filter_map(|item| item_without(view, item, fields)).collect();
             if kept.is_empty() { Value::Null } else { Value::Array(kept) }
         }

@@ -12,6 +12,7 @@ mod kind;
 mod last_applied;
 mod managed;
 mod merge;
+mod overlay;
 mod owners;
 pub mod scale;
 mod set;
@@ -26,10 +27,11 @@ pub use conflict::{Conflict, Error};
 pub use element::{Element, Malformed, Name};
 pub use kind::Kind;
 pub use managed::{Entry, Managed, Unreadable};
+pub use overlay::{OverlayError, overlay};
 pub use set::{Node, Set};
-pub use view::NoKey;
+pub use view::{Child, Form, NoKey, Structure, View};
 
-use crate::{Value, decode, defaults, meta, schema::TypeId};
+use crate::{Value, decode, defaults, meta};
 
 /// The manager of what an object had before somebody applied for the first time.
 const BEFORE: &str = "before-first-apply";
@@ -190,13 +192,19 @@ fn merged(
     if !mine.set.is_empty() {
         managed.put(mine);
     }
-    let object = if same { live.clone() } else { defaulted(kind.ty, merged)? };
+    let object = if same { live.clone() } else { defaulted(kind, merged)? };
     Ok((object, managed))
 }
 
-fn defaulted(ty: TypeId, object: Value) -> Result<Value, decode::Error> {
-    let mut object = decode::canonical(ty, object)?.object;
-    defaults::apply(ty, &mut object);
+fn defaulted(kind: &Kind, mut object: Value) -> Result<Value, decode::Error> {
+    if let Some(custom) = kind.custom() {
+        decode::metadata(&mut object)?;
+        custom.prune(&mut object).map_err(|fault| decode::Error::Field(fault.to_string()))?;
+        custom.default(&mut object);
+        return Ok(object);
+    }
+    let mut object = decode::canonical(kind.ty, object)?.object;
+    defaults::apply(kind.ty, &mut object);
     Ok(object)
 }
 

@@ -6,16 +6,16 @@ use super::{
 };
 use crate::Value;
 
-/// Where a `Scale` and everything that is scaled have their replicas.
-const REPLICAS: &str = "spec.replicas";
+/// Where a `Scale`, and everything built in that is scaled, has its replicas.
+pub const REPLICAS: &str = "spec.replicas";
 const VERSION: &str = "autoscaling/v1";
 
-/// Gives a `Scale` the owners of the replicas of its object.
-pub fn show(parent: &Value, scale: &mut Value) -> Result<(), Unreadable> {
+/// Gives a `Scale` the owners of the replicas of its object, which are at `path`.
+pub fn show(parent: &Value, scale: &mut Value, path: &str) -> Result<(), Unreadable> {
     let mut managed = Managed::of(parent)?;
-    let replicas = Set::of_fields(&[REPLICAS]);
+    let (replicas, scaled) = (Set::of_fields(&[REPLICAS]), Set::of_fields(&[path]));
     managed.entries.retain_mut(|entry| {
-        let owns = !entry.set.intersection(&replicas).is_empty();
+        let owns = !entry.set.intersection(&scaled).is_empty();
         entry.set = replicas.clone();
         entry.api_version = VERSION.to_owned();
         owns
@@ -24,10 +24,10 @@ pub fn show(parent: &Value, scale: &mut Value) -> Result<(), Unreadable> {
     Ok(())
 }
 
-/// The owners of an object after its `Scale` was written, in the version that the path has.
-pub fn merge(parent: &Value, scale: &Value, api_version: &str) -> Result<Managed, Unreadable> {
+/// The owners of an object, whose replicas are at `path`, after its `Scale` was written, in a version.
+pub fn merge(parent: &Value, scale: &Value, api_version: &str, path: &str) -> Result<Managed, Unreadable> {
     let (parents, mut scales) = (Managed::of(parent)?, Managed::of(scale)?);
-    let replicas = Set::of_fields(&[REPLICAS]);
+    let (shown, replicas) = (Set::of_fields(&[REPLICAS]), Set::of_fields(&[path]));
     let mut out = Managed::default();
     for mut entry in parents.entries.iter().cloned() {
         if !entry.set.intersection(&replicas).is_empty() {
@@ -43,7 +43,7 @@ pub fn merge(parent: &Value, scale: &Value, api_version: &str) -> Result<Managed
         }
     }
     for mut entry in scales.entries {
-        if !entry.set.intersection(&replicas).is_empty() {
+        if !entry.set.intersection(&shown).is_empty() {
             entry.time = parents.find(&entry).and_then(|known| known.time.clone());
             entry.set = replicas.clone();
             entry.api_version = api_version.to_owned();

@@ -1,5 +1,7 @@
 //! How apply sees a part of an object: what the tables say about its form, and whether it is owned as a whole.
 
+use std::fmt;
+
 use super::element::{Element, Name};
 use crate::{
     Map, Value,
@@ -28,6 +30,30 @@ pub enum Form<'a> {
     Map(&'a Ty),
     /// Items of one type, told apart by these fields; by their value if there are none.
     List(&'a Ty, &'a [&'static str]),
+    /// Fields or keys that a schema outside of the tables describes.
+    Fields(&'a dyn Structure),
+    /// Items that such a schema describes.
+    Items(&'a dyn Structure),
+    /// What no schema describes: the keys of an object have owners of their own, everything else is a whole.
+    Deduced,
+}
+
+/// A part of an object by a schema outside of the tables.
+pub trait Structure: fmt::Debug + Sync {
+    /// How apply sees the part.
+    fn view(&self) -> View<'_>;
+
+    /// What is at a key; `None` where the schema has no such field.
+    fn child(&self, name: &str) -> Option<Child<'_>>;
+
+    /// What the items of a list are.
+    fn item(&self) -> View<'_>;
+
+    /// The fields that tell the items of a list apart.
+    fn keys(&self) -> &[&'static str];
+
+    /// What a field of an item is where it is left out.
+    fn key_default(&self, key: &str) -> Option<Value>;
 }
 
 /// Why a list item cannot be told from others.
@@ -72,8 +98,17 @@ impl Child<'_> {
 }
 
 impl<'a> View<'a> {
-    const TEXT: View<'static> = View { form: Form::Scalar(&Ty::String), atomic: true };
-    const ANY: View<'static> = View { form: Form::Any, atomic: true };
+    /// A text.
+    pub const TEXT: View<'static> = View { form: Form::Scalar(&Ty::String), atomic: true };
+    /// Anything, as a whole.
+    pub const ANY: View<'static> = View { form: Form::Any, atomic: true };
+    /// Anything, by what it is.
+    pub const DEDUCED: View<'static> = View { form: Form::Deduced, atomic: false };
+
+    /// Metadata of an object.
+    pub fn metadata() -> View<'static> {
+        schema().type_named("meta/v1.ObjectMeta").map_or(View::DEDUCED, View::object)
+    }
 
     /// A whole object.
     pub fn object(ty: TypeId) -> View<'static> {
@@ -123,28 +158,53 @@ impl<'a> View<'a> {
                 None => type_meta(name).map(|name| Child { view: View::TEXT, named: Some(name) }),
             },
             Form::Map(inner) => Some(Child { view: View::of(inner), named: None }),
+            Form::Fields(structure) => structure.child(name),
+            Form::Deduced => Some(Child { view: View::DEDUCED, named: None }),
             _ => Some(Child { view: View::ANY, named: None }),
         }
+    }
+
+    /// The same for values that are there: what no schema describes is a whole unless it is an object.
+    pub fn settled(self, values: [Option<&Value>; 2]) -> Self {
+        let whole = |value: Option<&Value>| value.is_some_and(|value| !value.is_object());
+        let deduced = matches!(self.form, Form::Deduced);
+        if deduced && values.into_iter().any(whole) { View::ANY } else { self }
     }
 
     /// What the items of a list are.
     pub fn item(self) -> Self {
         match self.form {
             Form::List(element, _) => View::of(element),
+            Form::Items(structure) => structure.item(),
+            Form::Deduced => View::DEDUCED,
             _ => View::ANY,
         }
     }
 
     /// The step to an item of a list.
     pub fn item_element(self, item: &Value) -> Result<Element, NoKey> {
-        match (self.form, item) {
-            (Form::List(_, []), Value::Object(_)) => Err(NoKey::MapInSet),
-            (Form::List(_, []), Value::Array(_)) => Err(NoKey::ListInSet),
-            (Form::List(_, []), Value::Null) => Err(NoKey::NullInSet),
-            (Form::List(_, []), value) => Ok(Element::Value(Box::new(value.clone()))),
-            (Form::List(element, keys), Value::Object(map)) => keyed(element, keys, map),
-            (Form::List(..), Value::Null) => Err(NoKey::Null),
+        let keys = match self.form {
+            Form::List(_, keys) => keys,
+            Form::Items(structure) => structure.keys(),
+            _ => return Err(NoKey::NoMap),
+        };
+        match item {
+            Value::Object(_) if keys.is_empty() => Err(NoKey::MapInSet),
+            Value::Array(_) if keys.is_empty() => Err(NoKey::ListInSet),
+            Value::Null if keys.is_empty() => Err(NoKey::NullInSet),
+            value if keys.is_empty() => Ok(Element::Value(Box::new(value.clone()))),
+            Value::Object(map) => keyed(keys, map, |key| self.key_default(key)),
+            Value::Null => Err(NoKey::Null),
             _ => Err(NoKey::NoMap),
+        }
+    }
+
+    /// What a field of an item is where it is left out.
+    fn key_default(self, key: &str) -> Option<Value> {
+        match self.form {
+            Form::List(Ty::Struct(id), _) => schema().get(*id).field(key).and_then(Field::published_default),
+            Form::Items(structure) => structure.key_default(key),
+            _ => None,
         }
     }
 }
@@ -155,11 +215,7 @@ fn type_meta(name: &str) -> Option<&'static str> {
 }
 
 /// Keys that are left out have their default, if the schema has one.
-fn keyed(element: &Ty, keys: &[&'static str], map: &Map) -> Result<Element, NoKey> {
-    let default = |key: &str| match element {
-        Ty::Struct(id) => schema().get(*id).field(key).and_then(Field::published_default),
-        _ => None,
-    };
+fn keyed(keys: &[&'static str], map: &Map, default: impl Fn(&str) -> Option<Value>) -> Result<Element, NoKey> {
     let value = |key: &&'static str| Some(((*key).into(), map.get(*key).cloned().or_else(|| default(key))?));
     let mut found: Vec<(Name, Value)> = keys.iter().filter_map(value).collect();
     if found.is_empty() {

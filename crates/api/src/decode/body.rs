@@ -37,6 +37,9 @@ enum Source<'a> {
 
 /// Reads the body of a request to a resource: the canonical object, and what the client is warned of.
 pub fn body(resource: &Resource, format: Format, bytes: &[u8], mode: Mode) -> Result<(Value, Vec<String>), Status> {
+    if let Some(custom) = &resource.custom {
+        return super::custom::body((resource, &**custom), format, bytes, mode);
+    }
     let unreadable = |why: String| unrecognized(resource.kind, bytes, why);
     let (source, api_version, kind) = open(format, bytes).map_err(unreadable)?;
     let named = Named::of(resource, &api_version, &kind, format).map_err(unreadable)?;

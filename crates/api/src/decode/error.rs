@@ -43,6 +43,9 @@ pub enum Error {
     /// Fields that the schema does not know or that are there twice.
     #[error("strict decoding error: {}", .0.join(", "))]
     Strict(Vec<String>),
+    /// A field that no type is for.
+    #[error("{0}")]
+    Field(String),
     /// Nested too deeply.
     #[error("the object is nested more than {MAX_DEPTH} levels deep")]
     Depth,

@@ -36,6 +36,11 @@ impl Page {
         Self { bytes, hash }
     }
 
+    /// A document that is known by the hash of what it is made of.
+    pub fn hashed(bytes: impl Into<Bytes>, hash: String) -> Self {
+        Self { bytes: bytes.into(), hash }
+    }
+
     /// The value of the header `ETag`.
     pub fn etag(&self) -> String {
         format!("\"{}\"", self.hash)

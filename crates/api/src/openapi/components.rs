@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::json;
 
 use super::{
+    custom,
     descriptions::Descriptions,
     kinds::{self, Kind},
     paths::title,
@@ -42,7 +43,7 @@ const INFO: &[&str] = &[
 
 /// The schemas of one document.
 pub(super) struct Components {
-    dialect: Dialect,
+    pub dialect: Dialect,
     descriptions: Descriptions,
     kinds: HashMap<TypeId, Kind>,
     /// Where the kinds that every group has are: in the document's group, or in all.
@@ -263,6 +264,9 @@ fn reference(ty: &Ty, field: &Field) -> Option<String> {
 
 /// `core/v1.Pod` is `io.k8s.api.core.v1.Pod`.
 pub(super) fn name(key: &str) -> String {
+    if let Some(name) = custom::name(key) {
+        return name.to_owned();
+    }
     const MACHINERY: &str = "io.k8s.apimachinery.pkg";
     let Some((package, rest)) = key.split_once('/') else {
         return match key {

@@ -28,7 +28,7 @@ pub(super) fn list(enabled: Enabled) -> Vec<Document> {
     documents
 }
 
-fn version_document(group: &'static str, version: &'static str) -> Document {
+pub(super) fn version_document(group: &'static str, version: &'static str) -> Document {
     let path = paths::of_version(group, version);
     let id = format!("get{}APIResources", paths::infix(group, version));
     let list = Shape::Component("meta/v1.APIResourceList".to_owned());

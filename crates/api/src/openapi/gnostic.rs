@@ -4,7 +4,9 @@
 
 use std::{collections::HashMap, sync::LazyLock};
 
-use crate::{Value, protobuf::wire};
+use formats::wire;
+
+use crate::Value;
 
 const TABLE: &str = include_str!("../../schema/openapi_v2.txt");
 

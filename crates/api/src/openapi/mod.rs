@@ -5,16 +5,19 @@
 //! were asked for; of version 3 there are hashes, which clients cache by.
 
 mod components;
+mod custom;
 mod descriptions;
 mod documents;
 mod gnostic;
 mod kinds;
+mod operations;
 mod paths;
 mod resource_paths;
 mod route;
-mod v2;
-mod v3;
+mod versions;
 mod words;
+
+pub use custom::{Added, added_v2, document_of, model_name};
 
 use std::sync::OnceLock;
 
@@ -38,7 +41,7 @@ pub fn index(enabled: Enabled) -> Value {
 /// The document at a path below `/openapi/v3/`, for example `apis/apps/v1`, `apis/apps`, `api` or `version`.
 pub fn document_at(path: &str) -> Option<Value> {
     let document = documents::list(ALL).into_iter().find(|document| document.path == path)?;
-    Some(v3::document(&document))
+    Some(versions::v3(&document))
 }
 
 /// Whether there is a document at a path below `/openapi/v3/`, of the served group-versions.
@@ -48,17 +51,17 @@ pub fn has_document(path: &str, enabled: Enabled) -> bool {
 
 /// `/openapi/v2` of the served group-versions.
 pub fn v2(enabled: Enabled) -> Value {
-    v2::document(&documents::list(enabled))
+    versions::v2(&documents::list(enabled))
+}
+
+/// A document of version 2 as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
+pub fn protobuf_of(document: &Value) -> Vec<u8> {
+    gnostic::encode(document)
 }
 
 /// `/openapi/v2` of the served group-versions as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
 pub fn v2_protobuf(enabled: Enabled) -> Vec<u8> {
     gnostic::encode(&v2(enabled))
-}
-
-/// A document of OpenAPI 2 in the same form.
-pub fn to_protobuf(document: &Value) -> Vec<u8> {
-    gnostic::encode(document)
 }
 
 /// The path and the hash of every document of version 3.
@@ -67,7 +70,7 @@ fn hashes() -> &'static [(String, String)] {
     HASHES.get_or_init(|| {
         documents::list(ALL)
             .into_iter()
-            .map(|document| (document.path.clone(), Page::new(v3::document(&document).to_string()).hash))
+            .map(|document| (document.path.clone(), Page::new(versions::v3(&document).to_string()).hash))
             .collect()
     })
 }
@@ -79,7 +82,7 @@ mod tests {
     #[test]
     fn every_reference_resolves() {
         for document in documents::list(ALL) {
-            let body = v3::document(&document);
+            let body = versions::v3(&document);
             let text = body.to_string();
             for reference in text.split("#/components/schemas/").skip(1) {
                 let name = reference.split('"').next().unwrap();

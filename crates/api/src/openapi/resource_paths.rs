@@ -1,6 +1,7 @@
 //! The routes of a resource: its verbs on collections and objects, its subresources, and the old watch paths.
 
 use super::{
+    custom,
     kinds::Kind,
     paths,
     route::{ANY, Body, LIST, LOG, OBJECT, PATCH, Parameter, Route, Shape},
@@ -18,17 +19,22 @@ const CONNECT: &[(&str, &str)] = &[
 ];
 
 /// Every route of a resource.
-pub(super) fn routes(resource: &'static Resource) -> Vec<Route> {
+pub(super) fn routes(resource: &Resource) -> Vec<Route> {
     let maker = Maker { resource };
     let mut out = maker.collection();
     out.extend(maker.object());
-    out.extend(maker.watches());
+    if resource.custom.is_none() {
+        out.extend(maker.watches());
+    }
     out.extend(resource.subresources.iter().flat_map(|sub| maker.subresource(sub)));
+    if resource.custom.is_some() {
+        out.iter_mut().for_each(Route::be_custom);
+    }
     out
 }
 
-struct Maker {
-    resource: &'static Resource,
+struct Maker<'a> {
+    resource: &'a Resource,
 }
 
 /// How a route names its place: `""` or `/{name}`, and whether it is for all namespaces.
@@ -43,13 +49,23 @@ const COLLECTION: Place = Place { watch: false, everywhere: false, named: false 
 const EVERYWHERE: Place = Place { everywhere: true, ..COLLECTION };
 const OBJECT_PATH: Place = Place { named: true, ..COLLECTION };
 
-impl Maker {
+impl Maker<'_> {
     fn can(&self, verb: &str) -> bool {
         self.resource.verbs.contains(&verb)
     }
 
     fn component(&self) -> String {
+        if self.resource.custom.is_some() {
+            return custom::key(self.resource.group, self.resource.version, self.resource.kind);
+        }
         schema().get(self.resource.ty).name.clone()
+    }
+
+    fn list_component(&self) -> String {
+        match &self.resource.custom {
+            Some(custom) => custom::key(self.resource.group, self.resource.version, custom.list_kind()),
+            None => format!("{}List", self.component()),
+        }
     }
 
     /// `Namespaced` where the path has a namespace.
@@ -121,7 +137,7 @@ impl Maker {
     fn list(&self, place: Place, suffix: String) -> Route {
         let mut route = self.route(place, "get", "list", ("list", self.named(place) + &suffix));
         route.parameters.extend(Parameter::options("meta/v1.ListOptions"));
-        Route { produces: LIST, answers: answers(&[200], &format!("{}List", self.component())), ..route }
+        Route { produces: LIST, answers: answers(&[200], &self.list_component()), ..route }
     }
 
     fn object(&self) -> Vec<Route> {
@@ -178,7 +194,8 @@ impl Maker {
         let (group, version) = sub.group_version.unwrap_or((self.resource.group, self.resource.version));
         let suffix = paths::title(sub.name);
         let component = schema().type_of_kind(group, version, sub.kind).map(|id| schema().get(id).name.clone());
-        let component = component.unwrap_or_default();
+        let own = self.resource.custom.is_some() && sub.group_version.is_none();
+        let component = if own { self.component() } else { component.unwrap_or_default() };
         let mut routes = if sub.kind.ends_with("Options") {
             self.connect(sub, &suffix, &component)
         } else if sub.name == "log" {

@@ -68,6 +68,30 @@ pub(super) const PATCH: &[&str] = &[
     "application/apply-patch+cbor",
 ];
 
+impl Route {
+    /// The components that the route refers to.
+    pub fn components(&self) -> Vec<String> {
+        let body = self.body.iter().map(|body| body.component.clone());
+        let answers = self.answers.iter().filter_map(|(_, shape)| match shape {
+            Shape::Component(key) => Some(key.clone()),
+            Shape::Text => None,
+        });
+        body.chain(answers).collect()
+    }
+}
+
+impl Route {
+    /// Custom resources have fewer forms.
+    pub fn be_custom(&mut self) {
+        const FORMS: &[&str] = &["application/json", "application/yaml"];
+        const PATCHES: &[&str] =
+            &["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
+        let patch = self.method == "patch";
+        self.consumes = if patch { PATCHES } else { FORMS };
+        self.produces = FORMS;
+    }
+}
+
 impl Parameter {
     pub fn in_path(name: &'static str) -> Self {
         Self { name, place: "path", ty: "string" }

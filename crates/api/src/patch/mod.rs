@@ -2,6 +2,7 @@
 
 mod operations;
 mod order;
+mod step;
 mod strategic;
 
 use crate::{Value, budget::Budget, json, schema::TypeId};
@@ -26,6 +27,14 @@ pub enum Error {
     /// The patch can be read but does not fit the object.
     #[error("{0}")]
     Unprocessable(String),
+    /// An operation of a JSON patch does not apply. Clients are not told why, those who patch on their behalf are.
+    #[error("the server rejected our request due to an error in our request")]
+    Inapplicable {
+        /// What the operation lacks.
+        why: String,
+        /// Whether it is a test that failed.
+        test: bool,
+    },
     /// The patch contradicts itself, which upstream takes for a fault of the server.
     #[error("{0}")]
     Failed(String),

@@ -3,7 +3,10 @@
 use json_patch::{Patch, PatchOperation};
 use serde::Deserialize;
 
-use super::Error;
+use super::{
+    Error,
+    step::{self, Fault},
+};
 use crate::{Value, decode::MAX_DEPTH};
 
 /// How many operations a JSON patch may have.
@@ -25,13 +28,12 @@ pub fn apply(object: &Value, patch: &Value) -> Result<Value, Error> {
     let mut bounds = Bounds { copied: 0, visited: 0 };
     for operation in &operations.0 {
         bounds.check(&out, operation)?;
-        json_patch::patch(&mut out, std::slice::from_ref(operation)).map_err(|_| rejected())?;
+        step::apply(&mut out, operation).map_err(|fault| match fault {
+            Fault::Test(why) => Error::Inapplicable { why, test: true },
+            Fault::Other(why) => Error::Inapplicable { why, test: false },
+        })?;
     }
     Ok(out)
-}
-
-fn rejected() -> Error {
-    Error::Unprocessable("the server rejected our request due to an error in our request".to_owned())
 }
 
 struct Bounds {
@@ -44,12 +46,13 @@ impl Bounds {
         match operation {
             PatchOperation::Add(add) => self.nest(add.path.as_str(), &add.value),
             PatchOperation::Replace(replace) => self.nest(replace.path.as_str(), &replace.value),
-            PatchOperation::Move(moved) => match object.pointer(moved.from.as_str()) {
+            // What is not there the operation itself tells.
+            PatchOperation::Move(moved) => match step::pointed(object, moved.from.as_str()) {
                 Some(value) => self.nest(moved.path.as_str(), value),
-                None => Err(rejected()),
+                None => Ok(()),
             },
             PatchOperation::Copy(copy) => {
-                let value = object.pointer(copy.from.as_str()).ok_or_else(rejected)?;
+                let Some(value) = step::pointed(object, copy.from.as_str()) else { return Ok(()) };
                 self.nest(copy.path.as_str(), value)?;
                 self.copied += value.to_string().len();
                 if self.copied > MAX_COPIED {
@@ -107,6 +110,8 @@ mod tests {
         let grow = vec![json!({"op": "copy", "from": "", "path": "/a"}); 100];
         let object = json!({"x": "x".repeat(10_000)});
         assert!(apply(&object, &json!(grow)).is_err());
+        let double = vec![json!({"op": "copy", "from": "/l/-1", "path": "/l/-1/x"}); 1000];
+        assert!(apply(&json!({"l": [{"x": "x".repeat(10_000)}]}), &json!(double)).is_err());
         let deeper = json!([{"op": "add", "path": "/b", "value": {}}, {"op": "move", "from": "/a", "path": "/b/a"},
             {"op": "move", "from": "/b", "path": "/a"}]);
         let deeper: Vec<Value> = deeper.as_array().unwrap().iter().cycle().take(3000).cloned().collect();

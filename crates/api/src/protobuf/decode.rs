@@ -2,13 +2,10 @@
 //! them, and a field that comes twice is merged or replaced as protobuf says.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use formats::wire::{self, Reader, Wire};
 use jiff::Timestamp;
 
-use super::{
-    Error, MAGIC, MAX_DEPTH, decode_enveloped,
-    encode::ZERO_TIME,
-    wire::{Reader, Wire},
-};
+use super::{Error, MAGIC, MAX_DEPTH, decode_enveloped, encode::ZERO_TIME};
 use crate::{
     Map, Value,
     budget::Budget,
@@ -44,7 +41,7 @@ impl<'b> Decoder<'b> {
         }
         let mut fields = Reader::new(bytes);
         let mut at = 0;
-        while let Some((number, value)) = fields.next().map_err(|error| error.within(ty.short_name()))? {
+        while let Some((number, value)) = fields.field().map_err(|error| error.within(ty.short_name()))? {
             // Writers keep the order of the numbers: it is this slot again or the next one.
             let is_at = |at: usize| ty.slots.get(at).is_some_and(|slot| slot.number == number);
             at = match (is_at(at), is_at(at + 1)) {
@@ -53,7 +50,7 @@ impl<'b> Decoder<'b> {
                 _ => match ty.slots.binary_search_by_key(&number, |slot| slot.number) {
                     Ok(at) => at,
                     Err(_) => match value {
-                        Wire::Illegal(kind) => return Err(Error::NoWireType(kind)),
+                        Wire::Illegal(kind) => return Err(wire::Error::NoWireType(kind).into()),
                         _ => continue,
                     },
                 },
@@ -121,7 +118,7 @@ impl<'b> Decoder<'b> {
             self.budget.entry(map.len(), field.name.len())?;
             map.insert(field.name.to_owned(), new());
         }
-        map.get_mut(field.name).ok_or(Error::End)
+        map.get_mut(field.name).ok_or(wire::Error::End.into())
     }
 
     /// One element of a list, or several that are packed.
@@ -163,7 +160,7 @@ impl<'b> Decoder<'b> {
         depth: usize,
     ) -> Result<(), Error> {
         let mut fields = Reader::new(message(field, value)?);
-        while let Some((number, value)) = fields.next()? {
+        while let Some((number, value)) = fields.field()? {
             if number == 1 {
                 self.item(field, inner, value, items, depth)?;
             }
@@ -174,7 +171,7 @@ impl<'b> Decoder<'b> {
     fn entry(&mut self, field: &Field, inner: &Ty, value: Wire, entries: &mut Map, depth: usize) -> Result<(), Error> {
         let mut fields = Reader::new(message(field, value)?);
         let (mut key, mut found) = (String::new(), None);
-        while let Some((number, value)) = fields.next()? {
+        while let Some((number, value)) = fields.field()? {
             match number {
                 1 => key = text(message(field, value)?),
                 2 => found = Some(self.element(field, inner, value, depth)?),
@@ -232,7 +229,7 @@ impl<'b> Decoder<'b> {
     fn int_or_string(&mut self, field: &Field, bytes: &[u8]) -> Result<Value, Error> {
         let (mut kind, mut number, mut string) = (0, 0, String::new());
         let mut fields = Reader::new(bytes);
-        while let Some(part) = fields.next()? {
+        while let Some(part) = fields.field()? {
             match part {
                 (1, Wire::Varint(value)) => kind = value,
                 (2, Wire::Varint(value)) => number = value as i32,
@@ -256,7 +253,7 @@ impl<'b> Decoder<'b> {
         }
         let mut raw: &[u8] = b"";
         let mut fields = Reader::new(bytes);
-        while let Some((number, value)) = fields.next()? {
+        while let Some((number, value)) = fields.field()? {
             if let (1, Wire::Bytes(bytes)) = (number, value) {
                 raw = bytes;
             }
@@ -277,7 +274,7 @@ impl<'b> Decoder<'b> {
         let inner = if matches!(shapes, Shapes::SchemaOrStrings(_)) { Ty::String } else { Ty::Struct(id) };
         let (mut allows, mut schema, mut items) = (false, None, Vec::new());
         let mut fields = Reader::new(bytes);
-        while let Some((number, value)) = fields.next()? {
+        while let Some((number, value)) = fields.field()? {
             match (number, value) {
                 (1, Wire::Varint(value)) => allows = value != 0,
                 (number, value) if number == one => {
@@ -317,7 +314,7 @@ fn wrong(field: &Field, value: Wire) -> Error {
 fn varint_field(bytes: &[u8], wanted: u32) -> Result<u64, Error> {
     let mut found = 0;
     let mut fields = Reader::new(bytes);
-    while let Some((number, value)) = fields.next()? {
+    while let Some((number, value)) = fields.field()? {
         if let Wire::Varint(value) = value
             && number == wanted
         {
@@ -343,7 +340,7 @@ fn instant(field: &Field, bytes: &[u8], micros: bool) -> Result<Value, Error> {
 fn quantity(field: &Field, bytes: &[u8]) -> Result<Value, Error> {
     let mut string = None;
     let mut fields = Reader::new(bytes);
-    while let Some((number, value)) = fields.next()? {
+    while let Some((number, value)) = fields.field()? {
         if let (1, Wire::Bytes(bytes)) = (number, value) {
             string = Some(text(bytes));
         }
@@ -352,8 +349,7 @@ fn quantity(field: &Field, bytes: &[u8]) -> Result<Value, Error> {
     if quantity::is_canonical(&string) {
         return Ok(string.into());
     }
-    let quantity = Quantity::parse(&string).ok_or_else(|| invalid(field, quantity::fault(&string).to_owned()))?;
-    Ok(quantity.to_string().into())
+    Quantity::canonical(&string).map(Value::from).map_err(|fault| invalid(field, fault.to_owned()))
 }
 
 fn invalid(field: &Field, message: String) -> Error {

@@ -2,8 +2,8 @@
 //! unless they are optional, lists and maps by element, maps sorted by key.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use formats::wire;
 
-use super::wire;
 use crate::{
     Map, Value, duration,
     schema::{Field, Part, Shapes, Ty, Type, schema},

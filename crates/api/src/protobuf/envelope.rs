@@ -1,9 +1,8 @@
 //! The envelope around every object on the wire: four bytes, then a message with `apiVersion`, `kind` and the object.
 
-use super::{
-    Error,
-    wire::{self, Reader, Wire},
-};
+use formats::wire::{self, Reader, Wire};
+
+use super::Error;
 
 /// What every envelope begins with.
 pub const MAGIC: &[u8; 4] = b"k8s\0";
@@ -56,7 +55,7 @@ pub fn open(bytes: &[u8]) -> Result<Unknown<'_>, Error> {
         Some(rest) => Reader::new(rest),
     };
     let mut unknown = Unknown::default();
-    while let Some((number, value)) = fields.next().map_err(|error| error.within("Unknown"))? {
+    while let Some((number, value)) = fields.field().map_err(|error| error.within("Unknown"))? {
         match (number, value) {
             (1, Wire::Bytes(bytes)) => type_meta(bytes, &mut unknown)?,
             (2, Wire::Bytes(bytes)) => unknown.raw = bytes,
@@ -74,7 +73,7 @@ pub fn open(bytes: &[u8]) -> Result<Unknown<'_>, Error> {
 
 fn type_meta(bytes: &[u8], unknown: &mut Unknown<'_>) -> Result<(), Error> {
     let mut fields = Reader::new(bytes);
-    while let Some((number, value)) = fields.next().map_err(|error| error.within("TypeMeta"))? {
+    while let Some((number, value)) = fields.field().map_err(|error| error.within("TypeMeta"))? {
         match (number, value) {
             (1, Wire::Bytes(bytes)) => unknown.api_version = text(bytes),
             (2, Wire::Bytes(bytes)) => unknown.kind = text(bytes),

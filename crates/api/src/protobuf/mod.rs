@@ -6,7 +6,8 @@
 mod decode;
 mod encode;
 mod envelope;
-pub(crate) mod wire;
+
+use formats::wire;
 
 use crate::{
     Map, Value,
@@ -26,40 +27,15 @@ pub enum Error {
     /// The envelope's first bytes are missing.
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
     Prefix,
-    /// The bytes end within a field.
-    #[error("unexpected EOF")]
-    End,
+    /// Bytes that are no fields.
+    #[error(transparent)]
+    Wire(#[from] wire::Error),
     /// There is nothing.
     #[error("empty data")]
     Empty,
     /// There is nothing after the first bytes of an envelope.
     #[error("empty body")]
     EmptyBody,
-    /// A tag that cannot be.
-    #[error("proto: {message}: illegal tag {number} (wire type {wire})")]
-    Tag {
-        /// The message; empty where it is not known yet.
-        message: String,
-        /// The number in the tag.
-        number: i32,
-        /// The wire type in the tag.
-        wire: u8,
-    },
-    /// The end of a group that did not begin.
-    #[error("proto: {message}: wiretype end group for non-group")]
-    EndGroup {
-        /// The message; empty where it is not known yet.
-        message: String,
-    },
-    /// A wire type that does not exist.
-    #[error("proto: illegal wireType {0}")]
-    NoWireType(u8),
-    /// A length beyond all bounds.
-    #[error("proto: negative length found during unmarshaling")]
-    Length,
-    /// A number that takes more than 64 bits.
-    #[error("proto: integer overflow")]
-    Overflow,
     /// A field with the wrong wire type.
     #[error("proto: wrong wireType = {wire} for field {field}")]
     WireType {
@@ -99,18 +75,6 @@ pub enum Error {
     /// JSON within the object cannot be read.
     #[error(transparent)]
     Json(#[from] json::Error),
-}
-
-impl Error {
-    /// The same, with the message that it is in.
-    fn within(mut self, name: &str) -> Self {
-        if let Error::Tag { message, .. } | Error::EndGroup { message } = &mut self
-            && message.is_empty()
-        {
-            name.clone_into(message);
-        }
-        self
-    }
 }
 
 /// The object of a resource in an envelope. The object's own `apiVersion` and `kind` count, where it has them and the
@@ -290,7 +254,7 @@ mod tests {
     fn hostile_bytes_are_refused() {
         assert_eq!(decode_object(b"{}"), Err(Error::Prefix));
         let ty = schema().type_named("core/v1.Pod").unwrap();
-        assert_eq!(decode_as(ty, b"\x0a\x05a"), Err(Error::End));
+        assert_eq!(decode_as(ty, b"\x0a\x05a"), Err(wire::Error::End.into()));
         assert_eq!(decode_as(ty, b"\x9b\x06\x9c\x06"), decode_as(ty, b""), "groups are skipped");
         let schema_type = schema().type_named("apiextensions/v1.JSONSchemaProps").unwrap();
         let mut deep = Vec::new();

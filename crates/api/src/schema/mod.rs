@@ -3,12 +3,18 @@
 //! [`schema`] is what everything else in this crate reads. The tables are part of the binary; a fault in them is a fault of
 //! the program and found by this module's tests.
 
+mod custom;
+#[cfg(test)]
+pub(crate) mod example;
+mod gate;
 mod index;
 mod parse;
 mod resources;
 
 use std::{collections::HashMap, sync::LazyLock};
 
+pub use custom::{Change, Column, Custom, Row, interned};
+pub use gate::{TooLate, open_gate};
 pub use resources::{Resource, Scope, SelectableField, Subresource, UnknownField};
 
 use self::index::Index;
@@ -20,6 +26,7 @@ pub struct Schema {
     types: Vec<Type>,
     by_name: HashMap<String, TypeId>,
     resources: Vec<Resource>,
+    gates: Vec<&'static str>,
 }
 
 /// The position of a type in the schema.
@@ -194,7 +201,10 @@ pub struct PatchRule {
     pub replace: bool,
 }
 
-static SCHEMA: LazyLock<Schema> = LazyLock::new(parse::load);
+#[cfg(not(test))]
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| parse::load(parse::TYPES, resources::TABLE));
+#[cfg(test)]
+static SCHEMA: LazyLock<Schema> = LazyLock::new(example::schema);
 
 /// The schema of Kubernetes 1.36.
 pub fn schema() -> &'static Schema {
@@ -202,6 +212,11 @@ pub fn schema() -> &'static Schema {
 }
 
 impl Schema {
+    /// Whether it has what is behind a gate.
+    pub fn has_gate(&self, name: &str) -> bool {
+        self.gates.contains(&name)
+    }
+
     /// A type by package and name, for example `apps/v1.Deployment`.
     pub fn type_named(&self, name: &str) -> Option<TypeId> {
         self.by_name.get(name).copied()
@@ -328,7 +343,8 @@ mod tests {
 
     #[test]
     fn every_resource_has_a_type_and_every_name_resolves() {
-        assert_eq!(schema().resources().len(), 95);
+        // One more than Kubernetes has: the example.
+        assert_eq!(schema().resources().len(), 96);
         for resource in schema().resources() {
             let ty = schema().get(resource.ty);
             assert!(ty.field("metadata").is_some(), "{}", ty.name);

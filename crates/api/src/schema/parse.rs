@@ -8,29 +8,12 @@
 use std::collections::HashMap;
 
 use super::{
-    Field, ListKind, Part, PatchRule, Presence, Schema, Shapes, Slot, Ty, Type, TypeId, Union, index::Index, resources,
+    Field, ListKind, Part, PatchRule, Presence, Schema, Shapes, Slot, Ty, Type, TypeId, Union, gate, index::Index,
+    resources,
 };
 
-macro_rules! tables {
-    ($($file:literal)*) => {
-        &[$(($file, include_str!(concat!("../../schema/types/", $file, ".txt")))),*]
-    };
-}
-
-/// Package, with an underscore before its version, and table.
-const TABLES: &[(&str, &str)] = tables! {
-    "meta_v1" "core_v1" "admission_v1" "admission_v1beta1" "admissionregistration_v1" "admissionregistration_v1alpha1"
-    "admissionregistration_v1beta1" "apidiscovery_v2" "apidiscovery_v2beta1" "apiextensions_v1" "apiregistration_v1"
-    "apps_v1" "apps_v1beta1" "apps_v1beta2" "authentication_v1" "authentication_v1beta1" "authorization_v1"
-    "authorization_v1beta1" "autoscaling_v1" "autoscaling_v2" "batch_v1" "batch_v1beta1" "certificates_v1"
-    "certificates_v1alpha1" "certificates_v1beta1" "coordination_v1" "coordination_v1alpha2" "coordination_v1beta1"
-    "discovery_v1" "discovery_v1beta1" "events_v1" "events_v1beta1" "extensions_v1beta1" "flowcontrol_v1"
-    "flowcontrol_v1beta1" "flowcontrol_v1beta2" "flowcontrol_v1beta3" "imagepolicy_v1alpha1" "internal_v1alpha1"
-    "networking_v1" "networking_v1beta1" "node_v1" "node_v1alpha1" "node_v1beta1" "policy_v1" "policy_v1beta1"
-    "rbac_v1" "rbac_v1alpha1" "rbac_v1beta1" "resource_v1" "resource_v1alpha3" "resource_v1beta1" "resource_v1beta2"
-    "scheduling_v1" "scheduling_v1alpha2" "scheduling_v1beta1" "storage_v1" "storage_v1alpha1" "storage_v1beta1"
-    "storagemigration_v1beta1"
-};
+/// The tables, each after a line with its package, an underscore before the version.
+pub const TYPES: &str = include_str!(concat!(env!("OUT_DIR"), "/types.txt"));
 
 /// A type as its table has it, names not resolved yet.
 struct RawType {
@@ -41,9 +24,10 @@ struct RawType {
     lines: Vec<&'static str>,
 }
 
-/// Parses all tables.
-pub fn load() -> Schema {
-    let raw: Vec<RawType> = TABLES.iter().flat_map(|(package, table)| split(package, table)).collect();
+/// Parses all tables, with what is behind gates that are open.
+pub fn load(types: &'static str, resources: &'static str) -> Schema {
+    let gates = gate::all_open();
+    let raw = split(types, &gates);
     let by_name: HashMap<String, TypeId> =
         raw.iter().enumerate().map(|(at, ty)| (format!("{}.{}", ty.package, ty.name), TypeId(at))).collect();
     let names = Names { by_name: &by_name, raw: &raw };
@@ -63,24 +47,28 @@ pub fn load() -> Schema {
             }
         })
         .collect();
-    let resources = resources::load(&by_name);
-    Schema { types, by_name, resources }
+    let resources = resources::load(resources, &by_name, &gates);
+    Schema { types, by_name, resources, gates }
 }
 
-fn split(package: &str, table: &'static str) -> Vec<RawType> {
-    let mut types: Vec<RawType> = Vec::new();
-    for line in table.lines().filter(|line| !line.trim().is_empty()) {
-        if let Some(field) = line.strip_prefix("  ") {
+fn split(tables: &'static str, gates: &[&'static str]) -> Vec<RawType> {
+    let (mut types, mut package): (Vec<RawType>, String) = (Vec::new(), String::new());
+    // Whether the fields that follow are those of a type behind a gate that is shut.
+    let mut shut = false;
+    for line in tables.lines().filter(|line| !line.trim().is_empty()) {
+        let passed = gate::passed(line, gates);
+        if !line.starts_with("  ") {
+            shut = passed.is_none();
+        }
+        let Some(line) = passed.filter(|_| !shut) else { continue };
+        if let Some(name) = line.strip_prefix('@') {
+            package = name.replace('_', "/");
+        } else if let Some(field) = line.strip_prefix("  ") {
             types.last_mut().expect("a field follows a type").lines.push(field);
         } else {
             let (name, rest) = line.split_once(':').expect("a type ends with a colon");
-            types.push(RawType {
-                package: package.replace('_', "/"),
-                name,
-                atomic: rest.contains("atomic"),
-                union: union(rest),
-                lines: Vec::new(),
-            });
+            let (package, atomic) = (package.clone(), rest.contains("atomic"));
+            types.push(RawType { package, name, atomic, union: union(rest), lines: Vec::new() });
         }
     }
     types

@@ -1,11 +1,12 @@
 //! Resources: what is served under which path, with which verbs and names.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
-use super::TypeId;
+use super::{Custom, TypeId, gate};
 use crate::Value;
 
-const TABLE: &str = include_str!("../../schema/resources.txt");
+/// The table.
+pub(super) const TABLE: &str = include_str!("../../schema/resources.txt");
 const ALL: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// Whether objects live in a namespace.
@@ -62,6 +63,8 @@ pub struct Resource {
     pub fields: Vec<SelectableField>,
     /// Since when it is deprecated, when it goes, and what to use instead: `1.33`, `1.36`, `apps/v1_Deployment`.
     deprecated: Option<(&'static str, &'static str, &'static str)>,
+    /// What is particular to a row that was made at run time.
+    pub custom: Option<Arc<dyn Custom>>,
 }
 
 /// How a selector by a field that is not known is refused: upstream's words differ.
@@ -100,6 +103,34 @@ pub struct Subresource {
 }
 
 impl Resource {
+    /// A row of which nothing but the names is known: nothing may be done.
+    pub fn new(group: &'static str, version: &'static str, name: &'static str, kind: &'static str, ty: TypeId) -> Self {
+        Self {
+            group,
+            version,
+            name,
+            singular: "",
+            kind,
+            ty,
+            scope: Scope::Cluster,
+            verbs: Vec::new(),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            subresources: Vec::new(),
+            generation: false,
+            returns_deleted: false,
+            upsert: false,
+            conditional: false,
+            orphans: false,
+            status_only: false,
+            unknown_field: UnknownField::Plain,
+            stored: (group, version),
+            fields: Vec::new(),
+            deprecated: None,
+            custom: None,
+        }
+    }
+
     /// `v1` or `apps/v1`.
     pub fn api_version(&self) -> String {
         join_group_version(self.group, self.version)
@@ -112,6 +143,9 @@ impl Resource {
 
     /// What is told whoever uses a resource that is deprecated.
     pub fn deprecation(&self) -> Option<String> {
+        if let Some(custom) = &self.custom {
+            return custom.deprecation();
+        }
         let (since, until, instead) = self.deprecated?;
         let mut text = format!("{} {} is deprecated in v{since}+", self.api_version(), self.kind);
         if !until.is_empty() {
@@ -126,6 +160,11 @@ impl Resource {
     /// In which release it will be gone, if it is deprecated; empty where that is not decided.
     pub fn removed_in(&self) -> Option<&'static str> {
         self.deprecated.map(|(_, until, _)| until)
+    }
+
+    /// The kind of lists of its objects.
+    pub fn list_kind(&self) -> String {
+        self.custom.as_ref().map_or_else(|| format!("{}List", self.kind), |custom| custom.list_kind().to_owned())
     }
 
     /// A subresource by name.
@@ -172,11 +211,12 @@ pub fn join_group_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 
-/// Parses the table; `types` resolves kinds.
-pub(super) fn load(types: &HashMap<String, TypeId>) -> Vec<Resource> {
+/// Parses a table; `types` resolves kinds.
+pub(super) fn load(table: &'static str, types: &HashMap<String, TypeId>, gates: &[&'static str]) -> Vec<Resource> {
     let mut resources = Vec::new();
     let mut group_version = ("", "");
-    for line in TABLE.lines().filter(|line| !line.trim().is_empty()) {
+    let lines = table.lines().filter(|line| !line.trim().is_empty());
+    for line in lines.filter_map(|line| gate::passed(line, gates)) {
         match line.strip_prefix("  ") {
             Some(row) => resources.push(resource(group_version, row, types)),
             None => {
@@ -200,29 +240,7 @@ fn resource(
     let ty = *types
         .get(&format!("{package}/{version}.{kind}"))
         .unwrap_or_else(|| panic!("no type for {group}/{version} {kind}"));
-    let mut resource = Resource {
-        group,
-        version,
-        name,
-        singular: "",
-        kind,
-        ty,
-        scope: Scope::Cluster,
-        verbs: Vec::new(),
-        short_names: Vec::new(),
-        categories: Vec::new(),
-        subresources: Vec::new(),
-        generation: false,
-        returns_deleted: false,
-        upsert: false,
-        conditional: false,
-        orphans: false,
-        status_only: false,
-        unknown_field: UnknownField::Plain,
-        stored: (group, version),
-        fields: Vec::new(),
-        deprecated: None,
-    };
+    let mut resource = Resource::new(group, version, name, kind, ty);
     words.for_each(|word| set(&mut resource, word));
     resource
 }

@@ -17,7 +17,10 @@ use jiff::Timestamp;
 use row::Row;
 use serde_json::json;
 
-use crate::{Map, Value, convert, meta, schema::Resource, schema::schema};
+use crate::{
+    Map, Value, convert, meta,
+    schema::{Column, Custom, Resource, schema},
+};
 
 /// How much of each object a row carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +43,9 @@ pub fn table<'a>(
     now: Timestamp,
 ) -> Value {
     let mut objects: Vec<&Value> = objects.collect();
+    if let Some(custom) = &resource.custom {
+        return custom_table(&**custom, &objects, metadata, include, now);
+    }
     let printer = objects
         .first()
         .and_then(|first| printer_of(first))
@@ -51,6 +57,25 @@ pub fn table<'a>(
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
         "columnDefinitions": columns(printer), "rows": rows,
+    })
+}
+
+/// A table by the columns of a definition.
+fn custom_table(custom: &dyn Custom, objects: &[&Value], metadata: Value, include: Include, now: Timestamp) -> Value {
+    let column = |column: Column| {
+        json!({"name": column.name, "type": column.ty, "format": column.format,
+            "description": column.description, "priority": column.priority})
+    };
+    let row = |object: &&Value| {
+        let mut row = Map::new();
+        row.insert("cells".into(), custom.cells(object, now).into());
+        carry(&mut row, object, include);
+        Value::Object(row)
+    };
+    json!({
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+        "columnDefinitions": custom.columns().into_iter().map(column).collect::<Vec<_>>(),
+        "rows": objects.iter().map(row).collect::<Vec<_>>(),
     })
 }
 
@@ -76,6 +101,12 @@ fn row(printer: &Printer, resource: &Resource, object: &Value, include: Include,
     if let Some(marks) = printer.marks.map(|marks| marks(&Row { object, now })).filter(|marks| !marks.is_null()) {
         row.insert("conditions".into(), marks);
     }
+    carry(&mut row, object, include);
+    Value::Object(row)
+}
+
+/// Puts as much of an object into its row as is asked for.
+fn carry(row: &mut Map, object: &Value, include: Include) {
     match include {
         Include::None => {}
         Include::Metadata => {
@@ -87,7 +118,6 @@ fn row(printer: &Printer, resource: &Resource, object: &Value, include: Include,
             row.insert("object".into(), object.clone());
         }
     }
-    Value::Object(row)
 }
 
 /// Tables show upstream's inner objects, where the count of a template's changes is a field and no annotation.

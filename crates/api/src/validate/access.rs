@@ -17,19 +17,12 @@ pub fn aggregation(rule: &At, e: &mut Errors) {
     }
 }
 
-pub fn no_metadata(meta: &At, e: &mut Errors) {
-    empty_but_for(meta, "", "must be empty", e);
-}
-
-pub fn only_namespace(meta: &At, e: &mut Errors) {
-    empty_but_for(meta, "namespace", "must be empty except for namespace", e);
-}
-
-/// A review has no metadata; what the server itself puts there does not count.
-fn empty_but_for(meta: &At, allowed: &str, message: &str, e: &mut Errors) {
+/// A review has no metadata, but for what is allowed and what the server itself puts there.
+pub fn empty_but_for(meta: &At, allowed: &str, e: &mut Errors) {
     let ignored = ["managedFields", "creationTimestamp", "uid", allowed];
     let extra = |(field, value): (&String, &Value)| !ignored.contains(&field.as_str()) && !value.is_null();
     if meta.value.as_object().into_iter().flatten().any(extra) {
-        meta.invalid_struct(e, "meta/v1.ObjectMeta", message);
+        let except = if allowed.is_empty() { String::new() } else { format!(" except for {allowed}") };
+        meta.invalid_struct(e, "meta/v1.ObjectMeta", format!("must be empty{except}"));
     }
 }

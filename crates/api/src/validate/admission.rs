@@ -59,10 +59,35 @@ pub fn mixed_case_kind(kind: &At, e: &mut Errors) {
     }
 }
 
+/// Words that no variable of an expression may have for its name.
+const RESERVED: &[&str] = &[
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
 pub fn variable_name(name: &At, e: &mut Errors) {
     if name.text().trim().is_empty() {
         name.required(e, "name is not specified");
-    } else if !names::c_identifier(name.text()).is_empty() {
+    } else if !names::c_identifier(name.text()).is_empty() || RESERVED.contains(&name.text()) {
         name.invalid_text(e, "must be a valid CEL identifier");
     }
 }
@@ -86,6 +111,12 @@ pub fn webhook_name(at: &At, e: &mut Errors) {
         at.invalid_text(e, faults.join(","));
     } else if at.text().split('.').count() < 3 {
         at.invalid_text(e, "should be a domain with at least three segments separated by dots");
+    }
+}
+
+pub fn no_subresource(resource: &At, e: &mut Errors) {
+    if resource.text().contains('/') {
+        resource.invalid_text(e, "must not specify subresources");
     }
 }
 

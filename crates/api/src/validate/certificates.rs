@@ -8,26 +8,6 @@ const USAGES: &str = "any,cert sign,client auth,code signing,content commitment,
     microsoft sgc,netscape sgc,ocsp signing,s/mime,server auth,signing,timestamping";
 const DECIDED: [&str; 3] = ["Approved", "Denied", "Failed"];
 
-/// Which part of a request a change is about.
-#[derive(Clone, Copy, PartialEq)]
-enum Change {
-    Main,
-    Status,
-    Approval,
-}
-
-pub fn request_change(new: &At, e: &mut Errors) {
-    changed(new, Change::Main, e);
-}
-
-pub fn request_status_change(new: &At, e: &mut Errors) {
-    changed(new, Change::Status, e);
-}
-
-pub fn request_approval(new: &At, e: &mut Errors) {
-    changed(new, Change::Approval, e);
-}
-
 pub fn signing_request(request: &At, e: &mut Errors) {
     let bytes = BASE64_STANDARD.decode(request.text()).unwrap_or_default();
     let blocks = pem::blocks(&String::from_utf8_lossy(&bytes));
@@ -98,7 +78,8 @@ pub fn issued_certificate(at: &At, e: &mut Errors) {
     at.invalid_as(e, "<certificate data>", fault);
 }
 
-fn changed(new: &At, change: Change, e: &mut Errors) {
+/// The faults of a changed request; `part` is the subresource that it is changed through, or nothing.
+pub fn request_change(new: &At, part: &str, e: &mut Errors) {
     let old = new.before();
     let (status, before) = (new.get("status"), old.get("status"));
     let list = status.get("conditions");
@@ -111,7 +92,7 @@ fn changed(new: &At, change: Change, e: &mut Errors) {
             list.forbidden(e, format!("updates may not remove a condition of type {kind:?}"));
         }
     }
-    for kind in ["Approved", "Denied"].into_iter().filter(|_| change != Change::Approval) {
+    for kind in ["Approved", "Denied"].into_iter().filter(|_| part != "approval") {
         let (now, was) = (of(&status, kind), of(&before, kind));
         if now.len() > was.len() {
             list.forbidden(e, format!("updates may not add a condition of type {kind:?}"));
@@ -121,7 +102,7 @@ fn changed(new: &At, change: Change, e: &mut Errors) {
     }
     let (certificate, was) = (status.get("certificate"), before.get("certificate"));
     if certificate.text() != was.text() {
-        if change != Change::Status {
+        if part != "status" {
             certificate.forbidden(e, "updates may not set certificate content");
         } else if !was.is_empty() {
             certificate.forbidden(e, "updates may not modify existing certificate content");

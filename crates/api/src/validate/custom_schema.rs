@@ -86,7 +86,7 @@ fn defaults(at: &At, e: &mut Errors) {
         if has_unknown(default.value, at.value) {
             default.invalid(e, "must not have unknown fields");
         }
-        custom_value::check(&At::top(at.value), default.value, &default, "", e);
+        custom_value::check(&At::top(at.value), default.value, &default, e);
     }
     if at.get("items").value.is_object() {
         defaults(&at.get("items"), e);

@@ -1,16 +1,10 @@
 //! Claims of devices, as far as the tables cannot say what is right.
 
-use super::{prelude::*, resource_name as resource};
+use super::prelude::*;
 use crate::convert::EXACT;
 
 const NOT_A_REQUEST: &str =
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
-pub fn extended_resource(name: &At, e: &mut Errors) {
-    if !resource::is_extended(name.text()) {
-        name.invalid_text(e, "must be a valid extended resource name");
-    }
-}
-
 /// Requests stand in `exactly` or are a list of alternatives; an older version has the one in place.
 pub fn one_request(at: &At, e: &mut Errors) {
     let (exactly, first) = (at.get("exactly"), at.get("firstAvailable"));

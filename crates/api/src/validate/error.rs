@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::render;
-use crate::Value;
+use crate::{Value, json};
 
 /// One wrong field.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +74,7 @@ impl fmt::Display for Bad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Bad::Value(Value::String(text)) => f.write_str(&render::quoted(text)),
+            Bad::Value(Value::Number(number)) => f.write_str(&json::go_number(number)),
             Bad::Value(value) => f.write_str(&render::json(value)),
             Bad::Shown(text) => f.write_str(text),
             Bad::Omitted => Ok(()),

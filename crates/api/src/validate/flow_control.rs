@@ -4,13 +4,6 @@ use super::prelude::*;
 
 const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 
-pub fn distinguisher(method: &At, e: &mut Errors) {
-    if !["ByNamespace", "ByUser"].contains(&method.text_of("type")) {
-        let shown = Bad::of("flowcontrol/v1.FlowDistinguisherMethod", method.value);
-        method.get("type").unsupported_as(e, shown, &["ByNamespace", "ByUser"]);
-    }
-}
-
 pub fn verbs(at: &At, e: &mut Errors) {
     if !at.has("*") && at.texts().any(|verb| !VERBS.contains(&verb)) {
         at.unsupported_as(e, at.value.clone(), VERBS);
@@ -45,13 +38,6 @@ fn url(at: &At, e: &mut Errors) {
         _ => return,
     };
     at.invalid_text(e, fault);
-}
-
-pub fn no_preserved_zero(notes: &At, e: &mut Errors) {
-    const PRESERVE: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
-    if notes.get(PRESERVE).exists() {
-        notes.forbidden(e, format!("annotation '{PRESERVE}' is forbidden"));
-    }
 }
 
 /// A hand is dealt from the queues, and not from too many of them.

@@ -307,9 +307,3 @@ fn overlap(done: &str, failed: &str, completions: i64) -> Option<i64> {
     let pairs = parts(done).into_iter().flat_map(|a| failed.iter().map(move |b| (a, *b)));
     pairs.filter(|(a, b)| a.0 <= b.1 && b.0 <= a.1).map(|(a, b)| a.0.max(b.0)).min()
 }
-
-pub fn only_counts_up(count: &At, e: &mut Errors) {
-    if count.int() < count.before().int() {
-        count.invalid_int(e, format!("cannot decrease the {} counter", count.name()));
-    }
-}

@@ -200,12 +200,10 @@ pub fn condition_types(list: &At, e: &mut Errors) {
     }
 }
 
-pub fn condition_reason(reason: &At, e: &mut Errors) {
-    let text = reason.text();
+/// What is wrong with the reason of a condition.
+pub(super) fn condition_reason(text: &str) -> Vec<String> {
     let right = text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "_,:".contains(c));
-    if !right {
-        reason.invalid_text(e, REASON);
-    }
+    names::unless(right, REASON)
 }

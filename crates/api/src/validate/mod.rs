@@ -14,7 +14,6 @@ mod custom_resource;
 mod custom_schema;
 mod custom_value;
 mod device;
-mod diff;
 mod endpoints;
 mod error;
 mod flow_control;
@@ -30,7 +29,7 @@ mod pod;
 mod pod_certificate;
 mod prelude;
 mod quota;
-mod render;
+pub(crate) mod render;
 mod resource_name;
 mod resource_slice;
 mod restore;
@@ -53,7 +52,11 @@ use at::At;
 use jiff::Timestamp;
 use metadata::Scheme;
 
-use crate::{Value, quantity::Quantity, schema::Resource};
+use crate::{
+    Value,
+    quantity::Quantity,
+    schema::{Change, Resource},
+};
 
 /// Faults, in the order in which they are found.
 type Errors = Vec<FieldError>;
@@ -61,6 +64,11 @@ type Errors = Vec<FieldError>;
 /// The faults of a new object.
 pub fn create(resource: &Resource, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
+    if let Some(custom) = &resource.custom {
+        metadata::object(&At::top(object), rules::scheme(resource), &mut errors);
+        errors.extend(custom.faults(Change { object, old: None, subresource: "" }));
+        return errors;
+    }
     let (kind, at) = (rules::kind(resource), At::top(object));
     match kind {
         Some(kind) => kind.check(resource, &at, &mut errors),
@@ -79,10 +87,26 @@ pub fn update(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldErro
     let mut errors = Vec::new();
     let at = At::changed(object, old);
     metadata::update(&at, false, &mut errors);
+    if let Some(custom) = &resource.custom {
+        errors.extend(custom.faults(Change { object, old: Some(old), subresource: "" }));
+        return errors;
+    }
     match rules::kind(resource) {
         Some(kind) => kind.check(resource, &at, &mut errors),
         None => metadata::update(&at, rules::scheme(resource).known_finalizers, &mut errors),
     }
+    errors
+}
+
+/// The faults of the metadata of an object within another; a name is not needed.
+pub fn embedded_metadata(object: &Value, namespaced: bool) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut named = object.clone();
+    if crate::meta::name(object).is_empty() {
+        crate::meta::metadata_mut(&mut named).insert("name".into(), "fakename".into());
+    }
+    let scheme = Scheme { name: names::path_segment, namespaced, known_finalizers: false };
+    metadata::object(&At::top(&named), scheme, &mut errors);
     errors
 }
 
@@ -111,6 +135,10 @@ pub fn update_subresource_at(
     let mut errors = Vec::new();
     let at = At::changed_at(object, old, now.map(Timestamp::as_second));
     metadata::update(&at, false, &mut errors);
+    if let Some(custom) = &resource.custom {
+        errors.extend(custom.faults(Change { object, old: Some(old), subresource }));
+        return errors;
+    }
     let known = rules::kind(resource).is_some_and(|kind| kind.check_part(subresource, resource, &at, &mut errors));
     if !known {
         metadata::update(&at, rules::scheme(resource).known_finalizers, &mut errors);

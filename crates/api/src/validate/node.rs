@@ -38,15 +38,6 @@ pub fn node_amounts(list: &At, e: &mut Errors) {
     }
 }
 
-pub fn swap(swap: &At, e: &mut Errors) {
-    let meta = swap.whole().get("metadata");
-    let place = meta.called("nodeSwapStatus", swap.value);
-    let capacity = place.get("capacity");
-    if capacity.exists() && capacity.int() <= 0 {
-        capacity.invalid(e, "must be greater than zero");
-    }
-}
-
 /// Features stand sorted, each once.
 pub fn features(list: &At, e: &mut Errors) {
     let mut last: Option<&str> = None;

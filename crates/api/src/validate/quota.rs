@@ -75,12 +75,10 @@ pub fn limit_type(kind: &At, e: &mut Errors) {
     }
 }
 
-pub fn limited_by_container(amount: &At, e: &mut Errors) {
-    resource::of_container(amount.name(), amount, e);
-}
-
-pub fn limited(amount: &At, e: &mut Errors) {
-    resource::any(amount.name(), amount, e);
+/// A resource that containers, or anything, can be limited in.
+pub fn limited(amount: &At, by: &str, e: &mut Errors) {
+    let check = if by == "container" { resource::of_container } else { resource::any };
+    check(amount.name(), amount, e);
 }
 
 /// The amounts of a limit fit together.

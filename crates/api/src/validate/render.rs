@@ -3,39 +3,19 @@
 //! Upstream checks objects in internal types, whose fields have Go names and no rule for leaving out zeros. The tables say
 //! which fields there are; this module writes them all.
 
+pub use formats::json::quoted;
+use formats::{
+    diff,
+    json::{escaped, pretty},
+};
 use serde_json::json;
 
 use super::internal::{field_order, go_name, host_fields};
 use crate::{
     Value, decode,
-    json::escaped,
     quantity::Quantity,
     schema::{Field, Presence, Ty, TypeId, schema},
 };
-
-/// Text in Go's quotes.
-pub fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\x07' => out.push_str("\\a"),
-            '\x08' => out.push_str("\\b"),
-            '\x0b' => out.push_str("\\v"),
-            '\x0c' => out.push_str("\\f"),
-            c if (c as u32) < 0x20 || c as u32 == 0x7f => out.push_str(&format!("\\x{:02x}", c as u32)),
-            c if c.is_control() => out.push_str(&format!("\\u{:04x}", c as u32)),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
 
 /// JSON as Go writes it, with `<`, `>` and `&` escaped.
 pub fn json(value: &Value) -> String {
@@ -55,6 +35,11 @@ pub fn internal(ty: &str, value: &Value) -> String {
 pub fn internal_list(ty: &str, value: &Value) -> String {
     let Some(id) = schema().type_named(ty) else { return json(value) };
     escaped(write_internal(&Ty::List(Box::new(Ty::Struct(id))), Some(value), Presence::NonZero))
+}
+
+/// A value of a type as Go writes it to JSON: structs in the order of their fields.
+pub fn external(ty: &Ty, value: &Value) -> String {
+    escaped(write_external(ty, value))
 }
 
 fn write_external(ty: &Ty, value: &Value) -> String {
@@ -141,50 +126,9 @@ fn list(items: impl Iterator<Item = String>) -> String {
     format!("[{}]", items.collect::<Vec<_>>().join(","))
 }
 
-/// Compact JSON on lines, as Go indents it.
-pub fn pretty(compact: &str) -> String {
-    let (mut out, mut depth, mut quoted, mut escaped) = (String::new(), 0usize, false, false);
-    let mut characters = compact.chars().peekable();
-    while let Some(character) = characters.next() {
-        if quoted {
-            out.push(character);
-            quoted = escaped || character != '"';
-            escaped = character == '\\' && !escaped;
-            continue;
-        }
-        let next = characters.peek().copied();
-        match character {
-            '{' | '[' if matches!(next, Some('}' | ']')) => {
-                out.push(character);
-                out.extend(characters.next());
-            }
-            '{' | '[' => {
-                depth += 1;
-                out.push(character);
-                line(&mut out, depth);
-            }
-            '}' | ']' => {
-                depth = depth.saturating_sub(1);
-                line(&mut out, depth);
-                out.push(character);
-            }
-            ',' => {
-                out.push(',');
-                line(&mut out, depth);
-            }
-            ':' => out.push_str(": "),
-            character => {
-                quoted = character == '"';
-                out.push(character);
-            }
-        }
-    }
-    out
-}
-
-fn line(out: &mut String, depth: usize) {
-    out.push('\n');
-    out.extend(std::iter::repeat_n(' ', depth));
+/// What changed between two structs of a type, in the lines of upstream's internal JSON.
+pub fn difference(ty: &str, old: &Value, new: &Value) -> String {
+    diff::unified(&pretty(&internal(ty, old)), &pretty(&internal(ty, new)))
 }
 
 /// Whether two values mean the same: nothing, an empty list and an empty map are one, and quantities are compared by

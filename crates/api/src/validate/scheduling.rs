@@ -39,14 +39,6 @@ pub fn distinct_tolerations(list: &At, e: &mut Errors) {
     );
 }
 
-/// The status of a claim is that of one of the group's.
-pub fn claim_of_group(name: &At, e: &mut Errors) {
-    let spec = name.whole().get("spec");
-    if spec.get("resourceClaims").find("name", name.text()).is_none() {
-        name.invalid_text(e, "must match the name of an entry in `spec.resourceClaims`");
-    }
-}
-
 /// Upstream tells a wrong strategy one step too deep.
 pub fn lease_strategy(at: &At, e: &mut Errors) {
     let place = at.called("strategy", at.value);

@@ -1,6 +1,6 @@
 //! Persistent volumes, and the kinds of volumes that pods share with them, as far as the tables cannot say what is right.
 
-use super::{diff, prelude::*, selector, volume_claim};
+use super::{prelude::*, render, selector, volume_claim};
 use crate::schema::schema;
 
 pub fn capacity(at: &At, e: &mut Errors) {
@@ -44,7 +44,7 @@ pub fn volume_change(new: &At, e: &mut Errors) {
         csi.remove("controllerExpandSecretRef");
     }
     if !same(&given, &was) {
-        let shown = diff::of("core/v1.PersistentVolumeSource", &was, &given);
+        let shown = render::difference("core/v1.PersistentVolumeSource", &was, &given);
         let message = format!("spec.persistentvolumesource is immutable after creation\n{shown}");
         spec.get("persistentvolumesource").forbidden(e, message);
     }
@@ -96,15 +96,8 @@ fn with_stable_labels(old: &Value, new: &Value) -> Value {
     old
 }
 
-pub fn iscsi_name(at: &At, e: &mut Errors) {
-    named(at, "must be valid format starting with iqn, eui, or naa", e);
-}
-
-pub fn persistent_iscsi_name(at: &At, e: &mut Errors) {
-    named(at, "must be valid format", e);
-}
-
-fn named(at: &At, unknown: &str, e: &mut Errors) {
+/// The faults of the name of an initiator or a target; `unknown` is said of one of no known kind.
+pub fn iscsi_name(at: &At, unknown: &str, e: &mut Errors) {
     let text = at.text();
     let right = match text.get(..3) {
         Some("iqn") => is_iqn(text),

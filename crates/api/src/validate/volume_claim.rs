@@ -1,6 +1,6 @@
 //! Claims of persistent volumes, as far as the tables cannot say what is right.
 
-use super::{diff, pod::resources, prelude::*, resource_name as resource};
+use super::{pod::resources, prelude::*, render, resource_name as resource};
 use crate::quantity::Quantity;
 
 const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
@@ -90,7 +90,7 @@ pub fn claim_change(new: &At, e: &mut Errors) {
         put(&mut new_spec, "volumeAttributesClassName", before.get("volumeAttributesClassName").value);
     }
     if !same(&new_spec, &old_spec) {
-        let shown = diff::of("core/v1.PersistentVolumeClaimSpec", &old_spec, &new_spec);
+        let shown = render::difference("core/v1.PersistentVolumeClaimSpec", &old_spec, &new_spec);
         spec.forbidden(e, format!("{IMMUTABLE_SPEC}\n{shown}"));
     }
     let amount = |quantity: Option<Quantity>| quantity.or_else(|| Quantity::parse("0"));

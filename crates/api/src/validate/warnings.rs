@@ -83,36 +83,15 @@ fn say(e: &mut Errors, message: impl Into<String>) {
     e.push(FieldError::new("", Fault::Warning, message));
 }
 
-pub fn old_topology_annotation(notes: &At, e: &mut Errors) {
-    let key = "service.kubernetes.io/topology-aware-hints";
-    if notes.key(key).exists() {
-        say(e, format!("annotation {key} is deprecated, please use service.kubernetes.io/topology-mode instead"));
-    }
-}
-
-pub fn old_ingress_annotation(notes: &At, e: &mut Errors) {
-    let key = "kubernetes.io/ingress.class";
-    if notes.key(key).exists() {
-        say(e, format!("annotation {key:?} is deprecated, please use 'spec.ingressClassName' instead"));
-    }
-}
-
 fn is_fractional(amount: &At) -> bool {
     amount.quantity().is_some_and(|quantity| quantity.millis() % 1000 != 0)
 }
 
-fn fractions(amounts: &At, kinds: &[&str], e: &mut Errors) {
-    for amount in kinds.iter().map(|kind| amounts.key(kind)).filter(is_fractional) {
+/// Amounts of these kinds that are no whole numbers.
+pub fn fractions(amounts: &At, kinds: &str, e: &mut Errors) {
+    for amount in kinds.split(' ').map(|kind| amounts.key(kind)).filter(is_fractional) {
         amount.warn(e, format!("fractional byte value {:?} is invalid, must be an integer", amount.text()));
     }
-}
-
-pub fn whole_bytes(amounts: &At, e: &mut Errors) {
-    fractions(amounts, &["memory", "ephemeral-storage"], e);
-}
-
-pub fn whole_storage(amounts: &At, e: &mut Errors) {
-    fractions(amounts, &["storage"], e);
 }
 
 /// What is worth telling of containers: old annotations, fractions of bytes, variables that hide others.
@@ -134,8 +113,8 @@ pub fn container_warnings(spec: &At, e: &mut Errors) {
         }
         let resources = container.get("resources");
         for kind in ["memory", "ephemeral-storage"] {
-            fractions(&resources.get("limits"), &[kind], e);
-            fractions(&resources.get("requests"), &[kind], e);
+            fractions(&resources.get("limits"), kind, e);
+            fractions(&resources.get("requests"), kind, e);
         }
         hidden_variables(&container.get("env"), e);
     });

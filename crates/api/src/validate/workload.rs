@@ -140,20 +140,6 @@ pub fn controller_selector(spec: &At, e: &mut Errors) {
     }
 }
 
-pub fn json_object(data: &At, e: &mut Errors) {
-    if !data.value.is_object() {
-        data.required(e, "data must be a valid JSON object");
-    }
-}
-
-/// A count of collisions only grows.
-pub fn only_grows(now: &At, e: &mut Errors) {
-    let was = now.before();
-    if was.exists() && (!now.exists() || now.int() < was.int()) {
-        now.invalid_int(e, "cannot be decremented");
-    }
-}
-
 /// The faults of an amount.
 pub fn amount(at: &At, e: &mut Errors) {
     if at.value.is_string() { at.form(e, names::percent) } else { at.nonnegative(e) }
@@ -198,12 +184,6 @@ const SOURCES: [(&str, &str, &str); 5] = [
     ("Resource", "resource", "ResourceMetric"),
     ("ContainerResource", "containerResource", "ContainerMetric"),
 ];
-
-pub fn at_least_min(max: &At, e: &mut Errors) {
-    if max.int() < max.up(1).get("minReplicas").int() {
-        max.invalid_int(e, "must be greater than or equal to `minReplicas`");
-    }
-}
 
 pub fn scaling_to_zero(list: &At, e: &mut Errors) {
     let outside = list.items().any(|metric| ["Object", "External"].contains(&metric.text_of("type")));

@@ -196,6 +196,7 @@ pub fn worst() -> Vec<(&'static str, Vec<u8>)> {
         let entries: String = (0..count).map(|at| format!("\"{at}\":0,")).collect();
         format!("{{{entries}\"\":0}}").into_bytes()
     };
+    let unique_texts = |count: usize| String::from_utf8_lossy(&unique(count)).replace(":0", ":\"0\"").into_bytes();
     vec![
         ("json", filled("[", "0,", "0]")),
         ("json", filled("[", "[],", "0]")),
@@ -227,6 +228,9 @@ pub fn worst() -> Vec<(&'static str, Vec<u8>)> {
         ("strategic_patch", filled("{\"metadata\":{\"finalizers\":[", "\"a\",", "\"a\"]}}")),
         ("strategic_patch", unique_finalizers(150_000)),
         ("merge_patch", filled("{\"a\":[", "{\"\":0},", "0]}")),
+        ("body", unique(250_000)),
+        ("body", [b"{\"metadata\":{\"labels\":", &unique(250_000)[..], b"}}"].concat()),
+        ("body", [b"{\"metadata\":{\"annotations\":", &unique_texts(220_000)[..], b"}}"].concat()),
         ("json_patch", filled("[", "{\"op\":\"add\",\"path\":\"/a\",\"value\":[0,0,0,0,0,0,0,0]},", "{}]")),
     ]
 }

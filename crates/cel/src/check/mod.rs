@@ -49,6 +49,19 @@ impl Checked {
         &self.types[self.ast.root as usize]
     }
 
+    /// Whether a field of an identifier is looked at anywhere: `operand.field`, `operand.?field` or `has(operand.field)`.
+    pub fn selects(&self, operand: &str, field: &str) -> bool {
+        let is_operand = |id: Id| matches!(self.ast.expr(id), Expr::Ident(name) if **name == *operand);
+        let is_field = |id: Id| matches!(self.ast.expr(id), Expr::Literal(Literal::String(name)) if **name == *field);
+        (0..self.ast.len()).any(|id| match self.ast.expr(id as Id) {
+            Expr::Select { operand, field: name, .. } => **name == *field && is_operand(*operand),
+            Expr::Call { function, target: None, args } if **function == *"_?._" => {
+                matches!(args.as_slice(), [of, name] if is_operand(*of) && is_field(*name))
+            }
+            _ => false,
+        })
+    }
+
     /// Whether a variable, by its number in the environment, is used.
     pub fn uses(&self, variable: usize) -> bool {
         self.references.iter().any(|reference| matches!(reference, Reference::Variable(number) if *number == variable))

@@ -2,9 +2,10 @@
 
 use std::sync::LazyLock;
 
+use formats::{names, url::Url};
 use regex::Regex;
 
-use super::{Bodies, native::Native, strings::texts, text, url};
+use super::{Bodies, native::Native, strings::texts, text};
 use crate::{
     error::Error,
     value::{Value, time},
@@ -59,14 +60,22 @@ fn named<'a>(at: usize) -> Result<Value<'a>, Error> {
 }
 
 static FORMATS: [NamedFormat; 13] = [
-    NamedFormat { name: "dns1123Label", problems: label, pattern_size: 30 },
-    NamedFormat { name: "dns1123Subdomain", problems: subdomain, pattern_size: 60 },
-    NamedFormat { name: "dns1035Label", problems: label_1035, pattern_size: 30 },
-    NamedFormat { name: "qualifiedName", problems: qualified_name, pattern_size: 60 },
-    NamedFormat { name: "dns1123LabelPrefix", problems: |text| label(&masked(text)), pattern_size: 30 },
-    NamedFormat { name: "dns1123SubdomainPrefix", problems: |text| subdomain(&masked(text)), pattern_size: 60 },
-    NamedFormat { name: "dns1035LabelPrefix", problems: |text| label_1035(&masked(text)), pattern_size: 30 },
-    NamedFormat { name: "labelValue", problems: label_value, pattern_size: 40 },
+    NamedFormat { name: "dns1123Label", problems: names::label, pattern_size: 30 },
+    NamedFormat { name: "dns1123Subdomain", problems: names::subdomain, pattern_size: 60 },
+    NamedFormat { name: "dns1035Label", problems: names::label_1035, pattern_size: 30 },
+    NamedFormat { name: "qualifiedName", problems: names::qualified, pattern_size: 60 },
+    NamedFormat { name: "dns1123LabelPrefix", problems: |text| names::label(&names::masked(text)), pattern_size: 30 },
+    NamedFormat {
+        name: "dns1123SubdomainPrefix",
+        problems: |text| names::subdomain(&names::masked(text)),
+        pattern_size: 60,
+    },
+    NamedFormat {
+        name: "dns1035LabelPrefix",
+        problems: |text| names::label_1035(&names::masked(text)),
+        pattern_size: 30,
+    },
+    NamedFormat { name: "labelValue", problems: names::label_value, pattern_size: 40 },
     NamedFormat { name: "uri", problems: uri, pattern_size: 1103 },
     NamedFormat { name: "uuid", problems: uuid, pattern_size: 70 },
     NamedFormat { name: "byte", problems: byte, pattern_size: 84 },
@@ -74,138 +83,15 @@ static FORMATS: [NamedFormat; 13] = [
     NamedFormat { name: "datetime", problems: datetime, pattern_size: 71 },
 ];
 
-/// Rules that are a pattern, a length and what to say when it does not fit.
-struct Rule {
-    pattern: &'static str,
-    most: usize,
-    unit: &'static str,
-    message: &'static str,
-    examples: &'static str,
-}
-
-const LABEL: Rule = Rule {
-    pattern: "[a-z0-9]([-a-z0-9]*[a-z0-9])?",
-    most: 63,
-    unit: "characters",
-    message: "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character",
-    examples: "'my-name',  or '123-abc', ",
-};
-const SUBDOMAIN: Rule = Rule {
-    pattern: "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
-    most: 253,
-    unit: "characters",
-    message: "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character",
-    examples: "'example.com', ",
-};
-const LABEL_1035: Rule = Rule {
-    pattern: "[a-z]([-a-z0-9]*[a-z0-9])?",
-    most: 63,
-    unit: "characters",
-    message: "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character",
-    examples: "'my-name',  or 'abc-123', ",
-};
-const QUALIFIED: Rule = Rule {
-    pattern: "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]",
-    most: 63,
-    unit: "bytes",
-    message: "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
-    examples: "'MyName',  or 'my.name',  or '123-abc', ",
-};
-const VALUE: Rule = Rule {
-    pattern: "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?",
-    most: 63,
-    unit: "bytes",
-    message: "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
-    examples: "'MyValue',  or 'my_value',  or '12345', ",
-};
-
-impl Rule {
-    fn problems(&self, text: &str, regex: &Regex) -> Vec<String> {
-        let mut problems = Vec::new();
-        if text.len() > self.most {
-            problems.push(format!("must be no more than {} {}", self.most, self.unit));
-        }
-        if !regex.is_match(text) {
-            let (message, examples, pattern) = (self.message, self.examples, self.pattern);
-            problems.push(format!("{message} (e.g. {examples}regex used for validation is '{pattern}')"));
-        }
-        problems
-    }
-}
-
-/// The pattern of a rule, compiled once.
-macro_rules! rule {
-    ($name:ident, $rule:ident) => {
-        fn $name(text: &str) -> Vec<String> {
-            static REGEX: LazyLock<Regex> =
-                LazyLock::new(|| Regex::new(&format!("^(?:{})$", $rule.pattern)).expect("a rule's pattern is one"));
-            $rule.problems(text, &REGEX)
-        }
-    };
-}
-
-rule!(label_part, LABEL);
-rule!(subdomain, SUBDOMAIN);
-rule!(label_1035, LABEL_1035);
-rule!(qualified_part, QUALIFIED);
-rule!(label_value, VALUE);
-
-fn label(text: &str) -> Vec<String> {
-    let mut problems = label_part(text);
-    if let Some(last) = problems.last_mut().filter(|last| last.starts_with(LABEL.message))
-        && text.contains('.')
-        && subdomain(text).iter().all(|problem| !problem.starts_with(SUBDOMAIN.message))
-    {
-        *last = "must not contain dots".into();
-    }
-    problems
-}
-
 /// Whether a service account and its namespace may have these names.
 pub(super) fn account_names(namespace: &str, name: &str) -> Result<(), Error> {
-    if !subdomain(name).is_empty() {
+    if !names::subdomain(name).is_empty() {
         return Err(Error::failed("Invalid service account name"));
     }
-    if !label(namespace).is_empty() {
+    if !names::label(namespace).is_empty() {
         return Err(Error::failed("Invalid service account namespace"));
     }
     Ok(())
-}
-
-/// A name to which something is added may end with a dash.
-fn masked(text: &str) -> String {
-    match text.strip_suffix('-') {
-        Some(before) if !before.is_empty() => format!("{before}a"),
-        _ => text.into(),
-    }
-}
-
-fn qualified_name(text: &str) -> Vec<String> {
-    let mut problems = Vec::new();
-    let parts: Vec<_> = text.split('/').collect();
-    let name = match parts[..] {
-        [name] => name,
-        ["", name] => {
-            problems.push("prefix part must be non-empty".into());
-            name
-        }
-        [prefix, name] => {
-            let wrong = subdomain(prefix).into_iter().map(|problem| problem.replace("253 characters", "253 bytes"));
-            problems.extend(wrong.map(|problem| format!("prefix part {problem}")));
-            name
-        }
-        _ => {
-            let (message, examples, pattern) = (QUALIFIED.message, QUALIFIED.examples, QUALIFIED.pattern);
-            return vec![format!(
-                "a valid label key {message} (e.g. {examples}regex used for validation is '{pattern}') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-            )];
-        }
-    };
-    if name.is_empty() {
-        problems.push("name part must be non-empty".into());
-    }
-    problems.extend(qualified_part(name).into_iter().map(|problem| format!("name part {problem}")));
-    problems
 }
 
 fn one(bad: bool, message: &str) -> Vec<String> {
@@ -213,7 +99,7 @@ fn one(bad: bool, message: &str) -> Vec<String> {
 }
 
 fn uri(text: &str) -> Vec<String> {
-    url::Url::parse(text).err().into_iter().collect()
+    Url::parse(text).err().into_iter().collect()
 }
 
 fn uuid(text: &str) -> Vec<String> {

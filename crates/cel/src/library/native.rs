@@ -2,13 +2,13 @@
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
+use formats::{quantity::Quantity, url::Url};
+
 use super::{
     authorizer::{Asked, Decision, User},
     ip::Cidr,
     named_format::NamedFormat,
-    quantity::Quantity,
     semver::Semver,
-    url::Url,
 };
 use crate::types::names;
 

@@ -33,7 +33,7 @@ impl<'a> Machine<'a, '_> {
     /// `test`: the last step only tells whether it leads anywhere.
     fn resolve(&mut self, attribute: &'a Attribute, test: bool) -> Outcome<'a> {
         let mut at = match &attribute.root {
-            Root::Variable(number, name) => match self.variables.get(*number) {
+            Root::Variable(number, name) => match self.bindings.values.get(*number) {
                 Some(Some(value)) => value.clone(),
                 _ => return Err(Error::failed(format!("no such attribute(s): {name}"))),
             },
@@ -101,6 +101,7 @@ impl<'a> Machine<'a, '_> {
         test: bool,
     ) -> Result<Option<Value<'a>>, Error> {
         let found = match &qualifier.key {
+            QualifierKey::Field(name) if matches!(at, Value::Map(Map::Composed)) => self.composed(name),
             QualifierKey::Field(name) => field(at, name),
             QualifierKey::Constant(key) => index(at, key),
             QualifierKey::Attribute(attribute) => match self.resolve(attribute, false) {
@@ -132,7 +133,7 @@ impl<'a> Machine<'a, '_> {
     }
 }
 
-enum Step<'a> {
+pub(super) enum Step<'a> {
     Found(Value<'a>),
     /// There is no such key or index.
     Absent(Error),
@@ -140,7 +141,7 @@ enum Step<'a> {
     Nothing,
 }
 
-fn no_key(name: &str) -> Error {
+pub(super) fn no_key(name: &str) -> Error {
     Error::failed(format!("no such key: {name}"))
 }
 

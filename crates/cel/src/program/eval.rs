@@ -1,6 +1,6 @@
 //! Evaluation, with errors that `&&` and `||` may absorb and costs that nothing does.
 
-use super::{Budget, Call, Matches, Node, Program, Set};
+use super::{Bindings, Budget, Call, Matches, Node, Program, Set};
 use crate::{
     cost::{LIST, MAP, STRUCT, price::Price},
     error::Error,
@@ -22,16 +22,16 @@ pub(super) enum Local<'a> {
 }
 
 pub(super) struct Machine<'a, 'm> {
-    pub(super) variables: &'m [Option<Value<'a>>],
+    pub(super) bindings: &'m Bindings<'a>,
     pub(super) locals: Vec<Local<'a>>,
     pub(super) budget: Budget<'m>,
 }
 
-pub(super) fn run<'a>(program: &'a Program, variables: &[Option<Value<'a>>], budget: &mut Budget<'_>) -> Outcome<'a> {
+pub(super) fn run<'a>(program: &'a Program, bindings: &Bindings<'a>, budget: &mut Budget<'_>) -> Outcome<'a> {
     let own = Budget { limit: budget.limit, spent: 0, stop: budget.stop };
     let locals = (0..program.locals).map(|_| Local::Value(Value::Null)).collect();
-    let mut machine = Machine { variables, locals, budget: own };
-    fuel::refill(budget.limit.saturating_mul(4).saturating_add(LEAST_FUEL));
+    let mut machine = Machine { bindings, locals, budget: own };
+    let before = fuel::refill(budget.limit.saturating_mul(4).saturating_add(LEAST_FUEL));
     let mut outcome = machine.eval(&program.root);
     if let Ok(value) = &outcome {
         value.visit();
@@ -39,7 +39,8 @@ pub(super) fn run<'a>(program: &'a Program, variables: &[Option<Value<'a>>], bud
     if fuel::is_empty() {
         outcome = Err(Error::CostLimit);
     }
-    fuel::refill(u64::MAX);
+    // What one that runs within another used, the other did not.
+    fuel::refill(before);
     budget.spent = machine.budget.spent;
     outcome
 }

@@ -1,11 +1,12 @@
 //! Programs: what is left of an expression when all that does not depend on its variables is done.
 
 mod attribute;
+mod composed;
 mod eval;
 mod fold;
 mod plan;
 
-use std::sync::atomic::AtomicBool;
+use std::{rc::Rc, sync::atomic::AtomicBool};
 
 use regex::Regex;
 
@@ -15,7 +16,7 @@ use crate::{
     error::Error,
     library::Function,
     types::Type,
-    value::{Key, Value, fuel},
+    value::{Key, Map, Value, fuel},
 };
 
 /// An expression ready to run. It can be shared between threads.
@@ -26,10 +27,13 @@ pub struct Program {
     locals: usize,
 }
 
+pub use composed::Composition;
+
 /// The values of an environment's variables.
 #[derive(Clone, Debug, Default)]
 pub struct Bindings<'a> {
     values: Vec<Option<Value<'a>>>,
+    composed: Option<Rc<composed::Composed<'a>>>,
 }
 
 impl<'a> Bindings<'a> {
@@ -45,6 +49,18 @@ impl<'a> Bindings<'a> {
         }
         self.values[variable] = Some(value);
         self
+    }
+
+    /// Gives a variable the fields of a composition: each is evaluated with these bindings when an expression asks for it,
+    /// at most once, and may cost `limit`.
+    pub fn compose(&mut self, variable: usize, composition: &'a Composition, limit: u64) -> &mut Self {
+        self.composed = Some(Rc::new(composed::Composed::new(composition, limit)));
+        self.set(variable, Value::Map(Map::Composed))
+    }
+
+    /// What composed variables cost since this was last asked.
+    pub fn take_composed_cost(&self) -> u64 {
+        self.composed.as_ref().map_or(0, |composed| composed.take_cost())
     }
 }
 
@@ -89,7 +105,7 @@ impl Checked {
 impl Program {
     /// Evaluates it.
     pub fn run<'a>(&'a self, bindings: &Bindings<'a>, budget: &mut Budget<'_>) -> Result<Value<'a>, Error> {
-        eval::run(self, &bindings.values, budget)
+        eval::run(self, bindings, budget)
     }
 }
 

@@ -81,7 +81,7 @@ fn maps(a: &Map<'_>, b: &Map<'_>) -> bool {
         return false;
     }
     if let (Map::Json(a, Some(schema)), Map::Json(b, Some(_))) = (a, b)
-        && schema.form() != Form::Map
+        && !matches!(schema.form(), Form::Map | Form::Open)
     {
         // What no schema knows is compared as it is written.
         let unknown = a.iter().filter(|(name, _)| schema.property(name).is_none());
@@ -96,7 +96,7 @@ fn entry<'a>(map: &Map<'a>, key: &Key<'a>) -> Option<Value<'a>> {
     match (map, key) {
         (Map::Json(..), Key::String(name)) => map.field(name).ok().flatten(),
         (Map::Made(made), _) => made.get(key).cloned(),
-        (Map::Json(..) | Map::Lazy(_), _) => None,
+        (Map::Json(..) | Map::Composed, _) => None,
     }
 }
 

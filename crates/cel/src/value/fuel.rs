@@ -8,9 +8,9 @@ thread_local! {
     static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 
-/// Sets how much there is for what this thread does next.
-pub(crate) fn refill(amount: u64) {
-    LEFT.set(amount);
+/// Sets how much there is for what this thread does next; how much there was.
+pub(crate) fn refill(amount: u64) -> u64 {
+    LEFT.replace(amount)
 }
 
 /// Whether there was some for one more element.

@@ -65,6 +65,8 @@ pub enum Form {
     IntOrString,
     /// What is kept without being known.
     Unknown,
+    /// Whatever it is; the names of fields, however deep, may be written escaped.
+    Open,
 }
 
 fn bad<T>(message: impl Into<Box<str>>) -> Result<T, Error> {
@@ -106,6 +108,9 @@ pub(super) fn value<'a>(json: &'a Json, schema: Option<&'a dyn Schema>) -> Resul
         (Form::Boolean, Json::Bool(value)) => Ok(Value::Bool(*value)),
         (Form::Boolean, json) => bad(format!("invalid data, expected bool, got {}", go_type(json))),
         (Form::Unknown, json) => Ok(Value::Unknown(json)),
+        (Form::Open, Json::Object(map)) => Ok(Value::Map(Map::Json(map, Some(schema)))),
+        (Form::Open, Json::Array(list)) => Ok(Value::List(List::Json(list, Some(schema)))),
+        (Form::Open, json) => Ok(plain(json)),
         (form, Json::String(text)) => formatted(form, text),
         (_, json) => bad(format!("invalid data, expected string, got {}", go_type(json))),
     }

@@ -14,14 +14,8 @@ pub enum Map<'a> {
     Json(&'a serde_json::Map<String, Json>, Option<&'a dyn Schema>),
     /// What an expression made.
     Made(Arc<BTreeMap<Key<'a>, Value<'a>>>),
-    /// What is found when somebody asks for it.
-    Lazy(&'a dyn Lookup),
-}
-
-/// Finds values by name when an expression asks for them, such as the variables of an admission policy.
-pub trait Lookup: fmt::Debug + Sync {
-    /// The value of a name.
-    fn get(&self, name: &str) -> Option<Result<Value<'_>, Error>>;
+    /// The composed variables of the bindings, which are evaluated when somebody asks for one.
+    Composed,
 }
 
 /// A key of a map. Numbers that are equal are one key, whatever their type.
@@ -114,7 +108,7 @@ impl<'a> Map<'a> {
         match self {
             Self::Json(map, _) => map.len(),
             Self::Made(map) => map.len(),
-            Self::Lazy(_) => 0,
+            Self::Composed => 0,
         }
     }
 
@@ -133,8 +127,7 @@ impl<'a> Map<'a> {
             (Self::Json(..), Value::String(name)) => self.field(name),
             (Self::Json(_, Some(_)), _) => Err(Error::no_such_overload()),
             (Self::Json(_, None), _) => Ok(None),
-            (Self::Lazy(_), Value::String(name)) => self.field(name),
-            (Self::Lazy(_), _) => Ok(None),
+            (Self::Composed, _) => Ok(None),
             (Self::Made(map), _) => Ok(self::key(key).and_then(|key| map.get(&key).cloned())),
         }
     }
@@ -144,7 +137,7 @@ impl<'a> Map<'a> {
         match self {
             Self::Json(map, None) => map.get(name).map(|value| json::value(value, None)).transpose(),
             Self::Json(map, Some(schema)) => typed(map, *schema, name),
-            Self::Lazy(lookup) => lookup.get(name).transpose(),
+            Self::Composed => Ok(None),
             Self::Made(map) => {
                 // Looked for without a key of its own.
                 let key = Key::String(Text::Shared(name.into()));
@@ -160,12 +153,12 @@ impl<'a> Map<'a> {
             Self::Json(map, Some(schema)) => {
                 let known = |name: &&'a String| match schema.form() {
                     Form::Object => schema.property(name).is_some(),
-                    form => form == Form::Map,
+                    form => matches!(form, Form::Map | Form::Open),
                 };
                 map.keys().filter(known).map(|name| Key::String(shown(name, *schema))).collect()
             }
             Self::Made(map) => map.keys().cloned().collect(),
-            Self::Lazy(_) => Vec::new(),
+            Self::Composed => Vec::new(),
         }
     }
 
@@ -183,7 +176,10 @@ fn typed<'a>(
     name: &str,
 ) -> Result<Option<Value<'a>>, Error> {
     let object = schema.form() == Form::Object;
-    let Some(name) = (if object { escape::unescape(name) } else { Some(Cow::Borrowed(name)) }) else { return Ok(None) };
+    let escaped = object || schema.form() == Form::Open;
+    let Some(name) = (if escaped { escape::unescape(name) } else { Some(Cow::Borrowed(name)) }) else {
+        return Ok(None);
+    };
     let Some(value) = map.get(&*name) else { return Ok(None) };
     // A field that is null is as good as absent; an entry of a map is not.
     if object && value.is_null() {
@@ -191,7 +187,7 @@ fn typed<'a>(
     }
     let property = match schema.form() {
         Form::Object => schema.property(&name),
-        Form::Map => schema.element(),
+        Form::Map | Form::Open => schema.element(),
         _ => None,
     };
     property.map(|schema| json::value(value, Some(schema))).transpose()

@@ -13,7 +13,7 @@ use std::{fmt, ops::Deref, sync::Arc};
 pub(crate) use self::{equal::compare, text::double_text};
 pub use self::{
     json::{Form, Schema},
-    map::{Key, Lookup, Map},
+    map::{Key, Map},
     time::{Duration, Timestamp},
 };
 use crate::{error::Error, library::native::Native, types::Type};

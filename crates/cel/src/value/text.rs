@@ -1,5 +1,7 @@
 //! Values as text: what `string()` makes and what messages show.
 
+use base64::{Engine, engine::general_purpose::STANDARD};
+
 use super::{List, Map, Value};
 
 /// A double as Go's shortest form has it.
@@ -21,6 +23,16 @@ pub(crate) fn double_text(value: f64) -> String {
 }
 
 impl Value<'_> {
+    /// The text of what JSON has only as text: times, spans of time and bytes.
+    pub fn written(&self) -> Option<String> {
+        match self {
+            Self::Timestamp(timestamp) => Some(timestamp.to_string()),
+            Self::Duration(duration) => Some(duration.to_string()),
+            Self::Bytes(bytes) => Some(STANDARD.encode(bytes)),
+            _ => None,
+        }
+    }
+
     /// As messages of `cel-go` show it.
     pub(crate) fn shown(&self) -> String {
         match self {

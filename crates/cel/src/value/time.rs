@@ -94,109 +94,18 @@ impl fmt::Display for Duration {
 impl Duration {
     /// As Go writes it: `1h30m0s`.
     pub fn in_units(self) -> String {
-        let total = self.0.unsigned_abs();
-        let sign = if self.0 < 0 { "-" } else { "" };
-        let fraction = |value: u64, unit: u64| format!("{}", value as f64 / unit as f64);
-        match total {
-            0 => "0s".into(),
-            1..1_000 => format!("{sign}{total}ns"),
-            1_000..1_000_000 => format!("{sign}{}µs", fraction(total, 1_000)),
-            1_000_000..1_000_000_000 => format!("{sign}{}ms", fraction(total, 1_000_000)),
-            _ => {
-                let (minutes, rest) = (total / 60_000_000_000, total % 60_000_000_000);
-                let seconds = decimal(rest);
-                match (minutes / 60, minutes % 60) {
-                    (0, 0) => format!("{sign}{seconds}s"),
-                    (0, minutes) => format!("{sign}{minutes}m{seconds}s"),
-                    (hours, minutes) => format!("{sign}{hours}h{minutes}m{seconds}s"),
-                }
-            }
-        }
+        formats::duration::write(self.0)
     }
-}
-
-fn decimal(nanos: u64) -> String {
-    let text = format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000);
-    text.trim_end_matches('0').trim_end_matches('.').into()
 }
 
 /// A span as Go reads it: `-1.5h30m`.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
-    let negative = text.starts_with('-');
-    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if rest == "0" {
-        return Some(Duration(0));
-    }
-    if rest.is_empty() {
-        return None;
-    }
-    let mut total: i128 = 0;
-    while !rest.is_empty() {
-        let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let (amount, tail) = rest.split_at(number);
-        let unit = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
-        let (name, tail) = tail.split_at(unit);
-        total = total.checked_add(nanos(amount, unit_nanos(name)?)?)?;
-        rest = tail;
-    }
-    i64::try_from(if negative { -total } else { total }).ok().map(Duration)
-}
-
-fn unit_nanos(name: &str) -> Option<i128> {
-    Some(match name {
-        "ns" => 1,
-        "us" | "µs" | "μs" => 1_000,
-        "ms" => 1_000_000,
-        "s" => NANOS,
-        "m" => 60 * NANOS,
-        "h" => 3_600 * NANOS,
-        _ => return None,
-    })
-}
-
-fn nanos(amount: &str, unit: i128) -> Option<i128> {
-    let (whole, fraction) = amount.split_once('.').unwrap_or((amount, ""));
-    if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
-        return None;
-    }
-    let whole: i128 = if whole.is_empty() { 0 } else { whole.parse::<u64>().ok()?.into() };
-    let fraction = &fraction[..fraction.len().min(18)];
-    let part: i128 = if fraction.is_empty() { 0 } else { fraction.parse::<u64>().ok()?.into() };
-    Some(whole * unit + part * unit / 10i128.pow(fraction.len() as u32))
+    formats::duration::parse(text).map(Duration)
 }
 
 /// A span in a document, which may also be in days and weeks, with units spelled out.
 pub(crate) fn lenient_duration(text: &str) -> Option<Duration> {
-    if let Some(duration) = duration(text) {
-        return Some(duration);
-    }
-    let mut total: i128 = 0;
-    let mut rest = text.trim();
-    let mut found = false;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let (amount, tail) = rest.split_at(digits);
-        let tail = tail.trim_start();
-        let end = tail.find(|c: char| !c.is_alphabetic()).unwrap_or(tail.len());
-        let (name, tail) = tail.split_at(end);
-        let name = if name.len() > 2 { name.trim_end_matches('s') } else { name };
-        let unit = match name.to_lowercase().as_str() {
-            "ns" | "nano" | "nanosecond" => 1,
-            "us" | "µs" | "micro" | "microsecond" => 1_000,
-            "ms" | "milli" | "millisecond" => 1_000_000,
-            "s" | "sec" | "second" => NANOS,
-            "m" | "min" | "minute" => 60 * NANOS,
-            "h" | "hr" | "hour" => 3_600 * NANOS,
-            "d" | "day" => 86_400 * NANOS,
-            "w" | "wk" | "week" => 604_800 * NANOS,
-            _ => return None,
-        };
-        total = total.checked_add(i128::from(amount.parse::<u32>().ok()?) * unit)?;
-        found = true;
-        rest = tail.trim_start();
-    }
-    found.then_some(())?;
-    i64::try_from(total).ok().map(Duration)
+    formats::duration::lenient(text).map(Duration)
 }
 
 /// A point in time as RFC 3339 has it.

@@ -192,6 +192,8 @@ impl Controller {
                 self.recorder.normal(replica_set.object_ref(&()), "SuccessfulCreate", message);
                 Ok(true)
             }
+            // The pod waits for its initializers, and is shown when they are done.
+            Err(error) if error.is_timeout() => Ok(true),
             // Every creation fails there, and soon the ReplicaSet is gone too.
             Err(error) if error.is_namespace_terminating() => Ok(false),
             Err(error) => {

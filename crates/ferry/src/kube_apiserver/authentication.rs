@@ -98,6 +98,7 @@ fn issuer(given: &Given<'_>) -> anyhow::Result<Option<JwtIssuer>> {
         username: Mapping { claim, prefix },
         groups: groups.map(|claim| Mapping { claim, prefix: given.text("oidc-groups-prefix").unwrap_or_default() }),
         uid: None,
+        expressions: Default::default(),
         required: required.context("--oidc-required-claim takes claim=value")?,
         algorithms,
         url,

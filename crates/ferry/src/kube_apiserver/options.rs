@@ -157,6 +157,11 @@ fn files(given: &Given<'_>) -> anyhow::Result<Files> {
 }
 
 fn settings(given: &Given<'_>) -> anyhow::Result<Settings> {
+    // Before the tables of the API are read.
+    let initializers = given.bool("enable-initializers")?.then_some(server::INITIALIZATION);
+    if initializers.is_some() {
+        server::enable_initializers()?;
+    }
     let port: u16 = required(given, "secure-port")?;
     let advertise = match given.text("endpoint-reconciler-type").as_deref() {
         Some("none") => None,
@@ -179,6 +184,8 @@ fn settings(given: &Given<'_>) -> anyhow::Result<Settings> {
         served: served(given)?,
         shared_store: !given.many("etcd-servers").is_empty(),
         event_ttl: given.duration("event-ttl")?,
+        components: Settings::default().components,
+        initializers,
         flags: given.all().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
     })
@@ -308,5 +315,6 @@ fn shutdown(given: &Given<'_>) -> anyhow::Result<Shutdown> {
     Ok(Shutdown {
         delay: given.duration("shutdown-delay-duration")?,
         drain: given.duration("request-timeout")?.max(watches),
+        retry_after: given.bool("shutdown-send-retry-after")?,
     })
 }

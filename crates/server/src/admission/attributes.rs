@@ -80,8 +80,8 @@ impl<'a> Attributes<'a> {
     }
 
     /// The row of the resource.
-    pub fn resource(&self) -> &'static Resource {
-        self.target.resource
+    pub fn resource(&self) -> &Resource {
+        &self.target.resource
     }
 
     /// "" for the object itself.

@@ -5,8 +5,11 @@ use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 use api::{Value, meta, yaml};
 use store::Cache;
 
-use super::{Row, plugins::ROWS};
-use crate::authorize::Authorizers;
+use super::{
+    Row,
+    plugins::{INITIAL_RESOURCES, ROWS},
+};
+use crate::{authorize::Authorizers, usage::Usage};
 
 /// Which plug-ins are on, and their configurations.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +48,8 @@ pub struct Parts<'a> {
     pub cache: &'a Arc<Cache>,
     /// Who may do what.
     pub authorizers: &'a Arc<Authorizers>,
+    /// What containers have used.
+    pub usage: &'a Arc<Usage>,
 }
 
 impl AdmissionSettings {
@@ -62,6 +67,12 @@ impl AdmissionSettings {
             return Err(UnknownPlugin::Both(both.join(" ")));
         }
         Ok(Self { enabled: enabled.to_vec(), disabled: disabled.to_vec(), ..Self::default() })
+    }
+
+    /// With one more plug-in, whatever the flags say.
+    pub(crate) fn enable(&mut self, plugin: &str) {
+        self.disabled.retain(|name| name != plugin);
+        self.enabled.push(plugin.to_owned());
     }
 
     /// The names of all plug-ins.
@@ -96,6 +107,11 @@ impl AdmissionSettings {
     pub fn with(mut self, plugin: &str, config: Value) -> Self {
         self.configs.insert(plugin.to_owned(), config);
         self
+    }
+
+    /// Whether somebody wants to know what containers use.
+    pub(crate) fn wants_usage(&self) -> bool {
+        ROWS.iter().any(|row| row.name == INITIAL_RESOURCES && self.enables(row))
     }
 
     pub(super) fn enables(&self, row: &Row) -> bool {

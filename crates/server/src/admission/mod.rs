@@ -5,17 +5,32 @@
 //! [`Admission::validate`] once the object is valid and about to be stored: nothing changes any more. One refusal ends
 //! the request. Changes are admitted anew on every attempt to write them; deletions once they are known to be meant.
 
+mod asking;
 mod attributes;
 mod certificate_request;
 mod config;
 mod holders;
+mod matching;
 mod notes;
+mod options;
 mod plugins;
 mod pod;
+mod policies;
 mod rounds;
+mod shown;
+mod subject;
+mod times;
 mod webhooks;
 
-use std::sync::Arc;
+/// How webhooks of whatever kind are reached.
+pub mod hooks {
+    pub use super::webhooks::{
+        connect::reach_place,
+        hook::{place, trust},
+    };
+}
+
+use std::{sync::Arc, time::Instant};
 
 use api::{Value, status::Status};
 use async_trait::async_trait;
@@ -25,6 +40,7 @@ pub use config::{AdmissionSettings, Parts, UnknownPlugin};
 use holders::Holders;
 pub use notes::Notes;
 use plugins::ROWS;
+pub use times::{Step, Times};
 
 /// One rule of the chain.
 #[async_trait]
@@ -100,6 +116,7 @@ impl Link {
 #[derive(Clone, Default)]
 pub struct Admission {
     links: Arc<Vec<Link>>,
+    times: Arc<Times>,
 }
 
 impl Admission {
@@ -112,14 +129,29 @@ impl Admission {
                 (row.make)(&parts).map_err(|why| format!("couldn't init admission plugin {:?}: {why}", row.name))?;
             links.push(Link { row, plugin });
         }
-        Ok(Self { links: Arc::new(links) })
+        Ok(Self { links: Arc::new(links), times: Arc::default() })
+    }
+
+    /// How long it takes.
+    pub fn times(&self) -> &Times {
+        &self.times
     }
 
     /// Lets the plug-ins change or refuse an object.
     pub async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+        let (step, began) = (Step { operation: attributes.operation.name(), kind: "admit" }, Instant::now());
+        let admitted = self.admit_all(attributes, object, step).await;
+        self.times.step(step, admitted.is_err(), began);
+        admitted
+    }
+
+    async fn admit_all(&self, attributes: &Attributes<'_>, object: &mut Value, step: Step) -> Result<(), Status> {
         loop {
             for link in self.links.iter().filter(|link| link.is_asked(attributes)) {
-                link.plugin.admit(attributes, object).await?;
+                let began = Instant::now();
+                let admitted = link.plugin.admit(attributes, object).await;
+                self.times.plugin(link.row.name, step, admitted.is_err(), began);
+                admitted?;
             }
             if !attributes.rounds.another() {
                 return Ok(());
@@ -129,8 +161,18 @@ impl Admission {
 
     /// Lets the plug-ins refuse an object that is about to be stored.
     pub async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+        let (step, began) = (Step { operation: attributes.operation.name(), kind: "validate" }, Instant::now());
+        let valid = self.validate_all(attributes, object, step).await;
+        self.times.step(step, valid.is_err(), began);
+        valid
+    }
+
+    async fn validate_all(&self, attributes: &Attributes<'_>, object: &Value, step: Step) -> Result<(), Status> {
         for link in self.links.iter().filter(|link| link.is_asked(attributes)) {
-            link.plugin.validate(attributes, object).await?;
+            let began = Instant::now();
+            let valid = link.plugin.validate(attributes, object).await;
+            self.times.plugin(link.row.name, step, valid.is_err(), began);
+            valid?;
         }
         Ok(())
     }

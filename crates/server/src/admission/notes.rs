@@ -2,46 +2,34 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::audit;
+
 /// Notes of one request, shared by all who work on it.
 #[derive(Clone, Debug, Default)]
 pub struct Notes {
-    said: Arc<Mutex<Said>>,
-}
-
-#[derive(Debug, Default)]
-struct Said {
-    warnings: Vec<String>,
-    annotations: Vec<(String, String)>,
+    warnings: Arc<Mutex<Vec<String>>>,
 }
 
 impl Notes {
     /// For a `Warning` header; what was said before is not said again.
     pub fn warn(&self, text: impl Into<String>) {
-        let (mut said, text) = (self.lock(), text.into());
-        if !said.warnings.contains(&text) {
-            said.warnings.push(text);
+        let (mut warnings, text) = (self.lock(), text.into());
+        if !warnings.contains(&text) {
+            warnings.push(text);
         }
     }
 
     /// For the audit of the request; the first of a key counts.
-    pub fn annotate(&self, key: impl Into<String>, value: impl Into<String>) {
-        let (mut said, key) = (self.lock(), key.into());
-        if !said.annotations.iter().any(|(known, _)| *known == key) {
-            said.annotations.push((key, value.into()));
-        }
+    pub fn annotate(&self, key: impl AsRef<str>, value: impl Into<String>) {
+        audit::annotate(key.as_ref(), || value.into());
     }
 
     /// The warnings, once.
     pub fn take_warnings(&self) -> Vec<String> {
-        std::mem::take(&mut self.lock().warnings)
+        std::mem::take(&mut *self.lock())
     }
 
-    /// The annotations so far.
-    pub fn annotations(&self) -> Vec<(String, String)> {
-        self.lock().annotations.clone()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Said> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,5 @@
-//! Rounds of mutating admission: when a webhook changes an object, the whole chain is asked once more, and of the webhooks
-//! those that want to and that have not seen the change.
+//! Rounds of mutating admission: when a policy or a webhook changes an object, the whole chain is asked once more, and of
+//! them those that want to and that have not seen the change.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,21 +9,36 @@ use api::Value;
 #[derive(Debug, Default)]
 pub struct Rounds(Mutex<State>);
 
+/// Of whom some are asked again.
+#[derive(Clone, Copy, Debug)]
+pub enum Who {
+    /// Policies.
+    Policies,
+    /// Webhooks.
+    Webhooks,
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// 0, or 1 when asked again.
     round: usize,
     /// Whether to ask again.
     again: bool,
-    /// Webhooks that were asked since the last change, and want to be asked again.
+    /// By [`Who`].
+    seen: [Seen; 2],
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// Those that were asked since the last change, and want to be asked again.
     asked: Vec<String>,
-    /// Webhooks that the next round asks.
+    /// Those that the next round asks.
     due: Vec<String>,
-    /// What the last webhook left.
+    /// What the last of them left.
     left: Option<Value>,
 }
 
-impl State {
+impl Seen {
     fn changed(&mut self) {
         let asked = std::mem::take(&mut self.asked);
         self.due.extend(asked);
@@ -44,37 +59,40 @@ impl Rounds {
         more
     }
 
-    /// Webhooks are about to be asked about `object`.
-    pub fn begin(&self, object: &Value) {
+    /// They are about to be asked about `object`.
+    pub fn begin(&self, who: Who, object: &Value) {
         let mut state = self.lock();
-        if state.round > 0 && state.left.as_ref() != Some(object) {
-            state.changed();
+        let again = state.round > 0;
+        let seen = &mut state.seen[who as usize];
+        if again && seen.left.as_ref() != Some(object) {
+            seen.changed();
         }
     }
 
-    /// Whether a webhook is asked in this round.
-    pub fn includes(&self, id: &str) -> bool {
+    /// Whether one of them is asked in this round.
+    pub fn includes(&self, who: Who, id: &str) -> bool {
         let state = self.lock();
-        state.round == 0 || state.due.iter().any(|due| due == id)
+        state.round == 0 || state.seen[who as usize].due.iter().any(|due| due == id)
     }
 
-    /// A webhook was asked.
-    pub fn called(&self, id: &str, again: bool, changed: bool) {
+    /// One of them was asked.
+    pub fn called(&self, who: Who, id: &str, again: bool, changed: bool) {
         let mut state = self.lock();
+        state.again |= changed;
+        let seen = &mut state.seen[who as usize];
         if changed {
-            state.changed();
-            state.again = true;
+            seen.changed();
         }
         if again {
-            state.asked.push(id.to_owned());
+            seen.asked.push(id.to_owned());
         }
     }
 
-    /// All webhooks were asked.
-    pub fn end(&self, object: &Value) {
+    /// All of them were asked.
+    pub fn end(&self, who: Who, object: &Value) {
         let mut state = self.lock();
         if state.again {
-            state.left = Some(object.clone());
+            state.seen[who as usize].left = Some(object.clone());
         }
     }
 

@@ -25,8 +25,8 @@ const PERIOD: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Keeps the conditions until `shutdown`.
-pub async fn run(server: &Server, shutdown: &CancellationToken) {
-    let mut keeper = Keeper { server: server.clone(), kept: HashMap::new(), tasks: JoinSet::new() };
+pub async fn run(server: Server, shutdown: CancellationToken) {
+    let mut keeper = Keeper { server, kept: HashMap::new(), tasks: JoinSet::new() };
     shutdown.run_until_cancelled(keeper.work()).await;
 }
 

@@ -66,7 +66,7 @@ impl Aggregator {
             }
             Name::Aggregated { .. } => self.aggregated(own?, apis).map(json),
             Name::OpenApi2 => Some(json(self.swagger(own?, apis))),
-            Name::OpenApi2Protobuf => Some(Page::new(openapi::to_protobuf(&self.swagger(own?, apis)))),
+            Name::OpenApi2Protobuf => Some(Page::new(openapi::protobuf_of(&self.swagger(own?, apis)))),
             Name::OpenApi3Index => self.index(own?, apis).map(json),
             Name::Resources(..) | Name::OpenApi3(_) => None,
         }

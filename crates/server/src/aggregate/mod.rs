@@ -14,7 +14,6 @@ mod identity;
 mod legacy;
 mod order;
 mod pass;
-mod register;
 mod remote;
 mod route;
 mod said;
@@ -25,14 +24,14 @@ use std::sync::Arc;
 
 use api::{schema::Resource, status::Status};
 use store::{Cache, Watcher};
-use tokio_util::sync::CancellationToken;
 
+pub use available::run;
 pub use certificate::{CertificateError, ClientCertificate};
 pub use route::answer;
 pub use view::Api;
 
 use self::{documents::Made, said::Said, view::Apis};
-use crate::{Server, document, live::Live, system};
+use crate::{document, live::Live, system};
 
 /// The group of the services themselves, which nobody else answers for.
 const OWN_GROUP: &str = "apiregistration.k8s.io";
@@ -80,11 +79,6 @@ impl Aggregator {
         }
         self.apis.read(|apis| apis.elsewhere(path))
     }
-}
-
-/// Keeps the API services in order until `shutdown`: those of custom resources, and what is said of all of them.
-pub async fn run(server: Server, shutdown: CancellationToken) {
-    tokio::join!(available::run(&server, &shutdown), register::run(&server, &shutdown));
 }
 
 impl Aggregator {

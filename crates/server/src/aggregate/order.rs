@@ -3,6 +3,8 @@
 
 use std::{cmp::Ordering, sync::Arc};
 
+use custom::version_order;
+
 use super::{Api, OWN_GROUP};
 
 /// What comes before everything else: API services themselves.
@@ -38,27 +40,7 @@ pub fn priority(apis: &[Arc<Api>], group: &str) -> i64 {
 
 /// Which of two versions, each with its priority, is the greater.
 pub fn versions(a: (i64, &str), b: (i64, &str)) -> Ordering {
-    let by_name = || match (parts(a.1), parts(b.1)) {
-        (Some(a), Some(b)) => a.cmp(&b),
-        (Some(_), None) => Ordering::Greater,
-        (None, Some(_)) => Ordering::Less,
-        // What is no version is in alphabetical order.
-        (None, None) => b.1.cmp(a.1),
-    };
-    a.0.cmp(&b.0).then_with(by_name)
-}
-
-/// How stable a version is, and its numbers: `v2beta1`.
-fn parts(version: &str) -> Option<(u8, u64, u64)> {
-    let rest = version.strip_prefix('v')?;
-    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    let major = rest[..digits].parse().ok()?;
-    match (&rest[digits..], rest[digits..].strip_prefix("beta"), rest[digits..].strip_prefix("alpha")) {
-        ("", ..) => Some((2, major, 0)),
-        (_, Some(minor), _) => Some((1, major, minor.parse().ok()?)),
-        (_, _, Some(minor)) => Some((0, major, minor.parse().ok()?)),
-        _ => None,
-    }
+    a.0.cmp(&b.0).then_with(|| version_order(a.1, b.1))
 }
 
 #[cfg(test)]
@@ -70,8 +52,8 @@ mod tests {
         let api = |group: &str, version: &str, group_priority, version_priority| {
             let (group, version) = (group.to_owned(), version.to_owned());
             let name = format!("{version}.{group}");
-            let (condition, kept, remote) = (Default::default(), false, None);
-            Arc::new(Api { name, group, version, group_priority, version_priority, condition, kept, remote })
+            let (condition, remote) = (Default::default(), None);
+            Arc::new(Api { name, group, version, group_priority, version_priority, condition, remote })
         };
         let apis = [
             api("b", "v1", 10, 1),

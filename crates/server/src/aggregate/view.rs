@@ -7,7 +7,7 @@ use std::{
 
 use api::{Value, meta};
 
-use super::{ClientCertificate, OWN_GROUP, register, remote::Remote};
+use super::{ClientCertificate, OWN_GROUP, remote::Remote};
 use crate::{live::View, system::Place};
 
 /// The service of the group without a name, which is answered for as a whole.
@@ -28,8 +28,6 @@ pub struct Api {
     pub version_priority: i64,
     /// What its condition says of it.
     pub condition: Condition,
-    /// Whether it is kept in step with definitions of custom resources.
-    pub kept: bool,
     /// Who answers; `None`: this server itself.
     pub remote: Option<Arc<Remote>>,
 }
@@ -136,7 +134,6 @@ impl Api {
             version: text("version"),
             group_priority: number("groupPriorityMinimum"),
             version_priority: number("versionPriority"),
-            kept: meta::text(object, &["metadata", "labels", register::LABEL]) == "true",
             condition: condition.map(Condition::of).unwrap_or_default(),
             remote,
         }

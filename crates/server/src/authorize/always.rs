@@ -33,3 +33,42 @@ impl Authorizer for Deny {
         Rules::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+    use crate::authorize::{Asked, Resource};
+
+    /// Whoever asks for whatever is told the same.
+    #[test]
+    fn everybody_is_told_the_same() {
+        let user = |name: &str, groups: &[&str]| User {
+            name: name.into(),
+            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+            ..User::default()
+        };
+        let pods = Resource { version: "v1", resource: "pods", namespace: "a", name: "p", ..Resource::default() };
+        let secrets = Resource { version: "v1", resource: "secrets", ..Resource::default() };
+        let users = [user("admin", &["system:masters"]), user("joe", &["devs"]), user("system:anonymous", &[])];
+        for user in &users {
+            for (verb, asked) in [
+                ("get", Asked::Resource(pods.clone())),
+                ("delete", Asked::Resource(secrets.clone())),
+                ("*", Asked::Resource(Resource::default())),
+                ("get", Asked::Path("/healthz")),
+                ("post", Asked::Path("/nope")),
+            ] {
+                let attributes = Attributes { user, verb, asked };
+                let said = |authorizer: &dyn Authorizer| {
+                    let verdict = authorizer.decide(&attributes).now_or_never().expect("nobody is asked");
+                    (verdict.is_allowed(), verdict.reason().to_string())
+                };
+                assert_eq!(said(&Allow), (true, String::new()), "{} {verb}", user.name);
+                assert_eq!(said(&Deny), (false, "Everything is forbidden.".to_owned()), "{} {verb}", user.name);
+            }
+            assert_eq!((Allow.rules(user, "a").rules.len(), Deny.rules(user, "a").rules.len()), (2, 0));
+        }
+    }
+}

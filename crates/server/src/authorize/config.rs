@@ -2,7 +2,7 @@
 //!
 //! It is read strictly and checked as a whole; all that is wrong with it is told at once, in upstream's words.
 
-use std::{collections::BTreeSet, fs, path::Path, time::Duration};
+use std::{collections::BTreeSet, fs, path::Path, sync::Arc, time::Duration};
 
 use api::{
     Value, duration,
@@ -211,7 +211,7 @@ impl Described {
         let version = self.version(field, errors);
         let failure = self.failure(field, errors);
         let endpoint = self.connection_info.endpoint(field, errors);
-        errors.extend(conditions::check(&self.match_conditions, field));
+        let conditions = conditions::compile(&self.match_conditions, field, errors);
         if errors.len() > before {
             return None;
         }
@@ -221,6 +221,7 @@ impl Described {
             refused_for: kept(self.cache_unauthorized_requests, refused_for?),
             timeout: timeout?,
             failure: failure?,
+            conditions: Arc::new(conditions),
             ..Webhook::new(endpoint?, version?)
         })
     }
@@ -399,10 +400,23 @@ mod tests {
                 "{GOOD}, connectionInfo: {{type: KubeConfigFile, kubeConfigFile: HOOK}}, matchConditions: [{{expression: \"true\"}}], \
                  matchConditionSubjectAccessReviewVersion: v1"
             )),
-            Err(
-                "authorizers[0].matchConditions[0].expression: Invalid value: \"true\": match conditions are not supported",
-            ),
+            Ok("Deny 3s 30s"),
         );
+        for (condition, why) in [
+            ("", "Required value"),
+            ("1", "Invalid value: \"1\": must evaluate to bool but got int"),
+            (
+                "request.nope",
+                "Invalid value: \"request.nope\": compilation failed: ERROR: <input>:1:8: undefined field 'nope'\n | \
+              request.nope\n | .......^",
+            ),
+        ] {
+            let text = format!(
+                "{GOOD}, connectionInfo: {{type: KubeConfigFile, kubeConfigFile: HOOK}}, matchConditions: [{{expression: \"{condition}\"}}], \
+                 matchConditionSubjectAccessReviewVersion: v1"
+            );
+            check(&hook(&text), Err(&format!("authorizers[0].matchConditions[0].expression: {why}")));
+        }
         check(
             "- {type: ABAC, name: abac}",
             Err("authorizers[0].type: Required value: ABAC needs --authorization-policy-file"),

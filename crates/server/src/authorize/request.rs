@@ -123,7 +123,7 @@ fn missing<'a>(info: &'a Info, selectors: &'a Selectors) -> Resource<'a> {
 }
 
 fn asked<'a>(target: &'a Target, selectors: &'a Selectors) -> Resource<'a> {
-    let resource = target.resource;
+    let resource = &target.resource;
     let mut asked = Resource {
         group: resource.group,
         version: resource.version,

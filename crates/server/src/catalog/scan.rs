@@ -89,7 +89,9 @@ impl<'v> Visitor<'v> for Walk<'_, 'v> {
         formatter.write_str("a JSON value")
     }
 
-    fn visit_map<A: MapAccess<'v>>(self, mut map: A) -> Result<(), A::Error> {
+    fn visit_map<A: MapAccess<'v>>(mut self, mut map: A) -> Result<(), A::Error> {
+        // Of a struct it is told that it is there.
+        self.set(|| "{}".to_owned());
         while let Some(name) = map.next_key_seed(Text)? {
             if self.depth == Depth::Labels {
                 let value = map.next_value_seed(Text)?;

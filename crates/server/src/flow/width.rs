@@ -49,7 +49,7 @@ impl Widths {
             return count;
         }
         let range =
-            store::Range { prefix: document::key(target.resource, "", ""), limit: Some(1), ..Default::default() };
+            store::Range { prefix: document::key(&target.resource, "", ""), limit: Some(1), ..Default::default() };
         // A store that fails will say so when the list itself is read.
         let count = server.registry().store().list(range).await.map_or(0, |page| page.records.len() + page.remaining);
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).insert(name, (Instant::now(), count));

@@ -17,7 +17,7 @@ pub use request::{InFlight, Key};
 
 use crate::{Body, Server, document, health, paths};
 use family::{Counters, Gauges, Histograms};
-use text::Page;
+pub use text::Page;
 
 const SECONDS: &[f64] = &[
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
@@ -126,6 +126,7 @@ pub async fn answer(server: &Server) -> Response<Body> {
     let mut page = Page::default();
     server.shared.metrics.write(&mut page);
     flow::write(&mut page, &server.shared.flow);
+    server.registry().admission().times().write(&mut page);
     objects(server, &mut page).await;
     stored(server, &mut page).await;
     allocated(server, &mut page).await;

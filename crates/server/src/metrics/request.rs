@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Instant};
 
-use api::schema::{Resource, schema};
+use api::schema::schema;
 use http::{Method, Response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
@@ -24,7 +24,7 @@ pub struct Key {
 impl Key {
     /// Of a request for a resource.
     pub fn of(target: &Target) -> Self {
-        let resource: &'static Resource = target.resource;
+        let resource = &target.resource;
         let subresource = target.subresource.split('/').next().unwrap_or_default();
         let scope = match (target.name.is_empty(), target.namespace.is_empty()) {
             (false, _) => "resource",

@@ -4,6 +4,7 @@
 //! and bounded; nothing is waited for longer than its caller says.
 
 mod kubeconfig;
+mod memory;
 mod retry;
 mod roots;
 
@@ -19,6 +20,7 @@ use http_body_util::{BodyExt, Limited};
 use rustls::ClientConfig;
 
 pub use kubeconfig::{KubeconfigError, from_kubeconfig};
+pub use memory::Memory;
 pub use retry::{Backoff, with_backoff};
 pub use roots::{client_tls, trusting};
 

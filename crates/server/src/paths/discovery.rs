@@ -1,25 +1,39 @@
 //! `/api` and `/apis`: groups, versions and resources, one by one or all at once.
 
-use api::discovery::{self, AggregatedVersion, Name};
+use api::{
+    discovery::{self, AggregatedVersion, Name},
+    status::Status,
+};
 use http::{Response, header, request::Parts};
 
 use super::{accepted, tagged};
-use crate::{Body, Server, encode};
+use crate::{Body, Server, encode, form};
 
 /// Answers a path of discovery, or 404.
-pub fn answer(server: &Server, request: &Parts, parts: &[&str]) -> Response<Body> {
+pub fn answer(server: &Server, request: &Parts, parts: &[&str]) -> Result<Response<Body>, Status> {
     if let (["api" | "apis"], Some(version)) = (parts, aggregated(request)) {
-        return all(server, request, version, parts == ["api"]);
+        return Ok(all(server, request, version, parts == ["api"]));
     }
     let name = match parts {
-        ["api"] => return encode::json(200, &discovery::core_versions(&address(server, request))),
+        ["api"] => {
+            super::offered(request, &form::types())?;
+            return Ok(encode::json(200, &discovery::core_versions(&address(server, request))));
+        }
         ["apis"] => Name::Groups,
         ["api", version] => Name::Resources(String::new(), (*version).to_owned()),
         ["apis", group] => Name::Group((*group).to_owned()),
         ["apis", group, version] => Name::Resources((*group).to_owned(), (*version).to_owned()),
-        _ => return encode::no_page(),
+        _ => return Ok(encode::no_page()),
     };
-    server.page(&name).map_or_else(encode::no_page, |page| encode::bytes(200, page.bytes))
+    let Some(page) = server.page(&name) else { return Ok(encode::no_page()) };
+    match name {
+        // Upstream's aggregator answers these itself, and in other words.
+        Name::Groups | Name::Group(_) if !super::accepts(request, &form::types()) => {
+            Err(Status::not_acceptable(&form::types().join(", ")))
+        }
+        Name::Groups | Name::Group(_) => Ok(encode::bytes(200, page.bytes)),
+        _ => super::offered(request, &form::types()).map(|()| encode::bytes(200, page.bytes)),
+    }
 }
 
 /// The version of the aggregated form that a client asks for first.

@@ -9,7 +9,7 @@ use api::status::Status;
 use http::{HeaderValue, Method, Response, header, request::Parts};
 use serde_json::json;
 
-use crate::{Body, Server, encode, health, metrics, pipeline::full};
+use crate::{Body, Server, encode, form, health, metrics, pipeline::full};
 
 /// The first parts of paths that can be read, and nothing else done to them.
 const KNOWN: &[&str] =
@@ -20,7 +20,9 @@ pub async fn answer(server: &Server, request: &Parts) -> Result<Response<Body>, 
     let path = request.uri.path();
     if !matches!(request.method, Method::GET | Method::HEAD) {
         let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-        let known = KNOWN.contains(&first);
+        // Below a group-version there are resources; those that are not known are nothing at all.
+        let resource = first == "apis" && path.trim_matches('/').split('/').count() > 3;
+        let known = KNOWN.contains(&first) && !resource;
         return if known { Err(Status::method_not_allowed()) } else { Ok(encode::no_page()) };
     }
     if let Some(answer) = health::answer(server, request).await {
@@ -34,15 +36,29 @@ pub async fn answer(server: &Server, request: &Parts) -> Result<Response<Body>, 
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     Ok(match parts.as_slice() {
         [""] => encode::json(200, &root(server)),
-        ["version"] => encode::json(200, &version()),
+        ["version"] => {
+            offered(request, &["application/json"])?;
+            encode::json(200, &version())
+        }
         ["metrics"] => metrics::answer(server).await,
         ["metrics", "slis"] => metrics::slis(server).await,
         ["statusz"] => debug::statusz(server),
         ["flagz"] => debug::flagz(server),
-        ["api" | "apis", ..] => discovery::answer(server, request, &parts),
+        ["api" | "apis", ..] => discovery::answer(server, request, &parts)?,
         ["openapi", rest @ ..] => openapi::answer(server, request, rest),
         _ => encode::no_page(),
     })
+}
+
+/// 406 in the words of upstream's router, unless a client accepts one of the types that a path has.
+fn offered(request: &Parts, types: &[&str]) -> Result<(), Status> {
+    if accepts(request, types) { Ok(()) } else { Err(form::not_offered(types)) }
+}
+
+/// Whether a client accepts one of these types; who says nothing accepts all.
+fn accepts(request: &Parts, types: &[&str]) -> bool {
+    let media = |choice: &str| choice.split(';').next().unwrap_or_default().trim().to_owned();
+    accepted(request).map(media).any(|media| media.is_empty() || media == "*/*" || types.contains(&media.as_str()))
 }
 
 /// An answer of text.

@@ -2,10 +2,11 @@
 //! that clients may keep them for good.
 
 use api::discovery::Name;
-use http::{HeaderValue, Response, header, request::Parts};
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 
-use super::{accepted, tagged};
-use crate::{Body, Server, encode, query::Query};
+use super::{accepted, accepts, tagged};
+use crate::{Body, Server, encode, pipeline::full, query::Query};
 
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
@@ -15,7 +16,10 @@ const PROTOBUF_DOT: &str = "application/com.github.proto-openapi.spec.v2.v1.0+pr
 /// Answers a path of OpenAPI, or 404.
 pub fn answer(server: &Server, request: &Parts, rest: &[&str]) -> Response<Body> {
     let (name, content_type) = match rest {
-        ["v2"] => v2(request),
+        ["v2"] => match v2(request) {
+            Some(found) => found,
+            None => return not_acceptable(),
+        },
         ["v3"] => (Name::OpenApi3Index, JSON),
         ["v3", rest @ ..] => return v3(server, request, &rest.join("/")),
         _ => return encode::no_page(),
@@ -25,17 +29,28 @@ pub fn answer(server: &Server, request: &Parts, rest: &[&str]) -> Response<Body>
 }
 
 /// The form of version 2 that a client asks for first.
-fn v2(request: &Parts) -> (Name, &'static str) {
-    let choice = accepted(request).find(|media| [PROTOBUF, PROTOBUF_DOT, JSON, "*/*"].contains(media));
-    match choice {
-        Some(PROTOBUF) => (Name::OpenApi2Protobuf, PROTOBUF),
-        Some(PROTOBUF_DOT) => (Name::OpenApi2Protobuf, PROTOBUF_DOT),
-        _ => (Name::OpenApi2, JSON),
-    }
+fn v2(request: &Parts) -> Option<(Name, &'static str)> {
+    let media = |choice: &str| choice.split(';').next().unwrap_or_default().trim().to_owned();
+    accepted(request).map(media).find_map(|media| match media.as_str() {
+        PROTOBUF => Some((Name::OpenApi2Protobuf, PROTOBUF)),
+        PROTOBUF_DOT => Some((Name::OpenApi2Protobuf, PROTOBUF_DOT)),
+        "" | JSON | "application/*" | "*/*" => Some((Name::OpenApi2, JSON)),
+        _ => None,
+    })
+}
+
+/// 406, of which upstream says no more here.
+fn not_acceptable() -> Response<Body> {
+    let mut response = Response::new(full(Bytes::new()));
+    *response.status_mut() = StatusCode::NOT_ACCEPTABLE;
+    response
 }
 
 fn v3(server: &Server, request: &Parts, path: &str) -> Response<Body> {
     let Some(page) = server.page(&Name::OpenApi3(path.to_owned())) else { return encode::no_page() };
+    if !accepts(request, &[JSON, "application/*"]) {
+        return not_acceptable();
+    }
     let query = Query::parse(request.uri.query().unwrap_or_default());
     match query.get("hash") {
         None => tagged::answer(request, &page, JSON),

@@ -17,7 +17,7 @@ impl Registry {
         let options = WriteOptions::of_apply(target)?;
         let config = Configuration::parse(&input.body)?;
         let merge = |live: Option<&Value>| {
-            let writer = options.writer(apply::Kind::of(target.resource, &target.subresource));
+            let writer = options.writer(apply::Kind::of(&target.resource, &target.subresource));
             let force = options.force.unwrap_or_default();
             let mut object = apply::apply(&writer, live, &config.value, force).map_err(|error| error.status())?;
             config.check(options.validation)?;
@@ -49,7 +49,7 @@ fn identified(target: &Target, live: Option<&Value>, object: &mut Value) -> Resu
         if !uid.is_empty() {
             let why =
                 format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
-            return Err(Status::conflict(target.resource, &target.name, &why));
+            return Err(Status::conflict(&target.resource, &target.name, &why));
         }
     }
     named_as(target, object)

@@ -7,7 +7,7 @@ use super::{FieldValidation, Outcome, Registry, WriteOptions, failed, update::Ch
 use crate::{
     admission::Attributes,
     allocate::{self, Begin, Fate},
-    clock,
+    clock, initializers,
     pipeline::Input,
     request::Target,
     strategies,
@@ -23,11 +23,17 @@ const DRAWS: usize = 8;
 
 impl Registry {
     pub(super) async fn create(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
-        let resource = target.resource;
+        let resource = &target.resource;
         let options = WriteOptions::of(target, input)?;
         let (mut object, warnings) = body(resource, input, options.validation)?;
+        same_version(target, &object, &warnings)?;
         apply::update(&options.writer(apply::Kind::of(resource, "")), None, &mut object);
-        Ok(self.create_object(target, object, options.dry_run).await?.outcome(201, warnings))
+        let mut created = self.create_object(target, object, options.dry_run).await?;
+        if !options.dry_run && initializers::is_pending(&created.object) {
+            created.object = self.initialized(target, created.object).await?;
+            created.stored = None;
+        }
+        Ok(created.outcome(201, warnings))
     }
 
     /// Creates an object that is decoded and has its defaults and owners. Where the name is generated and taken, another
@@ -55,7 +61,7 @@ impl Registry {
     }
 
     async fn create_named(&self, attributes: &Attributes<'_>, mut object: Value) -> Result<Changed, Status> {
-        let (resource, dry_run) = (attributes.target.resource, attributes.dry_run);
+        let (resource, dry_run) = (&attributes.target.resource, attributes.dry_run);
         let begin = Begin { object: &mut object, current: None, dry_run };
         let reservation = allocate::begin(self, resource, begin).await?;
         let created = self.create_placed(attributes, object).await;
@@ -65,10 +71,12 @@ impl Registry {
 
     async fn create_placed(&self, attributes: &Attributes<'_>, mut object: Value) -> Result<Changed, Status> {
         let (target, dry_run) = (attributes.target, attributes.dry_run);
-        let resource = target.resource;
+        let resource = &target.resource;
+        let _entered = self.custom().enter(resource, meta::name(&object))?;
         self.guarded(target, &object, None).await?;
         prepare(target, &mut object);
-        let errors = validate::create(resource, &object);
+        let mut errors = validate::create(resource, &object);
+        strategies::of(resource).check(&object, None, &mut errors);
         if !errors.is_empty() {
             return Err(Status::invalid(resource, meta::name(&object), &errors));
         }
@@ -76,27 +84,60 @@ impl Registry {
         self.admission().validate(attributes, &object).await?;
         let name = meta::name(&object).to_owned();
         match self.save(resource, object, Guard::Absent, dry_run).await {
-            Ok((object, stored)) => Ok(Changed { object, stored, warnings }),
+            Ok((object, stored)) => {
+                if stored.is_some() && strategies::of(resource).is_awaited() {
+                    self.custom().settled(&name).await;
+                }
+                Ok(Changed { object, stored, warnings })
+            }
             Err(store::Error::Conflict { .. }) => Err(Status::already_exists(resource, &name)),
             Err(error) => Err(failed(resource, &name, error)),
         }
     }
 }
 
-/// Reads the body of a request as an object of a resource, with defaults.
-pub fn body(resource: &Resource, input: &Input, validation: FieldValidation) -> Result<(Value, Vec<String>), Status> {
-    let mode = match validation {
+fn mode(validation: FieldValidation) -> decode::Mode {
+    match validation {
         FieldValidation::Ignore => decode::Mode::Ignore,
         FieldValidation::Warn => decode::Mode::Warn,
         FieldValidation::Strict => decode::Mode::Strict,
-    };
-    let (mut object, warnings) = decode::body(resource, input.format()?, &input.body, mode)?;
-    defaults::apply(resource.ty, &mut object);
+    }
+}
+
+/// Reads the body of a request as an object of a resource, with defaults.
+pub fn body(resource: &Resource, input: &Input, validation: FieldValidation) -> Result<(Value, Vec<String>), Status> {
+    let (mut object, warnings) = decode::body(resource, input.format()?, &input.body, mode(validation))?;
+    if resource.custom.is_none() {
+        defaults::apply(resource.ty, &mut object);
+    }
     Ok((object, warnings))
+}
+
+/// What is sent to a custom resource must be of its version; what was already said is said also to who is refused.
+pub(super) fn same_version(target: &Target, object: &Value, warnings: &[String]) -> Result<(), Status> {
+    let (given, wanted) = (meta::text(object, &["apiVersion"]), target.resource.api_version());
+    if given == wanted {
+        return Ok(());
+    }
+    warnings.iter().for_each(|warning| target.notes.warn(warning));
+    Err(other_version(given, &wanted))
+}
+
+fn other_version(given: &str, wanted: &str) -> Status {
+    Status::bad_request(format!(
+        "the API version in the data ({given}) does not match the expected API version ({wanted})"
+    ))
 }
 
 /// Makes a value an object of a resource: right kind, known fields, canonical form, defaults.
 pub fn decoded(resource: &Resource, value: Value, validation: FieldValidation) -> Result<(Value, Vec<String>), Status> {
+    if resource.custom.is_some() {
+        let (given, wanted) = (meta::text(&value, &["apiVersion"]), resource.api_version());
+        if given != wanted {
+            return Err(other_version(given, &wanted));
+        }
+        return decode::custom(resource, value, mode(validation));
+    }
     let value = of_kind(resource, value)?;
     let wrong = |message: String| {
         let (kind, version) = (resource.kind, resource.version);
@@ -126,9 +167,7 @@ fn of_kind(resource: &Resource, mut value: Value) -> Result<Value, Status> {
     let wanted = resource.api_version();
     decode::check_kind(resource, &version, &kind)?;
     if !version.is_empty() && version != wanted && convert::stored_as(resource, &value).is_none() {
-        return Err(Status::bad_request(format!(
-            "the API version in the data ({version}) does not match the expected API version ({wanted})"
-        )));
+        return Err(other_version(&version, &wanted));
     }
     let mut value = if version.is_empty() { value } else { convert::to(resource, value) };
     meta::object_mut(&mut value).insert("kind".into(), resource.kind.into());
@@ -172,7 +211,7 @@ pub fn generated(base: &str) -> String {
 
 /// What the server sets, not the client.
 fn prepare(target: &Target, object: &mut Value) {
-    let resource = target.resource;
+    let resource = &target.resource;
     let metadata = meta::metadata_mut(object);
     metadata.remove("generation");
     metadata.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
@@ -190,6 +229,9 @@ fn prepare(target: &Target, object: &mut Value) {
 /// Status belongs to whoever runs the object: a client's is dropped, and what the defaults say is put there.
 fn reset_status(resource: &Resource, object: &mut Value) {
     meta::object_mut(object).remove("status");
+    if resource.custom.is_some() {
+        return;
+    }
     if let Ok(decoded) = decode::canonical(resource.ty, object.take()) {
         *object = decoded.object;
         defaults::apply(resource.ty, object);

@@ -42,7 +42,7 @@ impl Registry {
     }
 
     async fn delete_with(&self, target: &Target, options: &Options) -> Result<Outcome, Status> {
-        let resource = target.resource;
+        let resource = &target.resource;
         let object = match self.delete_one(target, &target.namespace, &target.name, options).await? {
             Deleted::Gone(object) if !resource.returns_deleted => {
                 return Ok(Outcome::Success(success(resource, &object)));
@@ -75,7 +75,7 @@ impl Registry {
         name: &str,
         options: &Options,
     ) -> Result<Deleted, Status> {
-        let resource = target.resource;
+        let resource = &target.resource;
         for _ in 0..RETRIES {
             let (object, revision) = self.read_object(resource, namespace, name).await?;
             options.check(resource, &object)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::status::Status;
+use api::{Value, status::Status};
 use store::{Item, Revision, Snapshot};
 
 use super::{
@@ -27,19 +27,26 @@ pub struct List {
     pub next: Option<String>,
     /// How many objects follow; unknown with a selector.
     pub remaining: Option<usize>,
+    /// The objects, where somebody else had to convert them.
+    pub converted: Option<Vec<Value>>,
 }
 
 impl Registry {
     /// A list as its query asks for it.
     pub async fn list(&self, target: &Target) -> Result<List, Status> {
         let options = ListOptions::of(target)?;
-        let prefix = document::key(target.resource, &target.namespace, "");
+        let prefix = document::key(&target.resource, &target.namespace, "");
         let start = options.start(&prefix)?;
         let snapshot = self.cache().snapshot(&prefix, start.at).await;
         let snapshot = snapshot.map_err(|error| gone(target, &prefix, &start, error))?;
         // Whatever the cache has comes as a whole.
         let limit = options.limit.filter(|_| start.at != store::At::Any).unwrap_or(usize::MAX);
-        let list = page(&options, &prefix, &snapshot, start.after.as_deref(), limit);
+        let mut list = page(&options, &prefix, &snapshot, start.after.as_deref(), limit);
+        if Self::is_converted_by_webhook(&target.resource) {
+            let stored = list.items.iter().map(|item| document::object(&item.record));
+            let stored = stored.collect::<Result<Vec<Value>, _>>().map_err(Status::internal)?;
+            list.converted = Some(self.in_version(&target.resource, stored).await?);
+        }
         if list.next.is_some() {
             self.cache().keep(&prefix, &snapshot);
         }
@@ -50,7 +57,7 @@ impl Registry {
     pub async fn has_reached(&self, target: &Target) -> Result<(), Status> {
         let text = target.query.get("resourceVersion").unwrap_or_default();
         let Some(requested) = ListOptions::parsed_revision(text)? else { return Ok(()) };
-        let current = self.store().revision().await.map_err(|error| failed(target.resource, "", error))?;
+        let current = self.store().revision().await.map_err(|error| failed(&target.resource, "", error))?;
         if requested > current { Err(Status::future_revision(requested, current)) } else { Ok(()) }
     }
 }
@@ -68,11 +75,11 @@ fn page(options: &ListOptions, prefix: &str, snapshot: &Snapshot, after: Option<
     }
     let last = page.last().filter(|_| remaining > 0).and_then(|last| last.record.key.strip_prefix(prefix));
     let next = last.map(|key| list_token::write(&Token { revision: Some(snapshot.revision), after: key.to_owned() }));
-    List { items: page, revision: snapshot.revision, next, remaining: everything.then_some(remaining) }
+    List { items: page, revision: snapshot.revision, next, remaining: everything.then_some(remaining), converted: None }
 }
 
 fn gone(target: &Target, prefix: &str, start: &Start, error: store::Error) -> Status {
-    let store::Error::Compacted { .. } = error else { return failed(target.resource, "", error) };
+    let store::Error::Compacted { .. } = error else { return failed(&target.resource, "", error) };
     match start.after.as_deref().and_then(|after| after.strip_prefix(prefix)) {
         Some(after) => {
             let token = list_token::write(&Token { revision: None, after: after.to_owned() });

@@ -1,11 +1,18 @@
 //! Continue tokens, in upstream's form: the revision that the list was begun at, and where the next page begins.
 
-use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use base64::{
+    Engine, alphabet,
+    engine::{GeneralPurpose, GeneralPurposeConfig, general_purpose},
+};
 use serde::{Deserialize, Serialize};
 use store::Revision;
 
 const VERSION: &str = "meta.k8s.io/v1";
 const INVALID: &str = "invalid continue token: continue key is not valid";
+
+/// As Go reads it: what the last character says too much does not matter.
+const BASE64: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
+const LENIENT: GeneralPurposeConfig = general_purpose::NO_PAD.with_decode_allow_trailing_bits(true);
 
 /// Where a list goes on.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,12 +38,12 @@ pub fn write(token: &Token) -> String {
     let rv = token.revision.map_or(-1, |revision| i64::try_from(revision).unwrap_or(i64::MAX));
     let form = Form { v: VERSION.into(), rv, start: format!("/{}\0", token.after) };
     // A struct of texts and a number can always be written.
-    BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(&form).unwrap_or_default())
+    BASE64.encode(serde_json::to_vec(&form).unwrap_or_default())
 }
 
 /// Reads a token, or says what is wrong with it.
 pub fn read(text: &str) -> Result<Token, String> {
-    let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).map_err(|error| format!("{INVALID}: {}", not_base64(&error)))?;
+    let bytes = BASE64.decode(text).map_err(|error| format!("{INVALID}: {}", not_base64(&error)))?;
     let form: Form =
         serde_json::from_slice(&bytes).map_err(|error| format!("{INVALID}: {}", not_json(&bytes, &error)))?;
     if form.v != VERSION {
@@ -66,13 +73,9 @@ fn not_base64(error: &base64::DecodeError) -> String {
     format!("illegal base64 data at input byte {at}")
 }
 
+/// What is wrong with JSON, in the words of Go where it is not JSON at all.
 fn not_json(bytes: &[u8], error: &serde_json::Error) -> String {
-    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
-    match first {
-        None => "unexpected end of JSON input".to_owned(),
-        Some(byte) if b"{[\"-0123456789tfn".contains(byte) => error.to_string(),
-        Some(byte) => format!("invalid character '{}' looking for beginning of value", char::from(*byte)),
-    }
+    api::json::parse(bytes).err().map_or_else(|| error.to_string(), |fault| fault.to_string())
 }
 
 #[cfg(test)]
@@ -92,10 +95,11 @@ mod tests {
     fn what_is_no_token_is_refused() {
         let form = |v: &str, rv: i64, start: &str| {
             let form = Form { v: v.into(), rv, start: start.into() };
-            BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(&form).unwrap())
+            BASE64.encode(serde_json::to_vec(&form).unwrap())
         };
         for (text, why) in [
             ("abc".to_owned(), ": invalid character 'i' looking for beginning of value"),
+            ("zzz".to_owned(), ": invalid character 'Ï' looking for beginning of value"),
             ("a=".to_owned(), ": illegal base64 data at input byte 1"),
             (form("v2", 1, "a"), ": server does not recognize this encoded version v2"),
             (form(VERSION, 0, "a"), ": incorrect encoded start resourceVersion (version meta.k8s.io/v1)"),

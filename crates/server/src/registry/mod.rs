@@ -27,8 +27,8 @@ pub use create::{body, generated};
 pub use list::List;
 pub use list_options::ListOptions;
 pub use options::{FieldValidation, WriteOptions};
-use subresources::scale_of;
 pub use subresources::{kind_of, posted};
+use subresources::{scale_of, set_replicas};
 
 use crate::{
     Settings,
@@ -36,7 +36,8 @@ use crate::{
     allocate::{self, Pools},
     authorize::Authorizers,
     catalog::BuiltIn,
-    document,
+    custom::Definitions,
+    document, initializers,
     pipeline::Input,
     request::Target,
     services::Services,
@@ -71,6 +72,8 @@ pub enum Outcome {
     },
     /// A page of a list.
     List(List),
+    /// A list of objects that are not stored.
+    Objects(Vec<Value>),
     /// A `Status` of success.
     Success(Value),
 }
@@ -80,10 +83,13 @@ pub struct Registry {
     store: Arc<dyn Store>,
     cache: Arc<Cache>,
     authorizers: Arc<Authorizers>,
+    custom: Definitions,
     pools: Pools,
     services: Services,
     /// How long ephemeral objects are kept.
     event_ttl: Duration,
+    /// How long a creation waits for initializers.
+    initialization: Duration,
     /// Set once, before the first request: its plug-ins need what is made of a registry.
     admission: OnceLock<Admission>,
 }
@@ -94,14 +100,26 @@ impl Registry {
         let cache = Cache::over(store.clone(), Arc::new(BuiltIn), store::Window::default()).await?;
         let cache = Arc::new(cache);
         let authorizers = Authorizers::new(&settings.authorization, &cache)?;
+        let custom = Definitions::new(&cache)?;
         let services = Services::new(&cache)?;
+        let initialization = settings.initializers.unwrap_or_default();
         let (event_ttl, admission) = (settings.event_ttl, OnceLock::new());
-        Ok(Self { store, cache, authorizers, pools, services, event_ttl, admission })
+        Ok(Self { store, cache, authorizers, custom, pools, services, event_ttl, initialization, admission })
     }
 
     /// Who knows who may do what.
     pub fn authorizers(&self) -> &Arc<Authorizers> {
         &self.authorizers
+    }
+
+    /// The definitions of custom resources.
+    pub fn custom(&self) -> &Definitions {
+        &self.custom
+    }
+
+    /// How long a creation waits for initializers.
+    pub fn initialization(&self) -> Duration {
+        self.initialization
     }
 
     /// What can be handed out.
@@ -142,8 +160,7 @@ impl Registry {
         match target.verb {
             "get" => {
                 self.has_reached(target).await?;
-                let record = self.read(target.resource, &target.namespace, &target.name).await?;
-                Ok(Outcome::Document { value: record.value, revision: record.revision })
+                self.shown(target).await
             }
             "list" => self.list(target).await.map(Outcome::List),
             "create" => self.create(target, input).await,
@@ -153,6 +170,20 @@ impl Registry {
             "deletecollection" => self.delete_collection(target, input).await,
             _ => Err(Status::method_not_allowed()),
         }
+    }
+
+    /// The object of a request as it is stored, if who asks may see it.
+    async fn shown(&self, target: &Target) -> Result<Outcome, Status> {
+        let record = self.read(&target.resource, &target.namespace, &target.name).await?;
+        if initializers::enabled() {
+            initializers::visible(target, &document::object(&record).map_err(Status::internal)?)?;
+        }
+        if Self::is_converted_by_webhook(&target.resource) {
+            let object = document::object(&record).map_err(Status::internal)?;
+            let object = self.one_in_version(&target.resource, object).await?;
+            return Ok(Outcome::Object { object, stored: None, code: 200, warnings: Vec::new() });
+        }
+        Ok(Outcome::Document { value: record.value, revision: record.revision })
     }
 
     /// The record of an object, or 404.
@@ -174,7 +205,7 @@ impl Registry {
     ) -> Result<(Value, Revision), Status> {
         let record = self.read(resource, namespace, name).await?;
         let object = document::object(&record).map_err(Status::internal)?;
-        Ok((api::convert::to(resource, object), record.revision))
+        Ok((self.one_in_version(resource, object).await?, record.revision))
     }
 
     /// All objects of a resource, or those of one namespace, in its version.
@@ -182,12 +213,13 @@ impl Registry {
         let snapshot = self.cache.snapshot(&document::key(resource, namespace, ""), At::Newest).await;
         let snapshot = snapshot.map_err(Status::internal)?;
         let decoded = snapshot.after(None).map(|item| document::object(&item.record));
-        decoded.map(|object| Ok(api::convert::to(resource, object.map_err(Status::internal)?))).collect()
+        let decoded = decoded.collect::<Result<Vec<Value>, _>>().map_err(Status::internal)?;
+        self.in_version(resource, decoded).await
     }
 
     /// Asks whoever looks at what a write would grant.
     async fn guarded(&self, target: &Target, object: &Value, current: Option<&Value>) -> Result<(), Status> {
-        match strategies::of(target.resource).guard() {
+        match strategies::of(&target.resource).guard() {
             Some(guard) => {
                 let authorizers = &self.authorizers;
                 guard.check(strategies::Guarded { authorizers, target, object, current }).await
@@ -205,15 +237,23 @@ impl Registry {
         dry_run: bool,
     ) -> Result<(Value, Option<Stored>), store::Error> {
         let key = document::key(resource, meta::namespace(&object), meta::name(&object));
+        let other = self.to_stored(resource, &object).await.map_err(unconverted)?;
         if dry_run {
             let current = if guard == Guard::Absent { self.store.get(&key).await? } else { None };
             let taken = |current| store::Error::Conflict { key: key.into(), guard, current: Some(current) };
-            return current.map_or(Ok((object, None)), |current| Err(taken(current)));
+            return match (current, other) {
+                (Some(current), _) => Err(taken(current)),
+                (None, Some(other)) => Ok((self.one_in_version(resource, other).await.map_err(unconverted)?, None)),
+                (None, None) => Ok((object, None)),
+            };
         }
         let ttl = strategies::of(resource).is_ephemeral().then_some(self.event_ttl);
-        let value = document::encode(&object);
+        let value = document::encode(other.as_ref().unwrap_or(&object));
         let write = Write { key: key.into(), guard, value: Some(value.clone()), ttl };
         let revision = self.store.write(write).await?;
+        if let Some(other) = other {
+            object = self.one_in_version(resource, other).await.map_err(unconverted)?;
+        }
         meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
         Ok((object, Some((value, revision))))
     }
@@ -253,6 +293,11 @@ fn precondition_failed(resource: &Resource, object: &Value, what: &str, wanted: 
          precondition: {wanted}, {what} in object meta: {found}"
     );
     Status::conflict(resource, meta::name(object), &why)
+}
+
+/// An object could not be made what is stored, or back.
+fn unconverted(status: Status) -> store::Error {
+    store::Error::Unusable(status.message)
 }
 
 /// A store's error as a client sees it.

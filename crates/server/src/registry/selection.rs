@@ -1,18 +1,22 @@
 //! Which objects a list or a watch is about, decided by what the cache knows of a document without decoding it.
 
 use api::{
+    convert,
+    schema::Row,
     selector::{self, FieldSelector, LabelSelector},
     status::Status,
 };
 use store::Item;
 
-use crate::{catalog::catalog, request::Target};
+use crate::{catalog::catalog, document, initializers, request::Target};
 
 /// Which objects a list or a watch is about.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     labels: LabelSelector,
     fields: Vec<Term>,
+    /// What is asked of the fields of a custom resource, which are read from the object as its schema is now.
+    custom: Option<(Row, FieldSelector)>,
     namespaced: bool,
 }
 
@@ -39,19 +43,26 @@ impl Selection {
         let bad = |error: selector::Error| Status::bad_request(error.to_string());
         let labels = LabelSelector::parse(target.query.get("labelSelector").unwrap_or_default()).map_err(bad)?;
         let fields = target.query.get("fieldSelector").unwrap_or_default();
-        let fields = FieldSelector::parse(fields, target.resource).map_err(bad)?;
+        let fields = FieldSelector::parse(fields, &target.resource).map_err(bad)?;
         let place = |name: &str| match name {
             "metadata.name" => Some(Field::Name),
             "metadata.namespace" => Some(Field::Namespace),
-            name => catalog().place(target.resource, name).map(Field::Mark),
+            name => catalog().place(&target.resource, name).map(Field::Mark),
         };
         let term = |(name, equal, value): (&str, bool, &str)| {
             Some(Term { field: place(name)?, equal, value: value.to_owned() })
         };
-        let fields: Vec<Term> = fields.terms().filter_map(term).collect();
-        let mut selection = Self { labels, fields, namespaced: target.resource.namespaced() };
+        let custom = target.resource.custom.is_some() && fields.terms().any(|(name, ..)| place(name).is_none());
+        let terms: Vec<Term> = fields.terms().filter_map(term).collect();
+        let custom = custom.then(|| (target.resource.clone(), fields));
+        let mut selection = Self { labels, fields: terms, custom, namespaced: target.resource.namespaced() };
         if !target.name.is_empty() {
             selection.only(&target.name)?;
+        }
+        if !initializers::wants_all(target)
+            && let Some(place) = catalog().pending(&target.resource)
+        {
+            selection.fields.push(Term { field: Field::Mark(place), equal: true, value: String::new() });
         }
         Ok(selection)
     }
@@ -70,13 +81,15 @@ impl Selection {
 
     /// Whether everything is selected.
     pub fn is_everything(&self) -> bool {
-        self.labels.is_empty() && self.fields.is_empty()
+        self.labels.is_empty() && self.fields.is_empty() && self.custom.is_none()
     }
 
     /// Whether an object is selected.
     pub fn matches(&self, item: &Item) -> bool {
         let field = |term: &Term| (self.value(item, term.field) == term.value) == term.equal;
-        self.labels.matches_by(|key| item.marks.label(key)) && self.fields.iter().all(field)
+        self.labels.matches_by(|key| item.marks.label(key))
+            && self.fields.iter().all(field)
+            && self.custom.as_ref().is_none_or(|(row, fields)| matches(row, fields, item))
     }
 
     fn value<'i>(&self, item: &'i Item, field: Field) -> &'i str {
@@ -88,4 +101,9 @@ impl Selection {
             Field::Mark(place) => item.marks.field(place),
         }
     }
+}
+
+/// Whether the fields of a custom resource are as asked; what cannot be read has none.
+fn matches(row: &Row, fields: &FieldSelector, item: &Item) -> bool {
+    document::object(&item.record).is_ok_and(|object| fields.matches(&convert::to(row, object)))
 }

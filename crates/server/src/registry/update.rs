@@ -11,12 +11,13 @@ use store::{Guard, Revision};
 
 use super::{
     Outcome, RETRIES, Registry, Stored, WriteOptions,
-    create::{body, decoded},
-    deletion_waits, failed, precondition_failed, scale_of,
+    create::{body, decoded, same_version},
+    deletion_waits, failed, precondition_failed, scale_of, set_replicas,
 };
 use crate::{
     admission::Attributes,
     allocate::{self, Begin, Fate},
+    clock, initializers,
     pipeline::Input,
     request::Target,
     strategies::{self, keep},
@@ -26,6 +27,9 @@ use crate::{
 /// What only the server changes.
 const SERVERS: &[&str] =
     &["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
+
+/// The patches that custom resources take.
+const CUSTOM: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 
 /// Which part of an object a request may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +68,7 @@ impl Registry {
     }
 
     pub(super) async fn update_part(&self, target: &Target, input: &Input, part: Part) -> Result<Outcome, Status> {
-        let resource = target.resource;
+        let resource = &target.resource;
         let options = WriteOptions::of(target, input)?;
         let (given, warnings) = body_of(target, input, &options)?;
         let writer = options.writer(apply::Kind::of(resource, &target.subresource));
@@ -100,8 +104,8 @@ impl Registry {
         if input.content_type == super::apply::CONTENT_TYPE {
             return self.apply_part(target, input, part).await;
         }
-        let resource = target.resource;
-        let (kind, body) = patch_body(input)?;
+        let resource = &target.resource;
+        let (kind, body) = patch_body(resource, input)?;
         let options = WriteOptions::of(target, input)?;
         let mut warnings = Vec::new();
         let changed = self
@@ -129,7 +133,7 @@ impl Registry {
         let options = WriteOptions::of(&target, &input)?;
         self.change(&target, Part::Server, false, |current| {
             let mut object = edit(current)?;
-            let writer = options.writer(apply::Kind::of(target.resource, "status"));
+            let writer = options.writer(apply::Kind::of(&target.resource, "status"));
             apply::update(&writer, Some(current), &mut object);
             Ok(object)
         })
@@ -144,9 +148,12 @@ impl Registry {
         dry_run: bool,
         mut edit: impl FnMut(&Value) -> Result<Value, Status>,
     ) -> Result<Changed, Status> {
-        let resource = target.resource;
+        let resource = &target.resource;
         for _ in 0..RETRIES {
             let (current, revision) = self.read_object(resource, &target.namespace, &target.name).await?;
+            if part != Part::Main {
+                initializers::visible(target, &current)?;
+            }
             let mut edited = edit(&current)?;
             let attributes = Attributes::update(self, target, &current, dry_run);
             self.admit_change(&attributes, part, &mut edited).await?;
@@ -179,7 +186,7 @@ impl Registry {
         revision: Revision,
     ) -> Result<Option<Changed>, Status> {
         let (target, dry_run) = (attributes.target, attributes.dry_run);
-        let (resource, name) = (target.resource, target.name.as_str());
+        let (resource, name) = (&target.resource, target.name.as_str());
         let current = attributes.old.unwrap_or(&Value::Null);
         self.guarded(target, &edited, Some(current)).await?;
         let object = prepare(target, part, edited, current);
@@ -187,8 +194,21 @@ impl Registry {
             return Ok(Some(Changed { object: current.clone(), stored: None, warnings: Vec::new() }));
         }
         let errors = match part {
-            Part::Main | Part::Scale => validate::update(resource, &object, current),
-            Part::Subresource => validate::update_subresource(resource, &target.subresource, &object, current),
+            // Whoever initializes an object makes it.
+            Part::Main if initializers::is_pending(current) => validate::create(resource, &object),
+            Part::Main | Part::Scale => {
+                let mut errors = validate::update(resource, &object, current);
+                strategies::of(resource).check(&object, Some(current), &mut errors);
+                errors
+            }
+            Part::Subresource if initializers::is_pending(current) => {
+                let why = "must not update status when the object is uninitialized";
+                vec![FieldError::forbidden(&target.subresource, why)]
+            }
+            Part::Subresource => {
+                let (part, now) = (target.subresource.as_str(), Some(clock::now()));
+                validate::update_subresource_at(resource, part, &object, current, now)
+            }
             Part::Server => Vec::new(),
         };
         if !errors.is_empty() {
@@ -209,12 +229,11 @@ impl Registry {
             Part::Server => Ok(()),
             Part::Main | Part::Subresource => self.admission().admit(attributes, edited).await,
             Part::Scale => {
-                let before = attributes.old.map(scale_of);
+                let before = attributes.old.map(|old| scale_of(attributes.resource(), old));
                 let attributes = attributes.with_old(before.as_ref());
-                let mut scale = scale_of(edited);
+                let mut scale = scale_of(attributes.resource(), edited);
                 self.admission().admit(&attributes, &mut scale).await?;
-                let replicas = meta::number(&scale, &["spec", "replicas"]);
-                meta::field_mut(edited, "spec").insert("replicas".into(), replicas.into());
+                set_replicas(attributes.resource(), edited, &scale);
                 Ok(())
             }
         }
@@ -226,9 +245,9 @@ impl Registry {
             Part::Server => Ok(()),
             Part::Main | Part::Subresource => self.admission().validate(attributes, object).await,
             Part::Scale => {
-                let before = attributes.old.map(scale_of);
+                let before = attributes.old.map(|old| scale_of(attributes.resource(), old));
                 let attributes = attributes.with_old(before.as_ref());
-                self.admission().validate(&attributes, &scale_of(object)).await
+                self.admission().validate(&attributes, &scale_of(attributes.resource(), object)).await
             }
         }
     }
@@ -245,13 +264,20 @@ impl Registry {
             self.remove(resource, &object, revision, dry_run).await?;
             return Ok((object, None));
         }
-        self.save(resource, object, Guard::Revision(revision), dry_run).await
+        let saved = self.save(resource, object, Guard::Revision(revision), dry_run).await?;
+        if initializers::rejection(&saved.0).is_some() {
+            // Those who wait for it have seen why.
+            let revision = saved.1.as_ref().map_or(revision, |(_, revision)| *revision);
+            self.remove(resource, &saved.0, revision, dry_run).await?;
+        }
+        Ok(saved)
     }
 }
 
 /// The object that a client wants to be there instead, and what is to be said of it.
 fn body_of(target: &Target, input: &Input, options: &WriteOptions) -> Result<(Value, Vec<String>), Status> {
-    let (mut given, warnings) = body(target.resource, input, options.validation)?;
+    let (mut given, warnings) = body(&target.resource, input, options.validation)?;
+    same_version(target, &given, &warnings)?;
     named_as(target, &mut given)?;
     Ok((given, warnings))
 }
@@ -259,7 +285,10 @@ fn body_of(target: &Target, input: &Input, options: &WriteOptions) -> Result<(Va
 /// 422: objects of this kind are changed only by who has read them.
 fn unconditional(resource: &Resource, name: &str) -> Status {
     let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
-    Status::invalid(resource, name, &[error])
+    match resource.custom {
+        Some(_) => Status::invalid_kind(resource.group, resource.name, name, &[error]),
+        None => Status::invalid(resource, name, &[error]),
+    }
 }
 
 /// The revision that a client's object names; a patch that does not touch it carries the current one.
@@ -267,8 +296,15 @@ fn part_revision(object: &Value) -> &str {
     meta::text(object, &["metadata", "resourceVersion"])
 }
 
-pub(super) fn patch_body(input: &Input) -> Result<(Kind, Value), Status> {
-    let kind = Kind::of(&input.content_type).ok_or_else(unknown_patch)?;
+pub(super) fn patch_body(resource: &Resource, input: &Input) -> Result<(Kind, Value), Status> {
+    let kind = Kind::of(&input.content_type);
+    let kind = match resource.custom {
+        // Definitions do not say how lists of theirs are patched.
+        Some(_) => {
+            kind.filter(|kind| *kind != Kind::Strategic).ok_or_else(|| Status::unsupported_media_type(CUSTOM))?
+        }
+        None => kind.ok_or_else(unknown_patch)?,
+    };
     let body = serde_json::from_slice(&input.body)
         .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
     Ok((kind, body))
@@ -284,6 +320,7 @@ pub(super) fn patch_failed(error: patch::Error) -> Status {
     match error {
         patch::Error::Malformed(message) => Status::bad_request(message),
         patch::Error::Unprocessable(message) => Status::unprocessable(message),
+        patch::Error::Inapplicable { .. } => Status::unprocessable(error.to_string()),
         patch::Error::Failed(message) => Status::of_code(500, message),
     }
 }
@@ -334,7 +371,7 @@ fn preconditions(
 
 /// The new object with what the client may not change taken from the current one.
 fn prepare(target: &Target, part: Part, mut object: Value, current: &Value) -> Value {
-    let resource = target.resource;
+    let resource = &target.resource;
     if part == Part::Subresource {
         object = strategies::through(resource, &target.subresource, object, current);
     }

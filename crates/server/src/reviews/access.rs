@@ -12,13 +12,19 @@ use crate::{
     request::Target,
 };
 
-/// The answer to a review of this group.
-pub async fn status(server: &Server, user: &User, target: &Target, review: &Value) -> Result<Value, Status> {
-    match target.resource.kind {
-        "SelfSubjectRulesReview" => rules(server, user, review),
-        "SelfSubjectAccessReview" => Ok(decided(server, user, review).await),
-        _ => Ok(decided(server, &subject(review), review).await),
-    }
+/// A review of this group with its answer.
+pub async fn answer(server: &Server, target: &Target, mut review: Value) -> Result<Value, Status> {
+    review["status"] = match target.resource.kind {
+        // Of the question nothing is left in the answer.
+        "SelfSubjectRulesReview" => {
+            let status = rules(server, &target.user, &review)?;
+            (review["metadata"], review["spec"]) = (json!({}), json!({}));
+            status
+        }
+        "SelfSubjectAccessReview" => decided(server, &target.user, &review).await,
+        _ => decided(server, &subject(&review), &review).await,
+    };
+    Ok(review)
 }
 
 /// What somebody may do in a namespace.

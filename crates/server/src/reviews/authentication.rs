@@ -1,16 +1,21 @@
 //! Who somebody is: `TokenReview` and `SelfSubjectReview`.
 
-use api::{Value, meta, schema::Resource, status::Status};
+use api::{Value, meta, status::Status};
 use serde_json::json;
 
-use crate::{Server, User};
+use crate::{Server, User, clock, request::Target};
 
-/// The answer to a review of this group.
-pub async fn status(server: &Server, user: &User, resource: &Resource, review: &Value) -> Result<Value, Status> {
-    match resource.kind {
-        "SelfSubjectReview" => Ok(json!({"userInfo": info(user)})),
-        _ => token(server, review).await,
-    }
+/// A review of this group with its answer.
+pub async fn answer(server: &Server, target: &Target, mut review: Value) -> Result<Value, Status> {
+    review["status"] = match target.resource.kind {
+        // Of the question nothing is left in the answer.
+        "SelfSubjectReview" => {
+            review["metadata"] = json!({"creationTimestamp": clock::seconds()});
+            json!({"userInfo": info(&target.user)})
+        }
+        _ => token(server, &review).await?,
+    };
+    Ok(review)
 }
 
 /// Whose token it is. What is wrong with a token may be told here: who asks may review tokens.

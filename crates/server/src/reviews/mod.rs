@@ -3,47 +3,62 @@
 mod access;
 mod authentication;
 
-use api::{Value, meta, schema::Resource, status::Status, validate};
+use api::{Value, apply, meta, schema::Resource, status::Status, validate};
+use async_trait::async_trait;
 
 use crate::{
-    Server, User,
+    Server,
+    admission::Attributes,
     pipeline::Input,
-    registry::{WriteOptions, body},
+    registry::{Outcome, WriteOptions, body},
     request::Target,
+    strategies::Answers,
 };
 
-/// Whether a resource is a question.
-pub fn is_review(resource: &Resource) -> bool {
-    matches!(resource.group, "authentication.k8s.io" | "authorization.k8s.io")
+/// Answers reviews of access and of identity.
+pub struct Reviews;
+
+#[async_trait]
+impl Answers for Reviews {
+    async fn answer(&self, server: &Server, target: &Target, input: &Input) -> Result<Outcome, Status> {
+        let options = WriteOptions::of(target, input)?;
+        let (mut review, warnings) = body(&target.resource, input, options.validation)?;
+        in_namespace(target, &mut review)?;
+        apply::update(&options.writer(apply::Kind::of(&target.resource, "")), None, &mut review);
+        let (registry, attributes) =
+            (server.registry(), Attributes::create(server.registry(), target, options.dry_run));
+        registry.admission().admit(&attributes, &mut review).await?;
+        is_valid(&target.resource, &review)?;
+        registry.admission().validate(&attributes, &review).await?;
+        let object = match target.resource.group {
+            "authentication.k8s.io" => authentication::answer(server, target, review).await?,
+            _ => access::answer(server, target, review).await?,
+        };
+        Ok(Outcome::Object { object, stored: None, code: 201, warnings })
+    }
 }
 
-/// Answers a review that `user` asks for: the question, with a status.
-pub async fn answer(server: &Server, user: &User, target: &Target, input: &Input) -> Result<Value, Status> {
-    let resource = target.resource;
-    let options = WriteOptions::of(target, input)?;
-    let (mut review, _) = body(resource, input, options.validation)?;
-    in_namespace(target, &mut review)?;
-    let errors = validate::create(resource, &review);
-    if !errors.is_empty() {
-        return Err(Status::invalid(resource, meta::name(&review), &errors));
-    }
-    review["status"] = match resource.group {
-        "authentication.k8s.io" => authentication::status(server, user, resource, &review).await?,
-        _ => access::status(server, user, target, &review).await?,
-    };
-    Ok(review)
+/// To upstream what is wrong has no kind by then.
+fn is_valid(resource: &Resource, review: &Value) -> Result<(), Status> {
+    let errors = validate::create(resource, review);
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid_kind(resource.group, "", "", &errors)) }
 }
 
 /// A question is about the namespace that it is asked in.
 fn in_namespace(target: &Target, review: &mut Value) -> Result<(), Status> {
-    match meta::namespace(review) {
-        given if given == target.namespace => Ok(()),
-        "" => {
-            meta::metadata_mut(review).insert("namespace".into(), target.namespace.clone().into());
-            Ok(())
+    let metadata = meta::metadata_mut(review);
+    match metadata.get("namespace").and_then(Value::as_str).unwrap_or_default() {
+        given if given == target.namespace => {}
+        _ if target.namespace.is_empty() => {
+            metadata.remove("namespace");
         }
-        _ => Err(Status::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        )),
+        "" => {
+            metadata.insert("namespace".into(), target.namespace.clone().into());
+        }
+        _ => {
+            let message = "the namespace of the provided object does not match the namespace sent on the request";
+            return Err(Status::bad_request(message));
+        }
     }
+    Ok(())
 }

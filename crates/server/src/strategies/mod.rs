@@ -1,13 +1,17 @@
 //! What is particular to a resource. Every method has a default; a strategy holds only the differences.
 
 mod access;
+mod admission;
 mod api_service;
 mod certificate;
+mod component;
+mod definition;
 mod event;
 mod job;
 mod namespace;
 mod persistent_volume;
 mod pod;
+mod review;
 mod service;
 mod storage;
 mod subresource;
@@ -15,11 +19,13 @@ mod workload;
 
 use std::{collections::HashMap, sync::LazyLock};
 
-use api::{Value, schema::Resource, status::Status};
+use api::{Value, schema::Resource, status::Status, validate::FieldError};
 use async_trait::async_trait;
 pub use subresource::{keep, through};
 
-use crate::{User, allocate::Allocator, authorize::Authorizers, request::Target};
+use crate::{
+    Server, User, allocate::Allocator, authorize::Authorizers, pipeline::Input, registry::Outcome, request::Target,
+};
 
 /// How one resource differs from the rest.
 pub trait Strategy: Sync {
@@ -28,6 +34,10 @@ pub trait Strategy: Sync {
 
     /// Called for every change of the object itself, before validation; may change the new object.
     fn prepare_update(&self, _object: &mut Value, _current: &Value) {}
+
+    /// Called for a new or changed object after the tables have looked at it: adds what is wrong that they cannot see, in
+    /// its place among what they found.
+    fn check(&self, _object: &Value, _current: Option<&Value>, _errors: &mut Vec<FieldError>) {}
 
     /// The object that a change through a subresource makes: what it may change of `object`, the rest of `current`. By
     /// default metadata and status.
@@ -63,6 +73,11 @@ pub trait Strategy: Sync {
     /// Called when a deletion begins and has to wait; may change the object.
     fn begin_deletion(&self, _object: &mut Value) {}
 
+    /// Whether who creates an object is answered only when the server has looked at it.
+    fn is_awaited(&self) -> bool {
+        false
+    }
+
     /// Who looks at what a write would grant; `None`: objects of this kind grant nothing.
     fn guard(&self) -> Option<&dyn Guard> {
         None
@@ -73,10 +88,22 @@ pub trait Strategy: Sync {
         None
     }
 
+    /// Who answers what is posted to the resource or one of its subresources; `None`: it is stored.
+    fn answers(&self, _subresource: &str) -> Option<&dyn Answers> {
+        None
+    }
+
     /// Whether an object goes away by itself some time after its last write.
     fn is_ephemeral(&self) -> bool {
         false
     }
+}
+
+/// Answers requests whose objects are not stored.
+#[async_trait]
+pub trait Answers: Sync {
+    /// The answer, with all that the registry would do but store.
+    async fn answer(&self, server: &Server, target: &Target, input: &Input) -> Result<Outcome, Status>;
 }
 
 /// Whether somebody may write what an object says, beyond writing it. Asked once the object is complete, before it is
@@ -114,7 +141,10 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("", "namespaces", &namespace::Namespace),
     ("", "services", &service::Service),
     ("", "events", &event::Event),
+    ("", "componentstatuses", &component::ComponentStatus),
+    ("", "serviceaccounts", &review::ServiceAccount),
     ("", "persistentvolumes", &persistent_volume::PersistentVolume),
+    ("apiextensions.k8s.io", "customresourcedefinitions", &definition::Definition),
     ("apiregistration.k8s.io", "apiservices", &api_service::ApiService),
     ("scheduling.k8s.io", "priorityclasses", &workload::OneGeneration),
     ("", "nodes", &workload::KeepsStatus),
@@ -129,6 +159,16 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
     ("rbac.authorization.k8s.io", "clusterrolebindings", &access::Binding),
     ("rbac.authorization.k8s.io", "rolebindings", &access::Binding),
     ("discovery.k8s.io", "endpointslices", &workload::EndpointSlice),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies", &admission::ValidatingPolicy),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies", &admission::MutatingPolicy),
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations", &admission::Webhooks),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", &admission::Webhooks),
+    ("authentication.k8s.io", "selfsubjectreviews", &review::Review),
+    ("authentication.k8s.io", "tokenreviews", &review::Review),
+    ("authorization.k8s.io", "localsubjectaccessreviews", &review::Review),
+    ("authorization.k8s.io", "selfsubjectaccessreviews", &review::Review),
+    ("authorization.k8s.io", "selfsubjectrulesreviews", &review::Review),
+    ("authorization.k8s.io", "subjectaccessreviews", &review::Review),
 ];
 
 /// The strategy of a resource.

@@ -6,14 +6,23 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use serde_json::json;
 
-use super::{backend, failed, options::LogOptions, pod};
+use super::{backend, failed, messages, options::LogOptions, pod, websocket};
 use crate::{Body, BodyError, Server, pipeline::full, request::Target};
 
 /// The longest refusal of a kubelet that is passed on.
 const MAX_REFUSAL: usize = 50_000;
 
-/// Answers a request for a log.
-pub async fn answer(server: &Server, target: &Target) -> Result<Response<Body>, Status> {
+/// Answers a request for a log, over WebSocket where a client wants that.
+pub async fn answer(server: &Server, target: &Target, request: Request<Body>) -> Result<Response<Body>, Status> {
+    let log = read(server, target).await?;
+    let over_socket = log.status().is_success() && websocket::is_handshake(request.headers());
+    if over_socket && log.status() != http::StatusCode::NO_CONTENT {
+        return messages::answer(request, log);
+    }
+    Ok(log)
+}
+
+async fn read(server: &Server, target: &Target) -> Result<Response<Body>, Status> {
     let options = LogOptions::of(&target.query, &target.name)?;
     let pod = pod::read(server, target).await?;
     let container = pod::container(target, &pod)?;

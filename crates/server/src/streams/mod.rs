@@ -8,6 +8,7 @@ pub mod backend;
 mod command;
 pub mod join;
 mod log;
+mod messages;
 mod options;
 mod pod;
 mod port_forward;
@@ -16,6 +17,8 @@ mod spdy;
 mod translate;
 mod tunnel;
 pub mod websocket;
+
+pub use pod::kubelet_of;
 
 use api::status::Status;
 use http::{Request, Response};
@@ -44,7 +47,7 @@ pub async fn answer(
         admit(server, &target).await?;
     }
     match target.subresource.as_str() {
-        "log" => log::answer(server, &target).await,
+        "log" => log::answer(server, &target, request).await,
         "exec" | "attach" => command::answer(server, &target, request).await,
         "portforward" => port_forward::answer(server, &target, request).await,
         _ => proxy::answer(server, &target, request).await,

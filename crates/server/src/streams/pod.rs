@@ -12,7 +12,7 @@ const KUBELET_PORT: u16 = 10250;
 
 /// The pod of a request.
 pub async fn read(server: &Server, target: &Target) -> Result<Value, Status> {
-    Ok(server.shared.registry.read_object(target.resource, &target.namespace, &target.name).await?.0)
+    Ok(server.shared.registry.read_object(&target.resource, &target.namespace, &target.name).await?.0)
 }
 
 /// The container that a request names, or the only one.

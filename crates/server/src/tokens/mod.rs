@@ -18,7 +18,7 @@ use serde_json::json;
 pub use jwt::{BAD_SIGNATURE, Jwt};
 pub use key::KeyError;
 pub use public::PublicKey;
-pub use request::answer;
+pub use request::TokenRequests;
 
 use crate::{Body, encode};
 use key::Key;

@@ -5,6 +5,7 @@ use api::{
     status::Status,
     validate::{self, FieldError},
 };
+use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
@@ -14,8 +15,9 @@ use crate::{
     admission::Attributes,
     clock,
     pipeline::Input,
-    registry::{WriteOptions, kind_of, posted},
+    registry::{Outcome, WriteOptions, kind_of, posted},
     request::Target,
+    strategies::Answers,
     system,
 };
 
@@ -26,8 +28,19 @@ const RENEWED: i64 = 60 * 60 + 7;
 /// … this long, and those that use it longer than asked for are noticed.
 const EXTENDED: i64 = 365 * 24 * 60 * 60;
 
-/// Answers a request for a token, with warnings.
-pub async fn answer(server: &Server, target: &Target, input: &Input) -> Result<(Value, Vec<String>), Status> {
+/// Answers requests for tokens.
+pub struct TokenRequests;
+
+#[async_trait]
+impl Answers for TokenRequests {
+    async fn answer(&self, server: &Server, target: &Target, input: &Input) -> Result<Outcome, Status> {
+        let (object, warnings) = answer(server, target, input).await?;
+        Ok(Outcome::Object { object, stored: None, code: 201, warnings })
+    }
+}
+
+/// A token, with warnings.
+async fn answer(server: &Server, target: &Target, input: &Input) -> Result<(Value, Vec<String>), Status> {
     // Without a key there are no tokens, and no such path.
     let tokens = server.shared.tokens.as_ref().ok_or_else(Status::no_such_path)?;
     let key = tokens.key.as_ref().ok_or_else(Status::no_such_path)?;
@@ -37,7 +50,7 @@ pub async fn answer(server: &Server, target: &Target, input: &Input) -> Result<(
     let attributes = Attributes::create(server.registry(), target, options.dry_run);
     server.registry().admission().admit(&attributes, &mut request).await?;
     is_for(target, &request)?;
-    let (account, _) = server.shared.registry.read_object(target.resource, &target.namespace, &target.name).await?;
+    let (account, _) = server.shared.registry.read_object(&target.resource, &target.namespace, &target.name).await?;
     let now = clock::now();
     complete(tokens, &mut request, &account, now)?;
     let errors = validate::create(&kind_of(target)?, &request);

@@ -22,6 +22,8 @@ const GATHERED_PER_WATCHER: Duration = Duration::from_micros(50);
 const GATHERED_AT_MOST: Duration = Duration::from_millis(10);
 /// How many changes are taken at once.
 const CHANGES: usize = 64;
+/// How many existing objects are converted at once.
+const CONVERTED: usize = 100;
 /// A piece of the body is not much larger than this.
 const PIECE: usize = 64 << 10;
 
@@ -70,7 +72,10 @@ impl Lines {
             let piece = match std::mem::replace(&mut self.state, State::Over) {
                 State::Over => return None,
                 State::Failed(error) => return Some(self.view.error(&error)),
-                State::Existing { snapshot, after, watcher } => self.existing(snapshot, after, watcher),
+                State::Existing { snapshot, after, watcher } => match self.prepare(&snapshot, after.as_deref()).await {
+                    Ok(()) => self.existing(snapshot, after, watcher),
+                    Err(error) => Err(error),
+                },
                 State::Changes(watcher) => self.changes(watcher).await,
             };
             match piece {
@@ -81,12 +86,21 @@ impl Lines {
         }
     }
 
+    /// Has what comes next of what exists converted, where somebody else must.
+    async fn prepare(&mut self, snapshot: &Snapshot, after: Option<&str>) -> Result<(), store::Error> {
+        match self.view.converts() {
+            true => self.view.prepare(snapshot.after(after).take(CONVERTED).cloned().collect()).await,
+            false => Ok(()),
+        }
+    }
+
     /// A piece of what exists, or the bookmark after it.
     fn existing(&mut self, snapshot: Snapshot, after: Option<String>, watcher: Watcher) -> Result<Bytes, store::Error> {
         let mut piece = Piece::default();
         let mut last = None;
-        for item in snapshot.after(after.as_deref()) {
-            if piece.is_full() {
+        let most = if self.view.converts() { CONVERTED } else { usize::MAX };
+        for (at, item) in snapshot.after(after.as_deref()).enumerate() {
+            if piece.is_full() || at == most {
                 break;
             }
             last = Some(item.record.key.to_string());
@@ -110,7 +124,15 @@ impl Lines {
     async fn changes(&mut self, mut watcher: Watcher) -> Result<Bytes, store::Error> {
         loop {
             self.gather(&watcher).await;
-            let written = self.take(&mut watcher)?;
+            let written = if self.view.converts() {
+                let changes = watcher.take(CHANGES)?;
+                let items = changes.iter().flat_map(|change| change.item.iter().chain(&change.previous));
+                let items = items.cloned().collect();
+                self.view.prepare(items).await?;
+                written(&mut self.view, &changes)?
+            } else {
+                self.take(&mut watcher)?
+            };
             if !written.bytes.is_empty() {
                 self.told = written.shown.unwrap_or(self.told);
                 self.sent = (written.changes < CHANGES).then(Instant::now);

@@ -20,6 +20,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use store::{At, Snapshot, Watcher};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use self::{lines::Lines, view::View};
 use crate::{
@@ -50,17 +51,28 @@ async fn pieces(server: &Server, target: Target, form: Form) -> Result<BoxStream
     let options = ListOptions::of(&target)?;
     let start = start(server, &target, &options).await?;
     let ends = Instant::now() + lasts(server, options.timeout);
-    let view = View::new(target, form, options.selection);
+    let ended = server.shared.registry.custom().ended(&target.resource);
+    let view = View::new(target, form, options.selection).converted_by(&server.shared.registry);
     let lines = Lines::new(view, start, options.bookmarks, ends);
     let stopping = server.shared.stopping.clone();
     let until = async move {
         tokio::select! {
             () = tokio::time::sleep_until(ends) => {}
             () = stopping.cancelled() => {}
+            // Who watches a custom resource whose definition changes begins anew.
+            () = over(ended) => {}
         }
     };
     let pieces = stream::unfold(lines, |mut lines| async move { lines.next().await.map(|line| (line, lines)) });
     Ok(pieces.take_until(until).boxed())
+}
+
+/// Cancelled, or never.
+async fn over(ended: Option<CancellationToken>) {
+    match ended {
+        Some(ended) => ended.cancelled().await,
+        None => std::future::pending().await,
+    }
 }
 
 fn lasts(server: &Server, timeout: Option<i64>) -> Duration {
@@ -81,7 +93,7 @@ enum Start {
 }
 
 async fn start(server: &Server, target: &Target, options: &ListOptions) -> Result<Start, Status> {
-    let prefix = document::key(target.resource, &target.namespace, "");
+    let prefix = document::key(&target.resource, &target.namespace, "");
     let revision = ListOptions::parsed_revision(&options.revision)?;
     let cache = server.shared.registry.cache();
     let at = match revision {

@@ -2,18 +2,19 @@
 //!
 //! A change is written once per form and type, and shared by all watchers that show it.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
-use api::{Value, apply, convert, protobuf, status::Status};
+use api::{Value, apply, convert, meta, protobuf, status::Status};
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::json;
 use store::{Change, Item, Revision};
 
 use crate::{
+    custom::version_of,
     document::{self, Tail},
     encode,
     form::{Encoding, Form, Shape},
-    registry::selection::Selection,
+    registry::{Registry, selection::Selection},
     request::Target,
 };
 
@@ -27,6 +28,10 @@ pub(super) struct View {
     shared: Option<Names>,
     /// The client knows the columns of the table.
     has_columns: bool,
+    /// Who converts objects, where somebody else must.
+    converter: Option<Arc<Registry>>,
+    /// What was converted for the changes at hand, by the place of the document.
+    converted: HashMap<usize, Value>,
 }
 
 /// Names of what is written alike for everybody.
@@ -59,7 +64,10 @@ impl Type {
 impl Names {
     fn of(target: &Target, form: Form) -> Self {
         let Form { encoding, shape, version, .. } = form;
-        let name = format!("{} {shape:?} {version:?} {}", encoding.media_type(), target.resource.api_version());
+        // What a definition says may change under the same name.
+        let serial = version_of(&target.resource).map_or(0, |version| version.definition.serial);
+        let own = target.resource.api_version();
+        let name = format!("{} {shape:?} {version:?} {own} {serial}", encoding.media_type());
         let selector = |name| target.query.get(name).unwrap_or_default();
         let (labels, fields) = (selector("labelSelector"), selector("fieldSelector"));
         Self {
@@ -74,8 +82,32 @@ impl View {
         // The age of an object in a table is another for whoever looks later.
         let same_for_all = !matches!(form.shape, Shape::Table(_));
         let shared = same_for_all.then(|| Names::of(&target, form));
-        let tail = Tail::of(target.resource);
-        Self { target, form, selection, tail, shared, has_columns: false }
+        let tail = Tail::of(&target.resource);
+        Self { target, form, selection, tail, shared, has_columns: false, converter: None, converted: HashMap::new() }
+    }
+
+    /// The same for a resource whose objects somebody else converts.
+    pub fn converted_by(mut self, registry: &Arc<Registry>) -> Self {
+        if Registry::is_converted_by_webhook(&self.target.resource) {
+            (self.converter, self.shared) = (Some(registry.clone()), None);
+        }
+        self
+    }
+
+    /// Whether [`Self::prepare`] must be called before anything is shown.
+    pub fn converts(&self) -> bool {
+        self.converter.is_some()
+    }
+
+    /// Has documents converted that are to be shown next.
+    pub async fn prepare(&mut self, mut items: Vec<Arc<Item>>) -> Result<(), store::Error> {
+        let Some(converter) = self.converter.clone() else { return Ok(()) };
+        items.retain(|item| self.selects(item));
+        let stored = items.iter().map(|item| document::object(&item.record)).collect::<Result<Vec<_>, _>>()?;
+        let shown = converter.in_version(&self.target.resource, stored).await;
+        let shown = shown.map_err(|status| store::Error::Unusable(status.message))?;
+        self.converted = items.iter().map(|item| place(&item.record.value)).zip(shown).collect();
+        Ok(())
     }
 
     /// The name under which watches that show the same share it.
@@ -113,10 +145,17 @@ impl View {
     }
 
     fn write(&mut self, kind: Type, value: &Bytes, revision: Revision) -> Result<Bytes, store::Error> {
-        if self.form.is_plain() && self.tail.ends(value) {
+        if self.form.is_plain() && self.target.resource.custom.is_none() && self.tail.ends(value) {
             return Ok(line(kind.text(), value.len() + 48, |out| document::append(out, value, revision)));
         }
-        let object = convert::to(self.target.resource, document::decode(value, revision)?);
+        let object = match self.converted.get(&place(value)) {
+            Some(object) => {
+                let mut object = object.clone();
+                meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
+                object
+            }
+            None => convert::to(&self.target.resource, document::decode(value, revision)?),
+        };
         let shown = self.shown(object);
         Ok(self.line(kind.text(), &shown))
     }
@@ -137,7 +176,7 @@ impl View {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         // An object of the kind in which nothing is set.
-        let mut object = apply::Kind::of(self.target.resource, "").blank();
+        let mut object = apply::Kind::of(&self.target.resource, "").blank();
         object["metadata"] = metadata;
         let shown = self.shown(object);
         self.line("BOOKMARK", &shown)
@@ -164,6 +203,11 @@ impl View {
             }
         }
     }
+}
+
+/// Where a document is in memory: as long as somebody holds it, no other is there.
+fn place(value: &Bytes) -> usize {
+    value.as_ptr() as usize
 }
 
 /// `{"type":"ADDED","object":{…}}` and a newline.

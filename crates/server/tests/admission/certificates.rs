@@ -32,6 +32,15 @@ async fn nobody_asks_to_be_everybodys_master() {
         (client, &["devs"][..], (201, "")),
         (client, &["system:masters"][..], (403, why)),
         ("e.com/x", &["system:masters"][..], (201, "")),
+        (client, &["system:nodes"][..], (201, "")),
+        (client, &["system:master"][..], (201, "")),
+        (client, &["System:masters"][..], (201, "")),
+        (client, &["system:masters "][..], (201, "")),
+        (client, &["masters"][..], (201, "")),
+        ("e.com/x", &[][..], (201, "")),
+        ("e.com/y", &["system:masters"][..], (201, "")),
+        ("kubernetes.io/kube-apiserver-client-kubelet", &["system:masters"][..], (201, "")),
+        ("kubernetes.io/kube-apiserver-client-x", &["system:masters"][..], (201, "")),
     ] {
         world.check("POST", REQUESTS, request(signer, "jane", groups), want).await;
     }

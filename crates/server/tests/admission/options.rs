@@ -139,3 +139,21 @@ async fn events_are_limited() {
     answer.is((429, "limit reached on type Namespace for key default"), "the bucket of the namespace is empty");
     world.check("POST", &format!("{events}?dryRun=All"), event("d", "z"), (201, "")).await;
 }
+
+#[tokio::test]
+async fn there_are_no_initializers_unless_they_are_asked_for() {
+    let world = World::new(&[]).await;
+    let map = json!({"metadata": {"name": "m", "initializers": {"pending": [{"name": "a.example.com"}]}}});
+    let maps = "/api/v1/namespaces/default/configmaps?fieldValidation=Strict";
+    let unknown = "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \
+                   \"metadata.initializers\"";
+    world.check("POST", maps, map, (400, unknown)).await;
+    let configurations = "/apis/admissionregistration.k8s.io/v1alpha1/initializerconfigurations";
+    assert_eq!(world.send("GET", configurations, &Value::Null).await.code, 404);
+    let (store, _dir) = crate::fixture::store().await;
+    let admission = AdmissionSettings::new(&names(&["Initializers"]), &[]).unwrap();
+    let settings = ferry_server::Settings { admission, ..Default::default() };
+    let error =
+        ferry_server::Server::with(crate::fixture::config(store), settings).await.err().map(|it| it.to_string());
+    assert!(error.unwrap_or_default().contains("there are no initializers without --enable-initializers"));
+}

@@ -20,25 +20,38 @@ use crate::{
     world::{Answer, World, merge},
 };
 
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
+pub const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
 
 /// A webhook: what it was asked, and how to reach it.
-struct Hook {
-    port: u16,
+pub struct Hook {
+    pub port: u16,
     bundle: String,
-    asked: Arc<Mutex<Vec<Value>>>,
+    pub asked: Arc<Mutex<Vec<Value>>>,
+    serving: tokio::task::AbortHandle,
 }
 
 impl Hook {
-    /// Answers every review with what `answer` makes of its request.
-    async fn start(answer: impl Fn(&Value) -> Value + Clone + Send + Sync + 'static) -> Self {
+    /// Answers every admission review with what `answer` makes of its request.
+    pub async fn start(answer: impl Fn(&Value) -> Value + Clone + Send + Sync + 'static) -> Self {
+        let hook = Self::plain(move |review| {
+            let mut response = answer(&review["request"]);
+            if response.get("uid").is_none() {
+                response["uid"] = review["request"]["uid"].clone();
+            }
+            json!({"kind": "AdmissionReview", "apiVersion": review["apiVersion"], "response": response})
+        });
+        hook.await
+    }
+
+    /// Answers everything that is posted with what `answer` makes of it.
+    pub async fn plain(answer: impl Fn(&Value) -> Value + Clone + Send + Sync + 'static) -> Self {
         let authority = Authority::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (tls, asked) = (TlsAcceptor::from(authority.server()), Arc::new(Mutex::new(Vec::new())));
         let seen = asked.clone();
-        tokio::spawn(async move {
+        let serving = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (tls, answer, seen) = (tls.clone(), answer.clone(), seen.clone());
                 tokio::spawn(async move {
@@ -48,12 +61,8 @@ impl Hook {
                         async move {
                             let bytes = request.into_body().collect().await?.to_bytes();
                             let review: Value = serde_json::from_slice(&bytes).unwrap();
-                            let mut response = answer(&review["request"]);
-                            if response.get("uid").is_none() {
-                                response["uid"] = review["request"]["uid"].clone();
-                            }
-                            seen.lock().unwrap().push(review["request"].clone());
-                            let body = json!({"kind": "AdmissionReview", "apiVersion": review["apiVersion"], "response": response});
+                            let body = answer(&review);
+                            seen.lock().unwrap().push(review);
                             Ok::<_, hyper::Error>(Response::new(Full::new(Bytes::from(body.to_string()))))
                         }
                     });
@@ -63,11 +72,31 @@ impl Hook {
                 });
             }
         });
-        Self { port, bundle: BASE64_STANDARD.encode(authority.pem()), asked }
+        let bundle = BASE64_STANDARD.encode(authority.pem());
+        Self { port, bundle, asked, serving: serving.abort_handle() }
+    }
+
+    /// Takes no more connections.
+    pub fn stop(&self) {
+        self.serving.abort();
+    }
+
+    /// A kubeconfig that leads to it.
+    pub fn kubeconfig(&self) -> String {
+        let cluster = json!({"server": format!("https://127.0.0.1:{}/hook", self.port), "certificate-authority-data": self.bundle});
+        let context = json!({"cluster": "c"});
+        json!({"clusters": [{"name": "c", "cluster": cluster}], "contexts": [{"name": "x", "context": context}],
+            "current-context": "x"})
+        .to_string()
+    }
+
+    /// The requests of the admission reviews that it was asked.
+    fn requests(&self) -> Vec<Value> {
+        self.asked.lock().unwrap().iter().map(|review| review["request"].clone()).collect()
     }
 
     /// A configuration's entry for it.
-    fn entry(&self, name: &str, more: Value) -> Value {
+    pub fn entry(&self, name: &str, more: Value) -> Value {
         let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"]});
         let mut entry = json!({"name": name, "admissionReviewVersions": ["v1"], "sideEffects": "None", "rules": [rule],
             "clientConfig": {"url": format!("https://127.0.0.1:{}/hook", self.port), "caBundle": self.bundle}});
@@ -77,7 +106,7 @@ impl Hook {
 }
 
 /// Configures webhooks and waits until they are asked.
-async fn configure(world: &World, kind: &str, name: &str, entries: Vec<Value>) {
+pub async fn configure(world: &World, kind: &str, name: &str, entries: Vec<Value>) {
     let path = format!("{CONFIGURATIONS}/{kind}webhookconfigurations");
     world.create(&path, json!({"metadata": {"name": name}, "webhooks": entries})).await;
     world.settle(&path).await;
@@ -120,7 +149,7 @@ async fn validating_webhooks_refuse_and_warn() {
     let confused = create(&world, "confused").await;
     let message = confused.body["message"].as_str().unwrap();
     assert!(message.starts_with(&format!("{failed} expected response.uid=")), "{message}");
-    let first = hook.asked.lock().unwrap()[0].clone();
+    let first = hook.requests()[0].clone();
     assert_eq!(
         (&first["operation"], &first["namespace"], &first["name"]),
         (&json!("CREATE"), &json!("default"), &json!("fine"))
@@ -129,13 +158,13 @@ async fn validating_webhooks_refuse_and_warn() {
     assert_eq!((&first["oldObject"], &first["dryRun"]), (&Value::Null, &json!(false)));
     assert_eq!((&first["userInfo"]["username"], &first["options"]["kind"]), (&json!("admin"), &json!("CreateOptions")));
     world.check("PATCH", &format!("{MAPS}/fine"), json!({"data": {"k": "v"}}), (200, "")).await;
-    let seen = hook.asked.lock().unwrap().last().cloned().unwrap();
+    let seen = hook.requests().pop().unwrap();
     assert_eq!(
         (&seen["operation"], &seen["object"]["data"], seen["oldObject"].get("data")),
         (&json!("UPDATE"), &json!({"k": "v"}), None)
     );
     world.check("DELETE", &format!("{MAPS}/fine"), json!(null), (200, "")).await;
-    let seen = hook.asked.lock().unwrap().last().cloned().unwrap();
+    let seen = hook.requests().pop().unwrap();
     assert_eq!((&seen["operation"], &seen["object"]), (&json!("DELETE"), &Value::Null));
     assert_eq!(
         (&seen["oldObject"]["metadata"]["name"], &seen["options"]["kind"]),
@@ -170,7 +199,7 @@ async fn webhooks_are_asked_about_what_they_choose() {
     let scaler = json!({"metadata": {"name": "h"}, "spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}});
     let scalers = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
     world.check("POST", scalers, scaler.clone(), (400, &denied("old.e.com"))).await;
-    let seen = hook.asked.lock().unwrap().last().cloned().unwrap();
+    let seen = hook.requests().pop().unwrap();
     assert_eq!((&seen["kind"]["version"], &seen["requestKind"]["version"]), (&json!("v1"), &json!("v2")));
     assert_eq!(seen["object"]["apiVersion"], "autoscaling/v1");
     world.check("DELETE", &format!("{CONFIGURATIONS}/validatingwebhookconfigurations/d"), json!(null), (200, "")).await;

@@ -1,7 +1,7 @@
 //! A server with some plug-ins, and requests to it as some user.
 
 use bytes::Bytes;
-use ferry_server::{AdmissionSettings, Local, Server, Settings, User};
+use ferry_server::{AdmissionSettings, Authorization, Local, Mode, Server, Settings, User};
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -14,6 +14,17 @@ pub struct World {
     pub server: Server,
     admin: Local,
     _dir: tempfile::TempDir,
+}
+
+/// Method, path, body, code, and what is said.
+pub type Case<'a> = (&'a str, &'a str, Value, u16, Said<'a>);
+
+/// What an answer says.
+pub enum Said<'a> {
+    /// Why not.
+    Message(&'a str),
+    /// Whatever.
+    Fine,
 }
 
 /// What a server answers.
@@ -34,10 +45,21 @@ impl World {
         Self::with(AdmissionSettings::new(&names(enabled), &[]).unwrap()).await
     }
 
+    /// As [`Self::new`], where roles say who may do what.
+    pub async fn under_roles(enabled: &[&str]) -> Self {
+        let authorization = Authorization { modes: vec![Mode::Rbac] };
+        let admission = AdmissionSettings::new(&names(enabled), &[]).unwrap();
+        Self::of(Settings { authorization, admission, ..fixture::everything() }).await
+    }
+
     /// With settings of its own.
     pub async fn with(admission: AdmissionSettings) -> Self {
+        Self::of(Settings { admission, ..fixture::everything() }).await
+    }
+
+    /// With all settings of its own.
+    pub async fn of(settings: Settings) -> Self {
         let (store, dir) = fixture::store().await;
-        let settings = Settings { admission, ..fixture::everything() };
         let server = Server::with(fixture::config(store), settings).await.unwrap();
         let world = Self { admin: server.local(fixture::admin()), server, _dir: dir };
         world.create("/api/v1/namespaces/default/serviceaccounts", json!({"metadata": {"name": "default"}})).await;
@@ -60,6 +82,30 @@ impl World {
         let answer = self.send("POST", path, &body).await;
         assert_eq!(answer.code, 201, "{path}: {}", answer.body);
         answer.body
+    }
+
+    /// Gives a user a role of these rules.
+    pub async fn grant(&self, user: &str, rules: Value) {
+        let rbac = "/apis/rbac.authorization.k8s.io/v1";
+        self.create(&format!("{rbac}/clusterroles"), json!({"metadata": {"name": user}, "rules": rules})).await;
+        let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user});
+        let subject = json!({"kind": "User", "name": user});
+        let bindings = format!("{rbac}/clusterrolebindings");
+        self.create(&bindings, json!({"metadata": {"name": user}, "roleRef": reference, "subjects": [subject]})).await;
+        self.settle(&bindings).await;
+    }
+
+    /// Sends requests that must be answered so: those that are refused with a message.
+    pub async fn table(&self, cases: &[Case<'_>]) {
+        for (method, path, body, code, said) in cases {
+            let answer = self.send(method, path, body).await;
+            let about = format!("{method} {path} {body}: {}", answer.body);
+            assert_eq!(answer.code, *code, "{about}");
+            match said {
+                Said::Message(message) => assert_eq!(answer.body["message"], **message, "{about}"),
+                Said::Fine => {}
+            }
+        }
     }
 
     /// Waits until the server itself has heard of what was written: a list has what its views have.

@@ -185,7 +185,7 @@ impl Replay {
         let body: Bytes = match body {
             Value::Null => Bytes::new(),
             Value::String(text) => text.clone().into(),
-            other => other.to_string().into(),
+            other => as_recorded(other).into(),
         };
         let request = request.body(Full::new(body)).expect("a request");
         let answered = async {
@@ -378,4 +378,16 @@ fn differ(want: &Value, got: &Value, path: &str, out: &mut Vec<String>) {
 
 fn short(value: &Value) -> String {
     value.to_string().chars().take(300).collect()
+}
+
+/// JSON with a space after commas and colons, as the recorded requests had it: some answers show it.
+fn as_recorded(value: &Value) -> String {
+    match value {
+        Value::Object(map) => {
+            let field = |(name, value): (&String, &Value)| format!("{}: {}", json!(name), as_recorded(value));
+            format!("{{{}}}", map.iter().map(field).collect::<Vec<_>>().join(", "))
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(as_recorded).collect::<Vec<_>>().join(", ")),
+        scalar => scalar.to_string(),
+    }
 }

@@ -70,6 +70,11 @@ impl Wire {
         Client::connect(self.port, &Arc::new(tls)).await.expect("the server takes connections")
     }
 
+    /// Asks it to end.
+    pub fn end(&self) {
+        self.ending.cancel();
+    }
+
     /// How an administrator connects who offers these protocols.
     pub fn tls(&self, protocols: &[&str]) -> Arc<ClientConfig> {
         self.identities.client(protocols)

@@ -3,18 +3,6 @@
 use crate::validate::prelude::*;
 use crate::{quantity::Quantity, validate::names::listed};
 
-/// The fields of a pod that a variable may have.
-const FIELDS: &[&str] = &[
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-    "spec.nodeName",
-    "spec.serviceAccountName",
-    "status.hostIP",
-    "status.hostIPs",
-    "status.podIP",
-    "status.podIPs",
-];
 /// All fields of a pod that can be told to containers.
 const KNOWN: &str = "metadata.annotations metadata.labels metadata.name metadata.namespace metadata.uid spec.nodeName \
     spec.restartPolicy spec.serviceAccountName spec.schedulerName status.phase status.hostIP status.hostIPs \
@@ -29,16 +17,8 @@ const RESOURCES: &[&str] = &[
 ];
 const BYTES: &[&str] = &["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
-pub fn variable_field(at: &At, e: &mut Errors) {
-    field(at, FIELDS, e);
-}
-
-pub fn variable_resource(at: &At, e: &mut Errors) {
-    resource(at, false, e);
-}
-
-/// The faults of a reference to a field of the pod.
-pub(super) fn field(at: &At, allowed: &[&str], e: &mut Errors) {
+/// The faults of a reference to a field of the pod, one of those allowed.
+pub fn field_of_pod(at: &At, allowed: &str, e: &mut Errors) {
     let path = at.get("fieldPath");
     if !at.get("apiVersion").require(e) || !path.require(e) {
         return;
@@ -62,10 +42,8 @@ pub(super) fn field(at: &At, allowed: &[&str], e: &mut Errors) {
         }
     } else if !listed(KNOWN, text) {
         path.invalid_text(e, format!("error converting fieldPath: field label not supported: {text}"));
-    } else if !allowed.contains(&text) && text != "spec.host" {
-        let mut sorted = allowed.to_vec();
-        sorted.sort_unstable();
-        path.unsupported(e, &sorted);
+    } else if !listed(allowed, text) && text != "spec.host" {
+        path.unsupported(e, &allowed.split(' ').collect::<Vec<_>>());
     }
 }
 
@@ -75,11 +53,11 @@ fn subscripted(path: &str) -> Option<(&str, &str)> {
     (!head.is_empty()).then_some((head, tail))
 }
 
-/// The faults of a reference to a resource of a container.
-pub(super) fn resource(at: &At, in_volume: bool, e: &mut Errors) {
+/// The faults of a reference to a resource of a container, which must be named in volumes.
+pub fn resource_of_container(at: &At, place: &str, e: &mut Errors) {
     let (name, container) = (at.get("resource"), at.get("containerName"));
     let huge = |text: &str| text.starts_with("requests.hugepages-") || text.starts_with("limits.hugepages-");
-    if in_volume && container.is_empty() {
+    if place == "volume" && container.is_empty() {
         container.required(e, "");
     } else if name.is_empty() {
         name.required(e, "");

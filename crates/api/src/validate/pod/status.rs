@@ -71,7 +71,7 @@ fn restarts(container: &At, spec: &At, code: i64) -> bool {
     }
 }
 
-/// The status of a claim is that of one of the pod's.
+/// The status of a claim is that of one of the pod's, or of the group's.
 pub fn claim_of_pod(name: &At, e: &mut Errors) {
     let spec = name.whole().get("spec");
     if spec.get("resourceClaims").find("name", name.text()).is_none() {

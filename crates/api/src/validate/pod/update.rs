@@ -1,8 +1,7 @@
 //! Validation of changes to pods: nearly all of a specification is fixed once the pod exists.
 
 use super::{MIRROR, annotations, annotations::APP_ARMOR};
-use crate::validate::diff;
-use crate::validate::prelude::*;
+use crate::validate::{prelude::*, render};
 
 const FIXED: &str = "pod updates may not change fields other than \
     `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
@@ -29,7 +28,7 @@ pub fn pod_change(new: &At, e: &mut Errors) {
     }
     let munged = munged(&spec, &before, e);
     if !same(&munged, before.value) {
-        let shown = diff::of("core/v1.PodSpec", before.value, &munged);
+        let shown = render::difference("core/v1.PodSpec", before.value, &munged);
         spec.forbidden(e, format!("{FIXED}\n{shown}"));
     }
 }
@@ -202,7 +201,7 @@ pub fn pod_debug(new: &At, e: &mut Errors) {
         match list.items().find(|new| new.get("name").text() == name) {
             None => list.forbidden(e, format!("existing ephemeral containers {name:?} may not be removed\n")),
             Some(new) if !same(new.value, container.value) => {
-                let shown = diff::of("core/v1.EphemeralContainer", container.value, new.value);
+                let shown = render::difference("core/v1.EphemeralContainer", container.value, new.value);
                 list.forbidden(e, format!("existing ephemeral containers {name:?} may not be changed\n{shown}"));
             }
             Some(_) => {}

@@ -1,6 +1,6 @@
 //! The volumes of a pod, what they are made of, and where containers have them.
 
-use super::{env, is_pod, spec_of};
+use super::{is_pod, spec_of};
 use crate::validate::certificates;
 use crate::validate::prelude::*;
 
@@ -124,19 +124,8 @@ pub fn device_paths(list: &At, e: &mut Errors) {
     }
 }
 
-/// The fields of a pod that a file may have.
-const FIELDS: &[&str] =
-    &["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
 const KINDS: [&str; 6] =
     ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
-
-pub fn file_field(at: &At, e: &mut Errors) {
-    env::field(at, FIELDS, e);
-}
-
-pub fn file_resource(at: &At, e: &mut Errors) {
-    env::resource(at, true, e);
-}
 
 /// A path can be taken by one source.
 pub fn projected_paths(at: &At, e: &mut Errors) {

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, ops::ControlFlow};
 
-use super::{At, Errors, Function, RULES, Scheme, choice::Choices, shown::Shown};
+use super::{At, Errors, Function, RULES, Scheme, WithArgument, choice::Choices, shown::Shown};
 use crate::{
     Value,
     validate::{
@@ -24,6 +24,8 @@ enum Demand {
     Block(usize),
     /// `@selector`: what a function says.
     Function(Function),
+    /// `@limited(container)`: what a function says that takes an argument.
+    WithArgument(WithArgument, &'static str),
     /// `changed`: what changed of metadata is right.
     Changed,
     /// `whole`: metadata is right as that of a new object.
@@ -46,10 +48,6 @@ enum Demand {
     Nonblank,
     /// `lone "things"`: `*` stands alone.
     Lone,
-    /// `above(field) "why"`: the number is greater than that of another field.
-    Above(&'static str),
-    /// `least(field) "why"`: the number is not less than that of another field, which is shown.
-    Least(&'static str),
     /// `note(key) "why"`: an entry of this name is worth telling.
     Note(&'static str),
     /// `fresh(key) "why"`: a new entry of this name is worth telling.
@@ -144,6 +142,7 @@ impl Check {
         match &self.demand {
             Demand::Block(block) => RULES.blocks[*block].run(at, scheme, e),
             Demand::Function(function) => function(at, e),
+            Demand::WithArgument(function, argument) => function(at, argument, e),
             Demand::Changed if at.is_change() => metadata::update(at, scheme.known_finalizers, e),
             Demand::Whole => metadata::object(at, *scheme, e),
             Demand::Form(form) => at.form(e, *form),
@@ -151,10 +150,6 @@ impl Check {
             Demand::Nonblank if at.text().trim().is_empty() => at.required(e, message("")),
             Demand::Lone if at.len() > 1 && at.has("*") => {
                 at.invalid(e, format!("if '*' is present, must not specify other {}", message("")));
-            }
-            Demand::Above(field) if at.int() <= at.up(1).get(field).int() => at.invalid(e, message("")),
-            Demand::Least(field) if at.int() < at.up(1).get(field).int() => {
-                at.invalid_as(e, at.up(1).get(field).int(), message(""));
             }
             Demand::Note(key) if at.key(key).exists() => at.key(key).warn(e, message("")),
             Demand::Fresh(key) if at.key(key).exists() && at.key(key).old.is_null() => at.key(key).warn(e, message("")),
@@ -231,8 +226,6 @@ fn demand(name: &'static str, argument: &'static str, blocks: &HashMap<&'static 
         }
         "nonblank" => Demand::Nonblank,
         "lone" => Demand::Lone,
-        "above" => Demand::Above(argument),
-        "least" => Demand::Least(argument),
         "note" => Demand::Note(argument),
         "fresh" => Demand::Fresh(argument),
         "names" => Demand::Names(argument),
@@ -270,15 +263,20 @@ fn demand(name: &'static str, argument: &'static str, blocks: &HashMap<&'static 
         "again" => Demand::Again(argument),
         "choose" => Demand::Choose(Choices::parse(argument, blocks)),
         "exactly" => Demand::Exactly(list()),
-        _ => other(name, blocks),
+        _ => other(name, argument, blocks),
     }
 }
 
 /// A block, a function or a form of names.
-fn other(name: &'static str, blocks: &HashMap<&'static str, usize>) -> Demand {
+fn other(name: &'static str, argument: &'static str, blocks: &HashMap<&'static str, usize>) -> Demand {
     if let Some(function) = name.strip_prefix('@') {
-        let known = tables::FUNCTIONS.iter().copied().flatten().find(|(known, _)| *known == function);
-        return Demand::Function(known.unwrap_or_else(|| panic!("there is no function {function}")).1);
+        let plain = tables::FUNCTIONS.iter().copied().flatten().find(|(known, _)| *known == function);
+        let taking = tables::WITH_ARGUMENT.iter().copied().flatten().find(|(known, _)| *known == function);
+        return match (plain, taking) {
+            (Some((_, function)), _) => Demand::Function(*function),
+            (None, Some((_, function))) => Demand::WithArgument(*function, argument),
+            (None, None) => panic!("there is no function {function}"),
+        };
     }
     match (blocks.get(name), names::form(name)) {
         (Some(block), _) => Demand::Block(*block),

@@ -25,6 +25,8 @@ use crate::schema::{Resource, Scope};
 
 /// A check that is written in Rust.
 pub(super) type Function = fn(&At, &mut Errors);
+/// A check that is written in Rust, with an argument from the table.
+pub(super) type WithArgument = fn(&At, &str, &mut Errors);
 
 /// All rules.
 pub(super) struct Rules {
@@ -106,7 +108,7 @@ pub(super) fn scheme(resource: &Resource) -> Scheme {
     Scheme {
         name: names::subdomain,
         namespaced: resource.scope == Scope::Namespaced,
-        known_finalizers: !OWN.contains(&resource.group),
+        known_finalizers: !OWN.contains(&resource.group) && resource.custom.is_none(),
     }
 }
 

@@ -20,7 +20,7 @@ struct Head {
 
 /// Reads all tables.
 pub(super) fn load() -> Rules {
-    let heads: Vec<Head> = tables::RULES.iter().flat_map(|table| split(table)).collect();
+    let heads = split(tables::rules());
     let by_name: HashMap<&str, usize> = heads.iter().enumerate().map(|(at, head)| (head.name, at)).collect();
     assert_eq!(by_name.len(), heads.len(), "a block of rules is there twice");
     let blocks = heads.iter().map(|head| block(&head.lines, &by_name));
@@ -29,7 +29,7 @@ pub(super) fn load() -> Rules {
 
 fn split(table: &'static str) -> Vec<Head> {
     let mut heads: Vec<Head> = Vec::new();
-    for line in table.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
+    for line in table.lines().filter(|line| !line.trim().is_empty() && !line.starts_with(['#', '@'])) {
         match (line.strip_prefix("  "), heads.last_mut()) {
             (Some(rule), Some(head)) => head.lines.push(rule.trim_end()),
             _ => {

@@ -1,7 +1,8 @@
 //! When a rule holds: `create`, `change`, `regenerated`, `type=Localhost`, `!secretRef`, `some(rules)`, `true(suspend)`, `completions>0`,
 //! `differs(ready)`, `is(Complete)` and `was(Complete|Failed)` for conditions of the status.
 //!
-//! `starts(uri,https://)`, `has(actions,Deny)`, `minus(limit)`, `plus(value)`, `same(a,b)` look at texts, lists and amounts.
+//! `starts(uri,https://)`, `has(actions,Deny)`, `minus(limit)`, `plus(value)`, `same(a,b)`, `less(a,b)` look at texts, lists, amounts
+//! and numbers.
 //! `none(a|b)`, `one(a|b)`, `many(a|b)` count fields that are set, `any(a|b)` asks for one that is not empty.
 //! Paths begin at the struct, with `/` at the whole object, with `../` a step above; `old:` means what was there before.
 
@@ -60,6 +61,8 @@ enum Is {
     Sign(i32),
     /// It is the same as another value.
     Same(Path),
+    /// It is a number, 0 if there is none, less than another.
+    Less(Path),
 }
 
 /// The way from a struct to a value.
@@ -75,66 +78,19 @@ struct Path {
 impl Test {
     /// Reads a condition.
     pub fn parse(text: &'static str) -> Self {
-        let test = |path: &'static str, is: Is, not: bool| Test { path: Path::parse(path), is, not };
         let (not, bare) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
-        let inside = |name: &str| bare.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')');
-        if bare == "change" || bare == "create" {
-            return test("", Is::Changing, not != (bare == "create"));
-        }
-        if bare == "regenerated" {
-            return test("", Is::Regenerated, not);
-        }
-        if let Some(fields) = inside("any") {
-            return test("", Is::Any(fields.split('|').collect()), not);
-        }
-        if let Some(path) = inside("some") {
-            return test(path, Is::Some, not);
-        }
-        let pair = |name: &str| inside(name).and_then(|inside| inside.split_once(','));
-        if let Some((path, prefix)) = pair("starts") {
-            return test(path, Is::Starts(prefix), not);
-        }
-        if let Some((path, text)) = pair("has") {
-            return test(path, Is::Has(text), not);
-        }
-        if let Some((path, other)) = pair("same") {
-            return test(path, Is::Same(Path::parse(other)), not);
-        }
-        if let Some((path, sign)) = inside("minus").map(|p| (p, -1)).or(inside("plus").map(|p| (p, 1))) {
-            return test(path, Is::Sign(sign), not);
-        }
-        for (name, range) in [("none", 0..=0), ("one", 1..=1), ("many", 2..=usize::MAX)] {
-            if let Some(fields) = inside(name) {
-                return test("", Is::Count(fields.split('|').collect(), range), not);
+        let called = bare.strip_suffix(')').and_then(|text| text.split_once('('));
+        let (path, is, negated) = match (bare, called) {
+            ("change", _) => ("", Is::Changing, false),
+            ("create", _) => ("", Is::Changing, true),
+            ("regenerated", _) => ("", Is::Regenerated, false),
+            (_, Some((name, argument))) => {
+                let (path, is) = word(name, argument).unwrap_or_else(|| panic!("there is no condition {text}"));
+                (path, is, false)
             }
-        }
-        for (name, is) in [("blank", Is::Blank), ("object", Is::Object), ("list", Is::List), ("text", Is::String)] {
-            if let Some(path) = inside(name) {
-                return test(path, is, not);
-            }
-        }
-        if let Some(path) = inside("differs") {
-            return test(path, Is::Different, not);
-        }
-        if let Some(types) = inside("is") {
-            return test("/status.conditions", Is::Condition(types.split('|').collect()), not);
-        }
-        if let Some(types) = inside("was") {
-            return test("old:/status.conditions", Is::Condition(types.split('|').collect()), not);
-        }
-        if let Some((path, wanted)) = inside("true").map(|p| (p, true)).or(inside("false").map(|p| (p, false))) {
-            return test(path, Is::Bool(wanted), not);
-        }
-        if let Some((path, texts)) = bare.split_once("!=") {
-            return test(path, Is::Text(texts.split('|').collect()), !not);
-        }
-        if let Some((path, texts)) = bare.split_once('=') {
-            return test(path, Is::Text(texts.split('|').collect()), not);
-        }
-        if let Some((path, number)) = bare.split_once('>') {
-            return test(path, Is::Greater(number.parse().expect("a number after >")), not);
-        }
-        test(bare, Is::There, not)
+            _ => compared(bare),
+        };
+        Test { path: Path::parse(path), is, not: not != negated }
     }
 
     /// The field of the struct that its path begins with, if it does so.
@@ -179,9 +135,51 @@ impl Test {
             Is::Has(text) => value().as_array().is_some_and(|list| list.iter().any(|item| item == *text)),
             Is::Sign(sign) => At::top(value()).sign() == *sign,
             Is::Same(other) => value() == other.value(at, values),
+            Is::Less(other) => {
+                value().as_i64().unwrap_or_default() < other.value(at, values).as_i64().unwrap_or_default()
+            }
             Is::Greater(number) => value().as_i64().unwrap_or_default() > *number,
         };
         holds != self.not
+    }
+}
+
+/// `name(argument)`: where it looks, and what must be there.
+fn word(name: &str, argument: &'static str) -> Option<(&'static str, Is)> {
+    let list = || argument.split('|').collect::<Vec<_>>();
+    let (path, other) = argument.split_once(',').unwrap_or((argument, ""));
+    Some(match name {
+        "any" => ("", Is::Any(list())),
+        "none" => ("", Is::Count(list(), 0..=0)),
+        "one" => ("", Is::Count(list(), 1..=1)),
+        "many" => ("", Is::Count(list(), 2..=usize::MAX)),
+        "is" => ("/status.conditions", Is::Condition(list())),
+        "was" => ("old:/status.conditions", Is::Condition(list())),
+        "starts" => (path, Is::Starts(other)),
+        "has" => (path, Is::Has(other)),
+        "same" => (path, Is::Same(Path::parse(other))),
+        "less" => (path, Is::Less(Path::parse(other))),
+        "some" => (argument, Is::Some),
+        "minus" => (argument, Is::Sign(-1)),
+        "plus" => (argument, Is::Sign(1)),
+        "blank" => (argument, Is::Blank),
+        "object" => (argument, Is::Object),
+        "list" => (argument, Is::List),
+        "text" => (argument, Is::String),
+        "differs" => (argument, Is::Different),
+        "true" => (argument, Is::Bool(true)),
+        "false" => (argument, Is::Bool(false)),
+        _ => return None,
+    })
+}
+
+/// `type=A|B`, `type!=A`, `count>0`, or only that something is there; the last part says whether it must not be so.
+fn compared(text: &'static str) -> (&'static str, Is, bool) {
+    match (text.split_once("!="), text.split_once('='), text.split_once('>')) {
+        (Some((path, texts)), ..) => (path, Is::Text(texts.split('|').collect()), true),
+        (_, Some((path, texts)), _) => (path, Is::Text(texts.split('|').collect()), false),
+        (_, _, Some((path, number))) => (path, Is::Greater(number.parse().expect("a number after >")), false),
+        _ => (text, Is::There, false),
     }
 }
 

@@ -8,10 +8,14 @@ mod classes;
 mod default_toleration_seconds;
 mod event_rate_limit;
 mod gated;
+mod image_policy;
+mod initial_resources;
+mod initializers;
 mod limit_checks;
 mod limit_ranger;
 mod namespace_existence;
 mod namespace_lifecycle;
+mod node_declared_features;
 mod node_restriction;
 mod owner_references;
 mod pod_node_selector;
@@ -29,7 +33,9 @@ mod small_rules;
 mod storage_protection;
 mod taint_nodes;
 
-use super::{Row, webhooks};
+pub use initial_resources::NAME as INITIAL_RESOURCES;
+
+use super::{Row, policies, webhooks};
 
 /// All plug-ins. The order is the order in which they are asked.
 pub const ROWS: &[Row] = &[
@@ -38,11 +44,13 @@ pub const ROWS: &[Row] = &[
     namespace_lifecycle::ROW,
     namespace_existence::EXISTS,
     small_rules::ANTI_AFFINITY,
+    initial_resources::ROW,
     limit_ranger::ROW,
     service_account::ROW,
     node_restriction::ROW,
     taint_nodes::ROW,
     always_pull_images::ROW,
+    image_policy::ROW,
     pod_security::ROW,
     small_rules::SECURITY_CONTEXT,
     pod_node_selector::ROW,
@@ -65,9 +73,13 @@ pub const ROWS: &[Row] = &[
     small_rules::EXTERNAL_IPS,
     pod_topology_labels::ROW,
     gated::POD_GROUP_WORKLOAD_EXISTS,
+    node_declared_features::ROW,
     gated::JOB_VALIDATION,
     pod_resize::ROW,
+    policies::MUTATING,
     webhooks::MUTATING,
+    initializers::ROW,
+    policies::VALIDATING,
     webhooks::VALIDATING,
     resource_quota::ROW,
     always::DENY,

@@ -1,14 +1,24 @@
 //! Calls one webhook: with a question, within its time, and with what its answer means.
 
+use std::{sync::Arc, time::Instant};
+
 use api::{Value, status::Status};
+use expressions::admission::Match;
 
 use super::{
     connect,
     hook::Hook,
-    matching::{Asked, Invocation},
     review::{self, Verdict},
 };
-use crate::admission::Attributes;
+use crate::{
+    admission::{
+        Attributes, Step,
+        asking::Asking,
+        matching::{Asked, Invocation},
+        shown::Shown,
+    },
+    authorize::Authorizers,
+};
 
 /// How a call ended that was not a yes.
 pub enum Failure {
@@ -19,25 +29,60 @@ pub enum Failure {
 }
 
 impl Hook {
-    /// Whether it is asked about a request, and as what.
-    pub async fn asked(&self, attributes: &Attributes<'_>, object: &Value) -> Result<Option<Invocation>, Status> {
+    /// Whether it is asked about a request, and as what. Its conditions may ask about rights.
+    pub async fn asked(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &Value,
+        authorizers: &Authorizers,
+    ) -> Result<Option<Invocation>, Status> {
         let asked = Asked {
-            rules: &self.rules,
+            rules: Some(&self.rules),
+            excludes: &[],
             equivalent: self.equivalent,
             namespaces: &self.namespaces,
             objects: &self.objects,
         };
-        let invocation = asked.about(attributes, object).await?;
-        if invocation.is_some() && !self.conditions.is_empty() {
-            // A condition that nobody looks at must not let anything pass.
-            let why = "matchConditions of webhooks are not supported by this server";
-            return Err(attributes.forbidden(object, why));
+        let Some(invocation) = asked.about(attributes, object).await? else { return Ok(None) };
+        if self.conditions.is_empty() {
+            return Ok(Some(invocation));
         }
-        Ok(invocation)
+        let shown = Shown::new(attributes, invocation.clone(), object, &Value::Null);
+        let asking = Arc::new(Asking::default());
+        let input = shown.input(&Value::Null, &asking);
+        match asking.evaluate(authorizers, attributes.user(), || self.conditions.check(&input)).await {
+            Match::Yes => Ok(Some(invocation)),
+            Match::No => Ok(None),
+            Match::Failed(_) if self.ignores_failure => Ok(None),
+            Match::Failed(why) => {
+                tracing::warn!(webhook = self.name, why, "failed evaluating match conditions, failing closed");
+                Err(Status::forbidden(attributes.resource(), attributes.name(object), &why))
+            }
+        }
     }
 
-    /// Asks it.
+    /// Asks it, and notes how long it took.
     pub async fn ask(
+        &self,
+        invocation: Invocation,
+        attributes: &Attributes<'_>,
+        object: &Value,
+        mutating: bool,
+    ) -> Result<Verdict, Failure> {
+        let began = Instant::now();
+        let answer = self.ask_now(invocation, attributes, object, mutating).await;
+        let kind = if mutating { "admit" } else { "validating" };
+        let step = Step { operation: attributes.operation.name(), kind };
+        let rejected = match &answer {
+            Ok(_) => false,
+            Err(Failure::Calling(_)) => !self.ignores_failure,
+            Err(Failure::Refused(_)) => true,
+        };
+        attributes.registry.admission().times().hook(&self.name, step, rejected, began);
+        answer
+    }
+
+    async fn ask_now(
         &self,
         invocation: Invocation,
         attributes: &Attributes<'_>,

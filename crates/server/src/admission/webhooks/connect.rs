@@ -1,6 +1,6 @@
 //! Connections to webhooks: to a URL, or to a service of the cluster by the addresses behind it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, header};
@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::hook::{Hook, HookPlace};
-use crate::admission::Attributes;
+use crate::{admission::Attributes, registry::Registry};
 
 /// The largest answer that is read.
 const MOST: usize = 3 << 20;
@@ -32,9 +32,19 @@ pub struct Reached {
 
 /// Finds out where a webhook is.
 pub async fn reach(attributes: &Attributes<'_>, hook: &Hook) -> Result<Reached, String> {
-    let query = format!("timeout={}s", hook.timeout.as_secs());
     let tls = hook.tls.clone().map_err(|why| format!("unable to load root certificates: {why}"))?;
-    match &hook.place {
+    reach_place(attributes.registry, &hook.place, tls, hook.timeout).await
+}
+
+/// Finds out where a place is, of a webhook of whatever kind.
+pub async fn reach_place(
+    registry: &Registry,
+    place: &HookPlace,
+    tls: Arc<ClientConfig>,
+    timeout: Duration,
+) -> Result<Reached, String> {
+    let query = format!("timeout={}s", timeout.as_secs());
+    match place {
         HookPlace::Url(url) => {
             let parsed: http::Uri = url.parse().map_err(|error| format!("parse {url:?}: {error}"))?;
             let host = parsed.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
@@ -48,7 +58,7 @@ pub async fn reach(attributes: &Attributes<'_>, hook: &Hook) -> Result<Reached, 
             let host = format!("{name}.{namespace}.svc");
             let path = format!("/{}?{query}", path.trim_start_matches('/'));
             let url = format!("https://{host}:{port}{path}");
-            let found = attributes.registry.services().endpoints(namespace, name, *port).await;
+            let found = registry.services().endpoints(namespace, name, *port).await;
             let (addresses, port) = found.map_err(|why| format!("failed to call webhook: Post {url:?}: {why}"))?;
             Ok(Reached { url, host, addresses, port, path, tls })
         }

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use api::{Value, meta, selector::LabelSelector};
 use base64::{Engine, prelude::BASE64_STANDARD};
+use expressions::admission::Conditions;
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
@@ -27,7 +28,7 @@ pub struct Hook {
     /// Which objects.
     pub objects: Result<LabelSelector, String>,
     /// Expressions that must all be true.
-    pub conditions: Vec<Value>,
+    pub conditions: Conditions,
     /// Whether a webhook that cannot be asked is left out.
     pub ignores_failure: bool,
     /// Whether it may be asked about what is not going to happen.
@@ -84,7 +85,7 @@ fn read(configuration: &str, at: usize, hook: &Value) -> Hook {
         equivalent: text("matchPolicy") != "Exact",
         namespaces: selector("namespaceSelector"),
         objects: selector("objectSelector"),
-        conditions: meta::list(hook, &["matchConditions"]).to_vec(),
+        conditions: Conditions::of_webhook(meta::list(hook, &["matchConditions"])),
         ignores_failure: text("failurePolicy") == "Ignore",
         dry_run: matches!(text("sideEffects"), "None" | "NoneOnDryRun"),
         again: text("reinvocationPolicy") == "IfNeeded",
@@ -95,7 +96,8 @@ fn read(configuration: &str, at: usize, hook: &Value) -> Hook {
     }
 }
 
-fn place(config: &Value) -> HookPlace {
+/// Where a client configuration leads.
+pub fn place(config: &Value) -> HookPlace {
     let Some(service) = meta::at(config, &["service"]) else {
         return HookPlace::Url(meta::text(config, &["url"]).to_owned());
     };
@@ -110,7 +112,7 @@ fn place(config: &Value) -> HookPlace {
 }
 
 /// TLS with whoever a bundle of authorities vouches for.
-fn trust(bundle: &str) -> Result<Arc<ClientConfig>, String> {
+pub fn trust(bundle: &str) -> Result<Arc<ClientConfig>, String> {
     let pem = BASE64_STANDARD.decode(bundle).map_err(|error| error.to_string())?;
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&pem) {

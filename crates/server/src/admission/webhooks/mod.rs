@@ -5,11 +5,9 @@
 //! are asked all at once. A configuration never decides over configurations.
 
 mod call;
-mod connect;
-mod hook;
-mod matching;
+pub mod connect;
+pub mod hook;
 mod mutating;
-mod options;
 mod review;
 mod validating;
 
@@ -20,6 +18,7 @@ use api::Value;
 use self::hook::Hook;
 use super::{About, Attributes, Operation, Parts, Row};
 use crate::{
+    authorize::Authorizers,
     live::{Live, View},
     system::{self, Place},
 };
@@ -60,13 +59,14 @@ pub fn is_exempt(attributes: &Attributes<'_>) -> bool {
 /// The webhooks of all configurations of a kind.
 struct Configured {
     live: Live<Hooks>,
+    authorizers: Arc<Authorizers>,
 }
 
 impl Configured {
     fn new(parts: &Parts<'_>, resource: &str) -> Result<Self, String> {
         let resource = system::resource(GROUP, "v1", resource).map_err(|status| status.message)?;
         let live = Live::new(parts.cache, &[resource], Hooks::default()).map_err(|error| error.to_string())?;
-        Ok(Self { live })
+        Ok(Self { live, authorizers: parts.authorizers.clone() })
     }
 
     fn concerns(&self, attributes: &Attributes<'_>) -> bool {

@@ -2,14 +2,32 @@
 
 use api::{Value, convert, decode, defaults, patch, schema::schema, status::Status};
 use async_trait::async_trait;
-use serde_json::json;
+use serde::Serialize;
 
-use super::{Configured, call::decide, hook::Hook, matching::Invocation};
-use crate::admission::{Attributes, Plugin};
+use super::{Configured, call::decide, hook::Hook};
+use crate::admission::{Attributes, Plugin, matching::Invocation, rounds::Who};
 
 const AUDIT: &str = "mutation.webhook.admission.k8s.io";
 const PATCH_AUDIT: &str = "patch.webhook.admission.k8s.io";
 const FAILED_AUDIT: &str = "failed-open.mutation.webhook.admission.k8s.io";
+
+/// What the audit is told of a call, in this order.
+#[derive(Serialize)]
+struct CallNote<'a> {
+    configuration: &'a str,
+    webhook: &'a str,
+    mutated: bool,
+}
+
+/// What it is told of a patch.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PatchNote<'a> {
+    configuration: &'a str,
+    webhook: &'a str,
+    patch: &'a Value,
+    patch_type: &'static str,
+}
 
 /// The plug-in.
 pub struct Mutating(pub(super) Configured);
@@ -21,16 +39,16 @@ impl Plugin for Mutating {
     }
 
     async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
-        attributes.rounds.begin(object);
+        attributes.rounds.begin(Who::Webhooks, object);
         for (at, hook) in self.0.hooks().iter().enumerate() {
-            if !attributes.rounds.includes(&hook.id) {
+            if !attributes.rounds.includes(Who::Webhooks, &hook.id) {
                 continue;
             }
-            let Some(invocation) = hook.asked(attributes, object).await? else { continue };
+            let Some(invocation) = hook.asked(attributes, object, &self.0.authorizers).await? else { continue };
             let changed = call(hook, invocation, attributes, object, at).await?;
-            attributes.rounds.called(&hook.id, hook.again, changed);
+            attributes.rounds.called(Who::Webhooks, &hook.id, hook.again, changed);
         }
-        attributes.rounds.end(object);
+        attributes.rounds.end(Who::Webhooks, object);
         Ok(())
     }
 }
@@ -44,7 +62,7 @@ async fn call(
     at: usize,
 ) -> Result<bool, Status> {
     let place = format!("round_{}_index_{at}", attributes.rounds.round());
-    let verdict = match hook.ask(invocation, attributes, object, true).await {
+    let verdict = match hook.ask(invocation.clone(), attributes, object, true).await {
         Ok(verdict) => verdict,
         Err(failure) => {
             note(attributes, hook, &place, false);
@@ -57,8 +75,9 @@ async fn call(
         note(attributes, hook, &place, false);
         return Ok(false);
     };
-    let value = json!({"configuration": hook.configuration, "webhook": hook.name, "patch": operations, "patchType": "JSONPatch"});
-    attributes.notes().annotate(format!("{PATCH_AUDIT}/{place}"), value.to_string());
+    let (configuration, webhook) = (&*hook.configuration, &*hook.name);
+    let patch = PatchNote { configuration, webhook, patch: &operations, patch_type: "JSONPatch" };
+    attributes.notes().annotate(format!("{PATCH_AUDIT}/{place}"), serde_json::to_string(&patch).unwrap_or_default());
     if object.is_null() {
         let why = "attempted to modify the object, which is not supported for this operation";
         return Err(Status::internal(format!("admission webhook {:?} {why}", hook.name)));
@@ -71,8 +90,8 @@ async fn call(
 }
 
 fn note(attributes: &Attributes<'_>, hook: &Hook, place: &str, mutated: bool) {
-    let value = json!({"configuration": hook.configuration, "webhook": hook.name, "mutated": mutated});
-    attributes.notes().annotate(format!("{AUDIT}/{place}"), value.to_string());
+    let note = CallNote { configuration: &hook.configuration, webhook: &hook.name, mutated };
+    attributes.notes().annotate(format!("{AUDIT}/{place}"), serde_json::to_string(&note).unwrap_or_default());
 }
 
 /// The object after a patch of the version that the webhook saw, with defaults.
@@ -85,16 +104,16 @@ fn patched(
     let (group, version, kind) = attributes.kind();
     let own = attributes.resource();
     let same = kind == own.kind;
+    if same && own.custom.is_some() {
+        let changed = patch::Kind::Json.apply(own.ty, object, operations).map_err(unpatched)?;
+        return decode::custom(own, changed, decode::Mode::Ignore).map(|(object, _)| object);
+    }
     let ty =
         schema().type_of_kind(group, version, kind).ok_or_else(|| Status::internal(format!("unknown kind {kind}")))?;
-    let shown = if same { convert::to(invocation.resource, object.clone()) } else { object.clone() };
+    let shown = if same { convert::to(&invocation.resource, object.clone()) } else { object.clone() };
     let shown_ty = if same { invocation.resource.ty } else { ty };
     let changed = patch::Kind::Json.apply(shown_ty, &shown, operations);
-    let changed = changed.map_err(|error| {
-        Status::internal(match error {
-            patch::Error::Malformed(why) | patch::Error::Unprocessable(why) | patch::Error::Failed(why) => why,
-        })
-    })?;
+    let changed = changed.map_err(unpatched)?;
     let changed = if same { convert::to(own, changed) } else { changed };
     let mut decoded = decode::canonical(ty, changed).map_err(Status::internal)?.object;
     defaults::apply(ty, &mut decoded);
@@ -102,4 +121,14 @@ fn patched(
         decoded[field] = object[field].clone();
     }
     Ok(decoded)
+}
+
+/// A patch that a webhook sent does not fit.
+fn unpatched(error: patch::Error) -> Status {
+    Status::internal(match error {
+        patch::Error::Malformed(why)
+        | patch::Error::Unprocessable(why)
+        | patch::Error::Failed(why)
+        | patch::Error::Inapplicable { why, .. } => why,
+    })
 }

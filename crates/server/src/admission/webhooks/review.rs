@@ -2,16 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use api::{Value, convert, meta, status::Status};
+use api::{Value, meta, status::Status};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::json;
 
-use super::{
-    hook::Hook,
-    matching::{Invocation, namespace},
-    options,
-};
-use crate::admission::Attributes;
+use super::hook::Hook;
+use crate::admission::{Attributes, matching::Invocation, subject::Subject};
 
 /// What a webhook says.
 #[derive(Debug, Default)]
@@ -30,43 +26,12 @@ pub struct Verdict {
 
 /// The review of a request, in a version.
 pub fn question(hook: &Hook, invocation: Invocation, attributes: &Attributes<'_>, object: &Value, uid: &str) -> Value {
-    let (group, version, kind) = attributes.kind();
-    let (own, asked) = (attributes.resource(), invocation.resource);
-    // A subresource of another kind has only that one.
-    let same = kind == own.kind;
-    let shown = |object: &Value| match object {
-        Value::Null => Value::Null,
-        object if same => convert::to(asked, object.clone()),
-        object => object.clone(),
-    };
-    let asked_kind = if same { (asked.group, asked.version, asked.kind) } else { (group, version, kind) };
-    let kind_of =
-        |(group, version, kind): (&str, &str, &str)| json!({"group": group, "version": version, "kind": kind});
-    let resource_of =
-        |row: &api::schema::Resource| json!({"group": row.group, "version": row.version, "resource": row.name});
-    let user = attributes.user();
-    let mut info = json!({"username": user.name, "groups": user.groups});
-    if !user.uid.is_empty() {
-        info["uid"] = user.uid.as_str().into();
-    }
-    if !user.extra.is_empty() {
-        info["extra"] = json!(user.extra);
-    }
-    let mut request = json!({
-        "uid": uid, "kind": kind_of(asked_kind), "resource": resource_of(asked), "requestKind": kind_of((group, version, kind)),
-        "requestResource": resource_of(own), "operation": attributes.operation.name(), "userInfo": info,
-        "object": shown(object), "oldObject": shown(attributes.old.unwrap_or(&Value::Null)),
-        "dryRun": attributes.dry_run, "options": options::of(attributes),
-    });
-    let texts = [
-        ("subResource", attributes.subresource()),
-        ("requestSubResource", attributes.subresource()),
-        ("name", attributes.name(object)),
-        ("namespace", namespace(attributes, object)),
-    ];
-    for (field, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
-        request[field] = text.into();
-    }
+    let subject = Subject { attributes, invocation };
+    let mut request = subject.request(object);
+    request.entry("options").or_insert(Value::Null);
+    request.insert("uid".to_owned(), uid.into());
+    request.insert("object".to_owned(), subject.shown(object).into_owned());
+    request.insert("oldObject".to_owned(), subject.shown(attributes.old.unwrap_or(&Value::Null)).into_owned());
     let version = hook.review.unwrap_or("v1");
     json!({"kind": "AdmissionReview", "apiVersion": format!("admission.k8s.io/{version}"), "request": request})
 }

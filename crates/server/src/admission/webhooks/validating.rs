@@ -25,12 +25,12 @@ impl Plugin for Validating {
         let hooks = self.0.hooks();
         let mut asked = Vec::new();
         for hook in hooks.iter() {
-            if let Some(invocation) = hook.asked(attributes, object).await? {
+            if let Some(invocation) = hook.asked(attributes, object, &self.0.authorizers).await? {
                 asked.push((hook, invocation));
             }
         }
         let calls = asked.iter().enumerate().map(|(at, (hook, invocation))| async move {
-            match hook.ask(*invocation, attributes, object, false).await {
+            match hook.ask(invocation.clone(), attributes, object, false).await {
                 Ok(_) => Ok(()),
                 Err(failure) => {
                     if hook.ignores_failure && matches!(failure, Failure::Calling(_)) {

@@ -3,21 +3,32 @@
 use std::collections::BTreeMap;
 
 use api::{Value, json::kind_of_value};
+use expressions::authentication::Input;
 
-use super::{JwtIssuer, Mapping};
+use super::{JwtIssuer, Mapping, expression::Expressions};
 use crate::{User, authenticate::CREDENTIAL};
 
 /// The user that a token's claims name, or why they name none.
 pub fn user(issuer: &JwtIssuer, claims: &Value) -> Result<User, String> {
-    let user = User {
-        name: name(&issuer.username, claims)?,
-        groups: issuer.groups.as_ref().map_or(Ok(Vec::new()), |mapping| groups(mapping, claims))?,
-        uid: match &issuer.uid {
-            Some(claim) => text(claims, claim).map_err(|why| format!("oidc: parse uid claim {claim:?}: {why}"))?,
-            None => String::new(),
+    let (input, expressions) = (Input::claims(claims), &issuer.expressions);
+    let mut user = User {
+        name: match &expressions.username {
+            Some(expression) => Expressions::name(expression, &input)?,
+            None => name(&issuer.username, claims)?,
+        },
+        groups: match (&issuer.groups, &expressions.groups) {
+            (Some(mapping), _) => groups(mapping, claims)?,
+            (None, Some(expression)) => Expressions::groups(expression, &input)?,
+            (None, None) => Vec::new(),
+        },
+        uid: match (&issuer.uid, &expressions.uid) {
+            (Some(claim), _) => text(claims, claim).map_err(|why| format!("oidc: parse uid claim {claim:?}: {why}"))?,
+            (None, Some(expression)) => Expressions::uid(expression, &input)?,
+            (None, None) => String::new(),
         },
         extra: extra(claims),
     };
+    expressions.add_extra(&mut user, &input)?;
     for (claim, wanted) in &issuer.required {
         if claims.get(claim).is_none() {
             return Err(format!("oidc: required claim {claim} not present in ID token"));
@@ -27,6 +38,8 @@ pub fn user(issuer: &JwtIssuer, claims: &Value) -> Result<User, String> {
             return Err(format!("oidc: required claim {claim} value does not match. Got = {got}, want = {wanted}"));
         }
     }
+    expressions.check_claims(&input)?;
+    expressions.check_user(&user)?;
     Ok(user)
 }
 

@@ -1,10 +1,19 @@
 //! The file of `--authentication-config`: issuers of tokens, and who may be anonymous. Unknown fields are errors, and what is
 //! wrong is named by its path.
 
-use api::yaml;
+use std::sync::Arc;
+
+use api::{
+    validate::{FieldError, names},
+    yaml,
+};
+use expressions::authentication::Expression;
 use serde::Deserialize;
 
-use super::{ALGORITHMS, JwtIssuer, Mapping, expression::refuse};
+use super::{
+    ALGORITHMS, JwtIssuer, Mapping,
+    expression::{Expressions, compile},
+};
 use crate::outbound::trusting;
 
 const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
@@ -24,9 +33,6 @@ pub enum ConfigError {
     /// A value is wrong; in upstream's form.
     #[error("invalid authentication configuration: {0}")]
     Invalid(String),
-    /// An expression of CEL.
-    #[error("{0}: expressions are not supported yet: use a claim")]
-    Expression(String),
 }
 
 /// What the file says.
@@ -119,7 +125,6 @@ struct Claim {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 struct Extra {
-    #[allow(dead_code, reason = "it is read to know the field; what it is for is refused")]
     key: String,
     value_expression: String,
 }
@@ -158,36 +163,116 @@ impl Jwt {
     fn issuer(self, path: &str, own: &[String]) -> Result<JwtIssuer, ConfigError> {
         let at = |field: &str| format!("{path}.{field}");
         self.issuer.check(&at("issuer"), own)?;
-        for (n, rule) in self.user_validation_rules.iter().enumerate() {
-            refuse(&at(&format!("userValidationRules[{n}].expression")), &rule.expression)?;
+        let mut expressions = Expressions::default();
+        let required = claims_rules(self.claim_validation_rules, &at("claimValidationRules"), &mut expressions)?;
+        let Mappings { username, groups, uid, extra } = self.claim_mappings;
+        expressions.username = username.expression(&at("claimMappings.username"))?;
+        let username = username.mapping(&at("claimMappings.username"), expressions.username.is_none())?;
+        expressions.groups = groups.expression(&at("claimMappings.groups"))?;
+        let groups = groups.mapping(&at("claimMappings.groups"), false)?;
+        expressions.uid = uid.expression(&at("claimMappings.uid"))?;
+        for (n, extra) in extra.iter().enumerate() {
+            extra.add(&at(&format!("claimMappings.extra[{n}]")), &mut expressions)?;
         }
-        for (n, extra) in self.claim_mappings.extra.iter().enumerate() {
-            refuse(&at(&format!("claimMappings.extra[{n}].valueExpression")), &extra.value_expression)?;
-        }
-        let mut required: Vec<(String, String)> = Vec::new();
-        for (n, rule) in self.claim_validation_rules.into_iter().enumerate() {
-            let rule = rule.required(&at(&format!("claimValidationRules[{n}]")))?;
-            if required.iter().any(|(claim, _)| *claim == rule.0) {
-                let path = at(&format!("claimValidationRules[{n}].claim"));
-                return Err(invalid(format!("{path}: Duplicate value: {:?}", rule.0)));
-            }
-            required.push(rule);
-        }
-        let Mappings { username, groups, uid, .. } = self.claim_mappings;
-        let username = username.mapping(&at("claimMappings.username"), true)?;
-        let uid_path = at("claimMappings.uid.expression");
-        refuse(&uid_path, &uid.expression)?;
+        expressions.check_email(path)?;
+        user_rules(&self.user_validation_rules, &at("userValidationRules"), &mut expressions)?;
         Ok(JwtIssuer {
             username: username.unwrap_or_default(),
-            groups: groups.mapping(&at("claimMappings.groups"), false)?,
+            groups,
             uid: Some(uid.claim).filter(|claim| !claim.is_empty()),
             required,
+            expressions: Arc::new(expressions),
             discovery_url: Some(self.issuer.discovery_url).filter(|url| !url.is_empty()),
             authority: Some(self.issuer.certificate_authority).filter(|pem| !pem.is_empty()),
             audiences: self.issuer.audiences,
             url: self.issuer.url,
             algorithms: ALGORITHMS.map(str::to_owned).to_vec(),
         })
+    }
+}
+
+/// Sorts rules into claims that must be there and expressions that must hold.
+fn claims_rules(
+    rules: Vec<Rule>,
+    path: &str,
+    expressions: &mut Expressions,
+) -> Result<Vec<(String, String)>, ConfigError> {
+    let mut required: Vec<(String, String)> = Vec::new();
+    for (n, rule) in rules.into_iter().enumerate() {
+        let path = format!("{path}[{n}]");
+        if rule.expression.is_empty() || !rule.claim.is_empty() {
+            let rule = rule.required(&path)?;
+            if required.iter().any(|(claim, _)| *claim == rule.0) {
+                return Err(invalid(format!("{path}.claim: Duplicate value: {:?}", rule.0)));
+            }
+            required.push(rule);
+            continue;
+        }
+        if !rule.required_value.is_empty() {
+            let why = "may not be specified when expression is set";
+            return Err(invalid(format!("{path}.requiredValue: Invalid value: {:?}: {why}", rule.required_value)));
+        }
+        unique(&expressions.claims_rules, &rule, &path)?;
+        let compiled = compile(format!("{path}.expression"), &rule.expression, Expression::claims_rule)?;
+        expressions.claims_rules.push((compiled, rule.message));
+    }
+    Ok(required)
+}
+
+fn user_rules(rules: &[Rule], path: &str, expressions: &mut Expressions) -> Result<(), ConfigError> {
+    for (n, rule) in rules.iter().enumerate() {
+        let path = format!("{path}[{n}]");
+        if rule.expression.is_empty() {
+            return Err(invalid(format!("{path}.expression: Required value")));
+        }
+        unique(&expressions.user_rules, rule, &path)?;
+        let compiled = compile(format!("{path}.expression"), &rule.expression, Expression::user_rule)?;
+        expressions.user_rules.push((compiled, rule.message.clone()));
+    }
+    Ok(())
+}
+
+fn unique(known: &[(Expression, String)], rule: &Rule, path: &str) -> Result<(), ConfigError> {
+    match known.iter().any(|(known, _)| known.source() == rule.expression) {
+        true => Err(invalid(format!("{path}.expression: Duplicate value: {:?}", rule.expression))),
+        false => Ok(()),
+    }
+}
+
+impl Extra {
+    fn add(&self, path: &str, expressions: &mut Expressions) -> Result<(), ConfigError> {
+        let (key, field) = (&self.key, format!("{path}.key"));
+        let wrong = |value: &str, why: String| invalid(FieldError::invalid(field.as_str(), value, why).to_string());
+        if key.is_empty() {
+            return Err(invalid(format!("{field}: Required value")));
+        }
+        let Some((host, rest)) = key.split_once('/').filter(|(host, rest)| !host.is_empty() && !rest.is_empty()) else {
+            return Err(wrong(key, "must be a domain-prefixed path (such as \"acme.io/foo\")".into()));
+        };
+        if let Some(why) = names::subdomain(host).into_iter().next() {
+            return Err(wrong(host, why));
+        }
+        if !rest.chars().all(|c| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c)) {
+            let form = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+";
+            return Err(wrong(rest, format!("Invalid path (regex used for validation is '{form}')")));
+        }
+        if *key != key.to_lowercase() {
+            return Err(wrong(key, "must be lowercase".into()));
+        }
+        let reserved = |domain: &str| host == domain || host.ends_with(&format!(".{domain}"));
+        if reserved("kubernetes.io") || reserved("k8s.io") {
+            let why = "k8s.io, kubernetes.io and their subdomains are reserved for Kubernetes use";
+            return Err(wrong(key, why.into()));
+        }
+        if expressions.extra.iter().any(|(known, _)| known == key) {
+            return Err(invalid(format!("{field}: Duplicate value: {key:?}")));
+        }
+        if self.value_expression.is_empty() {
+            return Err(invalid(format!("{path}.valueExpression: Required value")));
+        }
+        let compiled = compile(format!("{path}.valueExpression"), &self.value_expression, Expression::mapping)?;
+        expressions.extra.push((key.clone(), compiled));
+        Ok(())
     }
 }
 
@@ -247,9 +332,12 @@ impl Issuer {
 
 impl Rule {
     fn required(self, path: &str) -> Result<(String, String), ConfigError> {
-        refuse(&format!("{path}.expression"), &self.expression)?;
         if self.claim.is_empty() {
             return Err(invalid(format!("{path}: Required value: claim or expression is required")));
+        }
+        if !self.expression.is_empty() {
+            let why = "claim and expression can't both be set";
+            return Err(invalid(format!("{path}: Invalid value: {:?}: {why}", self.claim)));
         }
         if !self.message.is_empty() {
             let why = "may not be specified when claim is set";
@@ -260,8 +348,23 @@ impl Rule {
 }
 
 impl Claim {
+    /// The expression in place of a claim.
+    fn expression(&self, path: &str) -> Result<Option<Expression>, ConfigError> {
+        if self.expression.is_empty() {
+            return Ok(None);
+        }
+        if !self.claim.is_empty() {
+            let why = "claim and expression can't both be set";
+            return Err(invalid(format!("{path}: Invalid value: \"\": {why}")));
+        }
+        if let Some(prefix) = &self.prefix {
+            let why = "may not be specified when expression is set";
+            return Err(invalid(format!("{path}.prefix: Invalid value: {prefix:?}: {why}")));
+        }
+        compile(format!("{path}.expression"), &self.expression, Expression::mapping).map(Some)
+    }
+
     fn mapping(self, path: &str, needed: bool) -> Result<Option<Mapping>, ConfigError> {
-        refuse(&format!("{path}.expression"), &self.expression)?;
         if self.claim.is_empty() {
             return match (needed, self.prefix) {
                 (true, _) => Err(invalid(format!("{path}: Required value: claim or expression is required"))),
@@ -293,6 +396,6 @@ fn check_url(path: &str, url: &str) -> Result<(), ConfigError> {
     Ok(())
 }
 
-fn invalid(text: String) -> ConfigError {
+pub(super) fn invalid(text: String) -> ConfigError {
     ConfigError::Invalid(text)
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 pub use config::{AuthenticationFile, ConfigError};
+pub use expression::Expressions;
 
 use super::{Found, Reasons, TokenLink, Verdict};
 use crate::{clock, tokens::Jwt};
@@ -40,6 +41,8 @@ pub struct JwtIssuer {
     pub uid: Option<String>,
     /// Claims that must be there with these values.
     pub required: Vec<(String, String)>,
+    /// What is said in expressions in place of claims.
+    pub expressions: Arc<Expressions>,
     /// The algorithms that its tokens may be signed with.
     pub algorithms: Vec<String>,
 }

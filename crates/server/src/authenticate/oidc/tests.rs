@@ -14,6 +14,8 @@ use ring::{
 };
 use serde_json::json;
 
+mod expressions;
+
 use super::*;
 use crate::authenticate::{
     Authentication,
@@ -323,8 +325,6 @@ mod file {
         check(&jwt("url: https://a, discoveryURL: 'https://a/', audiences: [x]", user), "must be different from URL");
         check(&jwt(good, "claimMappings: {username: {claim: sub}}"), "prefix is required when claim is set");
         check(&jwt(good, "claimMappings: {}"), "claimMappings.username: Required value");
-        let expression = "claimMappings: {username: {expression: claims.sub}}";
-        check(&jwt(good, expression), "jwt[0].claimMappings.username.expression: expressions are not supported yet");
         let twice = format!("jwt:\n- issuer: {{{good}}}\n  {user}\n- issuer: {{{good}}}\n  {user}\n");
         check(&twice, "jwt[1].issuer.url: Duplicate value: \"https://a\"");
     }

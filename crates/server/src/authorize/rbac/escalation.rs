@@ -37,7 +37,7 @@ impl Guard for Roles {
                 {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, {"verbs": ["*"], "nonResourceURLs": ["*"]},
             ]});
             if !cover::uncovered(&owned.rules, &Rule::all_of(&all)).is_empty() {
-                return Err(Status::forbidden(target.resource, meta::name(object), AGGREGATION));
+                return Err(Status::forbidden(&target.resource, meta::name(object), AGGREGATION));
             }
         }
         Ok(())
@@ -85,7 +85,7 @@ impl<'a> Owned<'a> {
             let missing: Vec<String> = self.missing.iter().map(Missing::to_string).collect();
             why += &format!("; resolution errors: [{}]", missing.join(" "));
         }
-        Err(Status::forbidden(target.resource, meta::name(object), &why))
+        Err(Status::forbidden(&target.resource, meta::name(object), &why))
     }
 }
 

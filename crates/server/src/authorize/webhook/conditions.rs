@@ -1,10 +1,11 @@
 //! Match conditions: which requests a webhook is asked about, in CEL over the review.
-//!
-//! There is no CEL here yet: a webhook with conditions is refused by name when the server starts, because asking it about
-//! everything, or about nothing, would both be wrong.
 
-use api::validate::FieldError;
+use api::{Value, validate::FieldError};
+use expressions::authorization::Conditions;
 use serde::Deserialize;
+use serde_json::json;
+
+use crate::authorize::{Asked, Attributes};
 
 /// One condition.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -15,14 +16,28 @@ pub struct Condition {
     pub expression: String,
 }
 
-/// What is wrong with conditions.
-pub fn check(conditions: &[Condition], field: &str) -> Vec<FieldError> {
-    let one = |(at, condition): (usize, &Condition)| {
-        let field = format!("{field}.matchConditions[{at}].expression");
-        match condition.expression.trim() {
-            "" => FieldError::required(field, ""),
-            expression => FieldError::invalid(field, expression, "match conditions are not supported"),
+/// Compiles conditions; what is wrong with them is added to `errors`.
+pub fn compile(conditions: &[Condition], field: &str, errors: &mut Vec<FieldError>) -> Conditions {
+    Conditions::compile(conditions.iter().map(|condition| condition.expression.as_str()), field, errors)
+}
+
+/// A question as conditions see it: every text is there, empty or not.
+pub fn request(attributes: &Attributes<'_>) -> Value {
+    let user = attributes.user;
+    let mut request = json!({"user": user.name, "groups": user.groups, "uid": user.uid, "extra": user.extra});
+    match &attributes.asked {
+        Asked::Path(path) => request["nonResourceAttributes"] = json!({"verb": attributes.verb, "path": path}),
+        Asked::Resource(asked) => {
+            let mut about = json!({"namespace": asked.namespace, "verb": attributes.verb, "group": asked.group,
+                "version": asked.version, "resource": asked.resource, "subresource": asked.subresource, "name": asked.name});
+            let selectors = [("fieldSelector", &asked.selectors.fields), ("labelSelector", &asked.selectors.labels)];
+            for (name, requirements) in selectors {
+                if let Some(requirements) = requirements.to_value() {
+                    about[name] = requirements;
+                }
+            }
+            request["resourceAttributes"] = about;
         }
-    };
-    conditions.iter().enumerate().map(one).collect()
+    }
+    request
 }

@@ -3,7 +3,6 @@
 //! Answers are remembered for a while. Whoever does not answer has no opinion, or denies, as its failure policy says.
 
 pub mod conditions;
-mod memory;
 #[cfg(test)]
 mod tests;
 
@@ -11,19 +10,21 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use api::{Value, meta};
 use async_trait::async_trait;
+use expressions::authorization::Conditions;
 use serde_json::json;
 
-use self::memory::Memory;
-use super::{Asked, Attributes, Authorizer, Reason, Resource, Rules, Verdict};
+use super::{Asked, Attributes, Authorizer, Reason, Resource, Rules, Verdict, aggregate};
 use crate::{
     User,
-    outbound::{self, Backoff, Endpoint, KubeconfigError},
+    outbound::{self, Backoff, Endpoint, KubeconfigError, Memory},
 };
 
 /// How long the first pause is before a webhook that failed is asked again, as upstream has it.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// What is larger than this in a question is the client's doing, and not worth remembering.
 const MEMORABLE: usize = 10_000;
+/// As many answers as upstream remembers.
+const REMEMBERED: usize = 8192;
 
 /// How a webhook is asked.
 #[derive(Clone, Debug)]
@@ -42,6 +43,8 @@ pub struct Webhook {
     pub failure: Failure,
     /// How often it is asked.
     pub backoff: Backoff,
+    /// What must hold for it to be asked at all.
+    pub conditions: Arc<Conditions>,
 }
 
 /// A version of reviews.
@@ -73,6 +76,7 @@ impl Webhook {
             timeout: Duration::from_secs(30),
             failure: Failure::NoOpinion,
             backoff: Backoff::from(FIRST_PAUSE),
+            conditions: Arc::default(),
         }
     }
 }
@@ -99,7 +103,23 @@ struct Said {
 impl Asking {
     /// Asks a webhook.
     pub fn new(webhook: Webhook) -> Self {
-        Self { webhook, memory: Memory::default() }
+        Self { webhook, memory: Memory::of(REMEMBERED) }
+    }
+
+    /// Whether its conditions say that it is asked.
+    fn is_about(&self, attributes: &Attributes<'_>) -> Result<bool, String> {
+        let conditions = &self.webhook.conditions;
+        if conditions.is_empty() {
+            return Ok(true);
+        }
+        conditions.hold(&conditions::request(attributes)).map_err(|errors| aggregate(errors).unwrap_or_default())
+    }
+
+    fn failed(&self, error: String) -> Verdict {
+        match self.webhook.failure {
+            Failure::NoOpinion => Verdict::NoOpinion(Reason::failed(error)),
+            Failure::Deny => Verdict::Denied(Reason::failed(error)),
+        }
     }
 
     async fn said(&self, attributes: &Attributes<'_>) -> Result<Said, String> {
@@ -146,6 +166,11 @@ impl Asking {
 #[async_trait]
 impl Authorizer for Asking {
     async fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
+        match self.is_about(attributes) {
+            Ok(true) => {}
+            Ok(false) => return Verdict::NoOpinion(Reason::none()),
+            Err(error) => return self.failed(error),
+        }
         match self.said(attributes).await {
             Ok(Said { denied: true, allowed: true, reason }) => {
                 let error = "webhook subject access review returned both allow and deny response";
@@ -156,10 +181,7 @@ impl Authorizer for Asking {
             Ok(Said { reason, .. }) => Verdict::NoOpinion(reason.into()),
             Err(error) => {
                 tracing::error!(error, "failed to make webhook authorizer request");
-                match self.webhook.failure {
-                    Failure::NoOpinion => Verdict::NoOpinion(Reason::failed(error)),
-                    Failure::Deny => Verdict::Denied(Reason::failed(error)),
-                }
+                self.failed(error)
             }
         }
     }

@@ -242,3 +242,41 @@ async fn a_webhook_that_does_not_answer_is_not_waited_for() {
     assert_eq!(shown(&decide(&asking, "p").await).0, "no opinion");
     assert!(began.elapsed() < Duration::from_secs(5));
 }
+
+#[tokio::test]
+async fn conditions_say_what_a_webhook_is_asked() {
+    let world = World::new(true).await;
+    let user = alice();
+    let check = async |conditions: &[&str], failure: Failure, want: (&'static str, &str, bool), asked: usize| {
+        let before = world.questions().len();
+        world.replies((0..asked).map(|_| said(json!({"allowed": true}))));
+        let mut errors = Vec::new();
+        let conditions = Conditions::compile(conditions.iter().copied(), "x", &mut errors);
+        assert_eq!(errors, []);
+        let asking = Asking::new(Webhook { conditions: Arc::new(conditions), failure, ..world.webhook() });
+        let (word, reason, failed) = want;
+        assert_eq!(shown(&decide(&asking, "p").await), (word, reason.to_owned(), failed));
+        assert_eq!(world.questions().len() - before, asked, "questions");
+    };
+    let (open, yes, skipped) = (Failure::NoOpinion, ("allowed", "", false), ("no opinion", "", false));
+    check(&["true"], open, yes, 1).await;
+    check(&["request.user == 'alice'", "'devs' in request.groups"], open, yes, 1).await;
+    check(&["request.uid == 'u1' && request.extra['scopes'] == ['x']"], open, yes, 1).await;
+    check(&["has(request.resourceAttributes) && request.resourceAttributes.namespace == 'a'"], open, yes, 1).await;
+    check(&["request.resourceAttributes.group == '' && request.resourceAttributes.subresource == ''"], open, yes, 1)
+        .await;
+    check(&["!has(request.nonResourceAttributes)"], open, yes, 1).await;
+    check(&["!has(request.resourceAttributes.fieldSelector)"], open, yes, 1).await;
+    check(&["request.user == 'bob'"], open, skipped, 0).await;
+    check(&["true", "request.resourceAttributes.verb == 'list'"], Failure::Deny, skipped, 0).await;
+    check(&["request.nonResourceAttributes.path == '/x'"], open, ("no opinion", "", true), 0).await;
+    check(&["request.nonResourceAttributes.path == '/x'"], Failure::Deny, ("denied", "", true), 0).await;
+    check(&["request.nonResourceAttributes.path == '/x'", "false"], Failure::Deny, skipped, 0).await;
+    let asking = Asking::new(Webhook {
+        conditions: Arc::new(Conditions::compile(["request.extra['y'] == []"].into_iter(), "x", &mut Vec::new())),
+        ..world.webhook()
+    });
+    let verdict = asking.decide(&Attributes { user: &user, verb: "get", asked: Asked::Path("/x") }).await;
+    let why = "cel evaluation error: expression 'request.extra['y'] == []' resulted in error: no such key: y";
+    assert_eq!(verdict.reason().error(), Some(why));
+}

@@ -37,7 +37,7 @@ impl Registry {
         let eviction = Eviction::of(target, &object, asked.dry_run)?;
         self.admission().validate(&attributes, &object).await?;
         for _ in 0..TRIES {
-            let (pod, _) = self.read_object(target.resource, &target.namespace, &target.name).await?;
+            let (pod, _) = self.read_object(&target.resource, &target.namespace, &target.name).await?;
             eviction.check(&pod)?;
             if !ignores_budgets(&pod) {
                 return self.evict_within_budget(target, &eviction, &pod).await;
@@ -49,7 +49,7 @@ impl Registry {
                 result => return result.map(|()| done()),
             }
         }
-        Err(Status::modified(target.resource, &target.name))
+        Err(Status::modified(&target.resource, &target.name))
     }
 
     async fn evict_within_budget(&self, target: &Target, eviction: &Eviction, pod: &Value) -> Result<Outcome, Status> {
@@ -128,7 +128,7 @@ impl Registry {
     async fn delete_evicted(&self, target: &Target, eviction: &Eviction) -> Result<(), Status> {
         let mut eviction = eviction.clone();
         if !eviction.dry_run() {
-            let pod = own_request(target.resource, "update", target, &target.name);
+            let pod = own_request(target.resource.clone(), "update", target, &target.name);
             let changed = self
                 .change(&pod, Part::Server, false, |current| {
                     eviction.check(current)?;
@@ -148,7 +148,9 @@ impl Registry {
         }
         let body = eviction.options.to_string().into();
         let input = Input { content_type: String::new(), user_agent: String::new(), body };
-        self.delete_admitted(&own_request(target.resource, "delete", target, &target.name), &input).await.map(|_| ())
+        self.delete_admitted(&own_request(target.resource.clone(), "delete", target, &target.name), &input)
+            .await
+            .map(|_| ())
     }
 }
 

@@ -6,11 +6,11 @@ mod budget;
 mod eviction;
 mod scale;
 
-pub use scale::scale_of;
+pub use scale::{scale_of, set_replicas};
 
 use api::{
     Value,
-    schema::{Resource, schema},
+    schema::{Resource, Row, schema},
     status::Status,
 };
 use serde_json::json;
@@ -24,10 +24,7 @@ impl Registry {
             ("scale", _) => self.scale(target, input).await,
             ("binding" | "", "create") => self.bind(target, input).await,
             ("eviction", "create") => self.evict(target, input).await,
-            (_, "get") => {
-                let record = self.read(target.resource, &target.namespace, &target.name).await?;
-                Ok(Outcome::Document { value: record.value, revision: record.revision })
-            }
+            (_, "get") => self.shown(target).await,
             (_, "update") => self.update_part(target, input, Part::Subresource).await,
             (_, "patch") => self.patch_part(target, input, Part::Subresource).await,
             (other, _) => Err(Status::not_implemented(format!("{}/{other}", target.resource.qualified_name()))),
@@ -49,19 +46,20 @@ pub fn posted(target: &Target, input: &Input, validation: FieldValidation) -> Re
 
 /// The row of the kind that a subresource takes, as if it were a resource.
 pub fn kind_of(target: &Target) -> Result<Resource, Status> {
-    let mut row = target.resource.clone();
+    let mut row: Resource = Resource::clone(&target.resource);
     let Some(sub) = target.resource.subresource(&target.subresource) else { return Ok(row) };
     (row.group, row.version) = sub.group_version.unwrap_or((row.group, row.version));
     row.kind = sub.kind;
+    row.custom = None;
     let ty = schema().type_of_kind(row.group, row.version, row.kind);
     row.ty = ty.ok_or_else(|| Status::internal(format!("the schema lacks {}", row.kind)))?;
     Ok(row)
 }
 
 /// A request of the server itself about an object in the namespace of another request.
-fn own_request(resource: &'static Resource, verb: &'static str, of: &Target, name: &str) -> Target {
+fn own_request(resource: impl Into<Row>, verb: &'static str, of: &Target, name: &str) -> Target {
     Target {
-        resource,
+        resource: resource.into(),
         verb,
         namespace: of.namespace.clone(),
         name: name.to_owned(),

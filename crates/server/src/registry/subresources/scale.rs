@@ -1,10 +1,19 @@
 //! The `scale` of a workload: how many replicas it has, as an object of its own.
 
-use api::{Value, apply, decode, meta, schema::schema, selector, status::Status, validate::FieldError};
+use api::{
+    Value,
+    apply::{self, scale::REPLICAS},
+    decode, meta,
+    schema::{Resource, schema},
+    selector,
+    status::Status,
+    validate::FieldError,
+};
 use serde_json::json;
 
 use super::posted;
 use crate::{
+    custom::version_of,
     pipeline::Input,
     registry::{
         Outcome, Registry, WriteOptions,
@@ -18,7 +27,11 @@ impl Registry {
     pub(super) async fn scale(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
         let mut warnings = Vec::new();
         let scale = match target.verb {
-            "get" => scale_of(&self.read_object(target.resource, &target.namespace, &target.name).await?.0),
+            "get" => {
+                let (object, _) = self.read_object(&target.resource, &target.namespace, &target.name).await?;
+                Paths::of(&target.resource).check(&object)?;
+                scale_of(&target.resource, &object)
+            }
             "update" => {
                 let options = WriteOptions::of(target, input)?;
                 let (mut given, said) = posted(target, input, options.validation)?;
@@ -36,7 +49,7 @@ impl Registry {
                 .await?
             }
             _ => {
-                let (kind, patch) = patch_body(input)?;
+                let (kind, patch) = patch_body(&target.resource, input)?;
                 let options = WriteOptions::of(target, input)?;
                 self.set_scale(target, &options, |scale, writer| {
                     let patched = kind.apply(writer.kind.ty, scale, &patch).map_err(patch_failed)?;
@@ -56,26 +69,27 @@ impl Registry {
         mut edit: impl FnMut(&Value, &apply::Writer) -> Result<Value, Status>,
     ) -> Result<Value, Status> {
         let writer = options.writer(apply::Kind::other("autoscaling/v1", "Scale", scale_type()?, "scale"));
-        let version = target.resource.api_version();
+        let (version, paths) = (target.resource.api_version(), Paths::of(&target.resource));
         let changed = self
             .change(target, Part::Scale, options.dry_run, |current| {
-                let mut shown = canonical_scale(scale_of(current))?;
-                apply::scale::show(current, &mut shown).map_err(Status::internal)?;
+                let mut shown = canonical_scale(scale_of(&target.resource, current))?;
+                apply::scale::show(current, &mut shown, &paths.spec).map_err(Status::internal)?;
                 let scale = edit(&shown, &writer)?;
-                valid_scale(&scale, &target.name)?;
-                let owners = apply::scale::merge(current, &scale, &version).map_err(Status::internal)?;
+                if target.resource.custom.is_none() {
+                    valid_scale(&scale, &target.name)?;
+                }
+                let owners = apply::scale::merge(current, &scale, &version, &paths.spec).map_err(Status::internal)?;
                 let mut object = current.clone();
                 owners.write(&mut object);
                 for precondition in ["resourceVersion", "uid"] {
                     let named = meta::text(&scale, &["metadata", precondition]);
                     meta::metadata_mut(&mut object).insert(precondition.into(), named.into());
                 }
-                meta::field_mut(&mut object, "spec")
-                    .insert("replicas".into(), meta::number(&scale, &["spec", "replicas"]).into());
+                set_replicas(&target.resource, &mut object, &scale);
                 Ok(object)
             })
             .await?;
-        Ok(scale_of(&changed.object))
+        Ok(scale_of(&target.resource, &changed.object))
     }
 }
 
@@ -104,17 +118,67 @@ fn valid_scale(scale: &Value, name: &str) -> Result<(), Status> {
     Err(Status::invalid_kind("autoscaling", "Scale", name, &[error]))
 }
 
-pub fn scale_of(object: &Value) -> Value {
+/// Where the replicas of a resource are.
+struct Paths {
+    /// How many are wanted.
+    spec: String,
+    /// How many there are.
+    status: String,
+    /// Which they are, as text; `None`: as the selector of built-in kinds.
+    selector: Option<String>,
+}
+
+impl Paths {
+    fn of(resource: &Resource) -> Self {
+        let plain = |path: &str| path.trim_start_matches('.').to_owned();
+        match version_of(resource).and_then(|version| version.scale()) {
+            Some(scale) => {
+                Self { spec: plain(&scale.spec), status: plain(&scale.status), selector: Some(plain(&scale.selector)) }
+            }
+            None => Self { spec: REPLICAS.to_owned(), status: "status.replicas".to_owned(), selector: None },
+        }
+    }
+
+    /// A custom resource that does not say how many are wanted has no scale to show.
+    fn check(&self, object: &Value) -> Result<(), Status> {
+        if self.selector.is_none() || at(object, &self.spec).is_some() {
+            return Ok(());
+        }
+        Err(Status::internal(format!("the spec replicas field \".{}\" does not exist", self.spec)))
+    }
+}
+
+fn at<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
+    path.split('.').try_fold(object, |value, name| value.get(name))
+}
+
+/// Scales an object to what its scale says.
+pub fn set_replicas(resource: &Resource, object: &mut Value, scale: &Value) {
+    let paths = Paths::of(resource);
+    let mut at = object;
+    for step in paths.spec.split('.') {
+        at = meta::object_mut(at).entry(step).or_insert(Value::Null);
+    }
+    *at = meta::number(scale, &["spec", "replicas"]).into();
+}
+
+/// The scale of an object.
+pub fn scale_of(resource: &Resource, object: &Value) -> Value {
+    let paths = Paths::of(resource);
+    let number = |path: &str| at(object, path).and_then(Value::as_i64).unwrap_or_default();
     let keep = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
     let metadata: api::Map =
         keep.iter().filter_map(|field| Some(((*field).to_owned(), object["metadata"].get(*field)?.clone()))).collect();
-    let mut status = json!({"replicas": meta::number(object, &["status", "replicas"])});
-    let selector = selector::text(&object["spec"]["selector"]);
+    let mut status = json!({"replicas": number(&paths.status)});
+    let selector = match &paths.selector {
+        None => selector::text(&object["spec"]["selector"]),
+        Some(path) => at(object, path).and_then(Value::as_str).unwrap_or_default().to_owned(),
+    };
     if !selector.is_empty() {
         status["selector"] = selector.into();
     }
     let mut spec = json!({});
-    let replicas = meta::number(object, &["spec", "replicas"]);
+    let replicas = number(&paths.spec);
     if replicas != 0 {
         spec["replicas"] = replicas.into();
     }

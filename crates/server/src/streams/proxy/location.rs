@@ -67,7 +67,7 @@ pub async fn backend(server: &Server, target: &Target) -> Result<Backend, Status
 }
 
 async fn of_pod(server: &Server, target: &Target, place: &Place<'_>) -> Result<Backend, Status> {
-    let (pod, _) = server.shared.registry.read_object(target.resource, &target.namespace, place.name).await?;
+    let (pod, _) = server.shared.registry.read_object(&target.resource, &target.namespace, place.name).await?;
     let ports =
         meta::list(&pod, &["spec", "containers"]).iter().flat_map(|container| meta::list(container, &["ports"]));
     let first = { ports }.next().map(|port| meta::number(port, &["containerPort"]).to_string()).unwrap_or_default();
@@ -108,7 +108,7 @@ async fn of_service(server: &Server, target: &Target, place: &Place<'_>) -> Resu
 /// The name of the service's port that a request names by number.
 async fn port_name(server: &Server, target: &Target, place: &Place<'_>) -> Result<String, Status> {
     let Ok(number) = place.port.parse::<i64>() else { return Ok(place.port.to_owned()) };
-    let (service, _) = server.shared.registry.read_object(target.resource, &target.namespace, place.name).await?;
+    let (service, _) = server.shared.registry.read_object(&target.resource, &target.namespace, place.name).await?;
     let ports = meta::list(&service, &["spec", "ports"]);
     let found = ports.iter().find(|port| meta::number(port, &["port"]) == number);
     let none = || Status::unavailable(format!("no service port {number} found for service {:?}", place.name));
@@ -143,11 +143,11 @@ async fn endpoints(
 /// The slices of a service. A service without any is to upstream as good as none.
 async fn slices(server: &Server, target: &Target, service: &str) -> Result<Vec<Value>, Status> {
     let selector = LabelSelector::parse(&format!("{SERVICE_LABEL}={service}"));
-    let selector = selector.map_err(|_| Status::not_found(target.resource, service))?;
+    let selector = selector.map_err(|_| Status::not_found(&target.resource, service))?;
     let slices = system::resource("discovery.k8s.io", "v1", "endpointslices")?;
     let mut found = server.shared.registry.objects(slices, &target.namespace).await?;
     found.retain(|slice| selector.matches(&slice["metadata"]["labels"]));
-    if found.is_empty() { Err(Status::not_found(target.resource, service)) } else { Ok(found) }
+    if found.is_empty() { Err(Status::not_found(&target.resource, service)) } else { Ok(found) }
 }
 
 async fn is_address_of(server: &Server, target: &Target, pod: &str, ip: &str) -> bool {

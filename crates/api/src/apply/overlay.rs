@@ -1,0 +1,96 @@
+//! Applying a configuration that has no owner, as policies do: what it says is merged, and nobody remembers who said it.
+
+use super::{
+    Mismatch, NoKey, check,
+    element::Element,
+    merge,
+    view::{Form, View},
+};
+use crate::{Value, schema::TypeId};
+
+/// Why a configuration cannot be laid over an object.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OverlayError {
+    /// It does not have the object's form.
+    #[error("failed to convert patch object to typed object: {0}")]
+    Config(Mismatch),
+    /// It would replace as a whole what its author may take for a part.
+    #[error("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {0}")]
+    Atomic(String),
+    /// The object does not have its own form.
+    #[error("failed to convert original object to typed object: {0}")]
+    Live(Mismatch),
+    /// Items of a list cannot be told apart.
+    #[error("failed to merge patch: {0}")]
+    Merge(NoKey),
+}
+
+/// The object of type `ty` with what the configuration says.
+pub fn overlay(ty: TypeId, live: &Value, config: &Value) -> Result<Value, OverlayError> {
+    let view = View::object(ty);
+    check::check(view, config, false).map_err(OverlayError::Config)?;
+    let mut found = Vec::new();
+    atomics(view, config, &mut Vec::new(), &mut found);
+    if !found.is_empty() {
+        return Err(OverlayError::Atomic(found.join(", ")));
+    }
+    check::check(view, live, true).map_err(OverlayError::Live)?;
+    merge::merge(view, live, config).map_err(OverlayError::Merge)
+}
+
+/// The paths of what is owned as a whole.
+fn atomics(view: View, value: &Value, path: &mut Vec<Element>, found: &mut Vec<String>) {
+    if view.atomic && (value.is_object() || value.is_array()) {
+        found.push(path.iter().map(Element::to_string).collect());
+    }
+    match (view.form, value) {
+        (Form::Struct(_), Value::Object(map)) => {
+            for (name, value) in map {
+                let Some(child) = view.child(name) else { continue };
+                path.push(child.element(name));
+                atomics(child.view, value, path, found);
+                path.pop();
+            }
+        }
+        (Form::List(..), Value::Array(list)) => {
+            for (at, item) in list.iter().enumerate() {
+                path.push(Element::Index(at as i64));
+                atomics(view.item(), item, path, found);
+                path.pop();
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema::schema;
+
+    fn check(config: Value, want: Result<Value, &str>) {
+        let ty = schema().type_of_kind("apps", "v1", "Deployment").unwrap();
+        let live = json!({"metadata": {"name": "d", "labels": {"a": "b"}}, "spec": {"template": {"spec": {
+            "containers": [{"name": "a", "image": "x"}, {"name": "b", "image": "y", "args": ["1"]}]}}}});
+        match (overlay(ty, &live, &config), want) {
+            (Ok(merged), Ok(want)) => assert_eq!(merged["spec"]["template"]["spec"]["containers"], want, "{config}"),
+            (outcome, want) => assert_eq!(outcome.unwrap_err().to_string(), want.unwrap_err(), "{config}"),
+        }
+    }
+
+    #[test]
+    fn a_configuration_is_merged_but_for_what_is_one_value() {
+        let containers = |containers: Value| json!({"spec": {"template": {"spec": {"containers": containers}}}});
+        let both = json!([{"name": "a", "image": "z"}, {"name": "b", "image": "y", "args": ["1"]}]);
+        check(containers(json!([{"name": "a", "image": "z"}])), Ok(both));
+        let atomic = "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: ";
+        let args = format!("{atomic}.spec.template.spec.containers[0].args");
+        check(containers(json!([{"name": "b", "args": ["2"]}])), Err(&args));
+        let selector = format!("{atomic}.spec.selector");
+        check(json!({"spec": {"selector": {"matchLabels": {"a": "c"}}}}), Err(&selector));
+        let unknown = "failed to convert patch object to typed object: .spec.nope: field not declared in schema";
+        check(json!({"spec": {"nope": 1}}), Err(unknown));
+    }
+}

@@ -1,0 +1,84 @@
+//! The columns of tables: a name, and what paths of the definition lead to.
+
+use api::{Value, meta, schema::Column, time};
+use jiff::Timestamp;
+
+use crate::jsonpath::Path;
+
+/// How the objects of a version are printed.
+#[derive(Debug)]
+pub struct Printer {
+    columns: Vec<(Column, Option<Path>)>,
+}
+
+impl Printer {
+    /// Reads the columns of a version; without any there is one for the age.
+    pub fn new(version: &Value) -> Self {
+        let given = version.get("additionalPrinterColumns").and_then(Value::as_array).filter(|list| !list.is_empty());
+        let columns = match given {
+            Some(list) => list.iter().map(column).collect(),
+            None => {
+                let age = Column {
+                    name: "Age".into(),
+                    ty: "date".into(),
+                    format: String::new(),
+                    description: "When the object was created.".into(),
+                    priority: 0,
+                };
+                vec![(age, Path::parse(".metadata.creationTimestamp"))]
+            }
+        };
+        Self { columns }
+    }
+
+    /// What stands above the cells.
+    pub fn columns(&self) -> Vec<Column> {
+        let name = Column {
+            name: "Name".into(),
+            ty: "string".into(),
+            format: "name".into(),
+            description: "The name of the object.".into(),
+            priority: 0,
+        };
+        std::iter::once(name).chain(self.columns.iter().map(|(column, _)| column.clone())).collect()
+    }
+
+    /// The row of an object.
+    pub fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
+        let cell = |(column, path): &(Column, Option<Path>)| {
+            let found = path.as_ref().map(|path| path.find(object)).unwrap_or_default();
+            found.first().map_or(Value::Null, |value| cell(&column.ty, value, now))
+        };
+        std::iter::once(meta::name(object).into()).chain(self.columns.iter().map(cell)).collect()
+    }
+}
+
+fn column(given: &Value) -> (Column, Option<Path>) {
+    let text = |name: &str| given.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let path = text("jsonPath");
+    let description = match text("description") {
+        none if none.is_empty() => format!("Custom resource definition column (in JSONPath format): {path}"),
+        text => text,
+    };
+    let priority = given.get("priority").and_then(Value::as_i64).unwrap_or(0);
+    let column = Column { name: text("name"), ty: text("type"), format: text("format"), description, priority };
+    (column, Path::parse(&path))
+}
+
+fn cell(ty: &str, value: &Value, now: Timestamp) -> Value {
+    match (ty, value) {
+        ("string", Value::String(text)) => text.clone().into(),
+        ("string", Value::Null) => "null".into(),
+        ("string", value) => value.to_string().into(),
+        ("integer", value) => match value.as_i64() {
+            Some(number) => number.into(),
+            None => value.as_f64().map_or(Value::Null, |number| (number as i64).into()),
+        },
+        ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => value.clone(),
+        ("date", Value::String(text)) => match time::parse(text) {
+            Some(_) => time::age(Some(text), now).into(),
+            None => "<invalid>".into(),
+        },
+        _ => Value::Null,
+    }
+}

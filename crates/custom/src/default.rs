@@ -1,0 +1,39 @@
+//! Fills in what a schema says where a field is left out, or is a null that is not allowed.
+
+use api::Value;
+
+use crate::schema::{Node, Others};
+
+/// Fills in the defaults of a whole object.
+pub fn default(node: &Node, value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            for (name, inner) in &node.properties {
+                let Some(default) = inner.default.as_deref() else { continue };
+                if map.get(*name).is_none_or(|value| value.is_null() && !inner.nullable) {
+                    map.insert((*name).to_owned(), default.clone());
+                }
+            }
+            for (name, value) in map.iter_mut() {
+                match (node.property(name), &node.others) {
+                    (Some(inner), _) => self::default(inner, value),
+                    (None, Others::Node(inner)) => element(inner, value),
+                    (None, _) => {}
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(inner) = node.items.as_deref() {
+                items.iter_mut().for_each(|item| element(inner, item));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn element(node: &Node, value: &mut Value) {
+    if value.is_null() && !node.nullable {
+        *value = node.default.as_deref().cloned().unwrap_or_default();
+    }
+    default(node, value);
+}

@@ -1,0 +1,71 @@
+//! What is wrong with a custom resource, in upstream's order: kind, schema, scale, embedded objects, lists, rules.
+
+use api::{
+    Value, meta,
+    schema::Change,
+    validate::{Fault, FieldError},
+};
+
+use super::Version;
+use crate::{rules, validate};
+
+const UNCHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to \
+     complete validation";
+
+/// The faults of an object that is to be written.
+pub fn faults(version: &Version, change: Change) -> Vec<FieldError> {
+    let wrong = wrong_type(version, change.object);
+    if !wrong.is_empty() {
+        return wrong;
+    }
+    let (root, scale) = (version.schema(), version.scale());
+    let Change { object, old, subresource } = change;
+    let mut errors = if subresource == "status" {
+        status(version, object, old)
+    } else {
+        let mut errors = validate::value(root, "", object, old);
+        errors.extend(scale.and_then(|scale| scale.spec_fault(object)));
+        errors
+    };
+    errors.extend(scale.map(|scale| scale.status_faults(object)).unwrap_or_default());
+    if subresource.is_empty() {
+        errors.extend(validate::embedded(root, object));
+    }
+    if old.is_none_or(|old| validate::lists(root, old).is_empty()) {
+        errors.extend(validate::lists(root, object));
+    }
+    if root.ruled {
+        if errors.iter().any(is_blocking) {
+            errors.push(FieldError::invalid("<nil>", Value::Null, UNCHECKED));
+        } else {
+            errors.extend(rules::run(root, object, old));
+        }
+    }
+    errors
+}
+
+fn wrong_type(version: &Version, object: &Value) -> Vec<FieldError> {
+    let definition = &version.definition;
+    let wanted = [("kind", definition.kind.to_owned()), ("apiVersion", version.api_version())];
+    let wrong = |(field, wanted): &(&str, String)| {
+        let given = meta::text(object, &[field]);
+        (given != wanted).then(|| FieldError::invalid(*field, given, format!("must be {wanted}")))
+    };
+    wanted.iter().filter_map(wrong).collect()
+}
+
+/// Through `status` only the status is looked at.
+fn status(version: &Version, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    match (object.get("status"), version.schema().property("status")) {
+        (Some(status), Some(node)) => validate::value(node, "status", status, old.and_then(|old| old.get("status"))),
+        _ => Vec::new(),
+    }
+}
+
+/// Rules are not run on objects whose parts may not be what the rules take them for.
+fn is_blocking(error: &FieldError) -> bool {
+    matches!(
+        error.kind,
+        Fault::NotSupported(_) | Fault::Required | Fault::TooLong | Fault::TooMany(_) | Fault::TypeInvalid(_)
+    )
+}

@@ -1,0 +1,98 @@
+//! Where the replicas of a custom resource are.
+
+use api::{Value, meta, validate::FieldError};
+
+/// The paths of the `scale` of a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// How many are wanted, such as `.spec.replicas`.
+    pub spec: String,
+    /// How many there are.
+    pub status: String,
+    /// Which objects they are; empty where nobody says.
+    pub selector: String,
+}
+
+impl Scale {
+    pub(super) fn new(scale: &Value) -> Self {
+        let text = |name: &str| meta::text(scale, &[name]).to_owned();
+        Self { spec: text("specReplicasPath"), status: text("statusReplicasPath"), selector: text("labelSelectorPath") }
+    }
+
+    /// The fields of a path.
+    pub fn steps(path: &str) -> Vec<&str> {
+        path.strip_prefix('.').unwrap_or(path).split('.').collect()
+    }
+
+    /// A number at a path; `None` if nothing is there.
+    pub fn number(object: &Value, path: &str) -> Result<Option<i64>, String> {
+        match nested(object, path)? {
+            None => Ok(None),
+            Some(value) => value.as_i64().map(Some).ok_or_else(|| other_type(path, value, "int64")),
+        }
+    }
+
+    /// A text at a path; empty if nothing is there.
+    pub fn text(object: &Value, path: &str) -> Result<String, String> {
+        match nested(object, path)? {
+            None => Ok(String::new()),
+            Some(value) => value.as_str().map(str::to_owned).ok_or_else(|| other_type(path, value, "string")),
+        }
+    }
+
+    pub(super) fn spec_fault(&self, object: &Value) -> Option<FieldError> {
+        count_fault(object, &self.spec)
+    }
+
+    pub(super) fn status_faults(&self, object: &Value) -> Vec<FieldError> {
+        let mut errors: Vec<FieldError> = count_fault(object, &self.status).into_iter().collect();
+        if !self.selector.is_empty()
+            && let Err(why) = Self::text(object, &self.selector)
+        {
+            errors.push(FieldError::invalid(self.selector.as_str(), "", why));
+        }
+        errors
+    }
+}
+
+fn count_fault(object: &Value, path: &str) -> Option<FieldError> {
+    match Scale::number(object, path) {
+        Err(why) => Some(FieldError::invalid(path, 0, why)),
+        Ok(Some(count)) if count < 0 => Some(FieldError::invalid(path, count, "should be a non-negative integer")),
+        Ok(Some(count)) if count > i64::from(i32::MAX) => {
+            Some(FieldError::invalid(path, count, format!("should be less than or equal to {}", i32::MAX)))
+        }
+        Ok(_) => None,
+    }
+}
+
+fn nested<'v>(object: &'v Value, path: &str) -> Result<Option<&'v Value>, String> {
+    let mut at = object;
+    let steps = Scale::steps(path);
+    for (depth, step) in steps.iter().enumerate() {
+        if at.is_null() {
+            return Ok(None);
+        }
+        let Some(map) = at.as_object() else {
+            return Err(other_type(&format!(".{}", steps[..=depth].join(".")), at, "map[string]interface{}"));
+        };
+        match map.get(*step) {
+            Some(value) => at = value,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(at))
+}
+
+fn other_type(path: &str, value: &Value, wanted: &str) -> String {
+    let (shown, found) = match value {
+        Value::Null => ("<nil>".to_owned(), "<nil>"),
+        Value::Bool(value) => (value.to_string(), "bool"),
+        Value::Number(number) if number.is_i64() => (number.to_string(), "int64"),
+        Value::Number(number) => (number.to_string(), "float64"),
+        Value::String(text) => (text.clone(), "string"),
+        Value::Array(_) => (value.to_string(), "[]interface {}"),
+        Value::Object(_) => (value.to_string(), "map[string]interface {}"),
+    };
+    format!("{path} accessor error: {shown} is of the type {found}, expected {wanted}")
+}

@@ -1,0 +1,156 @@
+//! One version of a definition, as the rows of the API see it.
+
+use std::{any::Any, borrow::Cow, cmp::Ordering, sync::Arc};
+
+use api::{
+    Value,
+    apply::Structure,
+    meta,
+    schema::{Change, Column, Custom},
+    validate::FieldError,
+};
+use jiff::Timestamp;
+
+use super::{Definition, Scale, faults};
+use crate::{default, prune, schema::Node};
+
+/// One version of a definition.
+#[derive(Debug)]
+pub struct Version {
+    /// The definition.
+    pub definition: Arc<Definition>,
+    /// Which of its versions.
+    pub at: usize,
+}
+
+impl Version {
+    /// What a row is made of, if it was made of a definition.
+    pub fn of(custom: &dyn Custom) -> Option<&Self> {
+        custom.any().downcast_ref()
+    }
+
+    /// The schema of whole objects.
+    pub fn schema(&self) -> &Arc<Node> {
+        self.definition.schema(self.at)
+    }
+
+    /// Where replicas are, if it has a `scale`.
+    pub fn scale(&self) -> Option<&Scale> {
+        self.definition.versions[self.at].scale.as_ref()
+    }
+
+    /// `example.com/v1`
+    pub fn api_version(&self) -> String {
+        self.definition.api_version(self.at)
+    }
+}
+
+impl Custom for Version {
+    fn prune(&self, object: &mut Value) -> Result<Vec<String>, FieldError> {
+        prune::prune(self.schema(), object)
+    }
+
+    fn default(&self, object: &mut Value) {
+        default::default(self.schema(), object);
+    }
+
+    fn structure(&self, api_version: &str) -> Option<&dyn Structure> {
+        let at = self.definition.version_of(api_version)?;
+        Some(&**self.definition.schema(at))
+    }
+
+    fn renamed<'v>(&self, object: &'v Value, api_version: &str) -> Option<Cow<'v, Value>> {
+        let at = self.definition.version_of(api_version)?;
+        let given = meta::text(object, &["apiVersion"]);
+        if given == api_version || given.is_empty() {
+            return Some(Cow::Borrowed(object));
+        }
+        Some(Cow::Owned(self.definition.renamed(object.clone(), at)))
+    }
+
+    fn read(&self, object: Value) -> Value {
+        let own = self.definition.version_of(meta::text(&object, &["apiVersion"])) == Some(self.at);
+        let object = self.definition.refreshed(object);
+        if own { object } else { self.definition.renamed(object, self.at) }
+    }
+
+    fn faults(&self, change: Change<'_>) -> Vec<FieldError> {
+        faults::faults(self, change)
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        self.definition.made(self.at).printer.columns()
+    }
+
+    fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
+        self.definition.made(self.at).printer.cells(object, now)
+    }
+
+    fn list_kind(&self) -> &str {
+        self.definition.list_kind
+    }
+
+    fn deprecation(&self) -> Option<String> {
+        self.definition.versions[self.at].warning.clone()
+    }
+
+    fn any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// What is told whoever uses a deprecated version: what the definition says, or what to use instead.
+pub(super) fn warning(version: &Value, (group, kind): (&str, &str), all: &[Value]) -> String {
+    if let Some(text) = version.get("deprecationWarning").and_then(Value::as_str) {
+        return text.to_owned();
+    }
+    let name = meta::text(version, &["name"]);
+    let usable = |other: &&Value| other["served"] == true && other["deprecated"] != true;
+    let names = all.iter().filter(usable).map(|other| meta::text(other, &["name"]));
+    let newer = names.filter(|other| order(name, other) == Ordering::Less);
+    let text = format!("{group}/{name} {kind} is deprecated");
+    match newer.max_by(|a, b| order(a, b)) {
+        Some(newest) => format!("{text}; use {group}/{newest} {kind}"),
+        None => text,
+    }
+}
+
+/// The order of versions: what is stable is above what is not, and higher numbers above lower ones.
+pub fn order(a: &str, b: &str) -> Ordering {
+    match (parts(a), parts(b)) {
+        (Some(a), Some(b)) => a.cmp(&b),
+        (Some(_), None) => Ordering::Greater,
+        (None, Some(_)) => Ordering::Less,
+        (None, None) => b.cmp(a),
+    }
+}
+
+/// `v2beta1`: how stable, the major and the minor number.
+fn parts(version: &str) -> Option<(u8, u64, u64)> {
+    let rest = version.strip_prefix('v')?;
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let major = rest[..digits].parse().ok()?;
+    let (stability, minor) = match &rest[digits..] {
+        "" => return Some((2, major, 0)),
+        rest => match (rest.strip_prefix("beta"), rest.strip_prefix("alpha")) {
+            (Some(minor), _) => (1, minor),
+            (_, Some(minor)) => (0, minor),
+            _ => return None,
+        },
+    };
+    // `v1beta` has no number.
+    let minor = if minor.is_empty() { 0 } else { minor.parse().ok()? };
+    Some((stability, major, minor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_have_an_order() {
+        let mut versions = ["foo1", "v1alpha1", "v2", "v1", "v11beta2", "v1beta1", "foo10", "v10"];
+        versions.sort_by(|a, b| order(b, a));
+        assert_eq!(versions, ["v10", "v2", "v1", "v11beta2", "v1beta1", "v1alpha1", "foo1", "foo10"]);
+    }
+}

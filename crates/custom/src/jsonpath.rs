@@ -1,0 +1,275 @@
+//! JSONPath, as far as columns of tables use it: fields, indexes, slices, wildcards, filters by equality, recursive descent.
+
+use api::Value;
+
+/// A parsed path.
+#[derive(Debug)]
+pub struct Path {
+    steps: Vec<Step>,
+}
+
+#[derive(Debug)]
+enum Step {
+    Field(String),
+    /// All fields or elements.
+    All,
+    /// All values at any depth.
+    Deep,
+    Index(i64),
+    Slice(Option<i64>, Option<i64>, i64),
+    Union(Vec<Step>),
+    Filter(Filter),
+}
+
+#[derive(Debug)]
+struct Filter {
+    left: Path,
+    operator: Option<(String, Operand)>,
+}
+
+#[derive(Debug)]
+enum Operand {
+    Path(Path),
+    Value(Value),
+}
+
+/// How deep descents and nested paths go.
+const DEPTH: usize = 64;
+
+impl Path {
+    /// Reads a path such as `.spec.ports[?(@.name=="http")].port`; `None` if it makes no sense.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::parse_at(text.trim(), 0)
+    }
+
+    fn parse_at(text: &str, depth: usize) -> Option<Self> {
+        if depth > DEPTH {
+            return None;
+        }
+        let mut rest = text.strip_prefix(['$', '@']).unwrap_or(text);
+        let mut steps = Vec::new();
+        while !rest.is_empty() {
+            if let Some(after) = rest.strip_prefix("..") {
+                steps.push(Step::Deep);
+                rest = after;
+                if !rest.starts_with('[') {
+                    rest = name(rest, &mut steps)?;
+                }
+            } else if let Some(after) = rest.strip_prefix('.') {
+                rest = if after.starts_with('[') { after } else { name(after, &mut steps)? };
+            } else if let Some(after) = rest.strip_prefix('[') {
+                let end = closing(after)?;
+                steps.push(bracket(&after[..end], depth)?);
+                rest = &after[end + 1..];
+            } else {
+                rest = name(rest, &mut steps)?;
+            }
+        }
+        Some(Self { steps })
+    }
+
+    /// All that the path leads to.
+    pub fn find<'v>(&self, value: &'v Value) -> Vec<&'v Value> {
+        self.steps.iter().fold(vec![value], |found, step| {
+            let mut next = Vec::new();
+            found.into_iter().for_each(|value| step.apply(value, value, &mut next));
+            next
+        })
+    }
+}
+
+fn name<'t>(text: &'t str, steps: &mut Vec<Step>) -> Option<&'t str> {
+    let mut name = String::new();
+    let mut letters = text.char_indices();
+    let mut end = text.len();
+    while let Some((at, c)) = letters.next() {
+        match c {
+            '.' | '[' => {
+                end = at;
+                break;
+            }
+            '\\' => name.push(letters.next()?.1),
+            c => name.push(c),
+        }
+    }
+    match name.as_str() {
+        "" => return text.is_empty().then_some(""),
+        "*" => steps.push(Step::All),
+        _ => steps.push(Step::Field(name)),
+    }
+    Some(&text[end..])
+}
+
+/// Where the bracket that was opened before is closed.
+fn closing(text: &str) -> Option<usize> {
+    let (mut depth, mut quote) = (0, None);
+    for (at, c) in text.char_indices() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => quote = Some(c),
+            (None, '[') => depth += 1,
+            (None, ']') if depth == 0 => return Some(at),
+            (None, ']') => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+fn bracket(text: &str, depth: usize) -> Option<Step> {
+    let text = text.trim();
+    if let Some(filter) = text.strip_prefix("?(").and_then(|rest| rest.strip_suffix(')')) {
+        return Some(Step::Filter(parse_filter(filter.trim(), depth)?));
+    }
+    if text == "*" {
+        return Some(Step::All);
+    }
+    if let Some(name) = quoted(text) {
+        return Some(Step::Field(name));
+    }
+    if text.contains(',') {
+        return text.split(',').map(|part| bracket(part, depth + 1)).collect::<Option<Vec<_>>>().map(Step::Union);
+    }
+    if text.contains(':') {
+        let mut parts = text.split(':').map(|part| (!part.is_empty()).then(|| part.trim().parse::<i64>()).transpose());
+        let mut next = || parts.next().unwrap_or(Ok(None)).ok();
+        return Some(Step::Slice(next()?, next()?, next()?.unwrap_or(1)));
+    }
+    text.parse().ok().map(Step::Index)
+}
+
+fn quoted(text: &str) -> Option<String> {
+    let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
+    let inner = text[1..].strip_suffix(quote)?;
+    (!inner.contains(quote)).then(|| inner.to_owned())
+}
+
+fn parse_filter(text: &str, depth: usize) -> Option<Filter> {
+    const OPERATORS: [&str; 6] = ["==", "!=", "<=", ">=", "<", ">"];
+    let mut quote = None;
+    for (at, c) in text.char_indices() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => quote = Some(c),
+            (None, _) => {
+                let Some(operator) = OPERATORS.iter().find(|operator| text[at..].starts_with(**operator)) else {
+                    continue;
+                };
+                let left = Path::parse_at(text[..at].trim(), depth + 1)?;
+                let right = text[at + operator.len()..].trim();
+                let right = match right.strip_prefix(['@', '$']) {
+                    Some(_) => Operand::Path(Path::parse_at(right, depth + 1)?),
+                    None => Operand::Value(match quoted(right) {
+                        Some(text) => text.into(),
+                        None => serde_json::from_str(right).ok()?,
+                    }),
+                };
+                return Some(Filter { left, operator: Some(((*operator).to_owned(), right)) });
+            }
+        }
+    }
+    Some(Filter { left: Path::parse_at(text, depth + 1)?, operator: None })
+}
+
+impl Step {
+    fn apply<'v>(&self, value: &'v Value, whole: &'v Value, out: &mut Vec<&'v Value>) {
+        match self {
+            Step::Field(name) => out.extend(value.get(name)),
+            Step::All => out.extend(children(value)),
+            Step::Deep => deep(value, 0, out),
+            Step::Index(at) => out.extend(value.as_array().and_then(|items| items.get(place(*at, items.len())?))),
+            Step::Slice(from, to, step) => {
+                let Some(items) = value.as_array() else { return };
+                let length = items.len() as i64;
+                let bound = |at: i64| if at < 0 { at + length } else { at }.clamp(0, length) as usize;
+                let (from, to) = (bound(from.unwrap_or(0)), bound(to.unwrap_or(length)));
+                if from < to {
+                    out.extend(items[from..to].iter().step_by(usize::try_from(*step).unwrap_or(1).max(1)));
+                }
+            }
+            Step::Union(steps) => steps.iter().for_each(|step| step.apply(value, whole, out)),
+            Step::Filter(filter) => out.extend(children(value).filter(|item| filter.holds(item))),
+        }
+    }
+}
+
+fn place(at: i64, length: usize) -> Option<usize> {
+    usize::try_from(if at < 0 { at + length as i64 } else { at }).ok()
+}
+
+fn children(value: &Value) -> impl Iterator<Item = &Value> {
+    let items = value.as_array().into_iter().flatten();
+    items.chain(value.as_object().into_iter().flat_map(|map| map.values()))
+}
+
+fn deep<'v>(value: &'v Value, depth: usize, out: &mut Vec<&'v Value>) {
+    if depth > DEPTH {
+        return;
+    }
+    out.push(value);
+    children(value).for_each(|child| deep(child, depth + 1, out));
+}
+
+impl Filter {
+    fn holds(&self, item: &Value) -> bool {
+        let found = self.left.find(item);
+        let Some((operator, right)) = &self.operator else { return !found.is_empty() };
+        let right = match right {
+            Operand::Path(path) => match path.find(item).as_slice() {
+                [one] => (*one).clone(),
+                _ => return false,
+            },
+            Operand::Value(value) => value.clone(),
+        };
+        let [left] = found.as_slice() else { return false };
+        let order = match (left, &right) {
+            (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
+            (a, b) => match (a.as_f64(), b.as_f64()) {
+                (Some(a), Some(b)) => a.partial_cmp(&b),
+                _ => (*a == b).then_some(std::cmp::Ordering::Equal),
+            },
+        };
+        match operator.as_str() {
+            "==" => order.is_some_and(std::cmp::Ordering::is_eq),
+            "!=" => order.is_none_or(std::cmp::Ordering::is_ne),
+            "<" => order.is_some_and(std::cmp::Ordering::is_lt),
+            ">" => order.is_some_and(std::cmp::Ordering::is_gt),
+            "<=" => order.is_some_and(std::cmp::Ordering::is_le),
+            ">=" => order.is_some_and(std::cmp::Ordering::is_ge),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(path: &str, want: &[Value]) {
+        let object = json!({"spec": {"tags": ["a", "b"], "size": 3},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Old", "status": "False"}]},
+            "metadata": {"labels": {"example.com/x": "y"}}});
+        let found = Path::parse(path).expect(path);
+        assert_eq!(found.find(&object).into_iter().cloned().collect::<Vec<_>>(), want, "{path}");
+    }
+
+    #[test]
+    fn paths_lead_to_values() {
+        check(".spec.size", &[json!(3)]);
+        check(".spec.tags", &[json!(["a", "b"])]);
+        check(".spec.tags[*]", &[json!("a"), json!("b")]);
+        check(".spec.tags[-1]", &[json!("b")]);
+        check(".spec.tags[0:1]", &[json!("a")]);
+        check(".status.conditions[?(@.type==\"Ready\")].status", &[json!("True")]);
+        check(".status.conditions[?(@.type=='Ready')].status", &[json!("True")]);
+        check(".metadata.labels.example\\.com/x", &[json!("y")]);
+        check(".metadata.labels['example.com/x']", &[json!("y")]);
+        check("..type", &[json!("Ready"), json!("Old")]);
+        check(".nope.nope", &[]);
+        assert!(Path::parse(".spec[").is_none());
+    }
+}

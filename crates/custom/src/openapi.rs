@@ -1,0 +1,171 @@
+//! The schema of a version as documents publish it: what the definition says, with what every object has, and for clients of
+//! OpenAPI 2 without what those do not understand.
+
+use std::collections::BTreeMap;
+
+use api::{Map, Value, openapi::model_name};
+use serde_json::json;
+
+use crate::definition::Definition;
+
+/// Which documents a schema is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// `/openapi/v2`
+    V2,
+    /// `/openapi/v3`
+    V3,
+}
+
+impl Dialect {
+    fn reference(self, kind: &str) -> String {
+        let place = if self == Dialect::V2 { "definitions" } else { "components/schemas" };
+        format!("#/{place}/io.k8s.apimachinery.pkg.apis.meta.v1.{kind}")
+    }
+
+    /// A reference with a description: OpenAPI 3 has no room for it beside the reference.
+    fn described(self, reference: String, description: &str) -> Value {
+        match self {
+            Dialect::V2 => json!({"$ref": reference, "description": description}),
+            Dialect::V3 => json!({"allOf": [{"$ref": reference}], "default": {}, "description": description}),
+        }
+    }
+}
+
+const API_VERSION: &str = "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized \
+     schemas to the latest internal value, and may reject unrecognized values. More info: \
+     https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
+const KIND: &str = "Kind is a string value representing the REST resource this object represents. Servers may infer this from the \
+     endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: \
+     https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+const METADATA: &str = "Standard object's metadata. More info: \
+     https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+const LIST_METADATA: &str = "Standard list metadata. More info: \
+     https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+
+/// The schemas of objects and lists of a version, by name.
+pub fn schemas(definition: &Definition, at: usize, dialect: Dialect) -> BTreeMap<String, Value> {
+    let version = definition.versions[at].name;
+    let mut described = definition.described(at);
+    let given = described["schema"]["openAPIV3Schema"].take();
+    let kind = |kind: &str| json!([{"group": definition.group, "version": version, "kind": kind}]);
+    let mut object = whole(given, dialect);
+    object["x-kubernetes-group-version-kind"] = kind(definition.kind);
+    if let Value::Array(fields) = described["selectableFields"].take() {
+        let path = |field: &Value| json!({"fieldPath": api::meta::text(field, &["jsonPath"]).trim_start_matches('.')});
+        object["x-kubernetes-selectable-fields"] = fields.iter().map(path).collect();
+    }
+    let name = |kind: &str| model_name(definition.group, version, kind);
+    let item = match dialect {
+        Dialect::V2 => json!({"$ref": format!("#/definitions/{}", name(definition.kind))}),
+        Dialect::V3 => json!({"$ref": format!("#/components/schemas/{}", name(definition.kind))}),
+    };
+    let (plural, list_kind) = (definition.plural, definition.list_kind);
+    let list = json!({
+        "type": "object",
+        "description": format!("{list_kind} is a list of {}", definition.kind),
+        "required": ["items"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": API_VERSION},
+            "kind": {"type": "string", "description": KIND},
+            "metadata": dialect.described(dialect.reference("ListMeta"), LIST_METADATA),
+            "items": {"type": "array", "items": item, "description": format!("List of {plural}. More info: \
+                https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md")},
+        },
+        "x-kubernetes-group-version-kind": kind(list_kind),
+    });
+    BTreeMap::from([(name(definition.kind), object), (name(list_kind), list)])
+}
+
+/// The schema of whole objects.
+fn whole(schema: Value, dialect: Dialect) -> Value {
+    let unknown = schema["x-kubernetes-preserve-unknown-fields"] == true;
+    if !schema.is_object() || dialect == Dialect::V2 && unknown {
+        return json!({"type": "object"});
+    }
+    let mut schema = written(schema, dialect);
+    with_meta(&mut schema, dialect);
+    schema
+}
+
+fn with_meta(schema: &mut Value, dialect: Dialect) {
+    let properties = schema.as_object_mut().map(|schema| schema.entry("properties").or_insert_with(|| json!({})));
+    let Some(Value::Object(properties)) = properties else { return };
+    properties.insert("apiVersion".into(), json!({"type": "string", "description": API_VERSION}));
+    properties.insert("kind".into(), json!({"type": "string", "description": KIND}));
+    properties.insert("metadata".into(), dialect.described(dialect.reference("ObjectMeta"), METADATA));
+}
+
+/// A part of a schema in a dialect.
+fn written(schema: Value, dialect: Dialect) -> Value {
+    let Value::Object(mut map) = schema else { return schema };
+    if dialect == Dialect::V2 {
+        simplify(&mut map);
+    } else if map.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true)) && !map.contains_key("anyOf") {
+        map.insert("anyOf".into(), json!([{"type": "integer"}, {"type": "string"}]));
+    }
+    for name in ["items", "additionalProperties"] {
+        if let Some(inner) = map.get_mut(name) {
+            *inner = written(inner.take(), dialect);
+        }
+    }
+    if let Some(Value::Object(properties)) = map.get_mut("properties") {
+        properties.values_mut().for_each(|inner| *inner = written(inner.take(), dialect));
+    }
+    let embedded = map.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true));
+    let mut out = Value::Object(map);
+    if embedded && !(dialect == Dialect::V2 && out["type"].is_null()) {
+        with_meta(&mut out, dialect);
+    }
+    out
+}
+
+/// Leaves out what clients of OpenAPI 2 do not understand.
+fn simplify(map: &mut Map) {
+    for name in ["allOf", "oneOf", "anyOf", "not"] {
+        map.remove(name);
+    }
+    let flag = |map: &Map, name: &str| map.get(name) == Some(&Value::Bool(true));
+    let nullable: Vec<String> = {
+        let properties = map.get("properties").and_then(Value::as_object).into_iter().flatten();
+        properties.filter(|(_, inner)| inner["nullable"] == true).map(|(name, _)| name.clone()).collect()
+    };
+    if let Some(Value::Array(required)) = map.get_mut("required") {
+        required.retain(|name| !nullable.iter().any(|nullable| name == nullable));
+    }
+    if map.get("required").is_some_and(|required| required.as_array().is_some_and(Vec::is_empty)) {
+        map.remove("required");
+    }
+    let unknown = flag(map, "x-kubernetes-preserve-unknown-fields");
+    if flag(map, "nullable") {
+        map.remove("type");
+    }
+    if flag(map, "nullable") || unknown {
+        map.remove("items");
+        map.remove("properties");
+    }
+    map.remove("nullable");
+    let kind = map.get("type").and_then(Value::as_str).unwrap_or_default();
+    let untyped = kind == "array" && !map.contains_key("items") || kind == "object" && unknown;
+    if untyped {
+        map.remove("type");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_2_is_what_its_clients_understand() {
+        let schema = json!({"type": "object", "required": ["a", "b"], "properties": {
+            "a": {"type": "string", "nullable": true}, "b": {"type": "string"},
+            "c": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"d": {}}},
+            "e": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]}}});
+        let want = json!({"type": "object", "required": ["b"], "properties": {
+            "a": {}, "b": {"type": "string"}, "c": {"x-kubernetes-preserve-unknown-fields": true},
+            "e": {"x-kubernetes-int-or-string": true}}});
+        assert_eq!(written(schema.clone(), Dialect::V2), want);
+        assert_eq!(written(schema.clone(), Dialect::V3), schema);
+    }
+}

@@ -1,0 +1,175 @@
+//! Drops what a schema does not know, and the nulls that it does not allow and has no default for; makes the metadata of
+//! embedded objects canonical.
+
+use std::fmt::Write as _;
+
+use api::{Map, Value, decode, validate::FieldError};
+
+use crate::schema::{META, Node, Others};
+
+/// Prunes a whole object; the paths of what was dropped are sorted. At the top, version, kind and metadata are left alone.
+pub fn prune(node: &Node, object: &mut Value) -> Result<Vec<String>, FieldError> {
+    let mut walk = Walk { path: String::new(), unknown: Vec::new() };
+    walk.value(Some(node), object);
+    walk.unknown.sort();
+    nulls(node, object);
+    let mut embedded = Walk { path: String::new(), unknown: Vec::new() };
+    embedded.coerce(node, object)?;
+    embedded.unknown.sort();
+    walk.unknown.append(&mut embedded.unknown);
+    Ok(walk.unknown)
+}
+
+struct Walk {
+    path: String,
+    unknown: Vec<String>,
+}
+
+impl Walk {
+    /// Does something one step down.
+    fn below<T>(&mut self, step: Step<'_>, work: impl FnOnce(&mut Self) -> T) -> T {
+        let length = self.path.len();
+        match step {
+            Step::Key(name) => {
+                if length > 0 {
+                    self.path.push('.');
+                }
+                self.path.push_str(name);
+            }
+            // Writing to a String cannot fail.
+            Step::Index(at) => drop(write!(self.path, "[{at}]")),
+        }
+        let done = work(self);
+        self.path.truncate(length);
+        done
+    }
+
+    fn dropped(&mut self, name: &str) {
+        self.below(Step::Key(name), |walk| walk.unknown.push(walk.path.clone()));
+    }
+
+    fn value(&mut self, node: Option<&Node>, value: &mut Value) {
+        match (node, value) {
+            (Some(node), value) if node.preserve => self.kept(node, value),
+            (None, Value::Object(map)) => {
+                for name in std::mem::take(map).keys() {
+                    self.dropped(name);
+                }
+            }
+            (Some(node), Value::Object(map)) => self.fields(node, map),
+            (node, Value::Array(items)) => {
+                let inner = node.and_then(|node| node.items.as_deref());
+                for (at, item) in items.iter_mut().enumerate() {
+                    self.below(Step::Index(at), |walk| walk.value(inner, item));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn fields(&mut self, node: &Node, map: &mut Map) {
+        let mut unknown = Vec::new();
+        for (name, value) in map.iter_mut() {
+            if node.is_resource() && META.contains(&name.as_str()) {
+                continue;
+            }
+            match (node.at(name), &node.others) {
+                (Some(inner), _) => self.below(Step::Key(name), |walk| walk.value(Some(inner), value)),
+                (None, Others::Any) => self.below(Step::Key(name), |walk| walk.value(None, value)),
+                (None, _) => unknown.push(name.clone()),
+            }
+        }
+        for name in unknown {
+            map.remove(&name);
+            self.dropped(&name);
+        }
+    }
+
+    /// Keeps everything here, but not below what the schema knows.
+    fn kept(&mut self, node: &Node, value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                for (name, value) in map.iter_mut() {
+                    if node.is_resource() && META.contains(&name.as_str()) {
+                        continue;
+                    }
+                    if let Some(inner) = node.at(name) {
+                        self.below(Step::Key(name), |walk| walk.value(Some(inner), value));
+                    }
+                }
+            }
+            Value::Array(items) => {
+                let Some(inner) = node.items.as_deref() else { return };
+                for (at, item) in items.iter_mut().enumerate() {
+                    self.below(Step::Index(at), |walk| walk.kept(inner, item));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Makes the metadata of embedded objects canonical.
+    fn coerce(&mut self, node: &Node, value: &mut Value) -> Result<(), FieldError> {
+        if node.embedded && value.is_object() {
+            self.embedded(value)?;
+        }
+        match value {
+            Value::Object(map) => {
+                for (name, value) in map.iter_mut() {
+                    let implied = node.is_resource() && META.contains(&name.as_str());
+                    if let Some(inner) = node.at(name).filter(|_| !implied) {
+                        self.below(Step::Key(name), |walk| walk.coerce(inner, value))?;
+                    }
+                }
+            }
+            Value::Array(items) => {
+                let Some(inner) = node.items.as_deref() else { return Ok(()) };
+                for (at, item) in items.iter_mut().enumerate() {
+                    self.below(Step::Index(at), |walk| walk.coerce(inner, item))?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn embedded(&mut self, value: &mut Value) -> Result<(), FieldError> {
+        for name in ["apiVersion", "kind"] {
+            if let Some(bad) = value.get(name).filter(|text| !text.is_string()) {
+                return Err(FieldError::invalid(format!("{}.{name}", self.path), bad.clone(), "must be a string"));
+            }
+        }
+        let given = value.get("metadata").cloned().unwrap_or_default();
+        let dropped = decode::metadata(value)
+            .map_err(|error| FieldError::invalid(format!("{}.metadata", self.path), given, error.to_string()))?;
+        self.unknown.extend(dropped.iter().map(|path| format!("{}.{path}", self.path)));
+        Ok(())
+    }
+}
+
+enum Step<'a> {
+    Key(&'a str),
+    Index(usize),
+}
+
+/// Drops nulls that are not allowed and have no default.
+fn nulls(node: &Node, value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|name, value| match node.at(name) {
+                Some(inner) if value.is_null() => inner.nullable || inner.default.is_some() || inner.implied,
+                Some(inner) => {
+                    nulls(inner, value);
+                    true
+                }
+                None => true,
+            });
+        }
+        Value::Array(items) => {
+            if let Some(inner) = node.items.as_deref() {
+                items.iter_mut().for_each(|item| nulls(inner, item));
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,81 @@
+//! A rule, compiled: its program, what it costs at most, and what it says where it does not hold.
+
+use std::sync::Arc;
+
+use cel::{Checked, Environment, Program, Type};
+
+use super::{Rule, field_path, sizes::Reach};
+use crate::schema::Node;
+
+/// The name of the type of what a rule is about. Upstream's ends with digits that differ every time.
+pub const SELF: &str = "selfType0";
+/// The numbers of the variables.
+pub const VALUE: usize = 0;
+pub const OLD: usize = 1;
+
+/// A rule, compiled.
+#[derive(Debug)]
+pub struct Compiled {
+    /// `None`: it says nothing. An error that a user reads, if it makes no sense.
+    pub program: Result<Option<Program>, String>,
+    pub uses_old: bool,
+    pub cost: u64,
+    /// What says what is said, and its cost.
+    pub message: Option<Result<(Program, u64), String>>,
+    /// The field that is told, below the value.
+    pub field: String,
+}
+
+impl Compiled {
+    pub fn new(rule: &Rule, node: &Arc<Node>, ty: &Type) -> Self {
+        let mut compiled = Self {
+            program: Ok(None),
+            uses_old: false,
+            cost: 0,
+            message: None,
+            field: field_path(&rule.field_path, node).unwrap_or_default(),
+        };
+        if rule.rule.trim().is_empty() {
+            return compiled;
+        }
+        let old = if rule.optional_old_self == Some(true) { Type::optional(ty.clone()) } else { ty.clone() };
+        let environment = Environment::new().variable("self", ty.clone()).variable("oldSelf", old);
+        match expression(&environment, &rule.rule, Want::Truth) {
+            Err(why) => {
+                compiled.program = Err(why);
+                return compiled;
+            }
+            Ok((checked, program)) => {
+                compiled.uses_old = checked.uses(OLD);
+                compiled.cost = checked.estimate(&Reach(node)).max;
+                compiled.program = Ok(Some(program));
+            }
+        }
+        if !rule.message_expression.is_empty() {
+            let message = expression(&environment, &rule.message_expression, Want::Text);
+            compiled.message = Some(message.map(|(checked, program)| (program, checked.estimate(&Reach(node)).max)));
+        }
+        compiled
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Want {
+    Truth,
+    Text,
+}
+
+fn expression(environment: &Environment, source: &str, want: Want) -> Result<(Checked, Program), String> {
+    let name = if want == Want::Text { "messageExpression " } else { "" };
+    let checked = environment.compile(source).map_err(|issues| format!("{name}compilation failed: {issues}"))?;
+    match want {
+        Want::Truth if !checked.output().is_bool() => return Err("cel expression must evaluate to a bool".to_owned()),
+        Want::Text if !checked.output().is_string() => {
+            return Err("messageExpression must evaluate to a string".to_owned());
+        }
+        _ => {}
+    }
+    let what = if want == Want::Text { "messageExpression" } else { "program" };
+    let program = checked.program().map_err(|error| format!("{what} instantiation failed: {error}"))?;
+    Ok((checked, program))
+}

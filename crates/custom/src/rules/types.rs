@@ -1,0 +1,109 @@
+//! Schemas as types and values of CEL, without being copied.
+
+use std::sync::Arc;
+
+use cel::{Form, ObjectType, Schema, Type, unescape};
+
+use crate::schema::{Kind, ListKind, Node, Others};
+
+/// The type of values; `None` where nothing is known of them.
+pub fn of(node: &Arc<Node>, name: &str) -> Option<Type> {
+    if node.int_or_string {
+        return Some(Type::Dyn);
+    }
+    Some(match (node.kind, &node.others) {
+        (Kind::Array, _) => Type::list(of(node.items.as_ref()?, &format!("{name}.@idx"))?),
+        (Kind::Object, Others::Node(inner)) => Type::map(Type::String, of(inner, &format!("{name}.@elem"))?),
+        (Kind::Object, _) => Type::object(Fields { node: node.clone(), name: name.to_owned() }),
+        (Kind::String, _) => match node.bounds().format {
+            "byte" => Type::Bytes,
+            "duration" => Type::Duration,
+            "date" | "date-time" => Type::Timestamp,
+            _ => Type::String,
+        },
+        (Kind::Boolean, _) => Type::Bool,
+        (Kind::Number, _) => Type::Double,
+        (Kind::Integer, _) => Type::Int,
+        (Kind::Any, _) => return None,
+    })
+}
+
+/// Whether anything is known of values.
+pub fn is_typed(node: &Node) -> bool {
+    node.int_or_string
+        || match (node.kind, &node.others) {
+            (Kind::Any, _) => false,
+            (Kind::Array, _) => node.items.as_deref().is_some_and(is_typed),
+            (Kind::Object, Others::Node(inner)) => is_typed(inner),
+            _ => true,
+        }
+}
+
+/// An object with properties, as a type.
+#[derive(Debug)]
+struct Fields {
+    node: Arc<Node>,
+    name: String,
+}
+
+impl ObjectType for Fields {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn field(&self, name: &str) -> Option<Type> {
+        let plain = unescape(name)?;
+        of(self.node.property(&plain)?, &format!("{}.{name}", self.name))
+    }
+}
+
+impl Schema for Node {
+    fn form(&self) -> Form {
+        if self.int_or_string {
+            return Form::IntOrString;
+        }
+        match (self.kind, &self.others) {
+            (Kind::Object, Others::Node(_)) => Form::Map,
+            (Kind::Object, _) if self.properties.is_empty() => Form::Opaque,
+            (Kind::Object, _) => Form::Object,
+            (Kind::Array, _) => match self.list {
+                ListKind::Atomic => Form::List,
+                ListKind::Set => Form::SetList,
+                ListKind::Map(..) => Form::MapList,
+            },
+            (Kind::String, _) => match self.bounds().format {
+                "byte" => Form::Bytes,
+                "duration" => Form::Duration,
+                "date" => Form::Date,
+                "date-time" => Form::DateTime,
+                _ => Form::String,
+            },
+            (Kind::Boolean, _) => Form::Boolean,
+            (Kind::Number, _) => Form::Number,
+            (Kind::Integer, _) => Form::Integer,
+            (Kind::Any, _) => Form::Unknown,
+        }
+    }
+
+    fn nullable(&self) -> bool {
+        self.nullable
+    }
+
+    fn property(&self, name: &str) -> Option<&dyn Schema> {
+        Node::property(self, name).map(|node| &**node as &dyn Schema)
+    }
+
+    fn element(&self) -> Option<&dyn Schema> {
+        match &self.others {
+            Others::Node(node) => Some(&**node),
+            _ => self.items.as_deref().map(|node| node as &dyn Schema),
+        }
+    }
+
+    fn keys(&self) -> &[String] {
+        match &self.list {
+            ListKind::Map(_, keys) => keys,
+            ListKind::Set | ListKind::Atomic => &[],
+        }
+    }
+}

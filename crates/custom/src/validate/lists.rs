@@ -1,0 +1,74 @@
+//! Lists that are sets or maps: no element, and no key, is there twice.
+
+use std::collections::HashMap;
+
+use api::{Map, Value, validate::FieldError};
+
+use crate::schema::{ListKind, Node, Others};
+
+/// The faults of all lists of an object.
+pub fn lists(node: &Node, object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    walk(node, object, "", &mut errors);
+    errors
+}
+
+fn walk(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    match value {
+        Value::Object(map) => {
+            for (name, value) in map {
+                match (node.property(name), &node.others) {
+                    (Some(inner), _) if path.is_empty() => walk(inner, value, name, errors),
+                    (Some(inner), _) => walk(inner, value, &format!("{path}.{name}"), errors),
+                    (None, Others::Node(inner)) => walk(inner, value, &format!("{path}[{name}]"), errors),
+                    (None, _) => {}
+                }
+            }
+        }
+        Value::Array(items) => {
+            match &node.list {
+                ListKind::Atomic => {}
+                ListKind::Set => {
+                    for at in repeated(items.iter().map(Value::to_string)) {
+                        errors.push(FieldError::duplicate(format!("{path}[{at}]"), items[at].clone()));
+                    }
+                }
+                ListKind::Map(keys, _) => map_list(keys, items, path, errors),
+            }
+            if let Some(inner) = node.items.as_deref() {
+                for (at, item) in items.iter().enumerate() {
+                    walk(inner, item, &format!("{path}[{at}]"), errors);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn map_list(keys: &[&str], items: &[Value], path: &str, errors: &mut Vec<FieldError>) {
+    if let Some(at) = items.iter().position(|item| !item.is_null() && !item.is_object()) {
+        let message = "must be an object for an array of list-type map";
+        return errors.push(FieldError::invalid(format!("{path}[{at}]"), items[at].clone(), message));
+    }
+    let key = |item: &Value| -> Map {
+        keys.iter().filter_map(|key| Some(((*key).to_owned(), item.get(key)?.clone()))).collect()
+    };
+    let found: Vec<Value> = items.iter().map(|item| Value::Object(key(item))).collect();
+    for at in repeated(found.iter().map(Value::to_string)) {
+        errors.push(FieldError::duplicate(format!("{path}[{at}]"), found[at].clone()));
+    }
+}
+
+/// Where something is for the second time; a third is not told.
+fn repeated(texts: impl Iterator<Item = String>) -> Vec<usize> {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let mut out = Vec::new();
+    for (at, text) in texts.enumerate() {
+        let times = seen.entry(text).or_default();
+        *times += 1;
+        if *times == 2 {
+            out.push(at);
+        }
+    }
+    out
+}

@@ -1,0 +1,193 @@
+//! Compiles the expressions of one policy: variables first, each of which those after it know.
+
+use std::sync::{Arc, LazyLock};
+
+use cel::{Composition, Environment, ObjectType, Type, TypeResolver};
+
+use super::types::{NAMESPACE, REQUEST};
+use crate::compile::{Compiled, Fault, compile};
+
+/// Variables, by the numbers that all environments of admission share.
+pub(super) mod number {
+    pub const OBJECT: usize = 0;
+    pub const OLD_OBJECT: usize = 1;
+    pub const NAMESPACE: usize = 2;
+    pub const REQUEST: usize = 3;
+    pub const VARIABLES: usize = 4;
+    pub const PARAMS: usize = 5;
+    pub const AUTHORIZER: usize = 6;
+    pub const REQUEST_RESOURCE: usize = 7;
+}
+
+/// What an expression may use besides what all may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uses {
+    /// `params`.
+    pub params: bool,
+    /// `authorizer`.
+    pub authorizer: bool,
+    /// What makes patches: `Object{…}` and `JSONPatch{…}`.
+    pub patches: bool,
+}
+
+/// All variables, in the order of their numbers.
+static ALL: LazyLock<Environment> = LazyLock::new(|| {
+    Environment::new()
+        .variable("object", Type::Dyn)
+        .variable("oldObject", Type::Dyn)
+        .variable("namespaceObject", NAMESPACE.ty())
+        .variable("request", REQUEST.ty())
+        .variable("variables", Type::Dyn)
+        .variable("params", Type::Dyn)
+        .variable("authorizer", Type::AUTHORIZER)
+        .variable("authorizer.requestResource", Type::RESOURCE_CHECK)
+});
+
+/// The types of what expressions are about, where they are known.
+#[derive(Clone, Debug, Default)]
+pub struct Subject {
+    /// Of `object` and `oldObject`.
+    pub object: Option<Type>,
+    /// Of `params`.
+    pub params: Option<Type>,
+}
+
+/// Compiles expressions that may use what was compiled before under a name.
+#[derive(Debug)]
+pub struct Compiler {
+    base: Environment,
+    variables: Option<Vec<(String, Type)>>,
+}
+
+impl Compiler {
+    /// For expressions that have no variables of their own, such as match conditions.
+    pub fn plain() -> Self {
+        Self { base: ALL.clone().without("variables"), variables: None }
+    }
+
+    /// For the expressions of a policy.
+    pub fn composed() -> Self {
+        Self { base: ALL.clone(), variables: Some(Vec::new()) }
+    }
+
+    /// For the expressions of a policy about objects whose types are known.
+    pub fn typed(subject: &Subject) -> Self {
+        let mut base = ALL.clone();
+        if let Some(object) = &subject.object {
+            base = base.variable("object", object.clone()).variable("oldObject", object.clone());
+        }
+        if let Some(params) = &subject.params {
+            base = base.variable("params", params.clone());
+        }
+        Self { base, variables: Some(Vec::new()) }
+    }
+
+    /// Compiles an expression that must evaluate to one of some types.
+    pub fn compile(&self, source: &str, uses: Uses, returns: &[Type]) -> Result<Compiled, Fault> {
+        compile(&self.environment(uses), source, returns)
+    }
+
+    /// Compiles a variable, which later expressions may use whether it is right or not.
+    pub fn variable(&mut self, name: &str, source: &str, uses: Uses) -> Result<Compiled, Fault> {
+        let compiled = self.compile(source, uses, &[]);
+        let ty = compiled.as_ref().map_or(Type::Dyn, |compiled| declared(&compiled.output));
+        if let Some(variables) = &mut self.variables {
+            variables.retain(|(known, _)| known != name);
+            variables.push((name.to_owned(), ty));
+        }
+        compiled
+    }
+
+    /// Compiles variables into what expressions find them in.
+    pub fn variables<'v>(&mut self, all: impl Iterator<Item = (&'v str, &'v str)>, uses: Uses) -> Composition {
+        let mut composition = Composition::new();
+        for (name, source) in all {
+            let compiled = self.variable(name, source, uses);
+            composition.add(name, compiled.map(|compiled| compiled.program).map_err(|fault| fault.detail));
+        }
+        composition
+    }
+
+    /// What an expression may use.
+    pub fn environment(&self, uses: Uses) -> Environment {
+        let mut environment = self.base.clone();
+        if let Some(variables) = &self.variables {
+            environment = environment.variable("variables", Type::object(Variables(variables.clone())));
+        }
+        if !uses.params {
+            environment = environment.without("params");
+        }
+        if !uses.authorizer {
+            environment = environment.without("authorizer").without("authorizer.requestResource");
+        }
+        if uses.patches {
+            environment = environment.types(Arc::new(Patches)).json_patch();
+        }
+        environment
+    }
+}
+
+/// The type that a variable has for others: what is neither plain nor a list or map of it is anything.
+fn declared(ty: &Type) -> Type {
+    match ty {
+        Type::List(of) => Type::list(declared(of)),
+        Type::Map(of) => Type::map(declared(&of.0), declared(&of.1)),
+        Type::Bool
+        | Type::Bytes
+        | Type::Double
+        | Type::Duration
+        | Type::Int
+        | Type::Null
+        | Type::String
+        | Type::Timestamp
+        | Type::Uint => ty.clone(),
+        _ => Type::Dyn,
+    }
+}
+
+/// The variables of a policy.
+#[derive(Debug)]
+struct Variables(Vec<(String, Type)>);
+
+impl ObjectType for Variables {
+    fn name(&self) -> &str {
+        "kubernetes.variables"
+    }
+
+    fn field(&self, name: &str) -> Option<Type> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, ty)| ty.clone())
+    }
+}
+
+/// What mutations create.
+struct Patches;
+
+impl TypeResolver for Patches {
+    fn find(&self, name: &str) -> Option<Arc<dyn ObjectType>> {
+        let object = name == "Object" || name.starts_with("Object.");
+        (object || name == "JSONPatch").then(|| Arc::new(Patch(name.to_owned())) as Arc<dyn ObjectType>)
+    }
+}
+
+/// An object that is applied, a part of one, or an operation of a patch.
+#[derive(Debug)]
+pub(super) struct Patch(pub String);
+
+impl ObjectType for Patch {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn field(&self, name: &str) -> Option<Type> {
+        match (self.0.as_str(), name) {
+            ("JSONPatch", "op" | "path" | "from") => Some(Type::String),
+            ("JSONPatch", "value") => Some(Type::Dyn),
+            ("JSONPatch", _) => None,
+            _ => Some(Type::Dyn),
+        }
+    }
+
+    fn creatable(&self) -> bool {
+        true
+    }
+}

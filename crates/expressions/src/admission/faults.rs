@@ -1,0 +1,185 @@
+//! What is wrong with the expressions of policies and webhooks that somebody writes, as field errors in upstream's order.
+//!
+//! All of the environment is older than the version before this one, so what is stored already is compiled as what is new.
+
+use api::{
+    Value as Json, meta,
+    validate::{Fault as FieldFault, FieldError},
+};
+use cel::Type;
+
+use super::{
+    compiler::{Compiler, Uses},
+    mutating::{applied, operations},
+};
+use crate::compile::{Compiled, Fault, FaultKind};
+
+/// The longest expression of an audit annotation that is looked at.
+const LONGEST_ANNOTATION: usize = 5 * 1024;
+
+/// The faults of a `ValidatingAdmissionPolicy`.
+pub fn of_validating(policy: &Json, old: Option<&Json>) -> Vec<FieldError> {
+    let mut found = Found::default();
+    let uses = head(policy, old, &mut found);
+    let variables = meta::list(policy, &["spec", "variables"]);
+    let mut compiler = if variables.is_empty() { Compiler::plain() } else { Compiler::composed() };
+    found.variables(&mut compiler, variables, uses);
+    for (at, validation) in meta::list(policy, &["spec", "validations"]).iter().enumerate() {
+        let field = |name: &str| format!("spec.validations[{at}].{name}");
+        let (expression, message) = (text(validation, "expression"), text(validation, "messageExpression"));
+        found.check(field("expression"), expression, |source| compiler.compile(source, uses, &[Type::Bool]));
+        let plain = Uses { authorizer: false, ..uses };
+        found.check(field("messageExpression"), message, |source| compiler.compile(source, plain, &[Type::String]));
+    }
+    for (at, annotation) in meta::list(policy, &["spec", "auditAnnotations"]).iter().enumerate() {
+        let source = text(annotation, "valueExpression");
+        if source.trim().len() <= LONGEST_ANNOTATION {
+            let field = format!("spec.auditAnnotations[{at}].valueExpression");
+            let returns = [Type::String, Type::Null];
+            found.check(field, source, |source| compiler.compile(source.trim(), uses, &returns));
+        }
+    }
+    found.0
+}
+
+/// The faults of a `MutatingAdmissionPolicy`.
+pub fn of_mutating(policy: &Json, old: Option<&Json>) -> Vec<FieldError> {
+    let mut found = Found::default();
+    let uses = head(policy, old, &mut found);
+    let mut compiler = Compiler::composed();
+    found.variables(&mut compiler, meta::list(policy, &["spec", "variables"]), uses);
+    let uses = Uses { patches: true, ..uses };
+    for (at, mutation) in meta::list(policy, &["spec", "mutations"]).iter().enumerate() {
+        let (field, returns) = match text(mutation, "patchType") {
+            "JSONPatch" => ("jsonPatch", operations()),
+            "ApplyConfiguration" => ("applyConfiguration", applied()),
+            _ => continue,
+        };
+        let source = meta::text(mutation, &[field, "expression"]).trim();
+        let path = format!("spec.mutations[{at}].{field}.expression");
+        found.check(path, source, |source| compiler.compile(source, uses, &[returns]));
+    }
+    found.0
+}
+
+/// The faults of a configuration of webhooks.
+pub fn of_webhooks(configuration: &Json, old: Option<&Json>) -> Vec<FieldError> {
+    let mut found = Found::default();
+    let hooks = meta::list(configuration, &["webhooks"]);
+    let before = old.map_or(&[][..], |old| meta::list(old, &["webhooks"]));
+    let same = |(new, old): (&Json, &Json)| meta::list(new, CONDITIONS) == meta::list(old, CONDITIONS);
+    if old.is_some() && hooks.len() == before.len() && hooks.iter().zip(before).all(same) {
+        return Vec::new();
+    }
+    for (at, hook) in hooks.iter().enumerate() {
+        let field = format!("webhooks[{at}].matchConditions");
+        found.conditions(&field, meta::list(hook, CONDITIONS), Uses { authorizer: true, ..Uses::default() });
+    }
+    found.0
+}
+
+const CONDITIONS: &[&str] = &["matchConditions"];
+
+/// Match conditions, unless nothing about them has changed; what other expressions may use.
+fn head(policy: &Json, old: Option<&Json>, found: &mut Found) -> Uses {
+    let part = |policy: &Json, field: &str| meta::at(policy, &["spec", field]).cloned().unwrap_or_default();
+    let same = |field: &str| old.is_some_and(|old| part(policy, field) == part(old, field));
+    let params = meta::at(policy, &["spec", "paramKind"]).is_some();
+    let uses = Uses { params, authorizer: true, patches: false };
+    if !same("paramKind") || !same("matchConditions") {
+        found.conditions("spec.matchConditions", meta::list(policy, &["spec", "matchConditions"]), uses);
+    }
+    uses
+}
+
+fn text<'a>(object: &'a Json, field: &str) -> &'a str {
+    meta::text(object, &[field])
+}
+
+#[derive(Default)]
+struct Found(Vec<FieldError>);
+
+impl Found {
+    fn conditions(&mut self, field: &str, conditions: &[Json], uses: Uses) {
+        let compiler = Compiler::plain();
+        for (at, condition) in conditions.iter().enumerate() {
+            let source = text(condition, "expression").trim();
+            let field = format!("{field}[{at}].expression");
+            self.check(field, source, |source| compiler.compile(source, uses, &[Type::Bool]));
+        }
+    }
+
+    fn variables(&mut self, compiler: &mut Compiler, variables: &[Json], uses: Uses) {
+        for (at, variable) in variables.iter().enumerate() {
+            let (name, source) = (text(variable, "name"), text(variable, "expression"));
+            let field = format!("spec.variables[{at}].expression");
+            self.check(field, source, |source| compiler.variable(name, source, uses));
+        }
+    }
+
+    /// Adds what is wrong with an expression; that it is missing the tables say.
+    fn check(&mut self, field: String, source: &str, compile: impl FnOnce(&str) -> Result<Compiled, Fault>) {
+        if source.trim().is_empty() {
+            return;
+        }
+        if let Err(fault) = compile(source) {
+            self.0.push(match fault.kind {
+                FaultKind::Invalid => FieldError::invalid(field, source, fault.detail),
+                FaultKind::Internal => FieldError::new(field, FieldFault::Internal, fault.detail),
+            });
+        }
+    }
+}
+
+/// The order in which fields are looked at, as far as it is not that of their paths.
+const ORDER: &[&str] = &[
+    "metadata",
+    "failurePolicy",
+    "paramKind",
+    "matchConstraints",
+    "clientConfig",
+    "matchConditions",
+    "admissionReviewVersions",
+    "variables",
+    "validations",
+    "auditAnnotations",
+    "mutations",
+    "reinvocationPolicy",
+    "patchType",
+    "key",
+    "expression",
+    "valueExpression",
+    "messageExpression",
+    "message",
+    "reason",
+    "name",
+];
+
+/// Puts faults of expressions among those that the tables found, where upstream has them.
+pub fn merge(errors: &mut Vec<FieldError>, found: Vec<FieldError>) {
+    // What occurs twice is told with its element, not after all of them.
+    let twice = |error: &mut FieldError| matches!(error.kind, FieldFault::Duplicate(_));
+    let twice: Vec<FieldError> = errors.extract_if(.., twice).collect();
+    for fault in found.into_iter().chain(twice) {
+        let place = rank(&fault.field);
+        let at = errors.iter().position(|error| rank(&error.field) > place).unwrap_or(errors.len());
+        errors.insert(at, fault);
+    }
+}
+
+/// Where a path stands: names by [`ORDER`], elements by their index.
+fn rank(path: &str) -> Vec<(usize, usize)> {
+    let step = |step: &str| {
+        let (name, index) = step.split_once('[').unwrap_or((step, ""));
+        let index = index.trim_end_matches(']').parse().map_or(0, |index: usize| index + 1);
+        // Only conditions are looked at before their names.
+        let early = name == "name" && !path.contains("matchConditions[");
+        let known = ORDER.iter().position(|known| *known == name).filter(|_| !early);
+        // What is not in the table stands first, among webhooks even before their conditions.
+        (known.map_or(0, |known| known + 1), index)
+    };
+    path.trim_start_matches("spec.").split('.').map(step).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! The types of `request` and `namespaceObject`.
+
+use crate::record::{
+    Kind::{Any, Bool, Int, Record as Of, Records, Text, TextLists, TextMap, Texts, Time},
+    Record,
+};
+
+const KIND: Record =
+    Record { name: "kubernetes.GroupVersionKind", fields: &[("group", Text), ("version", Text), ("kind", Text)] };
+const RESOURCE: Record = Record {
+    name: "kubernetes.GroupVersionResource",
+    fields: &[("group", Text), ("version", Text), ("resource", Text)],
+};
+const USER: Record = Record {
+    name: "kubernetes.UserInfo",
+    fields: &[("username", Text), ("uid", Text), ("groups", Texts), ("extra", TextLists)],
+};
+
+/// What is asked for, without the objects: they are variables of their own.
+pub const REQUEST: Record = Record {
+    name: "kubernetes.AdmissionRequest",
+    fields: &[
+        ("kind", Of(&KIND)),
+        ("resource", Of(&RESOURCE)),
+        ("subResource", Text),
+        ("requestKind", Of(&KIND)),
+        ("requestResource", Of(&RESOURCE)),
+        ("requestSubResource", Text),
+        ("name", Text),
+        ("namespace", Text),
+        ("operation", Text),
+        ("userInfo", Of(&USER)),
+        ("dryRun", Bool),
+        ("options", Any),
+    ],
+};
+
+const CONDITION: Record = Record {
+    name: "kubernetes.NamespaceCondition",
+    fields: &[("status", Text), ("type", Text), ("lastTransitionTime", Time), ("message", Text), ("reason", Text)],
+};
+const METADATA: Record = Record {
+    name: "kubernetes.NamespaceMetadata",
+    fields: &[
+        ("name", Text),
+        ("generateName", Text),
+        ("namespace", Text),
+        ("labels", TextMap),
+        ("annotations", TextMap),
+        ("UID", Text),
+        ("creationTimestamp", Time),
+        ("deletionGracePeriodSeconds", Int),
+        ("deletionTimestamp", Time),
+        ("generation", Int),
+        ("resourceVersion", Text),
+        ("finalizers", Texts),
+    ],
+};
+
+/// The namespace of what is asked for, without what is nobody's business.
+pub const NAMESPACE: Record = Record {
+    name: "kubernetes.Namespace",
+    fields: &[
+        ("metadata", Of(&METADATA)),
+        ("spec", Of(&Record { name: "kubernetes.NamespaceSpec", fields: &[("finalizers", Texts)] })),
+        (
+            "status",
+            Of(&Record {
+                name: "kubernetes.NamespaceStatus",
+                fields: &[("conditions", Records(&CONDITION)), ("phase", Text)],
+            }),
+        ),
+    ],
+};

@@ -1,0 +1,206 @@
+//! Policies that validate: what they decide about a request, and what they have to say for its audit.
+
+use api::{Value as Json, meta};
+use cel::{Composition, Type, Value};
+
+use super::{
+    compiler::{Compiler, Uses},
+    conditions::{Conditions, Match},
+    scope::{Input, PER_POLICY, Scope, Shows},
+};
+use crate::compile::{Compiled, Fault};
+
+/// The longest message that an expression may make.
+const LONGEST_MESSAGE: usize = 5 * 1024;
+
+/// A `ValidatingAdmissionPolicy` that can be evaluated.
+#[derive(Debug)]
+pub struct ValidatingPolicy {
+    ignores_failure: bool,
+    composition: Composition,
+    conditions: Conditions,
+    validations: Vec<Validation>,
+    annotations: Vec<(String, String, Result<Compiled, Fault>)>,
+}
+
+#[derive(Debug)]
+struct Validation {
+    source: String,
+    expression: Result<Compiled, Fault>,
+    message: String,
+    message_expression: Option<Result<Compiled, Fault>>,
+    reason: String,
+}
+
+/// What a policy says of a request.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Judgement {
+    /// What each validation says.
+    pub decisions: Vec<Decision>,
+    /// For the audit.
+    pub annotations: Vec<Annotation>,
+}
+
+/// What a validation says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It has nothing against it, or does not count.
+    Admit,
+    /// It is against it.
+    Deny {
+        /// Why.
+        message: String,
+        /// What kind of refusal it is; empty: where there is no value.
+        reason: String,
+    },
+}
+
+/// What is worth keeping of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Annotation {
+    /// A key and its value.
+    Publish(String, String),
+    /// It could not be found out.
+    Failed(String),
+}
+
+impl ValidatingPolicy {
+    /// Compiles a policy. What is wrong with it is told when it is evaluated.
+    pub fn compile(policy: &Json) -> Self {
+        let params = meta::at(policy, &["spec", "paramKind"]).is_some();
+        let (uses, plain) = (Uses { params, authorizer: true, patches: false }, Uses { params, ..Uses::default() });
+        let mut compiler = Compiler::composed();
+        let composition = compiler.variables(variables(policy), uses);
+        let conditions = Conditions::compile(&compiler, meta::list(policy, &["spec", "matchConditions"]), uses);
+        let validation = |validation: &Json| {
+            let text = |field: &str| meta::text(validation, &[field]);
+            let message = text("messageExpression");
+            Validation {
+                source: text("expression").to_owned(),
+                expression: compiler.compile(text("expression"), uses, &[Type::Bool]),
+                message: text("message").to_owned(),
+                message_expression: (!message.is_empty()).then(|| compiler.compile(message, plain, &[Type::String])),
+                reason: match text("reason") {
+                    "" => "Invalid".to_owned(),
+                    reason => reason.to_owned(),
+                },
+            }
+        };
+        let annotation = |annotation: &Json| {
+            let (key, source) = (meta::text(annotation, &["key"]), meta::text(annotation, &["valueExpression"]));
+            let compiled = compiler.compile(source, uses, &[Type::String, Type::Null]);
+            (key.to_owned(), source.to_owned(), compiled)
+        };
+        Self {
+            ignores_failure: meta::text(policy, &["spec", "failurePolicy"]) == "Ignore",
+            conditions,
+            validations: meta::list(policy, &["spec", "validations"]).iter().map(validation).collect(),
+            annotations: meta::list(policy, &["spec", "auditAnnotations"]).iter().map(annotation).collect(),
+            composition,
+        }
+    }
+
+    /// What it says of a request, for one binding and one parameter.
+    pub fn judge(&self, input: &Input<'_>) -> Judgement {
+        match self.conditions.check_with(input, Some(&self.composition)) {
+            Match::Yes => {}
+            Match::No => return Judgement::default(),
+            Match::Failed(_) if self.ignores_failure => return Judgement::default(),
+            Match::Failed(why) => return self.failed(why),
+        }
+        let decisions = match self.decisions(input) {
+            Ok(decisions) => decisions,
+            Err(why) => return self.failed(why),
+        };
+        match self.annotations(input) {
+            Ok(annotations) => Judgement { decisions, annotations },
+            Err(why) => self.failed(why),
+        }
+    }
+
+    fn failed(&self, why: String) -> Judgement {
+        Judgement { decisions: vec![self.decision_for_error(why)], annotations: Vec::new() }
+    }
+
+    fn decision_for_error(&self, message: String) -> Decision {
+        if self.ignores_failure { Decision::Admit } else { Decision::Deny { message, reason: String::new() } }
+    }
+
+    fn decisions(&self, input: &Input<'_>) -> Result<Vec<Decision>, String> {
+        let shows = Shows { authorizer: true, namespace: true };
+        let mut scope = Scope::new(input, Some(&self.composition), shows, PER_POLICY);
+        let mut results = Vec::new();
+        for validation in &self.validations {
+            results.push(scope.evaluate(&validation.expression).map_err(|error| error.to_string())?);
+        }
+        let left = scope.left;
+        let messages = self.messages(input, left);
+        let decide = |(at, result): (usize, Result<Value<'_>, String>)| match (result, &messages) {
+            (Err(why), _) => self.decision_for_error(why),
+            (Ok(_), Err(why)) => self.decision_for_error(format!("failed messageExpression: {why}")),
+            (Ok(Value::Bool(true)), _) => Decision::Admit,
+            (Ok(_), Ok(messages)) => self.validations[at].deny(messages[at].as_deref()),
+        };
+        Ok(results.into_iter().enumerate().map(decide).collect())
+    }
+
+    /// The message of each validation, as far as it has one that can be shown.
+    fn messages(&self, input: &Input<'_>, budget: u64) -> Result<Vec<Option<String>>, String> {
+        let shows = Shows { authorizer: false, namespace: true };
+        let mut scope = Scope::new(input, Some(&self.composition), shows, budget);
+        let mut messages = Vec::new();
+        for validation in &self.validations {
+            let Some(expression) = &validation.message_expression else {
+                messages.push(None);
+                continue;
+            };
+            messages.push(match scope.evaluate(expression).map_err(|error| error.to_string())? {
+                Ok(Value::String(text)) => presentable(&text),
+                _ => None,
+            });
+        }
+        Ok(messages)
+    }
+
+    fn annotations(&self, input: &Input<'_>) -> Result<Vec<Annotation>, String> {
+        let shows = Shows { authorizer: false, namespace: true };
+        let mut scope = Scope::new(input, Some(&self.composition), shows, PER_POLICY);
+        let mut annotations = Vec::new();
+        for (key, _, expression) in &self.annotations {
+            match scope.evaluate(expression).map_err(|error| error.to_string())? {
+                Ok(Value::String(text)) if !text.trim().is_empty() => {
+                    annotations.push(Annotation::Publish(key.clone(), text.trim().to_owned()));
+                }
+                Err(why) if !self.ignores_failure => annotations.push(Annotation::Failed(why)),
+                _ => {}
+            }
+        }
+        Ok(annotations)
+    }
+}
+
+impl Validation {
+    fn deny(&self, made: Option<&str>) -> Decision {
+        let message = match (made, self.message.trim()) {
+            (Some(made), _) => made.to_owned(),
+            (None, "") => format!("failed expression: {}", self.source.trim()),
+            (None, message) => message.to_owned(),
+        };
+        Decision::Deny { message, reason: self.reason.clone() }
+    }
+}
+
+/// A message that an expression made, unless it is empty, too long or of several lines.
+fn presentable(text: &str) -> Option<String> {
+    let text = text.trim();
+    (!text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n')).then(|| text.to_owned())
+}
+
+/// The variables of a policy: names and expressions.
+pub(crate) fn variables(policy: &Json) -> impl Iterator<Item = (&str, &str)> {
+    let text = |variable: &'_ Json, field: &str| meta::at(variable, &[field]).and_then(Json::as_str).is_some();
+    meta::list(policy, &["spec", "variables"])
+        .iter()
+        .filter(move |variable| text(variable, "name"))
+        .map(|variable| (meta::text(variable, &["name"]), meta::text(variable, &["expression"])))
+}

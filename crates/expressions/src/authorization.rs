@@ -1,0 +1,132 @@
+//! Match conditions of webhook authorizers: expressions over the question, a `SubjectAccessReview`.
+
+use std::sync::LazyLock;
+
+use api::{
+    Value as Json,
+    validate::{Fault as FieldFault, FieldError},
+};
+use cel::{Bindings, Budget, Environment, Type, Value};
+
+use crate::{
+    compile::{Compiled, FaultKind, PER_CALL, compile},
+    record::{
+        Kind::{Record as Of, Records, Text, TextLists, Texts},
+        Record,
+    },
+};
+
+/// How many conditions a webhook may have.
+const MOST: usize = 64;
+
+const REQUIREMENT: Record =
+    Record { name: "kubernetes.SelectorRequirement", fields: &[("key", Text), ("operator", Text), ("values", Texts)] };
+const RESOURCE: Record = Record {
+    name: "kubernetes.ResourceAttributes",
+    fields: &[
+        ("namespace", Text),
+        ("verb", Text),
+        ("group", Text),
+        ("version", Text),
+        ("resource", Text),
+        ("subresource", Text),
+        ("name", Text),
+        (
+            "fieldSelector",
+            Of(&Record {
+                name: "kubernetes.FieldSelectorAttributes",
+                fields: &[("rawSelector", Text), ("requirements", Records(&REQUIREMENT))],
+            }),
+        ),
+        (
+            "labelSelector",
+            Of(&Record {
+                name: "kubernetes.LabelSelectorAttributes",
+                fields: &[("rawSelector", Text), ("requirements", Records(&REQUIREMENT))],
+            }),
+        ),
+    ],
+};
+const PATH: Record = Record { name: "kubernetes.NonResourceAttributes", fields: &[("path", Text), ("verb", Text)] };
+const REQUEST: Record = Record {
+    name: "kubernetes.SubjectAccessReviewSpec",
+    fields: &[
+        ("resourceAttributes", Of(&RESOURCE)),
+        ("nonResourceAttributes", Of(&PATH)),
+        ("user", Text),
+        ("groups", Texts),
+        ("extra", TextLists),
+        ("uid", Text),
+    ],
+};
+
+static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| Environment::new().variable("request", REQUEST.ty()));
+
+/// Conditions that must all be true for a webhook to be asked.
+#[derive(Debug, Default)]
+pub struct Conditions(Vec<Compiled>);
+
+impl Conditions {
+    /// Compiles expressions of `field`; what is wrong with them is added to `errors`.
+    pub fn compile<'e>(
+        expressions: impl ExactSizeIterator<Item = &'e str>,
+        field: &str,
+        errors: &mut Vec<FieldError>,
+    ) -> Self {
+        let mut compiled = Vec::new();
+        if expressions.len() > MOST {
+            let message = format!("must have at most {MOST} items");
+            errors.push(FieldError::new(
+                format!("{field}.matchConditions"),
+                FieldFault::TooMany(expressions.len()),
+                message,
+            ));
+            return Self::default();
+        }
+        let mut seen: Vec<&str> = Vec::new();
+        for (at, source) in expressions.enumerate() {
+            let field = format!("{field}.matchConditions[{at}].expression");
+            if source.trim().is_empty() {
+                errors.push(FieldError::required(field, ""));
+                continue;
+            }
+            if seen.contains(&source) {
+                errors.push(FieldError::duplicate(field, source));
+                continue;
+            }
+            seen.push(source);
+            match compile(&ENVIRONMENT, source, &[Type::Bool]) {
+                Ok(condition) => compiled.push(condition),
+                Err(fault) => errors.push(match fault.kind {
+                    FaultKind::Invalid => FieldError::invalid(field, source, fault.detail),
+                    FaultKind::Internal => FieldError::new(field, FieldFault::Internal, fault.detail),
+                }),
+            }
+        }
+        Self(compiled)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether all are true of a question, all of whose texts are there even where they are empty. One that is false decides;
+    /// what failed before does not matter then.
+    pub fn hold(&self, request: &Json) -> Result<bool, Vec<String>> {
+        let mut bindings = Bindings::new();
+        bindings.set(0, Value::document(request, None).unwrap_or(Value::Null));
+        let mut errors = Vec::new();
+        for condition in &self.0 {
+            match condition.program.run(&bindings, &mut Budget::new(PER_CALL)) {
+                Ok(Value::Bool(true)) => {}
+                Ok(_) => return Ok(false),
+                Err(error) => errors.push(format!(
+                    "cel evaluation error: expression '{}' resulted in error: {error}",
+                    condition.source
+                )),
+            }
+        }
+        if errors.is_empty() { Ok(true) } else { Err(errors) }
+    }
+}

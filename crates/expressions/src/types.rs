@@ -1,0 +1,80 @@
+//! Types of the API as types of CEL, read from the tables field by field.
+//!
+//! They are what upstream's published schemas make of them: quantities and free-form JSON have no type there, so that fields of
+//! them cannot be named; a type within itself is an object of which nothing is known.
+
+use api::schema::{Field, Ty, TypeId, schema};
+use cel::{ObjectType, Type, unescape};
+
+/// The type of the objects of a kind; `None` if there is no such kind.
+pub fn of_kind(group: &str, version: &str, kind: &str) -> Option<Type> {
+    let ty = schema().type_of_kind(group, version, kind)?;
+    Some(Type::object(Declared { name: kind.to_owned(), ty, within: Vec::new(), whole: true }))
+}
+
+/// A struct of the API at some place of an object.
+#[derive(Debug)]
+struct Declared {
+    /// The kind and the way to here.
+    name: String,
+    ty: TypeId,
+    /// The structs around it.
+    within: Vec<TypeId>,
+    /// An object that says what it is.
+    whole: bool,
+}
+
+/// An object of which nothing is known.
+#[derive(Debug)]
+struct Opaque(String);
+
+impl ObjectType for Opaque {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn field(&self, _: &str) -> Option<Type> {
+        None
+    }
+}
+
+impl ObjectType for Declared {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn field(&self, name: &str) -> Option<Type> {
+        let ty = schema().get(self.ty);
+        let unescaped = unescape(name)?;
+        if self.whole && matches!(&*unescaped, "apiVersion" | "kind") {
+            return Some(Type::String);
+        }
+        let field = ty.field(&unescaped)?;
+        self.typed(&field.ty, field, &format!("{}.{name}", self.name))
+    }
+}
+
+impl Declared {
+    fn typed(&self, ty: &Ty, field: &Field, name: &str) -> Option<Type> {
+        Some(match ty {
+            Ty::String | Ty::Duration => Type::String,
+            Ty::Bool => Type::Bool,
+            Ty::Int32 | Ty::Int64 => Type::Int,
+            Ty::Double => Type::Double,
+            Ty::Bytes => Type::Bytes,
+            Ty::Time | Ty::MicroTime => Type::Timestamp,
+            Ty::IntOrString => Type::Dyn,
+            Ty::Quantity => return None,
+            Ty::Raw if matches!(field.type_name, "Raw" | "FieldsV1") => Type::object(Opaque(name.to_owned())),
+            Ty::Raw => return None,
+            Ty::List(of) => Type::list(self.typed(of, field, &format!("{name}.@idx"))?),
+            Ty::Map(of) => Type::map(Type::String, self.typed(of, field, &format!("{name}.@elem"))?),
+            Ty::Struct(ty) if *ty == self.ty || self.within.contains(ty) => Type::object(Opaque(name.to_owned())),
+            Ty::Struct(ty) => {
+                let mut within = self.within.clone();
+                within.push(self.ty);
+                Type::object(Declared { name: name.to_owned(), ty: *ty, within, whole: false })
+            }
+        })
+    }
+}

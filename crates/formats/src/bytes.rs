@@ -1,0 +1,84 @@
+//! Bytes as text, in base64 as Go reads it: line ends are skipped, and so are the last bits that stand for nothing.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+
+/// How Go would write the bytes that a text stands for, where that is something else, or what is wrong with it in Go's words.
+pub fn canonical(text: &str) -> Result<Option<String>, String> {
+    if BASE64_STANDARD.decode(text.as_bytes()).is_ok() {
+        return Ok(None);
+    }
+    let bytes = loose(text.as_bytes()).map_err(|at| format!("illegal base64 data at input byte {at}"))?;
+    Ok(Some(BASE64_STANDARD.encode(bytes)))
+}
+
+/// The bytes, or the place that Go names.
+fn loose(text: &[u8]) -> Result<Vec<u8>, usize> {
+    let line_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    let (mut out, mut bits, mut count) = (Vec::new(), 0u32, 0);
+    for (at, byte) in text.iter().enumerate().filter(|(_, byte)| !line_end(byte)) {
+        let Some(six) = sextet(*byte) else {
+            padding(text, at, count)?;
+            out.extend(&(bits << (6 * (4 - count))).to_be_bytes()[1..count]);
+            return Ok(out);
+        };
+        bits = bits << 6 | six;
+        count += 1;
+        if count == 4 {
+            out.extend(&bits.to_be_bytes()[1..]);
+            (bits, count) = (0, 0);
+        }
+    }
+    if count == 0 { Ok(out) } else { Err(text.len() - count) }
+}
+
+/// What is at `at` must be the padding that ends the text, after some letters of four.
+fn padding(text: &[u8], at: usize, letters: usize) -> Result<(), usize> {
+    if text[at] != b'=' || letters < 2 {
+        return Err(at);
+    }
+    let next = |from: usize| (from..text.len()).find(|at| !matches!(text[*at], b'\n' | b'\r'));
+    let mut last = at;
+    if letters == 2 {
+        last = next(at + 1).ok_or(text.len())?;
+        if text[last] != b'=' {
+            return Err(last - 1);
+        }
+    }
+    next(last + 1).map_or(Ok(()), Err)
+}
+
+fn sextet(byte: u8) -> Option<u32> {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    LETTERS.iter().position(|letter| *letter == byte).map(|at| at as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_read_as_go_reads_it() {
+        let cases = [
+            ("YQ==", Ok("YQ==")),
+            ("YR==", Ok("YQ==")),
+            ("YWJj\nZGVm", Ok("YWJjZGVm")),
+            ("YWJ\r\nj\n", Ok("YWJj")),
+            ("YQ=\n=\n", Ok("YQ==")),
+            ("", Ok("")),
+            ("%", Err(0)),
+            ("YQ", Err(0)),
+            ("YQ=", Err(3)),
+            ("YQ==x", Err(4)),
+            ("a", Err(0)),
+            ("YW Jj", Err(2)),
+            ("====", Err(0)),
+            ("YQ=x", Err(2)),
+            ("YWI=YQ==", Err(4)),
+        ];
+        for (given, want) in cases {
+            let want = want.map(str::to_owned);
+            let got = canonical(given).map(|other| other.unwrap_or_else(|| given.to_owned()));
+            assert_eq!(got, want.map_err(|at| format!("illegal base64 data at input byte {at}")), "{given:?}");
+        }
+    }
+}

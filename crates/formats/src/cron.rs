@@ -1,0 +1,152 @@
+//! The schedules of cron: five fields or a word such as `@daily`, and time zones.
+
+use jiff::tz::TimeZone;
+
+use crate::duration;
+
+/// A field: its least and greatest number, and names for numbers from the least on.
+struct Field {
+    min: u64,
+    max: u64,
+    names: &'static [&'static str],
+}
+
+const MONTHS: &[&str] = &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const DAYS: &[&str] = &["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+const FIELDS: [Field; 5] = [
+    Field { min: 0, max: 59, names: &[] },
+    Field { min: 0, max: 23, names: &[] },
+    Field { min: 1, max: 31, names: &[] },
+    Field { min: 1, max: 12, names: MONTHS },
+    Field { min: 0, max: 6, names: DAYS },
+];
+
+/// What is wrong with a schedule, as upstream's parser says it.
+pub fn check(schedule: &str) -> Result<(), String> {
+    let mut rest = schedule;
+    let zoned = rest.starts_with("TZ=") || rest.starts_with("CRON_TZ=");
+    if let Some((_, after)) = rest.split_once(' ').filter(|_| zoned) {
+        rest = after.trim();
+    }
+    if rest.starts_with('@') {
+        return descriptor(rest);
+    }
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    if fields.len() != FIELDS.len() {
+        return Err(format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" ")));
+    }
+    for (text, field) in fields.iter().zip(&FIELDS) {
+        text.split(',').filter(|part| !part.is_empty()).try_for_each(|part| range(part, field))?;
+    }
+    Ok(())
+}
+
+/// Whether the database of time zones has a zone of this very name; `Local` is one to Go.
+pub fn is_time_zone(name: &str) -> bool {
+    name == "Local" || TimeZone::get(name).is_ok_and(|zone| zone.iana_name() == Some(name))
+}
+
+fn descriptor(text: &str) -> Result<(), String> {
+    match text {
+        "@yearly" | "@annually" | "@monthly" | "@weekly" | "@daily" | "@midnight" | "@hourly" => Ok(()),
+        text => match text.strip_prefix("@every ") {
+            Some(every) if duration::parse(every).is_some() => Ok(()),
+            Some(every) => Err(format!("failed to parse duration {text}: time: invalid duration {every:?}")),
+            None => Err(format!("unrecognized descriptor: {text}")),
+        },
+    }
+}
+
+fn range(text: &str, field: &Field) -> Result<(), String> {
+    let parts: Vec<&str> = text.split('/').collect();
+    let bounds: Vec<&str> = parts[0].split('-').collect();
+    let (start, mut end) = match bounds[..] {
+        ["*" | "?", ..] => (field.min, field.max),
+        [one] => {
+            let number = number(one, field.names, field.min)?;
+            (number, number)
+        }
+        [low, high] => (number(low, field.names, field.min)?, number(high, field.names, field.min)?),
+        [low, ..] => {
+            number(low, field.names, field.min)?;
+            return Err(format!("too many hyphens: {text}"));
+        }
+        [] => (field.min, field.max),
+    };
+    let step = match parts[..] {
+        [_] => 1,
+        [_, step] => {
+            if bounds.len() == 1 {
+                end = field.max;
+            }
+            number(step, &[], 0)?
+        }
+        _ => return Err(format!("too many slashes: {text}")),
+    };
+    if start < field.min {
+        return Err(format!("beginning of range ({start}) below minimum ({}): {text}", field.min));
+    }
+    if end > field.max {
+        return Err(format!("end of range ({end}) above maximum ({}): {text}", field.max));
+    }
+    if start > end {
+        return Err(format!("beginning of range ({start}) beyond end of range ({end}): {text}"));
+    }
+    if step == 0 {
+        return Err(format!("step of range should be a positive number: {text}"));
+    }
+    Ok(())
+}
+
+fn number(text: &str, names: &[&str], first: u64) -> Result<u64, String> {
+    if let Some(at) = names.iter().position(|name| *name == text.to_lowercase()) {
+        return Ok(first + at as u64);
+    }
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let why = if digits.is_empty() || !digits.bytes().all(|c| c.is_ascii_digit()) {
+        "invalid syntax"
+    } else {
+        match text.parse::<i64>() {
+            Ok(number) if number < 0 => return Err(format!("negative number ({number}) not allowed: {text}")),
+            Ok(number) => return Ok(number.unsigned_abs()),
+            Err(_) => "value out of range",
+        }
+    };
+    Err(format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_have_names_of_their_own() {
+        for (name, known) in
+            [("Europe/Berlin", true), ("UTC", true), ("Europe/Nowhere", false), ("utc", false), ("", false)]
+        {
+            assert_eq!(is_time_zone(name), known, "{name}");
+        }
+    }
+
+    #[test]
+    fn schedules_are_read_as_upstream_reads_them() {
+        for right in
+            ["* * * * *", "*/5 0-6 1,15 jan-mar MON", "@daily", "@every 1h30m", "TZ=UTC 0 0 * * ?", "5/15 * * * *"]
+        {
+            assert_eq!(check(right), Ok(()), "{right}");
+        }
+        let cases = [
+            ("nope", "expected exactly 5 fields, found 1: [nope]"),
+            ("60 * * * *", "end of range (60) above maximum (59): 60"),
+            ("* * 0 * *", "beginning of range (0) below minimum (1): 0"),
+            ("5-1 * * * *", "beginning of range (5) beyond end of range (1): 5-1"),
+            ("*/0 * * * *", "step of range should be a positive number: */0"),
+            ("x * * * *", "failed to parse int from x: strconv.Atoi: parsing \"x\": invalid syntax"),
+            ("1-2-3 * * * *", "too many hyphens: 1-2-3"),
+            ("@never", "unrecognized descriptor: @never"),
+        ];
+        for (schedule, why) in cases {
+            assert_eq!(check(schedule).unwrap_err(), why, "{schedule}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! JSON as upstream reads it: duplicate fields are found with their paths, integers stay exact, depth, size and memory are
+//! bounded, and what is no JSON is refused in Go's words.
+//!
+//! [`parse`] reads anything, [`type_meta`] only what an object says it is; [`reader::Reader`] is for what reads by types.
+
+pub mod reader;
+pub mod scan;
+mod shown;
+
+use std::{borrow::Cow, fmt};
+
+pub use self::shown::{escaped, go_float, go_number, go_type, go_value, kind_of_value, pretty, quoted};
+
+use self::reader::{Reader, Stop};
+use crate::{
+    Value,
+    budget::{Budget, Exceeded},
+    path::Path,
+};
+
+/// How deep an object may be nested.
+pub const MAX_DEPTH: usize = 256;
+/// The largest object that is read, in bytes.
+pub const MAX_SIZE: usize = 3 << 20;
+
+/// Why bytes cannot be read as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No JSON, in the words of Go.
+    #[error("{0}")]
+    Syntax(String),
+    /// A number that no float can hold.
+    #[error("json: cannot unmarshal number {0} into Go value of type float64")]
+    Number(String),
+    /// Nested too deeply.
+    #[error("exceeded max depth of {MAX_DEPTH}")]
+    Depth,
+    /// Too many bytes.
+    #[error("Request entity too large: limit is {MAX_SIZE}")]
+    Size,
+    /// Too much memory.
+    #[error(transparent)]
+    Memory(#[from] Exceeded),
+    /// `apiVersion` or `kind` is no text, or the whole is no object.
+    #[error("json: cannot unmarshal {found} into Go {what}")]
+    TypeMeta {
+        /// What was sent.
+        found: &'static str,
+        /// What it stands for.
+        what: &'static str,
+    },
+}
+
+/// A field that strict decoding does not allow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// The schema does not know it.
+    Unknown(String),
+    /// It is there twice.
+    Duplicate(String),
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Violation::Unknown(path) => write!(f, "unknown field {path:?}"),
+            Violation::Duplicate(path) => write!(f, "duplicate field {path:?}"),
+        }
+    }
+}
+
+/// Reads any JSON, and the paths of the fields that are there twice; the last one counts.
+pub fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), Error> {
+    let (value, reader) = whole(bytes, Budget::default(), true)?;
+    let path = |violation| match violation {
+        Violation::Unknown(path) | Violation::Duplicate(path) => path,
+    };
+    Ok((value, reader.violations.into_iter().map(path).collect()))
+}
+
+/// Reads JSON that is a part of a larger object.
+pub fn parse_within(bytes: &[u8], budget: &mut Budget) -> Result<Value, Error> {
+    let (value, left) = whole(bytes, budget.clone(), false)?;
+    *budget = left.budget;
+    Ok(value)
+}
+
+/// What is left of a document that was read.
+struct Rest {
+    violations: Vec<Violation>,
+    budget: Budget,
+}
+
+fn whole(bytes: &[u8], budget: Budget, strict: bool) -> Result<(Value, Rest), Error> {
+    with_text(bytes, |text| -> Result<_, Stop> {
+        let mut reader = Reader::new(text, budget);
+        let mut value = Value::Null;
+        reader.any(&Path::TOP, strict, &mut value)?;
+        reader.scan.end()?;
+        Ok((value, Rest { violations: reader.violations, budget: reader.budget }))
+    })
+}
+
+/// The `apiVersion` and `kind` of an object; empty where there is none. All of the document is checked for syntax.
+pub fn type_meta(bytes: &[u8]) -> Result<(String, String), Error> {
+    with_text(bytes, |text| -> Result<_, Stop> {
+        let mut reader = Reader::new(text, Budget::default());
+        let found = match reader.scan.peek()? {
+            b'{' => None,
+            b'n' => Some(""),
+            first => Some(kind_of(first)),
+        };
+        let mut names = (String::new(), String::new());
+        match found {
+            None => fields_of_meta(&mut reader, &mut names)?,
+            Some(found) => {
+                reader.scan.skip()?;
+                if !found.is_empty() {
+                    return Err(Error::TypeMeta { found, what: STRUCT }.into());
+                }
+            }
+        }
+        reader.scan.end()?;
+        Ok(names)
+    })
+}
+
+/// The `apiVersion` and `kind` of an object that was read.
+pub fn type_meta_of(value: &Value) -> Result<(String, String), Error> {
+    let text = |name: &str, what| match value.get(name) {
+        None | Some(Value::Null) => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(other) => Err(Error::TypeMeta { found: kind_of_value(other), what }),
+    };
+    match value {
+        Value::Object(_) | Value::Null => Ok((text("apiVersion", API_VERSION)?, text("kind", KIND)?)),
+        other => Err(Error::TypeMeta { found: kind_of_value(other), what: STRUCT }),
+    }
+}
+
+const API_VERSION: &str = "struct field .apiVersion of type string";
+const KIND: &str = "struct field .kind of type string";
+const STRUCT: &str = r#"value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+
+fn fields_of_meta(reader: &mut Reader, (version, kind): &mut (String, String)) -> Result<(), Stop> {
+    let mut wrong = None;
+    let mut more = reader.scan.enter(b'}')?;
+    while more {
+        let (slot, what) = match &*reader.key()? {
+            "apiVersion" => (Some(&mut *version), API_VERSION),
+            "kind" => (Some(&mut *kind), KIND),
+            _ => (None, ""),
+        };
+        match (slot, reader.scan.peek()?) {
+            (Some(slot), b'"') => *slot = reader.string()?,
+            (slot, first) => {
+                reader.scan.skip()?;
+                if slot.is_some() && first != b'n' && wrong.is_none() {
+                    wrong = Some(Error::TypeMeta { found: kind_of(first), what });
+                }
+            }
+        }
+        more = reader.scan.more(b'}')?;
+    }
+    wrong.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// What Go calls a value that begins with a byte.
+pub fn kind_of(first: u8) -> &'static str {
+    match first {
+        b'{' => "object",
+        b'[' => "array",
+        b'"' => "string",
+        b't' | b'f' => "bool",
+        b'n' => "null",
+        _ => "number",
+    }
+}
+
+/// A float as it stands in objects: whole numbers that are exact are integers; `None` for what JSON has not.
+pub fn float(value: f64) -> Option<Value> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if value.fract() == 0.0 && value.abs() <= EXACT {
+        return Some((value as i64).into());
+    }
+    serde_json::Number::from_f64(value).map(Value::Number)
+}
+
+/// Reads bytes as text as Go does: every byte that is no UTF-8 becomes U+FFFD. What is no JSON at all is told first.
+pub fn with_text<T, S: Into<Option<E>>, E: From<Error>>(
+    bytes: &[u8],
+    read: impl FnOnce(&str) -> Result<T, S>,
+) -> Result<T, E> {
+    if bytes.len() > MAX_SIZE {
+        return Err(Error::Size.into());
+    }
+    read(&replace_invalid(bytes)).map_err(|stop| match (scan::check(bytes), stop.into()) {
+        (Err(error), _) => error.into(),
+        (Ok(()), Some(error)) => error,
+        (Ok(()), None) => Error::Syntax("unexpected end of JSON input".to_owned()).into(),
+    })
+}
+
+/// Replaces every byte that is no part of UTF-8.
+pub fn replace_invalid(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(bytes.len() + 16);
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(chunk.valid());
+        out.extend(chunk.invalid().iter().map(|_| '\u{fffd}'));
+    }
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn duplicates_are_found_with_their_paths() {
+        let (value, twice) = parse(br#"{"a": {"b": [0, {"c": 1, "c": 2}]}, "a": 3}"#).unwrap();
+        assert_eq!(value, json!({"a": 3}));
+        assert_eq!(twice, ["a.b[1].c", "a"]);
+    }
+
+    #[test]
+    fn numbers_are_what_go_makes_of_them() {
+        let (value, _) =
+            parse(b"[9223372036854775807, -9223372036854775808, 1.0, 2.5, -0, 1e3, 18446744073709551615]").unwrap();
+        assert_eq!(value, json!([i64::MAX, i64::MIN, 1, 2.5, 0, 1000, 18446744073709551615.0]));
+        assert_eq!(
+            parse(b"[1e999]").unwrap_err().to_string(),
+            "json: cannot unmarshal number 1e999 into Go value of type float64"
+        );
+    }
+
+    #[test]
+    fn what_is_no_text_is_replaced() {
+        assert_eq!(parse(b"\"a\xff\xfe\"").unwrap().0, "a\u{fffd}\u{fffd}");
+        assert_eq!(parse(br#""\ud800 \ud83d\ude00 \udc00\u0041""#).unwrap().0, "\u{fffd} 😀 \u{fffd}A");
+    }
+
+    #[test]
+    fn depth_size_and_memory_are_bounded() {
+        let nested = |depth: usize| [vec![b'['; depth], vec![b']'; depth]].concat();
+        assert!(parse(&nested(MAX_DEPTH)).is_ok());
+        assert_eq!(parse(&nested(MAX_DEPTH + 1)).unwrap_err(), Error::Depth);
+        assert!(matches!(parse(&nested(1_000_000)), Err(Error::Syntax(_))), "Go has a limit too");
+        assert_eq!(parse(&vec![b' '; MAX_SIZE + 1]).unwrap_err(), Error::Size);
+        let many = format!("[{}0]", "{\"\":0},".repeat(300_000));
+        assert_eq!(parse(many.as_bytes()).unwrap_err(), Error::Memory(Exceeded));
+    }
+
+    #[test]
+    fn objects_say_what_they_are() {
+        assert_eq!(type_meta(br#"{"x":[{}],"kind":"Pod","apiVersion":"v1"}"#).unwrap(), ("v1".into(), "Pod".into()));
+        assert_eq!(type_meta(b"{}").unwrap(), (String::new(), String::new()));
+        assert_eq!(type_meta(br#"{"kind":null}"#).unwrap().1, "");
+        for wrong in [&b"[]"[..], b"1", br#"{"kind":1}"#, br#"{"kind":"a"#] {
+            type_meta(wrong).unwrap_err();
+        }
+    }
+}

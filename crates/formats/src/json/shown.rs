@@ -1,0 +1,137 @@
+//! Values as Go shows them: in messages, with `%v` and `%q`, and as JSON in its own spelling.
+
+use crate::Value;
+
+/// What Go calls a value.
+pub fn kind_of_value(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// A value as Go's `%v` shows it.
+pub fn go_value(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_value).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => {
+            let entries: Vec<String> = map.iter().map(|(name, value)| format!("{name}:{}", go_value(value))).collect();
+            format!("map[{}]", entries.join(" "))
+        }
+        scalar => scalar.to_string(),
+    }
+}
+
+/// A number as Go's `%v` shows it.
+pub fn go_number(number: &serde_json::Number) -> String {
+    number.as_f64().filter(|_| number.is_f64()).map_or_else(|| number.to_string(), go_float)
+}
+
+/// A float as Go's `%v` shows it: in its shortest form.
+pub fn go_float(value: f64) -> String {
+    let scientific = format!("{value:e}");
+    let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
+    match exponent.parse::<i32>() {
+        Ok(-4..6) => value.to_string(),
+        Ok(exponent) => format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs()),
+        Err(_) => scientific,
+    }
+}
+
+/// What Go calls the type of a value that it read without knowing one.
+pub fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// JSON as Go writes it, with `<`, `>` and `&` escaped.
+pub fn escaped(text: String) -> String {
+    if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
+        return text;
+    }
+    let text = text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
+    text.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
+}
+
+/// Text in Go's quotes.
+pub fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\x07' => out.push_str("\\a"),
+            '\x08' => out.push_str("\\b"),
+            '\x0b' => out.push_str("\\v"),
+            '\x0c' => out.push_str("\\f"),
+            c if (c as u32) < 0x20 || c as u32 == 0x7f => out.push_str(&format!("\\x{:02x}", c as u32)),
+            c if c.is_control() => out.push_str(&format!("\\u{:04x}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Compact JSON on lines, as Go indents it.
+pub fn pretty(compact: &str) -> String {
+    let (mut out, mut depth, mut quoted, mut escaped) = (String::new(), 0usize, false, false);
+    let mut characters = compact.chars().peekable();
+    while let Some(character) = characters.next() {
+        if quoted {
+            out.push(character);
+            quoted = escaped || character != '"';
+            escaped = character == '\\' && !escaped;
+            continue;
+        }
+        let next = characters.peek().copied();
+        match character {
+            '{' | '[' if matches!(next, Some('}' | ']')) => {
+                out.push(character);
+                out.extend(characters.next());
+            }
+            '{' | '[' => {
+                depth += 1;
+                out.push(character);
+                line(&mut out, depth);
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                line(&mut out, depth);
+                out.push(character);
+            }
+            ',' => {
+                out.push(',');
+                line(&mut out, depth);
+            }
+            ':' => out.push_str(": "),
+            character => {
+                quoted = character == '"';
+                out.push(character);
+            }
+        }
+    }
+    out
+}
+
+fn line(out: &mut String, depth: usize) {
+    out.push('\n');
+    out.extend(std::iter::repeat_n(' ', depth));
+}

@@ -1,0 +1,347 @@
+//! The forms of names: DNS labels and subdomains, label keys and values, path segments, ports, keys, variables.
+//!
+//! Each function returns what is wrong with a text, in upstream's words; nothing when it is right.
+
+use std::borrow::Cow;
+
+/// A form: what is wrong with a text.
+pub type Form = fn(&str) -> Vec<String>;
+
+/// The sentence for a bad DNS subdomain.
+pub const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
+    and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+    '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+/// The sentence for a bad DNS label.
+pub const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
+    and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
+    '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+/// The sentence for a bad RFC 1035 label.
+pub const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
+    alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation \
+    is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+const UNDERSCORES: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', \
+    and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+    '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
+const WILDCARD: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist \
+    of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used \
+    for validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const QUALIFIED: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+    alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+    '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and \
+    must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for \
+    validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or \
+    'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+const VARIABLE: &str =
+    "a valid environment variable name must consist only of printable ASCII characters other than '='";
+const HEADER: &str = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for \
+    validation is '[-A-Za-z0-9]+')";
+const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex \
+    used for validation is '[0-9]+%')";
+const C_IDENTIFIER: &str = "a valid C identifier must start with alphabetic character or '_', followed by a string of \
+    alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is \
+    '[A-Za-z_][A-Za-z0-9_]*')";
+
+/// What is said about a text that is too long.
+pub fn too_long(max: usize) -> String {
+    format!("must be no more than {max} characters")
+}
+
+/// What is said about a label that is too long.
+fn too_many_bytes(max: usize) -> String {
+    format!("must be no more than {max} bytes")
+}
+
+/// Faults in the words of rules that upstream declares at the types.
+pub fn in_bytes(faults: Vec<String>, max: usize) -> Vec<String> {
+    let told = |fault: String| if fault == too_long(max) { too_many_bytes(max) } else { fault };
+    faults.into_iter().map(told).collect()
+}
+
+/// As [`subdomain`], in any case of letters, in the words of rules that upstream declares at the types.
+pub fn long_name_caseless(text: &str) -> Vec<String> {
+    const CASELESS: &str = "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end \
+        with an alphanumeric character (e.g. 'Example.com', regex used for validation is \
+        '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+    let told = |fault: String| if fault == SUBDOMAIN { CASELESS.to_owned() } else { fault };
+    in_bytes(subdomain_caseless(text), 253).into_iter().map(told).collect()
+}
+
+/// What is said about a number outside a range.
+pub fn range(low: i64, high: i64) -> String {
+    format!("must be between {low} and {high}, inclusive")
+}
+
+fn check(text: &str, max: usize, right: bool, message: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    if text.len() > max {
+        faults.push(too_long(max));
+    }
+    if !right {
+        faults.push(message.to_owned());
+    }
+    faults
+}
+
+fn is_label(text: &str) -> bool {
+    let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    !text.is_empty() && !text.starts_with('-') && !text.ends_with('-') && text.bytes().all(inner)
+}
+
+fn is_subdomain(text: &str) -> bool {
+    text.split('.').all(is_label)
+}
+
+/// What is wrong with `text` as a DNS subdomain (most names).
+pub fn subdomain(text: &str) -> Vec<String> {
+    check(text, 253, is_subdomain(text), SUBDOMAIN)
+}
+
+/// As [`subdomain`], in any case of letters.
+pub fn subdomain_caseless(text: &str) -> Vec<String> {
+    subdomain(&text.to_lowercase())
+}
+
+/// As [`subdomain`], for a text of which only the beginning is known.
+pub fn prefix_of_subdomain(text: &str) -> Vec<String> {
+    subdomain(&masked(text))
+}
+
+/// A text to which something is added: a dash at its end is followed by something.
+pub fn masked(text: &str) -> Cow<'_, str> {
+    match text.strip_suffix('-').filter(|rest| !rest.is_empty()) {
+        Some(rest) => Cow::Owned(format!("{rest}a")),
+        None => Cow::Borrowed(text),
+    }
+}
+
+/// What is wrong with `text` as a DNS subdomain that may have underscores (search domains).
+pub fn subdomain_with_underscores(text: &str) -> Vec<String> {
+    let label = |label: &str| {
+        let label = label.strip_prefix('_').unwrap_or(label);
+        let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+        edge(label.chars().next()) && edge(label.chars().last()) && label.chars().all(inner)
+    };
+    check(text, 253, text.split('.').all(label), UNDERSCORES)
+}
+
+/// What is wrong with `text` as a DNS subdomain that begins with `*.`.
+pub fn wildcard(text: &str) -> Vec<String> {
+    check(text, 253, text.strip_prefix("*.").is_some_and(is_subdomain), WILDCARD)
+}
+
+/// What is wrong with `text` as a DNS label (namespaces, containers).
+pub fn label(text: &str) -> Vec<String> {
+    let message = if !is_label(text) && is_subdomain(text) { "must not contain dots" } else { LABEL };
+    check(text, 63, is_label(text), message)
+}
+
+/// What is wrong with `text` as an RFC 1035 label (resources of custom kinds).
+pub fn label_1035(text: &str) -> Vec<String> {
+    check(text, 63, is_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase()), LABEL_1035)
+}
+
+/// What is wrong with `text` as a segment of a path (RBAC names).
+pub fn path_segment(text: &str) -> Vec<String> {
+    if text == "." || text == ".." {
+        return vec![format!("may not be '{text}'")];
+    }
+    let characters = ['/', '%'].into_iter().filter(|character| text.contains(*character));
+    characters.map(|character| format!("may not contain '{character}'")).collect()
+}
+
+/// What is wrong with `text` as a key of labels, annotations and taints.
+pub fn qualified(text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    let name = match text.split_once('/') {
+        None => text,
+        Some((_, rest)) if rest.contains('/') => {
+            let example = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
+            return vec![format!("a valid label key {QUALIFIED} {example}")];
+        }
+        Some(("", name)) => {
+            faults.push("prefix part must be non-empty".to_owned());
+            name
+        }
+        Some((prefix, name)) => {
+            let mut wrong = check(prefix, usize::MAX, is_subdomain(prefix), SUBDOMAIN);
+            if prefix.len() > 253 {
+                wrong.insert(0, too_many_bytes(253));
+            }
+            faults.extend(wrong.into_iter().map(|fault| format!("prefix part {fault}")));
+            name
+        }
+    };
+    if name.is_empty() {
+        faults.push("name part must be non-empty".to_owned());
+    } else if name.len() > 63 {
+        faults.push(format!("name part {}", too_many_bytes(63)));
+    }
+    if !is_value(name) || name.is_empty() {
+        faults.push(format!("name part {QUALIFIED}"));
+    }
+    faults
+}
+
+/// What is wrong with `text` as the value of a label.
+pub fn label_value(text: &str) -> Vec<String> {
+    let mut faults = check(text, usize::MAX, is_value(text), LABEL_VALUE);
+    if text.len() > 63 {
+        faults.insert(0, too_many_bytes(63));
+    }
+    faults
+}
+
+fn is_value(text: &str) -> bool {
+    let edge = |c: Option<&u8>| c.is_none_or(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    edge(bytes.first())
+        && edge(bytes.last())
+        && bytes.iter().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
+}
+
+/// What is wrong with `text` as a key of a ConfigMap or Secret.
+pub fn config_key(text: &str) -> Vec<String> {
+    let right = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    let mut faults = check(text, 253, right, CONFIG_KEY);
+    match text {
+        "." => faults.push("must not be '.'".to_owned()),
+        ".." => faults.push("must not be '..'".to_owned()),
+        text if text.starts_with("..") => faults.push("must not start with '..'".to_owned()),
+        _ => {}
+    }
+    faults
+}
+
+/// What is wrong with `text` as the name of an environment variable.
+pub fn variable(text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    if text.is_empty() {
+        faults.push("environment variable name must be non-empty".to_owned());
+    }
+    if text.bytes().any(|c| !(b' '..=b'~').contains(&c) || c == b'=') {
+        faults.push(VARIABLE.to_owned());
+    }
+    faults
+}
+
+/// What is wrong with `text` as the name of a port.
+pub fn port(text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    if text.len() > 15 {
+        faults.push(too_long(15));
+    }
+    if text.is_empty() || !text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
+        faults.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
+    }
+    if !text.contains(|c: char| c.is_ascii_lowercase()) {
+        faults.push("must contain at least one letter (a-z)".to_owned());
+    }
+    if text.contains("--") {
+        faults.push("must not contain consecutive hyphens".to_owned());
+    }
+    if text.starts_with('-') || text.ends_with('-') {
+        faults.push("must not begin or end with a hyphen".to_owned());
+    }
+    faults
+}
+
+/// What is wrong with `text` as the name of an HTTP header.
+pub fn header(text: &str) -> Vec<String> {
+    check(text, usize::MAX, !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'), HEADER)
+}
+
+/// What is wrong with `text` as a percentage.
+pub fn percent(text: &str) -> Vec<String> {
+    let number = text.strip_suffix('%').is_some_and(|n| !n.is_empty() && n.bytes().all(|c| c.is_ascii_digit()));
+    check(text, usize::MAX, number, PERCENT)
+}
+
+/// What is wrong with `text` as a C identifier.
+pub fn c_identifier(text: &str) -> Vec<String> {
+    let start = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    check(text, usize::MAX, start && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), C_IDENTIFIER)
+}
+
+/// What is wrong with `text` as a version.
+pub fn semver(text: &str) -> Vec<String> {
+    unless(is_version(text), "must be a string compatible with semver.org spec 2.0.0")
+}
+
+/// Three numbers, and perhaps a pre-release and a build.
+fn is_version(text: &str) -> bool {
+    let (rest, build) = text.split_once('+').map_or((text, None), |(rest, build)| (rest, Some(build)));
+    let (core, pre) = rest.split_once('-').map_or((rest, None), |(core, pre)| (core, Some(pre)));
+    let number = |part: &str| {
+        !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit()) && (part == "0" || !part.starts_with('0'))
+    };
+    let word = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-');
+    core.split('.').count() == 3
+        && core.split('.').all(number)
+        && build.is_none_or(|build| build.split('.').all(word))
+        && pre.is_none_or(|pre| {
+            pre.split('.').all(|part| word(part) && (number(part) || !part.bytes().all(|c| c.is_ascii_digit())))
+        })
+}
+
+/// `fault` unless a text is right.
+pub fn unless(right: bool, fault: &str) -> Vec<String> {
+    if right { Vec::new() } else { vec![fault.to_owned()] }
+}
+
+/// What is wrong with a path that may not go up.
+pub fn no_backsteps(text: &str) -> Vec<String> {
+    unless(text.split('/').all(|part| part != ".."), "must not contain '..'")
+}
+
+/// What is wrong with a path inside a volume.
+pub fn relative(text: &str) -> Vec<String> {
+    let mut faults = unless(!text.starts_with('/'), "must be a relative path");
+    faults.extend(no_backsteps(text));
+    faults
+}
+
+/// What is wrong with a path inside a volume whose first part is not one that kubelets use.
+pub fn inner(text: &str) -> Vec<String> {
+    let mut faults = relative(text);
+    faults.extend(unless(!text.starts_with("..") || text.starts_with("../"), "must not start with '..'"));
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_are_told_apart() {
+        type Form = fn(&str) -> Vec<String>;
+        let cases: &[(Form, &str, bool)] = &[
+            (subdomain, "a.b-c.d", true),
+            (subdomain, "a..b", false),
+            (label, "a-1", true),
+            (label, "a.b", false),
+            (label_1035, "1a", false),
+            (qualified, "example.com/Name_1", true),
+            (qualified, "a/b/c", false),
+            (qualified, "/c", false),
+            (config_key, "a_b.C-d", true),
+            (config_key, "..x", false),
+            (variable, "any thing", true),
+            (variable, "a=b", false),
+            (port, "http-2", true),
+            (port, "80", false),
+            (percent, "25%", true),
+            (percent, "%", false),
+            (wildcard, "*.a.b", true),
+            (subdomain_with_underscores, "_tcp.a_b.c", true),
+            (path_segment, "a%", false),
+        ];
+        for (form, text, right) in cases {
+            assert_eq!(form(text).is_empty(), *right, "{text}");
+        }
+        assert_eq!(label("a.b"), ["must not contain dots"]);
+        assert!(qualified("a/b/c")[0].starts_with("a valid label key must consist"));
+    }
+}

@@ -1,0 +1,34 @@
+//! Addresses and networks as Go read them of old: parts may have leading zeros.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+/// An address, also with leading zeros in its parts.
+pub fn lenient_ip(text: &str) -> Option<IpAddr> {
+    if let Ok(ip) = text.parse() {
+        return Some(ip);
+    }
+    let trimmed: Vec<String> = text
+        .split('.')
+        .map(|part| part.trim_start_matches('0'))
+        .map(|part| if part.is_empty() { "0".to_owned() } else { part.to_owned() })
+        .collect();
+    if text.split('.').any(|part| part.is_empty() || !part.bytes().all(|c| c.is_ascii_digit())) {
+        return None;
+    }
+    trimmed.join(".").parse::<Ipv4Addr>().ok().map(IpAddr::V4)
+}
+
+/// A network as it is written: address and length of the prefix.
+pub fn lenient_cidr(text: &str) -> Option<(IpAddr, u32)> {
+    let (ip, length) = text.split_once('/')?;
+    let ip = lenient_ip(ip)?;
+    if length.is_empty() || length.len() > 3 || !length.bytes().all(|c| c.is_ascii_digit()) {
+        return None;
+    }
+    let length: u32 = length.parse().ok()?;
+    (length <= bits(ip)).then_some((ip, length))
+}
+
+fn bits(ip: IpAddr) -> u32 {
+    if ip.is_ipv4() { 32 } else { 128 }
+}

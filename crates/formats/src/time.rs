@@ -1,0 +1,253 @@
+//! Times as the API writes them, and ages as tables print them.
+
+use jiff::{
+    Timestamp,
+    civil::{Date, Time},
+    tz::Offset,
+};
+
+/// `2026-01-02T03:04:05Z`.
+pub fn seconds(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// `2026-01-02T03:04:05.123456Z`.
+pub fn micros(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
+/// Reads an RFC 3339 time.
+pub fn parse(text: &str) -> Option<Timestamp> {
+    text.parse().ok()
+}
+
+/// Whether a text is certainly what [`seconds`] writes for it.
+pub fn is_canonical(text: &str) -> bool {
+    let digits = |range: std::ops::Range<usize>, low: &str, high: &str| {
+        text.get(range).is_some_and(|part| (low..=high).contains(&part) && part.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let marks = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':'), (19, b'Z')];
+    text.len() == 20
+        && marks.iter().all(|(at, mark)| text.as_bytes()[*at] == *mark)
+        && digits(0..4, "0001", "9999")
+        && digits(5..7, "01", "12")
+        && digits(8..10, "01", "28")
+        && digits(11..13, "00", "23")
+        && digits(14..16, "00", "59")
+        && digits(17..19, "00", "59")
+}
+
+/// Reads a time as Go does by the layout of RFC 3339, with exactly six digits of a second where `micros` is set; the error
+/// is Go's.
+pub fn read(text: &str, micros: bool) -> Result<Timestamp, String> {
+    Layout { whole: text, rest: text, micros }.time()
+}
+
+/// A text that is read by a layout, part by part.
+struct Layout<'a> {
+    whole: &'a str,
+    rest: &'a str,
+    micros: bool,
+}
+
+impl Layout<'_> {
+    fn time(&mut self) -> Result<Timestamp, String> {
+        let year = self.number(4, true, "2006", 0..10_000)?;
+        self.mark("-")?;
+        let month = self.number(2, true, "01", 1..13)?;
+        self.mark("-")?;
+        let day = self.number(2, false, "02", 0..100)?;
+        self.mark("T")?;
+        let hour = self.number(2, false, "15", 0..24)?;
+        self.mark(":")?;
+        let minute = self.number(2, true, "04", 0..60)?;
+        self.mark(":")?;
+        let second = self.number(2, true, "05", 0..60)?;
+        let nanos = self.fraction()?;
+        let offset = self.offset()?;
+        if !self.rest.is_empty() {
+            return Err(format!("parsing time {}: extra text: {}", quote(self.whole), quote(self.rest)));
+        }
+        let date = Date::new(year as i16, month as i8, day as i8).map_err(|_| self.outside("day"))?;
+        let clock = Time::new(hour as i8, minute as i8, second as i8, nanos).map_err(|_| self.outside("second"))?;
+        let offset = Offset::from_seconds(offset).map_err(|_| self.outside("time zone offset hour"))?;
+        offset.to_timestamp(date.to_datetime(clock)).map_err(|_| self.outside("year"))
+    }
+
+    /// A number of so many digits, or of one where it is not `fixed`.
+    fn number(&mut self, digits: usize, fixed: bool, name: &str, range: std::ops::Range<i32>) -> Result<i32, String> {
+        let have = self.rest.bytes().take(digits).take_while(u8::is_ascii_digit).count();
+        if have == 0 || fixed && have < digits {
+            return Err(self.cannot(name));
+        }
+        let (number, rest) = self.rest.split_at(have);
+        let number = number.parse().map_err(|_| self.cannot(name))?;
+        self.rest = rest;
+        if range.contains(&number) { Ok(number) } else { Err(self.outside(part(name))) }
+    }
+
+    fn mark(&mut self, mark: &str) -> Result<(), String> {
+        self.rest = self.rest.strip_prefix(mark).ok_or_else(|| self.cannot(mark))?;
+        Ok(())
+    }
+
+    /// The fraction of a second, in nanoseconds; what is finer is dropped.
+    fn fraction(&mut self) -> Result<i32, String> {
+        let digits = match self.rest.strip_prefix(['.', ',']) {
+            Some(rest) => rest.bytes().take_while(u8::is_ascii_digit).count(),
+            None => 0,
+        };
+        if self.micros && digits < 6 {
+            return Err(self.cannot(".000000"));
+        }
+        if digits == 0 {
+            return Ok(0);
+        }
+        let (fraction, rest) = self.rest.split_at(1 + if self.micros { 6 } else { digits });
+        self.rest = rest;
+        Ok(fraction[1..]
+            .bytes()
+            .chain(std::iter::repeat(b'0'))
+            .take(9)
+            .fold(0, |n, digit| n * 10 + i32::from(digit - b'0')))
+    }
+
+    /// `Z` or `+01:00`, in seconds.
+    fn offset(&mut self) -> Result<i32, String> {
+        const NAME: &str = "Z07:00";
+        if let Some(rest) = self.rest.strip_prefix('Z') {
+            self.rest = rest;
+            return Ok(0);
+        }
+        let whole = self.rest;
+        let sign = match whole.as_bytes() {
+            [b'+', _, _, b':', _, _, ..] => 1,
+            [b'-', _, _, b':', _, _, ..] => -1,
+            _ => return Err(self.cannot(NAME)),
+        };
+        let two =
+            |from: usize| whole.get(from..from + 2).filter(|two| two.bytes().all(|b| b.is_ascii_digit()))?.parse().ok();
+        let (Some(hours), Some(minutes)): (Option<i32>, Option<i32>) = (two(1), two(4)) else {
+            return Err(self.cannot(NAME));
+        };
+        match (hours, minutes) {
+            (25.., _) => Err(self.outside("time zone offset hour")),
+            (_, 61..) => Err(self.outside("time zone offset minute")),
+            _ => {
+                self.rest = &whole[6..];
+                Ok(sign * (hours * 60 + minutes) * 60)
+            }
+        }
+    }
+
+    fn cannot(&self, part: &str) -> String {
+        let layout = if self.micros { "2006-01-02T15:04:05.000000Z07:00" } else { "2006-01-02T15:04:05Z07:00" };
+        format!("parsing time {} as {layout:?}: cannot parse {} as {part:?}", quote(self.whole), quote(self.rest))
+    }
+
+    fn outside(&self, part: &str) -> String {
+        format!("parsing time {}: {part} out of range", quote(self.whole))
+    }
+}
+
+/// What a part of the layout is called.
+fn part(name: &str) -> &'static str {
+    match name {
+        "01" => "month",
+        "02" => "day",
+        "15" => "hour",
+        "04" => "minute",
+        "05" => "second",
+        _ => "year",
+    }
+}
+
+/// A text as Go's package of times quotes it: byte by byte where it is not plain.
+fn quote(text: &str) -> String {
+    let byte = |byte: u8| match byte {
+        b'"' | b'\\' => format!("\\{}", char::from(byte)),
+        0x20..0x80 => char::from(byte).to_string(),
+        other => format!("\\x{other:02x}"),
+    };
+    format!("\"{}\"", text.bytes().map(byte).collect::<String>())
+}
+
+/// How long ago `since` was, in upstream's short form; `<unknown>` for what is no time.
+pub fn age(since: Option<&str>, now: Timestamp) -> String {
+    match since.and_then(parse) {
+        Some(since) => human(now.as_second() - since.as_second()),
+        None => "<unknown>".to_owned(),
+    }
+}
+
+/// A duration in seconds in upstream's short form: `2m30s`, `5h`, `3d4h`.
+pub fn human(seconds: i64) -> String {
+    let pair = |big: i64, unit: char, rest: i64, small: char| {
+        if rest == 0 { format!("{big}{unit}") } else { format!("{big}{unit}{rest}{small}") }
+    };
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
+    match seconds {
+        ..=-2 => "<invalid>".to_owned(),
+        -1..=0 => "0s".to_owned(),
+        _ if seconds < 120 => format!("{seconds}s"),
+        _ if minutes < 10 => pair(minutes, 'm', seconds % 60, 's'),
+        _ if minutes < 180 => format!("{minutes}m"),
+        _ if hours < 8 => pair(hours, 'h', minutes % 60, 'm'),
+        _ if hours < 48 => format!("{hours}h"),
+        _ if hours < 24 * 8 => pair(days, 'd', hours % 24, 'h'),
+        _ if hours < 24 * 365 * 2 => format!("{days}d"),
+        _ if hours < 24 * 365 * 8 => pair(days / 365, 'y', days % 365, 'd'),
+        _ => format!("{}y", days / 365),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_go_reads_them() {
+        let good = [
+            ("2020-01-02T03:04:05Z", "2020-01-02T03:04:05Z"),
+            ("2020-01-02T03:04:05.5Z", "2020-01-02T03:04:05Z"),
+            ("2020-01-02T3:04:05+01:30", "2020-01-02T01:34:05Z"),
+            ("2020-02-29T23:59:59-24:60", "2020-03-02T00:59:59Z"),
+        ];
+        for (text, want) in good {
+            assert_eq!(read(text, false).map(seconds).as_deref(), Ok(want), "{text}");
+        }
+        assert_eq!(read("2020-01-02T03:04:05.123456Z", true).map(micros).unwrap(), "2020-01-02T03:04:05.123456Z");
+        let bad = [
+            ("x", "as \"2006-01-02T15:04:05Z07:00\": cannot parse \"x\" as \"2006\""),
+            ("2020-01-01", "as \"2006-01-02T15:04:05Z07:00\": cannot parse \"\" as \"T\""),
+            ("2020-1-1T00:00:00Z", "as \"2006-01-02T15:04:05Z07:00\": cannot parse \"1-1T00:00:00Z\" as \"01\""),
+            ("2020-01-01T00:00:00", "as \"2006-01-02T15:04:05Z07:00\": cannot parse \"\" as \"Z07:00\""),
+        ];
+        for (text, want) in bad {
+            assert_eq!(read(text, false), Err(format!("parsing time {text:?} {want}")));
+        }
+        let outside = [
+            ("2020-13-01T00:00:00Z", "month out of range"),
+            ("2021-02-29T00:00:00Z", "day out of range"),
+            ("2020-01-01T25:00:00Z", "hour out of range"),
+            ("2020-01-01T00:00:60Z", "second out of range"),
+            ("2020-01-01T00:00:00+99:00", "time zone offset hour out of range"),
+            ("2020-01-01T00:00:00Zx", "extra text: \"x\""),
+        ];
+        for (text, want) in outside {
+            assert_eq!(read(text, false), Err(format!("parsing time {text:?}: {want}")));
+            assert!(!is_canonical(text));
+        }
+        assert!(is_canonical("2020-01-02T03:04:05Z") && !is_canonical("2020-01-02T03:04:05é"));
+    }
+
+    #[test]
+    fn durations_read_as_upstream_prints_them() {
+        let cases = [(0, "0s"), (119, "119s"), (120, "2m"), (150, "2m30s"), (600, "10m"), (3 * 3600 + 60, "3h1m")];
+        for (seconds, want) in cases {
+            assert_eq!(human(seconds), want);
+        }
+        assert_eq!(human(50 * 3600), "2d2h");
+        assert_eq!(human(-5), "<invalid>");
+    }
+}

@@ -1,0 +1,186 @@
+//! URLs, read as Go's `net/url` reads what a request asks for.
+
+use std::collections::BTreeMap;
+
+/// A URL; its path is escaped, its query as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// In lower case; empty for a path alone.
+    pub scheme: String,
+    user: String,
+    /// With its port.
+    pub host: String,
+    /// Escaped.
+    pub path: String,
+    query: String,
+    fragment: String,
+}
+
+impl Url {
+    /// Reads an absolute URL or path.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        Self::read(text).map_err(|reason| format!("parse {text:?}: {reason}"))
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        if text.bytes().any(|c| c < b' ' || c == 0x7f) {
+            return Err("net/url: invalid control character in URL".into());
+        }
+        if text.is_empty() {
+            return Err("empty url".into());
+        }
+        let (scheme, rest) = scheme(text)?;
+        let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        if !rest.starts_with('/') {
+            // What has a scheme and no slash is opaque.
+            if scheme.is_empty() {
+                return Err("invalid URI for request".into());
+            }
+            let url = Self::at(scheme, "", "", "", query, fragment);
+            return Ok(url);
+        }
+        let (authority, path) = match rest.strip_prefix("//") {
+            Some(rest) if !rest.starts_with('/') && (!scheme.is_empty() || !rest.is_empty()) => {
+                if scheme.is_empty() {
+                    // A request for a path may begin with two slashes.
+                    ("", &text[..text.len().min(1 + rest.len() + 1)])
+                } else {
+                    rest.split_at(rest.find('/').unwrap_or(rest.len()))
+                }
+            }
+            Some(rest) if !scheme.is_empty() => ("", rest),
+            _ => ("", rest),
+        };
+        let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let host = check_host(host)?;
+        let path = escape_path(path)?;
+        Ok(Self::at(scheme, user, &host, &path, query, fragment))
+    }
+
+    fn at(scheme: String, user: &str, host: &str, path: &str, query: &str, fragment: &str) -> Self {
+        Self {
+            scheme,
+            user: user.into(),
+            host: host.into(),
+            path: path.into(),
+            query: query.into(),
+            fragment: fragment.into(),
+        }
+    }
+
+    /// The host without brackets, and the port.
+    pub fn host_and_port(&self) -> (&str, &str) {
+        let host = self.host.as_str();
+        let (name, port) = match host.rfind(':') {
+            Some(at) if host[at + 1..].bytes().all(|c| c.is_ascii_digit()) && !host[at..].contains(']') => {
+                (&host[..at], &host[at + 1..])
+            }
+            _ => (host, ""),
+        };
+        (name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name), port)
+    }
+
+    /// What is asked for, by name; what cannot be read is left out.
+    pub fn query(&self) -> BTreeMap<String, Vec<String>> {
+        let mut pairs: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for pair in self.query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if let (Some(key), Some(value)) = (unescape(key), unescape(value)) {
+                pairs.entry(key).or_default().push(value);
+            }
+        }
+        pairs
+    }
+}
+
+fn scheme(text: &str) -> Result<(String, &str), String> {
+    for (at, c) in text.bytes().enumerate() {
+        match c {
+            b'a'..=b'z' | b'A'..=b'Z' => {}
+            b'0'..=b'9' | b'+' | b'-' | b'.' if at > 0 => {}
+            b':' if at == 0 => return Err("missing protocol scheme".into()),
+            b':' => return Ok((text[..at].to_ascii_lowercase(), &text[at + 1..])),
+            _ => break,
+        }
+    }
+    let first = text.split('/').next().unwrap_or("");
+    match first.contains(':') && !text.starts_with('/') {
+        true => Err("first path segment in URL cannot contain colon".into()),
+        false => Ok((String::new(), text)),
+    }
+}
+
+fn check_host(host: &str) -> Result<String, String> {
+    let after = match host.strip_prefix('[') {
+        Some(inner) => match inner.find(']') {
+            Some(at) => &inner[at + 1..],
+            None => return Err("missing ']' in host".into()),
+        },
+        None => match host.rfind(':') {
+            Some(at) => &host[at..],
+            None => "",
+        },
+    };
+    let port = after.strip_prefix(':').unwrap_or(after);
+    if !after.is_empty() && (!after.starts_with(':') || !port.bytes().all(|c| c.is_ascii_digit())) {
+        return Err(format!("invalid port {after:?} after host"));
+    }
+    if let Some(c) = host.chars().find(|c| " <>\"\\^`{|}".contains(*c)) {
+        return Err(format!("invalid character {:?} in host name", c.to_string()));
+    }
+    match unescape_with(host, false) {
+        Some(host) => Ok(host),
+        None => Err(bad_escape(host)),
+    }
+}
+
+fn bad_escape(text: &str) -> String {
+    let at = text.match_indices('%').map(|(at, _)| at).find(|at| hex(&text[*at + 1..]).is_none()).unwrap_or(0);
+    format!("invalid URL escape {:?}", text[at..].chars().take(3).collect::<String>())
+}
+
+/// The path as it is sent: what may not stand there is escaped, unless all was fine.
+fn escape_path(path: &str) -> Result<String, String> {
+    let plain = unescape_with(path, false).ok_or_else(|| bad_escape(path))?;
+    let fine = |c: char| c.is_ascii_alphanumeric() || "-_.~!$&'()*+,;=:@/[]%".contains(c);
+    if path.chars().all(fine) {
+        return Ok(path.into());
+    }
+    let mut escaped = String::new();
+    for byte in plain.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => escaped.push(byte as char),
+            _ if b"-_.~$&+,/:;=@".contains(&byte) => escaped.push(byte as char),
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    Ok(escaped)
+}
+
+fn hex(text: &str) -> Option<u8> {
+    u8::from_str_radix(text.get(..2).filter(|text| text.bytes().all(|c| c.is_ascii_hexdigit()))?, 16).ok()
+}
+
+/// Part of a query.
+fn unescape(text: &str) -> Option<String> {
+    unescape_with(text, true)
+}
+
+fn unescape_with(text: &str, plus: bool) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let mut taken = c.len_utf8();
+        match c {
+            '%' => {
+                bytes.push(hex(&rest[1..])?);
+                taken = 3;
+            }
+            '+' if plus => bytes.push(b' '),
+            _ => bytes.extend_from_slice(&rest.as_bytes()[..taken]),
+        }
+        rest = &rest[taken..];
+    }
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}

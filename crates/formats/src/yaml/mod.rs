@@ -1,0 +1,153 @@
+//! YAML as upstream reads and writes it: YAML 1.1 scalars, keys as texts, the first document alone.
+//!
+//! [`parse`] works on events, so that aliases, depth and size are bounded while the document is read; [`write`] gives what
+//! upstream's library writes for the same object.
+
+mod emit;
+mod fault;
+mod natural;
+mod read;
+mod resolve;
+
+use crate::{Value, budget::Exceeded, json};
+
+/// Why bytes cannot be read as YAML.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No YAML.
+    #[error("yaml: {}{message}", fault::shown_line(*line))]
+    Syntax {
+        /// Where, as Go's library counts; 0 where it does not say.
+        line: usize,
+        /// What is wrong.
+        message: String,
+    },
+    /// No text.
+    #[error("yaml: invalid {0} UTF-8 octet")]
+    Utf8(&'static str),
+    /// A number that JSON has not.
+    #[error("json: unsupported value: {0}")]
+    Number(&'static str),
+    /// YAML that JSON cannot say, or that contradicts itself.
+    #[error("yaml: {0}")]
+    Value(String),
+    /// Nested too deeply.
+    #[error("yaml: exceeded max depth of {}", json::MAX_DEPTH)]
+    Depth,
+    /// Aliases stand for more than they may.
+    #[error("yaml: document contains excessive aliasing")]
+    Aliasing,
+    /// Too many bytes.
+    #[error("Request entity too large: limit is {}", json::MAX_SIZE)]
+    Size,
+    /// Too much memory.
+    #[error(transparent)]
+    Memory(#[from] Exceeded),
+}
+
+/// A document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parsed {
+    /// The first document; null if there is none.
+    pub value: Value,
+    /// Keys that are there twice: `line 3: key "a" already set in map`.
+    pub duplicates: Vec<String>,
+}
+
+impl Parsed {
+    /// What strict decoding says about duplicate keys.
+    pub fn violation(&self) -> Option<String> {
+        (!self.duplicates.is_empty()).then(|| format!("yaml: unmarshal errors:\n  {}", self.duplicates.join("\n  ")))
+    }
+}
+
+/// Reads the first document.
+pub fn parse(bytes: &[u8]) -> Result<Parsed, Error> {
+    if bytes.len() > json::MAX_SIZE {
+        return Err(Error::Size);
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let first = bytes.get(error.valid_up_to()).copied().unwrap_or_default();
+        Error::Utf8(if (0xc0..0xf8).contains(&first) { "trailing" } else { "leading" })
+    })?;
+    read::document(text)
+}
+
+/// Writes an object, keys sorted, with the line breaks and quotes of upstream's library.
+pub fn write(value: &Value) -> String {
+    emit::document(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn value(text: &str) -> Value {
+        parse(text.as_bytes()).unwrap().value
+    }
+
+    #[test]
+    fn scalars_are_those_of_yaml_1_1() {
+        let text = "a: [yes, No, on, OFF, y, n, ~, null, '']\nb: [1, 0x1F, 0o17, 017, 08, 1_000, -0b11, +5]\n\
+            c: [1.5, .5, 1e3, 1., '1', \"yes\", 2001-01-01, 1:30, 1e999, .x, 0x, !!str 1, !foo x]\n? true\n: t\n1: one\n1.5: f\n";
+        assert_eq!(
+            value(text),
+            json!({"a": [true, false, true, false, true, false, null, null, ""], "b": [1, 31, 15, 15, 8, 1000, -3, 5],
+                "c": [1.5, 0.5, 1000, 1, "1", "yes", "2001-01-01", "1:30", "1e999", ".x", "0x", "1", "x"],
+                "true": "t", "1": "one", "1.5": "f"})
+        );
+        for wrong in ["{~: 1}", "{[a]: 1}", ".inf", "!!int x", "a: b: c", "[", "*x", "\u{1}"] {
+            parse(wrong.as_bytes()).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn anchors_and_merges_are_expanded() {
+        let text = "base: &b {x: 1, w: 2}\none:\n  <<: *b\n  w: 3\ntwo: {<<: [*b, {z: 4}]}\nsame: *b\n";
+        let base = json!({"x": 1, "w": 2});
+        assert_eq!(
+            value(text),
+            json!({"base": base, "one": {"x": 1, "w": 3}, "two": {"x": 1, "w": 2, "z": 4}, "same": base})
+        );
+        assert_eq!(value("a\n---\nb: [\n"), "a", "later documents do not count");
+        assert_eq!(value(""), Value::Null);
+    }
+
+    #[test]
+    fn duplicates_are_found() {
+        let parsed = parse(b"a: 1\nb: 2\na: 3\n").unwrap();
+        assert_eq!(parsed.value, json!({"a": 3, "b": 2}));
+        assert_eq!(parsed.violation().unwrap(), "yaml: unmarshal errors:\n  line 3: key \"a\" already set in map");
+    }
+
+    #[test]
+    fn hostile_documents_are_refused() {
+        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..12 {
+            let alias = format!("*a{}", level - 1);
+            bomb += &format!("a{level}: &a{level} [{}]\n", vec![alias; 9].join(", "));
+        }
+        assert_eq!(parse(bomb.as_bytes()), Err(Error::Aliasing));
+        parse("[".repeat(100_000).as_bytes()).unwrap_err();
+        parse("- ".repeat(100_000).as_bytes()).unwrap_err();
+        parse("a: &a [*a]".as_bytes()).unwrap_err();
+        assert_eq!(parse(&vec![b'a'; json::MAX_SIZE + 1]), Err(Error::Size));
+        assert_eq!(value(&"a".repeat(json::MAX_SIZE)).as_str().map(str::len), Some(json::MAX_SIZE));
+        let many = format!("[{}]", "{a: 1},".repeat(300_000));
+        assert_eq!(parse(many.as_bytes()), Err(Error::Memory(Exceeded)));
+    }
+
+    #[test]
+    fn objects_are_written_as_upstream_writes_them() {
+        let long = "word ".repeat(30);
+        let object = json!({"b10": 1, "b9": "yes", "a": [], "c": {}, "d": [{"x": [1, [2]], "y": null}, "- z"], "e": "a\nb\n",
+            "f": "1", "g": " x", "h": 1.5, "i": 1e21, "j": "a: b", "k": "#", "l": "é\u{7}", "m": long.trim_end(), "n": "a\n\n", "o": ""});
+        let want = "a: []\nb9: \"yes\"\nb10: 1\nc: {}\nd:\n- x:\n  - 1\n  - - 2\n  \"y\": null\n- '- z'\ne: |\n  a\n  b\nf: \"1\"\n\
+            g: ' x'\nh: 1.5\ni: 1e+21\nj: 'a: b'\nk: '#'\nl: \"é\\a\"\nm: word word word word word word word word word word word word word word word word\n  \
+            word word word word word word word word word word word word word word\n\"n\": |+\n  a\n\no: \"\"\n";
+        assert_eq!(write(&object), want);
+        assert_eq!(value(&write(&object)), object);
+    }
+}

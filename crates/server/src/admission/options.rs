@@ -1,0 +1,32 @@
+//! The options of a request as an object, as webhooks and policies see them.
+
+use api::Value;
+use serde_json::json;
+
+use super::{Attributes, Operation};
+
+/// `CreateOptions` and the like, of the request's query; those of a deletion come with the request.
+pub fn of(attributes: &Attributes<'_>) -> Value {
+    let kind = match (attributes.operation, attributes.target.verb) {
+        (Operation::Connect, _) => return Value::Null,
+        (Operation::Delete, _) => return attributes.options.cloned().unwrap_or(Value::Null),
+        (Operation::Create, _) => "CreateOptions",
+        (Operation::Update, "patch") => "PatchOptions",
+        (Operation::Update, _) => "UpdateOptions",
+    };
+    let query = &attributes.target.query;
+    let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+    let dry_run: Vec<&str> = query.all("dryRun").filter(|value| !value.is_empty()).collect();
+    if !dry_run.is_empty() {
+        options["dryRun"] = json!(dry_run);
+    }
+    for field in ["fieldManager", "fieldValidation"] {
+        if let Some(value) = query.get(field).filter(|value| !value.is_empty()) {
+            options[field] = value.into();
+        }
+    }
+    if kind == "PatchOptions" && query.all("force").next().is_some() {
+        options["force"] = query.flag("force").into();
+    }
+    options
+}

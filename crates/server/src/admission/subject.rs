@@ -1,0 +1,84 @@
+//! What a webhook or a policy is told of a request: the version that its rules name, and who asks for what.
+
+use std::borrow::Cow;
+
+use api::{Value, convert, schema::Resource};
+use serde_json::{Map, json};
+
+use super::{
+    Attributes,
+    matching::{Invocation, namespace},
+    options,
+};
+
+/// A request as one who is asked sees it.
+pub struct Subject<'a, 'b> {
+    /// The request.
+    pub attributes: &'b Attributes<'a>,
+    /// As what it is seen.
+    pub invocation: Invocation,
+}
+
+impl Subject<'_, '_> {
+    /// Whether what is written is of the resource's own kind: a subresource of another kind has only that one version.
+    pub fn is_own_kind(&self) -> bool {
+        self.attributes.kind().2 == self.attributes.resource().kind
+    }
+
+    /// An object, new or old, in the version that is seen.
+    pub fn shown<'v>(&self, object: &'v Value) -> Cow<'v, Value> {
+        let (own, asked) = (self.attributes.resource(), &self.invocation.resource);
+        let same = (own.group, own.version) == (asked.group, asked.version);
+        if object.is_null() || same || !self.is_own_kind() {
+            return Cow::Borrowed(object);
+        }
+        Cow::Owned(convert::to(asked, object.clone()))
+    }
+
+    /// The fields of an `AdmissionRequest` that say who asks for what, but for the objects.
+    pub fn request(&self, object: &Value) -> Map<String, Value> {
+        let attributes = self.attributes;
+        let (own, asked) = (attributes.resource(), &self.invocation.resource);
+        let (group, version, kind) = attributes.kind();
+        let asked_kind =
+            if self.is_own_kind() { (asked.group, asked.version, asked.kind) } else { (group, version, kind) };
+        let kind_of =
+            |(group, version, kind): (&str, &str, &str)| json!({"group": group, "version": version, "kind": kind});
+        let resource_of = |row: &Resource| json!({"group": row.group, "version": row.version, "resource": row.name});
+        let mut request = Map::from_iter([
+            ("kind".to_owned(), kind_of(asked_kind)),
+            ("resource".to_owned(), resource_of(asked)),
+            ("requestKind".to_owned(), kind_of((group, version, kind))),
+            ("requestResource".to_owned(), resource_of(own)),
+            ("operation".to_owned(), attributes.operation.name().into()),
+            ("userInfo".to_owned(), self.user()),
+            ("dryRun".to_owned(), attributes.dry_run.into()),
+        ]);
+        let texts = [
+            ("subResource", attributes.subresource()),
+            ("requestSubResource", attributes.subresource()),
+            ("name", attributes.name(object)),
+            ("namespace", namespace(attributes, object)),
+        ];
+        for (field, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+            request.insert(field.to_owned(), text.into());
+        }
+        let options = options::of(attributes);
+        if !options.is_null() {
+            request.insert("options".to_owned(), options);
+        }
+        request
+    }
+
+    fn user(&self) -> Value {
+        let user = self.attributes.user();
+        let mut info = json!({"username": user.name, "groups": user.groups});
+        if !user.uid.is_empty() {
+            info["uid"] = user.uid.as_str().into();
+        }
+        if !user.extra.is_empty() {
+            info["extra"] = json!(user.extra);
+        }
+        info
+    }
+}

@@ -1,0 +1,172 @@
+//! What is kept of stored definitions: rows of those that are served, and a summary of each for who sets its conditions.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use api::{Value, meta};
+use bytes::Bytes;
+use custom::Definition;
+use store::Item;
+use tokio_util::sync::CancellationToken;
+
+use super::{Rows, find_condition, gate::Gate, is_true};
+use crate::{live::View, system::Place};
+
+/// What the control loop must know of a definition.
+#[derive(Debug)]
+pub struct Summary {
+    /// Its name.
+    pub name: String,
+    /// The group of its resource.
+    pub group: String,
+    /// The names that it wants.
+    pub wanted: Value,
+    /// The names that it has.
+    pub accepted: Value,
+    /// `NamesAccepted` has been decided, and how.
+    pub names: Option<bool>,
+    /// Its objects are served.
+    pub established: bool,
+    /// It is to go.
+    pub deleting: bool,
+    /// Its instances are to go before it.
+    pub finalizer: bool,
+}
+
+/// The view.
+#[derive(Default)]
+pub struct Served {
+    definitions: BTreeMap<String, Arc<Definition>>,
+    summaries: BTreeMap<String, Arc<Summary>>,
+    /// By the identity of the definition.
+    gates: HashMap<String, Arc<Gate>>,
+    /// By name.
+    ended: HashMap<String, CancellationToken>,
+    rows: Arc<Rows>,
+    changed: bool,
+}
+
+impl Served {
+    /// The rows of all definitions that are served.
+    pub fn rows(&self) -> &Arc<Rows> {
+        &self.rows
+    }
+
+    /// What who creates objects goes through; `None` if the definition is gone.
+    pub fn gate(&self, definition: &Definition) -> Option<Arc<Gate>> {
+        self.gates.get(&definition.uid).cloned()
+    }
+
+    /// Cancelled when a definition is not any more what it is.
+    pub fn ended(&self, definition: &Definition) -> CancellationToken {
+        let known = self.definitions.get(&definition.name).filter(|known| std::ptr::eq(&***known, definition));
+        let token = known.and_then(|known| self.ended.get(&known.name)).cloned();
+        token.unwrap_or_else(|| {
+            let over = CancellationToken::new();
+            over.cancel();
+            over
+        })
+    }
+
+    /// What is known of a definition.
+    pub fn summary(&self, name: &str) -> Option<Arc<Summary>> {
+        self.summaries.get(name).cloned()
+    }
+
+    /// What is known of all definitions.
+    pub fn summaries(&self) -> Vec<Arc<Summary>> {
+        self.summaries.values().cloned().collect()
+    }
+
+    fn keep(&mut self, name: &str, object: &Value, document: &Bytes) {
+        self.summaries.insert(name.to_owned(), Arc::new(Summary::of(name, object)));
+        // A definition that lost its names is served under those that it had.
+        let usable = ["NamesAccepted", "Established"].iter().any(|condition| is_true(object, condition));
+        let known = self.definitions.get(name);
+        if usable && known.is_some_and(|known| known.is_same(object, document)) {
+            return;
+        }
+        match usable.then(|| Definition::new(object, document)).flatten() {
+            Some(definition) => self.serve(name, definition),
+            None => self.drop(name),
+        }
+    }
+
+    fn serve(&mut self, name: &str, definition: Definition) {
+        self.drop_other(name, &definition.uid);
+        if let Some(before) = self.ended.insert(name.to_owned(), CancellationToken::new()) {
+            before.cancel();
+        }
+        let gate = self.gates.entry(definition.uid.clone()).or_default();
+        if definition.terminating {
+            gate.close();
+        }
+        self.definitions.insert(name.to_owned(), Arc::new(definition));
+        self.changed = true;
+    }
+
+    /// Forgets a definition of the same name that is another.
+    fn drop_other(&mut self, name: &str, uid: &str) {
+        if self.definitions.get(name).is_some_and(|known| known.uid != uid) {
+            self.drop(name);
+        }
+    }
+
+    fn drop(&mut self, name: &str) {
+        if let Some(known) = self.definitions.remove(name) {
+            self.changed = true;
+            if let Some(gate) = self.gates.remove(&known.uid) {
+                gate.close();
+            }
+        }
+        if let Some(ended) = self.ended.remove(name) {
+            ended.cancel();
+        }
+    }
+}
+
+impl View for Served {
+    fn put(&mut self, place: Place<'_>, object: &Value) {
+        self.keep(place.name, object, &object.to_string().into());
+    }
+
+    fn put_item(&mut self, place: Place<'_>, object: &Value, item: &Item) {
+        self.keep(place.name, object, &item.record.value);
+    }
+
+    fn remove(&mut self, place: Place<'_>) {
+        self.summaries.remove(place.name);
+        self.drop(place.name);
+    }
+
+    fn clear(&mut self) {
+        let names: Vec<String> = self.definitions.keys().cloned().collect();
+        names.iter().for_each(|name| self.drop(name));
+        self.summaries.clear();
+        self.changed = true;
+    }
+
+    fn settle(&mut self) {
+        if std::mem::take(&mut self.changed) {
+            self.rows = Arc::new(Rows::new(self.definitions.values(), self.rows.generation + 1));
+        }
+    }
+}
+
+impl Summary {
+    fn of(name: &str, object: &Value) -> Self {
+        const FINALIZER: &str = super::control::FINALIZER;
+        Self {
+            name: name.to_owned(),
+            group: meta::text(object, &["spec", "group"]).to_owned(),
+            wanted: object["spec"]["names"].clone(),
+            accepted: object["status"]["acceptedNames"].clone(),
+            names: find_condition(object, "NamesAccepted").map(|condition| condition["status"] == "True"),
+            established: is_true(object, "Established"),
+            deleting: meta::is_deleting(object),
+            finalizer: meta::finalizers(object).any(|finalizer| finalizer == FINALIZER),
+        }
+    }
+}
