@@ -8,6 +8,7 @@
 
 mod activity;
 mod admission;
+mod aggregate;
 mod allocate;
 mod audit;
 mod authenticate;
@@ -42,6 +43,7 @@ mod reload;
 mod request;
 mod reviews;
 pub mod served;
+mod services;
 mod settings;
 mod strategies;
 mod streams;
@@ -67,6 +69,7 @@ use tokio_util::{
 };
 
 pub use admission::{AdmissionSettings, UnknownPlugin};
+pub use aggregate::{Aggregation, CertificateError, ClientCertificate};
 pub use allocate::network::{Network, NotANetwork};
 pub use audit::{
     Audit, BatchSettings, LogSettings, Mode as AuditMode, Policy as AuditPolicy, PolicyError, Truncation,
@@ -175,6 +178,7 @@ struct Shared {
     /// `None` where nothing is audited.
     auditor: Option<Arc<audit::Auditor>>,
     flow: flow::Flow,
+    aggregator: aggregate::Aggregator,
     /// What containers have used.
     usage: Arc<usage::Usage>,
     reloads: reload::Reloads,
@@ -234,6 +238,7 @@ impl Server {
         let tokens = config.tokens.map(Arc::new);
         let authenticator = authenticate::Authenticator::new(&settings.authentication, tokens.as_ref(), &registry);
         let flow = flow::Flow::new(&settings.load, registry.cache())?;
+        let aggregator = aggregate::Aggregator::new(&settings.aggregation, registry.cache())?;
         let shared = Shared {
             registry,
             kubelet_tls: config.kubelet_tls,
@@ -242,6 +247,7 @@ impl Server {
             impersonators: impersonate::Ways::default(),
             auditor: audit::Auditor::new(&settings.audit),
             flow,
+            aggregator,
             usage,
             reloads: reload::Reloads::default(),
             settings,
@@ -267,14 +273,19 @@ impl Server {
         self.shared.authenticator.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What the server says of its API, custom resources included.
+    /// What clients are told of the API: of this server's, custom resources included, and of others' that it leads to.
     fn page(&self, name: &api::discovery::Name) -> Option<api::discovery::Page> {
-        self.shared.custom_pages.get(&self.shared.pages, &self.registry().custom().rows(), name)
+        let own = |name: &_| self.shared.custom_pages.get(&self.shared.pages, &self.registry().custom().rows(), name);
+        self.aggregator().page(name, own)
     }
 
     /// The rows that there are.
     fn table(&self) -> request::Table<'_> {
         request::Table { served: &self.shared.settings.served, custom: Some(self.registry().custom()) }
+    }
+
+    fn aggregator(&self) -> &aggregate::Aggregator {
+        &self.shared.aggregator
     }
 
     fn registry(&self) -> &registry::Registry {

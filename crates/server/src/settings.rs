@@ -4,6 +4,7 @@ use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
 
 use crate::{
     admission::AdmissionSettings,
+    aggregate::Aggregation,
     allocate::network::Network,
     audit::Audit,
     authenticate::Authentication,
@@ -28,6 +29,8 @@ pub struct Settings {
     pub authentication: Authentication,
     /// Who is asked before a write.
     pub admission: AdmissionSettings,
+    /// How aggregated API servers are reached.
+    pub aggregation: Aggregation,
     /// Who may do what.
     pub authorization: Authorization,
     /// What is kept of who did what.
@@ -128,6 +131,7 @@ impl Default for Settings {
             node_ports: 30000..=32767,
             authentication: Authentication::default(),
             admission: AdmissionSettings::default(),
+            aggregation: Aggregation::default(),
             authorization: Authorization::default(),
             audit: Audit::default(),
             load: Load::default(),

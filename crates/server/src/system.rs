@@ -86,6 +86,11 @@ impl<'a> System<'a> {
         written(self.perform(target, object).await?)
     }
 
+    /// Writes the status of an object.
+    pub async fn update_status(&self, place: Place<'_>, object: &Value) -> Result<Value, Status> {
+        written(self.perform(target("update", place, "status"), object).await?)
+    }
+
     /// Deletes an object; whether it was there.
     pub async fn delete(&self, place: Place<'_>) -> Result<bool, Status> {
         match self.perform(target("delete", place, ""), &Value::Null).await {

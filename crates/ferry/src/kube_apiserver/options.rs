@@ -4,7 +4,8 @@ use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use server::{
-    AdmissionSettings, Component, Load, Network, Reload, Serving, Settings, Shutdown, Tokens, Watched, served::Served,
+    AdmissionSettings, Aggregation, ClientCertificate, Component, Load, Network, Reload, Serving, Settings, Shutdown,
+    Tokens, Watched, served::Served,
 };
 
 use super::{audit, authentication, authorization};
@@ -176,6 +177,7 @@ fn settings(given: &Given<'_>) -> anyhow::Result<Settings> {
         authorization: authorization::settings(given)?,
         audit: audit::settings(given)?,
         admission: admission(given)?,
+        aggregation: aggregation(given)?,
         load: load(given)?,
         serving: serving(given)?,
         shutdown: shutdown(given)?,
@@ -286,6 +288,20 @@ fn admission(given: &Given<'_>) -> anyhow::Result<AdmissionSettings> {
         Some(file) => settings.configured(&file).map_err(|why| anyhow::anyhow!("failed to read plugin config: {why}")),
         None => Ok(settings),
     }
+}
+
+fn aggregation(given: &Given<'_>) -> anyhow::Result<Aggregation> {
+    let files = pair(given, "proxy-client-cert-file", "proxy-client-key-file")?;
+    let read =
+        |file: &PathBuf| std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()));
+    let certificate = match &files {
+        Some((certificate, key)) => {
+            let shown = ClientCertificate::from_pem(&read(certificate)?, &read(key)?);
+            Some(shown.context("--proxy-client-cert-file and --proxy-client-key-file")?)
+        }
+        None => None,
+    };
+    Ok(Aggregation { certificate, redirects: !given.bool("aggregator-reject-forwarding-redirect")? })
 }
 
 fn load(given: &Given<'_>) -> anyhow::Result<Load> {

@@ -43,6 +43,7 @@ use crate::{
     initializers,
     pipeline::Input,
     request::Target,
+    services::Services,
     strategies,
 };
 
@@ -87,6 +88,7 @@ pub struct Registry {
     authorizers: Arc<Authorizers>,
     custom: Definitions,
     pools: Pools,
+    services: Services,
     /// How long ephemeral objects are kept.
     event_ttl: Duration,
     /// How long a creation waits for initializers.
@@ -102,9 +104,10 @@ impl Registry {
         let cache = Arc::new(cache);
         let authorizers = Authorizers::new(&settings.authorization, &cache)?;
         let custom = Definitions::new(&cache)?;
+        let services = Services::new(&cache)?;
         let initialization = settings.initializers.unwrap_or_default();
         let (event_ttl, admission) = (settings.event_ttl, OnceLock::new());
-        Ok(Self { store, cache, authorizers, custom, pools, event_ttl, initialization, admission })
+        Ok(Self { store, cache, authorizers, custom, pools, services, event_ttl, initialization, admission })
     }
 
     /// Who knows who may do what.
@@ -125,6 +128,11 @@ impl Registry {
     /// What can be handed out.
     pub fn pools(&self) -> &Pools {
         &self.pools
+    }
+
+    /// Where services lead.
+    pub fn services(&self) -> &Services {
+        &self.services
     }
 
     /// Who is asked before every write. Until it is set everything is admitted.
