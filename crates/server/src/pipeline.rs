@@ -147,7 +147,7 @@ async fn identify(server: &Server, origin: Origin, request: &mut Request<Body>) 
         Origin::Component(user) => return (Some(Caller::Component(user)), Notes::default()),
         Origin::Peer(peer) => peer,
     };
-    let authenticator = &server.shared.authenticator;
+    let authenticator = server.authenticator();
     let (path, mut headers) = (request.uri().path().to_owned(), std::mem::take(request.headers_mut()));
     let (audiences, notes) = (authenticator.audiences(), Notes::default());
     let mut shown = Shown { headers: &mut headers, peer: Some(&peer), path: &path, audiences, notes };
