@@ -6,7 +6,7 @@ use super::{
     merge,
     view::{Form, View},
 };
-use crate::{Value, schema::TypeId};
+use crate::Value;
 
 /// Why a configuration cannot be laid over an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,9 +25,8 @@ pub enum OverlayError {
     Merge(NoKey),
 }
 
-/// The object of type `ty` with what the configuration says.
-pub fn overlay(ty: TypeId, live: &Value, config: &Value) -> Result<Value, OverlayError> {
-    let view = View::object(ty);
+/// The object, which is seen so, with what the configuration says.
+pub fn overlay(view: View<'_>, live: &Value, config: &Value) -> Result<Value, OverlayError> {
     check::check(view, config, false).map_err(OverlayError::Config)?;
     let mut found = Vec::new();
     atomics(view, config, &mut Vec::new(), &mut found);
@@ -44,7 +43,7 @@ fn atomics(view: View, value: &Value, path: &mut Vec<Element>, found: &mut Vec<S
         found.push(path.iter().map(Element::to_string).collect());
     }
     match (view.form, value) {
-        (Form::Struct(_), Value::Object(map)) => {
+        (Form::Struct(_) | Form::Fields(_) | Form::Deduced, Value::Object(map)) => {
             for (name, value) in map {
                 let Some(child) = view.child(name) else { continue };
                 path.push(child.element(name));
@@ -52,7 +51,7 @@ fn atomics(view: View, value: &Value, path: &mut Vec<Element>, found: &mut Vec<S
                 path.pop();
             }
         }
-        (Form::List(..), Value::Array(list)) => {
+        (Form::List(..) | Form::Items(_), Value::Array(list)) => {
             for (at, item) in list.iter().enumerate() {
                 path.push(Element::Index(at as i64));
                 atomics(view.item(), item, path, found);
@@ -74,7 +73,7 @@ mod tests {
         let ty = schema().type_of_kind("apps", "v1", "Deployment").unwrap();
         let live = json!({"metadata": {"name": "d", "labels": {"a": "b"}}, "spec": {"template": {"spec": {
             "containers": [{"name": "a", "image": "x"}, {"name": "b", "image": "y", "args": ["1"]}]}}}});
-        match (overlay(ty, &live, &config), want) {
+        match (overlay(View::object(ty), &live, &config), want) {
             (Ok(merged), Ok(want)) => assert_eq!(merged["spec"]["template"]["spec"]["containers"], want, "{config}"),
             (outcome, want) => assert_eq!(outcome.unwrap_err().to_string(), want.unwrap_err(), "{config}"),
         }

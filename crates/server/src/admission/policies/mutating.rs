@@ -4,8 +4,10 @@
 use std::sync::Arc;
 
 use api::{
-    Value, apply, convert, decode, defaults, meta, patch,
-    schema::{TypeId, schema},
+    Value,
+    apply::{self, View},
+    convert, decode, defaults, meta, patch,
+    schema::{Custom, Resource, TypeId, schema},
     status::Status,
 };
 use async_trait::async_trait;
@@ -213,17 +215,27 @@ fn type_of(subject: &Subject<'_, '_>) -> Result<TypeId, Status> {
     found.ok_or_else(|| Status::internal(format!("unknown kind {kind}")))
 }
 
+/// What a custom resource is that a policy sees.
+fn custom_of<'a>(subject: &'a Subject<'_, '_>) -> Option<(&'a Resource, &'a dyn Custom)> {
+    let row = subject.attributes.resource();
+    Some((row, row.custom.as_deref().filter(|_| subject.is_own_kind())?))
+}
+
 /// The object that a change makes, in the version that the policy sees; `None` if it makes none.
 fn changed(subject: &Subject<'_, '_>, shown: &Value, change: Change) -> Result<Result<Option<Value>, String>, Status> {
     let ty = type_of(subject)?;
+    let custom = custom_of(subject);
     match change {
         Change::Apply(mut config) => {
             for field in ["apiVersion", "kind"] {
                 config[field] = shown[field].clone();
             }
-            Ok(apply::overlay(ty, shown, &config).map(Some).map_err(|error| format!("error applying patch: {error}")))
+            let seen = custom.and_then(|(row, custom)| custom.structure(&row.api_version()));
+            let view = seen.map_or_else(|| View::object(ty), |structure| structure.view());
+            Ok(apply::overlay(view, shown, &config).map(Some).map_err(|error| format!("error applying patch: {error}")))
         }
         Change::Patch(operations) => match patch::Kind::Json.apply(ty, shown, &operations) {
+            Ok(changed) if custom.is_some() => Ok(Ok(Some(changed))),
             Ok(changed) => {
                 let decoded = decode::canonical(ty, changed).map_err(Status::internal)?;
                 if let [first, ..] = decoded.unknown.as_slice() {
@@ -242,6 +254,9 @@ fn changed(subject: &Subject<'_, '_>, shown: &Value, change: Change) -> Result<R
 /// A changed object in the request's own version, complete.
 fn restored(subject: &Subject<'_, '_>, object: &Value, changed: Value) -> Result<Value, Status> {
     let own = subject.attributes.resource();
+    if let Some((row, _)) = custom_of(subject) {
+        return decode::custom(row, changed, decode::Mode::Ignore).map(|(object, _)| object);
+    }
     let ty = type_of(subject)?;
     let mut changed = decode::canonical(ty, changed).map_err(Status::internal)?.object;
     defaults::apply(ty, &mut changed);
