@@ -8,7 +8,7 @@ use api::{
 };
 
 use super::{Attributes, Operation};
-use crate::system;
+use crate::{custom, system};
 
 /// As what somebody is asked about a request: another version of the resource may be what its rules name.
 #[derive(Clone)]
@@ -63,7 +63,9 @@ impl Asked<'_> {
         let mut others = schema().resources().iter().filter(|other| {
             other.storage() == own.storage() && (other.group, other.version) != (own.group, own.version)
         });
-        others.find(|other| self.equivalent && named(other)).map(|resource| Invocation { resource: resource.into() })
+        let built_in = others.find(|other| self.equivalent && named(other)).map(Row::BuiltIn);
+        let custom = || custom::equivalent(&attributes.target.resource, |row| self.equivalent && named(row));
+        built_in.or_else(custom).map(|resource| Invocation { resource })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{BOATS, DEFINITIONS, World, boat, boats};
+use crate::world::{BOATS, DEFINITIONS, World, boat, boats, definition, version};
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
@@ -50,5 +50,20 @@ async fn a_policy_refuses_a_custom_resource() {
     bind(&world, "validating", policy, json!({"policyName": "p", "validationActions": ["Deny"]})).await;
     let (code, refused) = world.post(BOATS, &boat("b", json!({"size": 3}))).await;
     assert!(code == 422 && refused["message"].as_str().unwrap().ends_with("denied request: too large"), "{refused}");
+    world.create(BOATS, boat("b", json!({"size": 2}))).await;
+}
+
+#[tokio::test]
+async fn a_policy_for_another_version_sees_that_version() {
+    let world = World::new().await;
+    let spec = || json!({"type": "object", "properties": {"size": {"type": "integer"}}});
+    let versions = json!([version("v1", true, spec()), version("v1beta1", false, spec())]);
+    world.create(DEFINITIONS, definition("boats", "Boat", versions)).await;
+    let mut constraints = rules();
+    constraints["resourceRules"][0]["apiVersions"] = json!(["v1beta1"]);
+    let expression = "object.apiVersion == 'harbour.example.io/v1beta1' && object.spec.size < 3";
+    let policy = json!({"matchConstraints": constraints, "validations": [{"expression": expression, "message": "no"}]});
+    bind(&world, "validating", policy, json!({"policyName": "p", "validationActions": ["Deny"]})).await;
+    assert_eq!(world.post(BOATS, &boat("b", json!({"size": 3}))).await.0, 422);
     world.create(BOATS, boat("b", json!({"size": 2}))).await;
 }

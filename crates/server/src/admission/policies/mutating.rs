@@ -217,7 +217,7 @@ fn type_of(subject: &Subject<'_, '_>) -> Result<TypeId, Status> {
 
 /// What a custom resource is that a policy sees.
 fn custom_of<'a>(subject: &'a Subject<'_, '_>) -> Option<(&'a Resource, &'a dyn Custom)> {
-    let row = subject.attributes.resource();
+    let row = &*subject.invocation.resource;
     Some((row, row.custom.as_deref().filter(|_| subject.is_own_kind())?))
 }
 
@@ -255,7 +255,8 @@ fn changed(subject: &Subject<'_, '_>, shown: &Value, change: Change) -> Result<R
 fn restored(subject: &Subject<'_, '_>, object: &Value, changed: Value) -> Result<Value, Status> {
     let own = subject.attributes.resource();
     if let Some((row, _)) = custom_of(subject) {
-        return decode::custom(row, changed, decode::Mode::Ignore).map(|(object, _)| object);
+        let (changed, _) = decode::custom(row, changed, decode::Mode::Ignore)?;
+        return Ok(if row.version == own.version { changed } else { convert::to(own, changed) });
     }
     let ty = type_of(subject)?;
     let mut changed = decode::canonical(ty, changed).map_err(Status::internal)?.object;

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use serde::Serialize;
 
 use super::{Configured, call::decide, hook::Hook};
-use crate::admission::{Attributes, Plugin, matching::Invocation, rounds::Who};
+use crate::admission::{Attributes, Plugin, matching::Invocation, rounds::Who, subject::Subject};
 
 const AUDIT: &str = "mutation.webhook.admission.k8s.io";
 const PATCH_AUDIT: &str = "patch.webhook.admission.k8s.io";
@@ -105,8 +105,10 @@ fn patched(
     let own = attributes.resource();
     let same = kind == own.kind;
     if same && own.custom.is_some() {
-        let changed = patch::Kind::Json.apply(own.ty, object, operations).map_err(unpatched)?;
-        return decode::custom(own, changed, decode::Mode::Ignore).map(|(object, _)| object);
+        let shown = Subject { attributes, invocation: invocation.clone() }.shown(object).into_owned();
+        let changed = patch::Kind::Json.apply(own.ty, &shown, operations).map_err(unpatched)?;
+        let (changed, _) = decode::custom(&invocation.resource, changed, decode::Mode::Ignore)?;
+        return Ok(if shown["apiVersion"] == object["apiVersion"] { changed } else { convert::to(own, changed) });
     }
     let ty =
         schema().type_of_kind(group, version, kind).ok_or_else(|| Status::internal(format!("unknown kind {kind}")))?;
