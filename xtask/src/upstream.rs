@@ -87,8 +87,10 @@ fn version<'a>(pins: &'a str, package: &str) -> Option<&'a str> {
     pinned.1.split_whitespace().next()
 }
 
-/// Kubernetes' programs learn their version from the linker; others do not look there.
+/// Kubernetes' programs learn their version from the linker; others do not look there. Its modules have the number 0.36 where it
+/// has 1.36.
 fn linked(version: &str) -> String {
+    let version = &version.strip_prefix("v0.").map_or_else(|| version.to_owned(), |rest| format!("v1.{rest}"));
     let bare = version.trim_start_matches('v');
     let (major, rest) = bare.split_once('.').unwrap_or((bare, ""));
     let minor = rest.split('.').next().unwrap_or_default();

@@ -172,6 +172,8 @@ mod tests {
             kubelet_client: pair("b"),
             kubelet: pair("c"),
             admin: pair("admin"),
+            front_proxy_ca: "front-proxy-ca".into(),
+            front_proxy: pair("d"),
             service_accounts: String::new(),
             issued: Vec::new(),
         }

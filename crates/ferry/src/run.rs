@@ -13,7 +13,10 @@ use client::Informers;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::{Api, Client, runtime::wait::await_condition};
-use server::{AdmissionSettings, Authentication, Authority, Authorization, Mode, Server, Settings, User};
+use server::{
+    AdmissionSettings, Aggregation, Authentication, Authority, Authorization, ClientCertificate, Mode, Server,
+    Settings, User,
+};
 use store::Store;
 use tokio::net::TcpListener;
 
@@ -199,12 +202,26 @@ async fn api_server(
 /// What this cluster's API server must know about its node.
 fn settings(options: &Options, pki: &Pki) -> anyhow::Result<Settings> {
     let client_ca = Some(Authority::from_pem(&pki.ca).context("the cluster's CA")?);
+    let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+    let authentication = Authentication {
+        client_ca,
+        proxy_ca: Some(Authority::from_pem(&pki.front_proxy_ca).context("the authority of front proxies")?),
+        proxy_names: texts(&["front-proxy-client"]),
+        user_headers: texts(&["X-Remote-User"]),
+        uid_headers: texts(&["X-Remote-Uid"]),
+        group_headers: texts(&["X-Remote-Group"]),
+        extra_prefixes: texts(&["X-Remote-Extra-"]),
+        bootstrap_tokens: true,
+        ..Default::default()
+    };
+    let certificate = ClientCertificate::from_pem(&pki.front_proxy.certificate, &pki.front_proxy.key)?;
     if options.initializers {
         server::enable_initializers()?;
     }
     Ok(Settings {
         advertise: Some((options.node_ip, options.port)),
-        authentication: Authentication { client_ca, bootstrap_tokens: true, ..Default::default() },
+        authentication,
+        aggregation: Aggregation { certificate: Some(certificate), ..Aggregation::default() },
         authorization: Authorization { modes: vec![Mode::Node, Mode::Rbac] },
         shared_store: !options.storage.etcd_servers.is_empty(),
         host_name: options.node_name.clone(),

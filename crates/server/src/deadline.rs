@@ -4,7 +4,7 @@ use std::{future::Future, time::Duration};
 
 use api::{Map, Value, status::Status};
 
-use crate::{Server, request::Target};
+use crate::{Server, query::Query, request::Target};
 
 /// The end of a request's time; watches and streams have none here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,11 +12,16 @@ pub struct Deadline(Option<Duration>);
 
 /// The deadline of a request.
 pub fn of(server: &Server, target: &Target) -> Result<Deadline, Status> {
-    if target.verb == "watch" || crate::streams::answers(&target.subresource) {
+    of_parts(server, target.verb, &target.subresource, &target.query)
+}
+
+/// The deadline of a request that is not this server's to answer.
+pub fn of_parts(server: &Server, verb: &str, subresource: &str, query: &Query) -> Result<Deadline, Status> {
+    if verb == "watch" || crate::streams::answers(subresource) {
         return Ok(Deadline(None));
     }
     let most = server.shared.settings.load.request_timeout;
-    let Some(text) = target.query.get("timeout") else { return Ok(Deadline(Some(most))) };
+    let Some(text) = query.get("timeout") else { return Ok(Deadline(Some(most))) };
     let wanted = parse(text).map_err(|why| {
         Status::bad_request(format!("invalid timeout specified in the request URL - time: {why} {text:?}"))
     })?;

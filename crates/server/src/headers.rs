@@ -4,7 +4,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
 
 use crate::Body;
 
-const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+/// The identity of a request.
+pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// A client's longer identity is cut, as upstream does.
 const MAX_AUDIT_ID: usize = 64;
 

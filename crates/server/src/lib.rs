@@ -8,6 +8,7 @@
 
 mod activity;
 mod admission;
+mod aggregate;
 mod allocate;
 mod audit;
 mod authenticate;
@@ -38,9 +39,11 @@ mod paths;
 pub mod pipeline;
 mod query;
 mod registry;
+mod reload;
 mod request;
 mod reviews;
 pub mod served;
+mod services;
 mod settings;
 mod strategies;
 mod streams;
@@ -52,7 +55,7 @@ mod watch;
 use std::{
     collections::BTreeMap,
     convert::Infallible,
-    sync::Arc,
+    sync::{Arc, PoisonError, RwLock},
     task::{Context, Poll},
 };
 
@@ -66,6 +69,7 @@ use tokio_util::{
 };
 
 pub use admission::{AdmissionSettings, UnknownPlugin};
+pub use aggregate::{Aggregation, CertificateError, ClientCertificate};
 pub use allocate::network::{Network, NotANetwork};
 pub use audit::{
     Audit, BatchSettings, LogSettings, Mode as AuditMode, Policy as AuditPolicy, PolicyError, Truncation,
@@ -78,6 +82,7 @@ pub use authenticate::{
 pub use components::Component;
 pub use initializers::{PATIENCE as INITIALIZATION, enable as enable_initializers};
 pub use outbound::{Endpoint, KubeconfigError, from_kubeconfig};
+pub use reload::{Reload, Watched};
 pub use settings::{Authorization, Load, Mode, Serving, Settings, Shutdown};
 pub use streams::backend::unverified;
 pub use tokens::{KeyError, Limits, PublicKey, Tokens};
@@ -168,13 +173,15 @@ struct Shared {
     registry: Arc<registry::Registry>,
     kubelet_tls: Arc<rustls::ClientConfig>,
     tokens: Option<Arc<Tokens>>,
-    authenticator: authenticate::Authenticator,
+    authenticator: RwLock<Arc<authenticate::Authenticator>>,
     impersonators: impersonate::Ways,
     /// `None` where nothing is audited.
     auditor: Option<Arc<audit::Auditor>>,
     flow: flow::Flow,
+    aggregator: aggregate::Aggregator,
     /// What containers have used.
     usage: Arc<usage::Usage>,
+    reloads: reload::Reloads,
     settings: Settings,
     /// What the server says of its API.
     pages: api::discovery::Pages,
@@ -231,15 +238,18 @@ impl Server {
         let tokens = config.tokens.map(Arc::new);
         let authenticator = authenticate::Authenticator::new(&settings.authentication, tokens.as_ref(), &registry);
         let flow = flow::Flow::new(&settings.load, registry.cache())?;
+        let aggregator = aggregate::Aggregator::new(&settings.aggregation, registry.cache())?;
         let shared = Shared {
             registry,
             kubelet_tls: config.kubelet_tls,
             tokens,
-            authenticator,
+            authenticator: RwLock::new(Arc::new(authenticator)),
             impersonators: impersonate::Ways::default(),
             auditor: audit::Auditor::new(&settings.audit),
             flow,
+            aggregator,
             usage,
+            reloads: reload::Reloads::default(),
             settings,
             pages,
             custom_pages: custom::Pages::default(),
@@ -258,14 +268,24 @@ impl Server {
         self.shared.registry.authorizers()
     }
 
-    /// What the server says of its API, custom resources included.
+    /// Who knows who is who.
+    fn authenticator(&self) -> Arc<authenticate::Authenticator> {
+        self.shared.authenticator.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What clients are told of the API: of this server's, custom resources included, and of others' that it leads to.
     fn page(&self, name: &api::discovery::Name) -> Option<api::discovery::Page> {
-        self.shared.custom_pages.get(&self.shared.pages, &self.registry().custom().rows(), name)
+        let own = |name: &_| self.shared.custom_pages.get(&self.shared.pages, &self.registry().custom().rows(), name);
+        self.aggregator().page(name, own)
     }
 
     /// The rows that there are.
     fn table(&self) -> request::Table<'_> {
         request::Table { served: &self.shared.settings.served, custom: Some(self.registry().custom()) }
+    }
+
+    fn aggregator(&self) -> &aggregate::Aggregator {
+        &self.shared.aggregator
     }
 
     fn registry(&self) -> &registry::Registry {

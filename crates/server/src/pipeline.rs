@@ -19,7 +19,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use http_body_util::{BodyExt, Full, Limited};
 
 use crate::{
-    Body, Caller, Origin, Server, User,
+    Body, Caller, Origin, Server, User, aggregate,
     audit::{self, Auditor, Trail},
     authenticate::{ANONYMOUS, Notes, Shown},
     authorize::Question,
@@ -30,7 +30,7 @@ use crate::{
     metrics::InFlight,
     paths,
     query::Query,
-    registry::Outcome,
+    registry::{self, Outcome},
     request::{self, Target},
     strategies, streams, watch,
 };
@@ -53,6 +53,10 @@ pub(crate) fn answer(server: Server, origin: Origin, mut request: Request<Body>)
         let path = request.uri().path().to_owned();
         let form = Form::of_error(request.headers());
         let audit_id = headers::audit_id(request.headers());
+        if server.aggregator().elsewhere(&path).is_some() {
+            // Whoever answers tells of it under the same name.
+            request.headers_mut().insert(headers::AUDIT_ID, audit_id.clone());
+        }
         let peer = origin.address();
         let (caller, notes) = identify(&server, origin, &mut request).await;
         let unknown = caller.as_ref().is_none_or(|caller| caller.user().name == ANONYMOUS);
@@ -147,7 +151,7 @@ async fn identify(server: &Server, origin: Origin, request: &mut Request<Body>) 
         Origin::Component(user) => return (Some(Caller::Component(user)), Notes::default()),
         Origin::Peer(peer) => peer,
     };
-    let authenticator = &server.shared.authenticator;
+    let authenticator = server.authenticator();
     let (path, mut headers) = (request.uri().path().to_owned(), std::mem::take(request.headers_mut()));
     let (audiences, notes) = (authenticator.audiences(), Notes::default());
     let mut shown = Shown { headers: &mut headers, peer: Some(&peer), path: &path, audiences, notes };
@@ -159,7 +163,7 @@ async fn identify(server: &Server, origin: Origin, request: &mut Request<Body>) 
 }
 
 /// Who is to be asked for, where somebody asks as somebody else.
-async fn as_other(
+pub(crate) async fn as_other(
     server: &Server,
     caller: &Caller,
     headers: &mut HeaderMap,
@@ -181,6 +185,9 @@ async fn route(
     mut request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
     let path = request.uri().path().to_owned();
+    if let Some(api) = server.aggregator().elsewhere(&path) {
+        return Box::pin(aggregate::answer(server, caller, form, api, request)).await;
+    }
     let query = Query::parse(request.uri().query().unwrap_or_default());
     match request::parse(request.method(), &path, query, server.table()) {
         unknown @ (None | Some(Err(_))) => {
@@ -256,7 +263,7 @@ async fn allowed(
 }
 
 /// What a method is called where it is not about a resource.
-fn verb_of(method: &Method) -> &'static str {
+pub(crate) fn verb_of(method: &Method) -> &'static str {
     match method.as_str() {
         "POST" => "post",
         "PUT" => "put",
@@ -271,7 +278,7 @@ fn verb_of(method: &Method) -> &'static str {
 async fn resource(
     server: &Server,
     caller: &Caller,
-    target: Target,
+    mut target: Target,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
     // What few ask for is put elsewhere, so that the rest has little to carry.
@@ -288,6 +295,9 @@ async fn resource(
     let (content_type, user_agent) = (content_type(&request), user_agent(&request));
     let body = read(request).await?;
     let input = Input { content_type, user_agent, body };
+    if matches!(target.verb, "create" | "update") {
+        target.words = registry::words(&target.resource, &input);
+    }
     audit::with(|trail| trail.sent(&input));
     let outcome = match strategies::of(&target.resource).answers(&target.subresource) {
         Some(answers) => Box::pin(answers.answer(server, &target, &input)).await?,

@@ -4,11 +4,13 @@ use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
 
 use crate::{
     admission::AdmissionSettings,
+    aggregate::Aggregation,
     allocate::network::Network,
     audit::Audit,
     authenticate::Authentication,
     authorize::{Policies, Webhook},
     components::Component,
+    reload::Reload,
     served::Served,
 };
 
@@ -27,6 +29,8 @@ pub struct Settings {
     pub authentication: Authentication,
     /// Who is asked before a write.
     pub admission: AdmissionSettings,
+    /// How aggregated API servers are reached.
+    pub aggregation: Aggregation,
     /// Who may do what.
     pub authorization: Authorization,
     /// What is kept of who did what.
@@ -45,6 +49,8 @@ pub struct Settings {
     pub event_ttl: Duration,
     /// The other parts of the control plane, of which `componentstatuses` tells.
     pub components: Vec<Component>,
+    /// Which files are read again.
+    pub reload: Reload,
     /// Whether there are initializers, and how long a creation waits for them.
     pub initializers: Option<Duration>,
     /// The flags with their values, for `/flagz`.
@@ -125,6 +131,7 @@ impl Default for Settings {
             node_ports: 30000..=32767,
             authentication: Authentication::default(),
             admission: AdmissionSettings::default(),
+            aggregation: Aggregation::default(),
             authorization: Authorization::default(),
             audit: Audit::default(),
             load: Load::default(),
@@ -134,9 +141,24 @@ impl Default for Settings {
             shared_store: false,
             event_ttl: Duration::from_secs(3600),
             components: Component::usual(),
+            reload: Reload::default(),
             initializers: None,
             flags: Vec::new(),
             host_name: "localhost".into(),
+        }
+    }
+}
+
+impl Mode {
+    /// Upstream's name of it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::AlwaysAllow => "AlwaysAllow",
+            Self::AlwaysDeny => "AlwaysDeny",
+            Self::Rbac => "RBAC",
+            Self::Node => "Node",
+            Self::Abac(_) => "ABAC",
+            Self::Webhook(_) => "Webhook",
         }
     }
 }

@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use crate::{
     User,
     admission::Notes,
+    document::Words,
     pipeline::Input,
     query::Query,
     registry::{Outcome, Registry},
@@ -85,6 +86,11 @@ impl<'a> System<'a> {
         written(self.perform(target, object).await?)
     }
 
+    /// Writes the status of an object.
+    pub async fn update_status(&self, place: Place<'_>, object: &Value) -> Result<Value, Status> {
+        written(self.perform(target("update", place, "status"), object).await?)
+    }
+
     /// Deletes an object; whether it was there.
     pub async fn delete(&self, place: Place<'_>) -> Result<bool, Status> {
         match self.perform(target("delete", place, ""), &Value::Null).await {
@@ -115,6 +121,7 @@ pub fn target(verb: &'static str, place: Place<'_>, subresource: &str) -> Target
         query: Query::default(),
         user: identity(),
         notes: Notes::default(),
+        words: Words::default(),
     }
 }
 
@@ -129,6 +136,7 @@ pub fn target_of(resource: Row) -> Target {
         query: Query::default(),
         user: identity(),
         notes: Notes::default(),
+        words: Words::default(),
     }
 }
 

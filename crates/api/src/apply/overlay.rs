@@ -1,7 +1,7 @@
 //! Applying a configuration that has no owner, as policies do: what it says is merged, and nobody remembers who said it.
 
 use super::{
-    Mismatch, NoKey, check,
+    Kind, Mismatch, NoKey, check,
     element::Element,
     merge,
     view::{Form, View},
@@ -25,8 +25,9 @@ pub enum OverlayError {
     Merge(NoKey),
 }
 
-/// The object, which is seen so, with what the configuration says.
-pub fn overlay(view: View<'_>, live: &Value, config: &Value) -> Result<Value, OverlayError> {
+/// The object of a kind with what the configuration says.
+pub fn overlay(kind: &Kind, live: &Value, config: &Value) -> Result<Value, OverlayError> {
+    let view = kind.view();
     check::check(view, config, false).map_err(OverlayError::Config)?;
     let mut found = Vec::new();
     atomics(view, config, &mut Vec::new(), &mut found);
@@ -43,9 +44,10 @@ fn atomics(view: View, value: &Value, path: &mut Vec<Element>, found: &mut Vec<S
         found.push(path.iter().map(Element::to_string).collect());
     }
     match (view.form, value) {
-        (Form::Struct(_) | Form::Fields(_) | Form::Deduced, Value::Object(map)) => {
+        (Form::Struct(_) | Form::Fields(_), Value::Object(map)) => {
             for (name, value) in map {
-                let Some(child) = view.child(name) else { continue };
+                // What is below keys that somebody made up upstream does not look at.
+                let Some(child) = view.child(name).filter(|child| child.named.is_some()) else { continue };
                 path.push(child.element(name));
                 atomics(child.view, value, path, found);
                 path.pop();
@@ -70,10 +72,10 @@ mod tests {
     use crate::schema::schema;
 
     fn check(config: Value, want: Result<Value, &str>) {
-        let ty = schema().type_of_kind("apps", "v1", "Deployment").unwrap();
+        let kind = Kind::of(schema().resource("apps", "v1", "deployments").unwrap(), "");
         let live = json!({"metadata": {"name": "d", "labels": {"a": "b"}}, "spec": {"template": {"spec": {
             "containers": [{"name": "a", "image": "x"}, {"name": "b", "image": "y", "args": ["1"]}]}}}});
-        match (overlay(View::object(ty), &live, &config), want) {
+        match (overlay(&kind, &live, &config), want) {
             (Ok(merged), Ok(want)) => assert_eq!(merged["spec"]["template"]["spec"]["containers"], want, "{config}"),
             (outcome, want) => assert_eq!(outcome.unwrap_err().to_string(), want.unwrap_err(), "{config}"),
         }

@@ -3,7 +3,10 @@
 use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail, ensure};
-use server::{AdmissionSettings, Load, Network, Serving, Settings, Shutdown, Tokens, served::Served};
+use server::{
+    AdmissionSettings, Aggregation, ClientCertificate, Component, Load, Network, Reload, Serving, Settings, Shutdown,
+    Tokens, Watched, served::Served,
+};
 
 use super::{audit, authentication, authorization};
 use crate::{
@@ -174,16 +177,35 @@ fn settings(given: &Given<'_>) -> anyhow::Result<Settings> {
         authorization: authorization::settings(given)?,
         audit: audit::settings(given)?,
         admission: admission(given)?,
+        aggregation: aggregation(given)?,
         load: load(given)?,
         serving: serving(given)?,
         shutdown: shutdown(given)?,
         served: served(given)?,
         shared_store: !given.many("etcd-servers").is_empty(),
         event_ttl: given.duration("event-ttl")?,
-        components: Settings::default().components,
+        reload: reload(given)?,
+        components: Component::usual(),
         initializers,
         flags: given.all().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+    })
+}
+
+/// The files that are read again when they change.
+fn reload(given: &Given<'_>) -> anyhow::Result<Reload> {
+    let watched = |flag: &str| match path(given, flag) {
+        None => Ok(None),
+        Some(file) => {
+            let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+            anyhow::Ok(Some(Watched { file, text }))
+        }
+    };
+    let own = given.many("service-account-issuer");
+    Ok(Reload {
+        authorization: watched("authorization-config")?,
+        authentication: watched("authentication-config")?.map(|watched| (watched, own)),
+        ..Reload::default()
     })
 }
 
@@ -266,6 +288,20 @@ fn admission(given: &Given<'_>) -> anyhow::Result<AdmissionSettings> {
         Some(file) => settings.configured(&file).map_err(|why| anyhow::anyhow!("failed to read plugin config: {why}")),
         None => Ok(settings),
     }
+}
+
+fn aggregation(given: &Given<'_>) -> anyhow::Result<Aggregation> {
+    let files = pair(given, "proxy-client-cert-file", "proxy-client-key-file")?;
+    let read =
+        |file: &PathBuf| std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()));
+    let certificate = match &files {
+        Some((certificate, key)) => {
+            let shown = ClientCertificate::from_pem(&read(certificate)?, &read(key)?);
+            Some(shown.context("--proxy-client-cert-file and --proxy-client-key-file")?)
+        }
+        None => None,
+    };
+    Ok(Aggregation { certificate, redirects: !given.bool("aggregator-reject-forwarding-redirect")? })
 }
 
 fn load(given: &Given<'_>) -> anyhow::Result<Load> {

@@ -21,7 +21,7 @@ use x509_parser::{
 use super::{DAY, LEAF_LIFE, Names, Pair};
 
 /// The files' names.
-pub const NAMES: [&str; 4] = ["apiserver", "apiserver-kubelet-client", "kubelet", "admin"];
+pub const NAMES: [&str; 5] = ["apiserver", "apiserver-kubelet-client", "kubelet", "admin", "front-proxy-client"];
 /// The address of the service `kubernetes`.
 const SERVICE_IP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
 
@@ -56,6 +56,12 @@ pub fn all(names: &Names) -> [Leaf; 4] {
         },
         client(NAMES[3], "kubernetes-admin"),
     ]
+}
+
+/// What shows aggregated API servers that it is the API server who calls; its authority is one of its own.
+pub fn front_proxy() -> Leaf {
+    let common_name = NAMES[4].into();
+    Leaf { name: NAMES[4], common_name, organization: None, dns: Vec::new(), ips: Vec::new() }
 }
 
 fn api_server(names: &Names) -> Leaf {

@@ -60,6 +60,10 @@ pub struct Pki {
     pub kubelet: Pair,
     /// What the administrator shows the API server.
     pub admin: Pair,
+    /// The certificate of the authority of front proxies.
+    pub front_proxy_ca: String,
+    /// What the API server shows aggregated ones.
+    pub front_proxy: Pair,
     /// The key that signs the tokens of service accounts.
     pub service_accounts: String,
     /// The files that this start wrote.
@@ -69,7 +73,8 @@ pub struct Pki {
 /// Reads what is in `directory`, makes what is missing, renews what must be. Refuses a damaged file.
 pub fn prepare(directory: &Path, names: &Names, now: SystemTime) -> anyhow::Result<Pki> {
     let mut files = Files::open(directory)?;
-    let ca = authority(&mut files, now)?;
+    let ca = authority(&mut files, &CLUSTER, now)?;
+    let proxies = authority(&mut files, &FRONT_PROXY, now)?;
     let service_accounts = service_account_key(&mut files)?;
     let [api_server, kubelet_client, kubelet, admin] = leaf::all(names);
     Ok(Pki {
@@ -77,6 +82,8 @@ pub fn prepare(directory: &Path, names: &Names, now: SystemTime) -> anyhow::Resu
         kubelet_client: ensure(&mut files, &ca, &kubelet_client, now)?,
         kubelet: ensure(&mut files, &ca, &kubelet, now)?,
         admin: ensure(&mut files, &ca, &admin, now)?,
+        front_proxy: ensure(&mut files, &proxies, &leaf::front_proxy(), now)?,
+        front_proxy_ca: proxies.certificate,
         ca: ca.certificate,
         service_accounts,
         issued: files.written,
@@ -86,8 +93,10 @@ pub fn prepare(directory: &Path, names: &Names, now: SystemTime) -> anyhow::Resu
 /// Whether the files in `directory` can be used; changes nothing. An absent directory is usable.
 pub fn check(directory: &Path) -> anyhow::Result<()> {
     let files = Files::view(directory);
-    if let Some(pair) = files.pair("ca")? {
-        parse_authority(directory, &pair)?;
+    for root in [&CLUSTER, &FRONT_PROXY] {
+        if let Some(pair) = files.pair(root.file)? {
+            parse_authority(directory, root, &pair)?;
+        }
     }
     for leaf in leaf::NAMES {
         if let Some(pair) = files.pair(leaf)? {
@@ -101,7 +110,7 @@ pub fn check(directory: &Path) -> anyhow::Result<()> {
 pub fn expiries(directory: &Path) -> anyhow::Result<Vec<(String, SystemTime)>> {
     let files = Files::view(directory);
     let mut found = Vec::new();
-    for name in leaf::NAMES.into_iter().chain(["ca"]) {
+    for name in leaf::NAMES.into_iter().chain([CLUSTER.file, FRONT_PROXY.file]) {
         if let Some(pair) = files.pair(name)? {
             let file = directory.join(format!("{name}.crt"));
             let end = leaf::expiry(&pair.certificate).map_err(|error| damaged(&file, &error))?;
@@ -112,7 +121,18 @@ pub fn expiries(directory: &Path) -> anyhow::Result<Vec<(String, SystemTime)>> {
     Ok(found)
 }
 
-/// The CA, ready to sign.
+/// An authority: its file's name without its extension, and its own.
+struct Root {
+    file: &'static str,
+    common_name: &'static str,
+}
+
+/// Who vouches for everybody in the cluster.
+const CLUSTER: Root = Root { file: "ca", common_name: "kubernetes" };
+/// Who vouches for those that may say on whose behalf they ask. It is an authority of its own, so that nobody else may.
+const FRONT_PROXY: Root = Root { file: "front-proxy-ca", common_name: "front-proxy-ca" };
+
+/// An authority, ready to sign.
 struct Authority {
     certificate: String,
     issuer: Issuer<'static, KeyPair>,
@@ -120,18 +140,18 @@ struct Authority {
     key_id: Vec<u8>,
 }
 
-fn authority(files: &mut Files, now: SystemTime) -> anyhow::Result<Authority> {
-    let pair = match files.pair("ca")? {
+fn authority(files: &mut Files, root: &Root, now: SystemTime) -> anyhow::Result<Authority> {
+    let pair = match files.pair(root.file)? {
         Some(pair) => pair,
-        None => files.write_pair("ca", new_authority(now)?)?,
+        None => files.write_pair(root.file, new_authority(root, now)?)?,
     };
-    parse_authority(files.directory(), &pair)
+    parse_authority(files.directory(), root, &pair)
 }
 
-fn new_authority(now: SystemTime) -> anyhow::Result<Pair> {
+fn new_authority(root: &Root, now: SystemTime) -> anyhow::Result<Pair> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, "kubernetes");
+    params.distinguished_name.push(DnType::CommonName, root.common_name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages =
         vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment, KeyUsagePurpose::KeyCertSign];
@@ -140,12 +160,13 @@ fn new_authority(now: SystemTime) -> anyhow::Result<Pair> {
     Ok(Pair { certificate: params.self_signed(&key)?.pem(), key: key.serialize_pem() })
 }
 
-fn parse_authority(directory: &Path, pair: &Pair) -> anyhow::Result<Authority> {
-    let (certificate_file, key_file) = (directory.join("ca.crt"), directory.join("ca.key"));
+fn parse_authority(directory: &Path, root: &Root, pair: &Pair) -> anyhow::Result<Authority> {
+    let file = |extension: &str| directory.join(format!("{}.{extension}", root.file));
+    let (certificate_file, key_file) = (file("crt"), file("key"));
     let key = KeyPair::from_pem(&pair.key).map_err(|error| damaged(&key_file, &error))?;
     let key_id = leaf::subject_key_id(&pair.certificate).map_err(|error| damaged(&certificate_file, &error))?;
     if !leaf::is_for_key(&pair.certificate, key.der_bytes()) {
-        return Err(damaged(&key_file, &"it is not the key of ca.crt"));
+        return Err(damaged(&key_file, &format!("it is not the key of {}.crt", root.file)));
     }
     let issuer =
         Issuer::from_ca_cert_pem(&pair.certificate, key).map_err(|error| damaged(&certificate_file, &error))?;
@@ -185,7 +206,7 @@ fn ensure(files: &mut Files, ca: &Authority, leaf: &Leaf, now: SystemTime) -> an
 }
 
 fn damaged(file: &Path, why: &dyn std::fmt::Display) -> anyhow::Error {
-    let is_root = file.file_stem().is_some_and(|stem| stem == "ca" || stem == "sa");
+    let is_root = file.file_stem().is_some_and(|stem| ["ca", "front-proxy-ca", "sa"].iter().any(|root| stem == *root));
     let remedy = if is_root {
         format!("Restore {} from a copy, or forget the cluster with `ferry down --purge`.", file.display())
     } else {

@@ -35,9 +35,9 @@ fn new_names_and_a_near_end_renew_leaves_only() {
     assert_eq!(moved.issued, ["apiserver", "kubelet"]);
     assert_eq!((&first.ca, &first.admin), (&moved.ca, &moved.admin));
     let late = prepare(directory.path(), &names("192.0.2.2"), now + YEAR - Duration::from_secs(3600)).unwrap();
-    assert_eq!(late.issued, ["apiserver", "apiserver-kubelet-client", "kubelet", "admin"]);
-    assert_eq!(first.ca, late.ca);
-    assert_eq!(expiries(directory.path()).unwrap().len(), 5);
+    assert_eq!(late.issued, ["apiserver", "apiserver-kubelet-client", "kubelet", "admin", "front-proxy-client"]);
+    assert_eq!((first.ca, first.front_proxy_ca), (late.ca, late.front_proxy_ca));
+    assert_eq!(expiries(directory.path()).unwrap().len(), 7);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn damage_is_refused_by_file() {
     let directory = tempfile::tempdir().unwrap();
     check(&directory.path().join("absent")).unwrap();
     prepare(directory.path(), &names("192.0.2.1"), SystemTime::now()).unwrap();
-    for (file, remedy) in [("admin.crt", "Delete"), ("ca.crt", "Restore")] {
+    for (file, remedy) in [("admin.crt", "Delete"), ("ca.crt", "Restore"), ("front-proxy-ca.crt", "Restore")] {
         let path = directory.path().join(file);
         let good = fs::read(&path).unwrap();
         fs::write(&path, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
@@ -77,6 +77,7 @@ fn keys_are_private_and_tls_is_usable() {
             assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", entry.file_name());
         }
     }
+    server::ClientCertificate::from_pem(&pki.front_proxy.certificate, &pki.front_proxy.key).unwrap();
     api_server_tls(&pki, server::client_verifier(&server::Authentication::default())).unwrap();
     kubelet_tls(&pki).unwrap();
     kubelet_client_tls(&pki).unwrap();

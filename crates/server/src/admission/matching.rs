@@ -8,7 +8,7 @@ use api::{
 };
 
 use super::{Attributes, Operation};
-use crate::{custom, system};
+use crate::system;
 
 /// As what somebody is asked about a request: another version of the resource may be what its rules name.
 #[derive(Clone)]
@@ -60,12 +60,19 @@ impl Asked<'_> {
         if named(own) {
             return Some(Invocation { resource: attributes.target.resource.clone() });
         }
-        let mut others = schema().resources().iter().filter(|other| {
-            other.storage() == own.storage() && (other.group, other.version) != (own.group, own.version)
-        });
-        let built_in = others.find(|other| self.equivalent && named(other)).map(Row::BuiltIn);
-        let custom = || custom::equivalent(&attributes.target.resource, |row| self.equivalent && named(row));
-        built_in.or_else(custom).map(|resource| Invocation { resource })
+        if !self.equivalent {
+            return None;
+        }
+        let other = |other: &Resource| {
+            other.storage() == own.storage() && (other.group, other.version) != (own.group, own.version) && named(other)
+        };
+        if own.custom.is_none() {
+            let found = schema().resources().iter().find(|resource| other(resource))?;
+            return Some(Invocation { resource: found.into() });
+        }
+        let rows = attributes.registry.custom().rows();
+        let mut versions = rows.versions(own.group, own.name);
+        versions.find(|row| other(row)).map(|resource| Invocation { resource })
     }
 }
 

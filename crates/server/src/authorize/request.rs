@@ -21,8 +21,13 @@ pub enum Question<'a> {
         /// What it is limited to.
         selectors: Option<Selectors>,
     },
-    /// Something of a resource that is not there.
-    Missing(Info),
+    /// Something of a resource that is not there, or not here.
+    Missing {
+        /// What.
+        info: Info,
+        /// What it is limited to.
+        selectors: Option<Selectors>,
+    },
     /// A path that is no resource's.
     Path {
         /// The method in lower case.
@@ -35,17 +40,13 @@ pub enum Question<'a> {
 impl<'a> Question<'a> {
     /// What a request for a resource says.
     pub fn of_target(target: &'a Target) -> Self {
-        let many = matches!(target.verb, "list" | "watch" | "deletecollection");
-        let text = |name: &str| if many { target.query.get(name).unwrap_or_default() } else { "" };
-        let (fields, labels) = (text("fieldSelector"), text("labelSelector"));
-        let limited = !fields.is_empty() || !labels.is_empty();
-        Self::Target { target, selectors: limited.then(|| Selectors::parse(fields, labels)) }
+        Self::Target { target, selectors: selectors(target.verb, &target.query) }
     }
 
     /// What a request for something else says.
     pub fn of_path(method: &Method, path: &'a str, query: &Query) -> Self {
         match request::info(method, path, query) {
-            Some(info) => Self::Missing(info),
+            Some(info) => Self::Missing { selectors: selectors(info.verb, query), info },
             None => Self::Path { verb: lower(method), path },
         }
     }
@@ -54,12 +55,12 @@ impl<'a> Question<'a> {
     pub fn about<'q>(&'q self, user: &'q User) -> Attributes<'q> {
         let (verb, asked) = match self {
             Self::Target { target, selectors } => {
-                let selectors = selectors.as_ref().unwrap_or_else(|| Selectors::none());
+                let selectors = or_none(selectors);
                 // A method that is no verb: only what is proxied takes it.
                 let verb = if target.verb == "options" { "" } else { target.verb };
                 (verb, Asked::Resource(asked(target, selectors)))
             }
-            Self::Missing(info) => (info.verb, Asked::Resource(missing(info))),
+            Self::Missing { info, selectors } => (info.verb, Asked::Resource(missing(info, or_none(selectors)))),
             Self::Path { verb, path } => (verb.as_ref(), Asked::Path(path)),
         };
         Attributes { user, verb, asked }
@@ -88,15 +89,36 @@ impl Authorizers {
     }
 }
 
-fn missing(info: &Info) -> Resource<'_> {
+/// What a request is limited to, if it is about many objects.
+fn selectors(verb: &str, query: &Query) -> Option<Selectors> {
+    let many = matches!(verb, "list" | "watch" | "deletecollection");
+    let text = |name: &str| if many { query.get(name).unwrap_or_default() } else { "" };
+    let (fields, labels) = (text("fieldSelector"), text("labelSelector"));
+    let limited = !fields.is_empty() || !labels.is_empty();
+    limited.then(|| Selectors::parse(fields, labels))
+}
+
+fn or_none(selectors: &Option<Selectors>) -> &Selectors {
+    selectors.as_ref().unwrap_or_else(|| Selectors::none())
+}
+
+/// The name of the one object that a list or a watch is limited to.
+fn only<'a>(verb: &str, name: &'a str, selectors: &'a Selectors) -> &'a str {
+    if matches!(verb, "list" | "watch") && name.is_empty() {
+        return selectors.field("metadata.name").filter(|name| is_segment(name)).unwrap_or_default();
+    }
+    name
+}
+
+fn missing<'a>(info: &'a Info, selectors: &'a Selectors) -> Resource<'a> {
     Resource {
         group: &info.group,
         version: &info.version,
         resource: &info.resource,
         subresource: &info.subresource,
         namespace: &info.namespace,
-        name: &info.name,
-        ..Resource::default()
+        name: only(info.verb, &info.name, selectors),
+        selectors,
     }
 }
 
@@ -109,15 +131,12 @@ fn asked<'a>(target: &'a Target, selectors: &'a Selectors) -> Resource<'a> {
         // What is proxied to is the other side's business.
         subresource: target.subresource.split('/').next().unwrap_or_default(),
         namespace: &target.namespace,
-        name: &target.name,
+        name: only(target.verb, &target.name, selectors),
         selectors,
     };
     if resource.group.is_empty() && resource.name == "namespaces" {
         // A namespace is within itself: who may do everything in it may read it.
         asked.namespace = &target.name;
-    }
-    if matches!(target.verb, "list" | "watch") && asked.name.is_empty() {
-        asked.name = selectors.field("metadata.name").filter(|name| is_segment(name)).unwrap_or_default();
     }
     asked
 }

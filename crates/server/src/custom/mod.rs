@@ -127,18 +127,6 @@ pub fn version_of(resource: &Resource) -> Option<&Version> {
     Version::of(&**resource.custom.as_ref()?)
 }
 
-/// Another version of a custom row that somebody means. Where a webhook converts, it is asked in the version that there is.
-pub fn equivalent(row: &Row, means: impl Fn(&Resource) -> bool) -> Option<Row> {
-    let version = version_of(row)?;
-    let definition = &version.definition;
-    let others = (0..definition.versions.len()).filter(|at| *at != version.at && definition.versions[*at].served);
-    let found = others.map(|at| definition.row(at)).find(|other| means(other))?;
-    Some(match definition.conversion {
-        custom::Conversion::None => Row::Custom(found),
-        custom::Conversion::Webhook(_) => row.clone(),
-    })
-}
-
 /// The row of the definitions themselves.
 pub fn definitions() -> Result<&'static Resource, Status> {
     system::resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")

@@ -5,7 +5,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use http::HeaderValue;
 
 use super::config::{Config, Distinguisher, ResourceRule, Rule, Schema, Subject};
-use crate::{Caller, User, request::Target};
+use crate::{
+    Caller, User,
+    request::{Info, Target},
+};
 
 /// What is asked for.
 pub enum Asked<'a> {
@@ -13,6 +16,8 @@ pub enum Asked<'a> {
     Resource(&'a Target),
     /// Something else: verb and path.
     Path(&'static str, &'a str),
+    /// Something of a resource that another server answers for.
+    Elsewhere(&'a Info),
 }
 
 /// Where a request belongs.
@@ -31,18 +36,24 @@ impl Asked<'_> {
         match self {
             Asked::Resource(target) => target.verb,
             Asked::Path(verb, _) => verb,
+            Asked::Elsewhere(info) => info.verb,
         }
     }
 
     /// Streams last long and cost little.
     pub fn is_stream_but_watch(&self) -> bool {
-        matches!(self, Asked::Resource(target) if crate::streams::answers(&target.subresource))
+        match self {
+            Asked::Resource(target) => crate::streams::answers(&target.subresource),
+            Asked::Elsewhere(info) => crate::streams::answers(&info.subresource),
+            Asked::Path(..) => false,
+        }
     }
 
     fn namespace(&self) -> &str {
         match self {
             Asked::Resource(target) => &target.namespace,
             Asked::Path(..) => "",
+            Asked::Elsewhere(info) => &info.namespace,
         }
     }
 }
@@ -68,7 +79,8 @@ impl Config {
 fn matches(rule: &Rule, user: &User, asked: &Asked<'_>) -> bool {
     rule.subjects.iter().any(|subject| is(subject, user))
         && match asked {
-            Asked::Resource(target) => rule.resources.iter().any(|rule| covers(rule, target)),
+            Asked::Resource(target) => rule.resources.iter().any(|rule| covers(rule, &Wanted::of(target))),
+            Asked::Elsewhere(info) => rule.resources.iter().any(|rule| covers(rule, &Wanted::elsewhere(info))),
             Asked::Path(verb, path) => rule
                 .paths
                 .iter()
@@ -87,16 +99,37 @@ fn is(subject: &Subject, user: &User) -> bool {
     }
 }
 
-fn covers(rule: &ResourceRule, target: &Target) -> bool {
-    let resource = &target.resource;
-    let named = |wanted: &String| match target.subresource.as_str() {
-        "" => wanted == resource.name,
-        sub => wanted.split_once('/').is_some_and(|(name, wanted)| name == resource.name && wanted == sub),
+/// What of which resource.
+struct Wanted<'a> {
+    verb: &'a str,
+    group: &'a str,
+    resource: &'a str,
+    subresource: &'a str,
+    namespace: &'a str,
+}
+
+impl<'a> Wanted<'a> {
+    fn of(target: &'a Target) -> Self {
+        let (group, resource) = (target.resource.group, target.resource.name);
+        let (subresource, namespace) = (&target.subresource, &target.namespace);
+        Self { verb: target.verb, group, resource, subresource, namespace }
+    }
+
+    fn elsewhere(info: &'a Info) -> Self {
+        let Info { verb, group, resource, subresource, namespace, .. } = info;
+        Self { verb, group, resource, subresource, namespace }
+    }
+}
+
+fn covers(rule: &ResourceRule, asked: &Wanted<'_>) -> bool {
+    let named = |wanted: &String| match asked.subresource {
+        "" => wanted == asked.resource,
+        sub => wanted.split_once('/').is_some_and(|(name, wanted)| name == asked.resource && wanted == sub),
     };
-    any(&rule.verbs, target.verb)
-        && any(&rule.groups, resource.group)
+    any(&rule.verbs, asked.verb)
+        && any(&rule.groups, asked.group)
         && rule.resources.iter().any(|wanted| wanted == "*" || named(wanted))
-        && match target.namespace.as_str() {
+        && match asked.namespace {
             "" => rule.cluster,
             namespace => any(&rule.namespaces, namespace),
         }

@@ -152,6 +152,16 @@ impl InFlight {
         Self::begin(server, Key::of_path(method, path), Kind::Read)
     }
 
+    /// Begins to count a request that another server answers.
+    pub fn elsewhere(server: &Server, method: &Method, path: &str, verb: &str) -> Self {
+        let kind = match verb {
+            "watch" => Kind::Stream,
+            "get" | "list" => Kind::Read,
+            _ => Kind::Write,
+        };
+        Self::begin(server, Key::of_path(method, path), kind)
+    }
+
     fn begin(server: &Server, key: Key, kind: Kind) -> Self {
         let this = Self { server: server.clone(), key, began: Instant::now(), kind };
         this.count(1);

@@ -98,6 +98,7 @@ fn root(server: &Server) -> api::Value {
     ];
     let mut paths: Vec<String> = fixed.into_iter().map(str::to_owned).chain(groups).chain(versions).collect();
     paths.extend(health::paths());
+    paths.extend(server.aggregator().paths());
     paths.sort();
     paths.dedup();
     json!({"paths": paths})

@@ -6,7 +6,7 @@ use http::{Request, Response};
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use rustls::{
-    ClientConfig, DigitallySignedStruct, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme,
     client::{
         ResolvesClientCert,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -19,7 +19,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
 };
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::Body;
 
@@ -62,11 +62,7 @@ pub type Sender = http1::SendRequest<Body>;
 impl Backend {
     /// `host:port`, as URLs have it.
     pub fn authority(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
+        authority(&self.host, self.port)
     }
 
     /// Sends a request, whose URI is a path, and waits for the head of the answer.
@@ -79,14 +75,49 @@ impl Backend {
 
     /// A connection of its own.
     pub async fn connect(&self) -> Result<Sender, Error> {
-        let failed = |error: std::io::Error| Error::Dial { address: self.authority(), why: told(&error) };
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(failed)?;
-        stream.set_nodelay(true).map_err(failed)?;
-        let Some(tls) = &self.tls else { return shake(stream).await };
-        let name = ServerName::try_from(self.host.clone()).map_err(|error| Error::Tls(error.to_string()))?;
-        let connected = TlsConnector::from(tls.clone()).connect(name, stream).await;
-        shake(connected.map_err(|error| Error::Tls(error.to_string()))?).await
+        let stream = dial(&self.host, self.port).await?;
+        match &self.tls {
+            Some(tls) => shake(secure(tls, &self.host, stream).await?).await,
+            None => shake(stream).await,
+        }
     }
+}
+
+/// `host:port`, as URLs have it.
+pub fn authority(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// A connection to a name or an address.
+pub async fn dial(host: &str, port: u16) -> Result<TcpStream, Error> {
+    let failed = |error: std::io::Error| Error::Dial { address: authority(host, port), why: told(&error) };
+    let stream = TcpStream::connect((host, port)).await.map_err(failed)?;
+    stream.set_nodelay(true).map_err(failed)?;
+    Ok(stream)
+}
+
+/// TLS on a connection, with somebody of that name.
+pub async fn secure(tls: &Arc<ClientConfig>, name: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, Error> {
+    let name = ServerName::try_from(name.to_owned()).map_err(|error| Error::Tls(error.to_string()))?;
+    let connected = TlsConnector::from(tls.clone()).connect(name, stream).await;
+    connected.map_err(|error| Error::Tls(distrust(&error)))
+}
+
+/// Why the other side is not trusted, in Go's words where it has some.
+fn distrust(error: &std::io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let why = match inner {
+        Some(rustls::Error::InvalidCertificate(why)) => why,
+        _ => return error.to_string(),
+    };
+    let words = match why {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => "certificate signed by unknown authority",
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "certificate has expired or is not yet valid"
+        }
+        _ => return format!("failed to verify certificate: {why}"),
+    };
+    format!("failed to verify certificate: x509: {words}")
 }
 
 async fn shake(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<Sender, Error> {

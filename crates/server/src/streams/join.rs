@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use api::status::Status;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
+use hyper::{body::Incoming, upgrade::OnUpgrade};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, split};
 use tokio_util::sync::CancellationToken;
@@ -12,6 +13,18 @@ use tokio_util::sync::CancellationToken;
 use super::{backend::Backend, failed};
 use crate::{Body, BodyError, Server, pipeline::full};
 
+/// What is about one connection only, besides what `Connection` names.
+const HOP: &[&str] = &[
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Whether a client asks for another protocol.
@@ -37,7 +50,12 @@ pub async fn upgrade(
     *passed.headers_mut() = headers(&request, backend);
     without_body(passed.headers_mut());
     append_client(&mut passed, request.extensions().get());
-    let mut answer = backend.send(passed).await.map_err(|error| failed(format!("error dialing backend: {error}")))?;
+    let answer = backend.send(passed).await.map_err(|error| failed(format!("error dialing backend: {error}")))?;
+    joined(server, client, answer)
+}
+
+/// What a backend answered to an upgrade; if it agreed, its connection and the client's become one.
+pub fn joined(server: &Server, client: OnUpgrade, mut answer: Response<Incoming>) -> Result<Response<Body>, Status> {
     match answer.status() {
         StatusCode::SWITCHING_PROTOCOLS => {}
         code if code.as_u16() < 400 => {
@@ -70,6 +88,19 @@ pub fn headers(request: &Request<Body>, backend: &Backend) -> HeaderMap {
         headers.insert(header::HOST, host);
     }
     headers
+}
+
+/// Removes what is about one connection only.
+pub fn strip(headers: &mut HeaderMap) {
+    let connection = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let named: Vec<HeaderName> =
+        connection.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect();
+    for name in named {
+        headers.remove(name);
+    }
+    for name in HOP {
+        headers.remove(*name);
+    }
 }
 
 /// An upgrade has no body: whatever was to be one belongs to the stream.

@@ -6,7 +6,7 @@
 
 pub mod backend;
 mod command;
-mod join;
+pub mod join;
 mod log;
 mod messages;
 mod options;

@@ -9,6 +9,9 @@ use tower::ServiceExt;
 
 use crate::fixture;
 
+/// How long something may take on a busy machine.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
+
 pub const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 pub const MERGE: &str = "application/merge-patch+json";
 pub const APPLY: &str = "application/apply-patch+yaml";
@@ -81,10 +84,11 @@ impl World {
                 if wanted(code, &body) {
                     return;
                 }
-                tokio::task::yield_now().await;
+                // The clients of a busy test need the processor more.
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(std::time::Duration::from_secs(20), asking).await.expect(path);
+        tokio::time::timeout(PATIENCE, asking).await.expect(path);
     }
 
     /// A watch from now on, as a stream of pieces.

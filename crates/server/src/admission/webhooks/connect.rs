@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use api::{meta, status::Status};
 use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -13,11 +12,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::hook::{Hook, HookPlace};
-use crate::{admission::Attributes, registry::Registry, system};
+use crate::{admission::Attributes, registry::Registry};
 
 /// The largest answer that is read.
 const MOST: usize = 3 << 20;
-const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
 /// Where a webhook is reached.
 pub struct Reached {
@@ -60,47 +58,10 @@ pub async fn reach_place(
             let host = format!("{name}.{namespace}.svc");
             let path = format!("/{}?{query}", path.trim_start_matches('/'));
             let url = format!("https://{host}:{port}{path}");
-            let found = endpoints(registry, namespace, name, *port).await;
+            let found = registry.services().endpoints(namespace, name, *port).await;
             let (addresses, port) = found.map_err(|why| format!("failed to call webhook: Post {url:?}: {why}"))?;
             Ok(Reached { url, host, addresses, port, path, tls })
         }
-    }
-}
-
-/// The addresses behind a port of a service.
-async fn endpoints(registry: &Registry, namespace: &str, name: &str, port: u16) -> Result<(Vec<String>, u16), String> {
-    let told = |status: Status| status.message;
-    let services = system::resource("", "v1", "services").map_err(told)?;
-    let service = match registry.read_object(services, namespace, name).await {
-        Ok((service, _)) => service,
-        Err(status) if status.code == 404 => return Err(format!("service {name:?} not found")),
-        Err(status) => return Err(told(status)),
-    };
-    if meta::text(&service, &["spec", "type"]) == "ExternalName" {
-        return Ok((vec![meta::text(&service, &["spec", "externalName"]).to_owned()], port));
-    }
-    let ports = meta::list(&service, &["spec", "ports"]).iter();
-    let Some(found) = ports.clone().find(|known| meta::number(known, &["port"]) == i64::from(port)) else {
-        return Err(format!("no service port {port} found for service {name:?}"));
-    };
-    let slices = system::resource("discovery.k8s.io", "v1", "endpointslices").map_err(told)?;
-    let slices = registry.objects(slices, namespace).await.map_err(told)?;
-    for slice in slices.iter().filter(|slice| meta::text(slice, &["metadata", "labels", SERVICE_LABEL]) == name) {
-        let named = |known: &&api::Value| meta::text(known, &["name"]) == meta::text(found, &["name"]);
-        let Some(target) = meta::list(slice, &["ports"]).iter().find(named) else { continue };
-        let ready =
-            meta::list(slice, &["endpoints"]).iter().filter(|endpoint| endpoint["conditions"]["ready"] != false);
-        let addresses: Vec<String> = ready
-            .flat_map(|endpoint| meta::list(endpoint, &["addresses"]))
-            .filter_map(|address| address.as_str().map(str::to_owned))
-            .collect();
-        if let (false, Ok(port)) = (addresses.is_empty(), u16::try_from(meta::number(target, &["port"]))) {
-            return Ok((addresses, port));
-        }
-    }
-    match meta::text(&service, &["spec", "clusterIP"]) {
-        "" | "None" => Err(format!("no endpoints available for service {name:?}")),
-        address => Ok((vec![address.to_owned()], port)),
     }
 }
 

@@ -10,18 +10,6 @@ use crate::{
     streams::{backend::Backend, join},
 };
 
-/// What is about one connection only, besides what `Connection` names.
-const HOP: &[&str] = &[
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 /// What a backend has no say in.
 const CORS: &[&str] = &[
     "access-control-allow-credentials",
@@ -45,7 +33,7 @@ pub async fn pass(
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
     let mut headers = join::headers(&request, backend);
-    strip(&mut headers);
+    join::strip(&mut headers);
     // Only plain pages can be rewritten.
     if accepts_pages(&headers) {
         headers.remove(header::ACCEPT_ENCODING);
@@ -64,7 +52,7 @@ pub async fn pass(
     let unreachable = |error| Status::unavailable(format!("error trying to reach service: {error}"));
     let answer = backend.send(passed).await.map_err(unreachable)?;
     let mut answer = answer.map(|body| body.map_err(BodyError::new).boxed_unsync());
-    strip(answer.headers_mut());
+    join::strip(answer.headers_mut());
     answer.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static(UNCACHED));
     for name in CORS {
         answer.headers_mut().remove(*name);
@@ -81,19 +69,6 @@ pub async fn pass(
 fn accepts_pages(headers: &HeaderMap) -> bool {
     let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.any(|value| value.contains("text/html"))
-}
-
-/// Removes what is about one connection only.
-fn strip(headers: &mut HeaderMap) {
-    let connection = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    let named: Vec<HeaderName> =
-        connection.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect();
-    for name in named {
-        headers.remove(name);
-    }
-    for name in HOP {
-        headers.remove(*name);
-    }
 }
 
 /// Where an answer leads, as the client sees it.

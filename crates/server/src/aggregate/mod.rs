@@ -1,0 +1,105 @@
+//! Aggregated API servers: groups and versions that another server answers for, named by an `APIService` with a service.
+//!
+//! A request for one of them goes through the pipeline as any other, up to and with authorization ([`route`]), and is then passed
+//! on byte for byte ([`pass`]): the other server is told who asks in headers, and believes them for the sake of the certificate
+//! that this server shows. Credentials never leave this server. [`Aggregator`] is a view of the services in step with the
+//! watch cache.
+
+mod available;
+mod certificate;
+mod check;
+mod connect;
+mod documents;
+mod identity;
+mod legacy;
+mod order;
+mod pass;
+mod remote;
+mod route;
+mod said;
+mod swagger;
+mod view;
+
+use std::sync::Arc;
+
+use api::{schema::Resource, status::Status};
+use store::{Cache, Watcher};
+
+pub use available::run;
+pub use certificate::{CertificateError, ClientCertificate};
+pub use route::answer;
+pub use view::Api;
+
+use self::{documents::Made, said::Said, view::Apis};
+use crate::{document, live::Live, system};
+
+/// The group of the services themselves, which nobody else answers for.
+const OWN_GROUP: &str = "apiregistration.k8s.io";
+
+/// How aggregated API servers are reached.
+#[derive(Clone, Debug)]
+pub struct Aggregation {
+    /// What shows them that it is this server who calls.
+    pub certificate: Option<ClientCertificate>,
+    /// Whether their clients are told that they lead elsewhere.
+    pub redirects: bool,
+}
+
+impl Default for Aggregation {
+    fn default() -> Self {
+        Self { certificate: None, redirects: false }
+    }
+}
+
+/// The API services of a cluster.
+pub struct Aggregator {
+    apis: Live<Apis>,
+    /// What the others say of their API.
+    said: Said,
+    /// What clients are told of it.
+    made: Made,
+}
+
+impl Aggregator {
+    /// The API services of a store.
+    pub fn new(settings: &Aggregation, cache: &Arc<Cache>) -> Result<Self, store::Error> {
+        let resource = services().map_err(|status| store::Error::Unusable(status.message))?;
+        let apis = Live::new(cache, &[resource], Apis::new(settings.certificate.clone()))?;
+        Ok(Self { apis, said: Said::default(), made: Made::default() })
+    }
+
+    /// Who answers for a path, if it is somebody else.
+    pub fn elsewhere(&self, path: &str) -> Option<Arc<Api>> {
+        if let Some(document) = path.strip_prefix("/openapi/v3/") {
+            let api = self.apis.read(|apis| apis.elsewhere(&format!("/{document}")))?;
+            return self.said.of(&api.name).filter(|words| words.documents.contains_key(document)).map(|_| api);
+        }
+        if !path.starts_with("/api") {
+            return None;
+        }
+        self.apis.read(|apis| apis.elsewhere(path))
+    }
+}
+
+impl Aggregator {
+    /// All services as they are now, by name.
+    fn all(&self) -> Vec<Arc<Api>> {
+        self.apis.read(Apis::list)
+    }
+
+    /// One of them.
+    fn get(&self, name: &str) -> Option<Arc<Api>> {
+        self.apis.read(|apis| apis.get(name).cloned())
+    }
+}
+
+/// Word of every change of a resource from now on.
+fn follow(cache: &Cache, group: &str, name: &str) -> Result<Watcher, Status> {
+    let prefix = document::key(system::resource(group, "v1", name)?, "", "");
+    cache.watch(&prefix, cache.now(&prefix).revision).map_err(Status::internal)
+}
+
+/// The row of API services.
+fn services() -> Result<&'static Resource, Status> {
+    system::resource(OWN_GROUP, "v1", "apiservices")
+}

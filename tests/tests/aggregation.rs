@@ -1,0 +1,290 @@
+//! Upstream's sample API server, unmodified, behind an `APIService` of the shipped API server: its flunders are created,
+//! listed, watched, explained and deleted by kubectl; it goes away and comes back.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use ferry_tests::{Host, Output, eventually, machine, run, skip_reason};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
+
+const ETCD: &str = "http://127.0.0.1:2379";
+/// The host's own address: a slice must not lead to loopback.
+const ADDRESS: &str = "192.0.2.2";
+
+/// A program that runs in a host's network until it is dropped.
+struct Daemon(Child);
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Daemon {
+    fn start(host: &Host, program: &Path, arguments: &[String]) -> Self {
+        let name = program.file_name().and_then(|name| name.to_str()).expect("a name");
+        let log = fs::OpenOptions::new().create(true).append(true).open(host.file(&format!("{name}.log")));
+        let log = log.expect("a log");
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let mut command = host.prepared(program, &arguments);
+        command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log")).stderr(log);
+        Self(command.spawn().expect("it starts"))
+    }
+}
+
+/// Upstream's program, built from its Go module; `None` where Go is absent.
+fn upstream(program: &str) -> Option<PathBuf> {
+    if Command::new("go").arg("version").output().is_err() {
+        eprintln!("skipped: Go is not installed, so {program} cannot be built");
+        return None;
+    }
+    let told = run(Command::new(machine::built("xtask")).args(["upstream", program]), None).ok();
+    Some(PathBuf::from(told.lines().last().expect("a path")))
+}
+
+/// An authority, with the certificates that it issues written to files.
+struct Authority {
+    params: CertificateParams,
+    key: KeyPair,
+}
+
+impl Authority {
+    fn new(host: &Host, name: &str) -> Self {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let certificate = params.self_signed(&key).expect("signed").pem();
+        fs::write(host.file(&format!("{name}.crt")), certificate).expect("written");
+        Self { params, key }
+    }
+
+    fn issue(&self, host: &Host, name: &str, group: &str, names: &[&str]) {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
+        let params = params.as_mut().expect("names");
+        params.subject_alt_names.push(SanType::IpAddress([127, 0, 0, 1].into()));
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.distinguished_name.push(DnType::OrganizationName, group);
+        let issuer = Issuer::from_params(&self.params, &self.key);
+        let certificate = params.signed_by(&key, &issuer).expect("signed");
+        fs::write(host.file(&format!("{name}.crt")), certificate.pem()).expect("written");
+        fs::write(host.file(&format!("{name}.key")), key.serialize_pem()).expect("written");
+    }
+}
+
+/// The shipped API server, etcd for the sample server, and what it takes to start that.
+struct World {
+    host: Host,
+    sample: PathBuf,
+    _daemons: Vec<Daemon>,
+}
+
+impl World {
+    fn start(sample: PathBuf, etcd: &Path) -> Self {
+        let host = Host::new();
+        let cluster = Authority::new(&host, "ca");
+        cluster.issue(&host, "server", "servers", &["localhost"]);
+        cluster.issue(&host, "admin", "system:masters", &[]);
+        cluster.issue(&host, "wardle", "servers", &["api.wardle.svc"]);
+        Authority::new(&host, "front-proxy-ca").issue(&host, "front-proxy-client", "proxies", &[]);
+        fs::write(host.file("kubeconfig"), kubeconfig(&host)).expect("written");
+        let data = host.file("etcd");
+        let etcd_flags = format!(
+            "--data-dir {} --listen-client-urls {ETCD} --advertise-client-urls {ETCD} --listen-peer-urls \
+             http://127.0.0.1:2380 --log-level error",
+            data.display()
+        );
+        let etcd = Daemon::start(&host, etcd, &words(&etcd_flags));
+        let server = Daemon::start(&host, &machine::built("ferry"), &server_flags(&host));
+        let world = Self { host, sample, _daemons: vec![etcd, server] };
+        eventually("the API server is ready", || {
+            let told = world.kubectl("get --raw /readyz");
+            if told.code == 0 { Ok(()) } else { Err(told.stderr) }
+        });
+        world
+    }
+
+    fn sample(&self) -> Daemon {
+        let file = |name: &str| self.host.file(name).display().to_string();
+        let mut flags = words(&format!("--etcd-servers={ETCD} --secure-port=8443 --bind-address={ADDRESS}"));
+        for flag in ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"] {
+            flags.push(format!("--{flag}={}", file("kubeconfig")));
+        }
+        flags.push(format!("--tls-cert-file={}", file("wardle.crt")));
+        flags.push(format!("--tls-private-key-file={}", file("wardle.key")));
+        Daemon::start(&self.host, &self.sample, &flags)
+    }
+
+    fn kubectl(&self, line: &str) -> Output {
+        run(&mut self.prepared(&line.split(' ').collect::<Vec<_>>()), None)
+    }
+
+    fn apply(&self, manifest: &str) -> Output {
+        run(&mut self.prepared(&["apply", "-f", "-"]), Some(manifest))
+    }
+
+    fn prepared(&self, arguments: &[&str]) -> Command {
+        let kubeconfig = self.host.file("kubeconfig");
+        let mut command = self.host.prepared("kubectl", &["--kubeconfig", kubeconfig.to_str().expect("text")]);
+        command.args(arguments);
+        command
+    }
+
+    fn until_available(&self, status: &str) {
+        for version in ["v1alpha1", "v1beta1"] {
+            let line = format!("wait apiservice/{version}.wardle.example.com --for=condition=Available={status}");
+            self.kubectl(&format!("{line} --timeout=90s")).ok();
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let name = self.sample.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        for name in ["ferry", name] {
+            let log = fs::read_to_string(self.host.file(&format!("{name}.log"))).unwrap_or_default();
+            let tail: Vec<&str> = log.lines().rev().take(40).collect();
+            eprintln!("--- the end of {name}.log ---");
+            tail.iter().rev().for_each(|line| eprintln!("{line}"));
+        }
+    }
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+fn server_flags(host: &Host) -> Vec<String> {
+    let file = |flag: &str, name: &str| format!("--{flag}={}", host.file(name).display());
+    let mut flags = words(&format!(
+        "kube-apiserver --secure-port=6443 --bind-address=127.0.0.1 --advertise-address={ADDRESS} \
+         --service-cluster-ip-range=10.96.0.0/16 --authorization-mode=RBAC --requestheader-allowed-names=front-proxy-client \
+         --requestheader-username-headers=X-Remote-User --requestheader-group-headers=X-Remote-Group \
+         --requestheader-uid-headers=X-Remote-Uid --requestheader-extra-headers-prefix=X-Remote-Extra-"
+    ));
+    flags.extend([
+        file("data-dir", "data"),
+        file("tls-cert-file", "server.crt"),
+        file("tls-private-key-file", "server.key"),
+        file("client-ca-file", "ca.crt"),
+        file("requestheader-client-ca-file", "front-proxy-ca.crt"),
+        file("proxy-client-cert-file", "front-proxy-client.crt"),
+        file("proxy-client-key-file", "front-proxy-client.key"),
+    ]);
+    flags
+}
+
+fn kubeconfig(host: &Host) -> String {
+    let file = |name: &str| host.file(name).display().to_string();
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+         clusters: [{{name: c, cluster: {{server: \"https://127.0.0.1:6443\", certificate-authority: {}}}}}]\n\
+         contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
+         users: [{{name: u, user: {{client-certificate: {}, client-key: {}}}}}]\n",
+        file("ca.crt"),
+        file("admin.crt"),
+        file("admin.key")
+    )
+}
+
+/// A service that leads to the sample server, and the API services that lead to the service.
+fn manifest(host: &Host) -> String {
+    use base64::{Engine, prelude::BASE64_STANDARD};
+    let bundle = BASE64_STANDARD.encode(fs::read(host.file("ca.crt")).expect("the authority"));
+    let mut text = format!(
+        "apiVersion: v1\nkind: Namespace\nmetadata: {{name: wardle}}\n---\n\
+         apiVersion: v1\nkind: Service\nmetadata: {{name: api, namespace: wardle}}\n\
+         spec: {{ports: [{{name: https, port: 443, targetPort: 8443}}]}}\n---\n\
+         apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\n\
+         metadata: {{name: api-1, namespace: wardle, labels: {{kubernetes.io/service-name: api}}}}\n\
+         endpoints: [{{addresses: [{ADDRESS}], conditions: {{ready: true}}}}]\n\
+         ports: [{{name: https, port: 8443, protocol: TCP}}]\n"
+    );
+    for (version, priority) in [("v1alpha1", 15), ("v1beta1", 20)] {
+        text += &format!(
+            "---\napiVersion: apiregistration.k8s.io/v1\nkind: APIService\n\
+             metadata: {{name: {version}.wardle.example.com}}\n\
+             spec:\n  group: wardle.example.com\n  version: {version}\n  groupPriorityMinimum: 1000\n  \
+             versionPriority: {priority}\n  service: {{name: api, namespace: wardle}}\n  caBundle: {bundle}\n"
+        );
+    }
+    text
+}
+
+fn flunder(name: &str) -> String {
+    format!(
+        "apiVersion: wardle.example.com/v1beta1\nkind: Flunder\nmetadata: {{name: {name}, labels: {{sample: yes-it-is}}}}\n"
+    )
+}
+
+#[test]
+fn the_sample_api_server_behind_an_api_service() {
+    if skip_reason().is_some() {
+        return;
+    }
+    let (Some(sample), Some(etcd)) = (upstream("sample-apiserver-1.36"), upstream("etcd")) else { return };
+    let world = World::start(sample, &etcd);
+    world.apply(&manifest(&world.host)).ok();
+    let away = world.kubectl("get --raw /apis/wardle.example.com/v1beta1").refused();
+    assert!(away.contains("the server is currently unable to handle the request"), "{away}");
+    let server = world.sample();
+    world.until_available("True");
+
+    let resources = world.kubectl("api-resources --api-group=wardle.example.com -o name").ok();
+    assert_eq!(resources, "fischers.wardle.example.com\nflunders.wardle.example.com\n");
+    let explained = world.kubectl("explain flunders.spec").ok();
+    assert!(explained.contains("referenceType") && explained.contains("VERSION:    v1beta1"), "{explained}");
+
+    let watched = world.host.file("watched");
+    let mut watch = world.prepared(&["get", "flunders", "--watch", "--no-headers", "-o=name"]);
+    watch.stdout(fs::File::create(&watched).expect("a file")).stderr(Stdio::null());
+    let watch = Daemon(watch.spawn().expect("kubectl starts"));
+    world.apply(&flunder("first")).ok();
+    assert_eq!(world.apply(&flunder("second")).ok(), "flunder.wardle.example.com/second created\n");
+    let both = "flunder.wardle.example.com/first\nflunder.wardle.example.com/second\n";
+    assert_eq!(world.kubectl("get flunders -l sample=yes-it-is -o name").ok(), both);
+    let old = world.kubectl("get flunders.v1alpha1.wardle.example.com first -o jsonpath={.apiVersion}").ok();
+    assert_eq!(old, "wardle.example.com/v1alpha1");
+    eventually("a watch tells of both", || {
+        let seen = fs::read_to_string(&watched).unwrap_or_default();
+        if seen.ends_with(both) { Ok(()) } else { Err(seen) }
+    });
+    drop(watch);
+    let changed = world.kubectl("label flunder first more=words --dry-run=server -o jsonpath={.metadata.labels.more}");
+    assert_eq!(changed.ok(), "words");
+    world.kubectl("delete flunder first").ok();
+
+    let stranger = world.kubectl("get flunders --as=eve").refused();
+    assert!(
+        stranger.contains("User \"eve\" cannot list resource \"flunders\" in API group \"wardle.example.com\""),
+        "{stranger}"
+    );
+
+    drop(server);
+    let unreachable = world.kubectl("get --raw /apis/wardle.example.com/v1beta1/flunders -v=8").refused();
+    assert!(
+        unreachable.contains("error trying to reach service: dial tcp 192.0.2.2:8443: connect: connection refused"),
+        "{unreachable}"
+    );
+    world.until_available("False");
+    let columns = "-o=jsonpath={.status.conditions[0].reason}";
+    assert_eq!(
+        world.kubectl(&format!("get apiservice v1beta1.wardle.example.com {columns}")).ok(),
+        "FailedDiscoveryCheck"
+    );
+    world.kubectl("get flunders").refused();
+    world.kubectl("get namespaces").ok();
+
+    let _back = world.sample();
+    world.until_available("True");
+    assert_eq!(world.kubectl("get flunders -o name").ok(), "flunder.wardle.example.com/second\n");
+}
