@@ -7,7 +7,10 @@ mod wire;
 
 use std::time::Duration;
 
-use ferry_server::{Aggregation, ClientCertificate, Mode, Settings, UserTable};
+use ferry_server::{
+    Aggregation, Audit, AuditMode, AuditPolicy, BatchSettings, ClientCertificate, LogSettings, Mode, Settings,
+    Truncation, UserTable,
+};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
@@ -36,11 +39,17 @@ struct World {
 impl World {
     /// With a remote that nobody knows of yet.
     async fn new() -> Self {
+        Self::audited(Audit::default()).await
+    }
+
+    /// With word of what is done.
+    async fn audited(audit: Audit) -> Self {
         let remote = Remote::start().await;
         let (chain, key) = remote.certificate();
         let certificate = Some(ClientCertificate::from_pem(&chain, &key).unwrap());
         let mut settings = Settings {
             admission: fixture::without_accounts(),
+            audit,
             aggregation: Aggregation { certificate, ..Aggregation::default() },
             ..Settings::default()
         };
@@ -53,12 +62,15 @@ impl World {
 
     /// With a remote that is available.
     async fn ready() -> Self {
-        let world = Self::new().await;
-        world.service().await;
-        world.slice().await;
-        world.api(json!({})).await;
-        world.until("Passed", "all checks passed").await;
-        world
+        Self::new().await.registered().await
+    }
+
+    async fn registered(self) -> Self {
+        self.service().await;
+        self.slice().await;
+        self.api(json!({})).await;
+        self.until("Passed", "all checks passed").await;
+        self
     }
 
     async fn post(&self, path: &str, object: Value) -> Value {
@@ -190,8 +202,23 @@ async fn whoever_may_not_is_not_passed_on() {
 }
 
 #[tokio::test]
-async fn watches_are_streams() {
-    let world = World::ready().await;
+async fn watches_are_streams_even_where_every_answer_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("audit.log");
+    let policy = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: RequestResponse, \
+                  resources: [{group: remote.example.com}]}]}";
+    let log = LogSettings {
+        path: file.clone(),
+        mode: AuditMode::Blocking,
+        batch: BatchSettings { buffer: 100, size: 1, wait: Duration::ZERO, throttle: None },
+        truncation: Truncation::default(),
+        max_size: 0,
+        max_backups: 0,
+        max_age: Duration::ZERO,
+        compress: false,
+    };
+    let audit = Audit { policy: Some(AuditPolicy::parse(policy).unwrap()), log: Some(log), webhook: None };
+    let world = World::audited(audit).await.registered().await;
     let path = format!("{THINGS}?watch=1");
     let call = Call { method: Method::GET, path: &path, content_type: JSON, accept: JSON, body: "".into() };
     let mut events = world.admin.open(call).await.unwrap().into_body();
@@ -200,6 +227,13 @@ async fn watches_are_streams() {
         let frame = events.frame().await.unwrap().unwrap().into_data().unwrap();
         assert_eq!(frame, format!("{line}\n"), "each line comes when it is written");
     }
+    world.admin.get(THINGS).await;
+    let told: Vec<Value> =
+        std::fs::read_to_string(&file).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let watch = told.iter().find(|event| event["stage"] == "ResponseStarted").unwrap();
+    assert_eq!((&watch["verb"], &watch["objectRef"]["resource"]), (&json!("watch"), &json!("things")));
+    let list = told.iter().find(|event| event["verb"] == "list" && event["stage"] == "ResponseComplete").unwrap();
+    assert_eq!((&list["responseStatus"]["code"], list.get("responseObject")), (&json!(200), None));
 }
 
 #[tokio::test]
@@ -427,6 +461,10 @@ async fn descriptions_are_one() {
         world.admin.get(&format!("/openapi/v3/{DOCUMENT}")).await,
         (200, json!({"openapi": "3.0.0", "from": "remote"}))
     );
+    let group = "apis/remote.example.com";
+    assert_eq!(index["paths"][group]["serverRelativeURL"], "/openapi/v3/apis/remote.example.com?hash=2");
+    assert_eq!(world.admin.get(&format!("/openapi/v3/{group}")).await.0, 404, "it is asked, and has none");
+    world.remote.last(&format!("/openapi/v3/{group}"));
     assert_eq!(world.admin.get("/openapi/v3/apis/apps/v1").await.0, 200);
 }
 

@@ -27,6 +27,7 @@ use store::{Cache, Watcher};
 
 pub use available::run;
 pub use certificate::{CertificateError, ClientCertificate};
+pub use pass::Passed;
 pub use route::answer;
 pub use view::Api;
 
@@ -71,8 +72,7 @@ impl Aggregator {
     /// Who answers for a path, if it is somebody else.
     pub fn elsewhere(&self, path: &str) -> Option<Arc<Api>> {
         if let Some(document) = path.strip_prefix("/openapi/v3/") {
-            let api = self.apis.read(|apis| apis.elsewhere(&format!("/{document}")))?;
-            return self.said.of(&api.name).filter(|words| words.documents.contains_key(document)).map(|_| api);
+            return self.describer(document);
         }
         if !path.starts_with("/api") {
             return None;
@@ -90,6 +90,15 @@ impl Aggregator {
     /// One of them.
     fn get(&self, name: &str) -> Option<Arc<Api>> {
         self.apis.read(|apis| apis.get(name).cloned())
+    }
+}
+
+impl Aggregator {
+    /// Who has a document of OpenAPI 3, such as `apis/<group>/<version>`, if it is somebody else.
+    fn describer(&self, document: &str) -> Option<Arc<Api>> {
+        let apis = self.apis.read(|apis| apis.has_remotes().then(|| apis.list()))?;
+        let describes = |api: &&Arc<Api>| self.documents_of(&apis, api).contains_key(document);
+        apis.iter().find(describes).cloned()
     }
 }
 
