@@ -8,7 +8,7 @@ use crate::{Value, meta, quantity::Quantity};
 pub type Amounts = BTreeMap<String, Quantity>;
 
 /// What pods as a whole may ask for.
-const WHOLE: [&str; 2] = ["cpu", "memory"];
+pub(crate) const WHOLE: [&str; 2] = ["cpu", "memory"];
 
 /// Reads a list as the API writes it; what cannot be read is left out.
 pub fn read(list: Option<&Value>) -> Amounts {
@@ -43,16 +43,23 @@ pub fn raise(to: &mut Amounts, other: &Amounts) {
     }
 }
 
-/// What a pod's containers come to at their worst, in `requests` or `limits`: all that run together, or one that runs
-/// before them. What the pod says of itself as a whole counts instead.
+/// What a pod comes to, in `requests` or `limits`: its containers, unless it says something of itself as a whole.
 pub fn of_pod(pod: &Value, which: &str) -> Amounts {
+    let mut sum = meta::at(pod, &["spec"]).map(|spec| of_containers(spec, which)).unwrap_or_default();
+    let whole = read(meta::at(pod, &["spec", "resources", which]));
+    sum.extend(whole.into_iter().filter(|(name, _)| WHOLE.contains(&name.as_str()) || name.starts_with("hugepages-")));
+    sum
+}
+
+/// What the containers of a specification come to at their worst: all that run together, or one that runs before them.
+pub fn of_containers(spec: &Value, which: &str) -> Amounts {
     let of = |container: &Value| read(meta::at(container, &["resources", which]));
     let mut sum = Amounts::new();
-    for container in meta::list(pod, &["spec", "containers"]) {
+    for container in meta::list(spec, &["containers"]) {
         add(&mut sum, &of(container));
     }
     let (mut beside, mut before) = (Amounts::new(), Amounts::new());
-    for container in meta::list(pod, &["spec", "initContainers"]) {
+    for container in meta::list(spec, &["initContainers"]) {
         let own = of(container);
         if meta::text(container, &["restartPolicy"]) == "Always" {
             add(&mut sum, &own);
@@ -65,8 +72,6 @@ pub fn of_pod(pod: &Value, which: &str) -> Amounts {
         }
     }
     raise(&mut sum, &before);
-    let whole = read(meta::at(pod, &["spec", "resources", which]));
-    sum.extend(whole.into_iter().filter(|(name, _)| WHOLE.contains(&name.as_str()) || name.starts_with("hugepages-")));
     sum
 }
 

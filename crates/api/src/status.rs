@@ -116,28 +116,10 @@ impl Status {
 
     /// The reason of that name, where the API has one.
     pub fn of_reason(name: &str) -> &'static str {
-        const REASONS: &[&str] = &[
-            "Unauthorized",
-            "Forbidden",
-            "NotFound",
-            "AlreadyExists",
-            "Conflict",
-            "Gone",
-            "Invalid",
-            "ServerTimeout",
-            "StoreReadError",
-            "Timeout",
-            "TooManyRequests",
-            "BadRequest",
-            "MethodNotAllowed",
-            "NotAcceptable",
-            "RequestEntityTooLarge",
-            "UnsupportedMediaType",
-            "InternalError",
-            "Expired",
-            "ServiceUnavailable",
-        ];
-        REASONS.iter().find(|known| **known == name).copied().unwrap_or_default()
+        const REASONS: &str = "Unauthorized Forbidden NotFound AlreadyExists Conflict Gone Invalid ServerTimeout StoreReadError \
+            Timeout TooManyRequests BadRequest MethodNotAllowed NotAcceptable RequestEntityTooLarge \
+            UnsupportedMediaType InternalError Expired ServiceUnavailable";
+        REASONS.split(' ').find(|known| *known == name).unwrap_or_default()
     }
 
     /// 400: the request makes no sense.

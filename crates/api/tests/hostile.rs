@@ -61,7 +61,8 @@ fn read_json(bytes: &[u8], ty: TypeId) {
 fn read_yaml(bytes: &[u8], ty: TypeId) {
     if let Ok(parsed) = yaml::parse(bytes) {
         let written = yaml::write(&parsed.value);
-        if written.len() < json::MAX_SIZE {
+        // Line breaks that only YAML 1.1 knows are none when they are read.
+        if written.len() < json::MAX_SIZE && !written.contains(['\u{85}', '\u{2028}', '\u{2029}']) {
             assert_eq!(
                 yaml::parse(written.as_bytes()).map(|parsed| parsed.value).as_ref(),
                 Ok(&parsed.value),

@@ -37,3 +37,23 @@ fn element(node: &Node, value: &mut Value) {
     }
     default(node, value);
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_is_filled_in_at_every_depth() {
+        let node = crate::schema::parse(&json!({"type": "object", "properties": {
+            "a": {"type": "object", "default": {}, "properties": {"b": {"type": "integer", "default": 5}}},
+            "l": {"type": "array", "items": {"type": "object", "properties": {"p": {"type": "string", "default": "TCP"}}}},
+            "m": {"type": "object", "additionalProperties": {"type": "string", "default": "x"}},
+            "n": {"type": "string", "nullable": true, "default": "y"}}}));
+        let mut object = json!({"l": [{}, {"p": "UDP"}], "m": {"k": null}, "n": null});
+        default(&node, &mut object);
+        let want = json!({"a": {"b": 5}, "l": [{"p": "TCP"}, {"p": "UDP"}], "m": {"k": "x"}, "n": null});
+        assert_eq!(object, want);
+    }
+}

@@ -72,7 +72,7 @@ impl Path {
     pub fn find<'v>(&self, value: &'v Value) -> Vec<&'v Value> {
         self.steps.iter().fold(vec![value], |found, step| {
             let mut next = Vec::new();
-            found.into_iter().for_each(|value| step.apply(value, value, &mut next));
+            found.into_iter().for_each(|value| step.apply(value, &mut next));
             next
         })
     }
@@ -174,7 +174,7 @@ fn parse_filter(text: &str, depth: usize) -> Option<Filter> {
 }
 
 impl Step {
-    fn apply<'v>(&self, value: &'v Value, whole: &'v Value, out: &mut Vec<&'v Value>) {
+    fn apply<'v>(&self, value: &'v Value, out: &mut Vec<&'v Value>) {
         match self {
             Step::Field(name) => out.extend(value.get(name)),
             Step::All => out.extend(children(value)),
@@ -189,7 +189,7 @@ impl Step {
                     out.extend(items[from..to].iter().step_by(usize::try_from(*step).unwrap_or(1).max(1)));
                 }
             }
-            Step::Union(steps) => steps.iter().for_each(|step| step.apply(value, whole, out)),
+            Step::Union(steps) => steps.iter().for_each(|step| step.apply(value, out)),
             Step::Filter(filter) => out.extend(children(value).filter(|item| filter.holds(item))),
         }
     }

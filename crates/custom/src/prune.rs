@@ -173,3 +173,53 @@ fn nulls(node: &Node, value: &mut Value) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(schema: Value, given: Value, want: Value, unknown: &[&str]) {
+        let node = crate::schema::parse(&json!({"type": "object", "properties": {"spec": schema}}));
+        let mut object = json!({"apiVersion": "e/v1", "kind": "B", "metadata": {"name": "n"}, "spec": given});
+        assert_eq!(prune(&node, &mut object), Ok(unknown.iter().map(|path| (*path).to_owned()).collect()));
+        assert_eq!(object["spec"], want);
+        assert_eq!(object["metadata"]["name"], "n");
+    }
+
+    #[test]
+    fn what_is_not_known_is_dropped_and_told() {
+        let schema = json!({"type": "object", "properties": {"a": {"type": "string"}, "l": {"type": "array",
+            "items": {"type": "object", "properties": {"b": {}}}}, "m": {"type": "object",
+            "additionalProperties": {"type": "object", "properties": {"c": {}}}}}});
+        let given = json!({"a": "x", "z": 1, "l": [{"b": 1, "y": 2}], "m": {"k": {"c": 1, "x": 2}}});
+        let want = json!({"a": "x", "l": [{"b": 1}], "m": {"k": {"c": 1}}});
+        check(schema, given, want, &["spec.l[0].y", "spec.m.k.x", "spec.z"]);
+    }
+
+    #[test]
+    fn what_is_preserved_is_kept_but_not_below_what_is_known() {
+        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+            "properties": {"a": {"type": "object", "properties": {"b": {}}}}});
+        let given = json!({"a": {"b": 1, "c": 2}, "z": {"y": 1}});
+        check(schema, given, json!({"a": {"b": 1}, "z": {"y": 1}}), &["spec.a.c"]);
+    }
+
+    #[test]
+    fn nulls_that_are_not_allowed_go_unless_a_default_takes_their_place() {
+        let schema = json!({"type": "object", "properties": {"a": {"type": "string"},
+            "b": {"type": "string", "nullable": true}, "c": {"type": "string", "default": "x"}}});
+        let given = json!({"a": null, "b": null, "c": null});
+        check(schema, given, json!({"b": null, "c": null}), &[]);
+    }
+
+    #[test]
+    fn embedded_objects_have_metadata_by_the_tables() {
+        let schema = json!({"type": "object", "x-kubernetes-embedded-resource": true,
+            "x-kubernetes-preserve-unknown-fields": true});
+        let given = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "nope": 1}, "spec": {}});
+        let want = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}});
+        check(schema, given, want, &["spec.metadata.nope"]);
+    }
+}

@@ -13,13 +13,21 @@ use store::{Record, Revision};
 
 const HEAD: &[u8] = b"{\"metadata\":{";
 
+/// Fields of an object, and JSON for them in words of its writer's choice.
+pub type Words = Vec<(&'static str, String)>;
+
 /// Encodes an object for the store. Its `metadata` is not empty: it has a name.
 pub fn encode(object: &Value) -> Bytes {
+    encode_with(object, &Words::default())
+}
+
+/// The same with some fields in other words, as long as they mean what is there.
+pub fn encode_with(object: &Value, words: &Words) -> Bytes {
     let mut out = Vec::with_capacity(1024);
     out.extend_from_slice(b"{\"metadata\":{");
-    write_fields(&mut out, object.get("metadata"), &["resourceVersion"]);
+    write_fields(&mut out, object.get("metadata"), &["resourceVersion"], &[]);
     out.push(b'}');
-    write_fields(&mut out, Some(object), &["metadata", "apiVersion", "kind"]);
+    write_fields(&mut out, Some(object), &["metadata", "apiVersion", "kind"], words);
     out.extend_from_slice(tail(meta::text(object, &["apiVersion"]), meta::text(object, &["kind"])).as_bytes());
     out.into()
 }
@@ -51,7 +59,7 @@ impl Tail {
 }
 
 /// The fields of an object, but for some of them.
-fn write_fields(out: &mut Vec<u8>, object: Option<&Value>, without: &[&str]) {
+fn write_fields(out: &mut Vec<u8>, object: Option<&Value>, without: &[&str], words: &[(&str, String)]) {
     let fields = object.and_then(Value::as_object).into_iter().flatten();
     for (name, value) in fields.filter(|(name, _)| !without.contains(&name.as_str())) {
         if !out.ends_with(b"{") {
@@ -59,7 +67,13 @@ fn write_fields(out: &mut Vec<u8>, object: Option<&Value>, without: &[&str]) {
         }
         write(out, name);
         out.push(b':');
-        write(out, value);
+        match words
+            .iter()
+            .find(|(known, text)| known == name && serde_json::from_str(text).ok().as_ref() == Some(value))
+        {
+            Some((_, text)) => out.extend_from_slice(text.as_bytes()),
+            None => write(out, value),
+        }
     }
 }
 

@@ -39,6 +39,7 @@ mod paths;
 pub mod pipeline;
 mod query;
 mod registry;
+mod reload;
 mod request;
 mod reviews;
 pub mod served;
@@ -54,7 +55,7 @@ mod watch;
 use std::{
     collections::BTreeMap,
     convert::Infallible,
-    sync::Arc,
+    sync::{Arc, PoisonError, RwLock},
     task::{Context, Poll},
 };
 
@@ -81,6 +82,7 @@ pub use authenticate::{
 pub use components::Component;
 pub use initializers::{PATIENCE as INITIALIZATION, enable as enable_initializers};
 pub use outbound::{Endpoint, KubeconfigError, from_kubeconfig};
+pub use reload::{Reload, Watched};
 pub use settings::{Authorization, Load, Mode, Serving, Settings, Shutdown};
 pub use streams::backend::unverified;
 pub use tokens::{KeyError, Limits, PublicKey, Tokens};
@@ -171,7 +173,7 @@ struct Shared {
     registry: Arc<registry::Registry>,
     kubelet_tls: Arc<rustls::ClientConfig>,
     tokens: Option<Arc<Tokens>>,
-    authenticator: authenticate::Authenticator,
+    authenticator: RwLock<Arc<authenticate::Authenticator>>,
     impersonators: impersonate::Ways,
     /// `None` where nothing is audited.
     auditor: Option<Arc<audit::Auditor>>,
@@ -179,6 +181,7 @@ struct Shared {
     aggregator: aggregate::Aggregator,
     /// What containers have used.
     usage: Arc<usage::Usage>,
+    reloads: reload::Reloads,
     settings: Settings,
     /// What the server says of its API.
     pages: api::discovery::Pages,
@@ -240,12 +243,13 @@ impl Server {
             registry,
             kubelet_tls: config.kubelet_tls,
             tokens,
-            authenticator,
+            authenticator: RwLock::new(Arc::new(authenticator)),
             impersonators: impersonate::Ways::default(),
             auditor: audit::Auditor::new(&settings.audit),
             flow,
             aggregator,
             usage,
+            reloads: reload::Reloads::default(),
             settings,
             pages,
             custom_pages: custom::Pages::default(),
@@ -262,6 +266,11 @@ impl Server {
     /// Who knows who may do what.
     pub fn authorizers(&self) -> &authorize::Authorizers {
         self.shared.registry.authorizers()
+    }
+
+    /// Who knows who is who.
+    fn authenticator(&self) -> Arc<authenticate::Authenticator> {
+        self.shared.authenticator.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What clients are told of the API: of this server's, custom resources included, and of others' that it leads to.

@@ -16,7 +16,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     BodyError, Origin, Server, activity::Activity, aggregate, allocate, authenticate::Peer, bootstrap, flow, paths,
-    pipeline, pipeline::Unknown, usage,
+    pipeline, pipeline::Unknown, reload, usage,
 };
 
 /// How long a client may take for the TLS handshake.
@@ -75,9 +75,10 @@ async fn keep_up(server: Server) {
             usage::run(&server, &ending).await;
         }
     };
+    let reloaded = reload::run(&server, &ending);
     let allocated = allocate::run(server.clone(), ending.clone());
     let aggregated = aggregate::run(server.clone(), ending.clone());
-    tokio::join!(kept, allocated, aggregated, flow::run(server.clone(), ending.clone()), sampled);
+    tokio::join!(kept, allocated, aggregated, flow::run(server.clone(), ending.clone()), sampled, reloaded);
 }
 
 /// Takes connections until `shutdown`; returns those that are still open.

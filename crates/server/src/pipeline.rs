@@ -30,7 +30,7 @@ use crate::{
     metrics::InFlight,
     paths,
     query::Query,
-    registry::Outcome,
+    registry::{self, Outcome},
     request::{self, Target},
     strategies, streams, watch,
 };
@@ -155,7 +155,7 @@ async fn identify(server: &Server, origin: Origin, request: &mut Request<Body>) 
         Origin::Component(user) => return (Some(Caller::Component(user)), Notes::default()),
         Origin::Peer(peer) => peer,
     };
-    let authenticator = &server.shared.authenticator;
+    let authenticator = server.authenticator();
     let (path, mut headers) = (request.uri().path().to_owned(), std::mem::take(request.headers_mut()));
     let (audiences, notes) = (authenticator.audiences(), Notes::default());
     let mut shown = Shown { headers: &mut headers, peer: Some(&peer), path: &path, audiences, notes };
@@ -282,7 +282,7 @@ pub(crate) fn verb_of(method: &Method) -> &'static str {
 async fn resource(
     server: &Server,
     caller: &Caller,
-    target: Target,
+    mut target: Target,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
     // What few ask for is put elsewhere, so that the rest has little to carry.
@@ -299,6 +299,9 @@ async fn resource(
     let (content_type, user_agent) = (content_type(&request), user_agent(&request));
     let body = read(request).await?;
     let input = Input { content_type, user_agent, body };
+    if matches!(target.verb, "create" | "update") {
+        target.words = registry::words(&target.resource, &input);
+    }
     audit::with(|trail| trail.sent(&input));
     let outcome = match strategies::of(&target.resource).answers(&target.subresource) {
         Some(answers) => Box::pin(answers.answer(server, &target, &input)).await?,

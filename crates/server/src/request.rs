@@ -10,7 +10,7 @@ use http::Method;
 
 pub use info::{Info, info};
 
-use crate::{User, admission::Notes, custom::Definitions, query::Query, served::Served};
+use crate::{User, admission::Notes, custom::Definitions, document::Words, query::Query, served::Served};
 
 /// The rows that there are: those of the tables that are served, and custom ones.
 #[derive(Clone, Copy)]
@@ -46,6 +46,8 @@ pub struct Target {
     pub user: User,
     /// What is to be said besides the answer.
     pub notes: Notes,
+    /// Raw fields of the object that is sent, where they are not as the server writes them.
+    pub words: Words,
 }
 
 /// Reads a path of a group and version that exist; `None` for paths of other kinds.
@@ -138,6 +140,7 @@ fn target(method: &Method, rest: &[&str], query: Query, find: impl Fn(&str) -> O
         query,
         user: User::default(),
         notes: Notes::default(),
+        words: Words::default(),
     };
     target.allowed()?;
     // Upstream has no route for it but that to pods, services and nodes.

@@ -10,6 +10,7 @@ use crate::{
     authenticate::Authentication,
     authorize::{Policies, Webhook},
     components::Component,
+    reload::Reload,
     served::Served,
 };
 
@@ -48,6 +49,8 @@ pub struct Settings {
     pub event_ttl: Duration,
     /// The other parts of the control plane, of which `componentstatuses` tells.
     pub components: Vec<Component>,
+    /// Which files are read again.
+    pub reload: Reload,
     /// Whether there are initializers, and how long a creation waits for them.
     pub initializers: Option<Duration>,
     /// The flags with their values, for `/flagz`.
@@ -138,9 +141,24 @@ impl Default for Settings {
             shared_store: false,
             event_ttl: Duration::from_secs(3600),
             components: Component::usual(),
+            reload: Reload::default(),
             initializers: None,
             flags: Vec::new(),
             host_name: "localhost".into(),
+        }
+    }
+}
+
+impl Mode {
+    /// Upstream's name of it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::AlwaysAllow => "AlwaysAllow",
+            Self::AlwaysDeny => "AlwaysDeny",
+            Self::Rbac => "RBAC",
+            Self::Node => "Node",
+            Self::Abac(_) => "ABAC",
+            Self::Webhook(_) => "Webhook",
         }
     }
 }

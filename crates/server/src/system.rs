@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use crate::{
     User,
     admission::Notes,
+    document::Words,
     pipeline::Input,
     query::Query,
     registry::{Outcome, Registry},
@@ -120,6 +121,7 @@ pub fn target(verb: &'static str, place: Place<'_>, subresource: &str) -> Target
         query: Query::default(),
         user: identity(),
         notes: Notes::default(),
+        words: Words::default(),
     }
 }
 
@@ -134,6 +136,7 @@ pub fn target_of(resource: Row) -> Target {
         query: Query::default(),
         user: identity(),
         notes: Notes::default(),
+        words: Words::default(),
     }
 }
 

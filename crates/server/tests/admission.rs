@@ -8,6 +8,8 @@ mod certificates;
 mod conditions;
 #[path = "admission/connect.rs"]
 mod connect;
+#[path = "admission/custom.rs"]
+mod custom;
 #[path = "admission/defaults.rs"]
 mod defaults;
 #[path = "admission/events.rs"]

@@ -41,7 +41,7 @@ async fn lists_and_watches() {
 
 #[tokio::test]
 async fn every_resource_and_verb() {
-    check("exchanges.jsonl", Allowed { statuses: 15, bodies: 36 }).await;
+    check("exchanges.jsonl", Allowed { statuses: 0, bodies: 9 }).await;
 }
 
 #[tokio::test]
@@ -51,5 +51,5 @@ async fn roles_nodes_admission_and_policies() {
 
 #[tokio::test]
 async fn custom_resources() {
-    check("custom.jsonl", Allowed { statuses: 296, bodies: 296 }).await;
+    check("custom.jsonl", Allowed { statuses: 0, bodies: 0 }).await;
 }

@@ -9,14 +9,15 @@ use anyhow::{Context, Result};
 use super::{Problem, vague};
 
 /// Each crate and the crates that it may use.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("formats", &[]),
     ("api", &["formats"]),
     ("cel", &["formats"]),
+    ("custom", &["api", "cel", "formats"]),
     ("expressions", &["api", "cel"]),
     ("store", &[]),
     ("sys", &[]),
-    ("server", &["api", "cel", "expressions", "store"]),
+    ("server", &["api", "cel", "custom", "expressions", "store"]),
     ("client", &["api"]),
     ("controllers", &["api", "client", "expressions"]),
     ("scheduler", &["api", "client"]),

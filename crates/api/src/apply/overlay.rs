@@ -1,12 +1,12 @@
 //! Applying a configuration that has no owner, as policies do: what it says is merged, and nobody remembers who said it.
 
 use super::{
-    Mismatch, NoKey, check,
+    Kind, Mismatch, NoKey, check,
     element::Element,
     merge,
     view::{Form, View},
 };
-use crate::{Value, schema::TypeId};
+use crate::Value;
 
 /// Why a configuration cannot be laid over an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,9 +25,9 @@ pub enum OverlayError {
     Merge(NoKey),
 }
 
-/// The object of type `ty` with what the configuration says.
-pub fn overlay(ty: TypeId, live: &Value, config: &Value) -> Result<Value, OverlayError> {
-    let view = View::object(ty);
+/// The object of a kind with what the configuration says.
+pub fn overlay(kind: &Kind, live: &Value, config: &Value) -> Result<Value, OverlayError> {
+    let view = kind.view();
     check::check(view, config, false).map_err(OverlayError::Config)?;
     let mut found = Vec::new();
     atomics(view, config, &mut Vec::new(), &mut found);
@@ -44,15 +44,16 @@ fn atomics(view: View, value: &Value, path: &mut Vec<Element>, found: &mut Vec<S
         found.push(path.iter().map(Element::to_string).collect());
     }
     match (view.form, value) {
-        (Form::Struct(_), Value::Object(map)) => {
+        (Form::Struct(_) | Form::Fields(_), Value::Object(map)) => {
             for (name, value) in map {
-                let Some(child) = view.child(name) else { continue };
+                // What is below keys that somebody made up upstream does not look at.
+                let Some(child) = view.child(name).filter(|child| child.named.is_some()) else { continue };
                 path.push(child.element(name));
                 atomics(child.view, value, path, found);
                 path.pop();
             }
         }
-        (Form::List(..), Value::Array(list)) => {
+        (Form::List(..) | Form::Items(_), Value::Array(list)) => {
             for (at, item) in list.iter().enumerate() {
                 path.push(Element::Index(at as i64));
                 atomics(view.item(), item, path, found);
@@ -71,10 +72,10 @@ mod tests {
     use crate::schema::schema;
 
     fn check(config: Value, want: Result<Value, &str>) {
-        let ty = schema().type_of_kind("apps", "v1", "Deployment").unwrap();
+        let kind = Kind::of(schema().resource("apps", "v1", "deployments").unwrap(), "");
         let live = json!({"metadata": {"name": "d", "labels": {"a": "b"}}, "spec": {"template": {"spec": {
             "containers": [{"name": "a", "image": "x"}, {"name": "b", "image": "y", "args": ["1"]}]}}}});
-        match (overlay(ty, &live, &config), want) {
+        match (overlay(&kind, &live, &config), want) {
             (Ok(merged), Ok(want)) => assert_eq!(merged["spec"]["template"]["spec"]["containers"], want, "{config}"),
             (outcome, want) => assert_eq!(outcome.unwrap_err().to_string(), want.unwrap_err(), "{config}"),
         }

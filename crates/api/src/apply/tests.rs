@@ -41,7 +41,7 @@ fn perform(resource: &Resource, live: Option<&Value>, write: &Write, now: &str) 
         Apply(..) => apply(&writer, live, &value, false)?,
         Force(..) => apply(&writer, live, &value, true)?,
         Put(..) | Status(..) => {
-            let mut object = defaulted(resource.ty, value)?;
+            let mut object = defaulted(&writer.kind, value)?;
             update(&writer, live, &mut object);
             object
         }

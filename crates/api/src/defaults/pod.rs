@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::text;
-use crate::{Map, Value, decode, meta, validate};
+use crate::{Map, Value, amounts, decode, meta};
 
 /// `Always` for images that move (`:latest` or no tag), `IfNotPresent` for the rest.
 fn pull_policy(image: &str) -> &'static str {
@@ -62,13 +62,11 @@ fn whole_requests(spec: &mut Map) {
         spec.get("resources").and_then(|resources| resources.get("limits")).and_then(Value::as_object).cloned();
     let Some(limits) = limits.filter(|limits| !limits.is_empty()) else { return };
     let whole = Value::Object(spec.clone());
-    let totals = ["cpu", "memory"].map(|name| (name, validate::pod_total(&whole, "requests", name)));
+    let totals = amounts::of_containers(&whole, "requests");
     let resources = meta::object_mut(spec.entry("resources").or_insert_with(|| json!({})));
     let requests = meta::object_mut(resources.entry("requests").or_insert_with(|| json!({})));
-    for (name, total) in totals {
-        if let Some(total) = total {
-            requests.entry(name).or_insert(total.to_string().into());
-        }
+    for (name, total) in totals.into_iter().filter(|(name, _)| amounts::WHOLE.contains(&name.as_str())) {
+        requests.entry(name).or_insert(total.to_string().into());
     }
     for (name, limit) in limits {
         if name == "cpu" || name == "memory" || name.starts_with("hugepages-") {

@@ -25,21 +25,8 @@ pub(super) enum Dialect {
 }
 
 /// The fields of `/version`; the first nine are always there.
-const INFO: &[&str] = &[
-    "major",
-    "minor",
-    "gitVersion",
-    "gitCommit",
-    "gitTreeState",
-    "buildDate",
-    "goVersion",
-    "compiler",
-    "platform",
-    "emulationMajor",
-    "emulationMinor",
-    "minCompatibilityMajor",
-    "minCompatibilityMinor",
-];
+const INFO: &str = "major minor gitVersion gitCommit gitTreeState buildDate goVersion compiler platform \
+    emulationMajor emulationMinor minCompatibilityMajor minCompatibilityMinor";
 
 /// The schemas of one document.
 pub(super) struct Components {
@@ -111,15 +98,15 @@ impl Components {
     }
 
     fn info(&self) -> Value {
-        let required = &INFO[..9];
-        let property = |name: &&str| {
+        let required: Vec<&str> = INFO.split(' ').take(9).collect();
+        let property = |name: &str| {
             let mut schema = json!({"type": "string"});
-            if self.dialect == Dialect::V3 && required.contains(name) {
+            if self.dialect == Dialect::V3 && required.contains(&name) {
                 schema["default"] = "".into();
             }
-            ((*name).to_owned(), schema)
+            (name.to_owned(), schema)
         };
-        let properties: Map = INFO.iter().map(property).collect();
+        let properties: Map = INFO.split(' ').map(property).collect();
         json!({"type": "object", "properties": properties, "required": required})
     }
 

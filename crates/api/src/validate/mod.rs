@@ -54,7 +54,6 @@ use metadata::Scheme;
 
 use crate::{
     Value,
-    quantity::Quantity,
     schema::{Change, Resource},
 };
 
@@ -154,9 +153,4 @@ pub fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec
         kind.check_part("warnings", resource, &at, &mut told);
     }
     told.iter().map(ToString::to_string).collect()
-}
-
-/// What the containers of a pod ask for together.
-pub(crate) fn pod_total(spec: &Value, kind: &str, name: &str) -> Option<Quantity> {
-    pod::resources::aggregate(&At::top(spec), kind, name)
 }

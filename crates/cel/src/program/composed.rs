@@ -10,10 +10,13 @@ use super::{
 };
 use crate::error::Error;
 
+/// A name, and its program or why there is none.
+type Entry = (Box<str>, Result<Program, Box<str>>);
+
 /// Named programs; of those with one name the last counts. One that did not compile says why to whoever asks for it.
 #[derive(Debug, Default)]
 pub struct Composition {
-    entries: Vec<(Box<str>, Result<Program, Box<str>>)>,
+    entries: Vec<Entry>,
 }
 
 impl Composition {

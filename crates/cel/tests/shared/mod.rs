@@ -133,7 +133,7 @@ impl Node {
             Form::Number => Type::Double,
             Form::Integer => Type::Int,
             Form::Boolean => Type::Bool,
-            Form::IntOrString | Form::Unknown => Type::Dyn,
+            Form::IntOrString | Form::Unknown | Form::Open => Type::Dyn,
         }
     }
 

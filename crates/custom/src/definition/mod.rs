@@ -34,6 +34,7 @@ pub struct Definition {
     pub name: String,
     /// Its identity.
     pub uid: String,
+    generation: i64,
     /// The group of the resource.
     pub group: &'static str,
     /// The plural name.
@@ -110,6 +111,7 @@ impl Definition {
             serial: SERIAL.fetch_add(1, Ordering::Relaxed),
             name: meta::name(object).to_owned(),
             uid: meta::uid(object).to_owned(),
+            generation: meta::number(object, &["metadata", "generation"]),
             group,
             plural: name("plural")?,
             singular: name("singular")?,
@@ -127,16 +129,16 @@ impl Definition {
         })
     }
 
-    /// Whether it is the same in all that rows are made of.
-    pub fn is_same(&self, object: &Value, document: &Bytes) -> bool {
-        Self::new(object, document).is_some_and(|other| {
-            let spec = |definition: &Self| definition.parsed().get("spec").cloned();
-            self.uid == other.uid
-                && self.terminating == other.terminating
-                && (self.kind, self.list_kind, self.singular) == (other.kind, other.list_kind, other.singular)
-                && (&self.short_names, &self.categories) == (&other.short_names, &other.categories)
-                && spec(self) == spec(&other)
-        })
+    /// Whether a stored definition is the same in all that rows are made of. Its generation grows with every other change.
+    pub fn is_same(&self, object: &Value) -> bool {
+        let accepted = &object["status"]["acceptedNames"];
+        let name = |field: &str| meta::text(object, &["status", "acceptedNames", field]);
+        self.uid == meta::uid(object)
+            && self.generation == meta::number(object, &["metadata", "generation"])
+            && self.terminating == is_true(object, "Terminating")
+            && [self.kind, self.list_kind, self.singular] == ["kind", "listKind", "singular"].map(name)
+            && texts(accepted, "shortNames").eq(self.short_names.iter().copied())
+            && texts(accepted, "categories").eq(self.categories.iter().copied())
     }
 
     /// The rows of the versions that are served.

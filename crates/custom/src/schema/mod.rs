@@ -157,7 +157,7 @@ impl Pattern {
 
     /// The expression, or what is wrong with it.
     pub fn regex(&self) -> Result<&Regex, &str> {
-        self.regex.get_or_init(|| Regex::new(self.text).map_err(|error| error.to_string())).as_ref().map_err(|e| &**e)
+        self.regex.get_or_init(|| formats::pattern::compile(self.text)).as_ref().map_err(|error| error.as_str())
     }
 }
 

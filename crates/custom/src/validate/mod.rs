@@ -150,7 +150,7 @@ impl Check<'_> {
         let fits = types.contains(&found) || whole || found == "integer" && types.contains(&"number");
         let format = node.bounds().format;
         let is_text = value.is_string() || value.is_array();
-        if !is_text && !format.is_empty() && !(fits || form == format) {
+        if !(is_text || format.is_empty() || fits || form == format) {
             return Some(self.wrong_type(path, format, form));
         }
         if !numeric && !format.is_empty() && is_text {
@@ -328,5 +328,49 @@ fn type_of(value: &Value) -> (&'static str, &'static str) {
         Value::String(_) => ("string", ""),
         Value::Array(_) => ("array", ""),
         Value::Object(_) => ("object", ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(schema: Value, given: Value, old: Option<Value>, want: &[&str]) {
+        let node = crate::schema::parse(&json!({"type": "object", "properties": {"s": schema}}));
+        let old = old.map(|old| json!({"s": old}));
+        let faults = value(&node, "", &json!({"s": given}), old.as_ref());
+        assert_eq!(faults.iter().map(ToString::to_string).collect::<Vec<_>>(), want);
+    }
+
+    #[test]
+    fn faults_are_told_in_upstreams_words() {
+        let wrong = "s: Invalid value: \"boolean\": s in body must be of type integer,string: \"boolean\"";
+        check(json!({"x-kubernetes-int-or-string": true}), json!(true), None, &[wrong]);
+        let long = "s: Too long: may not be more than 1 bytes";
+        check(json!({"type": "string", "maxLength": 1}), json!("ab"), None, &[long]);
+        let not = "<nil>: Invalid value: \"\": \"s\" must not validate the schema (not)";
+        check(json!({"type": "string", "not": {"pattern": "a"}}), json!("ab"), None, &[not]);
+        let any = [
+            "<nil>: Invalid value: \"\": \"s\" must validate at least one schema (anyOf)",
+            "s: Invalid value: \"c\": s in body should match 'a'",
+        ];
+        check(json!({"type": "string", "anyOf": [{"pattern": "a"}, {"pattern": "b"}]}), json!("c"), None, &any);
+        let few = "s: Invalid value: 0: s in body should have at least 1 items";
+        check(json!({"type": "array", "minItems": 1, "items": {}}), json!([]), None, &[few]);
+    }
+
+    #[test]
+    fn what_did_not_change_has_no_faults() {
+        let schema = || {
+            json!({"type": "object", "properties": {"a": {"type": "integer", "maximum": 1},
+            "l": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                "items": {"type": "object", "properties": {"k": {"type": "string"}, "v": {"type": "integer", "maximum": 1}}}}}})
+        };
+        let old = json!({"a": 9, "l": [{"k": "x", "v": 9}, {"k": "y", "v": 8}]});
+        check(schema(), json!({"a": 9, "l": [{"k": "y", "v": 8}, {"k": "x", "v": 9}]}), Some(old.clone()), &[]);
+        let fault = "s.l[0].v: Invalid value: 7: s.l[0].v in body should be less than or equal to 1";
+        check(schema(), json!({"a": 9, "l": [{"k": "y", "v": 7}]}), Some(old), &[fault]);
     }
 }

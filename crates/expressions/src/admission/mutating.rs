@@ -154,7 +154,13 @@ fn names_fit(value: &Value<'_>) -> Result<(), String> {
     if errors.is_empty() { Ok(()) } else { Err(format!("type mismatch: {}", errors.join("\n"))) }
 }
 
+/// How many misnamed objects are told.
+const MOST_MISNAMED: usize = 100;
+
 fn check_names(value: &Value<'_>, expected: &str, errors: &mut Vec<String>) {
+    if errors.len() >= MOST_MISNAMED {
+        return;
+    }
     match value {
         Value::Struct(made) => {
             if *made.0 != *expected {

@@ -4,8 +4,8 @@ use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use server::{
-    AdmissionSettings, Aggregation, ClientCertificate, Load, Network, Serving, Settings, Shutdown, Tokens,
-    served::Served,
+    AdmissionSettings, Aggregation, ClientCertificate, Component, Load, Network, Reload, Serving, Settings, Shutdown,
+    Tokens, Watched, served::Served,
 };
 
 use super::{audit, authentication, authorization};
@@ -184,10 +184,28 @@ fn settings(given: &Given<'_>) -> anyhow::Result<Settings> {
         served: served(given)?,
         shared_store: !given.many("etcd-servers").is_empty(),
         event_ttl: given.duration("event-ttl")?,
-        components: Settings::default().components,
+        reload: reload(given)?,
+        components: Component::usual(),
         initializers,
         flags: given.all().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+    })
+}
+
+/// The files that are read again when they change.
+fn reload(given: &Given<'_>) -> anyhow::Result<Reload> {
+    let watched = |flag: &str| match path(given, flag) {
+        None => Ok(None),
+        Some(file) => {
+            let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+            anyhow::Ok(Some(Watched { file, text }))
+        }
+    };
+    let own = given.many("service-account-issuer");
+    Ok(Reload {
+        authorization: watched("authorization-config")?,
+        authentication: watched("authentication-config")?.map(|watched| (watched, own)),
+        ..Reload::default()
     })
 }
 

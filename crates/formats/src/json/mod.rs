@@ -6,10 +6,14 @@
 pub mod reader;
 pub mod scan;
 mod shown;
+mod verbatim;
 
 use std::{borrow::Cow, fmt};
 
-pub use self::shown::{escaped, go_float, go_number, go_type, go_value, kind_of_value, pretty, quoted};
+pub use self::{
+    shown::{escaped, go_float, go_number, go_type, go_value, kind_of_value, pretty, quoted},
+    verbatim::{compact, field},
+};
 
 use self::reader::{Reader, Stop};
 use crate::{

@@ -1,7 +1,8 @@
 //! YAML as upstream reads and writes it: YAML 1.1 scalars, keys as texts, the first document alone.
 //!
 //! [`parse`] works on events, so that aliases, depth and size are bounded while the document is read; [`write`] gives what
-//! upstream's library writes for the same object.
+//! upstream's library writes for the same object. Of the line breaks that only YAML 1.1 knows (U+0085, U+2028, U+2029) what is
+//! read takes none for one, though upstream does and writes texts with them so.
 
 mod emit;
 mod fault;

@@ -60,10 +60,19 @@ impl Asked<'_> {
         if named(own) {
             return Some(Invocation { resource: attributes.target.resource.clone() });
         }
-        let mut others = schema().resources().iter().filter(|other| {
-            other.storage() == own.storage() && (other.group, other.version) != (own.group, own.version)
-        });
-        others.find(|other| self.equivalent && named(other)).map(|resource| Invocation { resource: resource.into() })
+        if !self.equivalent {
+            return None;
+        }
+        let other = |other: &Resource| {
+            other.storage() == own.storage() && (other.group, other.version) != (own.group, own.version) && named(other)
+        };
+        if own.custom.is_none() {
+            let found = schema().resources().iter().find(|resource| other(resource))?;
+            return Some(Invocation { resource: found.into() });
+        }
+        let rows = attributes.registry.custom().rows();
+        let mut versions = rows.versions(own.group, own.name);
+        versions.find(|row| other(row)).map(|resource| Invocation { resource })
     }
 }
 

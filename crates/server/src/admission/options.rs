@@ -7,12 +7,12 @@ use super::{Attributes, Operation};
 
 /// `CreateOptions` and the like, of the request's query; those of a deletion come with the request.
 pub fn of(attributes: &Attributes<'_>) -> Value {
-    let kind = match (attributes.operation, attributes.target.verb) {
-        (Operation::Connect, _) => return Value::Null,
-        (Operation::Delete, _) => return attributes.options.cloned().unwrap_or(Value::Null),
-        (Operation::Create, _) => "CreateOptions",
-        (Operation::Update, "patch") => "PatchOptions",
-        (Operation::Update, _) => "UpdateOptions",
+    let kind = match attributes.operation {
+        Operation::Connect => return Value::Null,
+        Operation::Delete => return attributes.options.cloned().unwrap_or(Value::Null),
+        Operation::Create => "CreateOptions",
+        // Those of a patch are seen as those of the update that it makes.
+        Operation::Update => "UpdateOptions",
     };
     let query = &attributes.target.query;
     let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
@@ -24,9 +24,6 @@ pub fn of(attributes: &Attributes<'_>) -> Value {
         if let Some(value) = query.get(field).filter(|value| !value.is_empty()) {
             options[field] = value.into();
         }
-    }
-    if kind == "PatchOptions" && query.all("force").next().is_some() {
-        options["force"] = query.flag("force").into();
     }
     options
 }

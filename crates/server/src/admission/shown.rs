@@ -28,12 +28,12 @@ pub struct Shown<'v> {
 
 impl<'v> Shown<'v> {
     /// Of a request, in a namespace as [`namespace_object`] finds it.
-    pub fn new(
+    pub async fn new(
         attributes: &'v Attributes<'_>,
         invocation: Invocation,
         object: &'v Value,
         in_namespace: &'v Value,
-    ) -> Self {
+    ) -> Result<Self, Status> {
         let subject = Subject { attributes, invocation };
         let mut request = Value::Object(subject.request(object));
         request["uid"] = "".into();
@@ -52,14 +52,14 @@ impl<'v> Shown<'v> {
             name: attributes.name(object).to_owned(),
             ..cel::Resource::default()
         };
-        Self {
-            object: subject.shown(object),
-            old: subject.shown(attributes.old.unwrap_or(&Value::Null)),
+        Ok(Self {
+            object: subject.shown(object).await?,
+            old: subject.shown(attributes.old.unwrap_or(&Value::Null)).await?,
             request,
             own_request,
             namespace: in_namespace,
             resource,
-        }
+        })
     }
 
     /// With parameters, for an evaluation whose questions are answered.

@@ -2,7 +2,11 @@
 
 use std::borrow::Cow;
 
-use api::{Value, convert, schema::Resource};
+use api::{
+    Value, decode, defaults,
+    schema::{Resource, TypeId, schema},
+    status::Status,
+};
 use serde_json::{Map, json};
 
 use super::{
@@ -25,14 +29,49 @@ impl Subject<'_, '_> {
         self.attributes.kind().2 == self.attributes.resource().kind
     }
 
-    /// An object, new or old, in the version that is seen.
-    pub fn shown<'v>(&self, object: &'v Value) -> Cow<'v, Value> {
+    /// Whether it is seen in another version than the request's.
+    pub fn is_converted(&self) -> bool {
         let (own, asked) = (self.attributes.resource(), &self.invocation.resource);
-        let same = (own.group, own.version) == (asked.group, asked.version);
-        if object.is_null() || same || !self.is_own_kind() {
-            return Cow::Borrowed(object);
+        (own.group, own.version) != (asked.group, asked.version) && self.is_own_kind()
+    }
+
+    /// An object, new or old, in the version that is seen.
+    pub async fn shown<'v>(&self, object: &'v Value) -> Result<Cow<'v, Value>, Status> {
+        if object.is_null() || !self.is_converted() {
+            return Ok(Cow::Borrowed(object));
         }
-        Cow::Owned(convert::to(asked, object.clone()))
+        let shown = self.attributes.registry.one_in_version(&self.invocation.resource, object.clone()).await?;
+        Ok(Cow::Owned(shown))
+    }
+
+    /// The type of what is seen, where the tables have it.
+    pub fn ty(&self) -> Result<TypeId, Status> {
+        if self.is_own_kind() {
+            return Ok(self.invocation.resource.ty);
+        }
+        let (group, version, kind) = self.attributes.kind();
+        let found = schema().type_of_kind(group, version, kind);
+        found.ok_or_else(|| Status::internal(format!("unknown kind {kind}")))
+    }
+
+    /// What is seen and was changed, in the request's own version: known fields, defaults.
+    pub async fn completed(&self, before: &Value, changed: Value) -> Result<Value, Status> {
+        let seen = if self.is_own_kind() && self.invocation.resource.custom.is_some() {
+            decode::custom(&self.invocation.resource, changed, decode::Mode::Ignore)?.0
+        } else {
+            let ty = self.ty()?;
+            let mut seen = decode::canonical(ty, changed).map_err(Status::internal)?.object;
+            defaults::apply(ty, &mut seen);
+            seen
+        };
+        let mut object = match self.is_converted() {
+            true => self.attributes.registry.one_in_version(self.attributes.resource(), seen).await?,
+            false => seen,
+        };
+        for field in ["apiVersion", "kind"] {
+            object[field] = before[field].clone();
+        }
+        Ok(object)
     }
 
     /// The fields of an `AdmissionRequest` that say who asks for what, but for the objects.

@@ -54,8 +54,8 @@ mod tests {
         let users = [user("admin", &["system:masters"]), user("joe", &["devs"]), user("system:anonymous", &[])];
         for user in &users {
             for (verb, asked) in [
-                ("get", Asked::Resource(pods.clone())),
-                ("delete", Asked::Resource(secrets.clone())),
+                ("get", Asked::Resource(pods)),
+                ("delete", Asked::Resource(secrets)),
                 ("*", Asked::Resource(Resource::default())),
                 ("get", Asked::Path("/healthz")),
                 ("post", Asked::Path("/nope")),

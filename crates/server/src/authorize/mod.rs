@@ -15,7 +15,7 @@ mod request;
 mod selectors;
 pub mod webhook;
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use api::status::Status;
 use async_trait::async_trait;
@@ -128,29 +128,55 @@ pub struct Rules {
     pub errors: Vec<String>,
 }
 
-/// The chain.
+/// The chain. Another can take its place while the server runs.
 pub struct Authorizers {
-    links: Vec<Box<dyn Authorizer>>,
+    links: RwLock<Arc<Links>>,
+    /// The kinds that the first chain has: others need what is only there from the start.
+    kinds: Vec<&'static str>,
     /// Also where it is not in the chain: what roles grant is looked at when they are written.
     rbac: Arc<Rbac>,
+    node: Option<Arc<node::Node>>,
 }
+
+type Links = Vec<Box<dyn Authorizer>>;
 
 impl Authorizers {
     /// The chain that the settings name, over the objects in a cache.
     pub fn new(settings: &Authorization, cache: &Arc<Cache>) -> Result<Arc<Self>, store::Error> {
+        let kinds: Vec<&str> = settings.modes.iter().map(Mode::kind).collect();
+        let node = if kinds.contains(&"Node") { Some(Arc::new(node::Node::new(cache)?)) } else { None };
         let rbac = Arc::new(Rbac::new(cache)?);
-        let mut links: Vec<Box<dyn Authorizer>> = Vec::new();
-        for mode in &settings.modes {
+        let new = Self { links: RwLock::default(), kinds, rbac, node };
+        new.replace(&settings.modes).map_err(store::Error::Unusable)?;
+        Ok(Arc::new(new))
+    }
+
+    /// Puts another chain in place. It may have what the first one had, and whatever needs nothing of the server.
+    pub fn replace(&self, modes: &[Mode]) -> Result<(), String> {
+        let late = |mode: &Mode| {
+            let kind = mode.kind();
+            format!("authorizer type {kind} is not allowed if it was not enabled at initial server startup")
+        };
+        let mut links: Links = Vec::new();
+        for mode in modes {
+            if matches!(mode, Mode::Abac(_) | Mode::Rbac) && !self.kinds.contains(&mode.kind()) {
+                return Err(late(mode));
+            }
             links.push(match mode {
                 Mode::AlwaysAllow => Box::new(always::Allow),
                 Mode::AlwaysDeny => Box::new(always::Deny),
                 Mode::Webhook(webhook) => Box::new(webhook::Asking::new(webhook.clone())),
                 Mode::Abac(policies) => Box::new(policies.clone()),
-                Mode::Rbac => Box::new(rbac.clone()),
-                Mode::Node => Box::new(node::Node::new(cache)?),
+                Mode::Rbac => Box::new(self.rbac.clone()),
+                Mode::Node => Box::new(self.node.clone().ok_or_else(|| late(mode))?),
             });
         }
-        Ok(Arc::new(Self { links, rbac }))
+        *self.links.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(links);
+        Ok(())
+    }
+
+    fn links(&self) -> Arc<Links> {
+        self.links.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Roles and bindings.
@@ -161,7 +187,7 @@ impl Authorizers {
     /// What somebody may do in a namespace.
     pub fn rules(&self, user: &User, namespace: &str) -> Rules {
         let mut all = Rules::default();
-        for link in &self.links {
+        for link in self.links().iter() {
             let Rules { rules, incomplete, errors } = link.rules(user, namespace);
             all.rules.extend(rules);
             all.incomplete |= incomplete;
@@ -173,7 +199,8 @@ impl Authorizers {
     /// A chain of these.
     #[cfg(test)]
     pub fn of(links: Vec<Box<dyn Authorizer>>, cache: &Arc<Cache>) -> Result<Arc<Self>, store::Error> {
-        Ok(Arc::new(Self { links, rbac: Arc::new(Rbac::new(cache)?) }))
+        let (links, rbac) = (RwLock::new(Arc::new(links)), Arc::new(Rbac::new(cache)?));
+        Ok(Arc::new(Self { links, kinds: Vec::new(), rbac, node: None }))
     }
 
     /// What the chain says.
@@ -182,7 +209,7 @@ impl Authorizers {
             return Verdict::Allowed(Reason::none());
         }
         let mut reasons = Vec::new();
-        for link in &self.links {
+        for link in self.links().iter() {
             match link.decide(attributes).await {
                 Verdict::NoOpinion(reason) if reason.is_none() => {}
                 Verdict::NoOpinion(reason) => reasons.push(reason),

@@ -87,7 +87,7 @@ fn lease(settings: &Settings, name: &str, spec: Value) -> Value {
 }
 
 /// The same name for the same machine: upstream's base 32 of half a SHA-256.
-fn name(host: &str) -> String {
+pub fn name(host: &str) -> String {
     let mut hashed = Vec::new();
     for part in [host, "kube-apiserver"] {
         hashed.extend(u16::try_from(part.len()).unwrap_or(u16::MAX).to_be_bytes());

@@ -13,6 +13,8 @@ mod rbac;
 mod reconcile;
 mod service;
 
+pub use identity::name as identity;
+
 use std::time::Duration;
 
 use api::{Value, status::Status};

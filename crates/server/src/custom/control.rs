@@ -140,10 +140,10 @@ impl Control {
         let decision = names::decide(&summary.wanted, &summary.accepted, &taken);
         let settled = summary.names == Some(decision.condition.0) && same_names(&decision.accepted, &summary.accepted);
         let (accepted, reason, message) = &decision.condition;
-        if settled && (summary.established || !accepted) {
+        if settled && (summary.established || !accepted) && summary.approval.is_none() {
             return Ok(());
         }
-        self.write(name, |definition| {
+        write(&self.registry, &summary, |definition| {
             meta::field_mut(definition, "status").insert("acceptedNames".into(), decision.accepted.clone());
             set_condition(definition, ["NamesAccepted", if *accepted { "True" } else { "False" }, reason, message]);
             if *accepted && !super::is_true(definition, "Established") {
@@ -151,6 +151,9 @@ impl Control {
                 set_condition(definition, ["Established", "True", words[0], words[1]]);
             } else if !accepted && super::find_condition(definition, "Established").is_none() {
                 set_condition(definition, ["Established", "False", "NotAccepted", "not all names are accepted"]);
+            }
+            if let Some(approval) = &summary.approval {
+                approval.tell(definition);
             }
         })
         .await?;
@@ -160,19 +163,17 @@ impl Control {
         }
         Ok(())
     }
-
-    async fn write(&self, name: &str, change: impl Fn(&mut Value)) -> Result<(), Status> {
-        write(&self.registry, name, change).await
-    }
 }
 
-/// Changes a definition on the server's own account; one that is gone is left alone.
-pub async fn write(registry: &Registry, name: &str, change: impl Fn(&mut Value)) -> Result<(), Status> {
-    let place = Place { resource: super::definitions()?, namespace: "", name };
+/// Changes a definition on the server's own account; one that is gone, or is another by now, is left alone.
+pub async fn write(registry: &Registry, summary: &Summary, change: impl Fn(&mut Value)) -> Result<(), Status> {
+    let place = Place { resource: super::definitions()?, namespace: "", name: &summary.name };
     let written = registry
         .change_status(place, |current| {
             let mut definition = current.clone();
-            change(&mut definition);
+            if meta::uid(current) == summary.uid {
+                change(&mut definition);
+            }
             Ok(definition)
         })
         .await;

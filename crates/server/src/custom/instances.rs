@@ -24,19 +24,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Deletes all instances, and lets the definition go.
 pub async fn delete(registry: &Registry, summary: &Summary) -> Result<(), Status> {
-    let name = &summary.name;
-    terminating(registry, name, ["True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"])
+    terminating(registry, summary, ["True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"])
         .await?;
     let outcome = if summary.established {
-        if let Err((reason, message)) = emptied(registry, name).await {
-            terminating(registry, name, ["True", reason, &message]).await?;
+        if let Err((reason, message)) = emptied(registry, summary).await {
+            terminating(registry, summary, ["True", reason, &message]).await?;
             return Err(Status::internal(message));
         }
         ["False", "InstanceDeletionCompleted", "removed all instances"]
     } else {
         ["False", "NeverEstablished", "resource was never established"]
     };
-    write(registry, name, |definition| {
+    write(registry, summary, |definition| {
         let [status, reason, message] = outcome;
         set_condition(definition, ["Terminating", status, reason, message]);
         let metadata = api::meta::metadata_mut(definition);
@@ -50,14 +49,16 @@ pub async fn delete(registry: &Registry, summary: &Summary) -> Result<(), Status
     .await
 }
 
-async fn terminating(registry: &Registry, name: &str, [status, reason, message]: [&str; 3]) -> Result<(), Status> {
-    write(registry, name, |definition| set_condition(definition, ["Terminating", status, reason, message])).await
+async fn terminating(registry: &Registry, summary: &Summary, words: [&str; 3]) -> Result<(), Status> {
+    let [status, reason, message] = words;
+    write(registry, summary, |definition| set_condition(definition, ["Terminating", status, reason, message])).await
 }
 
 /// Deletes all instances and waits until they are gone; else the reason and what is told.
-async fn emptied(registry: &Registry, name: &str) -> Result<(), (&'static str, String)> {
+async fn emptied(registry: &Registry, summary: &Summary) -> Result<(), (&'static str, String)> {
     let rows = registry.custom().rows();
-    let Some(definition) = rows.definition(name) else { return Ok(()) };
+    let known = rows.definition(&summary.name).filter(|known| known.uid == summary.uid);
+    let Some(definition) = known else { return Ok(()) };
     // Who came in before must be out before instances are counted.
     if let Some(gate) = registry.custom().live.read(|served| served.gate(definition)) {
         gate.close();

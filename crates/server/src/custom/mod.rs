@@ -3,6 +3,7 @@
 //! [`Definitions`] is a view of them in step with the watch cache: who asks for a path that no built-in row is for looks there.
 //! [`control`] sets the conditions of definitions, and deletes instances before their definition goes.
 
+mod approval;
 pub mod control;
 mod convert;
 mod gate;
@@ -79,9 +80,16 @@ impl Definitions {
         Some(self.live.read(|served| served.ended(&version.definition)))
     }
 
+    /// Waits until every write that was acknowledged before is known.
+    pub async fn freshen(&self) {
+        self.live.fresh(|_| ()).await;
+    }
+
     /// Waits until the names of a definition were decided about, for a moment at most.
-    pub async fn settled(&self, name: &str) {
-        let decided = |served: &Served| served.summary(name).is_some_and(|summary| summary.names.is_some());
+    pub async fn settled(&self, object: &Value) {
+        let (name, uid) = (meta::name(object), meta::uid(object));
+        let is_decided = |summary: Arc<Summary>| summary.uid == uid && summary.names.is_some();
+        let decided = |served: &Served| served.summary(name).is_some_and(is_decided);
         let mut watcher = match self.cache.watch(&self.prefix, self.cache.now(&self.prefix).revision) {
             Ok(watcher) => watcher,
             Err(error) => return tracing::warn!(%error, "definitions cannot be followed"),

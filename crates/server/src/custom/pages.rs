@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use api::{
@@ -23,7 +23,7 @@ pub struct Pages {
 #[derive(Default)]
 struct Made {
     generation: u64,
-    pages: HashMap<Name, Page>,
+    pages: HashMap<Name, Arc<OnceLock<Option<Page>>>>,
 }
 
 impl Pages {
@@ -32,23 +32,29 @@ impl Pages {
         if rows.groups().is_empty() || matches!(name, Name::Aggregated { core: true, .. }) {
             return built_in.get(name);
         }
-        if let Some(known) = self.known(rows.generation, name) {
-            return Some(known);
+        let page = self.slot(rows.generation, name).get_or_init(|| make(built_in, rows, name)).clone();
+        if page.is_none() {
+            // What clients make up is not to be remembered.
+            self.lock().pages.remove(name);
         }
-        let page = make(built_in, rows, name)?;
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if made.generation == rows.generation {
-            made.pages.insert(name.clone(), page.clone());
-        }
-        Some(page)
+        page
     }
 
-    fn known(&self, generation: u64, name: &Name) -> Option<Page> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Where a document is kept: it is made outside of the lock, once, while who else wants it waits.
+    fn slot(&self, generation: u64, name: &Name) -> Arc<OnceLock<Option<Page>>> {
+        let mut made = self.lock();
         if made.generation < generation {
             *made = Made { generation, pages: HashMap::new() };
         }
-        made.pages.get(name).filter(|_| made.generation == generation).cloned()
+        match made.generation == generation {
+            true => made.pages.entry(name.clone()).or_default().clone(),
+            // Of rows that are not any more.
+            false => Arc::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

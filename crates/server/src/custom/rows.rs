@@ -57,6 +57,18 @@ impl Rows {
         rows
     }
 
+    /// The rows of a resource, one for each version.
+    pub fn versions<'a>(&'a self, group: &str, plural: &'a str) -> impl Iterator<Item = Row> + 'a {
+        let versions = self.by_path.get(group).into_iter().flat_map(HashMap::values);
+        versions.filter_map(|rows| rows.get(plural).cloned().map(Row::Custom))
+    }
+
+    /// The row of a kind.
+    pub fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<Row> {
+        let rows = self.by_path.get(group)?.get(version)?;
+        rows.values().find(|row| row.kind == kind).cloned().map(Row::Custom)
+    }
+
     /// Groups by name, with their versions, the preferred first.
     pub fn groups(&self) -> &[(&'static str, Vec<&'static str>)] {
         &self.groups

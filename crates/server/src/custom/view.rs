@@ -11,7 +11,7 @@ use custom::Definition;
 use store::Item;
 use tokio_util::sync::CancellationToken;
 
-use super::{Rows, find_condition, gate::Gate, is_true};
+use super::{Rows, approval::Approval, find_condition, gate::Gate, is_true};
 use crate::{live::View, system::Place};
 
 /// What the control loop must know of a definition.
@@ -19,12 +19,16 @@ use crate::{live::View, system::Place};
 pub struct Summary {
     /// Its name.
     pub name: String,
+    /// Its identity.
+    pub uid: String,
     /// The group of its resource.
     pub group: String,
     /// The names that it wants.
     pub wanted: Value,
     /// The names that it has.
     pub accepted: Value,
+    /// What is to be told of its approval, and is not yet.
+    pub approval: Option<Approval>,
     /// `NamesAccepted` has been decided, and how.
     pub names: Option<bool>,
     /// Its objects are served.
@@ -85,7 +89,7 @@ impl Served {
         // A definition that lost its names is served under those that it had.
         let usable = ["NamesAccepted", "Established"].iter().any(|condition| is_true(object, condition));
         let known = self.definitions.get(name);
-        if usable && known.is_some_and(|known| known.is_same(object, document)) {
+        if usable && known.is_some_and(|known| known.is_same(object)) {
             return;
         }
         match usable.then(|| Definition::new(object, document)).flatten() {
@@ -160,9 +164,11 @@ impl Summary {
         const FINALIZER: &str = super::control::FINALIZER;
         Self {
             name: name.to_owned(),
+            uid: meta::uid(object).to_owned(),
             group: meta::text(object, &["spec", "group"]).to_owned(),
             wanted: object["spec"]["names"].clone(),
             accepted: object["status"]["acceptedNames"].clone(),
+            approval: Approval::of(object).filter(|approval| !approval.is_told(object)),
             names: find_condition(object, "NamesAccepted").map(|condition| condition["status"] == "True"),
             established: is_true(object, "Established"),
             deleting: meta::is_deleting(object),

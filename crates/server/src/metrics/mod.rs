@@ -127,6 +127,7 @@ pub async fn answer(server: &Server) -> Response<Body> {
     server.shared.metrics.write(&mut page);
     flow::write(&mut page, &server.shared.flow);
     server.registry().admission().times().write(&mut page);
+    server.shared.reloads.write(&mut page, &server.shared.settings.host_name);
     objects(server, &mut page).await;
     stored(server, &mut page).await;
     allocated(server, &mut page).await;

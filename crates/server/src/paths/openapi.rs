@@ -32,8 +32,8 @@ pub fn answer(server: &Server, request: &Parts, rest: &[&str]) -> Response<Body>
 fn v2(request: &Parts) -> Option<(Name, &'static str)> {
     let media = |choice: &str| choice.split(';').next().unwrap_or_default().trim().to_owned();
     accepted(request).map(media).find_map(|media| match media.as_str() {
-        PROTOBUF => Some((Name::OpenApi2Protobuf, PROTOBUF)),
-        PROTOBUF_DOT => Some((Name::OpenApi2Protobuf, PROTOBUF_DOT)),
+        // Go's clients cannot read the older spelling, which they ask for.
+        PROTOBUF | PROTOBUF_DOT => Some((Name::OpenApi2Protobuf, PROTOBUF_DOT)),
         "" | JSON | "application/*" | "*/*" => Some((Name::OpenApi2, JSON)),
         _ => None,
     })

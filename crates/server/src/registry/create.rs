@@ -83,10 +83,10 @@ impl Registry {
         let warnings = validate::warnings(resource, &object, None);
         self.admission().validate(attributes, &object).await?;
         let name = meta::name(&object).to_owned();
-        match self.save(resource, object, Guard::Absent, dry_run).await {
+        match self.save_with(resource, object, Guard::Absent, dry_run, &target.words).await {
             Ok((object, stored)) => {
                 if stored.is_some() && strategies::of(resource).is_awaited() {
-                    self.custom().settled(&name).await;
+                    self.custom().settled(&object).await;
                 }
                 Ok(Changed { object, stored, warnings })
             }

@@ -10,6 +10,7 @@ mod list;
 mod list_options;
 mod list_token;
 mod options;
+mod raw;
 pub mod selection;
 mod subresources;
 mod update;
@@ -27,6 +28,7 @@ pub use create::{body, generated};
 pub use list::List;
 pub use list_options::ListOptions;
 pub use options::{FieldValidation, WriteOptions};
+pub use raw::words;
 pub use subresources::{kind_of, posted};
 use subresources::{scale_of, set_replicas};
 
@@ -37,7 +39,8 @@ use crate::{
     authorize::Authorizers,
     catalog::BuiltIn,
     custom::Definitions,
-    document, initializers,
+    document::{self, Words},
+    initializers,
     pipeline::Input,
     request::Target,
     services::Services,
@@ -232,9 +235,21 @@ impl Registry {
     async fn save(
         &self,
         resource: &Resource,
+        object: Value,
+        guard: Guard,
+        dry_run: bool,
+    ) -> Result<(Value, Option<Stored>), store::Error> {
+        self.save_with(resource, object, guard, dry_run, &Words::default()).await
+    }
+
+    /// The same, with raw fields in the words that they came in.
+    async fn save_with(
+        &self,
+        resource: &Resource,
         mut object: Value,
         guard: Guard,
         dry_run: bool,
+        words: &Words,
     ) -> Result<(Value, Option<Stored>), store::Error> {
         let key = document::key(resource, meta::namespace(&object), meta::name(&object));
         let other = self.to_stored(resource, &object).await.map_err(unconverted)?;
@@ -248,7 +263,7 @@ impl Registry {
             };
         }
         let ttl = strategies::of(resource).is_ephemeral().then_some(self.event_ttl);
-        let value = document::encode(other.as_ref().unwrap_or(&object));
+        let value = document::encode_with(other.as_ref().unwrap_or(&object), words);
         let write = Write { key: key.into(), guard, value: Some(value.clone()), ttl };
         let revision = self.store.write(write).await?;
         if let Some(other) = other {

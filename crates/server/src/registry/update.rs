@@ -12,12 +12,14 @@ use store::{Guard, Revision};
 use super::{
     Outcome, RETRIES, Registry, Stored, WriteOptions,
     create::{body, decoded, same_version},
-    deletion_waits, failed, precondition_failed, scale_of, set_replicas,
+    deletion_waits, failed, precondition_failed, raw, scale_of, set_replicas,
 };
 use crate::{
     admission::Attributes,
     allocate::{self, Begin, Fate},
-    clock, initializers,
+    clock,
+    document::Words,
+    initializers,
     pipeline::Input,
     request::Target,
     strategies::{self, keep},
@@ -190,6 +192,8 @@ impl Registry {
         let current = attributes.old.unwrap_or(&Value::Null);
         self.guarded(target, &edited, Some(current)).await?;
         let object = prepare(target, part, edited, current);
+        let other = self.in_other_words(target).await?.and_then(|words| raw::compared(current, &words, &target.words));
+        let current = other.as_ref().unwrap_or(current);
         if apply::same_but_times(&object, current) {
             return Ok(Some(Changed { object: current.clone(), stored: None, warnings: Vec::new() }));
         }
@@ -216,11 +220,25 @@ impl Registry {
         }
         let warnings = validate::warnings(resource, &object, Some(current));
         self.validate_change(attributes, part, &object).await?;
-        match self.write_or_finish(resource, object, revision, dry_run).await {
-            Ok((object, stored)) => Ok(Some(Changed { object, stored, warnings })),
+        match self.write_or_finish(target, object, revision, dry_run).await {
+            Ok((object, stored)) => {
+                if stored.is_some() && strategies::of(resource).is_awaited() {
+                    self.custom().freshen().await;
+                }
+                Ok(Some(Changed { object, stored, warnings }))
+            }
             Err(store::Error::Conflict { current: Some(_), .. }) => Ok(None),
             Err(error) => Err(failed(resource, name, error)),
         }
+    }
+
+    /// The words of the raw fields that are stored, where there can be any.
+    async fn in_other_words(&self, target: &Target) -> Result<Option<Words>, Status> {
+        if !raw::has_any(&target.resource) {
+            return Ok(None);
+        }
+        let record = self.read(&target.resource, &target.namespace, &target.name).await?;
+        Ok(Some(raw::stored(&target.resource, &record.value)))
     }
 
     /// Lets admission change or refuse what a client wants.
@@ -255,16 +273,18 @@ impl Registry {
     /// Writes the object, or removes it if it was only waiting for its last finalizer.
     async fn write_or_finish(
         &self,
-        resource: &Resource,
+        target: &Target,
         object: Value,
         revision: Revision,
         dry_run: bool,
     ) -> Result<(Value, Option<Stored>), store::Error> {
+        let resource = &target.resource;
         if meta::is_deleting(&object) && !deletion_waits(resource, &object) {
             self.remove(resource, &object, revision, dry_run).await?;
             return Ok((object, None));
         }
-        let saved = self.save(resource, object, Guard::Revision(revision), dry_run).await?;
+        let guard = Guard::Revision(revision);
+        let saved = self.save_with(resource, object, guard, dry_run, &target.words).await?;
         if initializers::rejection(&saved.0).is_some() {
             // Those who wait for it have seen why.
             let revision = saved.1.as_ref().map_or(revision, |(_, revision)| *revision);

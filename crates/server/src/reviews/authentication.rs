@@ -24,7 +24,7 @@ async fn token(server: &Server, review: &Value) -> Result<Value, Status> {
     if token.is_empty() {
         return Err(Status::bad_request("token is required for TokenReview in authentication"));
     }
-    let authenticator = &server.shared.authenticator;
+    let authenticator = server.authenticator();
     let wanted = meta::list(review, &["spec", "audiences"]);
     let wanted: Vec<String> = wanted.iter().filter_map(Value::as_str).map(str::to_owned).collect();
     let wanted = if wanted.is_empty() { authenticator.audiences().to_vec() } else { wanted };

@@ -73,7 +73,7 @@ pub trait Strategy: Sync {
     /// Called when a deletion begins and has to wait; may change the object.
     fn begin_deletion(&self, _object: &mut Value) {}
 
-    /// Whether who creates an object is answered only when the server has looked at it.
+    /// Whether who writes an object is answered only when the server itself knows of it.
     fn is_awaited(&self) -> bool {
         false
     }

@@ -29,7 +29,8 @@ async fn namespaces_choose_nodes() {
     namespace(&world, "broken", annotated("a")).await;
     let conflict = "pods \"p\" is forbidden: pod node label selector conflicts with its namespace node label selector";
     let outside = "pods \"p\" is forbidden: pod node label selector labels conflict with its namespace whitelist";
-    let cases: [(&str, Value, Result<Value, (u16, &str)>); 14] = [
+    type Answered<'a> = Result<Value, (u16, &'a str)>;
+    let cases: [(&str, Value, Answered<'_>); 14] = [
         ("plain", json!({}), Ok(json!({"pool": "usual"}))),
         ("plain", json!({"a": "b"}), Ok(json!({"a": "b", "pool": "usual"}))),
         ("plain", json!({"pool": "usual"}), Ok(json!({"pool": "usual"}))),

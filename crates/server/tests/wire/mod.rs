@@ -70,6 +70,24 @@ impl Wire {
         Client::connect(self.port, &Arc::new(tls)).await.expect("the server takes connections")
     }
 
+    /// How an administrator's kubectl finds the server.
+    pub fn kubeconfig(&self) -> String {
+        let encode = |der: &[u8], name: &str| {
+            let text = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, der);
+            let pem = format!("-----BEGIN {name}-----\n{text}\n-----END {name}-----\n");
+            base64::Engine::encode(&base64::prelude::BASE64_STANDARD, pem)
+        };
+        let (certificate, key) = &self.identities.administrator;
+        let cluster = serde_json::json!({"server": format!("https://127.0.0.1:{}", self.port),
+            "certificate-authority-data": encode(&self.identities.authority, "CERTIFICATE")});
+        let user = serde_json::json!({"client-certificate-data": encode(certificate, "CERTIFICATE"),
+            "client-key-data": encode(key.secret_der(), "PRIVATE KEY")});
+        serde_json::json!({"apiVersion": "v1", "kind": "Config", "current-context": "x",
+            "clusters": [{"name": "c", "cluster": cluster}], "users": [{"name": "u", "user": user}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}]})
+        .to_string()
+    }
+
     /// Asks it to end.
     pub fn end(&self) {
         self.ending.cancel();

@@ -2,7 +2,7 @@
 
 use super::{MIRROR, is_pod, spec_of};
 use crate::validate::prelude::*;
-use crate::{quantity::Quantity, validate::resource_name as resource};
+use crate::{amounts, quantity::Quantity, validate::resource_name as resource};
 
 /// A check of the name of a resource at its place.
 type NameCheck = fn(&str, &At, &mut Errors);
@@ -182,10 +182,10 @@ pub fn pod_resources(spec: &At, e: &mut Errors) {
 /// The whole covers its parts.
 fn consistent(spec: &At, at: &At, e: &mut Errors) {
     for kind in ["requests", "limits"] {
-        let amounts = at.get(kind);
+        let (amounts, parts) = (at.get(kind), amounts::of_containers(spec.value, kind));
         for (name, whole) in amounts.entries().filter(|(name, _)| kind == "requests" || resource::is_huge_page(name)) {
-            if let (Some(sum), Some(quantity)) = (aggregate(spec, kind, name), whole.quantity())
-                && quantity < sum
+            if let (Some(sum), Some(quantity)) = (parts.get(name), whole.quantity())
+                && quantity < *sum
             {
                 let message = format!("must be greater than or equal to aggregate container {kind} of {sum}");
                 whole.invalid_text(e, message);
@@ -205,46 +205,5 @@ fn consistent(spec: &At, at: &At, e: &mut Errors) {
                 place.key(name).get("limits").invalid_as(e, limit.text(), message);
             }
         }
-    }
-}
-
-/// What all containers ask for together: those that stay, or more if one that runs first needs more.
-pub(in crate::validate) fn aggregate(spec: &At, kind: &str, name: &str) -> Option<Quantity> {
-    let ask = |container: &At| container.get("resources").get(kind).get(name).quantity();
-    let mut sum: Option<Quantity> = None;
-    for container in spec.get("containers").items() {
-        sum = plus(sum, ask(&container));
-    }
-    let (mut sidecars, mut peak): (Option<Quantity>, Option<Quantity>) = (None, None);
-    for container in spec.get("initContainers").items() {
-        let need = if container.get("restartPolicy").text() == "Always" {
-            sum = plus(sum, ask(&container));
-            sidecars = plus(sidecars, ask(&container));
-            sidecars
-        } else {
-            plus(sidecars, ask(&container))
-        };
-        if need.is_some_and(|need| peak.is_none_or(|peak| need > peak)) {
-            peak = need;
-        }
-    }
-    match (sum, peak) {
-        (Some(sum), Some(peak)) => Some(if peak > sum { peak } else { sum }),
-        (sum, peak) => sum.or(peak),
-    }
-}
-
-fn plus(a: Option<Quantity>, b: Option<Quantity>) -> Option<Quantity> {
-    match (a, b) {
-        (Some(a), Some(b)) => {
-            let whole = a.millis() % 1000 == 0 && b.millis() % 1000 == 0;
-            let text = if whole {
-                format!("{}", a.value().saturating_add(b.value()))
-            } else {
-                format!("{}m", a.millis().saturating_add(b.millis()))
-            };
-            Quantity::parse(&text)
-        }
-        (a, b) => a.or(b),
     }
 }

@@ -193,7 +193,7 @@ fn is_valid(attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
 
 fn wrong_result(result: &Value) -> Option<FieldError> {
     let status = meta::text(result, &["status"]);
-    (status != "Failure").then(|| FieldError::invalid(&format!("{FIELD}.result.status"), status, "must be 'Failure'"))
+    (status != "Failure").then(|| FieldError::invalid(format!("{FIELD}.result.status"), status, "must be 'Failure'"))
 }
 
 /// The first of the list may end it, take itself away, or reject the object.
@@ -206,7 +206,7 @@ fn may_become(before: &Value, after: Option<&Value>) -> Result<(), FieldError> {
         return if same {
             Ok(())
         } else {
-            Err(FieldError::invalid(&format!("{FIELD}.result"), given, "field is immutable"))
+            Err(FieldError::invalid(format!("{FIELD}.result"), given, "field is immutable"))
         };
     }
     if let Some(error) = result_of(after).and_then(wrong_result) {
@@ -217,7 +217,7 @@ fn may_become(before: &Value, after: Option<&Value>) -> Result<(), FieldError> {
         return Ok(());
     }
     let why = "only the first initializer may be removed, and none added";
-    Err(FieldError::invalid(&format!("{FIELD}.pending"), json!(new), why))
+    Err(FieldError::invalid(format!("{FIELD}.pending"), json!(new), why))
 }
 
 /// All configurations, by name: that is the order of their initializers.

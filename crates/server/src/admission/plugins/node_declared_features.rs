@@ -13,8 +13,11 @@ pub const ROW: Row = Row {
     make: |_| Ok(Box::new(NodeDeclaredFeatures)),
 };
 
+/// Whether a change of a pod needs something.
+type Needs = fn(&Value, &Value) -> bool;
+
 /// What a change needs, by the names that nodes declare, in the order of these names.
-const NEEDS: &[(&str, fn(&Value, &Value) -> bool)] = &[
+const NEEDS: &[(&str, Needs)] = &[
     ("InPlacePodLevelResourcesVerticalScaling", resizes_whole),
     ("InPlacePodVerticalScalingInitContainers", resizes_init_containers),
 ];

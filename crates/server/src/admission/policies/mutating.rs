@@ -3,11 +3,7 @@
 
 use std::sync::Arc;
 
-use api::{
-    Value, apply, convert, decode, defaults, meta, patch,
-    schema::{TypeId, schema},
-    status::Status,
-};
+use api::{Value, apply, decode, meta, patch, status::Status};
 use async_trait::async_trait;
 use expressions::admission::{Change, Match, MutatingPolicy};
 use serde_json::json;
@@ -91,7 +87,7 @@ impl Case<'_, '_> {
             Ok(None) => return,
             Err(status) => return self.misconfigured(policy, None, &status.message),
         };
-        let resource = match policy.params.as_ref().map(params::ParamKind::resource).transpose() {
+        let resource = match policy.params.as_ref().map(|kind| kind.resource(self.attributes)).transpose() {
             Ok(resource) => resource,
             Err(why) => return self.misconfigured(policy, None, &why),
         };
@@ -104,7 +100,7 @@ impl Case<'_, '_> {
                     continue;
                 }
             }
-            match params::collect(resource, binding.params.as_ref(), self.attributes).await {
+            match params::collect(resource.as_deref(), binding.params.as_ref(), self.attributes).await {
                 Ok(all) => calls.extend(all.into_iter().map(|params| Call {
                     policy,
                     binding,
@@ -118,7 +114,7 @@ impl Case<'_, '_> {
 
     async fn call(&mut self, call: &Call<'_>, object: &mut Value, namespace: &Value) -> Result<(), Status> {
         let (attributes, compiled) = (self.attributes, &call.policy.compiled);
-        let shown = Shown::new(attributes, call.invocation.clone(), object, namespace);
+        let shown = Shown::new(attributes, call.invocation.clone(), object, namespace).await?;
         let input = shown.input(&call.params, &self.asking);
         let check = || compiled.matches(&input);
         match self.asking.evaluate(self.authorizers, attributes.user(), check).await {
@@ -155,7 +151,7 @@ impl Case<'_, '_> {
         object: &mut Value,
         namespace: &Value,
     ) -> Result<Result<(), String>, Status> {
-        let shown = Shown::new(self.attributes, call.invocation.clone(), object, namespace);
+        let shown = Shown::new(self.attributes, call.invocation.clone(), object, namespace).await?;
         let input = shown.input(&call.params, &self.asking);
         let compiled = &call.policy.compiled;
         let change = || compiled.change(&compiled.mutations[at], &input);
@@ -165,7 +161,7 @@ impl Case<'_, '_> {
         };
         let subject = Subject { attributes: self.attributes, invocation: call.invocation.clone() };
         let changed = match changed(&subject, &shown.object, change)? {
-            Ok(Some(changed)) => restored(&subject, object, changed)?,
+            Ok(Some(changed)) => subject.completed(object, changed).await?,
             Ok(None) => return Ok(Ok(())),
             Err(why) => return Ok(Err(why)),
         };
@@ -203,34 +199,18 @@ impl Call<'_> {
     }
 }
 
-/// The type of what a policy sees.
-fn type_of(subject: &Subject<'_, '_>) -> Result<TypeId, Status> {
-    if subject.is_own_kind() {
-        return Ok(subject.invocation.resource.ty);
-    }
-    let (group, version, kind) = subject.attributes.kind();
-    let found = schema().type_of_kind(group, version, kind);
-    found.ok_or_else(|| Status::internal(format!("unknown kind {kind}")))
-}
-
 /// The object that a change makes, in the version that the policy sees; `None` if it makes none.
 fn changed(subject: &Subject<'_, '_>, shown: &Value, change: Change) -> Result<Result<Option<Value>, String>, Status> {
-    let ty = type_of(subject)?;
     match change {
         Change::Apply(mut config) => {
             for field in ["apiVersion", "kind"] {
                 config[field] = shown[field].clone();
             }
-            Ok(apply::overlay(ty, shown, &config).map(Some).map_err(|error| format!("error applying patch: {error}")))
+            let merged = apply::overlay(&kind(subject)?, shown, &config);
+            Ok(merged.map(Some).map_err(|error| format!("error applying patch: {error}")))
         }
-        Change::Patch(operations) => match patch::Kind::Json.apply(ty, shown, &operations) {
-            Ok(changed) => {
-                let decoded = decode::canonical(ty, changed).map_err(Status::internal)?;
-                if let [first, ..] = decoded.unknown.as_slice() {
-                    return Err(Status::internal(format!("strict decoding error: unknown field {first:?}")));
-                }
-                Ok(Ok(Some(decoded.object)))
-            }
+        Change::Patch(operations) => match patch::Kind::Json.apply(subject.ty()?, shown, &operations) {
+            Ok(changed) => strict(subject, changed).map(|changed| Ok(Some(changed))),
             // A test that fails is the policy's way to say that there is nothing to do.
             Err(patch::Error::Inapplicable { test: true, .. }) => Ok(Ok(None)),
             Err(patch::Error::Inapplicable { why, .. }) => Ok(Err(format!("JSON Patch: {why}"))),
@@ -239,19 +219,26 @@ fn changed(subject: &Subject<'_, '_>, shown: &Value, change: Change) -> Result<R
     }
 }
 
-/// A changed object in the request's own version, complete.
-fn restored(subject: &Subject<'_, '_>, object: &Value, changed: Value) -> Result<Value, Status> {
-    let own = subject.attributes.resource();
-    let ty = type_of(subject)?;
-    let mut changed = decode::canonical(ty, changed).map_err(Status::internal)?.object;
-    defaults::apply(ty, &mut changed);
+/// How apply sees what a policy sees.
+fn kind<'s>(subject: &'s Subject<'_, '_>) -> Result<apply::Kind<'s>, Status> {
     if subject.is_own_kind() {
-        changed = convert::to(own, changed);
+        return Ok(apply::Kind::of(&subject.invocation.resource, subject.attributes.subresource()));
     }
-    for field in ["apiVersion", "kind"] {
-        changed[field] = object[field].clone();
+    let (group, version, kind) = subject.attributes.kind();
+    let version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    Ok(apply::Kind::other(&version, kind, subject.ty()?, subject.attributes.subresource()))
+}
+
+/// A patched object, unless the patch put something into it that the tables do not know.
+fn strict(subject: &Subject<'_, '_>, changed: Value) -> Result<Value, Status> {
+    if subject.is_own_kind() && subject.invocation.resource.custom.is_some() {
+        return Ok(changed);
     }
-    Ok(changed)
+    let decoded = decode::canonical(subject.ty()?, changed).map_err(Status::internal)?;
+    match decoded.unknown.first() {
+        Some(first) => Err(Status::internal(format!("strict decoding error: unknown field {first:?}"))),
+        None => Ok(decoded.object),
+    }
 }
 
 /// All refusals; the first is the message.

@@ -2,7 +2,7 @@
 
 use api::{
     Value, meta,
-    schema::{Resource, schema},
+    schema::{Resource, Row, schema},
     selector::LabelSelector,
 };
 
@@ -26,9 +26,11 @@ impl ParamKind {
     }
 
     /// The row of its resource.
-    pub fn resource(&self) -> Result<&'static Resource, String> {
+    pub fn resource(&self, attributes: &Attributes<'_>) -> Result<Row, String> {
         let (group, version) = self.api_version.split_once('/').unwrap_or(("", &self.api_version));
-        schema().resource_of_kind(group, version, &self.kind).ok_or_else(|| {
+        let built_in = schema().resource_of_kind(group, version, &self.kind).map(Row::BuiltIn);
+        let custom = || attributes.registry.custom().rows().of_kind(group, version, &self.kind);
+        built_in.or_else(custom).ok_or_else(|| {
             format!("failed to find resource referenced by paramKind: '{group}/{version}, Kind={}'", self.kind)
         })
     }

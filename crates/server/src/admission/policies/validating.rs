@@ -82,7 +82,7 @@ impl Case<'_, '_> {
             Ok(None) => return Ok(()),
             Err(status) => return self.misconfigured(hook, None, &status.message),
         };
-        let resource = match policy.params.as_ref().map(params::ParamKind::resource).transpose() {
+        let resource = match policy.params.as_ref().map(|kind| kind.resource(self.attributes)).transpose() {
             Ok(resource) => resource,
             Err(why) => return self.misconfigured(hook, None, &why),
         };
@@ -96,7 +96,7 @@ impl Case<'_, '_> {
                     continue;
                 }
             }
-            match params::collect(resource, binding.params.as_ref(), self.attributes).await {
+            match params::collect(resource.as_deref(), binding.params.as_ref(), self.attributes).await {
                 Ok(params) => self.judge(hook, binding, invocation.clone(), &params, &mut annotations).await?,
                 Err(why) => self.misconfigured(hook, Some(binding), &why)?,
             }
@@ -122,7 +122,7 @@ impl Case<'_, '_> {
             Some(namespace) => namespace.clone(),
             None => self.namespace.insert(namespace_object(self.attributes).await?).clone(),
         };
-        let shown = Shown::new(self.attributes, invocation, self.object, &namespace);
+        let shown = Shown::new(self.attributes, invocation, self.object, &namespace).await?;
         for params in params {
             let input = shown.input(params, &self.asking);
             let judge = || hook.policy.compiled.judge(&input);

@@ -16,6 +16,7 @@ use crate::{
         asking::Asking,
         matching::{Asked, Invocation},
         shown::Shown,
+        subject::Subject,
     },
     authorize::Authorizers,
 };
@@ -47,7 +48,7 @@ impl Hook {
         if self.conditions.is_empty() {
             return Ok(Some(invocation));
         }
-        let shown = Shown::new(attributes, invocation.clone(), object, &Value::Null);
+        let shown = Shown::new(attributes, invocation.clone(), object, &Value::Null).await?;
         let asking = Arc::new(Asking::default());
         let input = shown.input(&Value::Null, &asking);
         match asking.evaluate(authorizers, attributes.user(), || self.conditions.check(&input)).await {
@@ -98,7 +99,8 @@ impl Hook {
             return Err(Failure::Calling(format!("could not create admission objects: {why}")));
         }
         let uid = uuid::Uuid::new_v4().to_string();
-        let question = review::question(self, invocation, attributes, object, &uid);
+        let subject = Subject { attributes, invocation };
+        let question = review::question(self, &subject, object, &uid).await.map_err(Failure::Refused)?;
         let answer = self.exchange(attributes, &question).await.map_err(Failure::Calling)?;
         let verdict = review::verdict(&answer, self, &uid, mutating);
         let verdict = verdict.map_err(|why| {

@@ -1,11 +1,11 @@
 //! Webhooks that may change objects, one after the other.
 
-use api::{Value, convert, decode, defaults, patch, schema::schema, status::Status};
+use api::{Value, patch, status::Status};
 use async_trait::async_trait;
 use serde::Serialize;
 
 use super::{Configured, call::decide, hook::Hook};
-use crate::admission::{Attributes, Plugin, matching::Invocation, rounds::Who};
+use crate::admission::{Attributes, Plugin, matching::Invocation, rounds::Who, subject::Subject};
 
 const AUDIT: &str = "mutation.webhook.admission.k8s.io";
 const PATCH_AUDIT: &str = "patch.webhook.admission.k8s.io";
@@ -82,7 +82,7 @@ async fn call(
         let why = "attempted to modify the object, which is not supported for this operation";
         return Err(Status::internal(format!("admission webhook {:?} {why}", hook.name)));
     }
-    let patched = patched(invocation, attributes, object, &operations)?;
+    let patched = patched(&Subject { attributes, invocation }, object, &operations).await?;
     let changed = patched != *object;
     *object = patched;
     note(attributes, hook, &place, changed);
@@ -95,32 +95,10 @@ fn note(attributes: &Attributes<'_>, hook: &Hook, place: &str, mutated: bool) {
 }
 
 /// The object after a patch of the version that the webhook saw, with defaults.
-fn patched(
-    invocation: Invocation,
-    attributes: &Attributes<'_>,
-    object: &Value,
-    operations: &Value,
-) -> Result<Value, Status> {
-    let (group, version, kind) = attributes.kind();
-    let own = attributes.resource();
-    let same = kind == own.kind;
-    if same && own.custom.is_some() {
-        let changed = patch::Kind::Json.apply(own.ty, object, operations).map_err(unpatched)?;
-        return decode::custom(own, changed, decode::Mode::Ignore).map(|(object, _)| object);
-    }
-    let ty =
-        schema().type_of_kind(group, version, kind).ok_or_else(|| Status::internal(format!("unknown kind {kind}")))?;
-    let shown = if same { convert::to(&invocation.resource, object.clone()) } else { object.clone() };
-    let shown_ty = if same { invocation.resource.ty } else { ty };
-    let changed = patch::Kind::Json.apply(shown_ty, &shown, operations);
-    let changed = changed.map_err(unpatched)?;
-    let changed = if same { convert::to(own, changed) } else { changed };
-    let mut decoded = decode::canonical(ty, changed).map_err(Status::internal)?.object;
-    defaults::apply(ty, &mut decoded);
-    for field in ["apiVersion", "kind"] {
-        decoded[field] = object[field].clone();
-    }
-    Ok(decoded)
+async fn patched(subject: &Subject<'_, '_>, object: &Value, operations: &Value) -> Result<Value, Status> {
+    let shown = subject.shown(object).await?;
+    let changed = patch::Kind::Json.apply(subject.ty()?, &shown, operations).map_err(unpatched)?;
+    subject.completed(object, changed).await
 }
 
 /// A patch that a webhook sent does not fit.

@@ -7,7 +7,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::json;
 
 use super::hook::Hook;
-use crate::admission::{Attributes, matching::Invocation, subject::Subject};
+use crate::admission::subject::Subject;
 
 /// What a webhook says.
 #[derive(Debug, Default)]
@@ -25,15 +25,15 @@ pub struct Verdict {
 }
 
 /// The review of a request, in a version.
-pub fn question(hook: &Hook, invocation: Invocation, attributes: &Attributes<'_>, object: &Value, uid: &str) -> Value {
-    let subject = Subject { attributes, invocation };
+pub async fn question(hook: &Hook, subject: &Subject<'_, '_>, object: &Value, uid: &str) -> Result<Value, Status> {
+    let old = subject.attributes.old.unwrap_or(&Value::Null);
     let mut request = subject.request(object);
     request.entry("options").or_insert(Value::Null);
     request.insert("uid".to_owned(), uid.into());
-    request.insert("object".to_owned(), subject.shown(object).into_owned());
-    request.insert("oldObject".to_owned(), subject.shown(attributes.old.unwrap_or(&Value::Null)).into_owned());
+    request.insert("object".to_owned(), subject.shown(object).await?.into_owned());
+    request.insert("oldObject".to_owned(), subject.shown(old).await?.into_owned());
     let version = hook.review.unwrap_or("v1");
-    json!({"kind": "AdmissionReview", "apiVersion": format!("admission.k8s.io/{version}"), "request": request})
+    Ok(json!({"kind": "AdmissionReview", "apiVersion": format!("admission.k8s.io/{version}"), "request": request}))
 }
 
 /// Reads an answer, which must be to the question.

@@ -44,7 +44,7 @@ async fn reviews_ask_the_same_chain() {
     let tokens = Some(UserTable::of_tokens("t1,joe,1\n").unwrap());
     let audiences = vec!["api".to_owned(), "other".to_owned()];
     let world = World::new(Authentication { tokens, audiences, ..Authentication::default() }).await;
-    let authenticator = &world.server.shared.authenticator;
+    let authenticator = world.server.authenticator();
     for (token, wanted, want) in [
         ("t1", &["api"][..], Ok(Some(("joe", vec!["api"])))),
         ("t1", &["api", "other", "third"], Ok(Some(("joe", vec!["api", "other"])))),

@@ -47,7 +47,7 @@ impl World {
             (name, HeaderValue::from_bytes(value.as_bytes()).unwrap())
         };
         let mut headers: HeaderMap = headers.iter().map(pair).collect();
-        let authenticator = &self.server.shared.authenticator;
+        let authenticator = self.server.authenticator();
         let (audiences, notes) = (authenticator.audiences(), Notes::default());
         let mut shown = Shown { headers: &mut headers, peer, path, audiences, notes };
         let told = match authenticator.authenticate(&mut shown).await {

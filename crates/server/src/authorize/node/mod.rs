@@ -96,6 +96,18 @@ impl Authorizer for Node {
     }
 }
 
+/// One graph may be in several chains, one after the other.
+#[async_trait]
+impl Authorizer for Arc<Node> {
+    async fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
+        Node::decide(self, attributes).await
+    }
+
+    fn rules(&self, user: &User, namespace: &str) -> Rules {
+        Node::rules(self, user, namespace)
+    }
+}
+
 /// The node that a user is, "" if it does not say which; `None`: it is none.
 pub fn identity(user: &User) -> Option<&str> {
     let node = user.name.strip_prefix(PREFIX)?;

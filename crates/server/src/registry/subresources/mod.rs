@@ -16,7 +16,7 @@ use api::{
 use serde_json::json;
 
 use super::{FieldValidation, Outcome, Registry, create, update::Part};
-use crate::{pipeline::Input, query::Query, request::Target};
+use crate::{document::Words, pipeline::Input, query::Query, request::Target};
 
 impl Registry {
     pub(super) async fn subresource(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
@@ -67,6 +67,7 @@ fn own_request(resource: impl Into<Row>, verb: &'static str, of: &Target, name: 
         query: Query::default(),
         user: of.user.clone(),
         notes: of.notes.clone(),
+        words: Words::default(),
     }
 }
 

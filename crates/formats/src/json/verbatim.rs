@@ -1,0 +1,74 @@
+//! JSON as it is written: where a field stands in a text, and texts without what means nothing.
+
+use super::scan::{Fault, Scan};
+
+/// The text of a field of an object, as it is written; the last one counts. `None` if there is none, or no object.
+pub fn field<'b>(bytes: &'b [u8], name: &str) -> Option<&'b str> {
+    let mut scan = Scan { bytes, at: 0 };
+    let mut found = None;
+    walk(&mut scan, |key, value| {
+        if key == name.as_bytes() {
+            found = Some(value);
+        }
+    })
+    .ok()?;
+    std::str::from_utf8(&bytes[found?]).ok()
+}
+
+fn walk(scan: &mut Scan<'_>, mut visit: impl FnMut(&[u8], std::ops::Range<usize>)) -> Result<(), Fault> {
+    if scan.peek()? != b'{' || !scan.enter(b'}')? {
+        return Ok(());
+    }
+    loop {
+        let key = scan.key()?;
+        scan.peek()?;
+        let begins = scan.at;
+        scan.skip()?;
+        visit(&scan.bytes[key.start..key.end], begins..scan.at);
+        if !scan.more(b'}')? {
+            return Ok(());
+        }
+    }
+}
+
+/// A text of JSON without spaces that mean nothing, and with the characters escaped that Go escapes for browsers.
+pub fn compact(text: &str) -> String {
+    let (mut out, mut quoted, mut escaped) = (String::with_capacity(text.len()), false, false);
+    for letter in text.chars() {
+        match letter {
+            ' ' | '\t' | '\r' | '\n' if !quoted => continue,
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                out.push_str(&format!("\\u{:04x}", u32::from(letter)));
+                continue;
+            }
+            '"' if !escaped => quoted = !quoted,
+            _ => {}
+        }
+        escaped = letter == '\\' && !escaped;
+        out.push(letter);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_found_as_it_is_written() {
+        let text = br#" { "a" : {"data": 1}, "data" : [ 1, {"x" :"}\""} ] , "z": null}"#;
+        assert_eq!(field(text, "data"), Some(r#"[ 1, {"x" :"}\""} ]"#));
+        assert_eq!(field(text, "z"), Some("null"));
+        assert_eq!(field(br#"{"data": 1, "data":2}"#, "data"), Some("2"));
+        for none in [&br#"{"a": 1}"#[..], b"{}", b"[1]", b"{\"data\": ", b"", b"\xff"] {
+            assert_eq!(field(none, "data"), None);
+        }
+    }
+
+    #[test]
+    fn spaces_that_mean_nothing_go() {
+        assert_eq!(compact("{ \"a b\\\" \" :\n[1, 2 ]}"), r#"{"a b\" ":[1,2]}"#);
+        assert_eq!(compact(r#"{"a":"<&>\\"}"#), r#"{"a":"\u003c\u0026\u003e\\"}"#);
+        assert_eq!(compact(r#"{"a":1}"#), r#"{"a":1}"#);
+    }
+}

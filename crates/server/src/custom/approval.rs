@@ -1,0 +1,76 @@
+//! Groups of the community need its approval, which a definition names in an annotation; a condition tells what that comes to.
+
+use api::{Value, meta};
+
+use super::{find_condition, set_condition};
+
+const CONDITION: &str = "KubernetesAPIApprovalPolicyConformant";
+const ANNOTATION: &str = "api-approved.kubernetes.io";
+const SEE: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
+
+/// What there is to say of the approval of a definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Approval {
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+impl Approval {
+    /// `None` for groups that need none.
+    pub fn of(definition: &Value) -> Option<Self> {
+        let group = meta::text(definition, &["spec", "group"]);
+        let protected = |root: &str| group == root || group.ends_with(&format!(".{root}"));
+        if !["k8s.io", "kubernetes.io"].into_iter().any(protected) {
+            return None;
+        }
+        let note = meta::text(definition, &["metadata", "annotations", ANNOTATION]);
+        let must = format!("protected groups must have approval annotation {ANNOTATION:?}");
+        let address = note.split_once("://").is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty());
+        let (status, reason, message) = if note.is_empty() {
+            ("False", "MissingAnnotation", format!("{must}, {SEE}"))
+        } else if note.starts_with("unapproved") {
+            ("False", "UnapprovedAnnotation", format!("not approved: {note:?}"))
+        } else if address {
+            ("True", "ApprovedAnnotation", format!("approved in {note}"))
+        } else {
+            let or = "with either a URL or a reason starting with \"unapproved\"";
+            ("False", "InvalidAnnotation", format!("{must} {or}, {SEE}"))
+        };
+        Some(Self { status, reason, message })
+    }
+
+    /// Whether a definition says so already.
+    pub fn is_told(&self, definition: &Value) -> bool {
+        find_condition(definition, CONDITION).is_some_and(|condition| {
+            condition["status"] == self.status
+                && condition["reason"] == self.reason
+                && condition["message"] == *self.message
+        })
+    }
+
+    /// Lets a definition say so.
+    pub fn tell(&self, definition: &mut Value) {
+        set_condition(definition, [CONDITION, self.status, self.reason, &self.message]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_groups_of_the_community_need_approval() {
+        let check = |group: &str, note: &str| {
+            let definition = json!({"metadata": {"annotations": {ANNOTATION: note}}, "spec": {"group": group}});
+            Approval::of(&definition).map(|approval| approval.reason)
+        };
+        assert_eq!(check("example.com", ""), None);
+        assert_eq!(check("x.k8s.io", ""), Some("MissingAnnotation"));
+        assert_eq!(check("x.k8s.io", "unapproved, for a test"), Some("UnapprovedAnnotation"));
+        assert_eq!(check("x.k8s.io", "https://example.com/1"), Some("ApprovedAnnotation"));
+        assert_eq!(check("x.k8s.io", "yes"), Some("InvalidAnnotation"));
+    }
+}

@@ -1,0 +1,161 @@
+//! Versions: without conversion only names differ; a webhook makes one form of another, and what it breaks is told.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use futures::StreamExt;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use crate::{
+    fixture::authority::Authority,
+    world::{BOATS, DEFINITIONS, World, boat, definition, version},
+};
+
+const OLD: &str = "/apis/harbour.example.io/v1beta1/namespaces/default/boats";
+
+/// Makes `length` of `size` and back.
+struct Converter {
+    port: u16,
+    bundle: String,
+    asked: Arc<AtomicUsize>,
+    broken: Arc<AtomicBool>,
+}
+
+impl Converter {
+    async fn start() -> Self {
+        let authority = Authority::new();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (asked, broken) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let tls = TlsAcceptor::from(authority.server());
+        let state = (asked.clone(), broken.clone());
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (tls, state) = (tls.clone(), state.clone());
+                tokio::spawn(async move {
+                    let Ok(stream) = tls.accept(stream).await else { return };
+                    let service = service_fn(move |request: Request<Incoming>| {
+                        let (asked, broken) = state.clone();
+                        async move {
+                            asked.fetch_add(1, Ordering::Relaxed);
+                            let body = request.into_body().collect().await?.to_bytes();
+                            let review: Value = serde_json::from_slice(&body).unwrap();
+                            let answer = answer(&review, broken.load(Ordering::Relaxed));
+                            Ok::<_, hyper::Error>(Response::new(Full::new(Bytes::from(answer.to_string()))))
+                        }
+                    });
+                    let _ = hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service)
+                        .await;
+                });
+            }
+        });
+        Self { port, bundle: BASE64_STANDARD.encode(authority.pem()), asked, broken }
+    }
+
+    fn definition(&self) -> Value {
+        let spec = |field: &str| json!({"type": "object", "properties": {field: {"type": "integer"}}});
+        let mut definition = definition(
+            "boats",
+            "Boat",
+            json!([version("v1", true, spec("size")), version("v1beta1", false, spec("length"))]),
+        );
+        definition["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
+            "conversionReviewVersions": ["v1"],
+            "clientConfig": {"url": format!("https://127.0.0.1:{}/convert", self.port), "caBundle": self.bundle}}});
+        definition
+    }
+}
+
+fn answer(review: &Value, broken: bool) -> Value {
+    let request = &review["request"];
+    let wanted = request["desiredAPIVersion"].as_str().unwrap();
+    let (from, to) = if wanted.ends_with("v1beta1") { ("size", "length") } else { ("length", "size") };
+    let convert = |object: &Value| {
+        let mut object = object.clone();
+        object["apiVersion"] = wanted.into();
+        object["spec"] = json!({to: object["spec"][from]});
+        if broken {
+            object["metadata"]["name"] = "other".into();
+        }
+        object
+    };
+    let objects: Vec<Value> = request["objects"].as_array().unwrap().iter().map(convert).collect();
+    json!({"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1", "response":
+        {"uid": request["uid"], "result": {"status": "Success"}, "convertedObjects": objects}})
+}
+
+fn old_boat(name: &str, length: i64) -> Value {
+    let mut old = boat(name, json!({"length": length}));
+    old["apiVersion"] = "harbour.example.io/v1beta1".into();
+    old
+}
+
+#[tokio::test]
+async fn a_webhook_converts_what_is_written_read_listed_and_watched() {
+    let (world, converter) = (World::new().await, Converter::start().await);
+    world.create(DEFINITIONS, converter.definition()).await;
+    let mut watch = world.watch(&format!("{OLD}?watch=1")).await.into_data_stream();
+    let created = world.create(OLD, old_boat("a", 3)).await;
+    assert_eq!(
+        (&created["apiVersion"], &created["spec"]),
+        (&json!("harbour.example.io/v1beta1"), &json!({"length": 3}))
+    );
+    world.create(BOATS, boat("b", json!({"size": 4}))).await;
+    assert_eq!(world.get(&format!("{BOATS}/a")).await.1["spec"], json!({"size": 3}));
+    assert_eq!(world.get(&format!("{OLD}/b")).await.1["spec"], json!({"length": 4}));
+    let before = converter.asked.load(Ordering::Relaxed);
+    let (_, list) = world.get(OLD).await;
+    let lengths: Vec<&Value> = list["items"].as_array().unwrap().iter().map(|item| &item["spec"]["length"]).collect();
+    assert_eq!(lengths, [&json!(3), &json!(4)]);
+    assert_eq!(converter.asked.load(Ordering::Relaxed), before + 1, "a list is converted at once");
+    let (code, changed) = world.patch(&format!("{OLD}/b"), &json!({"spec": {"length": 5}})).await;
+    assert_eq!((code, &changed["spec"]), (200, &json!({"length": 5})), "{changed}");
+    let mut seen = String::new();
+    while seen.matches("\"type\":").count() < 3 {
+        seen += &String::from_utf8_lossy(&watch.next().await.unwrap().unwrap());
+    }
+    let lengths: Vec<Value> = seen.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
+    let lengths: Vec<&Value> = lengths.iter().map(|event| &event["object"]["spec"]).collect();
+    assert_eq!(lengths, [&json!({"length": 3}), &json!({"length": 4}), &json!({"length": 5})]);
+}
+
+#[tokio::test]
+async fn what_a_webhook_breaks_is_told_and_the_stored_version_needs_none() {
+    let (world, converter) = (World::new().await, Converter::start().await);
+    world.create(DEFINITIONS, converter.definition()).await;
+    world.create(BOATS, boat("a", json!({"size": 1}))).await;
+    converter.broken.store(true, Ordering::Relaxed);
+    let (code, answer) = world.get(&format!("{OLD}/a")).await;
+    let why = "Internal error occurred: conversion webhook for harbour.example.io/v1, Kind=Boat returned invalid converted object at \
+        index 0: must have the same name: a != other";
+    assert_eq!((code, answer["message"].as_str()), (500, Some(why)));
+    assert_eq!(world.get(&format!("{BOATS}/a")).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_new_stored_version_is_remembered_and_old_objects_are_read() {
+    let world = World::new().await;
+    let spec = || json!({"type": "object", "properties": {"size": {"type": "integer"}}});
+    let versions = |first: bool| json!([version("v1", first, spec()), version("v1beta1", !first, spec())]);
+    world.create(DEFINITIONS, definition("boats", "Boat", versions(false))).await;
+    world.create(BOATS, boat("a", json!({"size": 1}))).await;
+    let path = format!("{DEFINITIONS}/boats.harbour.example.io");
+    let (code, changed) = world.patch(&path, &json!({"spec": {"versions": versions(true)}})).await;
+    assert_eq!((code, &changed["status"]["storedVersions"]), (200, &json!(["v1beta1", "v1"])));
+    assert_eq!(world.get(&format!("{BOATS}/a")).await.1["spec"], json!({"size": 1}));
+    assert_eq!(world.get(&format!("{OLD}/a")).await.1["apiVersion"], "harbour.example.io/v1beta1");
+    let gone = json!([version("v1", true, spec())]);
+    let (code, refused) = world.patch(&path, &json!({"spec": {"versions": gone}})).await;
+    assert!(code == 422 && refused["message"].as_str().unwrap().contains("missing from spec.versions"), "{refused}");
+}
