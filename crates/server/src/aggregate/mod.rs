@@ -38,18 +38,12 @@ use crate::{document, live::Live, system};
 const OWN_GROUP: &str = "apiregistration.k8s.io";
 
 /// How aggregated API servers are reached.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Aggregation {
     /// What shows them that it is this server who calls.
     pub certificate: Option<ClientCertificate>,
     /// Whether their clients are told that they lead elsewhere.
     pub redirects: bool,
-}
-
-impl Default for Aggregation {
-    fn default() -> Self {
-        Self { certificate: None, redirects: false }
-    }
 }
 
 /// The API services of a cluster.
