@@ -44,6 +44,7 @@ mod streams;
 mod terminate;
 mod truth;
 mod unsupported;
+mod usage;
 mod volumes;
 mod worker;
 

@@ -20,6 +20,7 @@ use crate::{
     agent::Agent,
     logs, metrics,
     streams::{self, Purpose},
+    usage,
 };
 
 /// What an answer carries.
@@ -102,6 +103,7 @@ async fn answer(agent: Arc<Agent>, request: Request<Incoming>, shutdown: Cancell
         (&Method::GET, ["healthz"]) => text(StatusCode::OK, "ok"),
         (&Method::GET, ["pods"]) => pods(&agent),
         (&Method::GET, ["metrics"]) => text(StatusCode::OK, &metrics::render(&agent.pods.list())),
+        (&Method::GET, ["metrics", "resource"]) => text(StatusCode::OK, &usage::page(&agent.cri).await),
         (&Method::GET, ["containerLogs", namespace, pod, container]) => {
             let query = Query::parse(request.uri().query());
             logs::serve(&agent, [namespace, pod, container], &query).await

@@ -13,6 +13,7 @@ mod containers;
 mod events;
 mod images;
 mod sandboxes;
+mod stats;
 
 pub use changes::Change;
 pub use k8s_cri::v1 as types;

@@ -1,0 +1,264 @@
+//! `/metrics/resource`: what the node, its pods and their containers use, in Prometheus' text format, asked of the runtime and
+//! the kernel when it is asked for.
+//!
+//! The names, labels and times are upstream's. What could not be found out is left out, and `resource_scrape_error` says so.
+
+use std::{collections::HashMap, fmt::Write};
+
+use runtime::cri::{
+    Cri,
+    types::{Container, ContainerState, ContainerStats, CpuUsage, MemoryUsage, PodSandboxStats},
+};
+
+use crate::truth::labels;
+
+/// Everything that is measured, or why something is missing.
+pub async fn page(cri: &Cri) -> String {
+    let (containers, stats, sandboxes) =
+        tokio::join!(cri.list_containers(HashMap::new()), cri.container_stats(), cri.sandbox_stats());
+    let mut failed = false;
+    let mut families = Families::default();
+    let mut log = |error: String| {
+        tracing::warn!(error, "cannot say all that pods use");
+        failed = true;
+    };
+    match (containers, stats) {
+        (Ok(containers), Ok(stats)) => families.containers(&containers, &stats),
+        (Err(error), _) | (_, Err(error)) => log(error.to_string()),
+    }
+    match sandboxes {
+        Ok(sandboxes) => families.pods(&sandboxes),
+        Err(error) => log(error.to_string()),
+    }
+    match Node::read() {
+        Ok(node) => families.node(&node),
+        Err(error) => log(error.to_string()),
+    }
+    families.add("resource_scrape_error", vec![], f64::from(u8::from(failed)), None);
+    families.text()
+}
+
+/// Name, kind and meaning of all that can be said, in the order in which it is.
+const NAMES: [(&str, &str, &str); 8] = [
+    ("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the container in core-seconds"),
+    ("container_memory_working_set_bytes", "gauge", "Current working set of the container in bytes"),
+    ("container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds"),
+    ("node_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the node in core-seconds"),
+    ("node_memory_working_set_bytes", "gauge", "Current working set of the node in bytes"),
+    ("pod_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the pod in core-seconds"),
+    ("pod_memory_working_set_bytes", "gauge", "Current working set of the pod in bytes"),
+    ("resource_scrape_error", "gauge", "1 if there was an error while getting container metrics, 0 otherwise"),
+];
+
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+/// The lines below each name.
+#[derive(Default)]
+struct Families(HashMap<&'static str, Vec<String>>);
+
+impl Families {
+    /// Those that run: what one used that has ended is of no interest to anybody.
+    fn containers(&mut self, containers: &[Container], stats: &[ContainerStats]) {
+        let running = containers.iter().filter(|container| container.state == ContainerState::ContainerRunning as i32);
+        let started: HashMap<&str, i64> =
+            running.map(|container| (container.id.as_str(), container.created_at)).collect();
+        for stats in stats {
+            let Some(attributes) = &stats.attributes else { continue };
+            let Some(created) = started.get(attributes.id.as_str()) else { continue };
+            let Some(place) = place(&attributes.labels) else { continue };
+            let Some(container) = attributes.labels.get(labels::CONTAINER) else { continue };
+            let named: Labels<'_> = [("container", container.as_str())].into_iter().chain(place).collect();
+            self.cpu("container_cpu_usage_seconds_total", &named, stats.cpu.as_ref());
+            self.memory("container_memory_working_set_bytes", &named, stats.memory.as_ref());
+            if *created > 0 {
+                self.add("container_start_time_seconds", named, seconds(*created as u64), None);
+            }
+        }
+    }
+
+    fn pods(&mut self, sandboxes: &[PodSandboxStats]) {
+        for sandbox in sandboxes {
+            let Some(place) = sandbox.attributes.as_ref().and_then(|attributes| place(&attributes.labels)) else {
+                continue;
+            };
+            let Some(stats) = &sandbox.linux else { continue };
+            self.cpu("pod_cpu_usage_seconds_total", &place, stats.cpu.as_ref());
+            self.memory("pod_memory_working_set_bytes", &place, stats.memory.as_ref());
+        }
+    }
+
+    fn node(&mut self, node: &Node) {
+        self.add("node_cpu_usage_seconds_total", vec![], node.cpu, Some(node.at));
+        self.add("node_memory_working_set_bytes", vec![], node.memory as f64, Some(node.at));
+    }
+
+    fn cpu(&mut self, name: &'static str, labels: &Labels<'_>, usage: Option<&CpuUsage>) {
+        let used = usage.and_then(|usage| Some((usage.usage_core_nano_seconds.as_ref()?.value, usage.timestamp)));
+        if let Some((used, at)) = used {
+            self.add(name, labels.clone(), seconds(used), Some(at));
+        }
+    }
+
+    fn memory(&mut self, name: &'static str, labels: &Labels<'_>, usage: Option<&MemoryUsage>) {
+        let used = usage.and_then(|usage| Some((usage.working_set_bytes.as_ref()?.value, usage.timestamp)));
+        if let Some((used, at)) = used {
+            self.add(name, labels.clone(), used as f64, Some(at));
+        }
+    }
+
+    /// A line; `at` is in nanoseconds.
+    fn add(&mut self, name: &'static str, labels: Labels<'_>, value: f64, at: Option<i64>) {
+        let labels: Vec<String> = labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let at = at.map(|at| format!(" {}", at / 1_000_000)).unwrap_or_default();
+        self.0.entry(name).or_default().push(format!("{name}{labels} {value}{at}"));
+    }
+
+    fn text(mut self) -> String {
+        let mut text = String::new();
+        for (name, kind, help) in NAMES {
+            let Some(mut lines) = self.0.remove(name) else { continue };
+            lines.sort_unstable();
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "# HELP {name} [STABLE] {help}\n# TYPE {name} {kind}\n{}", lines.join("\n"));
+        }
+        text
+    }
+}
+
+/// The pod that something belongs to. Its names need no quoting: the API server has seen to that.
+fn place(labels: &HashMap<String, String>) -> Option<Labels<'_>> {
+    let label = |name: &str| labels.get(name).map(String::as_str);
+    Some(vec![("namespace", label(labels::POD_NAMESPACE)?), ("pod", label(labels::POD_NAME)?)])
+}
+
+fn seconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e9
+}
+
+/// What the whole node uses.
+#[derive(Debug, PartialEq)]
+struct Node {
+    /// Seconds of CPU since it was started.
+    cpu: f64,
+    /// Bytes that cannot be given up without harm.
+    memory: u64,
+    /// When, in nanoseconds.
+    at: i64,
+}
+
+impl Node {
+    fn read() -> std::io::Result<Self> {
+        let (stat, meminfo) = (std::fs::read_to_string("/proc/stat")?, std::fs::read_to_string("/proc/meminfo")?);
+        let at = i64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or_default();
+        let unknown = || std::io::Error::other("the kernel's numbers are in no known form");
+        Self::parse(&stat, &meminfo, rustix::param::clock_ticks_per_second(), at).ok_or_else(unknown)
+    }
+
+    fn parse(stat: &str, meminfo: &str, ticks: u64, at: i64) -> Option<Self> {
+        let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+        let times: Vec<u64> = line.split_whitespace().map_while(|time| time.parse().ok()).collect();
+        let [user, nice, system, _idle, _wait, irq, softirq, ..] = times[..] else { return None };
+        let bytes = |name: &str| -> Option<u64> {
+            let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+        };
+        // Files that nobody has read for a while are given up first.
+        let spare = bytes("MemFree")? + bytes("Inactive(file)")?;
+        let memory = bytes("MemTotal")?.saturating_sub(spare);
+        Some(Self { cpu: (user + nice + system + irq + softirq) as f64 / ticks as f64, memory, at })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use runtime::cri::types::{ContainerAttributes, LinuxPodSandboxStats, PodSandboxAttributes, UInt64Value};
+
+    use super::*;
+
+    const AT: i64 = 1_700_000_000_123_456_789;
+
+    fn belongs(container: Option<&str>) -> HashMap<String, String> {
+        let pod = [(labels::POD_NAMESPACE, "default"), (labels::POD_NAME, "p")];
+        let own = container.map(|name| (labels::CONTAINER, name));
+        pod.into_iter().chain(own).map(|(label, value)| (label.into(), value.into())).collect()
+    }
+
+    fn cpu(nanoseconds: u64) -> Option<CpuUsage> {
+        let used = Some(UInt64Value { value: nanoseconds });
+        Some(CpuUsage { timestamp: AT, usage_core_nano_seconds: used, ..Default::default() })
+    }
+
+    fn memory(bytes: u64) -> Option<MemoryUsage> {
+        let used = Some(UInt64Value { value: bytes });
+        Some(MemoryUsage { timestamp: AT, working_set_bytes: used, ..Default::default() })
+    }
+
+    fn container(id: &str, state: ContainerState) -> Container {
+        Container { id: id.into(), state: state as i32, created_at: 1_500_000_000, ..Default::default() }
+    }
+
+    fn stats(id: &str, name: Option<&str>, cpu: Option<CpuUsage>) -> ContainerStats {
+        let attributes = ContainerAttributes { id: id.into(), labels: belongs(name), ..Default::default() };
+        ContainerStats { attributes: Some(attributes), cpu, memory: memory(1 << 20), ..Default::default() }
+    }
+
+    #[test]
+    fn what_is_used_is_said_by_name() {
+        let running = ContainerState::ContainerRunning;
+        let containers =
+            [container("1", running), container("2", running), container("3", ContainerState::ContainerExited)];
+        let used = [
+            stats("2", Some("b"), None),
+            stats("1", Some("a"), cpu(4_500_000_000)),
+            stats("3", Some("ended"), cpu(1)),
+            stats("4", Some("unknown"), cpu(1)),
+            stats("1", None, cpu(1)),
+        ];
+        let linux = LinuxPodSandboxStats { cpu: cpu(5_000_000_000), memory: memory(3 << 20), ..Default::default() };
+        let attributes = PodSandboxAttributes { labels: belongs(None), ..Default::default() };
+        let sandbox = PodSandboxStats { attributes: Some(attributes), linux: Some(linux), ..Default::default() };
+        let mut families = Families::default();
+        families.containers(&containers, &used);
+        families.pods(&[sandbox, PodSandboxStats::default()]);
+        families.node(&Node { cpu: 12.25, memory: 4096, at: AT });
+        families.add("resource_scrape_error", vec![], 0.0, None);
+        let text = families.text();
+        let head = "# HELP container_cpu_usage_seconds_total [STABLE] Cumulative cpu time consumed by the container in \
+                    core-seconds\n# TYPE container_cpu_usage_seconds_total counter\n";
+        assert!(text.starts_with(head), "{text}");
+        assert_eq!(text.lines().filter(|line| line.starts_with("# TYPE")).count(), NAMES.len(), "{text}");
+        let values: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(
+            values,
+            [
+                "container_cpu_usage_seconds_total{container=\"a\",namespace=\"default\",pod=\"p\"} 4.5 1700000000123",
+                "container_memory_working_set_bytes{container=\"a\",namespace=\"default\",pod=\"p\"} 1048576 1700000000123",
+                "container_memory_working_set_bytes{container=\"b\",namespace=\"default\",pod=\"p\"} 1048576 1700000000123",
+                "container_start_time_seconds{container=\"a\",namespace=\"default\",pod=\"p\"} 1.5",
+                "container_start_time_seconds{container=\"b\",namespace=\"default\",pod=\"p\"} 1.5",
+                "node_cpu_usage_seconds_total 12.25 1700000000123",
+                "node_memory_working_set_bytes 4096 1700000000123",
+                "pod_cpu_usage_seconds_total{namespace=\"default\",pod=\"p\"} 5 1700000000123",
+                "pod_memory_working_set_bytes{namespace=\"default\",pod=\"p\"} 3145728 1700000000123",
+                "resource_scrape_error 0",
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_runtime_that_does_not_answer_is_an_error_of_the_page() {
+        let text = page(&Cri::lazy("unix:///nonexistent/cri.sock").unwrap()).await;
+        assert!(text.ends_with("\nresource_scrape_error 1\n"), "{text}");
+        assert!(text.contains("\nnode_cpu_usage_seconds_total ") && !text.contains("container_cpu"), "{text}");
+    }
+
+    #[test]
+    fn the_kernel_says_what_the_node_uses() {
+        let stat = "cpu  100 20 30 9999 8888 4 6 7 5 0\ncpu0 1 1 1 1\n";
+        let meminfo = "MemTotal: 100 kB\nMemFree: 30 kB\nInactive: 25 kB\nInactive(file): 20 kB\n";
+        assert_eq!(Node::parse(stat, meminfo, 100, 1), Some(Node { cpu: 1.6, memory: 50 * 1024, at: 1 }));
+        assert_eq!(Node::parse("cpu  1 2\n", meminfo, 100, 1), None);
+        assert_eq!(Node::parse(stat, "MemTotal: 100 kB\n", 100, 1), None);
+    }
+}
