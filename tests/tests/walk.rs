@@ -53,6 +53,26 @@ fn reach_each_other(cluster: &Cluster, pods: &[Value]) {
     ask(text(&pods[0], "/status/hostIP"), 10250, "\\n");
 }
 
+/// The kubelet's own numbers, through the API server.
+fn say_what_containers_use(cluster: &Cluster) {
+    let node = cluster.kubectl("get nodes -o jsonpath={.items[0].metadata.name}").ok();
+    let page = cluster.kubectl(&format!("get --raw /api/v1/nodes/{node}/proxy/metrics/resource")).ok();
+    for (name, labels) in [
+        ("container_cpu_usage_seconds_total", "{container=\"nginx\",namespace=\"default\",pod=\"nginx-"),
+        ("container_memory_working_set_bytes", "{container=\"nginx\",namespace=\"default\",pod=\"nginx-"),
+        ("container_start_time_seconds", "{container=\"nginx\",namespace=\"default\",pod=\"nginx-"),
+        ("pod_cpu_usage_seconds_total", "{namespace=\"default\",pod=\"nginx-"),
+        ("pod_memory_working_set_bytes", "{namespace=\"default\",pod=\"nginx-"),
+    ] {
+        let count = page.lines().filter(|line| line.starts_with(&format!("{name}{labels}"))).count();
+        assert_eq!(count, 3, "{name}: {page}");
+    }
+    assert!(
+        page.contains("\nnode_cpu_usage_seconds_total ") && page.ends_with("\nresource_scrape_error 0\n"),
+        "{page}"
+    );
+}
+
 fn read_in_every_form(cluster: &Cluster) {
     let table = cluster.kubectl("get deployments").ok();
     assert!(table.lines().next().is_some_and(|head| head.starts_with("NAME")), "{table}");
@@ -69,6 +89,7 @@ fn read_in_every_form(cluster: &Cluster) {
     assert!(told.contains("Started container") || told.contains("Container started"), "{told}");
     let told = cluster.kubectl("describe nodes").ok();
     assert!(told.contains("Ready") && told.contains("Non-terminated Pods"), "{told}");
+    say_what_containers_use(cluster);
     assert!(cluster.kubectl("get all").ok().contains("replicaset.apps/nginx-"));
     assert!(cluster.kubectl("get events").ok().contains("Scheduled"));
     assert!(cluster.kubectl("get serviceaccounts,configmaps").ok().contains("kube-root-ca.crt"));
