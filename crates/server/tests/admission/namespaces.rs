@@ -71,25 +71,52 @@ async fn namespaces_must_exist() {
 async fn namespaces_are_made() {
     let world = World::new(&["NamespaceAutoProvision"]).await;
     let map = || serde_json::from_str::<serde_json::Value>(MAP).unwrap();
-    let exists =
-        async |name: &str| world.send("GET", &format!("/api/v1/namespaces/{name}"), &json!(null)).await.code == 200;
-    for (name, resource, code, made) in [
-        ("a", "configmaps", 201, true),
-        ("a", "secrets", 201, true),
-        ("b", "secrets", 201, true),
-        ("default", "configmaps", 201, true),
-        ("d", "configmaps?dryRun=All", 404, false),
-        ("Not_A_Name", "configmaps", 403, false),
+    world.namespace("ends", json!({})).await;
+    world.create("/api/v1/namespaces/ends/pods", crate::world::pod("p", json!({}))).await;
+    world.check("DELETE", "/api/v1/namespaces/ends", json!(null), (200, "")).await;
+    let review = json!({"metadata": {"namespace": "reviewed"}, "spec": {"user": "u",
+        "resourceAttributes": {"namespace": "reviewed", "verb": "get", "resource": "pods"}}});
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
+    let label = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and \
+                 end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
+                 '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+    let no_label = format!(
+        "configmaps \"m\" is forbidden: Namespace \"Not_A_Name\" is invalid: metadata.name: Invalid value: \"Not_A_Name\": {label}"
+    );
+    let late =
+        "configmaps \"m\" is forbidden: unable to create new content in namespace ends because it is being terminated";
+    let missing = "configmaps \"m\" not found";
+    let no_data = "Secret \"m\" is invalid: data[a/b]: Invalid value: \"a/b\": a valid config key must consist of \
+                   alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for \
+                   validation is '[-._a-zA-Z0-9]+')";
+    for (method, name, rest, body, want, made) in [
+        ("POST", "a", "configmaps", map(), (201, ""), true),
+        ("POST", "a", "configmaps", map(), (409, "configmaps \"m\" already exists"), true),
+        ("POST", "a", "secrets", map(), (201, ""), true),
+        ("POST", "b", "serviceaccounts", map(), (201, ""), true),
+        ("POST", "generated", "configmaps", json!({"metadata": {"generateName": "g-"}}), (201, ""), true),
+        ("POST", "default", "configmaps", map(), (201, ""), true),
+        // Objects are looked at closely only after that.
+        ("POST", "bad", "secrets", json!({"metadata": {"name": "m"}, "data": {"a/b": ""}}), (422, no_data), true),
+        ("POST", "bound", "pods/p/binding", binding, (404, "pods \"p\" not found"), true),
+        // Only new objects make one, and only if they are to be kept.
+        ("POST", "d", "configmaps?dryRun=All", map(), (404, "namespaces \"d\" not found"), false),
+        ("PATCH", "z", "configmaps/m", json!({"data": {}}), (404, missing), false),
+        ("PUT", "z", "configmaps/m", map(), (404, missing), false),
+        ("DELETE", "y", "configmaps/m", json!(null), (404, missing), false),
+        ("GET", "x", "configmaps/m", json!(null), (404, missing), false),
+        ("GET", "x", "configmaps", json!(null), (200, ""), false),
+        ("POST", "Not_A_Name", "configmaps", map(), (403, no_label.as_str()), false),
+        // One that ends is there still.
+        ("POST", "ends", "configmaps", map(), (403, late), true),
     ] {
-        let answer = world.send("POST", &format!("/api/v1/namespaces/{name}/{resource}"), &map()).await;
-        assert_eq!((answer.code, exists(name).await), (code, made), "{name} {resource}: {}", answer.body);
+        world.check(method, &format!("/api/v1/namespaces/{name}/{rest}"), body, want).await;
+        let answer = world.send("GET", &format!("/api/v1/namespaces/{name}"), &json!(null)).await;
+        assert_eq!(answer.code == 200, made, "{method} {name} {rest}: {}", answer.body);
     }
-    world
-        .check("PATCH", "/api/v1/namespaces/z/configmaps/m", json!({"data": {}}), (404, "configmaps \"m\" not found"))
-        .await;
-    assert!(!exists("z").await, "only new objects make one");
-    world.check("DELETE", "/api/v1/namespaces/y/configmaps/m", json!(null), (404, "configmaps \"m\" not found")).await;
-    assert!(!exists("y").await);
+    let reviews = "/apis/authorization.k8s.io/v1/namespaces/reviewed/localsubjectaccessreviews";
+    world.check("POST", reviews, review, (201, "")).await;
+    world.check("GET", "/api/v1/namespaces/reviewed", json!(null), (200, "")).await;
     world.check("POST", "/api/v1/nodes", json!({"metadata": {"name": "n"}}), (201, "")).await;
     world.check("POST", "/api/v1/namespaces", json!({"metadata": {"name": "x"}}), (201, "")).await;
 }
