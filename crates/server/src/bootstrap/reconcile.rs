@@ -17,17 +17,12 @@ pub fn merged(current: &Value, wanted: &Value) -> Option<Value> {
         // Its rules are those of others, whom a controller watches.
         let path = ["aggregationRule", "clusterRoleSelectors"];
         let missing = lacking(current, wanted, &path, |list, one| list.contains(one));
-        if !missing.is_empty() {
-            append(&mut merged["aggregationRule"]["clusterRoleSelectors"], missing);
-        }
+        append(&mut merged, &path, missing);
     } else {
-        let missing = lacking(current, wanted, &["rules"], covered);
-        append(&mut merged["rules"], missing);
+        append(&mut merged, &["rules"], lacking(current, wanted, &["rules"], covered));
     }
     let missing = lacking(current, wanted, &["subjects"], |list, one| list.contains(one));
-    if !missing.is_empty() {
-        append(&mut merged["subjects"], missing);
-    }
+    append(&mut merged, &["subjects"], missing);
     (merged != *current).then_some(merged)
 }
 
@@ -36,10 +31,12 @@ fn lacking(current: &Value, wanted: &Value, path: &[&str], has: impl Fn(&[Value]
     meta::list(wanted, path).iter().filter(|one| !has(list, one)).cloned().collect()
 }
 
-fn append(list: &mut Value, missing: Vec<Value>) {
+/// Nothing to add must leave no trace: a list that is not there stays away.
+fn append(object: &mut Value, path: &[&str], missing: Vec<Value>) {
     if missing.is_empty() {
         return;
     }
+    let list = path.iter().fold(object, |at, field| &mut at[*field]);
     match list.as_array_mut() {
         Some(list) => list.extend(missing),
         None => *list = json!(missing),
@@ -97,6 +94,17 @@ mod tests {
         let merged = merged(&current, &wanted).unwrap();
         assert_eq!(merged["rules"].as_array().unwrap().len(), 2);
         assert_eq!(merged["metadata"]["labels"]["a"], "2");
+    }
+
+    #[test]
+    fn what_lacks_nothing_is_not_written() {
+        let bound = json!({"metadata": {"name": "b"}, "subjects": [{"kind": "User", "name": "u"}], "roleRef": {}});
+        assert_eq!(merged(&bound, &bound), None);
+        let selector = json!({"matchLabels": {"a": "b"}});
+        let gathered = json!({"metadata": {}, "aggregationRule": {"clusterRoleSelectors": [selector]}});
+        assert_eq!(merged(&gathered, &gathered), None);
+        let empty = json!({"metadata": {}, "roleRef": {}});
+        assert_eq!(merged(&empty, &bound).unwrap()["subjects"], bound["subjects"]);
     }
 
     #[test]
