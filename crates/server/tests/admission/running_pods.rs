@@ -5,45 +5,88 @@ use serde_json::{Value, json};
 
 use crate::world::{World, names, pod};
 
-/// A pod on a node, changed by a patch of a subresource; the node says what it supports.
-async fn resized(declared: Value, pod: Value, patch: Value) -> (u16, String) {
-    let world = World::with(AdmissionSettings::new(&[], &names(&["ServiceAccount"])).unwrap()).await;
-    let node = json!({"metadata": {"name": "n"}, "status": {"declaredFeatures": declared,
-        "allocatable": {"cpu": "8", "memory": "8Gi"}}});
-    world.create("/api/v1/nodes", node).await;
-    world.create("/api/v1/namespaces/default/pods", pod).await;
-    let answer = world.send("PATCH", "/api/v1/namespaces/default/pods/p/resize", &patch).await;
-    (answer.code, answer.body["message"].as_str().unwrap_or_default().to_owned())
+const WHOLE: &str = "InPlacePodLevelResourcesVerticalScaling";
+const INIT: &str = "InPlacePodVerticalScalingInitContainers";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// The resources of the pod, of a container that runs first, of one that runs beside, and of the usual one; "" is none.
+fn sized([whole, init, sidecar, usual]: [&str; 4]) -> Value {
+    let resources = |cpu: &str| match cpu {
+        "" => json!({}),
+        cpu => json!({"limits": {"cpu": cpu, "memory": "1Gi"}, "requests": {"cpu": cpu, "memory": "1Gi"}}),
+    };
+    let container = |name: &str, cpu: &str| json!({"name": name, "image": "i", "resources": resources(cpu)});
+    let mut beside = container("sidecar", sidecar);
+    beside["restartPolicy"] = "Always".into();
+    let mut spec = json!({"initContainers": [container("init", init), beside], "containers": [container("c", usual)]});
+    if !whole.is_empty() {
+        spec["resources"] = resources(whole);
+    }
+    json!({"spec": spec})
 }
 
 #[tokio::test]
 async fn nodes_must_declare_what_a_change_needs() {
-    let limits =
-        |cpu: &str| json!({"limits": {"cpu": cpu, "memory": "1Gi"}, "requests": {"cpu": cpu, "memory": "1Gi"}});
-    let whole = |cpu: &str| json!({"nodeName": "n", "resources": limits(cpu)});
-    let init = |cpu: &str, policy: Option<&str>| {
-        let mut container = json!({"name": "i", "image": "i", "resources": limits(cpu)});
-        if let Some(policy) = policy {
-            container["restartPolicy"] = policy.into();
+    let world = World::with(AdmissionSettings::new(&[], &names(&["ServiceAccount"])).unwrap()).await;
+    for (name, declared) in [
+        ("none", vec![]),
+        ("other", vec!["Other"]),
+        ("whole", vec![WHOLE]),
+        ("init", vec![INIT]),
+        ("both", vec![WHOLE, INIT]),
+    ] {
+        let status = json!({"declaredFeatures": declared, "allocatable": {"cpu": "8", "memory": "8Gi"}});
+        world.create("/api/v1/nodes", json!({"metadata": {"name": name}, "status": status})).await;
+    }
+    let all = format!("{WHOLE}, {INIT}");
+    let (whole, init) = ([["4", "", "", ""], ["5", "", "", ""]], [["", "1", "", ""], ["", "2", "", ""]]);
+    let either = [["4", "1", "", ""], ["5", "2", "", ""]];
+    for (number, (on, [from, to], lacks)) in [
+        ("none", whole, WHOLE),
+        ("other", whole, WHOLE),
+        ("init", whole, WHOLE),
+        ("whole", whole, ""),
+        ("both", whole, ""),
+        ("none", init, INIT),
+        ("other", init, INIT),
+        ("whole", init, INIT),
+        ("init", init, ""),
+        ("both", init, ""),
+        ("none", either, &all),
+        ("init", either, WHOLE),
+        ("whole", either, INIT),
+        ("both", either, ""),
+        // Nothing changes, or nothing that not every node can do.
+        ("none", [whole[0], whole[0]], ""),
+        ("none", [["", "", "1", ""], ["", "", "2", ""]], ""),
+        ("none", [["", "", "", "1"], ["", "", "", "2"]], ""),
+        // A pod that is nowhere yet, and one whose node is gone.
+        ("", either, ""),
+        ("gone", whole, "gone"),
+        ("gone", init, "gone"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("p{number}");
+        let mut body = pod(&name, sized(from)["spec"].clone());
+        if !on.is_empty() {
+            body["spec"]["nodeName"] = on.into();
         }
-        json!({"nodeName": "n", "initContainers": [container]})
-    };
-    let lacks = |feature: &str| {
-        let why = format!("pod update requires features {feature} which are not available on node \"n\"");
-        (403, format!("pods \"p\" is forbidden: {why}"))
-    };
-    let allowed = || (200, String::new());
-    let pod_level = "InPlacePodLevelResourcesVerticalScaling";
-    let patch = |spec: Value| json!({"spec": spec});
-    let to_two = || patch(json!({"resources": limits("2")}));
-    assert_eq!(resized(json!([]), pod("p", whole("1")), to_two()).await, lacks(pod_level));
-    assert_eq!(resized(json!(["Other"]), pod("p", whole("1")), to_two()).await, lacks(pod_level));
-    assert_eq!(resized(json!([pod_level]), pod("p", whole("1")), to_two()).await, allowed());
-    assert_eq!(resized(json!([]), pod("p", whole("2")), to_two()).await, allowed(), "nothing changes");
-    let sidecar = patch(
-        json!({"initContainers": [{"name": "i", "image": "i", "restartPolicy": "Always", "resources": limits("2")}]}),
-    );
-    assert_eq!(resized(json!([]), pod("p", init("1", Some("Always"))), sidecar).await, allowed(), "it does not end");
+        world.create(PODS, body).await;
+        let refused = match lacks {
+            "" => String::new(),
+            "gone" => format!("pods {name:?} is forbidden: node \"gone\" not found"),
+            lacks => format!(
+                "pods {name:?} is forbidden: pod update requires features {lacks} which are not available on node {on:?}"
+            ),
+        };
+        let want = (if lacks.is_empty() { 200 } else { 403 }, refused.as_str());
+        world.check("PATCH", &format!("{PODS}/{name}/resize"), sized(to), want).await;
+        // What is no change of sizes is no matter of the node's.
+        let labelled = json!({"metadata": {"labels": {"a": "b"}}});
+        world.check("PATCH", &format!("{PODS}/{name}"), labelled, (200, "")).await;
+    }
 }
 
 #[tokio::test]
