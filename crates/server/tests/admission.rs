@@ -2,6 +2,8 @@
 
 mod fixture;
 
+#[path = "admission/always.rs"]
+mod always;
 #[path = "admission/certificates.rs"]
 mod certificates;
 #[path = "admission/conditions.rs"]

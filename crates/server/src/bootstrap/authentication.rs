@@ -21,9 +21,10 @@ pub async fn create(registry: &Registry, settings: &Settings) -> Result<(), Stat
     let object = json!({"metadata": {"name": place.name, "namespace": NAMESPACE}, "data": data});
     match system.read(place).await? {
         Some(mut current) => {
-            let mut merged = current["data"].as_object().cloned().unwrap_or_default();
+            let stored = current["data"].as_object().cloned().unwrap_or_default();
+            let mut merged = stored.clone();
             merged.extend(data);
-            if current["data"].as_object() != Some(&merged) {
+            if stored != merged {
                 meta::object_mut(&mut current).insert("data".into(), merged.into());
                 system.update(place, &current).await?;
             }

@@ -1,5 +1,7 @@
 //! A server with some plug-ins, and requests to it as some user.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use ferry_server::{AdmissionSettings, Authorization, Local, Mode, Server, Settings, User};
 use http::Request;
@@ -13,7 +15,7 @@ use crate::fixture;
 pub struct World {
     pub server: Server,
     admin: Local,
-    _dir: tempfile::TempDir,
+    _dir: Option<tempfile::TempDir>,
 }
 
 /// Method, path, body, code, and what is said.
@@ -60,10 +62,15 @@ impl World {
     /// With all settings of its own.
     pub async fn of(settings: Settings) -> Self {
         let (store, dir) = fixture::store().await;
-        let server = Server::with(fixture::config(store), settings).await.unwrap();
-        let world = Self { admin: server.local(fixture::admin()), server, _dir: dir };
+        let world = Self { _dir: Some(dir), ..Self::over(store, settings).await };
         world.create("/api/v1/namespaces/default/serviceaccounts", json!({"metadata": {"name": "default"}})).await;
         world
+    }
+
+    /// Over a store that is kept elsewhere, as it is.
+    pub async fn over(store: Arc<dyn store::Store>, settings: Settings) -> Self {
+        let server = Server::with(fixture::config(store), settings).await.unwrap();
+        Self { admin: server.local(fixture::admin()), server, _dir: None }
     }
 
     /// Sends a request as the administrator.
