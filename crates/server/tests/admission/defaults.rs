@@ -105,7 +105,7 @@ async fn new_nodes_take_no_pods_and_storage_is_kept_while_it_is_used() {
         ),
     ];
     for (path, object, finalizer) in made {
-        for given in [json!([]), json!([finalizer]), json!(["e.com/f"])] {
+        for given in [json!([]), json!([finalizer]), json!(["e.com/f"]), json!([finalizer, "e.com/f"])] {
             let mut object = object.clone();
             object["metadata"] = json!({"name": "x", "finalizers": given});
             let made = world.check("POST", &format!("{path}?dryRun=All"), object, (201, "")).await;
@@ -115,6 +115,13 @@ async fn new_nodes_take_no_pods_and_storage_is_kept_while_it_is_used() {
             }
             assert_eq!(made.body["metadata"]["finalizers"], Value::Array(want), "{path}");
         }
+        // Only new objects get it: a controller may take it away.
+        let mut object = object.clone();
+        object["metadata"] = json!({"name": "x"});
+        world.create(path, object).await;
+        let free = json!({"metadata": {"finalizers": null}});
+        let freed = world.check("PATCH", &format!("{path}/x"), free, (200, "")).await;
+        assert_eq!(freed.body["metadata"].get("finalizers"), None, "{path}");
     }
 }
 
@@ -214,6 +221,14 @@ async fn runtimes_have_a_price_and_a_place() {
     assert!(spec["tolerations"].as_array().unwrap().contains(&tolerated[0]));
     let conflict = "conflict: runtimeClass.scheduling.nodeSelector[a] = 1; pod.spec.nodeSelector[a] = 2";
     check(json!({"runtimeClassName": "placed", "nodeSelector": {"a": "2"}}), conflict).await;
+    let spec = check(json!({"runtimeClassName": "placed", "nodeSelector": {"a": "1"}}), "").await;
+    assert_eq!(spec["nodeSelector"], json!({"a": "1"}));
+    let spec = check(json!({"runtimeClassName": "placed", "tolerations": tolerated}), "").await;
+    let same = spec["tolerations"].as_array().unwrap().iter().filter(|one| **one == tolerated[0]);
+    assert_eq!(same.count(), 1, "nothing is tolerated twice");
+    let spec = check(json!({"nodeSelector": {"a": "2"}}), "").await;
+    assert_eq!((spec.get("overhead"), &spec["nodeSelector"]), (None, &json!({"a": "2"})), "no class, no change");
+    check(json!({"runtimeClassName": "placed", "overhead": {"cpu": "1m"}}), free).await;
 }
 
 #[tokio::test]
