@@ -188,6 +188,10 @@ impl Version {
 
 /// Of a document that no row is for.
 fn labels_only(value: &Bytes) -> Marks {
+    static LABELS: LazyLock<Paths> = LazyLock::new(Paths::default);
+    if let Some(Found { labels, .. }) = LABELS.scan(value) {
+        return Marks::new(labels.iter().map(|(name, value)| (&**name, &**value)), std::iter::empty());
+    }
     document::decode(value, 0).map(|object| marks(&object, &[])).unwrap_or_default()
 }
 

@@ -3,6 +3,8 @@
 mod fixture;
 mod wire;
 
+#[path = "custom/admission.rs"]
+mod admission;
 #[path = "custom/churn.rs"]
 mod churn;
 #[path = "custom/conversion.rs"]

@@ -1,6 +1,7 @@
 //! Validation of `metadata`, the same for every resource, and of conditions in the form that most kinds share.
 
 use super::{prelude::*, selector};
+use crate::meta;
 
 /// The most bytes that annotations may have together.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
@@ -94,6 +95,25 @@ pub(super) fn update(object: &At, known: bool, e: &mut Errors) {
     if known {
         known_finalizers(&meta, e);
     }
+}
+
+/// What is told whoever gives a custom resource finalizers that others might take for theirs.
+pub(super) fn finalizer_warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
+    let before: Vec<&str> = old.map(|old| meta::finalizers(old).collect()).unwrap_or_default();
+    let mut new: Vec<&str> = meta::finalizers(object).filter(|name| !before.contains(name)).collect();
+    new.sort_unstable();
+    new.dedup();
+    let told = |name: &str| {
+        let place = format!("metadata.finalizers: {name:?}");
+        let mut out: Vec<String> = names::qualified(name).iter().map(|fault| format!("{place}: {fault}")).collect();
+        if !name.contains('/') && !FINALIZERS.contains(&name) {
+            let path = if name.contains('.') { " including a path (/)" } else { "" };
+            let why = "to avoid accidental conflicts with other finalizer writers";
+            out.push(format!("{place}: prefer a domain-qualified finalizer name{path} {why}"));
+        }
+        out
+    };
+    new.into_iter().flat_map(told).collect()
 }
 
 fn no_new_finalizers(new: &At, e: &mut Errors) {
@@ -206,4 +226,24 @@ pub(super) fn condition_reason(text: &str) -> Vec<String> {
         && text.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "_,:".contains(c));
     names::unless(right, REASON)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn finalizers_of_custom_resources_should_have_a_domain() {
+        let check = |new: Value, old: Value| {
+            let object = |list: Value| json!({"metadata": {"finalizers": list}});
+            finalizer_warnings(&object(new), Some(&object(old)))
+        };
+        assert!(check(json!(["example.com/f", "orphan", "old"]), json!(["old"])).is_empty());
+        let why = "metadata.finalizers: \"f\": prefer a domain-qualified finalizer name to avoid accidental conflicts with other \
+            finalizer writers";
+        assert_eq!(check(json!(["f"]), json!([])), [why]);
+        assert!(check(json!(["a.b"]), json!([]))[0].contains("including a path (/)"));
+    }
 }

@@ -148,6 +148,9 @@ pub fn update_subresource_at(
 /// What is worth telling whoever writes an object, new or in place of an old one, that is accepted.
 pub fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut told = Vec::new();
+    if resource.custom.is_some() {
+        return metadata::finalizer_warnings(object, old);
+    }
     if let Some(kind) = rules::kind(resource) {
         let at = old.map_or(At::top(object), |old| At::changed(object, old));
         kind.check_part("warnings", resource, &at, &mut told);

@@ -49,9 +49,9 @@ struct Control {
     prefix: String,
     /// Names of definitions to look at.
     waiting: BTreeSet<String>,
-    /// Names of definitions whose instances are being deleted.
+    /// Identities of definitions whose instances are being deleted: another of the same name may follow at once.
     deleting: HashSet<String>,
-    going: JoinSet<(String, Result<(), Status>)>,
+    going: JoinSet<(Arc<Summary>, Result<(), Status>)>,
     services: Services,
 }
 
@@ -114,23 +114,26 @@ impl Control {
         self.waiting.extend(self.registry.custom().summaries().iter().filter_map(refused));
     }
 
-    fn gone(&mut self, done: Result<(String, Result<(), Status>), tokio::task::JoinError>) {
-        let Ok((name, result)) = done else { return };
-        self.deleting.remove(&name);
+    fn gone(&mut self, done: Result<(Arc<Summary>, Result<(), Status>), tokio::task::JoinError>) {
+        let Ok((summary, result)) = done else { return };
+        self.deleting.remove(&summary.uid);
         if let Err(status) = result {
-            tracing::warn!(name, status.message, "instances of a definition could not be deleted");
-            self.waiting.insert(name);
+            tracing::warn!(summary.name, status.message, "instances of a definition could not be deleted");
+            self.waiting.insert(summary.name.clone());
         }
     }
 
     async fn look(&mut self, name: &str) -> Result<(), Status> {
         let Some(summary) = self.registry.custom().summary(name) else { return Ok(()) };
         if summary.deleting {
-            if summary.finalizer && self.deleting.insert(name.to_owned()) {
-                let (registry, name) = (self.registry.clone(), name.to_owned());
+            if summary.finalizer && self.deleting.insert(summary.uid.clone()) {
+                let registry = self.registry.clone();
                 self.going.spawn(async move {
                     let result = instances::delete(&registry, &summary).await;
-                    (name, result)
+                    if result.is_err() {
+                        time::sleep(PAUSE).await;
+                    }
+                    (summary, result)
                 });
             }
             return Ok(());

@@ -56,6 +56,11 @@ impl Definitions {
         self.live.read(|served| served.rows().row(group, version, plural))
     }
 
+    /// The row whose objects are of a kind.
+    pub fn row_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<Row> {
+        self.live.read(|served| served.rows().row_of_kind(group, version, kind))
+    }
+
     /// All rows as they are now.
     pub fn rows(&self) -> Arc<Rows> {
         self.live.read(|served| served.rows().clone())

@@ -49,6 +49,12 @@ impl Rows {
         self.by_path.get(group)?.get(version)?.get(plural).cloned().map(Row::Custom)
     }
 
+    /// The row whose objects are of a kind.
+    pub fn row_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<Row> {
+        let named = self.by_path.get(group)?.get(version)?;
+        named.values().find(|row| row.kind == kind).cloned().map(Row::Custom)
+    }
+
     /// The rows of a group-version, by name.
     pub fn of_version(&self, group: &str, version: &str) -> Vec<&Resource> {
         let named = self.by_path.get(group).and_then(|versions| versions.get(version));

@@ -68,7 +68,8 @@ impl OwnerReferences {
     async fn may_block(&self, attributes: &Attributes<'_>, object: &Value, owner: &Value) -> Result<(), Status> {
         let (api_version, kind) = (meta::text(owner, &["apiVersion"]), meta::text(owner, &["kind"]));
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let Some(row) = schema().resource_of_kind(group, version, kind) else {
+        let built_in = schema().resource_of_kind(group, version, kind).map(api::schema::Row::BuiltIn);
+        let Some(row) = built_in.or_else(|| attributes.registry.custom().row_of_kind(group, version, kind)) else {
             let why = format!(
                 "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion {api_version} Kind {kind}: \
                  no matches for kind {kind:?} in version {api_version:?}"
