@@ -3,7 +3,7 @@
 //! A [`Live`] follows some resources in the watch cache and keeps a [`View`] of them. It guarantees:
 //!
 //! - **In step.** [`Live::read`] sees every change that the watch cache has, so whatever a list or a watch has shown to
-//!   anybody. [`Live::fresh`] waits until that is every write acknowledged before.
+//!   anybody, and whatever this server has acknowledged. [`Live::fresh`] waits until that is every write acknowledged before.
 //! - **Incremental.** A change costs the decoding of one object, paid by the first reader after it; a read without news
 //!   costs a lock that readers share.
 //! - **Synchronous.** Reading waits for no task and no IO, and nothing is held across an `await`.
@@ -63,6 +63,7 @@ impl<V: View> Live<V> {
         let source = |resource: &&'static Resource| {
             let prefix = document::key(resource, "", "");
             let watcher = cache.watch(&prefix, cache.now(&prefix).revision)?;
+            cache.follow(&prefix);
             Ok(Source { resource, prefix, watcher })
         };
         let sources = resources.iter().map(source).collect::<Result<_, store::Error>>()?;

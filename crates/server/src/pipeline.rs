@@ -117,7 +117,11 @@ impl Call<'_> {
             agent: &agent,
             received: clock::now(),
         };
-        let stream = target.as_ref().is_some_and(|it| it.verb == "watch" || streams::answers(&it.subresource));
+        let stream = match &question {
+            Question::Target { target, .. } => target.verb == "watch" || streams::answers(&target.subresource),
+            Question::Missing { info, .. } => info.verb == "watch" || streams::answers(&info.subresource),
+            Question::Path { .. } => false,
+        };
         (auditor.begin(&about, &asked), stream)
     }
 }

@@ -1,132 +1,30 @@
 //! Aggregated API servers: a small real server behind an `APIService`, reached over TLS like any other.
 
+#[path = "aggregate/documents.rs"]
+mod documents;
 mod fixture;
 #[path = "aggregate/remote.rs"]
 mod remote;
 mod wire;
+#[path = "aggregate/world.rs"]
+mod world;
 
 use std::time::Duration;
 
-use ferry_server::{Aggregation, ClientCertificate, Mode, Settings, UserTable};
+use ferry_server::{Audit, AuditMode, AuditPolicy, BatchSettings, LogSettings, Truncation};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
-use remote::{DOCUMENT, GROUP, Remote, THINGS, VERSION};
+use remote::{GROUP, Remote, THINGS, VERSION};
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
-use store::{Guard, Write};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
 use tokio_rustls::TlsConnector;
-use wire::{Call, Client, JSON, Wire};
-
-const SERVICES: &str = "/api/v1/namespaces/default/services";
-const APIS: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
-const NAME: &str = "v1.remote.example.com";
-
-/// An API server, and another one that it leads to.
-struct World {
-    wire: Wire,
-    admin: Client,
-    remote: Remote,
-}
-
-impl World {
-    /// With a remote that nobody knows of yet.
-    async fn new() -> Self {
-        let remote = Remote::start().await;
-        let (chain, key) = remote.certificate();
-        let certificate = Some(ClientCertificate::from_pem(&chain, &key).unwrap());
-        let mut settings = Settings {
-            admission: fixture::without_accounts(),
-            aggregation: Aggregation { certificate, ..Aggregation::default() },
-            ..Settings::default()
-        };
-        settings.authentication.tokens = Some(UserTable::of_tokens("t-1,ted,7,\"ops,dev\"\n").unwrap());
-        settings.authorization.modes = vec![Mode::Rbac];
-        let wire = Wire::start_with(settings).await;
-        let admin = wire.client().await;
-        Self { wire, admin, remote }
-    }
-
-    /// With a remote that is available.
-    async fn ready() -> Self {
-        let world = Self::new().await;
-        world.service().await;
-        world.slice().await;
-        world.api(json!({})).await;
-        world.until("Passed", "all checks passed").await;
-        world
-    }
-
-    async fn post(&self, path: &str, object: Value) -> Value {
-        let (code, answer) = self.admin.post(path, &object).await;
-        assert_eq!(code, 201, "{answer}");
-        answer
-    }
-
-    async fn service(&self) {
-        let spec = json!({"clusterIP": "None", "ports": [{"name": "https", "port": 443}]});
-        self.post(SERVICES, json!({"metadata": {"name": "remote"}, "spec": spec})).await;
-    }
-
-    /// Loopback is not an address that a slice may have, so it does not come through the API.
-    async fn slice(&self) {
-        let slice = format!(
-            r#"{{"metadata":{{"name":"remote-1","namespace":"default","labels":{{"kubernetes.io/service-name":"remote"}}}},"addressType":"IPv4","endpoints":[{{"addresses":["127.0.0.1"],"conditions":{{"ready":true}}}}],"ports":[{{"name":"https","port":{},"protocol":"TCP"}}],"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice"}}"#,
-            self.remote.port
-        );
-        let key = "/registry/discovery.k8s.io/endpointslices/default/remote-1".into();
-        let write = Write { key, guard: Guard::Absent, value: Some(slice.into()), ttl: None };
-        self.wire.store.write(write).await.unwrap();
-    }
-
-    async fn api(&self, more: Value) {
-        let mut spec = json!({"group": GROUP, "version": "v1", "groupPriorityMinimum": 2000, "versionPriority": 20,
-            "caBundle": self.remote.bundle(), "service": {"namespace": "default", "name": "remote"}});
-        for (field, value) in more.as_object().unwrap() {
-            spec[field] = value.clone();
-        }
-        self.post(APIS, json!({"metadata": {"name": NAME}, "spec": spec})).await;
-    }
-
-    /// Waits until the condition says so.
-    async fn until(&self, reason: &str, message: &str) -> Value {
-        let path = format!("{APIS}?watch=1&fieldSelector=metadata.name={NAME}");
-        let call = Call { method: Method::GET, path: &path, content_type: JSON, accept: JSON, body: "".into() };
-        let mut events = self.admin.open(call).await.unwrap().into_body();
-        let mut last = Value::Null;
-        let found = async {
-            let mut text = Vec::new();
-            while let Some(Ok(frame)) = events.frame().await {
-                text.extend_from_slice(frame.data_ref().unwrap());
-                while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
-                    let line: Vec<u8> = text.drain(..=end).collect();
-                    let event: Value = serde_json::from_slice(&line).unwrap();
-                    last = event["object"]["status"]["conditions"][0].clone();
-                    let text = |field: &str| last[field].as_str().unwrap_or_default().to_owned();
-                    if text("reason") == reason && text("message").contains(message) {
-                        return;
-                    }
-                }
-            }
-        };
-        let found = tokio::time::timeout(Duration::from_secs(30), found).await;
-        assert!(found.is_ok(), "{reason} {message}: the condition is {last}");
-        last
-    }
-
-    /// The text of an answer.
-    async fn text(&self, path: &str) -> (u16, String) {
-        let call = Call { method: Method::GET, path, content_type: JSON, accept: JSON, body: "".into() };
-        let answer = self.admin.open(call).await.unwrap();
-        let code = answer.status().as_u16();
-        let bytes = answer.into_body().collect().await.unwrap().to_bytes();
-        (code, String::from_utf8_lossy(&bytes).into_owned())
-    }
-}
+use wire::{Call, JSON};
+use world::{APIS, NAME, SERVICES, World};
 
 #[tokio::test]
 async fn requests_are_passed_on_with_who_asks_and_nothing_that_shows_it() {
@@ -190,8 +88,23 @@ async fn whoever_may_not_is_not_passed_on() {
 }
 
 #[tokio::test]
-async fn watches_are_streams() {
-    let world = World::ready().await;
+async fn watches_are_streams_even_where_every_answer_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("audit.log");
+    let policy = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: RequestResponse, \
+                  resources: [{group: remote.example.com}]}]}";
+    let log = LogSettings {
+        path: file.clone(),
+        mode: AuditMode::Blocking,
+        batch: BatchSettings { buffer: 100, size: 1, wait: Duration::ZERO, throttle: None },
+        truncation: Truncation::default(),
+        max_size: 0,
+        max_backups: 0,
+        max_age: Duration::ZERO,
+        compress: false,
+    };
+    let audit = Audit { policy: Some(AuditPolicy::parse(policy).unwrap()), log: Some(log), webhook: None };
+    let world = World::audited(audit).await.registered().await;
     let path = format!("{THINGS}?watch=1");
     let call = Call { method: Method::GET, path: &path, content_type: JSON, accept: JSON, body: "".into() };
     let mut events = world.admin.open(call).await.unwrap().into_body();
@@ -200,6 +113,13 @@ async fn watches_are_streams() {
         let frame = events.frame().await.unwrap().unwrap().into_data().unwrap();
         assert_eq!(frame, format!("{line}\n"), "each line comes when it is written");
     }
+    world.admin.get(THINGS).await;
+    let told: Vec<Value> =
+        std::fs::read_to_string(&file).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let watch = told.iter().find(|event| event["stage"] == "ResponseStarted").unwrap();
+    assert_eq!((&watch["verb"], &watch["objectRef"]["resource"]), (&json!("watch"), &json!("things")));
+    let list = told.iter().find(|event| event["verb"] == "list" && event["stage"] == "ResponseComplete").unwrap();
+    assert_eq!((&list["responseStatus"]["code"], list.get("responseObject")), (&json!(200), None));
 }
 
 #[tokio::test]
@@ -319,148 +239,27 @@ async fn what_is_answered_here_is_available_and_can_be_given_away() {
     assert_eq!(world.text(THINGS).await.0, 404);
 }
 
-const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-
-async fn page(world: &World, path: &str, accept: &str) -> (String, bytes::Bytes) {
-    let call = Call { method: Method::GET, path, content_type: JSON, accept, body: "".into() };
-    let answer = world.admin.open(call).await.unwrap();
-    assert_eq!(answer.status(), 200, "{path}");
-    let tag = answer.headers().get(header::ETAG).map(|tag| tag.to_str().unwrap().to_owned()).unwrap_or_default();
-    (tag, answer.into_body().collect().await.unwrap().to_bytes())
-}
-
-/// The names of the groups of a document, and what it says of the remote one.
-async fn aggregated(world: &World) -> (String, Vec<String>, Value) {
-    let (tag, bytes) = page(world, "/apis", V2).await;
-    let list: Value = serde_json::from_slice(&bytes).unwrap();
-    let items = list["items"].as_array().unwrap();
-    let names = items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect();
-    let ours = items.iter().find(|item| item["metadata"]["name"] == GROUP).cloned().unwrap_or_default();
-    (tag, names, ours["versions"].clone())
-}
-
-async fn groups(world: &World) -> Vec<String> {
-    let list = world.admin.get("/apis").await.1;
-    list["groups"].as_array().unwrap().iter().map(|group| group["name"].as_str().unwrap().to_owned()).collect()
-}
-
 #[tokio::test]
-async fn discovery_tells_of_everybody() {
+async fn a_built_in_group_can_be_given_away_but_not_the_one_that_gives() {
     let world = World::new().await;
-    let (first, names, none) = aggregated(&world).await;
-    let plain = groups(&world).await;
-    assert_eq!((&none, plain.contains(&GROUP.to_owned())), (&Value::Null, false));
     world.service().await;
     world.slice().await;
-    world.api(json!({"groupPriorityMinimum": 17350})).await;
-    world.until("Passed", "all checks passed").await;
-
-    let (tag, merged, versions) = aggregated(&world).await;
-    assert_ne!(first, tag, "who has the old document is told");
-    assert_eq!((&versions[0]["version"], &versions[0]["freshness"]), (&json!("v1"), &json!("Current")));
-    assert_eq!(versions[0]["resources"][0]["resource"], "things");
-    let with_ours = |before: &[String]| {
-        let mut names = before.to_vec();
-        names.insert(before.iter().position(|name| name == "certificates.k8s.io").unwrap(), GROUP.to_owned());
-        names
-    };
-    assert_eq!(merged, with_ours(&names), "its priority says where it is; the others stay where they were");
-    assert_eq!(groups(&world).await, with_ours(&plain));
-    let group = world.admin.get(&format!("/apis/{GROUP}")).await.1;
-    let version = json!({"groupVersion": "remote.example.com/v1", "version": "v1"});
-    let want = json!({"kind": "APIGroup", "apiVersion": "v1", "name": GROUP, "versions": [version], "preferredVersion": version});
-    assert_eq!(group, want);
-    let root = world.admin.get("/").await.1;
-    assert!(root["paths"].as_array().unwrap().contains(&json!(VERSION)));
-
-    world.remote.stop();
-    let patch = json!({"metadata": {"labels": {"look": "again"}}});
-    world.admin.send(Method::PATCH, &format!("{APIS}/{NAME}"), "application/merge-patch+json", &patch).await;
-    world.until("FailedDiscoveryCheck", "").await;
-    let (_, merged, versions) = aggregated(&world).await;
-    assert_eq!((merged, versions), (with_ours(&names), json!([{"version": "v1", "freshness": "Stale"}])));
-    world.admin.delete(&format!("{APIS}/{NAME}")).await;
-    assert_eq!((aggregated(&world).await.0, groups(&world).await), (first, plain));
-}
-
-#[tokio::test]
-async fn descriptions_are_one() {
-    let world = World::new().await;
-    let (first, _) = page(&world, "/openapi/v2", JSON).await;
-    world.service().await;
-    world.slice().await;
-    world.api(json!({})).await;
-    world.until("Passed", "all checks passed").await;
-    let (tag, bytes) = loop {
-        let (tag, bytes) = page(&world, "/openapi/v2", JSON).await;
-        if tag != first {
-            break (tag, bytes);
-        }
-        // It is asked for once the server is known to be there.
-        tokio::task::yield_now().await;
-    };
-    let document: Value = serde_json::from_slice(&bytes).unwrap();
-    let renamed = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta_v2";
-    let thing = &document["definitions"]["com.example.Thing"];
-    assert_eq!(thing["properties"]["metadata"]["$ref"], format!("#/definitions/{renamed}"));
-    assert_eq!(document["definitions"][renamed]["description"], "something else");
-    assert!(document["paths"].get("/apis/remote.example.com/v1/things").is_some());
-    assert!(document["paths"].get("/apis/apps/v1/things").is_none(), "nobody describes what is not theirs");
-    assert!(document["definitions"].get("com.example.Lost").is_none());
-    assert!(document["paths"].get("/api/v1/pods").is_some());
-    let (_, protobuf) = page(&world, "/openapi/v2", PROTOBUF).await;
-    let has = |text: &[u8]| protobuf.windows(text.len()).any(|part| part == text);
-    assert!(has(renamed.as_bytes()) && has(b"/api/v1/pods"));
-    assert_eq!(page(&world, "/openapi/v2", JSON).await.0, tag);
-
-    let index = loop {
-        let index = world.admin.get("/openapi/v3").await.1;
-        if index["paths"].get(DOCUMENT).is_some() {
-            break index;
-        }
-        tokio::task::yield_now().await;
-    };
-    assert_eq!(index["paths"][DOCUMENT]["serverRelativeURL"], "/openapi/v3/apis/remote.example.com/v1?hash=1");
-    assert_ne!(index["paths"]["version"]["serverRelativeURL"], "/openapi/v3/version?hash=0", "each for its own");
-    assert_eq!(
-        world.admin.get(&format!("/openapi/v3/{DOCUMENT}")).await,
-        (200, json!({"openapi": "3.0.0", "from": "remote"}))
-    );
-    assert_eq!(world.admin.get("/openapi/v3/apis/apps/v1").await.0, 200);
-}
-
-#[tokio::test]
-async fn custom_groups_register_themselves() {
-    let world = World::new().await;
-    let schema = json!({"openAPIV3Schema": {"type": "object"}});
-    let version =
-        |name: &str, served: bool| json!({"name": name, "served": served, "storage": name == "v1", "schema": schema});
-    let names = json!({"plural": "crons", "singular": "cron", "kind": "Cron"});
-    let definition = json!({"metadata": {"name": "crons.custom.example.com"}, "spec": {"group": "custom.example.com",
-        "scope": "Namespaced", "names": names, "versions": [version("v1", true), version("v2", false)]}});
-    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    world.post(definitions, definition).await;
-    let path = format!("{APIS}/v1.custom.example.com");
-    let there = async |want: u16| {
-        let waited = tokio::time::timeout(Duration::from_secs(10), async {
-            loop {
-                let (code, object) = world.admin.get(&path).await;
-                if code == want {
-                    return object;
-                }
-                tokio::task::yield_now().await;
-            }
-        });
-        waited.await.unwrap_or_else(|_| panic!("{path} does not become {want}"))
-    };
-    let object = there(200).await;
-    let spec =
-        json!({"group": "custom.example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 100});
-    assert_eq!(object["spec"], spec);
-    assert_eq!(object["metadata"]["labels"]["kube-aggregator.kubernetes.io/automanaged"], "true");
-    assert_eq!(object["status"]["conditions"][0]["reason"], "Local");
-    assert_eq!(world.admin.get(&format!("{APIS}/v2.custom.example.com")).await.0, 404);
-    world.admin.delete(&format!("{definitions}/crons.custom.example.com")).await;
-    there(404).await;
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    assert_eq!(world.admin.get(jobs).await.1["kind"], "JobList");
+    let service =
+        json!({"spec": {"caBundle": world.remote.bundle(), "service": {"namespace": "default", "name": "remote"}}});
+    let merge = "application/merge-patch+json";
+    let (code, answer) = world.admin.send(Method::PATCH, &format!("{APIS}/v1.batch"), merge, &service).await;
+    assert_eq!(code, 200, "{answer}");
+    // The other server has no such version, so it is not available: nobody answers.
+    world.until_of("v1.batch", "FailedDiscoveryCheck", "/apis/batch/v1: 404").await;
+    assert_eq!(world.text(jobs).await, (503, "service unavailable\n".to_owned()));
+    let own = json!({"metadata": {"name": "v1.apiregistration.k8s.io"}, "spec": {"group": "apiregistration.k8s.io",
+        "version": "v1", "groupPriorityMinimum": 2000, "versionPriority": 20, "insecureSkipTLSVerify": true,
+        "service": {"namespace": "default", "name": "remote"}}});
+    world.admin.post(APIS, &own).await;
+    assert_eq!(world.admin.get(APIS).await.1["kind"], "APIServiceList");
+    let back = json!({"spec": {"caBundle": null, "service": null}});
+    world.admin.send(Method::PATCH, &format!("{APIS}/v1.batch"), merge, &back).await;
+    assert_eq!(world.admin.get(jobs).await.1["kind"], "JobList");
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use api::{
-    Value,
+    Map, Value,
     discovery::{Name, Page},
     meta, openapi,
 };
@@ -50,6 +50,18 @@ impl Aggregator {
     pub fn paths(&self) -> Vec<String> {
         let remote = self.all().into_iter().filter(|api| api.remote.is_some());
         remote.flat_map(|api| [format!("/apis/{}", api.group), api.path()]).collect()
+    }
+
+    /// Where the documents are that a server alone has: that of its version, and that of a group of its own.
+    pub fn documents_of(&self, apis: &[Arc<Api>], api: &Api) -> Map {
+        if api.remote.is_none() {
+            return Map::new();
+        }
+        let mut documents = self.said.of(&api.name).map(|words| words.documents.clone()).unwrap_or_default();
+        if apis.iter().any(|other| other.remote.is_none() && other.group == api.group) {
+            documents.remove(&api.group_document());
+        }
+        documents
     }
 
     fn make(&self, name: &Name, apis: &[Arc<Api>], own: Option<Page>) -> Option<Page> {
@@ -109,8 +121,7 @@ impl Aggregator {
     fn index(&self, mut own: Value, apis: &[Arc<Api>]) -> Option<Value> {
         let paths = own.get_mut("paths")?.as_object_mut()?;
         for api in apis.iter().filter(|api| api.remote.is_some()) {
-            let words = self.said.of(&api.name);
-            paths.extend(words.map(|words| words.documents.clone()).unwrap_or_default());
+            paths.extend(self.documents_of(apis, api));
         }
         Some(own)
     }

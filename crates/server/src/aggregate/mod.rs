@@ -27,6 +27,7 @@ use store::{Cache, Watcher};
 
 pub use available::run;
 pub use certificate::{CertificateError, ClientCertificate};
+pub use pass::Passed;
 pub use route::answer;
 pub use view::Api;
 
@@ -37,18 +38,12 @@ use crate::{document, live::Live, system};
 const OWN_GROUP: &str = "apiregistration.k8s.io";
 
 /// How aggregated API servers are reached.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Aggregation {
     /// What shows them that it is this server who calls.
     pub certificate: Option<ClientCertificate>,
     /// Whether their clients are told that they lead elsewhere.
     pub redirects: bool,
-}
-
-impl Default for Aggregation {
-    fn default() -> Self {
-        Self { certificate: None, redirects: false }
-    }
 }
 
 /// The API services of a cluster.
@@ -71,8 +66,7 @@ impl Aggregator {
     /// Who answers for a path, if it is somebody else.
     pub fn elsewhere(&self, path: &str) -> Option<Arc<Api>> {
         if let Some(document) = path.strip_prefix("/openapi/v3/") {
-            let api = self.apis.read(|apis| apis.elsewhere(&format!("/{document}")))?;
-            return self.said.of(&api.name).filter(|words| words.documents.contains_key(document)).map(|_| api);
+            return self.describer(document);
         }
         if !path.starts_with("/api") {
             return None;
@@ -90,6 +84,15 @@ impl Aggregator {
     /// One of them.
     fn get(&self, name: &str) -> Option<Arc<Api>> {
         self.apis.read(|apis| apis.get(name).cloned())
+    }
+}
+
+impl Aggregator {
+    /// Who has a document of OpenAPI 3, such as `apis/<group>/<version>`, if it is somebody else.
+    fn describer(&self, document: &str) -> Option<Arc<Api>> {
+        let apis = self.apis.read(|apis| apis.has_remotes().then(|| apis.list()))?;
+        let describes = |api: &&Arc<Api>| self.documents_of(&apis, api).contains_key(document);
+        apis.iter().find(describes).cloned()
     }
 }
 

@@ -19,6 +19,10 @@ const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
+/// The answer is another server's.
+#[derive(Clone, Copy, Debug)]
+pub struct Passed;
+
 /// Passes a request on, on behalf of a user.
 pub async fn pass(server: &Server, api: &Api, user: &User, watch: bool, request: Request<Body>) -> Response<Body> {
     if !api.condition.is_available() {
@@ -98,6 +102,7 @@ fn returned(server: &Server, watch: bool, answer: Response<Incoming>) -> Respons
     }
     let mut answer = answer.map(|body| if watch { until_stopped(server, body) } else { boxed(body) });
     join::strip(answer.headers_mut());
+    answer.extensions_mut().insert(Passed);
     answer
 }
 

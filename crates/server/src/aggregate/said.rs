@@ -138,15 +138,16 @@ impl Asked<'_> {
         }
     }
 
-    /// Where its documents of OpenAPI 3 about the version are, or where they were.
+    /// Where its documents of OpenAPI 3 about the version and its group are, or where they were.
     async fn documents(&self, before: &Words) -> Map {
         let known = || before.documents.clone();
         match self.get("/openapi/v3", "application/json", None, &describer(), SLOW).await {
             Some((StatusCode::OK, _, body)) => {
                 let Ok(index) = serde_json::from_slice::<Value>(&body) else { return known() };
-                let about = self.api.path().trim_start_matches('/').to_owned();
+                let about = [self.api.document(), self.api.group_document()];
                 let paths = index["paths"].as_object().into_iter().flatten();
-                paths.filter(|(path, _)| **path == about).map(|(path, entry)| (path.clone(), entry.clone())).collect()
+                let ours = paths.filter(|(path, _)| about.contains(path));
+                ours.map(|(path, entry)| (path.clone(), entry.clone())).collect()
             }
             Some((StatusCode::NOT_FOUND, ..)) => Map::new(),
             _ => known(),

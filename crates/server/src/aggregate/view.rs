@@ -148,6 +148,18 @@ impl Api {
     }
 }
 
+impl Api {
+    /// The name of its document of OpenAPI 3.
+    pub fn document(&self) -> String {
+        self.path().trim_start_matches('/').to_owned()
+    }
+
+    /// The name of the document of its group.
+    pub fn group_document(&self) -> String {
+        format!("apis/{}", self.group)
+    }
+}
+
 impl Condition {
     fn of(condition: &Value) -> Self {
         let text = |field: &str| meta::text(condition, &[field]).to_owned();

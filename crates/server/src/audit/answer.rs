@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 
 use super::{Level, Stage, Trail};
 use crate::{
-    Body,
+    Body, aggregate,
     pipeline::{PROTOBUF, full},
 };
 
@@ -66,6 +66,10 @@ async fn reached(trail: &Trail, stage: Stage) {
 
 /// Whether the answer is kept, or may be a `Status` that says more than its code.
 fn wants_body(trail: &Trail, response: &Response<Body>) -> bool {
+    // What another server answers is its to tell of, and may be endless.
+    if response.extensions().get::<aggregate::Passed>().is_some() {
+        return false;
+    }
     let small = response.body().size_hint().exact().is_some_and(|size| size <= SMALL);
     trail.level() >= Level::RequestResponse || small
 }

@@ -18,7 +18,7 @@ pub fn answer(server: &Server, request: &Parts, rest: &[&str]) -> Response<Body>
     let (name, content_type) = match rest {
         ["v2"] => match v2(request) {
             Some(found) => found,
-            None => return not_acceptable(),
+            None => return nothing(StatusCode::NOT_ACCEPTABLE),
         },
         ["v3"] => (Name::OpenApi3Index, JSON),
         ["v3", rest @ ..] => return v3(server, request, &rest.join("/")),
@@ -39,17 +39,17 @@ fn v2(request: &Parts) -> Option<(Name, &'static str)> {
     })
 }
 
-/// 406, of which upstream says no more here.
-fn not_acceptable() -> Response<Body> {
+/// A code of which upstream says no more here.
+fn nothing(code: StatusCode) -> Response<Body> {
     let mut response = Response::new(full(Bytes::new()));
-    *response.status_mut() = StatusCode::NOT_ACCEPTABLE;
+    *response.status_mut() = code;
     response
 }
 
 fn v3(server: &Server, request: &Parts, path: &str) -> Response<Body> {
-    let Some(page) = server.page(&Name::OpenApi3(path.to_owned())) else { return encode::no_page() };
+    let Some(page) = server.page(&Name::OpenApi3(path.to_owned())) else { return nothing(StatusCode::NOT_FOUND) };
     if !accepts(request, &[JSON, "application/*"]) {
-        return not_acceptable();
+        return nothing(StatusCode::NOT_ACCEPTABLE);
     }
     let query = Query::parse(request.uri.query().unwrap_or_default());
     match query.get("hash") {

@@ -264,8 +264,9 @@ impl Registry {
         }
         let ttl = strategies::of(resource).is_ephemeral().then_some(self.event_ttl);
         let value = document::encode_with(other.as_ref().unwrap_or(&object), words);
-        let write = Write { key: key.into(), guard, value: Some(value.clone()), ttl };
+        let write = Write { key: key.as_str().into(), guard, value: Some(value.clone()), ttl };
         let revision = self.store.write(write).await?;
+        self.cache.is_shown(&key, revision).await;
         if let Some(other) = other {
             object = self.one_in_version(resource, other).await.map_err(unconverted)?;
         }
@@ -285,8 +286,9 @@ impl Registry {
             return Ok(());
         }
         let key = document::key(resource, meta::namespace(object), meta::name(object));
-        let write = Write { key: key.into(), guard: Guard::Revision(revision), value: None, ttl: None };
-        self.store.write(write).await?;
+        let write = Write { key: key.as_str().into(), guard: Guard::Revision(revision), value: None, ttl: None };
+        let revision = self.store.write(write).await?;
+        self.cache.is_shown(&key, revision).await;
         allocate::removed(self, resource, object).await;
         Ok(())
     }

@@ -194,9 +194,7 @@ impl Registry {
         let object = prepare(target, part, edited, current);
         let other = self.in_other_words(target).await?.and_then(|words| raw::compared(current, &words, &target.words));
         let current = other.as_ref().unwrap_or(current);
-        if apply::same_but_times(&object, current) {
-            return Ok(Some(Changed { object: current.clone(), stored: None, warnings: Vec::new() }));
-        }
+        let unchanged = apply::same_but_times(&object, current);
         let errors = match part {
             // Whoever initializes an object makes it.
             Part::Main if initializers::is_pending(current) => validate::create(resource, &object),
@@ -220,6 +218,9 @@ impl Registry {
         }
         let warnings = validate::warnings(resource, &object, Some(current));
         self.validate_change(attributes, part, &object).await?;
+        if unchanged {
+            return Ok(Some(Changed { object: current.clone(), stored: None, warnings }));
+        }
         match self.write_or_finish(target, object, revision, dry_run).await {
             Ok((object, stored)) => {
                 if stored.is_some() && strategies::of(resource).is_awaited() {

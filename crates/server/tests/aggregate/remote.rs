@@ -140,6 +140,7 @@ async fn answer(mut request: Request<Incoming>, lines: broadcast::Receiver<Strin
             200,
             &json!({"paths": {
             "version": {"serverRelativeURL": "/openapi/v3/version?hash=0"},
+            "apis/remote.example.com": {"serverRelativeURL": "/openapi/v3/apis/remote.example.com?hash=2"},
             DOCUMENT: {"serverRelativeURL": "/openapi/v3/apis/remote.example.com/v1?hash=1"}}}),
         ),
         (Method::GET, "/openapi/v3/apis/remote.example.com/v1") => {

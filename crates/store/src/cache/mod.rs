@@ -15,7 +15,7 @@ mod runs;
 mod watcher;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
@@ -73,6 +73,8 @@ pub struct Cache {
     shared: Arc<Shared>,
     engine: Arc<dyn Store>,
     feed: JoinHandle<()>,
+    /// Collections that decisions rest on.
+    followed: RwLock<HashSet<Box<str>>>,
 }
 
 /// What readers and the feed share. Only the feed changes it.
@@ -102,7 +104,7 @@ impl Cache {
         feed::load(&shared, &*engine).await?;
         // The feed does not keep the engine open.
         let feed = tokio::spawn(feed::run(shared.clone(), Arc::downgrade(&engine)));
-        let cache = Self { shared, engine, feed };
+        let cache = Self { shared, engine, feed, followed: RwLock::default() };
         cache.is_fresh().await?;
         Ok(cache)
     }
@@ -145,6 +147,20 @@ impl Cache {
     /// Waits until every write that was acknowledged before is here. `false`: it takes too long.
     pub async fn freshen(&self) -> Result<bool, Error> {
         self.is_fresh().await
+    }
+
+    /// Says that decisions rest on what the cache has under a prefix: writers there wait for [`Self::is_shown`].
+    pub fn follow(&self, prefix: &str) {
+        if let Some(name) = self.shared.catalog.collection(prefix) {
+            self.followed.write().unwrap_or_else(PoisonError::into_inner).insert(name.into());
+        }
+    }
+
+    /// Waits until a write of a key that is followed is here. What takes too long is not waited for.
+    pub async fn is_shown(&self, key: &str, revision: Revision) -> bool {
+        let name = self.shared.catalog.collection(key);
+        let followed = |name| self.followed.read().unwrap_or_else(PoisonError::into_inner).contains(name);
+        !name.is_some_and(followed) || self.wait(revision).await.unwrap_or(false)
     }
 
     /// Keeps a snapshot at hand for the next page of the list that was begun with it.
