@@ -185,6 +185,9 @@ async fn a_server_that_goes_away_comes_back() {
     let why = format!("failing or missing response from {url}: Get \"{url}\": dial tcp 127.0.0.1:");
     let condition = world.until("FailedDiscoveryCheck", &why).await;
     assert_eq!(condition["status"], "False");
+    let metrics = world.text("/metrics").await.1;
+    let gauge = |name: &str, value: u8| format!("aggregator_unavailable_apiservice{{name=\"{name}\"}} {value}\n");
+    assert!(metrics.contains(&gauge(NAME, 1)) && metrics.contains(&gauge("v1.apps", 0)), "{metrics}");
     assert_eq!(world.text(THINGS).await, (503, "service unavailable\n".to_owned()));
     world.remote.come_back().await;
     let condition = world.until("Passed", "all checks passed").await;

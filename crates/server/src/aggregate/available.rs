@@ -145,6 +145,9 @@ async fn keep(server: Server, name: String, wake: Arc<Notify>) {
             tracing::debug!(api = name, why = status.message, "cannot say whether an API is available");
             again = true;
         }
+        if !available && api.condition.is_available() {
+            server.aggregator().lost.add(&(name.clone(), found.condition.reason.clone()), 1);
+        }
         if available {
             said.note(&name, asked.described(&words).await);
         }

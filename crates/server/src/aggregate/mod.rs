@@ -32,10 +32,20 @@ pub use route::answer;
 pub use view::Api;
 
 use self::{documents::Made, said::Said, view::Apis};
-use crate::{document, live::Live, system};
+use crate::{
+    document,
+    live::Live,
+    metrics::{Page, family::Counters},
+    system,
+};
 
 /// The group of the services themselves, which nobody else answers for.
 const OWN_GROUP: &str = "apiregistration.k8s.io";
+
+const UNAVAILABLE: &str =
+    "[ALPHA] Gauge of APIServices which are marked as unavailable broken down by APIService name.";
+const LOST: &str =
+    "[ALPHA] Counter of APIServices which are marked as unavailable broken down by APIService name and reason.";
 
 /// How aggregated API servers are reached.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +63,8 @@ pub struct Aggregator {
     said: Said,
     /// What clients are told of it.
     made: Made,
+    /// How often each became unavailable, by name and reason.
+    lost: Counters<(String, String)>,
 }
 
 impl Aggregator {
@@ -60,7 +72,7 @@ impl Aggregator {
     pub fn new(settings: &Aggregation, cache: &Arc<Cache>) -> Result<Self, store::Error> {
         let resource = services().map_err(|status| store::Error::Unusable(status.message))?;
         let apis = Live::new(cache, &[resource], Apis::new(settings.certificate.clone()))?;
-        Ok(Self { apis, said: Said::default(), made: Made::default() })
+        Ok(Self { apis, said: Said::default(), made: Made::default(), lost: Counters::default() })
     }
 
     /// Who answers for a path, if it is somebody else.
@@ -88,6 +100,17 @@ impl Aggregator {
 }
 
 impl Aggregator {
+    /// What the page of metrics says of them.
+    pub fn write(&self, page: &mut Page) {
+        page.header("aggregator_unavailable_apiservice", UNAVAILABLE, "gauge");
+        for api in self.all() {
+            let value = if api.condition.is_available() { 0.0 } else { 1.0 };
+            page.line("aggregator_unavailable_apiservice", &format!("name={:?}", api.name), value);
+        }
+        let labels = |(name, reason): &(String, String)| format!("name={name:?},reason={reason:?}");
+        page.counters("aggregator_unavailable_apiservice_total", LOST, &self.lost, labels);
+    }
+
     /// Who has a document of OpenAPI 3, such as `apis/<group>/<version>`, if it is somebody else.
     fn describer(&self, document: &str) -> Option<Arc<Api>> {
         let apis = self.apis.read(|apis| apis.has_remotes().then(|| apis.list()))?;

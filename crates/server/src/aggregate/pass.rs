@@ -10,7 +10,10 @@ use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 use hyper::body::Incoming;
 
-use super::{Api, identity, remote};
+use super::{
+    Api, identity,
+    remote::{self, HttpClient},
+};
 use crate::{Body, BodyError, Server, User, paths, pipeline::full, streams::join};
 
 /// How long a server may take to say what it serves.
@@ -24,23 +27,11 @@ const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto")
 pub struct Passed;
 
 /// Passes a request on, on behalf of a user.
-pub async fn pass(server: &Server, api: &Api, user: &User, watch: bool, request: Request<Body>) -> Response<Body> {
-    if !api.condition.is_available() {
-        return told(StatusCode::SERVICE_UNAVAILABLE, "service unavailable");
-    }
-    let Some(remote) = &api.remote else { return told(StatusCode::NOT_FOUND, "") };
-    let client = match &remote.client {
-        Ok(client) => client,
-        Err(why) => return told(StatusCode::INTERNAL_SERVER_ERROR, why),
+pub async fn pass(server: &Server, api: &Api, user: &User, watch: bool, mut request: Request<Body>) -> Response<Body> {
+    let (client, authority) = match reach(server, api).await {
+        Ok(found) => found,
+        Err(told) => return told,
     };
-    let authority = match remote.resolve(server.registry().services()).await {
-        Ok(authority) => authority,
-        Err(why) => {
-            tracing::warn!(api = api.name, why, "the service of an API leads nowhere");
-            return told(StatusCode::SERVICE_UNAVAILABLE, "service unavailable");
-        }
-    };
-    let mut request = request;
     let upgrade = join::is_upgrade(request.headers()).then(|| hyper::upgrade::on(&mut request));
     let discovery = request.uri().path().trim_matches('/').split('/').count() == 3;
     let passed = match passed(&authority, user, upgrade.is_some(), request) {
@@ -62,6 +53,20 @@ pub async fn pass(server: &Server, api: &Api, user: &User, watch: bool, request:
             .unwrap_or_else(|status| told(StatusCode::SERVICE_UNAVAILABLE, &status.message)),
         None => returned(server, watch, answer),
     }
+}
+
+/// How to speak to a server, and an address of it; an answer, if there is none.
+async fn reach<'a>(server: &Server, api: &'a Api) -> Result<(&'a HttpClient, String), Response<Body>> {
+    if !api.condition.is_available() {
+        return Err(told(StatusCode::SERVICE_UNAVAILABLE, "service unavailable"));
+    }
+    let remote = api.remote.as_ref().ok_or_else(|| told(StatusCode::NOT_FOUND, ""))?;
+    let client = remote.client.as_ref().map_err(|why| told(StatusCode::INTERNAL_SERVER_ERROR, why))?;
+    let authority = remote.resolve(server.registry().services()).await.map_err(|why| {
+        tracing::warn!(api = api.name, why, "the service of an API leads nowhere");
+        told(StatusCode::SERVICE_UNAVAILABLE, "service unavailable")
+    })?;
+    Ok((client, authority))
 }
 
 /// The request as the other server gets it.

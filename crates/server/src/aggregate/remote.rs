@@ -18,6 +18,9 @@ use crate::{
     streams::backend::{self, unverified},
 };
 
+/// Speaks HTTP/1.1 over connections that are used again.
+pub type HttpClient = Client<Connector, Body>;
+
 /// The place of an aggregated server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
@@ -38,7 +41,7 @@ pub struct Remote {
     /// Whether anybody there is trusted.
     insecure: bool,
     /// An error is one that every client is told.
-    pub client: Result<Client<Connector, Body>, String>,
+    pub client: Result<HttpClient, String>,
 }
 
 impl Remote {
@@ -94,7 +97,7 @@ fn tls(bundle: &str, insecure: bool, certificate: Option<&ClientCertificate>) ->
     Ok(if insecure { unverified(&config) } else { Arc::new(config) })
 }
 
-fn client(place: &Place, tls: Arc<ClientConfig>) -> Client<Connector, Body> {
+fn client(place: &Place, tls: Arc<ClientConfig>) -> HttpClient {
     let name = format!("{}.{}.svc", place.name, place.namespace).into();
     Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(Connector { tls, name })
 }

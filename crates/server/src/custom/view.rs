@@ -176,3 +176,45 @@ impl Summary {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn definition(generation: u64) -> Value {
+        let condition = |kind: &str| json!({"type": kind, "status": "True"});
+        let names = json!({"plural": "boats", "singular": "boat", "kind": "Boat", "listKind": "BoatList"});
+        let schema = json!({"openAPIV3Schema": {"type": "object"}});
+        json!({"metadata": {"name": "boats.example.io", "uid": "u", "generation": generation},
+            "spec": {"group": "example.io", "scope": "Namespaced", "names": names,
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]},
+            "status": {"acceptedNames": names, "conditions": [condition("NamesAccepted"), condition("Established")]}})
+    }
+
+    #[test]
+    fn nothing_is_left_of_definitions_that_changed_or_went() {
+        let place = Place { resource: super::super::definitions().unwrap(), namespace: "", name: "boats.example.io" };
+        let mut served = Served::default();
+        let mut before: Vec<Weak<Definition>> = Vec::new();
+        for generation in 0..20 {
+            served.put(place, &definition(generation));
+            served.settle();
+            let row = served.rows().row("example.io", "v1", "boats").unwrap();
+            let known = &served.definitions["boats.example.io"];
+            assert!(!served.ended(known).is_cancelled() && row.kind == "Boat");
+            before.push(Arc::downgrade(known));
+        }
+        assert_eq!(before.iter().filter(|known| known.upgrade().is_some()).count(), 1, "the last is there");
+        served.put(place, &definition(19));
+        served.settle();
+        assert_eq!(served.rows().generation, 20, "what is the same makes no new rows");
+        served.remove(place);
+        served.settle();
+        assert!(before.iter().all(|known| known.upgrade().is_none()));
+        assert!(served.gates.is_empty() && served.ended.is_empty() && served.summaries.is_empty());
+    }
+}

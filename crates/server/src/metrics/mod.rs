@@ -126,6 +126,7 @@ pub async fn answer(server: &Server) -> Response<Body> {
     let mut page = Page::default();
     server.shared.metrics.write(&mut page);
     flow::write(&mut page, &server.shared.flow);
+    server.aggregator().write(&mut page);
     server.registry().admission().times().write(&mut page);
     server.shared.reloads.write(&mut page, &server.shared.settings.host_name);
     objects(server, &mut page).await;

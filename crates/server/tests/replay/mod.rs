@@ -78,10 +78,8 @@ pub struct Exchange {
 
 /// How one exchange went.
 pub struct Verdict {
-    /// The status is as recorded.
-    pub status: bool,
-    /// So is the body.
-    pub body: bool,
+    /// Status and body are as recorded.
+    pub same: bool,
     /// What differs, for people.
     pub said: String,
 }
@@ -154,7 +152,6 @@ impl Replay {
                 differences.push(format!("warnings: want {warnings:?}, got {:?}", answer.warnings));
             }
         }
-        let status = answer.status == exchange.status;
         let said = format!(
             "{}\n  {} {}\n  status: want {}, got {}\n    {}",
             exchange.id,
@@ -164,7 +161,7 @@ impl Replay {
             answer.status,
             differences.iter().take(8).cloned().collect::<Vec<_>>().join("\n    ")
         );
-        (Verdict { status, body: status && differences.is_empty(), said }, answer)
+        (Verdict { same: answer.status == exchange.status && differences.is_empty(), said }, answer)
     }
 
     async fn send(

@@ -135,8 +135,9 @@ impl Shared {
             }
             touched.insert(Arc::as_ptr(&collection), collection);
         }
-        self.publish(reached);
+        // Whoever waits for the revision finds that there is something to take.
         touched.into_values().for_each(|collection| collection.wake());
+        self.publish(reached);
         let expired = self.history().expired(now);
         expired.into_iter().for_each(|(collection, through)| collection.forget(through));
     }
