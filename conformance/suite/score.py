@@ -42,7 +42,7 @@ def text(chosen, results, lacking):
 
 
 def record(kind, chosen, results):
-    """Adds the score to `results.md`; what failed is in `failures-….txt`, as of the last score that was kept."""
+    """Adds the score to `results.md`; what failed is in `failures-….txt`, each test as it last ended."""
     ran = [results[name] for name in chosen if name in results]
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     commit = ", ".join(sorted({result.commit for result in ran}))
@@ -51,8 +51,19 @@ def record(kind, chosen, results):
     kept = RESULTS.read_text()
     marker = "<!-- scores end -->"
     RESULTS.write_text(kept.replace(marker, "\n".join(lines) + f"\n{marker}"))
-    failed = [line for result in ran if not result.passed for line in (result.name, f"    {plain(result.error)}")]
-    (CONFORMANCE / f"failures-{kind}.txt").write_text("\n".join(failed) + "\n")
+    file = CONFORMANCE / f"failures-{kind}.txt"
+    file.write_text(failures(file.read_text() if file.exists() else "", ran))
+
+
+def failures(before, ran):
+    """What failed, by name: tests that ran as they ended now, others as they are known."""
+    lines = before.splitlines()
+    known = dict(zip(lines[::2], lines[1::2]))
+    for result in ran:
+        known.pop(result.name, None)
+        if not result.passed:
+            known[result.name] = f"    {plain(result.error)}"
+    return "".join(f"{name}\n{error}\n" for name, error in sorted(known.items()))
 
 
 def plain(error):

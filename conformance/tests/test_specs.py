@@ -96,6 +96,12 @@ class Scoring(unittest.TestCase):
             self.assertTrue(specs.kept(file)["t"].passed)
 
 
+    def test_failures_of_a_part_leave_the_others_known(self):
+        before = "[sig-a] x\n    it broke\n[sig-a] y\n    as before\n[sig-c] old\n    too\n"
+        ran = [result("[sig-a] x", True), result("[sig-b] z", False)]
+        self.assertEqual(score.failures(before, ran),
+                         "[sig-a] y\n    as before\n[sig-b] z\n    it broke\n[sig-c] old\n    too\n")
+
     def test_kept_errors_name_no_place_of_one_run(self):
         error = "error running /a/.cache/x/kubectl-v1.36.4 --server=https://1:6443 --kubeconfig=/tmp/c exec p: exit status 1"
         self.assertEqual(score.plain(error), "error running kubectl exec p: exit status 1")
