@@ -105,6 +105,14 @@ mod tests {
     }
 
     #[test]
+    fn comments_mean_nothing_wherever_they_stand() {
+        let text = "# first\n---\n# second\na: 1 # one\n# between\nb: # before\n  # more\n  - x # item\n  # last\nc: [1, # in\n 2]\n# end\n";
+        assert_eq!(value(text), json!({"a": 1, "b": ["x"], "c": [1, 2]}));
+        assert_eq!(value("# nothing\n"), Value::Null);
+        assert_eq!(value("a: '#no' # yes\nb: |\n  # text\n"), json!({"a": "#no", "b": "# text\n"}));
+    }
+
+    #[test]
     fn anchors_and_merges_are_expanded() {
         let text = "base: &b {x: 1, w: 2}\none:\n  <<: *b\n  w: 3\ntwo: {<<: [*b, {z: 4}]}\nsame: *b\n";
         let base = json!({"x": 1, "w": 2});

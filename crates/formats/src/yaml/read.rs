@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::HashMap};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use granit_parser::{Event, Parser, ScalarStyle, StrInput, Tag};
+use granit_parser::{Event, Options, Parser, ScalarStyle, StrInput, Tag};
 
 use super::{
     Error, Parsed, fault,
@@ -18,10 +18,13 @@ const MAX_DUPLICATES: usize = 100;
 /// Reads the first document of a text.
 pub fn document(text: &str) -> Result<Parsed, Error> {
     fault::characters(text)?;
+    // Comments mean nothing here; where others of the same build want them as events, we do not.
+    let mut options = Options::default();
+    options.emit_comments = false;
     let mut builder = Builder {
         text,
         open: Vec::new(),
-        events: Parser::new_from_str(text),
+        events: Parser::new_from_str_with_options(text, options),
         budget: Budget::default(),
         anchors: HashMap::new(),
         duplicates: Vec::new(),
