@@ -8,6 +8,7 @@ mod cluster;
 mod command;
 pub mod machine;
 pub mod python;
+pub mod upstream;
 
 pub use apiserver::ApiServer;
 pub use cluster::{Cluster, Host};

@@ -4,48 +4,17 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
-use ferry_tests::{Host, Output, eventually, machine, run, skip_reason};
+use ferry_tests::{
+    Host, Output, eventually, machine, run, skip_reason,
+    upstream::{self, Daemon, ETCD},
+};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 
-const ETCD: &str = "http://127.0.0.1:2379";
 /// The host's own address: a slice must not lead to loopback.
 const ADDRESS: &str = "192.0.2.2";
-
-/// A program that runs in a host's network until it is dropped.
-struct Daemon(Child);
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Daemon {
-    fn start(host: &Host, program: &Path, arguments: &[String]) -> Self {
-        let name = program.file_name().and_then(|name| name.to_str()).expect("a name");
-        let log = fs::OpenOptions::new().create(true).append(true).open(host.file(&format!("{name}.log")));
-        let log = log.expect("a log");
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let mut command = host.prepared(program, &arguments);
-        command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log")).stderr(log);
-        Self(command.spawn().expect("it starts"))
-    }
-}
-
-/// Upstream's program, built from its Go module; `None` where Go is absent.
-fn upstream(program: &str) -> Option<PathBuf> {
-    if Command::new("go").arg("version").output().is_err() {
-        eprintln!("skipped: Go is not installed, so {program} cannot be built");
-        return None;
-    }
-    let told = run(Command::new(machine::built("xtask")).args(["upstream", program]), None).ok();
-    Some(PathBuf::from(told.lines().last().expect("a path")))
-}
 
 /// An authority, with the certificates that it issues written to files.
 struct Authority {
@@ -94,13 +63,7 @@ impl World {
         cluster.issue(&host, "wardle", "servers", &["api.wardle.svc"]);
         Authority::new(&host, "front-proxy-ca").issue(&host, "front-proxy-client", "proxies", &[]);
         fs::write(host.file("kubeconfig"), kubeconfig(&host)).expect("written");
-        let data = host.file("etcd");
-        let etcd_flags = format!(
-            "--data-dir {} --listen-client-urls {ETCD} --advertise-client-urls {ETCD} --listen-peer-urls \
-             http://127.0.0.1:2380 --log-level error",
-            data.display()
-        );
-        let etcd = Daemon::start(&host, etcd, &words(&etcd_flags));
+        let etcd = upstream::etcd(&host, etcd);
         let server = Daemon::start(&host, &machine::built("ferry"), &server_flags(&host));
         let world = Self { host, sample, _daemons: vec![etcd, server] };
         eventually("the API server is ready", || {
@@ -231,7 +194,9 @@ fn the_sample_api_server_behind_an_api_service() {
     if skip_reason().is_some() {
         return;
     }
-    let (Some(sample), Some(etcd)) = (upstream("sample-apiserver-1.36"), upstream("etcd")) else { return };
+    let (Some(sample), Some(etcd)) = (upstream::built("sample-apiserver-1.36"), upstream::built("etcd")) else {
+        return;
+    };
     let world = World::start(sample, &etcd);
     world.apply(&manifest(&world.host)).ok();
     let away = world.kubectl("get --raw /apis/wardle.example.com/v1beta1").refused();
@@ -247,7 +212,7 @@ fn the_sample_api_server_behind_an_api_service() {
     let watched = world.host.file("watched");
     let mut watch = world.prepared(&["get", "flunders", "--watch", "--no-headers", "-o=name"]);
     watch.stdout(fs::File::create(&watched).expect("a file")).stderr(Stdio::null());
-    let watch = Daemon(watch.spawn().expect("kubectl starts"));
+    let watch = Daemon::of(&mut watch);
     world.apply(&flunder("first")).ok();
     assert_eq!(world.apply(&flunder("second")).ok(), "flunder.wardle.example.com/second created\n");
     let both = "flunder.wardle.example.com/first\nflunder.wardle.example.com/second\n";

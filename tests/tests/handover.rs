@@ -3,48 +3,12 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
 };
 
-use ferry_tests::{Cluster, Host, Output, eventually, machine, run, skip_reason};
-
-const ETCD: &str = "http://127.0.0.1:2379";
-
-/// A program that runs in a host's network until it is dropped.
-struct Daemon(Child);
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        // It may have ended by itself; kube-apiserver is slow to end otherwise.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Daemon {
-    fn start(host: &Host, program: &Path, arguments: &[&str]) -> Self {
-        let mut command = host.prepared(program, arguments);
-        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts"))
-    }
-}
-
-/// Upstream's program, built from its Go module; `None` where Go is absent.
-fn upstream(program: &str) -> Option<PathBuf> {
-    if Command::new("go").arg("version").output().is_err() {
-        eprintln!("skipped: Go is not installed, so {program} cannot be built");
-        return None;
-    }
-    let told = run(Command::new(machine::built("xtask")).args(["upstream", program]), None).ok();
-    Some(PathBuf::from(told.lines().last().expect("a path")))
-}
-
-fn etcd(host: &Host, program: &Path) -> Daemon {
-    let data = host.file("etcd");
-    let peer = "http://127.0.0.1:2380";
-    let arguments =
-        ["--data-dir", data.to_str().expect("text"), "--listen-client-urls", ETCD, "--advertise-client-urls", ETCD];
-    Daemon::start(host, program, &[&arguments[..], &["--listen-peer-urls", peer, "--log-level", "error"]].concat())
-}
+use ferry_tests::{
+    Cluster, Host, Output, eventually, run, skip_reason,
+    upstream::{self, Daemon, ETCD},
+};
 
 /// kube-apiserver with the cluster's own certificates.
 fn kube_apiserver(host: &Host, program: &Path) -> (Daemon, PathBuf) {
@@ -62,7 +26,7 @@ fn kube_apiserver(host: &Host, program: &Path) -> (Daemon, PathBuf) {
     let fixed = "--secure-port=7443 --bind-address=127.0.0.1 --advertise-address=192.0.2.2 --authorization-mode=RBAC \
                  --service-account-issuer=https://kubernetes.default --service-cluster-ip-range=10.96.0.0/16";
     arguments.extend(fixed.split(' ').map(str::to_owned));
-    let daemon = Daemon::start(host, program, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let daemon = Daemon::start(host, program, &arguments);
     let ours = fs::read_to_string(host.data_dir().join("admin.kubeconfig")).expect("the kubeconfig");
     let kubeconfig = host.file("upstream.kubeconfig");
     fs::write(&kubeconfig, ours.replace(":6443", ":7443")).expect("written");
@@ -83,12 +47,15 @@ fn an_etcd_goes_to_ferry_and_back() {
     if skip_reason().is_some() {
         return;
     }
-    let (Some(etcd_program), Some(server_program)) = (upstream("etcd"), upstream("kube-apiserver")) else { return };
+    let (Some(etcd_program), Some(server_program)) = (upstream::built("etcd"), upstream::built("kube-apiserver"))
+    else {
+        return;
+    };
     // Certificates for both come from a cluster that was there before.
     let cluster = Cluster::up();
     let host = &cluster.host;
     host.ferry(&["down"]).ok();
-    let _etcd = etcd(host, &etcd_program);
+    let _etcd = upstream::etcd(host, &etcd_program);
 
     let (server, theirs) = kube_apiserver(host, &server_program);
     kubectl(host, &theirs, "create namespace n").ok();

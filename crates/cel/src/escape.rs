@@ -2,14 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::parse::RESERVED;
+use formats::names::is_reserved;
 
 const WORDS: [(&str, &str); 4] = [("__", "underscores"), (".", "dot"), ("-", "dash"), ("/", "slash")];
-
-/// Whether a word means something else in expressions: literals, and what may name nothing.
-fn is_reserved(word: &str) -> bool {
-    matches!(word, "true" | "false" | "null") || RESERVED.contains(&word)
-}
 
 /// The name by which expressions know a field; `None` if it has none.
 pub fn escape(name: &str) -> Option<Cow<'_, str>> {

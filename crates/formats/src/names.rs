@@ -265,6 +265,33 @@ pub fn c_identifier(text: &str) -> Vec<String> {
     check(text, usize::MAX, start && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), C_IDENTIFIER)
 }
 
+/// Words that no variable or function of an expression may have for its name.
+pub const RESERVED: [&str; 18] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "in",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// Whether an expression takes a word for something else than a name.
+pub fn is_reserved(word: &str) -> bool {
+    matches!(word, "true" | "false" | "null") || RESERVED.contains(&word)
+}
+
 /// What is wrong with `text` as a version.
 pub fn semver(text: &str) -> Vec<String> {
     unless(is_version(text), "must be a string compatible with semver.org spec 2.0.0")

@@ -11,7 +11,6 @@ mod world;
 
 use std::time::Duration;
 
-use ferry_server::{Audit, AuditMode, AuditPolicy, BatchSettings, LogSettings, Truncation};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
@@ -93,17 +92,7 @@ async fn watches_are_streams_even_where_every_answer_is_kept() {
     let file = dir.path().join("audit.log");
     let policy = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: RequestResponse, \
                   resources: [{group: remote.example.com}]}]}";
-    let log = LogSettings {
-        path: file.clone(),
-        mode: AuditMode::Blocking,
-        batch: BatchSettings { buffer: 100, size: 1, wait: Duration::ZERO, throttle: None },
-        truncation: Truncation::default(),
-        max_size: 0,
-        max_backups: 0,
-        max_age: Duration::ZERO,
-        compress: false,
-    };
-    let audit = Audit { policy: Some(AuditPolicy::parse(policy).unwrap()), log: Some(log), webhook: None };
+    let audit = fixture::audit_log(policy, &file);
     let world = World::audited(audit).await.registered().await;
     let path = format!("{THINGS}?watch=1");
     let call = Call { method: Method::GET, path: &path, content_type: JSON, accept: JSON, body: "".into() };

@@ -59,35 +59,10 @@ pub fn mixed_case_kind(kind: &At, e: &mut Errors) {
     }
 }
 
-/// Words that no variable of an expression may have for its name.
-const RESERVED: &[&str] = &[
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
-
 pub fn variable_name(name: &At, e: &mut Errors) {
     if name.text().trim().is_empty() {
         name.required(e, "name is not specified");
-    } else if !names::c_identifier(name.text()).is_empty() || RESERVED.contains(&name.text()) {
+    } else if !names::c_identifier(name.text()).is_empty() || names::is_reserved(name.text()) {
         name.invalid_text(e, "must be a valid CEL identifier");
     }
 }

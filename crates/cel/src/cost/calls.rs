@@ -1,7 +1,7 @@
 //! The worst case of a call, from how large its arguments may be.
 
 use super::{
-    CHECK, LIST, PER_CHARACTER, PER_PATTERN_CHARACTER, Range,
+    CHECK, LIST, PER_CHARACTER, PER_PATTERN_CHARACTER, Range, compares,
     estimate::{Argument, Estimate},
     is_plain, scale, selector,
 };
@@ -79,16 +79,7 @@ fn standard(
             at.set_entries(id, entries);
             (if overload == "add_list" { Range::ONE } else { gone_over(size) }, Some(size))
         }
-        "less_string"
-        | "greater_string"
-        | "less_equals_string"
-        | "greater_equals_string"
-        | "less_bytes"
-        | "greater_bytes"
-        | "less_equals_bytes"
-        | "greater_equals_bytes"
-        | "equals"
-        | "not_equals" => {
+        _ if compares(overload) => {
             let most = first?.max.min(args.get(1)?.size().max);
             (gone_over(Range { min: u64::from(most > 0), max: most }), None)
         }

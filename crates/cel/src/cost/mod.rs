@@ -26,6 +26,13 @@ pub(crate) const STRUCT: u64 = 40;
 /// An authorization check: an expression can afford two.
 pub(crate) const CHECK: u64 = 350_000;
 
+/// Whether a call goes over its arguments until they differ or one of them ends.
+fn compares(overload: &str) -> bool {
+    let of_texts = || overload.strip_suffix("_string").or_else(|| overload.strip_suffix("_bytes"));
+    let ordered = || of_texts().is_some_and(|it| matches!(it, "less" | "greater" | "less_equals" | "greater_equals"));
+    matches!(overload, "equals" | "not_equals") || ordered()
+}
+
 impl Range {
     pub(crate) const UNKNOWN: Self = Self { min: 0, max: u64::MAX };
     pub(crate) const ZERO: Self = Self::exactly(0);

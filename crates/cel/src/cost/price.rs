@@ -1,7 +1,7 @@
 //! What a call cost, from the sizes of its arguments and of its result. Which rule applies is decided when a program is
 //! made.
 
-use super::{CHECK, LIST, PER_CHARACTER, PER_PATTERN_CHARACTER, Range, is_plain, scale, selector};
+use super::{CHECK, LIST, PER_CHARACTER, PER_PATTERN_CHARACTER, Range, compares, is_plain, scale, selector};
 use crate::{
     library::native::Native,
     value::{Map, Value},
@@ -55,16 +55,7 @@ pub(crate) fn price(function: &str, overload: &str) -> Price {
         "starts_with_string" | "ends_with_string" | "string_to_bytes" | "bytes_to_string" | "strings_quote"
         | "string_format" => Price::First,
         "in_list" => Price::Elements,
-        "less_string"
-        | "greater_string"
-        | "less_equals_string"
-        | "greater_equals_string"
-        | "less_bytes"
-        | "greater_bytes"
-        | "less_equals_bytes"
-        | "greater_equals_bytes"
-        | "equals"
-        | "not_equals" => Price::Smaller,
+        _ if compares(overload) => Price::Smaller,
         "add_string" | "add_bytes" => Price::Both,
         "matches_string" => Price::Pattern,
         "contains_string" => Price::Contains,

@@ -10,7 +10,6 @@ mod macros;
 mod operand;
 
 use self::lex::{Lexeme, Token};
-pub(crate) use self::operand::RESERVED;
 use crate::{
     ast::{Ast, Expr, Id, NOWHERE},
     issue::Issues,

@@ -1,29 +1,9 @@
 //! Operands: literals, names, calls, selections, lists, maps and messages.
 
+use formats::names;
+
 use super::{FIRST, Parsed, Parser, Stop, lex::Lexeme, lex::Token, literal, quote};
 use crate::ast::{Entry, Expr, Field, Id, Item, Literal};
-
-/// Names that no variable or function may have.
-pub(crate) const RESERVED: [&str; 18] = [
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-    "in",
-];
 
 impl Parser<'_> {
     pub(super) fn unary(&mut self) -> Parsed {
@@ -207,7 +187,7 @@ impl Parser<'_> {
         }
         let lexeme = self.advance();
         let name = self.text(lexeme);
-        let reserved = RESERVED.contains(&name).then(|| format!("reserved identifier: {name}"));
+        let reserved = names::RESERVED.contains(&name).then(|| format!("reserved identifier: {name}"));
         let name = format!("{dot}{name}");
         if self.peek() == Token::LeftParen {
             let open = self.advance();

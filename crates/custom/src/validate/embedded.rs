@@ -5,40 +5,18 @@ use api::{
     validate::{self, FieldError, names},
 };
 
-use crate::schema::{META, Node, Others};
+use super::walk::each;
+use crate::schema::Node;
 
 /// The faults of all embedded objects.
 pub fn embedded(node: &Node, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(node, object, "", &mut errors);
+    each(node, object, "", &mut |node, value, path| {
+        if node.embedded && value.is_object() {
+            resource(value, path, &mut errors);
+        }
+    });
     errors
-}
-
-fn walk(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    match value {
-        Value::Object(map) => {
-            if node.embedded {
-                resource(value, path, errors);
-            }
-            for (name, value) in map {
-                if node.is_resource() && META.contains(&name.as_str()) {
-                    continue;
-                }
-                match (node.property(name), &node.others) {
-                    (Some(inner), _) if path.is_empty() => walk(inner, value, name, errors),
-                    (Some(inner), _) => walk(inner, value, &format!("{path}.{name}"), errors),
-                    (None, Others::Node(inner)) => walk(inner, value, &format!("{path}[{name}]"), errors),
-                    (None, _) => {}
-                }
-            }
-        }
-        Value::Array(items) => {
-            if let Some(inner) = node.items.as_deref() {
-                items.iter().enumerate().for_each(|(at, item)| walk(inner, item, &format!("{path}[{at}]"), errors));
-            }
-        }
-        _ => {}
-    }
 }
 
 fn resource(value: &Value, path: &str, errors: &mut Vec<FieldError>) {

@@ -4,44 +4,29 @@ use std::collections::HashMap;
 
 use api::{Map, Value, validate::FieldError};
 
-use crate::schema::{ListKind, Node, Others};
+use super::walk::each;
+use crate::schema::{ListKind, Node};
 
 /// The faults of all lists of an object.
 pub fn lists(node: &Node, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(node, object, "", &mut errors);
+    each(node, object, "", &mut |node, value, path| {
+        if let Value::Array(items) = value {
+            list(&node.list, items, path, &mut errors);
+        }
+    });
     errors
 }
 
-fn walk(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    match value {
-        Value::Object(map) => {
-            for (name, value) in map {
-                match (node.property(name), &node.others) {
-                    (Some(inner), _) if path.is_empty() => walk(inner, value, name, errors),
-                    (Some(inner), _) => walk(inner, value, &format!("{path}.{name}"), errors),
-                    (None, Others::Node(inner)) => walk(inner, value, &format!("{path}[{name}]"), errors),
-                    (None, _) => {}
-                }
+fn list(kind: &ListKind, items: &[Value], path: &str, errors: &mut Vec<FieldError>) {
+    match kind {
+        ListKind::Atomic => {}
+        ListKind::Set => {
+            for at in repeated(items.iter().map(Value::to_string)) {
+                errors.push(FieldError::duplicate(format!("{path}[{at}]"), items[at].clone()));
             }
         }
-        Value::Array(items) => {
-            match &node.list {
-                ListKind::Atomic => {}
-                ListKind::Set => {
-                    for at in repeated(items.iter().map(Value::to_string)) {
-                        errors.push(FieldError::duplicate(format!("{path}[{at}]"), items[at].clone()));
-                    }
-                }
-                ListKind::Map(keys, _) => map_list(keys, items, path, errors),
-            }
-            if let Some(inner) = node.items.as_deref() {
-                for (at, item) in items.iter().enumerate() {
-                    walk(inner, item, &format!("{path}[{at}]"), errors);
-                }
-            }
-        }
-        _ => {}
+        ListKind::Map(keys, _) => map_list(keys, items, path, errors),
     }
 }
 

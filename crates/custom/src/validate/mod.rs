@@ -7,6 +7,7 @@ mod embedded;
 mod format;
 mod lists;
 mod number;
+mod walk;
 
 pub use embedded::embedded;
 pub use format::supported as supported_format;

@@ -4,10 +4,7 @@
 use std::{path::Path, time::Duration};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use ferry_server::{
-    AdmissionSettings, Audit, AuditMode, AuditPolicy, Authorization, BatchSettings, LogSettings, Mode, Settings,
-    Truncation,
-};
+use ferry_server::{AdmissionSettings, Authorization, Mode, Settings};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -22,17 +19,7 @@ const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 async fn audited(log: &Path) -> World {
     let policy =
         "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata, omitStages: [RequestReceived]}]\n";
-    let log = LogSettings {
-        path: log.to_owned(),
-        mode: AuditMode::Blocking,
-        batch: BatchSettings { buffer: 100, size: 1, wait: Duration::ZERO, throttle: None },
-        truncation: Truncation::default(),
-        max_size: 0,
-        max_backups: 0,
-        max_age: Duration::ZERO,
-        compress: false,
-    };
-    let audit = Audit { policy: Some(AuditPolicy::parse(policy).unwrap()), log: Some(log), webhook: None };
+    let audit = fixture::audit_log(policy, log);
     let authorization = Authorization { modes: vec![Mode::Rbac] };
     World::of(Settings { audit, authorization, admission: AdmissionSettings::default(), ..fixture::everything() }).await
 }
