@@ -9,8 +9,6 @@ mod wire;
 #[path = "aggregate/world.rs"]
 mod world;
 
-use std::time::Duration;
-
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;

@@ -1,7 +1,7 @@
 //! Policies in CEL: what upstream's kube-apiserver 1.36.4 answers with the policies of `policies.jsonl`, which has a case per
 //! line, and what is particular to this server.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use ferry_server::{AdmissionSettings, Authorization, Mode, Settings};
