@@ -18,7 +18,7 @@ use crate::run;
 const MODULES: &[(&str, &[&str])] = &[
     ("github.com/cert-manager/cert-manager@v1.21.2", &["deploy/crds"]),
     ("github.com/prometheus-operator/prometheus-operator@v0.85.0", &["example/prometheus-operator-crd"]),
-    ("github.com/argoproj/argo-cd/v3@v3.5.6", &["manifests/crds", "util"]),
+    ("github.com/argoproj/argo-cd/v3@v3.5.6", &["manifests/crds"]),
     ("github.com/kedacore/keda/v2@v2.21.0", &["config/crd/bases"]),
     ("sigs.k8s.io/cluster-api@v1.14.2", &["cmd/clusterctl/config/crd/bases"]),
     ("istio.io/api@v1.31.1", &["kubernetes"]),
@@ -28,7 +28,7 @@ const MODULES: &[(&str, &[&str])] = &[
 /// What kube-apiserver does not accept: it has no schema. argo-cd has it to test what it says of definitions.
 const REFUSED: &str = "examples.example.io";
 
-/// Written with a bare `=`, which readers of YAML 1.1 refuse; so it is not among those that upstream was measured with.
+/// What is accepted, but not counted.
 const OLD_YAML: &str = "alertmanagerconfigs.monitoring.coreos.com";
 
 /// A document of a module.
@@ -51,14 +51,29 @@ pub struct Definition {
     pub document: Document,
 }
 
-/// All definitions of the modules, by name.
+/// All definitions of the modules, in the order of their names.
+#[derive(Default)]
 pub struct Definitions {
-    /// The 94 that kube-apiserver's figures are for.
+    /// The 94 that kube-apiserver accepts and was measured with.
     pub counted: Vec<Definition>,
-    /// Accepted as well, but not among those: data of argo-cd's own tests, and what not every reader of YAML can read.
+    /// Accepted as well: written with a bare `=`, it is what readers of YAML 1.1 cannot read, so it was not measured.
     pub more: Vec<Definition>,
     /// Refused by kube-apiserver; one for each file that has it.
     pub refused: Vec<Definition>,
+    /// In a version of the API that is served no more.
+    pub outdated: Vec<Definition>,
+}
+
+impl Definitions {
+    /// The list that a definition belongs to.
+    fn of(&mut self, definition: &Definition) -> &mut Vec<Definition> {
+        match definition.name.as_str() {
+            _ if top(&definition.document.text, "apiVersion") != Some("apiextensions.k8s.io/v1") => &mut self.outdated,
+            REFUSED => &mut self.refused,
+            OLD_YAML => &mut self.more,
+            _ => &mut self.counted,
+        }
+    }
 }
 
 /// Where the modules are; `None`, said aloud, where Go or one of them is absent.
@@ -93,18 +108,12 @@ impl Modules {
         for document in self.variants() {
             by_name.entry(document.name).or_default().push(document.document);
         }
-        let mut out = Definitions { counted: Vec::new(), more: Vec::new(), refused: Vec::new() };
+        let mut out = Definitions::default();
         for (name, mut documents) in by_name {
             documents.sort_by_cached_key(|document| (self.preference(document), document.path.clone()));
-            let mut found = documents.into_iter().map(|document| Definition { name: name.clone(), document });
-            match name.as_str() {
-                REFUSED => out.refused.extend(found),
-                _ => {
-                    let first = found.next().expect("a name has documents");
-                    let counted = first.name != OLD_YAML && !first.document.path.starts_with("test/");
-                    if counted { &mut out.counted } else { &mut out.more }.push(first);
-                }
-            }
+            let keep = if name == REFUSED { documents.len() } else { 1 };
+            let found = documents.into_iter().take(keep).map(|document| Definition { name: name.clone(), document });
+            found.for_each(|definition| out.of(&definition).push(definition));
         }
         out
     }
@@ -112,7 +121,9 @@ impl Modules {
     /// Every definition, as often as it is there. Patches of definitions have no versions, templates no plain name.
     pub fn variants(&self) -> Vec<Definition> {
         let documents = self.documents(|kind| kind == "CustomResourceDefinition");
-        let whole = documents.into_iter().filter(|document| document.text.contains("\n  versions:"));
+        let whole = documents
+            .into_iter()
+            .filter(|document| document.text.contains("\n  versions:") || document.text.contains("\n  version:"));
         whole.filter_map(|document| Some(Definition { name: name(&document.text)?, document })).collect()
     }
 
