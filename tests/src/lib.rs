@@ -6,6 +6,7 @@
 mod apiserver;
 mod cluster;
 mod command;
+pub mod definitions;
 pub mod machine;
 pub mod python;
 pub mod upstream;
