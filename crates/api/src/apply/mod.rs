@@ -29,7 +29,7 @@ pub use kind::Kind;
 pub use managed::{Entry, Managed, Unreadable};
 pub use overlay::{OverlayError, overlay};
 pub use set::{Node, Set};
-pub use view::{Child, Form, NoKey, Structure, View};
+pub use view::{Child, Form, Named, NoKey, Structure, View};
 
 use crate::{Value, decode, defaults, meta};
 

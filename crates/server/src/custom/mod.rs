@@ -8,6 +8,7 @@ pub mod control;
 mod convert;
 mod gate;
 mod instances;
+mod members;
 mod names;
 mod openapi;
 mod pages;

@@ -159,3 +159,15 @@ async fn a_new_stored_version_is_remembered_and_old_objects_are_read() {
     let (code, refused) = world.patch(&path, &json!({"spec": {"versions": gone}})).await;
     assert!(code == 422 && refused["message"].as_str().unwrap().contains("missing from spec.versions"), "{refused}");
 }
+
+#[tokio::test]
+async fn the_port_of_a_webhooks_service_is_443_unless_it_is_said() {
+    let world = World::new().await;
+    let versions = json!([version("v1", true, json!({"type": "object"}))]);
+    let mut definition = definition("boats", "Boat", versions);
+    definition["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"],
+        "clientConfig": {"service": {"namespace": "harbour", "name": "converter"}}}});
+    let created = world.create(DEFINITIONS, definition).await;
+    let service = &created["spec"]["conversion"]["webhook"]["clientConfig"]["service"];
+    assert_eq!(service, &json!({"namespace": "harbour", "name": "converter", "port": 443}));
+}

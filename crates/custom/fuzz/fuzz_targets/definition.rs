@@ -1,0 +1,9 @@
+//! A version of a definition, an object of it, and what the object was before: a line each.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../tests/hostile/run.rs"]
+mod run;
+
+fuzz_target!(|data: &[u8]| run::run(data));
