@@ -3,9 +3,10 @@
 //! Every YAML file of the modules is read. What has the shape of a definition is kept once per name: from the folder that the
 //! module installs from, else from the first path. Nothing is copied here, so all of it is absent where Go cannot fetch.
 
+mod documents;
+
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -13,6 +14,7 @@ use std::{
 use serde_json::Value;
 
 use crate::run;
+use documents::{name, top};
 
 /// The modules, and the folders in them whose definitions count when others have the same name, best first.
 const MODULES: &[(&str, &[&str])] = &[
@@ -86,18 +88,16 @@ impl Modules {
         found.collect::<Option<Vec<_>>>().map(Self)
     }
 
-    /// Every YAML document whose text has a line `kind: <kind>` for which `wanted` is true.
-    pub fn documents(&self, wanted: impl Fn(&str) -> bool) -> Vec<Document> {
+    /// Every document of a kind in files of YAML, and in examples within other text where `examples` says so.
+    pub fn documents(&self, examples: bool, wanted: impl Fn(&str) -> bool) -> Vec<Document> {
         let mut out = Vec::new();
         for (module, _, root) in &self.0 {
-            for path in files(root) {
-                // What is no text is no YAML.
-                let Ok(text) = fs::read_to_string(&path) else { continue };
+            documents::visit(root, examples, &mut |path, text| {
                 let path = path.strip_prefix(root).expect("below the root").display().to_string();
-                let wanted = |document: &&str| top(document, "kind").is_some_and(&wanted);
-                let document = |text: &str| Document { module, path: path.clone(), text: text.to_owned() };
-                out.extend(split(&text).into_iter().filter(wanted).map(document));
-            }
+                if top(text, "kind").is_some_and(&wanted) {
+                    out.push(Document { module, path, text: text.to_owned() });
+                }
+            });
         }
         out
     }
@@ -120,7 +120,7 @@ impl Modules {
 
     /// Every definition, as often as it is there. Patches of definitions have no versions, templates no plain name.
     pub fn variants(&self) -> Vec<Definition> {
-        let documents = self.documents(|kind| kind == "CustomResourceDefinition");
+        let documents = self.documents(false, |kind| kind == "CustomResourceDefinition");
         let whole = documents
             .into_iter()
             .filter(|document| document.text.contains("\n  versions:") || document.text.contains("\n  version:"));
@@ -147,53 +147,4 @@ fn directory(module: &str) -> Option<PathBuf> {
         eprintln!("skipped: {module} cannot be had: {} {}", answer["Error"], told.stderr);
     }
     found
-}
-
-/// The YAML files below a folder, in the order of their paths.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut out = Vec::new();
-    let mut entries: Vec<_> = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry")).collect();
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        let path = entry.path();
-        match path.extension().and_then(|end| end.to_str()) {
-            _ if entry.file_type().expect("a type").is_dir() => out.extend(files(&path)),
-            Some("yaml" | "yml") => out.push(path),
-            _ => {}
-        }
-    }
-    out
-}
-
-/// The documents of a file: lines `---`, with a comment or not, are between them.
-fn split(text: &str) -> Vec<&str> {
-    let mut out = Vec::new();
-    let (mut start, mut at) = (0, 0);
-    for line in text.split_inclusive('\n') {
-        if line.strip_prefix("---").is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace)) {
-            out.push(&text[start..at]);
-            start = at + line.len();
-        }
-        at += line.len();
-    }
-    out.push(&text[start..]);
-    out
-}
-
-/// A plain value at the top of a document.
-pub fn top<'a>(document: &'a str, key: &str) -> Option<&'a str> {
-    document.lines().find_map(|line| plain(line.strip_prefix(key)?.strip_prefix(':')?))
-}
-
-/// The `metadata.name` of a document.
-fn name(document: &str) -> Option<String> {
-    let below = document.lines().skip_while(|line| line.trim_end() != "metadata:").skip(1);
-    let mut inside = below.take_while(|line| line.starts_with([' ', '#']));
-    inside.find_map(|line| plain(line.strip_prefix("  name:")?)).map(str::to_owned)
-}
-
-/// A scalar without its quotes; nothing where a template would put one.
-fn plain(text: &str) -> Option<&str> {
-    let text = text.split(" #").next().unwrap_or_default().trim().trim_matches(['"', '\'']);
-    (!text.is_empty() && !text.contains("{{")).then_some(text)
 }

@@ -199,7 +199,6 @@ fn merged(
 fn defaulted(kind: &Kind, mut object: Value) -> Result<Value, decode::Error> {
     if let Some(custom) = kind.custom() {
         decode::metadata(&mut object)?;
-        custom.prune(&mut object).map_err(|fault| decode::Error::Field(fault.to_string()))?;
         custom.default(&mut object);
         return Ok(object);
     }

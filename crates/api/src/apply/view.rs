@@ -57,7 +57,7 @@ pub trait Structure: fmt::Debug + Sync {
 }
 
 /// Why a list item cannot be told from others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoKey {
     /// Null in a list with keys.
     #[error("associative list with keys may not have a null element")]
@@ -67,9 +67,11 @@ pub enum NoKey {
     NoMap,
     /// None of the keys is there.
     #[error(
-        "associative list with keys has an element that omits all key fields (and doesn't have default values for any key fields)"
+        "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any \
+         key fields)",
+        .0.iter().map(|key| format!("{key:?}")).collect::<Vec<_>>().join(" ")
     )]
-    Keyless,
+    Keyless(Vec<&'static str>),
     /// An object in a set.
     #[error("associative list without keys has an element that's a map type")]
     MapInSet,
@@ -244,7 +246,7 @@ fn keyed(
     });
     let mut found: Vec<(Name, Value)> = found.collect();
     if found.is_empty() {
-        return Err(NoKey::Keyless);
+        return Err(NoKey::Keyless(keys.to_vec()));
     }
     found.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(Element::Key(found.into()))
