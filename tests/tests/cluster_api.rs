@@ -26,6 +26,7 @@ fn the_manager_of_cluster_api_runs() {
     create_in_the_old_version(&world);
     read_in_both_versions(&world);
     write_in_both_versions(&world);
+    owned_in_both_versions(&world);
     the_manager_reconciles(&world);
     metrics_are_for_those_who_may(&world);
 
@@ -64,7 +65,7 @@ fn without_the_manager(world: &World, when: &str) {
         webhook: Post \"https://capi-webhook-service.capi-system.svc:443/mutate-cluster-x-k8s-io-v1beta2-cluster?timeout=10s\": \
         dial tcp 192.0.2.2:9443: connect: connection refused";
     // To ask that webhook the object is converted first, by the same manager.
-    let conversion = "conversion webhook for cluster.x-k8s.io/v1beta1, Kind=Cluster failed: Post \
+    let conversion = "Internal error occurred: Internal error occurred: conversion webhook for cluster.x-k8s.io/v1beta1, Kind=Cluster failed: Post \
         \"https://capi-webhook-service.capi-system.svc:443/convert?timeout=30s\": dial tcp 192.0.2.2:9443: connect: \
         connection refused";
     assert!(refused.contains(conversion), "{when}: {refused}");
@@ -152,6 +153,29 @@ fn write_in_both_versions(world: &World) {
     assert!(refused.contains("spec.clusterName: Forbidden: field is immutable"), "{refused}");
 }
 
+/// A field has one owner, whatever it is called in the version that somebody applies.
+fn owned_in_both_versions(world: &World) {
+    let apply = |version: &str, manager: &str, deletion: Value| {
+        let mut spec = json!({"clusterName": "fleet", "bootstrap": {"dataSecretName": "boot"}});
+        spec.as_object_mut().expect("a map").extend(deletion.as_object().expect("a map").clone());
+        let reference = boat("BoatMachineTemplate");
+        spec["infrastructureRef"] = match version {
+            "v1beta1" => reference,
+            _ => json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "BoatMachineTemplate", "name": "fleet"}),
+        };
+        let object = json!({"apiVersion": format!("cluster.x-k8s.io/{version}"), "kind": "MachineDeployment",
+            "metadata": {"name": "owned"}, "spec": {"clusterName": "fleet", "replicas": 0, "template": {"spec": spec}}});
+        let manager = format!("--field-manager={manager}");
+        world.cluster.kubectl_args(&["apply", "--server-side", &manager, "-f", "-"], Some(&object.to_string()))
+    };
+    apply("v1beta1", "alice", json!({"nodeDrainTimeout": "90s"})).ok();
+    apply("v1beta2", "bob", json!({"deletion": {"nodeDrainTimeoutSeconds": 90}})).ok();
+    let refused = apply("v1beta2", "bob", json!({"deletion": {"nodeDrainTimeoutSeconds": 60}})).refused();
+    let why = "conflict with \"alice\": .spec.template.spec.nodeDrainTimeout";
+    assert!(refused.contains(why), "{refused}");
+    world.cluster.kubectl("delete machinedeployment owned").ok();
+}
+
 /// The cluster gets its finalizer and conditions; machines come, each with a clone of the template, and follow the scale.
 fn the_manager_reconciles(world: &World) {
     let provisioned = json!({"status": {"initialization": {"provisioned": true}}}).to_string();
@@ -196,10 +220,9 @@ fn metrics_are_for_those_who_may(world: &World) {
 /// What is stored can be read; other versions need the webhook.
 fn without_conversion(world: &World) {
     world.one(&format!("{NEW} boats"));
-    let why = "Internal error occurred: conversion webhook for cluster.x-k8s.io/v1beta2, Kind=MachineDeployment failed: \
-        Post \"https://capi-webhook-service.capi-system.svc:443/convert?timeout=30s\": dial tcp 192.0.2.2:9443: connect: \
+    let why = "Error from server: conversion webhook for cluster.x-k8s.io/v1beta2, Kind=MachineDeployment failed: Post \"https://capi-webhook-service.capi-system.svc:443/convert?timeout=30s\": dial tcp 192.0.2.2:9443: connect: \
         connection refused";
-    for line in [format!("get {OLD} boats"), format!("get {OLD}")] {
+    for line in [format!("get {OLD} boats"), format!("label {OLD} boats a=b"), format!("delete {OLD} boats")] {
         let refused = world.cluster.kubectl(&line).refused();
         assert!(refused.contains(why), "{refused}");
     }

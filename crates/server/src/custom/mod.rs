@@ -14,6 +14,8 @@ mod openapi;
 mod pages;
 mod rows;
 mod services;
+mod trusts;
+mod versions;
 mod view;
 
 use std::{sync::Arc, time::Duration};
@@ -30,8 +32,12 @@ use tokio_util::sync::CancellationToken;
 pub use gate::Entered;
 pub use pages::Pages;
 pub use rows::Rows;
+pub use versions::Conversions;
 
-use self::view::{Served, Summary};
+use self::{
+    trusts::Trusts,
+    view::{Served, Summary},
+};
 use crate::{document, live::Live, system};
 
 /// How long the creation of a definition waits for its conditions.
@@ -42,6 +48,7 @@ pub struct Definitions {
     live: Live<Served>,
     cache: Arc<Cache>,
     prefix: String,
+    trusts: Trusts,
 }
 
 impl Definitions {
@@ -49,7 +56,8 @@ impl Definitions {
     pub fn new(cache: &Arc<Cache>) -> Result<Self, store::Error> {
         let resource = definitions().map_err(|status| store::Error::Unusable(status.message))?;
         let live = Live::new(cache, &[resource], Served::default())?;
-        Ok(Self { live, cache: cache.clone(), prefix: document::key(resource, "", "") })
+        let (prefix, trusts) = (document::key(resource, "", ""), Trusts::default());
+        Ok(Self { live, cache: cache.clone(), prefix, trusts })
     }
 
     /// The row at a path.

@@ -4,7 +4,7 @@ use api::{Value, apply, json, meta, status::Status, yaml};
 
 use super::{
     FieldValidation, Outcome, Registry, WriteOptions,
-    update::{Part, named_as},
+    update::{How, Part, named_as},
 };
 use crate::{pipeline::Input, request::Target};
 
@@ -19,12 +19,17 @@ impl Registry {
         let merge = |live: Option<&Value>| {
             let writer = options.writer(apply::Kind::of(&target.resource, &target.subresource));
             let force = options.force.unwrap_or_default();
-            let mut object = apply::apply(&writer, live, &config.value, force).map_err(|error| error.status())?;
+            let applied = apply::apply(&writer, live, &config.value, force);
+            if let Some(mut why) = options.conversions.failure() {
+                why.message = format!("failed to convert old object: {}", why.message);
+                return Err(why);
+            }
+            let mut object = applied.map_err(|error| error.status())?;
             config.check(target, options.validation)?;
             identified(target, live, &mut object)?;
             Ok(object)
         };
-        let changed = self.change(target, part, options.dry_run, |current| merge(Some(current))).await;
+        let changed = self.change(target, How::asked(part, &options), |current| merge(Some(current))).await;
         let (changed, code) = match changed {
             Err(status) if status.code == 404 && part == Part::Main => {
                 (self.create_object(target, merge(None)?, options.dry_run).await?, 201)

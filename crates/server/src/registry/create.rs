@@ -3,7 +3,7 @@
 use api::{Value, apply, convert, decode, defaults, meta, schema::Resource, status::Status, validate};
 use store::Guard;
 
-use super::{FieldValidation, Outcome, Registry, WriteOptions, failed, update::Changed};
+use super::{FieldValidation, Outcome, Registry, Unsaved, WriteOptions, update::Changed};
 use crate::{
     admission::Attributes,
     allocate::{self, Begin, Fate},
@@ -27,7 +27,7 @@ impl Registry {
         let options = WriteOptions::of(target, input)?;
         let mut object = body(target, resource, input, options.validation)?;
         same_version(target, &object)?;
-        apply::update(&options.writer(apply::Kind::of(resource, "")), None, &mut object);
+        options.note(apply::Kind::of(resource, ""), None, &mut object);
         let mut created = self.create_object(target, object, options.dry_run).await?;
         if !options.dry_run && initializers::is_pending(&created.object) {
             created.object = self.initialized(target, created.object).await?;
@@ -93,8 +93,8 @@ impl Registry {
                 }
                 Ok(Changed { object, stored })
             }
-            Err(store::Error::Conflict { .. }) => Err(Status::already_exists(resource, &name)),
-            Err(error) => Err(failed(resource, &name, error)),
+            Err(Unsaved::Store(store::Error::Conflict { .. })) => Err(Status::already_exists(resource, &name)),
+            Err(unsaved) => Err(unsaved.status(resource, &name)),
         }
     }
 }

@@ -10,14 +10,15 @@ use api::{
 use store::{Guard, Revision};
 
 use super::{
-    Outcome, RETRIES, Registry, Stored, WriteOptions,
+    Outcome, RETRIES, Registry, Stored, Unsaved, WriteOptions,
     create::{body, decoded, same_version},
-    deletion_waits, failed, precondition_failed, raw, scale_of, set_replicas,
+    deletion_waits, precondition_failed, raw, scale_of, set_replicas,
 };
 use crate::{
     admission::Attributes,
     allocate::{self, Begin, Fate},
     clock,
+    custom::Conversions,
     document::Words,
     initializers,
     pipeline::Input,
@@ -46,6 +47,27 @@ pub enum Part {
     Server,
 }
 
+/// How an object is changed.
+#[derive(Clone, Copy)]
+pub struct How<'a> {
+    part: Part,
+    dry_run: bool,
+    /// What is asked about other versions, if anything.
+    conversions: Option<&'a Conversions>,
+}
+
+impl<'a> How<'a> {
+    /// As a client asks.
+    pub fn asked(part: Part, options: &'a WriteOptions) -> Self {
+        Self { part, dry_run: options.dry_run, conversions: Some(&options.conversions) }
+    }
+
+    /// On the server's own account.
+    pub fn own(dry_run: bool) -> Self {
+        Self { part: Part::Server, dry_run, conversions: None }
+    }
+}
+
 /// An object that was changed, and what is to be said of it.
 pub struct Changed {
     /// The object as it is now.
@@ -70,16 +92,15 @@ impl Registry {
         let resource = &target.resource;
         let options = WriteOptions::of(target, input)?;
         let given = body_of(target, input, &options)?;
-        let writer = options.writer(apply::Kind::of(resource, &target.subresource));
         // Who must try again reads the body again.
         let mut first = Some(given);
         let changed = self
-            .change(target, part, options.dry_run, |current| {
+            .change(target, How::asked(part, &options), |current| {
                 let mut object = match first.take() {
                     Some(given) => given,
                     None => body_of(target, input, &options)?,
                 };
-                apply::update(&writer, Some(current), &mut object);
+                options.note(apply::Kind::of(resource, &target.subresource), Some(current), &mut object);
                 Ok(object)
             })
             .await;
@@ -87,7 +108,7 @@ impl Registry {
             Err(status) if status.code == 404 && resource.upsert && part == Part::Main => {
                 let mut given = first.map_or_else(|| body_of(target, input, &options), Ok)?;
                 meta::metadata_mut(&mut given).remove("resourceVersion");
-                apply::update(&writer, None, &mut given);
+                options.note(apply::Kind::of(resource, &target.subresource), None, &mut given);
                 (self.create_object(target, given, options.dry_run).await?, 201)
             }
             changed => (changed?, 200),
@@ -107,13 +128,12 @@ impl Registry {
         let (kind, body) = patch_body(resource, input)?;
         let options = WriteOptions::of(target, input)?;
         let changed = self
-            .change(target, part, options.dry_run, |current| {
+            .change(target, How::asked(part, &options), |current| {
                 let patched = kind.apply(resource.ty, current, &body).map_err(patch_failed)?;
                 let (mut object, unknown) = decoded(resource, patched, options.validation)?;
                 named_as(target, &mut object)?;
                 target.notes.warn_all(unknown);
-                let writer = options.writer(apply::Kind::of(resource, &target.subresource));
-                apply::update(&writer, Some(current), &mut object);
+                options.note(apply::Kind::of(resource, &target.subresource), Some(current), &mut object);
                 Ok(object)
             })
             .await?;
@@ -129,10 +149,9 @@ impl Registry {
         let target = system::target("update", place, "status");
         let input = Input { content_type: String::new(), user_agent: system::NAME.into(), body: Default::default() };
         let options = WriteOptions::of(&target, &input)?;
-        self.change(&target, Part::Server, false, |current| {
+        self.change(&target, How::own(false), |current| {
             let mut object = edit(current)?;
-            let writer = options.writer(apply::Kind::of(&target.resource, "status"));
-            apply::update(&writer, Some(current), &mut object);
+            options.note(apply::Kind::of(&target.resource, "status"), Some(current), &mut object);
             Ok(object)
         })
         .await
@@ -142,17 +161,19 @@ impl Registry {
     pub(super) async fn change(
         &self,
         target: &Target,
-        part: Part,
-        dry_run: bool,
+        how: How<'_>,
         mut edit: impl FnMut(&Value) -> Result<Value, Status>,
     ) -> Result<Changed, Status> {
-        let resource = &target.resource;
+        let (resource, How { part, dry_run, .. }) = (&target.resource, how);
         for _ in 0..RETRIES {
             let (current, revision) = self.read_object(resource, &target.namespace, &target.name).await?;
             if part != Part::Main {
                 initializers::visible(target, &current)?;
             }
-            let mut edited = edit(&current)?;
+            let mut edited = match how.conversions {
+                Some(conversions) => conversions.settled(self, resource, || edit(&current)).await?,
+                None => edit(&current)?,
+            };
             let attributes = Attributes::update(self, target, &current, dry_run);
             self.admit_change(&attributes, part, &mut edited).await?;
             preconditions(resource, &target.name, &edited, &current, revision)?;
@@ -224,8 +245,8 @@ impl Registry {
                 }
                 Ok(Some(Changed { object, stored }))
             }
-            Err(store::Error::Conflict { current: Some(_), .. }) => Ok(None),
-            Err(error) => Err(failed(resource, name, error)),
+            Err(Unsaved::Store(store::Error::Conflict { current: Some(_), .. })) => Ok(None),
+            Err(unsaved) => Err(unsaved.status(resource, name)),
         }
     }
 
@@ -274,7 +295,7 @@ impl Registry {
         object: Value,
         revision: Revision,
         dry_run: bool,
-    ) -> Result<(Value, Option<Stored>), store::Error> {
+    ) -> Result<(Value, Option<Stored>), Unsaved> {
         let resource = &target.resource;
         if meta::is_deleting(&object) && !deletion_waits(resource, &object) {
             self.remove(resource, &object, revision, dry_run).await?;

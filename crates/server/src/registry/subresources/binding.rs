@@ -8,7 +8,7 @@ use crate::{
     admission::Attributes,
     clock,
     pipeline::Input,
-    registry::{Outcome, Registry, WriteOptions, precondition_failed, update::Part},
+    registry::{Outcome, Registry, WriteOptions, precondition_failed, update::How},
     request::Target,
     system,
 };
@@ -27,7 +27,7 @@ impl Registry {
         valid(target, &binding)?;
         self.admission().validate(&attributes, &binding).await?;
         let pod = own_request(pods, "update", target, name);
-        self.change(&pod, Part::Server, options.dry_run, |current| bound(current, &binding)).await?;
+        self.change(&pod, How::own(options.dry_run), |current| bound(current, &binding)).await?;
         Ok(done())
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     registry::{
         Outcome, Registry, WriteOptions,
         apply::{CONTENT_TYPE, Configuration},
-        update::{Part, named_as, patch_body, patch_failed},
+        update::{How, Part, named_as, patch_body, patch_failed},
     },
     request::Target,
 };
@@ -69,7 +69,7 @@ impl Registry {
         let writer = options.writer(apply::Kind::other("autoscaling/v1", "Scale", scale_type()?, "scale"));
         let (version, paths) = (target.resource.api_version(), Paths::of(&target.resource));
         let changed = self
-            .change(target, Part::Scale, options.dry_run, |current| {
+            .change(target, How::asked(Part::Scale, options), |current| {
                 let mut shown = canonical_scale(scale_of(&target.resource, current))?;
                 apply::scale::show(current, &mut shown, &paths.spec).map_err(Status::internal)?;
                 let scale = edit(&shown, &writer)?;
