@@ -71,7 +71,7 @@ pub enum NoKey {
          key fields)",
         .0.iter().map(|key| format!("{key:?}")).collect::<Vec<_>>().join(" ")
     )]
-    Keyless(Vec<&'static str>),
+    Keyless(Vec<Name>),
     /// An object in a set.
     #[error("associative list without keys has an element that's a map type")]
     MapInSet,
@@ -206,7 +206,7 @@ impl<'a> View<'a> {
         }
     }
 
-    fn element_by(self, keys: impl ExactSizeIterator<Item = Name>, item: &Value) -> Result<Element, NoKey> {
+    fn element_by(self, keys: impl ExactSizeIterator<Item = Name> + Clone, item: &Value) -> Result<Element, NoKey> {
         let is_set = keys.len() == 0;
         match item {
             Value::Object(_) if is_set => Err(NoKey::MapInSet),
@@ -236,17 +236,17 @@ fn type_meta(name: &str) -> Option<&'static str> {
 
 /// Keys that are left out have their default, if the schema has one.
 fn keyed(
-    keys: impl Iterator<Item = Name>,
+    keys: impl Iterator<Item = Name> + Clone,
     map: &Map,
     default: impl Fn(&str) -> Option<Value>,
 ) -> Result<Element, NoKey> {
-    let found = keys.filter_map(|key| {
+    let found = keys.clone().filter_map(|key| {
         let value = map.get(&*key).cloned().or_else(|| default(&key))?;
         Some((key, value))
     });
     let mut found: Vec<(Name, Value)> = found.collect();
     if found.is_empty() {
-        return Err(NoKey::Keyless(keys.to_vec()));
+        return Err(NoKey::Keyless(keys.collect()));
     }
     found.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(Element::Key(found.into()))
