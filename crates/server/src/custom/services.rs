@@ -31,7 +31,7 @@ impl Services {
         let resource = system::resource("apiregistration.k8s.io", "v1", "apiservices")?;
         if self.known.is_none() {
             let all = registry.objects(resource, "").await?;
-            let own = all.iter().filter(|service| service["metadata"]["labels"][MANAGED] == "true");
+            let own = all.iter().filter(|service| is_managed(service));
             self.known = Some(own.map(|service| meta::name(service).to_owned()).collect());
         }
         let wanted = wanted(rows);
@@ -46,12 +46,23 @@ impl Services {
             known.insert(name.clone());
         }
         for name in known.iter().filter(|name| !wanted.contains_key(*name)).cloned().collect::<Vec<_>>() {
-            system.delete(Place { resource, namespace: "", name: &name }).await?;
+            // What somebody registered by hand, before or since, is theirs.
+            match registry.read_object(resource, "", &name).await {
+                Ok((service, _)) if is_managed(&service) => {
+                    system.delete(Place { resource, namespace: "", name: &name }).await?;
+                }
+                Err(status) if status.reason != "NotFound" => return Err(status),
+                _ => {}
+            }
             known.remove(&name);
         }
         self.generation = rows.generation;
         Ok(())
     }
+}
+
+fn is_managed(service: &Value) -> bool {
+    service["metadata"]["labels"][MANAGED] == "true"
 }
 
 /// The services of custom group-versions, by name.

@@ -24,6 +24,23 @@ async fn a_definition_is_served_when_its_creation_is_answered() {
 }
 
 #[tokio::test]
+async fn a_service_that_was_registered_by_hand_outlives_the_definition() {
+    let world = World::new().await;
+    let services = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let by_hand = json!({"metadata": {"name": "v1.harbour.example.io"}, "spec": {"group": "harbour.example.io",
+        "version": "v1", "groupPriorityMinimum": 5, "versionPriority": 5}});
+    world.create(services, by_hand).await;
+    let versions = json!([version("v1", true, SIZE()), version("v2", false, SIZE())]);
+    world.create(DEFINITIONS, definition("boats", "Boat", versions)).await;
+    let own = format!("{services}/v2.harbour.example.io");
+    world.until(&own, |code, _| code == 200).await;
+    assert_eq!(world.delete(BOATS_DEFINITION).await.0, 200);
+    world.until(&own, |code, _| code == 404).await;
+    let (code, service) = world.get(&format!("{services}/v1.harbour.example.io")).await;
+    assert_eq!((code, &service["spec"]["versionPriority"]), (200, &json!(5)));
+}
+
+#[tokio::test]
 async fn objects_and_definitions_outlive_the_server() {
     let world = World::new().await;
     world.create(DEFINITIONS, boats(SIZE())).await;
