@@ -7,6 +7,7 @@ mod apiserver;
 mod authority;
 mod cluster;
 mod command;
+pub mod definitions;
 pub mod machine;
 pub mod python;
 pub mod upstream;

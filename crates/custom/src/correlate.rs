@@ -14,7 +14,7 @@ pub struct Items<'a> {
 impl<'a> Items<'a> {
     /// Finds the old elements of `items`.
     pub fn new(node: &Node, items: &[Value], old: Option<&'a Value>) -> Self {
-        let (ListKind::Map(keys, _), Some(Value::Array(before))) = (&node.list, old) else {
+        let (ListKind::Map(keys), Some(Value::Array(before))) = (&node.list, old) else {
             return Self { old: Vec::new() };
         };
         let name = |item: &Value| -> Vec<Option<String>> {

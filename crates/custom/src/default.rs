@@ -10,8 +10,8 @@ pub fn default(node: &Node, value: &mut Value) {
         Value::Object(map) => {
             for (name, inner) in &node.properties {
                 let Some(default) = inner.default.as_deref() else { continue };
-                if map.get(*name).is_none_or(|value| value.is_null() && !inner.nullable) {
-                    map.insert((*name).to_owned(), default.clone());
+                if map.get(&**name).is_none_or(|value| value.is_null() && !inner.nullable) {
+                    map.insert((**name).to_owned(), default.clone());
                 }
             }
             for (name, value) in map.iter_mut() {

@@ -3,7 +3,7 @@
 use super::{
     element::Element,
     set::{Node, Set},
-    view::{Form, View},
+    view::{Form, Named, View},
 };
 use crate::{Map, Value};
 
@@ -33,7 +33,7 @@ fn entries(view: View, map: &Map) -> Set {
         let Some(child) = view.child(name) else { continue };
         let (own, children) = walk(child.view, value);
         let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
-        let member = own || empty || child.named.is_none();
+        let member = own || empty || child.named == Named::Freely;
         if member || !children.is_empty() {
             out.push(Node { element: child.element(name), member, children });
         }
@@ -64,7 +64,7 @@ pub fn with_named(view: Option<View>, set: &Set) -> Set {
         let (named, child) = match (&node.element, view) {
             (Element::Field(name), Some(view)) => {
                 let child = view.child(name);
-                (child.is_some_and(|child| child.named.is_some()), child.map(|child| child.view))
+                (child.is_some_and(|child| child.named != Named::Freely), child.map(|child| child.view))
             }
             (Element::Key(_), Some(view)) => (false, Some(view.item())),
             _ => (false, None),

@@ -29,7 +29,7 @@ pub use kind::{Kind, Versions};
 pub use managed::{Entry, Managed, Unreadable};
 pub use overlay::{OverlayError, overlay};
 pub use set::{Node, Set};
-pub use view::{Child, Form, NoKey, Structure, View};
+pub use view::{Child, Form, Named, NoKey, Structure, View};
 
 use crate::{Value, decode, defaults, meta};
 
@@ -199,7 +199,6 @@ fn merged(
 fn defaulted(kind: &Kind, mut object: Value) -> Result<Value, decode::Error> {
     if let Some(custom) = kind.custom() {
         decode::metadata(&mut object)?;
-        custom.prune(&mut object).map_err(|fault| decode::Error::Field(fault.to_string()))?;
         custom.default(&mut object);
         return Ok(object);
     }

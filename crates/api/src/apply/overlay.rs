@@ -4,7 +4,7 @@ use super::{
     Kind, Mismatch, NoKey, check,
     element::Element,
     merge,
-    view::{Form, View},
+    view::{Form, Named, View},
 };
 use crate::Value;
 
@@ -47,7 +47,7 @@ fn atomics(view: View, value: &Value, path: &mut Vec<Element>, found: &mut Vec<S
         (Form::Struct(_) | Form::Fields(_), Value::Object(map)) => {
             for (name, value) in map {
                 // What is below keys that somebody made up upstream does not look at.
-                let Some(child) = view.child(name).filter(|child| child.named.is_some()) else { continue };
+                let Some(child) = view.child(name).filter(|child| child.named != Named::Freely) else { continue };
                 path.push(child.element(name));
                 atomics(child.view, value, path, found);
                 path.pop();

@@ -50,14 +50,14 @@ pub trait Structure: fmt::Debug + Sync {
     fn item(&self) -> View<'_>;
 
     /// The fields that tell the items of a list apart.
-    fn keys(&self) -> &[&'static str];
+    fn keys(&self) -> &[String];
 
     /// What a field of an item is where it is left out.
     fn key_default(&self, key: &str) -> Option<Value>;
 }
 
 /// Why a list item cannot be told from others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoKey {
     /// Null in a list with keys.
     #[error("associative list with keys may not have a null element")]
@@ -67,9 +67,11 @@ pub enum NoKey {
     NoMap,
     /// None of the keys is there.
     #[error(
-        "associative list with keys has an element that omits all key fields (and doesn't have default values for any key fields)"
+        "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any \
+         key fields)",
+        .0.iter().map(|key| format!("{key:?}")).collect::<Vec<_>>().join(" ")
     )]
-    Keyless,
+    Keyless(Vec<Name>),
     /// An object in a set.
     #[error("associative list without keys has an element that's a map type")]
     MapInSet,
@@ -86,14 +88,28 @@ pub enum NoKey {
 pub struct Child<'a> {
     /// The part of the object.
     pub view: View<'a>,
-    /// The name in the tables, where it is a field of a struct and not made up by whoever wrote the object.
-    pub named: Option<&'static str>,
+    /// Whose word the key is.
+    pub named: Named,
+}
+
+/// Whose word a key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// Whoever wrote the object made it up.
+    Freely,
+    /// A field of a schema outside of the tables.
+    BySchema,
+    /// A field of a struct in the tables.
+    ByTable(&'static str),
 }
 
 impl Child<'_> {
     /// The step to a key.
     pub fn element(self, name: &str) -> Element {
-        Element::Field(self.named.map_or_else(|| name.to_owned().into(), Name::Borrowed))
+        Element::Field(match self.named {
+            Named::ByTable(name) => Name::Borrowed(name),
+            Named::BySchema | Named::Freely => name.to_owned().into(),
+        })
     }
 }
 
@@ -154,13 +170,13 @@ impl<'a> View<'a> {
     pub fn child(self, name: &str) -> Option<Child<'a>> {
         match self.form {
             Form::Struct(ty) => match ty.field(name) {
-                Some(field) => Some(Child { view: View::field(field), named: Some(field.name) }),
-                None => type_meta(name).map(|name| Child { view: View::TEXT, named: Some(name) }),
+                Some(field) => Some(Child { view: View::field(field), named: Named::ByTable(field.name) }),
+                None => type_meta(name).map(|name| Child { view: View::TEXT, named: Named::ByTable(name) }),
             },
-            Form::Map(inner) => Some(Child { view: View::of(inner), named: None }),
+            Form::Map(inner) => Some(Child { view: View::of(inner), named: Named::Freely }),
             Form::Fields(structure) => structure.child(name),
-            Form::Deduced => Some(Child { view: View::DEDUCED, named: None }),
-            _ => Some(Child { view: View::ANY, named: None }),
+            Form::Deduced => Some(Child { view: View::DEDUCED, named: Named::Freely }),
+            _ => Some(Child { view: View::ANY, named: Named::Freely }),
         }
     }
 
@@ -183,16 +199,20 @@ impl<'a> View<'a> {
 
     /// The step to an item of a list.
     pub fn item_element(self, item: &Value) -> Result<Element, NoKey> {
-        let keys = match self.form {
-            Form::List(_, keys) => keys,
-            Form::Items(structure) => structure.keys(),
-            _ => return Err(NoKey::NoMap),
-        };
+        match self.form {
+            Form::List(_, keys) => self.element_by(keys.iter().map(|key| Name::Borrowed(*key)), item),
+            Form::Items(structure) => self.element_by(structure.keys().iter().map(|key| key.clone().into()), item),
+            _ => Err(NoKey::NoMap),
+        }
+    }
+
+    fn element_by(self, keys: impl ExactSizeIterator<Item = Name> + Clone, item: &Value) -> Result<Element, NoKey> {
+        let is_set = keys.len() == 0;
         match item {
-            Value::Object(_) if keys.is_empty() => Err(NoKey::MapInSet),
-            Value::Array(_) if keys.is_empty() => Err(NoKey::ListInSet),
-            Value::Null if keys.is_empty() => Err(NoKey::NullInSet),
-            value if keys.is_empty() => Ok(Element::Value(Box::new(value.clone()))),
+            Value::Object(_) if is_set => Err(NoKey::MapInSet),
+            Value::Array(_) if is_set => Err(NoKey::ListInSet),
+            Value::Null if is_set => Err(NoKey::NullInSet),
+            value if is_set => Ok(Element::Value(Box::new(value.clone()))),
             Value::Object(map) => keyed(keys, map, |key| self.key_default(key)),
             Value::Null => Err(NoKey::Null),
             _ => Err(NoKey::NoMap),
@@ -215,11 +235,18 @@ fn type_meta(name: &str) -> Option<&'static str> {
 }
 
 /// Keys that are left out have their default, if the schema has one.
-fn keyed(keys: &[&'static str], map: &Map, default: impl Fn(&str) -> Option<Value>) -> Result<Element, NoKey> {
-    let value = |key: &&'static str| Some(((*key).into(), map.get(*key).cloned().or_else(|| default(key))?));
-    let mut found: Vec<(Name, Value)> = keys.iter().filter_map(value).collect();
+fn keyed(
+    keys: impl Iterator<Item = Name> + Clone,
+    map: &Map,
+    default: impl Fn(&str) -> Option<Value>,
+) -> Result<Element, NoKey> {
+    let found = keys.clone().filter_map(|key| {
+        let value = map.get(&*key).cloned().or_else(|| default(&key))?;
+        Some((key, value))
+    });
+    let mut found: Vec<(Name, Value)> = found.collect();
     if found.is_empty() {
-        return Err(NoKey::Keyless);
+        return Err(NoKey::Keyless(keys.collect()));
     }
     found.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(Element::Key(found.into()))

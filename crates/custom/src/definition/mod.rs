@@ -141,6 +141,18 @@ impl Definition {
             && texts(accepted, "categories").eq(self.categories.iter().copied())
     }
 
+    /// Whether another state of the same definition makes the same rows, whether it is being deleted or not.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let names = |one: &Self| [one.kind, one.list_kind, one.singular];
+        // Its generation grows also when it is to be deleted.
+        let same = || self.generation == other.generation || self.parsed()["spec"] == other.parsed()["spec"];
+        self.uid == other.uid
+            && names(self) == names(other)
+            && self.short_names == other.short_names
+            && self.categories == other.categories
+            && same()
+    }
+
     /// The rows of the versions that are served.
     pub fn rows(self: &Arc<Self>) -> Vec<Arc<Resource>> {
         let served = self.versions.iter().enumerate().filter(|(_, version)| version.served);

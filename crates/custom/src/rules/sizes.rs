@@ -59,7 +59,7 @@ impl<'a> Place<'a> {
 fn most(node: &Node) -> i64 {
     let bounds = node.bounds();
     if node.int_or_string {
-        return bounds.max_length.map_or(REQUEST - 2, |most| most.max(0) * 4);
+        return bounds.max_length.map_or(REQUEST - 2, |most| most.max(0).saturating_mul(4));
     }
     match (node.kind, &node.others) {
         (Kind::Array, _) => match (bounds.max_items, &node.items) {
@@ -71,11 +71,11 @@ fn most(node: &Node) -> i64 {
             Some(most) => most.max(0),
             None => (REQUEST - 2) / (least_size(inner) + 6),
         },
-        (Kind::String, _) => match (bounds.format, bounds.max_length) {
+        (Kind::String, _) => match (&*bounds.format, bounds.max_length) {
             ("duration" | "date-time", _) => TIME,
             ("date", _) => DATE,
             ("byte", Some(most)) => most.max(0),
-            (_, Some(most)) => most.max(0) * 4,
+            (_, Some(most)) => most.max(0).saturating_mul(4),
             ("byte", None) => REQUEST - 2,
             (_, None) if !bounds.one_of_values.is_empty() => {
                 let lengths = bounds.one_of_values.iter().filter_map(|value| value.as_str());
@@ -95,7 +95,7 @@ pub fn least_size(node: &Node) -> i64 {
     match (node.kind, &node.others) {
         (Kind::Boolean, _) => 4,
         (Kind::Number | Kind::Integer, _) => 1,
-        (Kind::String, _) => match node.bounds().format {
+        (Kind::String, _) => match &*node.bounds().format {
             "duration" => 3,
             "date" => DATE,
             "date-time" => 21,
@@ -113,4 +113,26 @@ pub fn least_size(node: &Node) -> i64 {
 /// How often data of a schema can be in one request.
 pub fn most_often(node: &Node) -> u64 {
     u64::try_from(REQUEST / (least_size(node) + 1)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    /// The characters of a text are up to four bytes each, also of one that may be as long as can be said.
+    #[test]
+    fn bounds_that_no_request_can_carry_are_large() {
+        let check = |text: api::Value| {
+            let mut text = text;
+            text["maxLength"] = i64::MAX.into();
+            text["x-kubernetes-validations"] = json!([{"rule": "self.contains(self)"}]);
+            let schema = json!({"type": "object", "properties": {"a": text}});
+            let errors = crate::rules::check(&Arc::new(crate::schema::parse(&schema)), "schema");
+            assert!(errors.iter().any(|error| error.to_string().contains("exceeds budget")), "{errors:?}");
+        };
+        check(json!({"type": "string"}));
+        check(json!({"x-kubernetes-int-or-string": true}));
+    }
 }

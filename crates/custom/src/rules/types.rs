@@ -15,7 +15,7 @@ pub fn of(node: &Arc<Node>, name: &str) -> Option<Type> {
         (Kind::Array, _) => Type::list(of(node.items.as_ref()?, &format!("{name}.@idx"))?),
         (Kind::Object, Others::Node(inner)) => Type::map(Type::String, of(inner, &format!("{name}.@elem"))?),
         (Kind::Object, _) => Type::object(Fields { node: node.clone(), name: name.to_owned() }),
-        (Kind::String, _) => match node.bounds().format {
+        (Kind::String, _) => match &*node.bounds().format {
             "byte" => Type::Bytes,
             "duration" => Type::Duration,
             "date" | "date-time" => Type::Timestamp,
@@ -71,7 +71,7 @@ impl Schema for Node {
                 ListKind::Set => Form::SetList,
                 ListKind::Map(..) => Form::MapList,
             },
-            (Kind::String, _) => match self.bounds().format {
+            (Kind::String, _) => match &*self.bounds().format {
                 "byte" => Form::Bytes,
                 "duration" => Form::Duration,
                 "date" => Form::Date,
@@ -102,7 +102,7 @@ impl Schema for Node {
 
     fn keys(&self) -> &[String] {
         match &self.list {
-            ListKind::Map(_, keys) => keys,
+            ListKind::Map(keys) => keys,
             ListKind::Set | ListKind::Atomic => &[],
         }
     }

@@ -37,7 +37,7 @@ pub struct Node {
     /// How lists are merged.
     pub list: ListKind,
     /// Sorted by name.
-    pub properties: Box<[(&'static str, Arc<Node>)]>,
+    pub properties: Box<[(Box<str>, Arc<Node>)]>,
     /// What elements of a list are.
     pub items: Option<Arc<Node>>,
     /// What values are that no property is for.
@@ -100,8 +100,8 @@ pub enum ListKind {
     Atomic,
     /// Every element is there once.
     Set,
-    /// Elements are told apart by these fields, which are kept as both crates that read them want them.
-    Map(Box<[&'static str]>, Box<[String]>),
+    /// Elements are told apart by these fields.
+    Map(Box<[String]>),
 }
 
 /// What values are that no property is for.
@@ -120,7 +120,7 @@ pub enum Others {
 #[derive(Debug, Default)]
 #[allow(missing_docs, reason = "the names are those of OpenAPI")]
 pub struct Bounds {
-    pub format: &'static str,
+    pub format: Box<str>,
     pub maximum: Option<f64>,
     pub exclusive_maximum: bool,
     pub minimum: Option<f64>,
@@ -134,7 +134,7 @@ pub struct Bounds {
     pub unique_items: bool,
     pub max_properties: Option<i64>,
     pub min_properties: Option<i64>,
-    pub required: Box<[&'static str]>,
+    pub required: Box<[Box<str>]>,
     pub one_of_values: Box<[Value]>,
     pub all_of: Box<[Arc<Node>]>,
     pub any_of: Box<[Arc<Node>]>,
@@ -146,18 +146,18 @@ pub struct Bounds {
 #[derive(Debug)]
 pub struct Pattern {
     /// As it was written.
-    pub text: &'static str,
+    pub text: Box<str>,
     regex: OnceLock<Result<Regex, String>>,
 }
 
 impl Pattern {
-    fn new(text: &'static str) -> Self {
-        Self { text, regex: OnceLock::new() }
+    fn new(text: &str) -> Self {
+        Self { text: text.into(), regex: OnceLock::new() }
     }
 
     /// The expression, or what is wrong with it.
     pub fn regex(&self) -> Result<&Regex, &str> {
-        self.regex.get_or_init(|| formats::pattern::compile(self.text)).as_ref().map_err(|error| error.as_str())
+        self.regex.get_or_init(|| formats::pattern::compile(&self.text)).as_ref().map_err(|error| error.as_str())
     }
 }
 
@@ -167,7 +167,7 @@ pub const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
 impl Node {
     /// A property by name.
     pub fn property(&self, name: &str) -> Option<&Arc<Node>> {
-        let at = self.properties.binary_search_by_key(&name, |(name, _)| name).ok()?;
+        let at = self.properties.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
         Some(&self.properties[at].1)
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use api::{Value, schema::interned};
+use api::Value;
 
 use super::{Bounds, Kind, ListKind, META, Node, Others, Pattern};
 use crate::rules::{Rule, Rules};
@@ -61,24 +61,20 @@ fn list<'a>(schema: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
     schema.get(name).and_then(Value::as_array).into_iter().flatten()
 }
 
-fn names(schema: &Value, name: &str) -> Box<[&'static str]> {
-    list(schema, name).filter_map(Value::as_str).map(interned).collect()
+fn names<T: for<'a> From<&'a str>>(schema: &Value, name: &str) -> Box<[T]> {
+    list(schema, name).filter_map(Value::as_str).map(T::from).collect()
 }
 
-fn properties(schema: &Value) -> Box<[(&'static str, Arc<Node>)]> {
+fn properties(schema: &Value) -> Box<[(Box<str>, Arc<Node>)]> {
     let map = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
     // Maps of documents are sorted.
-    map.map(|(name, schema)| (interned(name), Arc::new(node(schema)))).collect()
+    map.map(|(name, schema)| (name.as_str().into(), Arc::new(node(schema)))).collect()
 }
 
 fn list_kind(schema: &Value) -> ListKind {
     match text(schema, "x-kubernetes-list-type") {
         "set" => ListKind::Set,
-        "map" => {
-            let keys = names(schema, "x-kubernetes-list-map-keys");
-            let texts = keys.iter().map(|key| (*key).to_owned()).collect();
-            ListKind::Map(keys, texts)
-        }
+        "map" => ListKind::Map(names(schema, "x-kubernetes-list-map-keys")),
         _ => ListKind::Atomic,
     }
 }
@@ -113,7 +109,7 @@ fn said(schema: &Value) -> Bounds {
     let flag = |name: &str| schema.get(name).and_then(Value::as_bool).unwrap_or_default();
     let nodes = |name: &str| list(schema, name).map(|part| Arc::new(node(part))).collect();
     Bounds {
-        format: crate::validate::supported_format(text(schema, "type"), text(schema, "format")),
+        format: crate::validate::supported_format(text(schema, "type"), text(schema, "format")).into(),
         maximum: number("maximum"),
         exclusive_maximum: flag("exclusiveMaximum"),
         minimum: number("minimum"),
@@ -121,9 +117,7 @@ fn said(schema: &Value) -> Bounds {
         multiple_of: number("multipleOf"),
         max_length: count("maxLength"),
         min_length: count("minLength"),
-        pattern: Some(text(schema, "pattern"))
-            .filter(|text| !text.is_empty())
-            .map(|text| Box::new(Pattern::new(interned(text)))),
+        pattern: Some(text(schema, "pattern")).filter(|text| !text.is_empty()).map(|text| Box::new(Pattern::new(text))),
         max_items: count("maxItems"),
         min_items: count("minItems"),
         unique_items: flag("uniqueItems"),
@@ -143,7 +137,7 @@ fn imply_meta(node: &mut Node) {
     let text = || Arc::new(Node { kind: Kind::String, implied: true, ..Node::default() });
     let mut properties = std::mem::take(&mut node.properties).into_vec();
     for name in META {
-        let at = properties.binary_search_by_key(&name, |(name, _)| name);
+        let at = properties.binary_search_by(|(known, _)| (**known).cmp(name));
         match (at, name) {
             (Ok(at), "metadata") => {
                 if let Some(meta) = Arc::get_mut(&mut properties[at].1) {
@@ -153,9 +147,9 @@ fn imply_meta(node: &mut Node) {
             (Err(at), "metadata") => {
                 let mut meta = Node { kind: Kind::Object, implied: true, ..Node::default() };
                 imply_names(&mut meta);
-                properties.insert(at, (name, Arc::new(meta)));
+                properties.insert(at, (name.into(), Arc::new(meta)));
             }
-            (Err(at), _) => properties.insert(at, (name, text())),
+            (Err(at), _) => properties.insert(at, (name.into(), text())),
             (Ok(_), _) => {}
         }
     }
@@ -165,9 +159,9 @@ fn imply_meta(node: &mut Node) {
 fn imply_names(meta: &mut Node) {
     let mut properties = std::mem::take(&mut meta.properties).into_vec();
     for name in ["generateName", "name"] {
-        if let Err(at) = properties.binary_search_by_key(&name, |(name, _)| name) {
+        if let Err(at) = properties.binary_search_by(|(known, _)| (**known).cmp(name)) {
             let text = Node { kind: Kind::String, implied: true, ..Node::default() };
-            properties.insert(at, (name, Arc::new(text)));
+            properties.insert(at, (name.into(), Arc::new(text)));
         }
     }
     meta.properties = properties.into();

@@ -2,7 +2,7 @@
 
 use api::{
     Value,
-    apply::{Child, Form, Structure, View},
+    apply::{Child, Form, Named, Structure, View},
     schema::Ty,
 };
 
@@ -31,16 +31,15 @@ impl Structure for Node {
             && let Some(name) = META.into_iter().find(|known| *known == name)
         {
             let view = if name == "metadata" { View::metadata() } else { View::TEXT };
-            return Some(Child { view, named: Some(name) });
+            return Some(Child { view, named: Named::ByTable(name) });
         }
-        if let Ok(at) = self.properties.binary_search_by_key(&name, |(name, _)| name) {
-            let (name, node) = &self.properties[at];
-            return Some(Child { view: node.view(), named: Some(name) });
+        if let Some(node) = self.property(name) {
+            return Some(Child { view: node.view(), named: Named::BySchema });
         }
         match &self.others {
-            Others::Node(node) => Some(Child { view: node.view(), named: None }),
-            Others::Any => Some(Child { view: View::DEDUCED, named: None }),
-            Others::None if self.preserve => Some(Child { view: View::DEDUCED, named: None }),
+            Others::Node(node) => Some(Child { view: node.view(), named: Named::Freely }),
+            Others::Any => Some(Child { view: View::DEDUCED, named: Named::Freely }),
+            Others::None if self.preserve => Some(Child { view: View::DEDUCED, named: Named::Freely }),
             Others::None => None,
         }
     }
@@ -49,9 +48,9 @@ impl Structure for Node {
         self.items.as_ref().map_or(View::DEDUCED, |items| items.view())
     }
 
-    fn keys(&self) -> &[&'static str] {
+    fn keys(&self) -> &[String] {
         match &self.list {
-            ListKind::Map(keys, _) => keys,
+            ListKind::Map(keys) => keys,
             ListKind::Set | ListKind::Atomic => &[],
         }
     }

@@ -1,16 +1,14 @@
 //! The formats of values that custom resources may have. A format that is not known says nothing.
 
-use api::schema::interned;
-
 /// A format that is looked at for values of a type; empty for any other.
-pub fn supported(ty: &str, format: &str) -> &'static str {
+pub fn supported<'a>(ty: &str, format: &'a str) -> &'a str {
     let known = match ty {
         "" | "string" => formats::named::check(format, "").is_some(),
         "integer" => matches!(format, "int32" | "int64"),
         "number" => matches!(format, "float" | "double"),
         _ => false,
     };
-    if known { interned(format) } else { "" }
+    if known { format } else { "" }
 }
 
 /// Whether a text is of a format, if that is one of texts.

@@ -26,18 +26,17 @@ fn list(kind: &ListKind, items: &[Value], path: &str, errors: &mut Vec<FieldErro
                 errors.push(FieldError::duplicate(format!("{path}[{at}]"), items[at].clone()));
             }
         }
-        ListKind::Map(keys, _) => map_list(keys, items, path, errors),
+        ListKind::Map(keys) => map_list(keys, items, path, errors),
     }
 }
 
-fn map_list(keys: &[&str], items: &[Value], path: &str, errors: &mut Vec<FieldError>) {
+fn map_list(keys: &[String], items: &[Value], path: &str, errors: &mut Vec<FieldError>) {
     if let Some(at) = items.iter().position(|item| !item.is_null() && !item.is_object()) {
         let message = "must be an object for an array of list-type map";
         return errors.push(FieldError::invalid(format!("{path}[{at}]"), items[at].clone(), message));
     }
-    let key = |item: &Value| -> Map {
-        keys.iter().filter_map(|key| Some(((*key).to_owned(), item.get(key)?.clone()))).collect()
-    };
+    let key =
+        |item: &Value| -> Map { keys.iter().filter_map(|key| Some((key.clone(), item.get(key)?.clone()))).collect() };
     let found: Vec<Value> = items.iter().map(|item| Value::Object(key(item))).collect();
     for at in repeated(found.iter().map(Value::to_string)) {
         errors.push(FieldError::duplicate(format!("{path}[{at}]"), found[at].clone()));

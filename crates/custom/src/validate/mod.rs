@@ -117,8 +117,8 @@ impl Check<'_> {
             Value::String(text) => {
                 out.errors.extend(self.text(bounds, text, path));
                 out.passed += 1 + usize::from(!bounds.format.is_empty());
-                if !format::is_valid(bounds.format, text) {
-                    out.add(self.wrong_type(path, bounds.format, text));
+                if !format::is_valid(&bounds.format, text) {
+                    out.add(self.wrong_type(path, &bounds.format, text));
                 }
             }
             Value::Number(_) => out.merge(self.number(node, bounds, value, path)),
@@ -149,7 +149,7 @@ impl Check<'_> {
         let numeric = types.contains(&"number") || types.contains(&"integer");
         let whole = found == "number" && value.as_f64().is_some_and(|n| n.fract() == 0.0) && types.contains(&"integer");
         let fits = types.contains(&found) || whole || found == "integer" && types.contains(&"number");
-        let format = node.bounds().format;
+        let format = &*node.bounds().format;
         let is_text = value.is_string() || value.is_array();
         if !(is_text || format.is_empty() || fits || form == format) {
             return Some(self.wrong_type(path, format, form));
@@ -308,7 +308,7 @@ impl Check<'_> {
                 (None, _) => {}
             }
         }
-        for name in bounds.required.iter().filter(|name| !map.contains_key(**name)) {
+        for name in bounds.required.iter().filter(|name| !map.contains_key(&***name)) {
             out.add(self.fault(&format!("{path}.{name}"), Fault::Required, ""));
         }
         out

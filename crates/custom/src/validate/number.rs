@@ -57,7 +57,7 @@ impl Check<'_> {
 
     /// Whether a number fits the type and format of the schema.
     fn range(&self, node: &Node, number: Number, what: &str, path: &str) -> Option<FieldError> {
-        let format = node.bounds().format;
+        let format = &*node.bounds().format;
         let single = if node.int_or_string { Kind::Any } else { node.kind };
         let (fits, format) = match (single, number) {
             (Kind::Integer, Number::Int(number)) => (format != "int32" || i32::try_from(number).is_ok(), format),

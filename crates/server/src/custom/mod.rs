@@ -8,6 +8,7 @@ pub mod control;
 mod convert;
 mod gate;
 mod instances;
+mod members;
 mod names;
 mod openapi;
 mod pages;
@@ -25,7 +26,7 @@ use api::{
     status::Status,
 };
 use custom::Version;
-use store::Cache;
+use store::{Cache, Revision};
 use tokio_util::sync::CancellationToken;
 
 pub use gate::Entered;
@@ -85,6 +86,21 @@ impl Definitions {
                 Err(Status::forbidden(resource, name, why))
             }
         }
+    }
+
+    /// Refuses a revision at which another definition of the same name may have been served: its objects are not those of a row.
+    pub fn reaches(&self, resource: &Resource, requested: Revision) -> Result<(), store::Error> {
+        let Some(version) = version_of(resource) else { return Ok(()) };
+        match self.live.read(|served| served.born(&version.definition)) {
+            Some(oldest) if requested < oldest => Err(store::Error::Compacted { requested, oldest }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the definition of a row is there no more, and another has its name.
+    pub fn is_replaced(&self, resource: &Resource) -> bool {
+        let replaced = |version: &Version| self.live.read(|served| served.is_replaced(&version.definition));
+        version_of(resource).is_some_and(replaced)
     }
 
     /// Cancelled when the definition of a row changes or goes; `None` for built-in rows.

@@ -8,7 +8,7 @@ use std::{
 use api::{Value, meta};
 use bytes::Bytes;
 use custom::Definition;
-use store::Item;
+use store::{Item, Revision};
 use tokio_util::sync::CancellationToken;
 
 use super::{Rows, approval::Approval, find_condition, gate::Gate, is_true};
@@ -45,11 +45,20 @@ pub struct Served {
     definitions: BTreeMap<String, Arc<Definition>>,
     summaries: BTreeMap<String, Arc<Summary>>,
     /// By the identity of the definition.
-    gates: HashMap<String, Arc<Gate>>,
+    lives: HashMap<String, Life>,
     /// By name.
     ended: HashMap<String, CancellationToken>,
     rows: Arc<Rows>,
     changed: bool,
+}
+
+/// What is kept of a definition as long as it is there, whatever becomes of it.
+#[derive(Default)]
+struct Life {
+    /// Who creates objects goes through it.
+    gate: Arc<Gate>,
+    /// Its objects were all written after this.
+    born: Revision,
 }
 
 impl Served {
@@ -60,12 +69,22 @@ impl Served {
 
     /// What who creates objects goes through; `None` if the definition is gone.
     pub fn gate(&self, definition: &Definition) -> Option<Arc<Gate>> {
-        self.gates.get(&definition.uid).cloned()
+        self.lives.get(&definition.uid).map(|life| life.gate.clone())
+    }
+
+    /// The revision after which its objects were written; `None` if the definition is gone.
+    pub fn born(&self, definition: &Definition) -> Option<Revision> {
+        self.lives.get(&definition.uid).map(|life| life.born)
+    }
+
+    /// Whether another definition has the name of one that is gone or has changed.
+    pub fn is_replaced(&self, definition: &Definition) -> bool {
+        self.definitions.get(&definition.name).is_some_and(|known| !known.is_like(definition))
     }
 
     /// Cancelled when a definition is not any more what it is.
     pub fn ended(&self, definition: &Definition) -> CancellationToken {
-        let known = self.definitions.get(&definition.name).filter(|known| std::ptr::eq(&***known, definition));
+        let known = self.definitions.get(&definition.name).filter(|known| known.is_like(definition));
         let token = known.and_then(|known| self.ended.get(&known.name)).cloned();
         token.unwrap_or_else(|| {
             let over = CancellationToken::new();
@@ -84,7 +103,7 @@ impl Served {
         self.summaries.values().cloned().collect()
     }
 
-    fn keep(&mut self, name: &str, object: &Value, document: &Bytes) {
+    fn keep(&mut self, name: &str, object: &Value, (document, revision): (&Bytes, Revision)) {
         self.summaries.insert(name.to_owned(), Arc::new(Summary::of(name, object)));
         // A definition that lost its names is served under those that it had.
         let usable = ["NamesAccepted", "Established"].iter().any(|condition| is_true(object, condition));
@@ -93,19 +112,22 @@ impl Served {
             return;
         }
         match usable.then(|| Definition::new(object, document)).flatten() {
-            Some(definition) => self.serve(name, definition),
+            Some(definition) => self.serve(name, definition, revision),
             None => self.drop(name),
         }
     }
 
-    fn serve(&mut self, name: &str, definition: Definition) {
+    fn serve(&mut self, name: &str, definition: Definition, revision: Revision) {
         self.drop_other(name, &definition.uid);
-        if let Some(before) = self.ended.insert(name.to_owned(), CancellationToken::new()) {
+        // Who watches hears of the objects that go before their definition.
+        let same = self.definitions.get(name).is_some_and(|known| known.is_like(&definition));
+        if !same && let Some(before) = self.ended.insert(name.to_owned(), CancellationToken::new()) {
             before.cancel();
         }
-        let gate = self.gates.entry(definition.uid.clone()).or_default();
+        let life = self.lives.entry(definition.uid.clone());
+        let life = life.or_insert_with(|| Life { born: revision, ..Life::default() });
         if definition.terminating {
-            gate.close();
+            life.gate.close();
         }
         self.definitions.insert(name.to_owned(), Arc::new(definition));
         self.changed = true;
@@ -121,8 +143,8 @@ impl Served {
     fn drop(&mut self, name: &str) {
         if let Some(known) = self.definitions.remove(name) {
             self.changed = true;
-            if let Some(gate) = self.gates.remove(&known.uid) {
-                gate.close();
+            if let Some(life) = self.lives.remove(&known.uid) {
+                life.gate.close();
             }
         }
         if let Some(ended) = self.ended.remove(name) {
@@ -133,11 +155,11 @@ impl Served {
 
 impl View for Served {
     fn put(&mut self, place: Place<'_>, object: &Value) {
-        self.keep(place.name, object, &object.to_string().into());
+        self.keep(place.name, object, (&object.to_string().into(), 0));
     }
 
     fn put_item(&mut self, place: Place<'_>, object: &Value, item: &Item) {
-        self.keep(place.name, object, &item.record.value);
+        self.keep(place.name, object, (&item.record.value, item.record.revision));
     }
 
     fn remove(&mut self, place: Place<'_>) {
@@ -215,6 +237,6 @@ mod tests {
         served.remove(place);
         served.settle();
         assert!(before.iter().all(|known| known.upgrade().is_none()));
-        assert!(served.gates.is_empty() && served.ended.is_empty() && served.summaries.is_empty());
+        assert!(served.lives.is_empty() && served.ended.is_empty() && served.summaries.is_empty());
     }
 }

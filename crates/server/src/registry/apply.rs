@@ -25,7 +25,7 @@ impl Registry {
                 return Err(why);
             }
             let mut object = applied.map_err(|error| error.status())?;
-            config.check(options.validation)?;
+            config.check(target, options.validation)?;
             identified(target, live, &mut object)?;
             Ok(object)
         };
@@ -36,7 +36,7 @@ impl Registry {
             }
             changed => (changed?, 200),
         };
-        Ok(changed.outcome(code, config.warnings(options.validation)))
+        Ok(changed.outcome(code))
     }
 }
 
@@ -86,16 +86,14 @@ impl Configuration {
         }
     }
 
-    fn check(&self, validation: FieldValidation) -> Result<(), Status> {
-        match &self.violation {
-            Some(text) if validation == FieldValidation::Strict => {
-                Err(Status::bad_request(format!("error strict decoding YAML: {text}")))
+    fn check(&self, target: &Target, validation: FieldValidation) -> Result<(), Status> {
+        match (&self.violation, validation) {
+            (Some(text), FieldValidation::Strict) => {
+                return Err(Status::bad_request(format!("error strict decoding YAML: {text}")));
             }
-            _ => Ok(()),
+            (Some(text), FieldValidation::Warn) => target.notes.warn(text),
+            _ => {}
         }
-    }
-
-    fn warnings(self, validation: FieldValidation) -> Vec<String> {
-        self.violation.into_iter().filter(|_| validation == FieldValidation::Warn).collect()
+        Ok(())
     }
 }

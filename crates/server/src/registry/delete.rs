@@ -49,7 +49,7 @@ impl Registry {
             }
             Deleted::Gone(object) | Deleted::Waiting(object) => object,
         };
-        Ok(Outcome::Object { object, stored: None, code: 200, warnings: Vec::new() })
+        Ok(Outcome::Object { object, stored: None, code: 200 })
     }
 
     pub(super) async fn delete_collection(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {

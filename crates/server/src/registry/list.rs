@@ -37,7 +37,14 @@ impl Registry {
         let options = ListOptions::of(target)?;
         let prefix = document::key(&target.resource, &target.namespace, "");
         let start = options.start(&prefix)?;
-        let snapshot = self.cache().snapshot(&prefix, start.at).await;
+        let reached = match start.at {
+            store::At::Exactly(revision) => self.custom().reaches(&target.resource, revision),
+            _ => Ok(()),
+        };
+        let snapshot = match reached {
+            Ok(()) => self.cache().snapshot(&prefix, start.at).await,
+            Err(error) => Err(error),
+        };
         let snapshot = snapshot.map_err(|error| gone(target, &prefix, &start, error))?;
         // Whatever the cache has comes as a whole.
         let limit = options.limit.filter(|_| start.at != store::At::Any).unwrap_or(usize::MAX);

@@ -72,8 +72,6 @@ pub enum Outcome {
         stored: Option<Stored>,
         /// 200 or 201.
         code: u16,
-        /// For `Warning` headers.
-        warnings: Vec<String>,
     },
     /// A page of a list.
     List(List),
@@ -186,7 +184,7 @@ impl Registry {
         if Self::is_converted_by_webhook(&target.resource) {
             let object = document::object(&record).map_err(Status::internal)?;
             let object = self.one_in_version(&target.resource, object).await?;
-            return Ok(Outcome::Object { object, stored: None, code: 200, warnings: Vec::new() });
+            return Ok(Outcome::Object { object, stored: None, code: 200 });
         }
         Ok(Outcome::Document { value: record.value, revision: record.revision })
     }
@@ -269,11 +267,18 @@ impl Registry {
         let write = Write { key: key.as_str().into(), guard, value: Some(value.clone()), ttl };
         let revision = self.store.write(write).await?;
         self.cache.is_shown(&key, revision).await;
-        if let Some(other) = other {
-            object = self.one_in_version(resource, other).await?;
+        let mut is_whole = true;
+        match (other, &resource.custom) {
+            (Some(other), _) => object = self.one_in_version(resource, other).await?,
+            // A status that the schema fills in is not stored with a new object, but it is read.
+            (None, Some(custom)) if object.get("status").is_none() => {
+                custom.default(&mut object);
+                is_whole = object.get("status").is_none();
+            }
+            _ => {}
         }
         meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
-        Ok((object, Some((value, revision))))
+        Ok((object, is_whole.then_some((value, revision))))
     }
 
     /// Removes an object for good.

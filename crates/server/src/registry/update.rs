@@ -74,15 +74,12 @@ pub struct Changed {
     pub object: Value,
     /// As it is stored, if it is.
     pub stored: Option<Stored>,
-    /// For `Warning` headers.
-    pub warnings: Vec<String>,
 }
 
 impl Changed {
-    /// The answer, with what was already to be said of the request.
-    pub fn outcome(self, code: u16, mut warnings: Vec<String>) -> Outcome {
-        warnings.extend(self.warnings);
-        Outcome::Object { object: self.object, stored: self.stored, code, warnings }
+    /// The answer.
+    pub fn outcome(self, code: u16) -> Outcome {
+        Outcome::Object { object: self.object, stored: self.stored, code }
     }
 }
 
@@ -94,14 +91,14 @@ impl Registry {
     pub(super) async fn update_part(&self, target: &Target, input: &Input, part: Part) -> Result<Outcome, Status> {
         let resource = &target.resource;
         let options = WriteOptions::of(target, input)?;
-        let (given, warnings) = body_of(target, input, &options)?;
+        let given = body_of(target, input, &options)?;
         // Who must try again reads the body again.
         let mut first = Some(given);
         let changed = self
             .change(target, How::asked(part, &options), |current| {
                 let mut object = match first.take() {
                     Some(given) => given,
-                    None => body_of(target, input, &options)?.0,
+                    None => body_of(target, input, &options)?,
                 };
                 options.note(apply::Kind::of(resource, &target.subresource), Some(current), &mut object);
                 Ok(object)
@@ -109,14 +106,14 @@ impl Registry {
             .await;
         let (changed, code) = match changed {
             Err(status) if status.code == 404 && resource.upsert && part == Part::Main => {
-                let mut given = first.map_or_else(|| body_of(target, input, &options).map(|(given, _)| given), Ok)?;
+                let mut given = first.map_or_else(|| body_of(target, input, &options), Ok)?;
                 meta::metadata_mut(&mut given).remove("resourceVersion");
                 options.note(apply::Kind::of(resource, &target.subresource), None, &mut given);
                 (self.create_object(target, given, options.dry_run).await?, 201)
             }
             changed => (changed?, 200),
         };
-        Ok(changed.outcome(code, warnings))
+        Ok(changed.outcome(code))
     }
 
     pub(super) async fn patch(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
@@ -130,18 +127,17 @@ impl Registry {
         let resource = &target.resource;
         let (kind, body) = patch_body(resource, input)?;
         let options = WriteOptions::of(target, input)?;
-        let mut warnings = Vec::new();
         let changed = self
             .change(target, How::asked(part, &options), |current| {
                 let patched = kind.apply(resource.ty, current, &body).map_err(patch_failed)?;
                 let (mut object, unknown) = decoded(resource, patched, options.validation)?;
                 named_as(target, &mut object)?;
-                warnings = unknown;
+                target.notes.warn_all(unknown);
                 options.note(apply::Kind::of(resource, &target.subresource), Some(current), &mut object);
                 Ok(object)
             })
             .await?;
-        Ok(changed.outcome(200, warnings))
+        Ok(changed.outcome(200))
     }
 
     /// Changes the status of an object on the server's own account, and under its name. Nobody is asked.
@@ -237,17 +233,17 @@ impl Registry {
         if !errors.is_empty() {
             return Err(Status::invalid(resource, name, &errors));
         }
-        let warnings = validate::warnings(resource, &object, Some(current));
+        target.notes.warn_all(validate::warnings(resource, &object, Some(current)));
         self.validate_change(attributes, part, &object).await?;
         if unchanged {
-            return Ok(Some(Changed { object: current.clone(), stored: None, warnings }));
+            return Ok(Some(Changed { object: current.clone(), stored: None }));
         }
         match self.write_or_finish(target, object, revision, dry_run).await {
             Ok((object, stored)) => {
                 if stored.is_some() && strategies::of(resource).is_awaited() {
                     self.custom().freshen().await;
                 }
-                Ok(Some(Changed { object, stored, warnings }))
+                Ok(Some(Changed { object, stored }))
             }
             Err(Unsaved::Store(store::Error::Conflict { current: Some(_), .. })) => Ok(None),
             Err(unsaved) => Err(unsaved.status(resource, name)),
@@ -316,12 +312,12 @@ impl Registry {
     }
 }
 
-/// The object that a client wants to be there instead, and what is to be said of it.
-fn body_of(target: &Target, input: &Input, options: &WriteOptions) -> Result<(Value, Vec<String>), Status> {
-    let (mut given, warnings) = body(&target.resource, input, options.validation)?;
-    same_version(target, &given, &warnings)?;
+/// The object that a client wants to be there instead.
+fn body_of(target: &Target, input: &Input, options: &WriteOptions) -> Result<Value, Status> {
+    let mut given = body(target, &target.resource, input, options.validation)?;
+    same_version(target, &given)?;
     named_as(target, &mut given)?;
-    Ok((given, warnings))
+    Ok(given)
 }
 
 /// 422: objects of this kind are changed only by who has read them.
@@ -376,7 +372,8 @@ pub(super) fn named_as(target: &Target, object: &mut Value) -> Result<(), Status
             target.name
         )));
     }
-    if !namespace.is_empty() && namespace != target.namespace {
+    let namespaced = target.resource.namespaced();
+    if namespaced && !namespace.is_empty() && namespace != target.namespace {
         return Err(Status::bad_request(format!(
             "the namespace of the object ({namespace}) does not match the namespace on the URL ({})",
             target.namespace
@@ -384,8 +381,10 @@ pub(super) fn named_as(target: &Target, object: &mut Value) -> Result<(), Status
     }
     let metadata = meta::metadata_mut(object);
     metadata.insert("name".into(), target.name.clone().into());
-    if !target.namespace.is_empty() {
+    if namespaced {
         metadata.insert("namespace".into(), target.namespace.clone().into());
+    } else {
+        metadata.remove("namespace");
     }
     Ok(())
 }

@@ -7,9 +7,9 @@ mod lines;
 pub mod socket;
 mod view;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use api::status::Status;
+use api::{schema::Row, status::Status};
 use bytes::Bytes;
 use futures::{
     StreamExt,
@@ -26,12 +26,14 @@ use self::{lines::Lines, view::View};
 use crate::{
     Body, BodyError, Server, document, encode,
     form::{Encoding, Form},
-    registry::ListOptions,
+    registry::{ListOptions, Registry},
     request::Target,
 };
 
 /// The content type of a watch in protobuf.
 const STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+/// Changes are told soon after they were made: what was not told for so long is not there.
+const LAST_WORDS: Duration = Duration::from_millis(50);
 /// No watch lasts longer.
 const LONGEST: u64 = 86_400;
 
@@ -51,7 +53,8 @@ async fn pieces(server: &Server, target: Target, form: Form) -> Result<BoxStream
     let options = ListOptions::of(&target)?;
     let start = start(server, &target, &options).await?;
     let ends = Instant::now() + lasts(server, options.timeout);
-    let ended = server.shared.registry.custom().ended(&target.resource);
+    let resource = target.resource.clone();
+    let ended = server.shared.registry.custom().ended(&resource);
     let view = View::new(target, form, options.selection).converted_by(&server.shared.registry);
     let lines = Lines::new(view, start, options.bookmarks, ends);
     let stopping = server.shared.stopping.clone();
@@ -59,19 +62,42 @@ async fn pieces(server: &Server, target: Target, form: Form) -> Result<BoxStream
         tokio::select! {
             () = tokio::time::sleep_until(ends) => {}
             () = stopping.cancelled() => {}
-            // Who watches a custom resource whose definition changes begins anew.
-            () = over(ended) => {}
         }
     };
-    let pieces = stream::unfold(lines, |mut lines| async move { lines.next().await.map(|line| (line, lines)) });
+    let watched = Watched { registry: server.shared.registry.clone(), resource, lines, ended };
+    let pieces = stream::unfold(watched, |mut watched| async move { watched.next().await.map(|line| (line, watched)) });
     Ok(pieces.take_until(until).boxed())
 }
 
-/// Cancelled, or never.
-async fn over(ended: Option<CancellationToken>) {
-    match ended {
-        Some(ended) => ended.cancelled().await,
-        None => std::future::pending().await,
+/// A watch of a resource that may cease to be.
+struct Watched {
+    registry: Arc<Registry>,
+    resource: Row,
+    lines: Lines,
+    /// Cancelled when the definition of the resource changes or goes; `None`: it never does.
+    ended: Option<CancellationToken>,
+}
+
+impl Watched {
+    /// The next piece. Who watches a custom resource whose definition changes begins anew; if it goes, the objects that went
+    /// before it are told, but nothing of another one that has its name.
+    async fn next(&mut self) -> Option<Bytes> {
+        let Some(ended) = &self.ended else { return self.lines.next().await };
+        let replaced = || ended.is_cancelled() && self.registry.custom().is_replaced(&self.resource);
+        if replaced() {
+            return None;
+        }
+        let over = async {
+            ended.cancelled().await;
+            if !replaced() {
+                tokio::time::sleep(LAST_WORDS).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            line = self.lines.next() => line.filter(|_| !replaced()),
+            () = over => None,
+        }
     }
 }
 
@@ -108,7 +134,10 @@ async fn start(server: &Server, target: &Target, options: &ListOptions) -> Resul
             return Ok(Start::Existing(snapshot, watcher));
         }
         let after = match revision {
-            Some(revision) if revision > 0 => revision,
+            Some(revision) if revision > 0 => {
+                server.shared.registry.custom().reaches(&target.resource, revision)?;
+                revision
+            }
             _ => cache.snapshot(&prefix, at).await?.revision,
         };
         Ok(Start::Changes(cache.watch(&prefix, after)?))

@@ -17,7 +17,7 @@ impl Registry {
     pub(super) async fn bind(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
         let pods = system::resource("", "v1", "pods")?;
         let options = WriteOptions::of(target, input)?;
-        let (mut binding, _) = posted(target, input, options.validation)?;
+        let mut binding = posted(target, input, options.validation)?;
         let attributes = Attributes::create(self, target, options.dry_run);
         self.admission().admit(&attributes, &mut binding).await?;
         let name = meta::name(&binding);

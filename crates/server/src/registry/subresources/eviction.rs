@@ -31,7 +31,7 @@ const MANAGER: &str = "kube-apiserver";
 impl Registry {
     pub(super) async fn evict(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
         let asked = WriteOptions::of(target, input)?;
-        let (mut object, _) = posted(target, input, asked.validation)?;
+        let mut object = posted(target, input, asked.validation)?;
         let attributes = Attributes::create(self, target, asked.dry_run);
         self.admission().admit(&attributes, &mut object).await?;
         let eviction = Eviction::of(target, &object, asked.dry_run)?;
