@@ -9,8 +9,6 @@ use ferry_tests::{
 };
 use serde_json::{Value, json};
 
-const FOO: &str = "{\"apiVersion\": \"samplecontroller.k8s.io/v1alpha1\", \"kind\": \"Foo\"";
-
 struct World {
     // It ends before its cluster.
     _controller: Daemon,
@@ -37,8 +35,8 @@ impl World {
     /// Waits until a Foo says that so many replicas are there.
     fn until_available(&self, name: &str, count: u64) {
         eventually(&format!("{count} replicas in the status of {name}"), || {
-            let foo = self.one(&format!("foo {name}"));
-            if foo["status"]["availableReplicas"] == count { Ok(()) } else { Err(foo.to_string()) }
+            let object = self.one(&format!("foo {name}"));
+            if object["status"]["availableReplicas"] == count { Ok(()) } else { Err(object.to_string()) }
         });
     }
 
@@ -69,9 +67,9 @@ fn a_foo_becomes_a_deployment(world: &World) {
     let cluster = &world.cluster;
     cluster.kubectl(&format!("apply -f {}", world.examples.join("example-foo.yaml").display())).ok();
     cluster.running("controller=example-foo", 1);
-    let foo = world.one("foo example-foo");
+    let example = world.one("foo example-foo");
     let owner = json!([{"apiVersion": "samplecontroller.k8s.io/v1alpha1", "kind": "Foo", "name": "example-foo",
-        "uid": foo["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true}]);
+        "uid": example["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true}]);
     assert_eq!(world.one("deployment example-foo")["metadata"]["ownerReferences"], owner);
     world.until_available("example-foo", 1);
     let event = world.event("example-foo", "Synced");
@@ -94,8 +92,8 @@ fn the_deployment_follows(world: &World) {
     scale(3).ok();
     cluster.running("controller=example-foo", 3);
     world.until_available("example-foo", 3);
-    let foo = world.one("foo example-foo");
-    assert_eq!(foo["metadata"]["generation"], 2, "only a change of the spec counts");
+    let example = world.one("foo example-foo");
+    assert_eq!(example["metadata"]["generation"], 2, "only a change of the spec counts");
 }
 
 fn a_deleted_deployment_comes_back(world: &World) {
@@ -112,8 +110,9 @@ fn a_deleted_deployment_comes_back(world: &World) {
 fn a_name_that_is_taken_is_told(world: &World) {
     let cluster = &world.cluster;
     cluster.kubectl("create deployment taken --image=nginx --replicas=0").ok();
-    let foo = format!("{FOO}, \"metadata\": {{\"name\": \"late\"}}, \"spec\": {{\"deploymentName\": \"taken\"}}}}");
-    cluster.kubectl_args(&["apply", "-f", "-"], Some(&foo)).ok();
+    let late = json!({"apiVersion": "samplecontroller.k8s.io/v1alpha1", "kind": "Foo", "metadata": {"name": "late"},
+        "spec": {"deploymentName": "taken"}});
+    cluster.kubectl_args(&["apply", "-f", "-"], Some(&late.to_string())).ok();
     let event = world.event("late", "ErrResourceExists");
     let told = "Resource \"taken\" already exists and is not managed by Foo";
     assert_eq!((&event["message"], &event["type"]), (&json!(told), &json!("Warning")));
