@@ -13,6 +13,8 @@ mod openapi;
 mod pages;
 mod rows;
 mod services;
+#[cfg(test)]
+mod tests;
 mod view;
 
 use std::{sync::Arc, time::Duration};
