@@ -70,14 +70,14 @@ class Upstream:
         self.run("kube-apiserver", *server_flags(self.pki))
         self.run("containerd", "--config", at / "containerd.toml",
                  environment={"PATH": f"{at}/bin:{os.environ['PATH']}:/usr/sbin:/sbin"})
-        wait("kube-apiserver's /readyz", 120, lambda: "ok" in self.kubectl("get", "--raw", "/readyz"))
+        self.wait("kube-apiserver's /readyz", 120, lambda: "ok" in self.kubectl("get", "--raw", "/readyz"))
         self.run("kube-controller-manager", *controller_flags(at, self.pki))
         self.run("kube-scheduler", f"--kubeconfig={at}/kube-scheduler.kubeconfig", "--leader-elect=false")
         self.run("kubelet", f"--config={at}/kubelet.json", f"--kubeconfig={at}/kubelet.kubeconfig",
                  f"--root-dir={at}/kubelet", "--hostname-override=node-1", f"--node-ip={UPLINK}")
         self.run("kube-proxy", f"--config={at}/kube-proxy.json")
         ready = ["get", "node", "node-1", "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].status}"]
-        wait("a Ready node", 120, lambda: self.kubectl(*ready) == "True")
+        self.wait("a Ready node", 120, lambda: self.kubectl(*ready) == "True")
 
     def prepare_runtime(self):
         certs, cni = self.directory / "certs.d" / "_default", self.directory / "cni"
@@ -101,6 +101,13 @@ class Upstream:
         command = [*(program or [self.programs[name]]), *arguments]
         self.processes[name] = Process(self.network, command, log, environment)
         self.logs.append(log)
+
+    def wait(self, what, seconds, condition):
+        """Waits for something as long as all that was started runs."""
+        wait(what, seconds, lambda: self.dead() or condition())
+        for name in self.dead():
+            said = (self.directory / f"{name}.log").read_text(errors="replace").strip()
+            raise places.Untrusted(f"{name} ended while {what} was waited for: {said[-500:]}")
 
     def kubectl(self, *arguments):
         return run(self.network.inside([self.programs["kubectl"], "--kubeconfig", self.kubeconfig, *arguments]))

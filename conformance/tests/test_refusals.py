@@ -6,7 +6,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from suite import places, preflight
+from suite import places, preflight, upstream
 from suite.machine import run, wait
 
 
@@ -32,6 +32,14 @@ class Untrusted(unittest.TestCase):
 
         with mock.patch.object(preflight, "NODE", 0.3), self.refused("a Ready node did not come in 0.3 s"):
             preflight.check(Client(), Path("/nowhere"))
+
+    def test_a_component_that_ends(self):
+        with tempfile.TemporaryDirectory() as directory:
+            cluster = upstream.Upstream(None, Path(directory))
+            cluster.processes["etcd"] = mock.Mock(alive=lambda: False)
+            (Path(directory) / "etcd.log").write_text("address already in use")
+            with self.refused("etcd ended while a Ready node was waited for: address already in use"):
+                cluster.wait("a Ready node", 1, lambda: False)
 
     def test_a_command_that_fails_is_told_with_its_output(self):
         with self.refused("`sh -c .*` failed: the port is taken"):

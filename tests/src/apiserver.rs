@@ -7,9 +7,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
-
-use crate::{Output, eventually, machine, run};
+use crate::{Authority, Output, eventually, machine, run};
 
 /// A running API server; dropping it ends it.
 pub struct ApiServer {
@@ -140,21 +138,8 @@ fn stranger(dir: &Path, port: u16) -> String {
 
 /// An authority, the server's certificate and an administrator's.
 fn certificates(dir: &Path) {
-    let key = KeyPair::generate().expect("a key");
-    let mut params = CertificateParams::new(Vec::new()).expect("no names");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.distinguished_name.push(DnType::CommonName, "test-ca");
-    let authority = params.self_signed(&key).expect("signed");
-    fs::write(dir.join("ca.crt"), authority.pem()).expect("written");
-    let issuer = Issuer::from_params(&params, &key);
+    let authority = Authority::new(dir, "ca");
     for (name, group) in [("server", "servers"), ("admin", "system:masters")] {
-        let key = KeyPair::generate().expect("a key");
-        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
-        params.subject_alt_names.push(SanType::IpAddress([127, 0, 0, 1].into()));
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.distinguished_name.push(DnType::OrganizationName, group);
-        let certificate = params.signed_by(&key, &issuer).expect("signed");
-        fs::write(dir.join(format!("{name}.crt")), certificate.pem()).expect("written");
-        fs::write(dir.join(format!("{name}.key")), key.serialize_pem()).expect("written");
+        authority.issue(name, group, &["localhost"]);
     }
 }

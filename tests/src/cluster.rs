@@ -72,6 +72,11 @@ impl Host {
         self.dir.path().join("d")
     }
 
+    /// Where files of this host are that are not the cluster's.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// A file of this host that is not the cluster's.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
@@ -138,6 +143,11 @@ impl Cluster {
         let mut args = vec!["up", "--install-runtime", "--kubeconfig", self.kubeconfig.to_str().expect("text")];
         args.extend(flags);
         self.host.ferry(&args)
+    }
+
+    /// The kubeconfig of an administrator.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
     }
 
     /// A program of an administrator in the cluster's network, not started yet.

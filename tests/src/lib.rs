@@ -4,13 +4,16 @@
 //! packet leaves the machine. Dropping one takes it down, also after a failed test.
 
 mod apiserver;
+mod authority;
 mod cluster;
 mod command;
+pub mod definitions;
 pub mod machine;
 pub mod python;
 pub mod upstream;
 
 pub use apiserver::ApiServer;
+pub use authority::Authority;
 pub use cluster::{Cluster, Host};
 pub use command::{Output, run};
 

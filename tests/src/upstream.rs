@@ -6,6 +6,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use serde_json::Value;
+
 use crate::{Host, machine, run};
 
 /// Upstream's program, built from its Go module; `None`, said aloud, where Go is absent.
@@ -16,6 +18,15 @@ pub fn built(program: &str) -> Option<PathBuf> {
     }
     let told = run(Command::new(machine::built("xtask")).args(["upstream", program]), None).ok();
     Some(PathBuf::from(told.lines().last().expect("a path")))
+}
+
+/// Where the files of a Go module are, in the version that a folder of `conformance/modules` pins.
+pub fn module(folder: &str, name: &str) -> PathBuf {
+    let pins = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/modules").join(folder);
+    let mut go = Command::new("go");
+    let told = run(go.arg("-C").arg(pins).args(["mod", "download", "-json", name]), None).ok();
+    let told: Value = serde_json::from_str(&told).expect("go writes JSON");
+    PathBuf::from(told["Dir"].as_str().expect("a folder"))
 }
 
 /// Where [`etcd`] answers.
@@ -29,14 +40,24 @@ pub fn etcd(host: &Host, program: &Path) -> Daemon {
     Daemon::start(host, program, &[&client[..], &peer].concat())
 }
 
-/// A program that runs in a host's network until it is dropped. What it says is in a file of the host.
-pub struct Daemon(Child);
+/// A program that runs in a host's network until it is dropped. What it says is in a file of the host, and is shown if the
+/// test fails.
+pub struct Daemon {
+    child: Child,
+    log: Option<PathBuf>,
+}
 
 impl Drop for Daemon {
     fn drop(&mut self) {
         // It may have ended by itself; kube-apiserver is slow to end otherwise.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Some(log) = self.log.as_ref().filter(|_| std::thread::panicking()) {
+            let text = fs::read_to_string(log).unwrap_or_default();
+            let tail: Vec<&str> = text.lines().rev().take(40).collect();
+            eprintln!("--- the end of {} ---", log.display());
+            tail.iter().rev().for_each(|line| eprintln!("{line}"));
+        }
     }
 }
 
@@ -44,16 +65,18 @@ impl Daemon {
     /// Starts a program.
     pub fn start(host: &Host, program: &Path, arguments: &[impl AsRef<str>]) -> Self {
         let name = program.file_name().and_then(|name| name.to_str()).expect("a name");
-        let log = fs::OpenOptions::new().create(true).append(true).open(host.file(&format!("{name}.log")));
-        let log = log.expect("a log");
+        let path = host.file(&format!("{name}.log"));
+        let log = fs::OpenOptions::new().create(true).append(true).open(&path).expect("a log");
         let arguments: Vec<&str> = arguments.iter().map(AsRef::as_ref).collect();
         let mut command = host.prepared(program, &arguments);
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log")).stderr(log);
-        Self::of(&mut command)
+        let mut daemon = Self::of(&mut command);
+        daemon.log = Some(path);
+        daemon
     }
 
     /// Starts what was prepared.
     pub fn of(command: &mut Command) -> Self {
-        Self(command.spawn().expect("it starts"))
+        Self { child: command.spawn().expect("it starts"), log: None }
     }
 }

@@ -8,64 +8,33 @@ use std::{
 };
 
 use ferry_tests::{
-    Host, Output, eventually, machine, run, skip_reason,
+    Authority, Host, Output, eventually, machine, run, skip_reason,
     upstream::{self, Daemon, ETCD},
 };
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 
 /// The host's own address: a slice must not lead to loopback.
 const ADDRESS: &str = "192.0.2.2";
 
-/// An authority, with the certificates that it issues written to files.
-struct Authority {
-    params: CertificateParams,
-    key: KeyPair,
-}
-
-impl Authority {
-    fn new(host: &Host, name: &str) -> Self {
-        let key = KeyPair::generate().expect("a key");
-        let mut params = CertificateParams::new(Vec::new()).expect("no names");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, name);
-        let certificate = params.self_signed(&key).expect("signed").pem();
-        fs::write(host.file(&format!("{name}.crt")), certificate).expect("written");
-        Self { params, key }
-    }
-
-    fn issue(&self, host: &Host, name: &str, group: &str, names: &[&str]) {
-        let key = KeyPair::generate().expect("a key");
-        let mut params = CertificateParams::new(names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
-        let params = params.as_mut().expect("names");
-        params.subject_alt_names.push(SanType::IpAddress([127, 0, 0, 1].into()));
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.distinguished_name.push(DnType::OrganizationName, group);
-        let issuer = Issuer::from_params(&self.params, &self.key);
-        let certificate = params.signed_by(&key, &issuer).expect("signed");
-        fs::write(host.file(&format!("{name}.crt")), certificate.pem()).expect("written");
-        fs::write(host.file(&format!("{name}.key")), key.serialize_pem()).expect("written");
-    }
-}
-
 /// The shipped API server, etcd for the sample server, and what it takes to start that.
 struct World {
+    // They end before their host.
+    _daemons: Vec<Daemon>,
     host: Host,
     sample: PathBuf,
-    _daemons: Vec<Daemon>,
 }
 
 impl World {
     fn start(sample: PathBuf, etcd: &Path) -> Self {
         let host = Host::new();
-        let cluster = Authority::new(&host, "ca");
-        cluster.issue(&host, "server", "servers", &["localhost"]);
-        cluster.issue(&host, "admin", "system:masters", &[]);
-        cluster.issue(&host, "wardle", "servers", &["api.wardle.svc"]);
-        Authority::new(&host, "front-proxy-ca").issue(&host, "front-proxy-client", "proxies", &[]);
+        let cluster = Authority::new(host.dir(), "ca");
+        cluster.issue("server", "servers", &["localhost"]);
+        cluster.issue("admin", "system:masters", &[]);
+        cluster.issue("wardle", "servers", &["api.wardle.svc"]);
+        Authority::new(host.dir(), "front-proxy-ca").issue("front-proxy-client", "proxies", &[]);
         fs::write(host.file("kubeconfig"), kubeconfig(&host)).expect("written");
         let etcd = upstream::etcd(&host, etcd);
         let server = Daemon::start(&host, &machine::built("ferry"), &server_flags(&host));
-        let world = Self { host, sample, _daemons: vec![etcd, server] };
+        let world = Self { _daemons: vec![etcd, server], host, sample };
         eventually("the API server is ready", || {
             let told = world.kubectl("get --raw /readyz");
             if told.code == 0 { Ok(()) } else { Err(told.stderr) }
@@ -103,21 +72,6 @@ impl World {
         for version in ["v1alpha1", "v1beta1"] {
             let line = format!("wait apiservice/{version}.wardle.example.com --for=condition=Available={status}");
             self.kubectl(&format!("{line} --timeout=90s")).ok();
-        }
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            return;
-        }
-        let name = self.sample.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        for name in ["ferry", name] {
-            let log = fs::read_to_string(self.host.file(&format!("{name}.log"))).unwrap_or_default();
-            let tail: Vec<&str> = log.lines().rev().take(40).collect();
-            eprintln!("--- the end of {name}.log ---");
-            tail.iter().rev().for_each(|line| eprintln!("{line}"));
         }
     }
 }

@@ -19,6 +19,7 @@ const WINDOW: u32 = 8 << 20;
 pub struct Client {
     sender: http2::SendRequest<Full<Bytes>>,
     port: u16,
+    encoding: &'static str,
 }
 
 /// What came back.
@@ -57,7 +58,12 @@ impl Client {
             // How it ends is seen by whoever waits for an answer.
             let _ = connection.await;
         });
-        Ok(Self { sender, port })
+        Ok(Self { sender, port, encoding: "gzip" })
+    }
+
+    /// Asks for answers as they are from now on, not compressed.
+    pub fn uncompressed(self) -> Self {
+        Self { encoding: "identity", ..self }
     }
 
     /// Reads a path.
@@ -77,7 +83,7 @@ impl Client {
             .method(call.method)
             .uri(format!("https://localhost:{}{}", self.port, call.path))
             .header(header::ACCEPT, call.media)
-            .header(header::ACCEPT_ENCODING, "gzip")
+            .header(header::ACCEPT_ENCODING, self.encoding)
             .header(header::CONTENT_TYPE, call.media)
             .header(header::USER_AGENT, "bench-api/1")
             .body(Full::new(call.body))?;

@@ -11,18 +11,17 @@ use std::{
 use anyhow::{Context, bail};
 use api::{protobuf, schema::schema};
 use bytes::Bytes;
+use ferry_bench_api::{
+    client::{Call, Client},
+    pki::Pki,
+    servers::{Server, expect},
+};
 use futures::future::try_join_all;
 use http::Method;
 use http_body_util::BodyExt;
 use rustls::ClientConfig;
 use serde_json::json;
 use tokio::sync::Barrier;
-
-use crate::{
-    client::{Call, Client},
-    pki::Pki,
-    servers::{Server, expect},
-};
 
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";

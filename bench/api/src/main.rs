@@ -3,16 +3,13 @@
 //!
 //! `bench/api/run` builds what it needs and runs it; CPU is the servers' own, so it does not depend on the client.
 
-mod client;
 mod loads;
-mod pki;
-mod process;
 mod report;
-mod servers;
 
 use std::path::PathBuf;
 
 use clap::Parser;
+use ferry_bench_api::{pki, servers};
 
 /// Measure the API server beside upstream's
 #[derive(Parser)]

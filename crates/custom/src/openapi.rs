@@ -27,7 +27,7 @@ impl Dialect {
     fn described(self, reference: String, description: &str) -> Value {
         match self {
             Dialect::V2 => json!({"$ref": reference, "description": description}),
-            Dialect::V3 => json!({"allOf": [{"$ref": reference}], "default": {}, "description": description}),
+            Dialect::V3 => json!({"allOf": [{"$ref": reference}], "description": description}),
         }
     }
 }
@@ -43,6 +43,8 @@ const METADATA: &str = "Standard object's metadata. More info: \
 const LIST_METADATA: &str = "Standard list metadata. More info: \
      https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
 
+const SELECTABLE: &str = "x-kubernetes-selectable-fields";
+
 /// The schemas of objects and lists of a version, by name.
 pub fn schemas(definition: &Definition, at: usize, dialect: Dialect) -> BTreeMap<String, Value> {
     let version = definition.versions[at].name;
@@ -51,17 +53,13 @@ pub fn schemas(definition: &Definition, at: usize, dialect: Dialect) -> BTreeMap
     let kind = |kind: &str| json!([{"group": definition.group, "version": version, "kind": kind}]);
     let mut object = whole(given, dialect);
     object["x-kubernetes-group-version-kind"] = kind(definition.kind);
-    if let Value::Array(fields) = described["selectableFields"].take() {
-        let path = |field: &Value| json!({"fieldPath": api::meta::text(field, &["jsonPath"]).trim_start_matches('.')});
-        object["x-kubernetes-selectable-fields"] = fields.iter().map(path).collect();
-    }
     let name = |kind: &str| model_name(definition.group, version, kind);
     let item = match dialect {
         Dialect::V2 => json!({"$ref": format!("#/definitions/{}", name(definition.kind))}),
         Dialect::V3 => json!({"$ref": format!("#/components/schemas/{}", name(definition.kind))}),
     };
     let (plural, list_kind) = (definition.plural, definition.list_kind);
-    let list = json!({
+    let mut list = json!({
         "type": "object",
         "description": format!("{list_kind} is a list of {}", definition.kind),
         "required": ["items"],
@@ -74,6 +72,12 @@ pub fn schemas(definition: &Definition, at: usize, dialect: Dialect) -> BTreeMap
         },
         "x-kubernetes-group-version-kind": kind(list_kind),
     });
+    if let Value::Array(fields) = described["selectableFields"].take() {
+        let path = |field: &Value| json!({"fieldPath": api::meta::text(field, &["jsonPath"]).trim_start_matches('.')});
+        let paths: Value = fields.iter().map(path).collect();
+        object[SELECTABLE] = paths.clone();
+        list[SELECTABLE] = paths;
+    }
     BTreeMap::from([(name(definition.kind), object), (name(list_kind), list)])
 }
 
@@ -122,7 +126,7 @@ fn written(schema: Value, dialect: Dialect) -> Value {
 
 /// Leaves out what clients of OpenAPI 2 do not understand.
 fn simplify(map: &mut Map) {
-    for name in ["allOf", "oneOf", "anyOf", "not"] {
+    for name in ["allOf", "oneOf", "anyOf", "not", "default"] {
         map.remove(name);
     }
     let flag = |map: &Map, name: &str| map.get(name) == Some(&Value::Bool(true));
@@ -159,7 +163,7 @@ mod tests {
     #[test]
     fn version_2_is_what_its_clients_understand() {
         let schema = json!({"type": "object", "required": ["a", "b"], "properties": {
-            "a": {"type": "string", "nullable": true}, "b": {"type": "string"},
+            "a": {"type": "string", "nullable": true}, "b": {"type": "string", "default": "b"},
             "c": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"d": {}}},
             "e": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]}}});
         let want = json!({"type": "object", "required": ["b"], "properties": {

@@ -68,7 +68,7 @@ impl Answers for Components {
             return Ok(Outcome::Objects(all.into_iter().flatten().filter(chosen).collect()));
         }
         match status(server, &target.name).await {
-            Some(object) => Ok(Outcome::Object { object, stored: None, code: 200, warnings: Vec::new() }),
+            Some(object) => Ok(Outcome::Object { object, stored: None, code: 200 }),
             None => Err(unknown(&target.name)),
         }
     }

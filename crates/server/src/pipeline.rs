@@ -309,9 +309,7 @@ async fn resource(
     };
     Ok(match outcome {
         Outcome::Document { value, revision } => encode::document(&target, form, &value, revision)?,
-        Outcome::Object { object, stored, code, warnings } => {
-            encode::warned(encode::changed(&target, form, object, stored, code), &warnings)
-        }
+        Outcome::Object { object, stored, code } => encode::changed(&target, form, object, stored, code),
         Outcome::List(list) => encode::list(&target, form, list)?,
         Outcome::Objects(objects) => encode::objects(&target, form, objects, serde_json::json!({})),
         Outcome::Success(status) => encode::success(form, &status),

@@ -13,8 +13,6 @@ mod conversion;
 mod explain;
 #[path = "custom/life.rs"]
 mod life;
-#[path = "custom/others.rs"]
-mod others;
 #[path = "custom/schemas.rs"]
 mod schemas;
 #[path = "custom/world.rs"]

@@ -10,9 +10,16 @@ use crate::{
     schema::{Custom, Resource, Ty, TypeId, schema},
 };
 
+/// Who makes one version of an object of another, where more than the name differs.
+pub trait Versions: Sync {
+    /// The object in a version; `None` if that cannot be had.
+    fn convert(&self, object: &Value, api_version: &str) -> Option<Value>;
+}
+
 /// What is written through a path.
 pub struct Kind<'a> {
     resource: Option<&'a Resource>,
+    versions: Option<&'a dyn Versions>,
     /// The version of the path.
     pub api_version: String,
     /// The name of the kind.
@@ -38,12 +45,20 @@ impl<'a> Kind<'a> {
         let fields = row.filter(|_| resource.subresource("status").is_some()).unwrap_or_default();
         let reset = Set::of_fields(&fields.split_whitespace().collect::<Vec<_>>());
         let (api_version, kind) = (resource.api_version(), resource.kind);
-        Self { resource: Some(resource), api_version, kind, ty: resource.ty, subresource, reset }
+        Self { resource: Some(resource), versions: None, api_version, kind, ty: resource.ty, subresource, reset }
     }
 
     /// Something that is not an object of a resource, such as a `Scale`.
     pub fn other(api_version: &str, kind: &'a str, ty: TypeId, subresource: &'a str) -> Self {
-        Self { resource: None, api_version: api_version.to_owned(), kind, ty, subresource, reset: Set::default() }
+        let (api_version, reset) = (api_version.to_owned(), Set::default());
+        Self { resource: None, versions: None, api_version, kind, ty, subresource, reset }
+    }
+
+    /// The same, with somebody who converts objects whose versions differ in more than their names.
+    #[must_use]
+    pub fn converted_by(mut self, versions: &'a dyn Versions) -> Self {
+        self.versions = Some(versions).filter(|_| self.custom().is_some_and(|custom| !custom.is_only_renamed()));
+        self
     }
 
     /// How apply sees the objects.
@@ -81,21 +96,36 @@ impl<'a> Kind<'a> {
         object
     }
 
+    /// How apply sees the objects in a version; `None` if there is no such version.
+    pub fn view_in(&self, version: &str) -> Option<View<'_>> {
+        if let Some(custom) = self.custom() {
+            return Some(custom.structure(version)?.view());
+        }
+        let ty = if version == self.api_version { self.ty } else { self.other_version(version)?.ty };
+        Some(View::object(ty))
+    }
+
     /// An object in another version of the kind; `None` if there is no such version.
     pub fn convert<'v>(&self, object: &'v Value, version: &str) -> Option<(View<'_>, Cow<'v, Value>)> {
+        let view = self.view_in(version)?;
         if let Some(custom) = self.custom() {
-            return Some((custom.structure(version)?.view(), custom.renamed(object, version)?));
+            let given = meta::text(object, &["apiVersion"]);
+            let versions = self.versions.filter(|_| !given.is_empty() && given != version);
+            let object = match versions {
+                Some(versions) => Cow::Owned(versions.convert(object, version)?),
+                None => custom.renamed(object, version)?,
+            };
+            return Some((view, object));
         }
         let current = match meta::text(object, &["apiVersion"]) {
             "" => &self.api_version,
             given => given,
         };
-        let ty = if version == self.api_version { self.ty } else { self.other_version(version)?.ty };
         if current == version {
-            return Some((View::object(ty), Cow::Borrowed(object)));
+            return Some((view, Cow::Borrowed(object)));
         }
         let resource = if version == self.api_version { self.resource? } else { self.other_version(version)? };
-        Some((View::object(ty), Cow::Owned(convert::to(resource, object.clone()))))
+        Some((view, Cow::Owned(convert::to(resource, object.clone()))))
     }
 
     fn other_version(&self, version: &str) -> Option<&'static Resource> {

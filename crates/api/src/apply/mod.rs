@@ -25,7 +25,7 @@ pub use check::Mismatch;
 pub use compare::Comparison;
 pub use conflict::{Conflict, Error};
 pub use element::{Element, Malformed, Name};
-pub use kind::Kind;
+pub use kind::{Kind, Versions};
 pub use managed::{Entry, Managed, Unreadable};
 pub use overlay::{OverlayError, overlay};
 pub use set::{Node, Set};
@@ -102,7 +102,7 @@ fn given_or_live(writer: &Writer, live: Option<&Value>, object: &Value) -> Manag
 /// Gives what differs to a manager.
 fn note(writer: &Writer, live: &Value, object: &Value, managed: &mut Managed, manager: &str) -> Result<(), Error> {
     let kind = &writer.kind;
-    owners::reconcile(kind, live, managed);
+    owners::reconcile(kind, managed);
     let difference = owners::take(kind, (live, object), managed, None, true)?;
     let set = managed::ownable(difference.modified.union(difference.added));
     if !set.is_empty() {
@@ -175,7 +175,7 @@ fn merged(
         || format!("{}/{}; {}, Kind={}", meta::namespace(config), meta::name(config), kind.api_version, kind.kind);
     check::check(view, config, false).map_err(|source| Error::Patch { object: name(), source })?;
     check::check(view, live, true).map_err(|source| Error::Live { object: name(), source })?;
-    owners::reconcile(kind, live, &mut managed);
+    owners::reconcile(kind, &mut managed);
     let merged = merge::merge(view, live, config)?;
     let set = fields::of_object(view, config).recursive_difference(&kind.reset);
     let mut mine = writer.entry(writer.manager, true, set);
@@ -199,7 +199,6 @@ fn merged(
 fn defaulted(kind: &Kind, mut object: Value) -> Result<Value, decode::Error> {
     if let Some(custom) = kind.custom() {
         decode::metadata(&mut object)?;
-        custom.prune(&mut object).map_err(|fault| decode::Error::Field(fault.to_string()))?;
         custom.default(&mut object);
         return Ok(object);
     }

@@ -86,16 +86,9 @@ fn in_version<'c>(
 }
 
 /// Brings what is owned in line with what is atomic now; who names fields in a version that is gone is forgotten.
-pub fn reconcile(kind: &Kind, live: &Value, managed: &mut Managed) {
+pub fn reconcile(kind: &Kind, managed: &mut Managed) {
     managed.entries.retain_mut(|entry| {
-        let view = if entry.api_version == kind.api_version {
-            kind.view()
-        } else {
-            match kind.convert(live, &entry.api_version) {
-                Some((view, _)) => view,
-                None => return false,
-            }
-        };
+        let Some(view) = kind.view_in(&entry.api_version) else { return false };
         fields::reconcile(view, &mut entry.set);
         true
     });

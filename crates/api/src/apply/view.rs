@@ -57,7 +57,7 @@ pub trait Structure: fmt::Debug + Sync {
 }
 
 /// Why a list item cannot be told from others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoKey {
     /// Null in a list with keys.
     #[error("associative list with keys may not have a null element")]
@@ -67,9 +67,11 @@ pub enum NoKey {
     NoMap,
     /// None of the keys is there.
     #[error(
-        "associative list with keys has an element that omits all key fields (and doesn't have default values for any key fields)"
+        "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any \
+         key fields)",
+        .0.iter().map(|key| format!("{key:?}")).collect::<Vec<_>>().join(" ")
     )]
-    Keyless,
+    Keyless(Vec<Name>),
     /// An object in a set.
     #[error("associative list without keys has an element that's a map type")]
     MapInSet,
@@ -204,7 +206,7 @@ impl<'a> View<'a> {
         }
     }
 
-    fn element_by(self, keys: impl ExactSizeIterator<Item = Name>, item: &Value) -> Result<Element, NoKey> {
+    fn element_by(self, keys: impl ExactSizeIterator<Item = Name> + Clone, item: &Value) -> Result<Element, NoKey> {
         let is_set = keys.len() == 0;
         match item {
             Value::Object(_) if is_set => Err(NoKey::MapInSet),
@@ -234,17 +236,17 @@ fn type_meta(name: &str) -> Option<&'static str> {
 
 /// Keys that are left out have their default, if the schema has one.
 fn keyed(
-    keys: impl Iterator<Item = Name>,
+    keys: impl Iterator<Item = Name> + Clone,
     map: &Map,
     default: impl Fn(&str) -> Option<Value>,
 ) -> Result<Element, NoKey> {
-    let found = keys.filter_map(|key| {
+    let found = keys.clone().filter_map(|key| {
         let value = map.get(&*key).cloned().or_else(|| default(&key))?;
         Some((key, value))
     });
     let mut found: Vec<(Name, Value)> = found.collect();
     if found.is_empty() {
-        return Err(NoKey::Keyless);
+        return Err(NoKey::Keyless(keys.collect()));
     }
     found.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(Element::Key(found.into()))

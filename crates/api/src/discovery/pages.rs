@@ -36,6 +36,12 @@ impl Page {
         Self { bytes, hash }
     }
 
+    /// A document of this value.
+    pub fn json(value: &Value) -> Self {
+        // A value can be written: its keys are texts.
+        Self::new(serde_json::to_vec(value).unwrap_or_default())
+    }
+
     /// A document that is known by the hash of what it is made of.
     pub fn hashed(bytes: impl Into<Bytes>, hash: String) -> Self {
         Self { bytes: bytes.into(), hash }
@@ -124,7 +130,7 @@ impl Pages {
     }
 
     fn make(&self, name: &Name) -> Option<Page> {
-        let json = |value: Value| Page::new(value.to_string());
+        let json = |value: Value| Page::json(&value);
         match name {
             Name::Groups => Some(json(group_list(&self.served))),
             Name::Group(name) => group(name, &self.served).map(json),

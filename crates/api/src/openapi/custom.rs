@@ -7,10 +7,9 @@ use super::{
     documents::{self, Document},
     operations::Writer,
     resource_paths::routes,
-    route::Route,
     versions,
 };
-use crate::{Map, Value, schema::Resource};
+use crate::{Value, schema::Resource};
 
 /// What the key of a component begins with whose name is the rest.
 const NAMED: char = '@';
@@ -45,22 +44,15 @@ pub fn document_of(rows: &[&Resource], schemas: BTreeMap<String, Value>) -> Opti
     Some(out)
 }
 
-/// What custom rows add to the document of version 2.
-#[derive(Debug, Default)]
-pub struct Added {
-    /// Operations by path.
-    pub paths: Map,
-    /// Parameters that operations share.
-    pub parameters: Map,
-}
-
-/// What custom rows add to the document of version 2, besides the schemas of their kinds.
-pub fn added_v2(rows: &[&Resource]) -> Added {
+/// What custom rows add to the document of version 2, besides the schemas of their kinds: each path with its operations is
+/// handed out, and the parameters that operations share are returned.
+pub fn added_v2(rows: &[&Resource], mut path: impl FnMut(String, Value)) -> BTreeMap<String, Value> {
     let components = Components::v2();
     let mut writer = Writer::new(&components);
-    let routes: Vec<Route> = rows.iter().flat_map(|row| routes(row)).collect();
-    let paths = writer.paths(&routes);
-    Added { paths, parameters: writer.shared.into_iter().collect() }
+    for row in rows {
+        writer.paths(&routes(row)).into_iter().for_each(|(name, item)| path(name, item));
+    }
+    writer.shared
 }
 
 fn document(rows: &[&Resource]) -> Option<Document> {

@@ -17,7 +17,7 @@ mod route;
 mod versions;
 mod words;
 
-pub use custom::{Added, added_v2, document_of, model_name};
+pub use custom::{added_v2, document_of, model_name};
 
 use std::sync::OnceLock;
 

@@ -21,11 +21,13 @@ pub(super) struct Writer<'a> {
     components: &'a Components,
     /// Version 2: the parameters that stand beside the paths.
     pub shared: BTreeMap<String, Value>,
+    /// Parameters as they were written: operations take the same few.
+    written: BTreeMap<Parameter, Value>,
 }
 
 impl<'a> Writer<'a> {
     pub fn new(components: &'a Components) -> Self {
-        Self { components, shared: BTreeMap::new() }
+        Self { components, shared: BTreeMap::new(), written: BTreeMap::new() }
     }
 
     /// All paths of some routes.
@@ -103,6 +105,14 @@ impl<'a> Writer<'a> {
     }
 
     fn parameter(&mut self, parameter: &Parameter) -> Value {
+        if let Some(written) = self.written.get(parameter) {
+            return written.clone();
+        }
+        let written = self.write_parameter(parameter);
+        self.written.entry(*parameter).or_insert(written).clone()
+    }
+
+    fn write_parameter(&mut self, parameter: &Parameter) -> Value {
         let mut out = json!({"name": parameter.name, "in": parameter.place});
         let form = json!({"type": parameter.ty, "uniqueItems": true});
         match (self.is_v2(), form) {

@@ -32,6 +32,9 @@ pub trait Custom: fmt::Debug + Send + Sync + 'static {
     /// An object in another version, by name alone; `None` if there is no such version.
     fn renamed<'v>(&self, object: &'v Value, api_version: &str) -> Option<Cow<'v, Value>>;
 
+    /// Whether versions differ in nothing but their names.
+    fn is_only_renamed(&self) -> bool;
+
     /// A stored object in this version, with what the schemas say about it by now.
     fn read(&self, object: Value) -> Value;
 

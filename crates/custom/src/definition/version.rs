@@ -11,7 +11,7 @@ use api::{
 };
 use jiff::Timestamp;
 
-use super::{Definition, Scale, faults};
+use super::{Conversion, Definition, Scale, faults};
 use crate::{default, prune, schema::Node};
 
 /// One version of a definition.
@@ -66,6 +66,10 @@ impl Custom for Version {
             return Some(Cow::Borrowed(object));
         }
         Some(Cow::Owned(self.definition.renamed(object.clone(), at)))
+    }
+
+    fn is_only_renamed(&self) -> bool {
+        matches!(self.definition.conversion, Conversion::None)
     }
 
     fn read(&self, object: Value) -> Value {

@@ -19,6 +19,11 @@ impl Notes {
         }
     }
 
+    /// The same of each.
+    pub fn warn_all(&self, texts: impl IntoIterator<Item = String>) {
+        texts.into_iter().for_each(|text| self.warn(text));
+    }
+
     /// For the audit of the request; the first of a key counts.
     pub fn annotate(&self, key: impl AsRef<str>, value: impl Into<String>) {
         audit::annotate(key.as_ref(), || value.into());

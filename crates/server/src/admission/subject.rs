@@ -40,7 +40,9 @@ impl Subject<'_, '_> {
         if object.is_null() || !self.is_converted() {
             return Ok(Cow::Borrowed(object));
         }
-        let shown = self.attributes.registry.one_in_version(&self.invocation.resource, object.clone()).await?;
+        let shown = self.attributes.registry.one_in_version(&self.invocation.resource, object.clone()).await;
+        // Upstream says so twice.
+        let shown = shown.map_err(|why| Status::internal(Status::internal(why.message).message))?;
         Ok(Cow::Owned(shown))
     }
 

@@ -66,7 +66,7 @@ impl Aggregator {
 
     fn make(&self, name: &Name, apis: &[Arc<Api>], own: Option<Page>) -> Option<Page> {
         let own: Option<Value> = own.and_then(|page| serde_json::from_slice(&page.bytes).ok());
-        let json = |value: Value| Page::new(value.to_string());
+        let json = |value: Value| Page::json(&value);
         match name {
             Name::Groups => groups(own?, apis).map(json),
             Name::Group(group) => {

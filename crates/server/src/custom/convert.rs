@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::version_of;
 use crate::{
-    admission::hooks::{place, reach_place, trust},
+    admission::hooks::{place, reach_place},
     registry::Registry,
 };
 
@@ -55,6 +55,19 @@ impl Registry {
         Ok(Some(definition.renamed(object, definition.stored)))
     }
 
+    /// Objects of a resource in any version of its definition.
+    pub async fn in_other_version(
+        &self,
+        resource: &Resource,
+        objects: Vec<Value>,
+        wanted: &str,
+    ) -> Result<Vec<Value>, Status> {
+        match by_webhook(resource) {
+            Some((definition, config)) => self.converted(definition, config, objects, wanted).await,
+            None => Ok(objects),
+        }
+    }
+
     /// Whether stored objects of a resource may have to be sent to somebody to be shown.
     pub fn is_converted_by_webhook(resource: &Resource) -> bool {
         by_webhook(resource).is_some()
@@ -83,19 +96,15 @@ impl Registry {
         for some in others.chunks(MOST) {
             let kind = format!("{}, Kind={}", meta::text(&objects[some[0]], &["apiVersion"]), definition.kind);
             let sent: Vec<Value> = some.iter().map(|at| objects[*at].clone()).collect();
-            let failed = |why: String| Status::internal(format!("conversion webhook for {kind} failed: {why}"));
-            let answered = self.ask(definition, config, &sent, wanted).await.map_err(failed)?;
+            let failed = |why: String| unconverted(format!("conversion webhook for {kind} {why}"));
+            let answered = self.ask(definition, config, &sent, wanted).await;
+            let answered = answered.map_err(|why| failed(format!("failed: {why}")))?;
             if answered.len() != sent.len() {
-                let (got, want) = (answered.len(), sent.len());
-                let why = format!("conversion webhook for {kind} returned {got} objects, expected {want}");
-                return Err(Status::internal(why));
+                return Err(failed(format!("returned {} objects, expected {}", answered.len(), sent.len())));
             }
-            for (index, (at, object)) in some.iter().zip(answered).enumerate() {
+            for (at, object) in some.iter().zip(answered) {
                 let same = same_object(&objects[*at], object, wanted);
-                objects[*at] = same.map_err(|why| {
-                    let what = "returned invalid converted object at index";
-                    Status::internal(format!("conversion webhook for {kind} {what} {index}: {why}"))
-                })?;
+                objects[*at] = same.map_err(|why| failed(format!("returned invalid {why}")))?;
             }
         }
         Ok(objects)
@@ -116,8 +125,8 @@ impl Registry {
         let review = json!({"kind": "ConversionReview", "apiVersion": format!("apiextensions.k8s.io/{version}"),
             "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": objects}});
         let client = &config["clientConfig"];
-        let tls = trust(meta::text(client, &["caBundle"]))
-            .map_err(|why| format!("unable to load root certificates: {why}"))?;
+        let tls = self.custom().trusts.of(meta::text(client, &["caBundle"]));
+        let tls = tls.map_err(|why| format!("unable to load root certificates: {why}"))?;
         let reached = reach_place(self, &place(client), tls, PATIENCE).await?;
         let failed = |why: String| format!("Post {:?}: {why}", reached.url);
         let answered = tokio::time::timeout(PATIENCE, reached.post(review.to_string().into())).await;
@@ -138,6 +147,11 @@ fn by_webhook(resource: &Resource) -> Option<(&Definition, &Value)> {
         Conversion::Webhook(config) => Some((definition, config)),
         Conversion::None => None,
     }
+}
+
+/// Upstream has no reason for this.
+fn unconverted(message: String) -> Status {
+    Status { code: 500, reason: "", message, details: None, next: None }
 }
 
 /// What a webhook answers, if it is an answer.
@@ -167,25 +181,26 @@ fn converted_objects(mut answer: Value, version: &str, uid: &str) -> Result<Vec<
     }
 }
 
-/// The converted object with the metadata of the original, but for labels and annotations.
+/// The converted object with the metadata of the original, but for labels and annotations; or what of it is invalid. Upstream
+/// converts one object at a time, so each is the first.
 fn same_object(original: &Value, mut converted: Value, wanted: &str) -> Result<Value, String> {
     let version = meta::text(&converted, &["apiVersion"]);
     if version != wanted {
-        return Err(format!("invalid groupVersion (expected {wanted}, received {version})"));
+        return Err(format!("object at index 0: invalid groupVersion (expected {wanted}, received {version})"));
     }
     let (kind, given) = (meta::text(original, &["kind"]), meta::text(&converted, &["kind"]));
     if kind != given {
-        return Err(format!("invalid kind (expected {kind}, received {given})"));
+        return Err(format!("object at index 0: invalid kind (expected {kind}, received {given})"));
     }
     for (field, name) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
         let path = ["metadata", field];
         let (wanted, given) = (meta::text(original, &path), meta::text(&converted, &path));
         if wanted != given {
-            return Err(format!("must have the same {name}: {wanted} != {given}"));
+            return Err(format!("object: must have the same {name}: {wanted} != {given}"));
         }
     }
     if !converted["metadata"].is_object() {
-        return Err("missing metadata in converted object".to_owned());
+        return Err("metadata: missing metadata in converted object".to_owned());
     }
     let mut metadata = original["metadata"].clone();
     for field in ["labels", "annotations"] {
@@ -213,9 +228,9 @@ mod tests {
             "labels": {"c": "d"}, "generation": 3}, "spec": 1});
         assert_eq!(good, Ok(want));
         let other = check(json!({"apiVersion": "e/v2", "kind": "B", "metadata": {"name": "m", "uid": "u"}}));
-        assert_eq!(other, Err("must have the same name: n != m".to_owned()));
+        assert_eq!(other, Err("object: must have the same name: n != m".to_owned()));
         let version = check(json!({"apiVersion": "e/v1", "kind": "B"}));
-        assert_eq!(version, Err("invalid groupVersion (expected e/v2, received e/v1)".to_owned()));
+        assert_eq!(version, Err("object at index 0: invalid groupVersion (expected e/v2, received e/v1)".to_owned()));
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod control;
 mod convert;
 mod gate;
 mod instances;
+mod members;
 mod names;
 mod openapi;
 mod pages;
@@ -15,6 +16,8 @@ mod rows;
 mod services;
 #[cfg(test)]
 mod tests;
+mod trusts;
+mod versions;
 mod view;
 
 use std::{sync::Arc, time::Duration};
@@ -31,8 +34,12 @@ use tokio_util::sync::CancellationToken;
 pub use gate::Entered;
 pub use pages::Pages;
 pub use rows::Rows;
+pub use versions::Conversions;
 
-use self::view::{Served, Summary};
+use self::{
+    trusts::Trusts,
+    view::{Served, Summary},
+};
 use crate::{document, live::Live, system};
 
 /// How long the creation of a definition waits for its conditions.
@@ -43,6 +50,7 @@ pub struct Definitions {
     live: Live<Served>,
     cache: Arc<Cache>,
     prefix: String,
+    trusts: Trusts,
 }
 
 impl Definitions {
@@ -50,7 +58,8 @@ impl Definitions {
     pub fn new(cache: &Arc<Cache>) -> Result<Self, store::Error> {
         let resource = definitions().map_err(|status| store::Error::Unusable(status.message))?;
         let live = Live::new(cache, &[resource], Served::default())?;
-        Ok(Self { live, cache: cache.clone(), prefix: document::key(resource, "", "") })
+        let (prefix, trusts) = (document::key(resource, "", ""), Trusts::default());
+        Ok(Self { live, cache: cache.clone(), prefix, trusts })
     }
 
     /// The row at a path.

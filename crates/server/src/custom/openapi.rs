@@ -16,7 +16,7 @@ use custom::{
 };
 use serde_json::json;
 
-use super::{Rows, version_of};
+use super::{Rows, members::Members, version_of};
 
 /// The index of documents with those of custom resources.
 pub fn index(built_in: &Page, rows: &Rows) -> Option<Value> {
@@ -38,21 +38,24 @@ pub fn document(path: &str, rows: &Rows) -> Option<Page> {
     let rows = rows.of_version(group, version);
     let all = rows.iter().filter_map(|row| version_of(row)).flat_map(|version| of_version(version, Dialect::V3));
     let document = document_of(&rows, all.collect())?;
-    Some(Page::hashed(document.to_string(), hash(&rows)))
+    Some(Page::hashed(serde_json::to_vec(&document).ok()?, hash(&rows)))
 }
 
 /// The document of version 2 with custom resources.
-pub fn v2(built_in: &Page, rows: &Rows) -> Option<Value> {
-    let mut document: Value = serde_json::from_slice(&built_in.bytes).ok()?;
+pub fn v2(built_in: &Page, rows: &Rows) -> Option<String> {
+    let mut document = Members::of(str::from_utf8(&built_in.bytes).ok()?)?;
+    let mut paths = document.take("paths")?;
+    let mut parameters = document.take("parameters")?;
+    let mut definitions = document.take("definitions")?;
     let rows = rows.all();
-    let added = added_v2(&rows);
-    let definitions = document["definitions"].as_object_mut()?;
-    for version in rows.iter().filter_map(|row| version_of(row)) {
-        definitions.extend(of_version(version, Dialect::V2));
-    }
-    document["paths"].as_object_mut()?.extend(added.paths);
-    document["parameters"].as_object_mut()?.extend(added.parameters);
-    Some(document)
+    let shared = added_v2(&rows, |path, item| paths.add(path, &item));
+    shared.into_iter().for_each(|(name, parameter)| parameters.add(name, &parameter));
+    let schemas = rows.iter().filter_map(|row| version_of(row)).flat_map(|version| of_version(version, Dialect::V2));
+    schemas.for_each(|(name, schema)| definitions.add(name, &schema));
+    document.put("paths", &paths);
+    document.put("parameters", &parameters);
+    document.put("definitions", &definitions);
+    Some(document.text())
 }
 
 fn of_version(version: &Version, dialect: Dialect) -> BTreeMap<String, Value> {

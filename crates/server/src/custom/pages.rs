@@ -59,7 +59,7 @@ impl Pages {
 }
 
 fn make(built_in: &discovery::Pages, rows: &Rows, name: &Name) -> Option<Page> {
-    let json = |value: Value| Page::new(value.to_string());
+    let json = |value: Value| Page::json(&value);
     match name {
         Name::Group(group) => match built_in.get(name) {
             None => Some(json(discovery::whole_group(discovery::group_of(group, versions(rows, group)?)?))),
@@ -79,10 +79,10 @@ fn make(built_in: &discovery::Pages, rows: &Rows, name: &Name) -> Option<Page> {
         }
         Name::OpenApi3Index => Some(json(openapi::index(&built_in.get(name)?, rows)?)),
         Name::OpenApi3(path) => openapi::document(path, rows).or_else(|| built_in.get(name)),
-        Name::OpenApi2 => Some(json(openapi::v2(&built_in.get(name)?, rows)?)),
+        Name::OpenApi2 => Some(Page::new(openapi::v2(&built_in.get(name)?, rows)?)),
         Name::OpenApi2Protobuf => {
             let document = openapi::v2(&built_in.get(&Name::OpenApi2)?, rows)?;
-            Some(Page::new(api::openapi::protobuf_of(&document)))
+            Some(Page::new(api::openapi::protobuf_of(&serde_json::from_str(&document).ok()?)))
         }
     }
 }

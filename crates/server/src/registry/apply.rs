@@ -4,7 +4,7 @@ use api::{Value, apply, json, meta, status::Status, yaml};
 
 use super::{
     FieldValidation, Outcome, Registry, WriteOptions,
-    update::{Part, named_as},
+    update::{How, Part, named_as},
 };
 use crate::{pipeline::Input, request::Target};
 
@@ -19,19 +19,24 @@ impl Registry {
         let merge = |live: Option<&Value>| {
             let writer = options.writer(apply::Kind::of(&target.resource, &target.subresource));
             let force = options.force.unwrap_or_default();
-            let mut object = apply::apply(&writer, live, &config.value, force).map_err(|error| error.status())?;
-            config.check(options.validation)?;
+            let applied = apply::apply(&writer, live, &config.value, force);
+            if let Some(mut why) = options.conversions.failure() {
+                why.message = format!("failed to convert old object: {}", why.message);
+                return Err(why);
+            }
+            let mut object = applied.map_err(|error| error.status())?;
+            config.check(target, options.validation)?;
             identified(target, live, &mut object)?;
             Ok(object)
         };
-        let changed = self.change(target, part, options.dry_run, |current| merge(Some(current))).await;
+        let changed = self.change(target, How::asked(part, &options), |current| merge(Some(current))).await;
         let (changed, code) = match changed {
             Err(status) if status.code == 404 && part == Part::Main => {
                 (self.create_object(target, merge(None)?, options.dry_run).await?, 201)
             }
             changed => (changed?, 200),
         };
-        Ok(changed.outcome(code, config.warnings(options.validation)))
+        Ok(changed.outcome(code))
     }
 }
 
@@ -81,16 +86,14 @@ impl Configuration {
         }
     }
 
-    fn check(&self, validation: FieldValidation) -> Result<(), Status> {
-        match &self.violation {
-            Some(text) if validation == FieldValidation::Strict => {
-                Err(Status::bad_request(format!("error strict decoding YAML: {text}")))
+    fn check(&self, target: &Target, validation: FieldValidation) -> Result<(), Status> {
+        match (&self.violation, validation) {
+            (Some(text), FieldValidation::Strict) => {
+                return Err(Status::bad_request(format!("error strict decoding YAML: {text}")));
             }
-            _ => Ok(()),
+            (Some(text), FieldValidation::Warn) => target.notes.warn(text),
+            _ => {}
         }
-    }
-
-    fn warnings(self, validation: FieldValidation) -> Vec<String> {
-        self.violation.into_iter().filter(|_| validation == FieldValidation::Warn).collect()
+        Ok(())
     }
 }

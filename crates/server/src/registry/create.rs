@@ -3,7 +3,7 @@
 use api::{Value, apply, convert, decode, defaults, meta, schema::Resource, status::Status, validate};
 use store::Guard;
 
-use super::{FieldValidation, Outcome, Registry, WriteOptions, failed, update::Changed};
+use super::{FieldValidation, Outcome, Registry, Unsaved, WriteOptions, update::Changed};
 use crate::{
     admission::Attributes,
     allocate::{self, Begin, Fate},
@@ -25,15 +25,15 @@ impl Registry {
     pub(super) async fn create(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
         let resource = &target.resource;
         let options = WriteOptions::of(target, input)?;
-        let (mut object, warnings) = body(resource, input, options.validation)?;
-        same_version(target, &object, &warnings)?;
-        apply::update(&options.writer(apply::Kind::of(resource, "")), None, &mut object);
+        let mut object = body(target, resource, input, options.validation)?;
+        same_version(target, &object)?;
+        options.note(apply::Kind::of(resource, ""), None, &mut object);
         let mut created = self.create_object(target, object, options.dry_run).await?;
         if !options.dry_run && initializers::is_pending(&created.object) {
             created.object = self.initialized(target, created.object).await?;
             created.stored = None;
         }
-        Ok(created.outcome(201, warnings))
+        Ok(created.outcome(201))
     }
 
     /// Creates an object that is decoded and has its defaults and owners. Where the name is generated and taken, another
@@ -80,18 +80,21 @@ impl Registry {
         if !errors.is_empty() {
             return Err(Status::invalid(resource, meta::name(&object), &errors));
         }
-        let warnings = validate::warnings(resource, &object, None);
+        target.notes.warn_all(validate::warnings(resource, &object, None));
         self.admission().validate(attributes, &object).await?;
+        if !dry_run {
+            unversioned(target, &mut object)?;
+        }
         let name = meta::name(&object).to_owned();
         match self.save_with(resource, object, Guard::Absent, dry_run, &target.words).await {
             Ok((object, stored)) => {
                 if stored.is_some() && strategies::of(resource).is_awaited() {
                     self.custom().settled(&object).await;
                 }
-                Ok(Changed { object, stored, warnings })
+                Ok(Changed { object, stored })
             }
-            Err(store::Error::Conflict { .. }) => Err(Status::already_exists(resource, &name)),
-            Err(error) => Err(failed(resource, &name, error)),
+            Err(Unsaved::Store(store::Error::Conflict { .. })) => Err(Status::already_exists(resource, &name)),
+            Err(unsaved) => Err(unsaved.status(resource, &name)),
         }
     }
 }
@@ -104,23 +107,21 @@ fn mode(validation: FieldValidation) -> decode::Mode {
     }
 }
 
-/// Reads the body of a request as an object of a resource, with defaults.
-pub fn body(resource: &Resource, input: &Input, validation: FieldValidation) -> Result<(Value, Vec<String>), Status> {
+/// Reads the body of a request as an object of a resource, with defaults. What is odd about it is noted, so that who is
+/// refused later is warned too.
+pub fn body(target: &Target, resource: &Resource, input: &Input, validation: FieldValidation) -> Result<Value, Status> {
     let (mut object, warnings) = decode::body(resource, input.format()?, &input.body, mode(validation))?;
     if resource.custom.is_none() {
         defaults::apply(resource.ty, &mut object);
     }
-    Ok((object, warnings))
+    target.notes.warn_all(warnings);
+    Ok(object)
 }
 
-/// What is sent to a custom resource must be of its version; what was already said is said also to who is refused.
-pub(super) fn same_version(target: &Target, object: &Value, warnings: &[String]) -> Result<(), Status> {
+/// What is sent to a custom resource must be of its version.
+pub(super) fn same_version(target: &Target, object: &Value) -> Result<(), Status> {
     let (given, wanted) = (meta::text(object, &["apiVersion"]), target.resource.api_version());
-    if given == wanted {
-        return Ok(());
-    }
-    warnings.iter().for_each(|warning| target.notes.warn(warning));
-    Err(other_version(given, &wanted))
+    if given == wanted { Ok(()) } else { Err(other_version(given, &wanted)) }
 }
 
 fn other_version(given: &str, wanted: &str) -> Status {
@@ -179,23 +180,29 @@ fn of_kind(resource: &Resource, mut value: Value) -> Result<Value, Status> {
 fn place(target: &Target, object: &mut Value) -> Result<(), Status> {
     let given = meta::namespace(object).to_owned();
     let metadata = meta::metadata_mut(object);
-    if !given.is_empty() && given != target.namespace {
-        return Err(Status::bad_request(if target.resource.namespaced() {
-            "the namespace of the provided object does not match the namespace sent on the request".to_owned()
-        } else {
-            format!("namespace {given:?} is not allowed: {} is not namespaced", target.resource.qualified_name())
-        }));
-    }
-    if !target.namespace.is_empty() {
+    if !target.resource.namespaced() {
+        metadata.remove("namespace");
+    } else if given.is_empty() || given == target.namespace {
         metadata.insert("namespace".into(), target.namespace.clone().into());
-    }
-    if metadata.get("resourceVersion").is_some() {
-        return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+    } else {
+        let why = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Status::bad_request(why));
     }
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "uid", "creationTimestamp"] {
         metadata.remove(field);
     }
     Ok(())
+}
+
+/// What is stored gets its version from the store. Who posts one is told so only now, as a failure of the store.
+fn unversioned(target: &Target, object: &mut Value) -> Result<(), Status> {
+    let given = meta::metadata_mut(object).remove("resourceVersion");
+    let given = given.as_ref().and_then(Value::as_str).and_then(|given| given.parse::<u64>().ok());
+    if target.verb != "create" || given.is_none_or(|given| given == 0) {
+        return Ok(());
+    }
+    let message = "resourceVersion should not be set on objects to be created".to_owned();
+    Err(Status { code: 500, reason: "", message, details: None, next: None })
 }
 
 fn named(mut object: Value, base: &str) -> Value {

@@ -4,7 +4,7 @@ use api::{Value, decode, meta, schema::Resource, schema::schema, status::Status,
 use serde_json::json;
 use store::{Guard, Revision};
 
-use super::{Outcome, RETRIES, Registry, deletion_waits, failed};
+use super::{Outcome, RETRIES, Registry, Unsaved, deletion_waits};
 use crate::{admission::Attributes, clock, document, pipeline::Input, query::Query, request::Target, strategies};
 
 const FOREGROUND: &str = "foregroundDeletion";
@@ -49,7 +49,7 @@ impl Registry {
             }
             Deleted::Gone(object) | Deleted::Waiting(object) => object,
         };
-        Ok(Outcome::Object { object, stored: None, code: 200, warnings: Vec::new() })
+        Ok(Outcome::Object { object, stored: None, code: 200 })
     }
 
     pub(super) async fn delete_collection(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
@@ -84,8 +84,8 @@ impl Registry {
                 self.admission().allow(&attributes).await?;
             }
             match self.delete_revision(resource, object, revision, options).await {
-                Err(store::Error::Conflict { current: Some(_), .. }) => continue,
-                result => return result.map_err(|error| failed(resource, name, error)),
+                Err(Unsaved::Store(store::Error::Conflict { current: Some(_), .. })) => continue,
+                result => return result.map_err(|unsaved| unsaved.status(resource, name)),
             }
         }
         Err(Status::modified(resource, name))
@@ -97,7 +97,7 @@ impl Registry {
         object: Value,
         revision: Revision,
         options: &Options,
-    ) -> Result<Deleted, store::Error> {
+    ) -> Result<Deleted, Unsaved> {
         let marked = mark(resource, &object, options);
         if !deletion_waits(resource, &marked) {
             let graceful = strategies::of(resource).grace_period(&object, options.grace).is_some();

@@ -13,6 +13,7 @@ mod options;
 mod raw;
 pub mod selection;
 mod subresources;
+mod unsaved;
 mod update;
 
 use std::{
@@ -31,6 +32,7 @@ pub use options::{FieldValidation, WriteOptions};
 pub use raw::words;
 pub use subresources::{kind_of, posted};
 use subresources::{scale_of, set_replicas};
+use unsaved::Unsaved;
 
 use crate::{
     Settings,
@@ -70,8 +72,6 @@ pub enum Outcome {
         stored: Option<Stored>,
         /// 200 or 201.
         code: u16,
-        /// For `Warning` headers.
-        warnings: Vec<String>,
     },
     /// A page of a list.
     List(List),
@@ -184,7 +184,7 @@ impl Registry {
         if Self::is_converted_by_webhook(&target.resource) {
             let object = document::object(&record).map_err(Status::internal)?;
             let object = self.one_in_version(&target.resource, object).await?;
-            return Ok(Outcome::Object { object, stored: None, code: 200, warnings: Vec::new() });
+            return Ok(Outcome::Object { object, stored: None, code: 200 });
         }
         Ok(Outcome::Document { value: record.value, revision: record.revision })
     }
@@ -238,7 +238,7 @@ impl Registry {
         object: Value,
         guard: Guard,
         dry_run: bool,
-    ) -> Result<(Value, Option<Stored>), store::Error> {
+    ) -> Result<(Value, Option<Stored>), Unsaved> {
         self.save_with(resource, object, guard, dry_run, &Words::default()).await
     }
 
@@ -250,15 +250,15 @@ impl Registry {
         guard: Guard,
         dry_run: bool,
         words: &Words,
-    ) -> Result<(Value, Option<Stored>), store::Error> {
+    ) -> Result<(Value, Option<Stored>), Unsaved> {
         let key = document::key(resource, meta::namespace(&object), meta::name(&object));
-        let other = self.to_stored(resource, &object).await.map_err(unconverted)?;
+        let other = self.to_stored(resource, &object).await?;
         if dry_run {
             let current = if guard == Guard::Absent { self.store.get(&key).await? } else { None };
             let taken = |current| store::Error::Conflict { key: key.into(), guard, current: Some(current) };
             return match (current, other) {
-                (Some(current), _) => Err(taken(current)),
-                (None, Some(other)) => Ok((self.one_in_version(resource, other).await.map_err(unconverted)?, None)),
+                (Some(current), _) => Err(taken(current).into()),
+                (None, Some(other)) => Ok((self.one_in_version(resource, other).await?, None)),
                 (None, None) => Ok((object, None)),
             };
         }
@@ -267,11 +267,18 @@ impl Registry {
         let write = Write { key: key.as_str().into(), guard, value: Some(value.clone()), ttl };
         let revision = self.store.write(write).await?;
         self.cache.is_shown(&key, revision).await;
-        if let Some(other) = other {
-            object = self.one_in_version(resource, other).await.map_err(unconverted)?;
+        let mut is_whole = true;
+        match (other, &resource.custom) {
+            (Some(other), _) => object = self.one_in_version(resource, other).await?,
+            // A status that the schema fills in is not stored with a new object, but it is read.
+            (None, Some(custom)) if object.get("status").is_none() => {
+                custom.default(&mut object);
+                is_whole = object.get("status").is_none();
+            }
+            _ => {}
         }
         meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
-        Ok((object, Some((value, revision))))
+        Ok((object, is_whole.then_some((value, revision))))
     }
 
     /// Removes an object for good.
@@ -310,11 +317,6 @@ fn precondition_failed(resource: &Resource, object: &Value, what: &str, wanted: 
          precondition: {wanted}, {what} in object meta: {found}"
     );
     Status::conflict(resource, meta::name(object), &why)
-}
-
-/// An object could not be made what is stored, or back.
-fn unconverted(status: Status) -> store::Error {
-    store::Error::Unusable(status.message)
 }
 
 /// A store's error as a client sees it.

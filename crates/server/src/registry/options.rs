@@ -1,19 +1,19 @@
 //! What a client may ask of every write: to do everything but store, what to do about unknown fields, and who it is.
 
 use api::{
-    apply,
+    Value, apply, meta,
     status::Status,
     validate::{Fault, FieldError},
 };
 use serde_json::json;
 
-use crate::{clock, pipeline::Input, query::Query, request::Target};
+use crate::{clock, custom::Conversions, pipeline::Input, query::Query, request::Target};
 
 /// The longest name of a manager of fields, in bytes.
 const MAX_MANAGER: usize = 128;
 
 /// What a client asks of a write.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct WriteOptions {
     /// Do everything but store.
     pub dry_run: bool,
@@ -23,6 +23,8 @@ pub struct WriteOptions {
     pub manager: String,
     /// Whether to take fields from their owners; only an apply may say so.
     pub force: Option<bool>,
+    /// What is asked about other versions to tell who owns what.
+    pub conversions: Conversions,
     now: String,
 }
 
@@ -61,7 +63,16 @@ impl WriteOptions {
 
     /// Who writes through a path of a kind.
     pub fn writer<'a>(&'a self, kind: apply::Kind<'a>) -> apply::Writer<'a> {
+        let kind = kind.converted_by(&self.conversions);
         apply::Writer { kind, manager: &self.manager, now: &self.now }
+    }
+
+    /// Notes the owner of what a write changes. Where that cannot be told for want of a version, none are kept.
+    pub fn note(&self, kind: apply::Kind<'_>, live: Option<&Value>, object: &mut Value) {
+        apply::update(&self.writer(kind), live, object);
+        if self.conversions.failure().is_some() {
+            meta::metadata_mut(object).remove("managedFields");
+        }
     }
 
     fn checked(self, target: &Target, errors: &[FieldError]) -> Result<Self, Status> {
@@ -92,7 +103,8 @@ impl WriteOptions {
         };
         let force =
             query.all("force").next().map(|value| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0"));
-        (Self { dry_run: !dry_run.is_empty(), validation, manager, force, now: clock::seconds() }, errors)
+        let (dry_run, conversions, now) = (!dry_run.is_empty(), Conversions::default(), clock::seconds());
+        (Self { dry_run, validation, manager, force, conversions, now }, errors)
     }
 }
 

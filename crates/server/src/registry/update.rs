@@ -10,14 +10,15 @@ use api::{
 use store::{Guard, Revision};
 
 use super::{
-    Outcome, RETRIES, Registry, Stored, WriteOptions,
+    Outcome, RETRIES, Registry, Stored, Unsaved, WriteOptions,
     create::{body, decoded, same_version},
-    deletion_waits, failed, precondition_failed, raw, scale_of, set_replicas,
+    deletion_waits, precondition_failed, raw, scale_of, set_replicas,
 };
 use crate::{
     admission::Attributes,
     allocate::{self, Begin, Fate},
     clock,
+    custom::Conversions,
     document::Words,
     initializers,
     pipeline::Input,
@@ -46,21 +47,39 @@ pub enum Part {
     Server,
 }
 
+/// How an object is changed.
+#[derive(Clone, Copy)]
+pub struct How<'a> {
+    part: Part,
+    dry_run: bool,
+    /// What is asked about other versions, if anything.
+    conversions: Option<&'a Conversions>,
+}
+
+impl<'a> How<'a> {
+    /// As a client asks.
+    pub fn asked(part: Part, options: &'a WriteOptions) -> Self {
+        Self { part, dry_run: options.dry_run, conversions: Some(&options.conversions) }
+    }
+
+    /// On the server's own account.
+    pub fn own(dry_run: bool) -> Self {
+        Self { part: Part::Server, dry_run, conversions: None }
+    }
+}
+
 /// An object that was changed, and what is to be said of it.
 pub struct Changed {
     /// The object as it is now.
     pub object: Value,
     /// As it is stored, if it is.
     pub stored: Option<Stored>,
-    /// For `Warning` headers.
-    pub warnings: Vec<String>,
 }
 
 impl Changed {
-    /// The answer, with what was already to be said of the request.
-    pub fn outcome(self, code: u16, mut warnings: Vec<String>) -> Outcome {
-        warnings.extend(self.warnings);
-        Outcome::Object { object: self.object, stored: self.stored, code, warnings }
+    /// The answer.
+    pub fn outcome(self, code: u16) -> Outcome {
+        Outcome::Object { object: self.object, stored: self.stored, code }
     }
 }
 
@@ -72,30 +91,29 @@ impl Registry {
     pub(super) async fn update_part(&self, target: &Target, input: &Input, part: Part) -> Result<Outcome, Status> {
         let resource = &target.resource;
         let options = WriteOptions::of(target, input)?;
-        let (given, warnings) = body_of(target, input, &options)?;
-        let writer = options.writer(apply::Kind::of(resource, &target.subresource));
+        let given = body_of(target, input, &options)?;
         // Who must try again reads the body again.
         let mut first = Some(given);
         let changed = self
-            .change(target, part, options.dry_run, |current| {
+            .change(target, How::asked(part, &options), |current| {
                 let mut object = match first.take() {
                     Some(given) => given,
-                    None => body_of(target, input, &options)?.0,
+                    None => body_of(target, input, &options)?,
                 };
-                apply::update(&writer, Some(current), &mut object);
+                options.note(apply::Kind::of(resource, &target.subresource), Some(current), &mut object);
                 Ok(object)
             })
             .await;
         let (changed, code) = match changed {
             Err(status) if status.code == 404 && resource.upsert && part == Part::Main => {
-                let mut given = first.map_or_else(|| body_of(target, input, &options).map(|(given, _)| given), Ok)?;
+                let mut given = first.map_or_else(|| body_of(target, input, &options), Ok)?;
                 meta::metadata_mut(&mut given).remove("resourceVersion");
-                apply::update(&writer, None, &mut given);
+                options.note(apply::Kind::of(resource, &target.subresource), None, &mut given);
                 (self.create_object(target, given, options.dry_run).await?, 201)
             }
             changed => (changed?, 200),
         };
-        Ok(changed.outcome(code, warnings))
+        Ok(changed.outcome(code))
     }
 
     pub(super) async fn patch(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
@@ -109,19 +127,17 @@ impl Registry {
         let resource = &target.resource;
         let (kind, body) = patch_body(resource, input)?;
         let options = WriteOptions::of(target, input)?;
-        let mut warnings = Vec::new();
         let changed = self
-            .change(target, part, options.dry_run, |current| {
+            .change(target, How::asked(part, &options), |current| {
                 let patched = kind.apply(resource.ty, current, &body).map_err(patch_failed)?;
                 let (mut object, unknown) = decoded(resource, patched, options.validation)?;
                 named_as(target, &mut object)?;
-                warnings = unknown;
-                let writer = options.writer(apply::Kind::of(resource, &target.subresource));
-                apply::update(&writer, Some(current), &mut object);
+                target.notes.warn_all(unknown);
+                options.note(apply::Kind::of(resource, &target.subresource), Some(current), &mut object);
                 Ok(object)
             })
             .await?;
-        Ok(changed.outcome(200, warnings))
+        Ok(changed.outcome(200))
     }
 
     /// Changes the status of an object on the server's own account, and under its name. Nobody is asked.
@@ -133,10 +149,9 @@ impl Registry {
         let target = system::target("update", place, "status");
         let input = Input { content_type: String::new(), user_agent: system::NAME.into(), body: Default::default() };
         let options = WriteOptions::of(&target, &input)?;
-        self.change(&target, Part::Server, false, |current| {
+        self.change(&target, How::own(false), |current| {
             let mut object = edit(current)?;
-            let writer = options.writer(apply::Kind::of(&target.resource, "status"));
-            apply::update(&writer, Some(current), &mut object);
+            options.note(apply::Kind::of(&target.resource, "status"), Some(current), &mut object);
             Ok(object)
         })
         .await
@@ -146,17 +161,19 @@ impl Registry {
     pub(super) async fn change(
         &self,
         target: &Target,
-        part: Part,
-        dry_run: bool,
+        how: How<'_>,
         mut edit: impl FnMut(&Value) -> Result<Value, Status>,
     ) -> Result<Changed, Status> {
-        let resource = &target.resource;
+        let (resource, How { part, dry_run, .. }) = (&target.resource, how);
         for _ in 0..RETRIES {
             let (current, revision) = self.read_object(resource, &target.namespace, &target.name).await?;
             if part != Part::Main {
                 initializers::visible(target, &current)?;
             }
-            let mut edited = edit(&current)?;
+            let mut edited = match how.conversions {
+                Some(conversions) => conversions.settled(self, resource, || edit(&current)).await?,
+                None => edit(&current)?,
+            };
             let attributes = Attributes::update(self, target, &current, dry_run);
             self.admit_change(&attributes, part, &mut edited).await?;
             preconditions(resource, &target.name, &edited, &current, revision)?;
@@ -216,20 +233,20 @@ impl Registry {
         if !errors.is_empty() {
             return Err(Status::invalid(resource, name, &errors));
         }
-        let warnings = validate::warnings(resource, &object, Some(current));
+        target.notes.warn_all(validate::warnings(resource, &object, Some(current)));
         self.validate_change(attributes, part, &object).await?;
         if unchanged {
-            return Ok(Some(Changed { object: current.clone(), stored: None, warnings }));
+            return Ok(Some(Changed { object: current.clone(), stored: None }));
         }
         match self.write_or_finish(target, object, revision, dry_run).await {
             Ok((object, stored)) => {
                 if stored.is_some() && strategies::of(resource).is_awaited() {
                     self.custom().freshen().await;
                 }
-                Ok(Some(Changed { object, stored, warnings }))
+                Ok(Some(Changed { object, stored }))
             }
-            Err(store::Error::Conflict { current: Some(_), .. }) => Ok(None),
-            Err(error) => Err(failed(resource, name, error)),
+            Err(Unsaved::Store(store::Error::Conflict { current: Some(_), .. })) => Ok(None),
+            Err(unsaved) => Err(unsaved.status(resource, name)),
         }
     }
 
@@ -278,7 +295,7 @@ impl Registry {
         object: Value,
         revision: Revision,
         dry_run: bool,
-    ) -> Result<(Value, Option<Stored>), store::Error> {
+    ) -> Result<(Value, Option<Stored>), Unsaved> {
         let resource = &target.resource;
         if meta::is_deleting(&object) && !deletion_waits(resource, &object) {
             self.remove(resource, &object, revision, dry_run).await?;
@@ -295,12 +312,12 @@ impl Registry {
     }
 }
 
-/// The object that a client wants to be there instead, and what is to be said of it.
-fn body_of(target: &Target, input: &Input, options: &WriteOptions) -> Result<(Value, Vec<String>), Status> {
-    let (mut given, warnings) = body(&target.resource, input, options.validation)?;
-    same_version(target, &given, &warnings)?;
+/// The object that a client wants to be there instead.
+fn body_of(target: &Target, input: &Input, options: &WriteOptions) -> Result<Value, Status> {
+    let mut given = body(target, &target.resource, input, options.validation)?;
+    same_version(target, &given)?;
     named_as(target, &mut given)?;
-    Ok((given, warnings))
+    Ok(given)
 }
 
 /// 422: objects of this kind are changed only by who has read them.
@@ -355,7 +372,8 @@ pub(super) fn named_as(target: &Target, object: &mut Value) -> Result<(), Status
             target.name
         )));
     }
-    if !namespace.is_empty() && namespace != target.namespace {
+    let namespaced = target.resource.namespaced();
+    if namespaced && !namespace.is_empty() && namespace != target.namespace {
         return Err(Status::bad_request(format!(
             "the namespace of the object ({namespace}) does not match the namespace on the URL ({})",
             target.namespace
@@ -363,8 +381,10 @@ pub(super) fn named_as(target: &Target, object: &mut Value) -> Result<(), Status
     }
     let metadata = meta::metadata_mut(object);
     metadata.insert("name".into(), target.name.clone().into());
-    if !target.namespace.is_empty() {
+    if namespaced {
         metadata.insert("namespace".into(), target.namespace.clone().into());
+    } else {
+        metadata.remove("namespace");
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ pub struct Reviews;
 impl Answers for Reviews {
     async fn answer(&self, server: &Server, target: &Target, input: &Input) -> Result<Outcome, Status> {
         let options = WriteOptions::of(target, input)?;
-        let (mut review, warnings) = body(&target.resource, input, options.validation)?;
+        let mut review = body(target, &target.resource, input, options.validation)?;
         in_namespace(target, &mut review)?;
         apply::update(&options.writer(apply::Kind::of(&target.resource, "")), None, &mut review);
         let (registry, attributes) =
@@ -34,7 +34,7 @@ impl Answers for Reviews {
             "authentication.k8s.io" => authentication::answer(server, target, review).await?,
             _ => access::answer(server, target, review).await?,
         };
-        Ok(Outcome::Object { object, stored: None, code: 201, warnings })
+        Ok(Outcome::Object { object, stored: None, code: 201 })
     }
 }
 

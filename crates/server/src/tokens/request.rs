@@ -34,18 +34,18 @@ pub struct TokenRequests;
 #[async_trait]
 impl Answers for TokenRequests {
     async fn answer(&self, server: &Server, target: &Target, input: &Input) -> Result<Outcome, Status> {
-        let (object, warnings) = answer(server, target, input).await?;
-        Ok(Outcome::Object { object, stored: None, code: 201, warnings })
+        let object = answer(server, target, input).await?;
+        Ok(Outcome::Object { object, stored: None, code: 201 })
     }
 }
 
 /// A token, with warnings.
-async fn answer(server: &Server, target: &Target, input: &Input) -> Result<(Value, Vec<String>), Status> {
+async fn answer(server: &Server, target: &Target, input: &Input) -> Result<Value, Status> {
     // Without a key there are no tokens, and no such path.
     let tokens = server.shared.tokens.as_ref().ok_or_else(Status::no_such_path)?;
     let key = tokens.key.as_ref().ok_or_else(Status::no_such_path)?;
     let options = WriteOptions::of(target, input)?;
-    let (mut request, mut warnings) = posted(target, input, options.validation)?;
+    let mut request = posted(target, input, options.validation)?;
     own(&options, target, &mut request)?;
     let attributes = Attributes::create(server.registry(), target, options.dry_run);
     server.registry().admission().admit(&attributes, &mut request).await?;
@@ -59,12 +59,12 @@ async fn answer(server: &Server, target: &Target, input: &Input) -> Result<(Valu
     }
     server.registry().admission().validate(&attributes, &request).await?;
     let bound = bound(server, target, &request).await?;
-    warnings.extend(shortened(tokens, &mut request));
+    target.notes.warn_all(shortened(tokens, &mut request));
     let claims = claims(tokens, &account, &request, &bound, now);
     let token = tokens.sign(key, claims).map_err(Status::internal)?;
     let expires = now + SignedDuration::from_secs(meta::number(&request, &["spec", "expirationSeconds"]));
     request["status"] = json!({"token": token, "expirationTimestamp": api::time::seconds(expires)});
-    Ok((request, warnings))
+    Ok(request)
 }
 
 /// Notes who asks for what.

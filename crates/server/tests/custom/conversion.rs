@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{
     fixture::authority::Authority,
-    world::{BOATS, DEFINITIONS, World, boat, definition, version},
+    world::{APPLY, BOATS, DEFINITIONS, World, boat, definition, version},
 };
 
 const OLD: &str = "/apis/harbour.example.io/v1beta1/namespaces/default/boats";
@@ -137,10 +137,69 @@ async fn what_a_webhook_breaks_is_told_and_the_stored_version_needs_none() {
     world.create(BOATS, boat("a", json!({"size": 1}))).await;
     converter.broken.store(true, Ordering::Relaxed);
     let (code, answer) = world.get(&format!("{OLD}/a")).await;
-    let why = "Internal error occurred: conversion webhook for harbour.example.io/v1, Kind=Boat returned invalid converted object at \
-        index 0: must have the same name: a != other";
-    assert_eq!((code, answer["message"].as_str()), (500, Some(why)));
+    let why = "conversion webhook for harbour.example.io/v1, Kind=Boat returned invalid object: must have the same name: \
+        a != other";
+    assert_eq!((code, answer["message"].as_str(), answer.get("reason")), (500, Some(why), None));
+    let (code, answer) = world.send("POST", OLD, "application/json", &old_boat("b", 1)).await;
+    let why = "conversion webhook for harbour.example.io/v1beta1, Kind=Boat returned invalid object: must have the same \
+        name: b != other";
+    assert_eq!((code, answer["message"].as_str(), answer.get("reason")), (500, Some(why), None));
     assert_eq!(world.get(&format!("{BOATS}/a")).await.0, 200);
+}
+
+/// Applies to a boat; `what` is its path and who applies.
+async fn applied(world: &World, what: &str, boat: &Value) -> (u16, Value) {
+    world.send("PATCH", what, APPLY, boat).await
+}
+
+#[tokio::test]
+async fn who_owns_a_field_owns_it_in_every_version() {
+    let (world, converter) = (World::new().await, Converter::start().await);
+    world.create(DEFINITIONS, converter.definition()).await;
+    let alice = format!("{OLD}/a?fieldManager=alice");
+    let bob = format!("{BOATS}/a?fieldManager=bob");
+    assert_eq!(applied(&world, &alice, &old_boat("a", 3)).await.0, 201);
+    assert_eq!(applied(&world, &bob, &boat("a", json!({"size": 3}))).await.0, 200, "both may want the same");
+
+    let (code, refused) = applied(&world, &bob, &boat("a", json!({"size": 4}))).await;
+    let why = "Apply failed with 1 conflict: conflict with \"alice\": .spec.length";
+    assert_eq!((code, refused["message"].as_str()), (409, Some(why)));
+    let (code, taken) = applied(&world, &format!("{bob}&force=true"), &boat("a", json!({"size": 4}))).await;
+    assert_eq!((code, owners(&taken)), (200, vec!["bob v1 size".to_owned()]));
+
+    let (code, changed) = world.patch(&format!("{OLD}/a?fieldManager=carol"), &json!({"spec": {"length": 5}})).await;
+    assert_eq!((code, owners(&changed)), (200, vec!["carol v1beta1 length".to_owned()]));
+    let (code, refused) = applied(&world, &bob, &boat("a", json!({"size": 4}))).await;
+    let why = "Apply failed with 1 conflict: conflict with \"carol\" using harbour.example.io/v1beta1: .spec.length";
+    assert_eq!((code, refused["message"].as_str()), (409, Some(why)));
+}
+
+#[tokio::test]
+async fn what_nobody_applies_any_more_goes_in_every_version() {
+    let (world, converter) = (World::new().await, Converter::start().await);
+    world.create(DEFINITIONS, converter.definition()).await;
+    let (alice, bob) = (format!("{BOATS}/a?fieldManager=alice"), format!("{OLD}/a?fieldManager=bob"));
+    let without =
+        |object: Value| json!({"apiVersion": object["apiVersion"], "kind": "Boat", "metadata": {"name": "a"}});
+    applied(&world, &alice, &boat("a", json!({"size": 3}))).await;
+    applied(&world, &bob, &old_boat("a", 3)).await;
+    let (_, kept) = applied(&world, &alice, &without(boat("a", Value::Null))).await;
+    assert_eq!(kept["spec"], json!({"size": 3}), "bob wants its length");
+    let (_, gone) = applied(&world, &bob, &without(old_boat("a", 0))).await;
+    assert_eq!(gone["spec"].get("length").unwrap_or(&Value::Null), &Value::Null, "{gone}");
+}
+
+/// Who owns which field of a spec, as `manager version field`.
+fn owners(boat: &Value) -> Vec<String> {
+    let entries = boat["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let owned = entries.flat_map(|entry| {
+        let (manager, version) = (entry["manager"].as_str().unwrap(), entry["apiVersion"].as_str().unwrap());
+        let fields = entry["fieldsV1"]["f:spec"].as_object().into_iter().flat_map(|fields| fields.keys());
+        let fields = fields.filter_map(|field| field.strip_prefix("f:"));
+        let version = version.rsplit('/').next().unwrap_or_default();
+        fields.map(|field| format!("{manager} {version} {field}")).collect::<Vec<_>>()
+    });
+    owned.collect()
 }
 
 #[tokio::test]
@@ -158,4 +217,16 @@ async fn a_new_stored_version_is_remembered_and_old_objects_are_read() {
     let gone = json!([version("v1", true, spec())]);
     let (code, refused) = world.patch(&path, &json!({"spec": {"versions": gone}})).await;
     assert!(code == 422 && refused["message"].as_str().unwrap().contains("missing from spec.versions"), "{refused}");
+}
+
+#[tokio::test]
+async fn the_port_of_a_webhooks_service_is_443_unless_it_is_said() {
+    let world = World::new().await;
+    let versions = json!([version("v1", true, json!({"type": "object"}))]);
+    let mut definition = definition("boats", "Boat", versions);
+    definition["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"],
+        "clientConfig": {"service": {"namespace": "harbour", "name": "converter"}}}});
+    let created = world.create(DEFINITIONS, definition).await;
+    let service = &created["spec"]["conversion"]["webhook"]["clientConfig"]["service"];
+    assert_eq!(service, &json!({"namespace": "harbour", "name": "converter", "port": 443}));
 }

@@ -33,7 +33,8 @@ pub struct Reached {
 /// Finds out where a webhook is.
 pub async fn reach(attributes: &Attributes<'_>, hook: &Hook) -> Result<Reached, String> {
     let tls = hook.tls.clone().map_err(|why| format!("unable to load root certificates: {why}"))?;
-    reach_place(attributes.registry, &hook.place, tls, hook.timeout).await
+    let reached = reach_place(attributes.registry, &hook.place, tls, hook.timeout).await;
+    reached.map_err(|why| format!("failed to call webhook: {why}"))
 }
 
 /// Finds out where a place is, of a webhook of whatever kind.
@@ -59,7 +60,7 @@ pub async fn reach_place(
             let path = format!("/{}?{query}", path.trim_start_matches('/'));
             let url = format!("https://{host}:{port}{path}");
             let found = registry.services().endpoints(namespace, name, *port).await;
-            let (addresses, port) = found.map_err(|why| format!("failed to call webhook: Post {url:?}: {why}"))?;
+            let (addresses, port) = found.map_err(|why| format!("Post {url:?}: {why}"))?;
             Ok(Reached { url, host, addresses, port, path, tls })
         }
     }

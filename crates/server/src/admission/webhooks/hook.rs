@@ -5,11 +5,9 @@ use std::{sync::Arc, time::Duration};
 use api::{Value, meta, selector::LabelSelector};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use expressions::admission::Conditions;
-use rustls::{
-    ClientConfig, RootCertStore,
-    crypto::ring,
-    pki_types::{CertificateDer, pem::PemObject},
-};
+use rustls::ClientConfig;
+
+use crate::outbound::{client_tls, trusting};
 
 /// A webhook.
 pub struct Hook {
@@ -111,14 +109,10 @@ pub fn place(config: &Value) -> HookPlace {
     }
 }
 
-/// TLS with whoever a bundle of authorities vouches for.
+/// TLS with whoever a bundle of authorities vouches for; without a bundle, those that this machine trusts.
 pub fn trust(bundle: &str) -> Result<Arc<ClientConfig>, String> {
     let pem = BASE64_STANDARD.decode(bundle).map_err(|error| error.to_string())?;
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&pem) {
-        roots.add(certificate.map_err(|error| error.to_string())?).map_err(|error| error.to_string())?;
-    }
-    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
-    Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
+    let pem = String::from_utf8(pem).map_err(|error| error.to_string())?;
+    let roots = trusting(Some(pem.as_str()).filter(|pem| !pem.is_empty()))?;
+    Ok(Arc::new(client_tls(roots)?.with_no_client_auth()))
 }

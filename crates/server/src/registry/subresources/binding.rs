@@ -8,7 +8,7 @@ use crate::{
     admission::Attributes,
     clock,
     pipeline::Input,
-    registry::{Outcome, Registry, WriteOptions, precondition_failed, update::Part},
+    registry::{Outcome, Registry, WriteOptions, precondition_failed, update::How},
     request::Target,
     system,
 };
@@ -17,7 +17,7 @@ impl Registry {
     pub(super) async fn bind(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
         let pods = system::resource("", "v1", "pods")?;
         let options = WriteOptions::of(target, input)?;
-        let (mut binding, _) = posted(target, input, options.validation)?;
+        let mut binding = posted(target, input, options.validation)?;
         let attributes = Attributes::create(self, target, options.dry_run);
         self.admission().admit(&attributes, &mut binding).await?;
         let name = meta::name(&binding);
@@ -27,7 +27,7 @@ impl Registry {
         valid(target, &binding)?;
         self.admission().validate(&attributes, &binding).await?;
         let pod = own_request(pods, "update", target, name);
-        self.change(&pod, Part::Server, options.dry_run, |current| bound(current, &binding)).await?;
+        self.change(&pod, How::own(options.dry_run), |current| bound(current, &binding)).await?;
         Ok(done())
     }
 }

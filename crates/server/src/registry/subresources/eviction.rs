@@ -17,7 +17,7 @@ use crate::{
     admission::Attributes,
     document,
     pipeline::Input,
-    registry::{Outcome, Registry, WriteOptions, update::Part},
+    registry::{Outcome, Registry, WriteOptions, update::How},
     request::Target,
     system,
 };
@@ -31,7 +31,7 @@ const MANAGER: &str = "kube-apiserver";
 impl Registry {
     pub(super) async fn evict(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
         let asked = WriteOptions::of(target, input)?;
-        let (mut object, _) = posted(target, input, asked.validation)?;
+        let mut object = posted(target, input, asked.validation)?;
         let attributes = Attributes::create(self, target, asked.dry_run);
         self.admission().admit(&attributes, &mut object).await?;
         let eviction = Eviction::of(target, &object, asked.dry_run)?;
@@ -103,7 +103,7 @@ impl Registry {
         let options = WriteOptions::of(&status, &input)?;
         for _ in 0..TRIES {
             let taken = self
-                .change(&status, Part::Server, dry_run, |current| {
+                .change(&status, How::own(dry_run), |current| {
                     let mut object = disrupted(current, pod)?;
                     apply::update(&options.writer(apply::Kind::of(budgets, "status")), Some(current), &mut object);
                     Ok(object)
@@ -130,7 +130,7 @@ impl Registry {
         if !eviction.dry_run() {
             let pod = own_request(target.resource.clone(), "update", target, &target.name);
             let changed = self
-                .change(&pod, Part::Server, false, |current| {
+                .change(&pod, How::own(false), |current| {
                     eviction.check(current)?;
                     let mut object = current.clone();
                     set_condition(

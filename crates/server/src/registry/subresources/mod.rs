@@ -32,16 +32,18 @@ impl Registry {
     }
 }
 
-/// The body of a request to a subresource of another kind than the object's, with warnings.
-pub fn posted(target: &Target, input: &Input, validation: FieldValidation) -> Result<(Value, Vec<String>), Status> {
+/// The body of a request to a subresource of another kind than the object's.
+pub fn posted(target: &Target, input: &Input, validation: FieldValidation) -> Result<Value, Status> {
     let kind = kind_of(target)?;
     let mut value = input.object(kind.kind)?;
     // An eviction of the version before is the same.
     if value["apiVersion"] == "policy/v1beta1" && kind.group == "policy" {
         value["apiVersion"] = kind.api_version().into();
-        return create::decoded(&kind, value, validation);
+        let (object, warnings) = create::decoded(&kind, value, validation)?;
+        target.notes.warn_all(warnings);
+        return Ok(object);
     }
-    create::body(&kind, input, validation)
+    create::body(target, &kind, input, validation)
 }
 
 /// The row of the kind that a subresource takes, as if it were a resource.
@@ -74,5 +76,5 @@ fn own_request(resource: impl Into<Row>, verb: &'static str, of: &Target, name: 
 /// 201, and nothing more to say.
 fn done() -> Outcome {
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    Outcome::Object { object: status, stored: None, code: 201, warnings: Vec::new() }
+    Outcome::Object { object: status, stored: None, code: 201 }
 }

@@ -18,14 +18,13 @@ use crate::{
     registry::{
         Outcome, Registry, WriteOptions,
         apply::{CONTENT_TYPE, Configuration},
-        update::{Part, named_as, patch_body, patch_failed},
+        update::{How, Part, named_as, patch_body, patch_failed},
     },
     request::Target,
 };
 
 impl Registry {
     pub(super) async fn scale(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
-        let mut warnings = Vec::new();
         let scale = match target.verb {
             "get" => {
                 let (object, _) = self.read_object(&target.resource, &target.namespace, &target.name).await?;
@@ -34,9 +33,8 @@ impl Registry {
             }
             "update" => {
                 let options = WriteOptions::of(target, input)?;
-                let (mut given, said) = posted(target, input, options.validation)?;
+                let mut given = posted(target, input, options.validation)?;
                 named_as(target, &mut given)?;
-                warnings = said;
                 self.set_scale(target, &options, |shown, writer| written_scale(given.clone(), shown, writer)).await?
             }
             _ if input.content_type == CONTENT_TYPE => {
@@ -58,7 +56,7 @@ impl Registry {
                 .await?
             }
         };
-        Ok(Outcome::Object { object: scale, stored: None, code: 200, warnings })
+        Ok(Outcome::Object { object: scale, stored: None, code: 200 })
     }
 
     /// Lets `edit` make a new scale, owners included, of the one that shows, and scales the object to it.
@@ -71,7 +69,7 @@ impl Registry {
         let writer = options.writer(apply::Kind::other("autoscaling/v1", "Scale", scale_type()?, "scale"));
         let (version, paths) = (target.resource.api_version(), Paths::of(&target.resource));
         let changed = self
-            .change(target, Part::Scale, options.dry_run, |current| {
+            .change(target, How::asked(Part::Scale, options), |current| {
                 let mut shown = canonical_scale(scale_of(&target.resource, current))?;
                 apply::scale::show(current, &mut shown, &paths.spec).map_err(Status::internal)?;
                 let scale = edit(&shown, &writer)?;

@@ -1,0 +1,77 @@
+//! Measures what custom resources cost the API server, beside upstream's, one after the other on the same machine with the same
+//! client: the definitions of seven projects, then clones of one of them, the document about all, and rules of objects.
+//!
+//! `bench/custom/run` builds what it needs and runs it. CPU and memory are the servers' own, so they do not depend on the client.
+
+mod definitions;
+mod rules;
+mod side;
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Parser;
+use ferry_bench_api::{pki::Pki, servers};
+use side::{Row, Side};
+
+/// Measure custom resources beside upstream
+#[derive(Parser)]
+struct Arguments {
+    /// Ferry's binary
+    #[arg(long)]
+    ferry: PathBuf,
+    /// Upstream's kube-apiserver, to measure in the same run
+    #[arg(long, requires = "etcd")]
+    upstream: Option<PathBuf>,
+    /// The etcd for it
+    #[arg(long)]
+    etcd: Option<PathBuf>,
+    /// How many clones of a definition there are, each in a group of its own
+    #[arg(long, default_value_t = 500)]
+    clones: usize,
+    /// How many objects are created with rules, and how many without
+    #[arg(long, default_value_t = 4000)]
+    objects: usize,
+    /// Where to keep the files while measuring
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let definitions = definitions::read()?;
+    let scratch = tempfile::Builder::new().prefix("bench-custom-").tempdir_in(&arguments.dir)?;
+    let pki = Pki::create(scratch.path())?;
+    let server = servers::ferry(&arguments.ferry, &pki, &scratch.path().join("ferry")).await?;
+    let ours = measured(Side::new(server, &pki).await?, &arguments, &definitions).await.context("ferry")?;
+    let mut theirs = Vec::new();
+    if let (Some(upstream), Some(etcd)) = (&arguments.upstream, &arguments.etcd) {
+        let server = servers::upstream(upstream, etcd, &pki, &scratch.path().join("upstream")).await?;
+        theirs = measured(Side::new(server, &pki).await?, &arguments, &definitions).await.context("upstream")?;
+    }
+    side::print(&ours, &theirs);
+    Ok(())
+}
+
+async fn measured(
+    mut side: Side<'_>,
+    arguments: &Arguments,
+    definitions: &[serde_json::Value],
+) -> anyhow::Result<Vec<Row>> {
+    side.settled().await?;
+    let idle = side.used()?;
+    let mut rows = vec![Row::new("idle: memory", "MB", idle.memory)];
+    let took = definitions::establish(&mut side, definitions).await?;
+    rows.push(Row::new("94 definitions, until established", "s", took.as_secs_f64()));
+    rows.extend(side.since(&idle, "94 definitions").await?);
+    let clones = definitions::clones(definitions, arguments.clones)?;
+    let took = definitions::establish(&mut side, &clones).await?;
+    rows.push(Row::new(&format!("{} clones, until established", clones.len()), "s", took.as_secs_f64()));
+    let (took, size) = definitions::document(&mut side).await?;
+    rows.push(Row::new("/openapi/v2 with all, first read", "s", took.as_secs_f64()));
+    rows.push(Row::new("/openapi/v2 with all, size", "MB", size as f64 / 1e6));
+    rows.extend(side.since(&idle, "all definitions and the document").await?);
+    rows.extend(rules::measure(&mut side, arguments.objects).await?);
+    Ok(rows)
+}

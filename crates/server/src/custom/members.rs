@@ -1,0 +1,78 @@
+//! A JSON object whose members stay texts: members are added to a large document without a value for each of the others,
+//! which would take ten times its memory.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use api::Value;
+use serde_json::value::RawValue;
+
+/// The members of an object.
+pub struct Members<'a>(BTreeMap<String, Cow<'a, str>>);
+
+impl<'a> Members<'a> {
+    /// Those of a text; `None` if it is no object.
+    pub fn of(text: &'a str) -> Option<Self> {
+        let members: BTreeMap<String, &'a RawValue> = serde_json::from_str(text).ok()?;
+        Some(Self(members.into_iter().map(|(name, member)| (name, Cow::Borrowed(member.get()))).collect()))
+    }
+
+    /// The members of a member, which is taken out.
+    pub fn take(&mut self, name: &str) -> Option<Self> {
+        match self.0.remove(name)? {
+            Cow::Borrowed(text) => Self::of(text),
+            Cow::Owned(_) => None,
+        }
+    }
+
+    /// Adds a member.
+    pub fn add(&mut self, name: String, member: &Value) {
+        self.0.insert(name, Cow::Owned(member_text(member)));
+    }
+
+    /// Adds an object.
+    pub fn put(&mut self, name: &str, members: &Members<'_>) {
+        self.0.insert(name.to_owned(), Cow::Owned(members.text()));
+    }
+
+    /// The object.
+    pub fn text(&self) -> String {
+        // Room for quotes, a colon and a comma; a name with escapes is rare.
+        let length: usize = self.0.iter().map(|(name, member)| name.len() + member.len() + 4).sum();
+        let mut text = String::with_capacity(length + 2);
+        for (name, member) in &self.0 {
+            text.push(if text.is_empty() { '{' } else { ',' });
+            text.push_str(&member_text(name));
+            text.push(':');
+            text.push_str(member);
+        }
+        text.push_str(if text.is_empty() { "{}" } else { "}" });
+        text
+    }
+}
+
+fn member_text(value: &(impl serde::Serialize + ?Sized)) -> String {
+    // What is written has texts for keys, so that nothing can fail.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn members_are_added_where_they_belong() {
+        let text = r#"{"swagger":"2.0","paths":{"/b":{"get":1.0},"/\"":{}},"empty":{}}"#;
+        let mut document = Members::of(text).unwrap();
+        let mut paths = document.take("paths").unwrap();
+        paths.add("/a".into(), &json!({"put": []}));
+        document.put("paths", &paths);
+        assert_eq!(
+            document.text(),
+            r#"{"empty":{},"paths":{"/\"":{},"/a":{"put":[]},"/b":{"get":1.0}},"swagger":"2.0"}"#
+        );
+        assert_eq!(document.take("empty").unwrap().text(), "{}");
+        assert!(document.take("paths").is_none() && Members::of("[]").is_none());
+    }
+}

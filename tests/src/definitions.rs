@@ -1,0 +1,150 @@
+//! Custom resource definitions that others wrote, from their Go modules, for tests and benchmarks.
+//!
+//! Every YAML file of the modules is read. What has the shape of a definition is kept once per name: from the folder that the
+//! module installs from, else from the first path. Nothing is copied here, so all of it is absent where Go cannot fetch.
+
+mod documents;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+use crate::run;
+use documents::{name, top};
+
+/// The modules, and the folders in them whose definitions count when others have the same name, best first.
+const MODULES: &[(&str, &[&str])] = &[
+    ("github.com/cert-manager/cert-manager@v1.21.2", &["deploy/crds"]),
+    ("github.com/prometheus-operator/prometheus-operator@v0.85.0", &["example/prometheus-operator-crd"]),
+    ("github.com/argoproj/argo-cd/v3@v3.5.6", &["manifests/crds"]),
+    ("github.com/kedacore/keda/v2@v2.21.0", &["config/crd/bases"]),
+    ("sigs.k8s.io/cluster-api@v1.14.2", &["cmd/clusterctl/config/crd/bases"]),
+    ("istio.io/api@v1.31.1", &["kubernetes"]),
+    ("sigs.k8s.io/gateway-api@v1.6.3", &["config/crd/standard", "config/crd/experimental"]),
+];
+
+/// What kube-apiserver does not accept: it has no schema. argo-cd has it to test what it says of definitions.
+const REFUSED: &str = "examples.example.io";
+
+/// What is accepted, but not counted.
+const OLD_YAML: &str = "alertmanagerconfigs.monitoring.coreos.com";
+
+/// A document of a module.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// The module, with its version.
+    pub module: &'static str,
+    /// The file's path in the module.
+    pub path: String,
+    /// The YAML text.
+    pub text: String,
+}
+
+/// A definition.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    /// Its `metadata.name`.
+    pub name: String,
+    /// Where it is from, and what it says.
+    pub document: Document,
+}
+
+/// All definitions of the modules, in the order of their names.
+#[derive(Default)]
+pub struct Definitions {
+    /// The 94 that kube-apiserver accepts and was measured with.
+    pub counted: Vec<Definition>,
+    /// Accepted as well: written with a bare `=`, it is what readers of YAML 1.1 cannot read, so it was not measured.
+    pub more: Vec<Definition>,
+    /// Refused by kube-apiserver; one for each file that has it.
+    pub refused: Vec<Definition>,
+    /// In a version of the API that is served no more.
+    pub outdated: Vec<Definition>,
+}
+
+impl Definitions {
+    /// The list that a definition belongs to.
+    fn of(&mut self, definition: &Definition) -> &mut Vec<Definition> {
+        match definition.name.as_str() {
+            _ if top(&definition.document.text, "apiVersion") != Some("apiextensions.k8s.io/v1") => &mut self.outdated,
+            REFUSED => &mut self.refused,
+            OLD_YAML => &mut self.more,
+            _ => &mut self.counted,
+        }
+    }
+}
+
+/// Where the modules are; `None`, said aloud, where Go or one of them is absent.
+pub struct Modules(Vec<(&'static str, &'static [&'static str], PathBuf)>);
+
+impl Modules {
+    /// Has Go fetch them, unless it has them.
+    pub fn fetch() -> Option<Self> {
+        let found = MODULES.iter().map(|&(name, folders)| Some((name, folders, directory(name)?)));
+        found.collect::<Option<Vec<_>>>().map(Self)
+    }
+
+    /// Every document of a kind in files of YAML, and in examples within other text where `examples` says so.
+    pub fn documents(&self, examples: bool, wanted: impl Fn(&str) -> bool) -> Vec<Document> {
+        let mut out = Vec::new();
+        for (module, _, root) in &self.0 {
+            documents::visit(root, examples, &mut |path, text| {
+                let path = path.strip_prefix(root).expect("below the root").display().to_string();
+                if top(text, "kind").is_some_and(&wanted) {
+                    out.push(Document { module, path, text: text.to_owned() });
+                }
+            });
+        }
+        out
+    }
+
+    /// Every definition, one per name.
+    pub fn definitions(&self) -> Definitions {
+        let mut by_name = BTreeMap::<String, Vec<Document>>::new();
+        for document in self.variants() {
+            by_name.entry(document.name).or_default().push(document.document);
+        }
+        let mut out = Definitions::default();
+        for (name, mut documents) in by_name {
+            documents.sort_by_cached_key(|document| (self.preference(document), document.path.clone()));
+            let keep = if name == REFUSED { documents.len() } else { 1 };
+            let found = documents.into_iter().take(keep).map(|document| Definition { name: name.clone(), document });
+            found.for_each(|definition| out.of(&definition).push(definition));
+        }
+        out
+    }
+
+    /// Every definition, as often as it is there. Patches of definitions have no versions, templates no plain name.
+    pub fn variants(&self) -> Vec<Definition> {
+        let documents = self.documents(false, |kind| kind == "CustomResourceDefinition");
+        let whole = documents
+            .into_iter()
+            .filter(|document| document.text.contains("\n  versions:") || document.text.contains("\n  version:"));
+        whole.filter_map(|document| Some(Definition { name: name(&document.text)?, document })).collect()
+    }
+
+    /// The place of a document's folder among the preferred ones.
+    fn preference(&self, document: &Document) -> usize {
+        let (_, folders, _) = self.0.iter().find(|(module, ..)| *module == document.module).expect("a module's own");
+        let within = |folder: &&str| Path::new(&document.path).starts_with(folder);
+        folders.iter().position(within).unwrap_or(folders.len())
+    }
+}
+
+fn directory(module: &str) -> Option<PathBuf> {
+    if Command::new("go").arg("version").output().is_err() {
+        eprintln!("skipped: Go is not installed, so {module} cannot be fetched");
+        return None;
+    }
+    let told = run(Command::new("go").args(["mod", "download", "-json", module]).current_dir("/"), None);
+    let answer: Value = serde_json::from_str(&told.stdout).unwrap_or_default();
+    let found = answer["Dir"].as_str().map(PathBuf::from);
+    if found.is_none() {
+        eprintln!("skipped: {module} cannot be had: {} {}", answer["Error"], told.stderr);
+    }
+    found
+}
