@@ -14,6 +14,8 @@ mod openapi;
 mod pages;
 mod rows;
 mod services;
+#[cfg(test)]
+mod tests;
 mod trusts;
 mod versions;
 mod view;

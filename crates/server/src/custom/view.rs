@@ -103,6 +103,13 @@ impl Served {
         self.summaries.values().cloned().collect()
     }
 
+    /// Whether nothing is kept of any definition.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        let known = self.definitions.is_empty() && self.summaries.is_empty();
+        known && self.lives.is_empty() && self.ended.is_empty() && self.rows.all().is_empty()
+    }
+
     fn keep(&mut self, name: &str, object: &Value, (document, revision): (&Bytes, Revision)) {
         self.summaries.insert(name.to_owned(), Arc::new(Summary::of(name, object)));
         // A definition that lost its names is served under those that it had.
@@ -237,6 +244,6 @@ mod tests {
         served.remove(place);
         served.settle();
         assert!(before.iter().all(|known| known.upgrade().is_none()));
-        assert!(served.lives.is_empty() && served.ended.is_empty() && served.summaries.is_empty());
+        assert!(served.is_empty());
     }
 }

@@ -7,9 +7,12 @@ use serde_json::Value;
 use super::clock::{Clock, Span};
 use crate::world::World;
 
+/// Looks at an answer.
+type Judge = fn(Span, u16, &Value);
+
 /// Reads a document until there are no more lives; how often.
 pub async fn run(world: World, clock: Arc<Clock>, number: usize) -> usize {
-    const DOCUMENTS: [(&str, fn(Span, u16, &Value)); 6] = [
+    const DOCUMENTS: [(&str, Judge); 6] = [
         ("/apis/harbour.example.io", group),
         ("/apis/harbour.example.io/v2", newer),
         ("/apis", groups),
