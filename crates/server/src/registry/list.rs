@@ -7,8 +7,9 @@ use store::{Item, Revision, Snapshot};
 
 use super::{
     Registry, failed,
-    list_options::{ListOptions, Start},
+    list_options::ListOptions,
     list_token::{self, Token},
+    selection::Selection,
 };
 use crate::{document, request::Target};
 
@@ -45,19 +46,42 @@ impl Registry {
             Ok(()) => self.cache().snapshot(&prefix, start.at).await,
             Err(error) => Err(error),
         };
-        let snapshot = snapshot.map_err(|error| gone(target, &prefix, &start, error))?;
+        let snapshot = snapshot.map_err(|error| gone(target, &prefix, start.after.as_deref(), error))?;
         // Whatever the cache has comes as a whole.
         let limit = options.limit.filter(|_| start.at != store::At::Any).unwrap_or(usize::MAX);
-        let mut list = page(&options, &prefix, &snapshot, start.after.as_deref(), limit);
-        if Self::is_converted_by_webhook(&target.resource) {
-            let stored = list.items.iter().map(|item| document::object(&item.record));
-            let stored = stored.collect::<Result<Vec<Value>, _>>().map_err(Status::internal)?;
-            list.converted = Some(self.in_version(&target.resource, stored).await?);
-        }
+        let (selection, from) = (&options.selection, From { prefix: &prefix, snapshot: &snapshot, after: start.after });
+        let list = match Self::is_converted_by_webhook(&target.resource) {
+            true => self.converted_page(target, selection, &from, limit).await?,
+            false => from.page(selection.is_everything(), limit, |item| selection.matches(item)),
+        };
         if list.next.is_some() {
             self.cache().keep(&prefix, &snapshot);
         }
         Ok(list)
+    }
+
+    /// A page of what somebody else converts. What is selected of it is known when it is converted.
+    async fn converted_page(
+        &self,
+        target: &Target,
+        selection: &Selection,
+        from: &From<'_>,
+        limit: usize,
+    ) -> Result<List, Status> {
+        let everything = selection.is_everything();
+        let most = if everything { limit } else { usize::MAX };
+        let mut list = from.page(everything, most, |item| selection.may_match(item));
+        let stored = list.items.iter().map(|item| document::object(&item.record));
+        let stored = stored.collect::<Result<Vec<Value>, _>>().map_err(Status::internal)?;
+        let shown = self.in_version(&target.resource, stored).await?;
+        let selected = |(item, object): &(Arc<Item>, Value)| everything || selection.matches_converted(item, object);
+        let mut both: Vec<(Arc<Item>, Value)> = list.items.into_iter().zip(shown).filter(selected).collect();
+        if both.len() > limit {
+            both.truncate(limit);
+            list.next = both.last().and_then(|(last, _)| from.token(last));
+        }
+        let (items, converted) = both.into_iter().unzip();
+        Ok(List { items, converted: Some(converted), ..list })
     }
 
     /// Refuses a read of one object that wants a revision that is not there yet.
@@ -69,25 +93,38 @@ impl Registry {
     }
 }
 
-fn page(options: &ListOptions, prefix: &str, snapshot: &Snapshot, after: Option<&str>, limit: usize) -> List {
-    let selection = &options.selection;
-    let everything = selection.is_everything();
-    let mut items = snapshot.after(after);
-    let selected = |item: &&Arc<Item>| everything || selection.matches(item);
-    let page: Vec<Arc<Item>> = items.by_ref().filter(selected).take(limit).cloned().collect();
-    let mut remaining = 0;
-    if page.len() == limit {
-        // How many there are is told only where all of them would be shown.
-        remaining = if everything { items.count() } else { items.take(1).count() };
-    }
-    let last = page.last().filter(|_| remaining > 0).and_then(|last| last.record.key.strip_prefix(prefix));
-    let next = last.map(|key| list_token::write(&Token { revision: Some(snapshot.revision), after: key.to_owned() }));
-    List { items: page, revision: snapshot.revision, next, remaining: everything.then_some(remaining), converted: None }
+/// Where a page begins.
+struct From<'a> {
+    prefix: &'a str,
+    snapshot: &'a Snapshot,
+    after: Option<String>,
 }
 
-fn gone(target: &Target, prefix: &str, start: &Start, error: store::Error) -> Status {
+impl From<'_> {
+    fn page(&self, everything: bool, limit: usize, selects: impl Fn(&Item) -> bool) -> List {
+        let mut items = self.snapshot.after(self.after.as_deref());
+        let selected = |item: &&Arc<Item>| everything || selects(item);
+        let page: Vec<Arc<Item>> = items.by_ref().filter(selected).take(limit).cloned().collect();
+        let mut remaining = 0;
+        if page.len() == limit {
+            // How many there are is told only where all of them would be shown.
+            remaining = if everything { items.count() } else { items.take(1).count() };
+        }
+        let next = page.last().filter(|_| remaining > 0).and_then(|last| self.token(last));
+        let remaining = everything.then_some(remaining);
+        List { items: page, revision: self.snapshot.revision, next, remaining, converted: None }
+    }
+
+    /// What asks for the page after an object.
+    fn token(&self, last: &Item) -> Option<String> {
+        let after = last.record.key.strip_prefix(self.prefix)?.to_owned();
+        Some(list_token::write(&Token { revision: Some(self.snapshot.revision), after }))
+    }
+}
+
+fn gone(target: &Target, prefix: &str, after: Option<&str>, error: store::Error) -> Status {
     let store::Error::Compacted { .. } = error else { return failed(&target.resource, "", error) };
-    match start.after.as_deref().and_then(|after| after.strip_prefix(prefix)) {
+    match after.and_then(|after| after.strip_prefix(prefix)) {
         Some(after) => {
             let token = list_token::write(&Token { revision: None, after: after.to_owned() });
             Status { next: Some(token), ..Status::expired(INCONSISTENT) }

@@ -1,7 +1,7 @@
 //! Which objects a list or a watch is about, decided by what the cache knows of a document without decoding it.
 
 use api::{
-    convert,
+    Value, convert, meta,
     schema::Row,
     selector::{self, FieldSelector, LabelSelector},
     status::Status,
@@ -86,10 +86,22 @@ impl Selection {
 
     /// Whether an object is selected.
     pub fn matches(&self, item: &Item) -> bool {
-        let field = |term: &Term| (self.value(item, term.field) == term.value) == term.equal;
         self.labels.matches_by(|key| item.marks.label(key))
-            && self.fields.iter().all(field)
+            && self.may_match(item)
             && self.custom.as_ref().is_none_or(|(row, fields)| matches(row, fields, item))
+    }
+
+    /// Whether an object is selected by what is the same of it in every version.
+    pub fn may_match(&self, item: &Item) -> bool {
+        let field = |term: &Term| (self.value(item, term.field) == term.value) == term.equal;
+        self.fields.iter().all(field)
+    }
+
+    /// Whether an object is selected that somebody else converted: labels, too, are as they made them.
+    pub fn matches_converted(&self, item: &Item, object: &Value) -> bool {
+        self.labels.matches_by(|key| meta::at(object, &["metadata", "labels", key]).and_then(Value::as_str))
+            && self.may_match(item)
+            && self.custom.as_ref().is_none_or(|(_, fields)| fields.matches(object))
     }
 
     fn value<'i>(&self, item: &'i Item, field: Field) -> &'i str {

@@ -102,7 +102,7 @@ impl View {
     /// Has documents converted that are to be shown next.
     pub async fn prepare(&mut self, mut items: Vec<Arc<Item>>) -> Result<(), store::Error> {
         let Some(converter) = self.converter.clone() else { return Ok(()) };
-        items.retain(|item| self.selects(item));
+        items.retain(|item| self.selection.may_match(item));
         let stored = items.iter().map(|item| document::object(&item.record)).collect::<Result<Vec<_>, _>>()?;
         let shown = converter.in_version(&self.target.resource, stored).await;
         let shown = shown.map_err(|status| store::Error::Unusable(status.message))?;
@@ -117,7 +117,11 @@ impl View {
 
     /// Whether an object is shown.
     pub fn selects(&self, item: &Item) -> bool {
-        self.selection.is_everything() || self.selection.matches(item)
+        self.selection.is_everything()
+            || match self.converted.get(&place(&item.record.value)) {
+                Some(object) => self.selection.matches_converted(item, object),
+                None => self.selection.matches(item),
+            }
     }
 
     /// An object that was there before the watch began.

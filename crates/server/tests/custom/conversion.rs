@@ -84,6 +84,7 @@ fn answer(review: &Value, broken: bool) -> Value {
     let convert = |object: &Value| {
         let mut object = object.clone();
         object["apiVersion"] = wanted.into();
+        object["metadata"]["labels"] = json!({"is": if object["spec"][from] == 3 { "small" } else { "large" }});
         object["spec"] = json!({to: object["spec"][from]});
         if broken {
             object["metadata"]["name"] = "other".into();
@@ -128,6 +129,44 @@ async fn a_webhook_converts_what_is_written_read_listed_and_watched() {
     let lengths: Vec<Value> = seen.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
     let lengths: Vec<&Value> = lengths.iter().map(|event| &event["object"]["spec"]).collect();
     assert_eq!(lengths, [&json!({"length": 3}), &json!({"length": 4}), &json!({"length": 5})]);
+}
+
+#[tokio::test]
+async fn selectors_see_what_the_webhook_made() {
+    let (world, converter) = (World::new().await, Converter::start().await);
+    let mut definition = converter.definition();
+    for (at, field) in [".spec.size", ".spec.length"].iter().enumerate() {
+        definition["spec"]["versions"][at]["selectableFields"] = json!([{"jsonPath": field}]);
+    }
+    world.create(DEFINITIONS, definition).await;
+    let selected = "fieldSelector=spec.length%3D4&labelSelector=is%3Dlarge";
+    let mut watch = world.watch(&format!("{OLD}?watch=1&{selected}")).await.into_data_stream();
+    for (name, size) in [("a", 3), ("b", 4), ("c", 4), ("d", 4)] {
+        world.create(BOATS, boat(name, json!({"size": size}))).await;
+    }
+    let names = |list: &Value| -> Vec<String> {
+        let name = |item: &Value| item["metadata"]["name"].as_str().unwrap().to_owned();
+        list["items"].as_array().unwrap().iter().map(name).collect()
+    };
+    let (_, list) = world.get(&format!("{OLD}?{selected}")).await;
+    assert_eq!(names(&list), ["b", "c", "d"]);
+    assert_eq!(names(&world.get(&format!("{OLD}?labelSelector=is%3Dsmall")).await.1), ["a"]);
+    let (_, first) = world.get(&format!("{OLD}?{selected}&limit=2")).await;
+    let next = first["metadata"]["continue"].as_str().unwrap();
+    let (_, rest) = world.get(&format!("{OLD}?{selected}&limit=2&continue={next}")).await;
+    assert_eq!((names(&first), names(&rest)), (vec!["b".to_owned(), "c".to_owned()], vec!["d".to_owned()]));
+    assert_eq!(rest["metadata"]["continue"], "");
+
+    world.patch(&format!("{BOATS}/b"), &json!({"spec": {"size": 3}})).await;
+    let mut seen = String::new();
+    while seen.matches("\"type\":").count() < 4 {
+        seen += &String::from_utf8_lossy(&watch.next().await.unwrap().unwrap());
+    }
+    let event = |line: &str| {
+        let event: Value = serde_json::from_str(line).unwrap();
+        format!("{} {}", event["type"], event["object"]["metadata"]["name"]).replace('"', "")
+    };
+    assert_eq!(seen.lines().map(event).collect::<Vec<_>>(), ["ADDED b", "ADDED c", "ADDED d", "DELETED b"]);
 }
 
 #[tokio::test]
