@@ -16,6 +16,16 @@ pub fn check(name: &str, text: &str) -> Option<bool> {
     FORMATS.iter().find(|(known, _)| *known == name).map(|(_, right)| right(text))
 }
 
+/// Whether a name stands for a format of values of a type; an empty type is taken for that of texts.
+pub fn is_known(ty: &str, name: &str) -> bool {
+    match ty {
+        "" | "string" => check(name, "").is_some(),
+        "integer" => matches!(name, "int32" | "int64"),
+        "number" => matches!(name, "float" | "double"),
+        _ => false,
+    }
+}
+
 type Right = fn(&str) -> bool;
 
 /// Those that are more than a pattern; names have no dashes.

@@ -143,16 +143,19 @@ impl Named {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// The type, if upstream's scheme has it.
-    fn ty(&self) -> Option<TypeId> {
-        let known = schema().resources().iter().any(|r| r.group == self.group && r.version == self.version);
-        let old = !self.group.contains('.') && !self.group.is_empty();
-        if known || old { schema().type_of_kind(&self.group, &self.version, &self.kind) } else { None }
+    /// The type, if upstream's scheme that has the resource has it too; the common ones are in all.
+    fn ty(&self, resource: &Resource) -> Option<TypeId> {
+        if !schema().has_kinds(&self.group, &self.version) {
+            return None;
+        }
+        let found = schema().type_of_kind(&self.group, &self.version, &self.kind)?;
+        let common = schema().get(found).name.starts_with("meta/");
+        (common || scheme(&self.group) == scheme(resource.group)).then_some(found)
     }
 
     fn known(&self, resource: &Resource) -> Result<TypeId, Status> {
-        self.ty().ok_or_else(|| {
-            let (kind, version, scheme) = (&self.kind, self.api_version(), scheme(resource));
+        self.ty(resource).ok_or_else(|| {
+            let (kind, version, scheme) = (&self.kind, self.api_version(), scheme(resource.group));
             let why = format!("no kind {kind:?} is registered for version {version:?} in scheme {scheme:?}");
             self.refused(resource, why)
         })
@@ -173,9 +176,9 @@ impl Named {
     }
 }
 
-/// The place in upstream's code where the scheme is made that has a resource.
-fn scheme(resource: &Resource) -> &'static str {
-    match resource.group {
+/// The place in upstream's code where the scheme is made that has a group.
+fn scheme(group: &str) -> &'static str {
+    match group {
         "apiextensions.k8s.io" => "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55",
         "apiregistration.k8s.io" => "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28",
         _ => "pkg/api/legacyscheme/scheme.go:30",

@@ -33,21 +33,28 @@ pub(super) struct Components {
     pub dialect: Dialect,
     descriptions: Descriptions,
     kinds: HashMap<TypeId, Kind>,
-    /// Where the kinds that every group has are: in the document's group, or in all.
+    /// Where the kinds that every group has are: in the document's group, or in all that are known.
     common: BTreeSet<(&'static str, &'static str)>,
 }
 
 impl Components {
     /// For a document of version 3 about one group-version, or about none.
     pub fn v3(group_version: Option<(&'static str, &'static str)>) -> Self {
-        let common = group_version.into_iter().chain([("", "v1")]).collect();
-        Self { dialect: Dialect::V3, descriptions: Descriptions::load(), kinds: kinds::by_type(), common }
+        Self::new(Dialect::V3, group_version.into_iter().chain([("", "v1")]).collect())
+    }
+
+    /// For a document of version 3 about custom resources.
+    pub fn v3_custom() -> Self {
+        Self::new(Dialect::V3, kinds::of_clients())
     }
 
     /// For the document of version 2.
     pub fn v2() -> Self {
-        let common = kinds::group_versions();
-        Self { dialect: Dialect::V2, descriptions: Descriptions::load(), kinds: kinds::by_type(), common }
+        Self::new(Dialect::V2, kinds::group_versions())
+    }
+
+    fn new(dialect: Dialect, common: BTreeSet<(&'static str, &'static str)>) -> Self {
+        Self { dialect, descriptions: Descriptions::load(), kinds: kinds::by_type(), common }
     }
 
     /// The schemas of some components and of all that they refer to.

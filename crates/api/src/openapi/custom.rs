@@ -2,13 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    components::Components,
-    documents::{self, Document},
-    operations::Writer,
-    resource_paths::routes,
-    versions,
-};
+use serde_json::json;
+
+use super::{components::Components, operations::Writer, resource_paths::routes, route::Route};
 use crate::{Value, schema::Resource};
 
 /// What the key of a component begins with whose name is the rest.
@@ -32,16 +28,22 @@ pub fn model_name(group: &str, version: &str, kind: &str) -> String {
     parts.join(".")
 }
 
-/// The document of version 3 about the custom rows of one group-version, with the schemas of their kinds by name.
+/// What all schemas of custom kinds refer to.
+const COMMON: &[&str] = &["meta/v1.ObjectMeta", "meta/v1.ListMeta"];
+
+/// The document of version 3 about the custom rows of one group-version, with the schemas of their kinds by name; `None` if
+/// there are no rows.
 pub fn document_of(rows: &[&Resource], schemas: BTreeMap<String, Value>) -> Option<Value> {
-    let document = document(rows)?;
-    let mut out = versions::v3(&document);
-    let components = Components::v3(document.group_version);
-    let common = ["meta/v1.ObjectMeta", "meta/v1.ListMeta"].map(str::to_owned);
-    let known = out["components"]["schemas"].as_object_mut()?;
-    known.extend(components.closure(common.into_iter()));
+    rows.first()?;
+    let components = Components::v3_custom();
+    let routes: Vec<Route> = rows.iter().flat_map(|row| routes(row)).collect();
+    let common = COMMON.iter().map(|key| (*key).to_owned());
+    let mut known = components.closure(routes.iter().flat_map(Route::components).chain(common));
     known.extend(schemas);
-    Some(out)
+    let paths = Writer::new(&components).paths(&routes);
+    // The title and its version are upstream's, by which clients can tell such a document.
+    let info = json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"});
+    Some(json!({"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": known}}))
 }
 
 /// What custom rows add to the document of version 2, besides the schemas of their kinds: each path with its operations is
@@ -53,11 +55,4 @@ pub fn added_v2(rows: &[&Resource], mut path: impl FnMut(String, Value)) -> BTre
         writer.paths(&routes(row)).into_iter().for_each(|(name, item)| path(name, item));
     }
     writer.shared
-}
-
-fn document(rows: &[&Resource]) -> Option<Document> {
-    let first = rows.first()?;
-    let mut document = documents::version_document(first.group, first.version);
-    document.routes.extend(rows.iter().flat_map(|row| routes(row)));
-    Some(document)
 }

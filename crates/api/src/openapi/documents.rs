@@ -28,7 +28,7 @@ pub(super) fn list(enabled: Enabled) -> Vec<Document> {
     documents
 }
 
-pub(super) fn version_document(group: &'static str, version: &'static str) -> Document {
+fn version_document(group: &'static str, version: &'static str) -> Document {
     let path = paths::of_version(group, version);
     let id = format!("get{}APIResources", paths::infix(group, version));
     let list = Shape::Component("meta/v1.APIResourceList".to_owned());
@@ -43,7 +43,7 @@ pub(super) fn version_document(group: &'static str, version: &'static str) -> Do
 
 fn group(group: &'static str) -> Document {
     let path = format!("apis/{group}");
-    let word = paths::word(group);
+    let word = paths::group_word(group);
     let id = format!("get{}APIGroup", paths::title(&word));
     discovery(path, id, word, "meta/v1.APIGroup")
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::{
     Value, discovery,
-    schema::{TypeId, schema},
+    schema::{TypeId, schema, without_resources},
 };
 
 /// Group, version and kind.
@@ -24,35 +24,21 @@ impl Kind {
     }
 }
 
-/// Group-versions that have kinds but no resources; upstream knows its common kinds in them too.
-const WITHOUT_RESOURCES: &[(&str, &[&str])] = &[
-    ("admission.k8s.io", &["v1", "v1beta1"]),
-    ("apiextensions.k8s.io", &["v1beta1"]),
-    ("apiregistration.k8s.io", &["v1beta1"]),
-    ("apps", &["v1beta1", "v1beta2"]),
-    ("authentication.k8s.io", &["v1alpha1", "v1beta1"]),
-    ("authorization.k8s.io", &["v1beta1"]),
-    ("batch", &["v1beta1"]),
-    ("discovery.k8s.io", &["v1beta1"]),
-    ("events.k8s.io", &["v1beta1"]),
-    ("extensions", &["v1beta1"]),
-    ("flowcontrol.apiserver.k8s.io", &["v1beta1", "v1beta2", "v1beta3"]),
-    ("imagepolicy.k8s.io", &["v1alpha1"]),
-    ("node.k8s.io", &["v1alpha1", "v1beta1"]),
-    ("policy", &["v1beta1"]),
-    ("rbac.authorization.k8s.io", &["v1alpha1", "v1beta1"]),
-    ("scheduling.k8s.io", &["v1beta1"]),
-    ("storage.k8s.io", &["v1alpha1"]),
-];
+/// Groups whose kinds upstream's general client does not know.
+const WITHOUT_CLIENTS: &[&str] =
+    &["admission.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "imagepolicy.k8s.io"];
 
 /// Kinds of `meta/v1` that belong to no group.
 const META_KINDS: &[&str] = &["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
 
 /// All group-versions that have kinds.
 pub(super) fn group_versions() -> BTreeSet<(&'static str, &'static str)> {
-    let without =
-        WITHOUT_RESOURCES.iter().flat_map(|(group, versions)| versions.iter().map(|version| (*group, *version)));
-    discovery::group_versions(discovery::ALL).into_iter().chain(without).collect()
+    discovery::group_versions(discovery::ALL).into_iter().chain(without_resources()).collect()
+}
+
+/// The group-versions that upstream's general client knows, by which it writes of the common kinds beside custom ones.
+pub(super) fn of_clients() -> BTreeSet<(&'static str, &'static str)> {
+    group_versions().into_iter().filter(|(group, _)| !WITHOUT_CLIENTS.contains(group)).collect()
 }
 
 /// The kinds of resources, of their lists and of their subresources.

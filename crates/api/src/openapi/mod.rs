@@ -5,6 +5,7 @@
 //! were asked for; of version 3 there are hashes, which clients cache by.
 
 mod components;
+mod conventions;
 mod custom;
 mod descriptions;
 mod documents;

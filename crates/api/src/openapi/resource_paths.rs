@@ -1,10 +1,11 @@
 //! The routes of a resource: its verbs on collections and objects, its subresources, and the old watch paths.
 
 use super::{
+    conventions::{BUILT_IN, CUSTOM, Conventions},
     custom,
     kinds::Kind,
     paths,
-    route::{ANY, Body, LIST, LOG, OBJECT, PATCH, Parameter, Route, Shape},
+    route::{ANY, Body, LOG, Parameter, Route, Shape},
 };
 use crate::schema::{Resource, Subresource, schema};
 
@@ -20,21 +21,25 @@ const CONNECT: &[(&str, &str)] = &[
 
 /// Every route of a resource.
 pub(super) fn routes(resource: &Resource) -> Vec<Route> {
-    let maker = Maker { resource };
+    let maker = Maker::new(resource);
     let mut out = maker.collection();
     out.extend(maker.object());
-    if resource.custom.is_none() {
+    if maker.conventions.watch_paths {
         out.extend(maker.watches());
     }
     out.extend(resource.subresources.iter().flat_map(|sub| maker.subresource(sub)));
-    if resource.custom.is_some() {
-        out.iter_mut().for_each(Route::be_custom);
-    }
     out
 }
 
 struct Maker<'a> {
     resource: &'a Resource,
+    conventions: &'static Conventions,
+    /// The keys of the components of objects and lists.
+    component: String,
+    list_component: String,
+    /// Group and version in the names of operations.
+    infix: String,
+    tag: String,
 }
 
 /// How a route names its place: `""` or `/{name}`, and whether it is for all namespaces.
@@ -49,23 +54,25 @@ const COLLECTION: Place = Place { watch: false, everywhere: false, named: false 
 const EVERYWHERE: Place = Place { everywhere: true, ..COLLECTION };
 const OBJECT_PATH: Place = Place { named: true, ..COLLECTION };
 
-impl Maker<'_> {
+impl<'a> Maker<'a> {
+    fn new(resource: &'a Resource) -> Self {
+        let (group, version) = (resource.group, resource.version);
+        let (conventions, component, list_component) = match &resource.custom {
+            Some(custom) => {
+                let key = |kind: &str| custom::key(group, version, kind);
+                (&CUSTOM, key(resource.kind), key(custom.list_kind()))
+            }
+            None => {
+                let name = &schema().get(resource.ty).name;
+                (&BUILT_IN, name.clone(), format!("{name}List"))
+            }
+        };
+        let (infix, tag) = (paths::infix(group, version), paths::tag(group, version));
+        Self { resource, conventions, component, list_component, infix, tag }
+    }
+
     fn can(&self, verb: &str) -> bool {
         self.resource.verbs.contains(&verb)
-    }
-
-    fn component(&self) -> String {
-        if self.resource.custom.is_some() {
-            return custom::key(self.resource.group, self.resource.version, self.resource.kind);
-        }
-        schema().get(self.resource.ty).name.clone()
-    }
-
-    fn list_component(&self) -> String {
-        match &self.resource.custom {
-            Some(custom) => custom::key(self.resource.group, self.resource.version, custom.list_kind()),
-            None => format!("{}List", self.component()),
-        }
     }
 
     /// `Namespaced` where the path has a namespace.
@@ -95,14 +102,14 @@ impl Maker<'_> {
         Route {
             path: self.path(place),
             method,
-            id: format!("{verb}{}{rest}", paths::infix(r.group, r.version)),
-            tag: paths::tag(r.group, r.version),
+            id: format!("{verb}{}{}", self.infix, paths::word(&rest, true)),
+            tag: self.tag.clone(),
             action: Some(action),
             kind: Some(Kind { group: r.group, version: r.version, kind: r.kind.to_owned() }),
             parameters,
             body: None,
-            consumes: ANY,
-            produces: OBJECT,
+            consumes: self.conventions.consumes,
+            produces: self.conventions.produces,
             answers: Vec::new(),
         }
     }
@@ -115,7 +122,7 @@ impl Maker<'_> {
         let mut out = Vec::new();
         if self.can("create") {
             let route = self.route(COLLECTION, "post", "post", ("create", self.named(COLLECTION)));
-            out.push(create(route, self.component()));
+            out.push(create(route, self.component.clone()));
         }
         if self.can("list") {
             out.push(self.list(COLLECTION, String::new()));
@@ -124,12 +131,7 @@ impl Maker<'_> {
             }
         }
         if self.can("deletecollection") {
-            let id = ("delete", format!("Collection{}", self.named(COLLECTION)));
-            let mut route =
-                delete(self.route(COLLECTION, "delete", "deletecollection", id), &[200], "meta/v1.Status".into());
-            let unwanted = |p: &Parameter| p.name == "watch" || p.name == "allowWatchBookmarks";
-            route.parameters.extend(Parameter::options("meta/v1.ListOptions").into_iter().filter(|p| !unwanted(p)));
-            out.push(route);
+            out.push(self.delete_collection());
         }
         out
     }
@@ -137,15 +139,26 @@ impl Maker<'_> {
     fn list(&self, place: Place, suffix: String) -> Route {
         let mut route = self.route(place, "get", "list", ("list", self.named(place) + &suffix));
         route.parameters.extend(Parameter::options("meta/v1.ListOptions"));
-        Route { produces: LIST, answers: answers(&[200], &self.list_component()), ..route }
+        Route { produces: self.conventions.lists, answers: answers(&[200], &self.list_component), ..route }
+    }
+
+    fn delete_collection(&self) -> Route {
+        let taken = &self.conventions.delete_collection;
+        let id = ("delete", format!("Collection{}", self.named(COLLECTION)));
+        let mut route = self.route(COLLECTION, "delete", "deletecollection", id);
+        let options = taken.options.iter().flat_map(|options| Parameter::options(options));
+        route.parameters.extend(options.filter(|parameter| !taken.without.contains(&parameter.name)));
+        let body = taken.body.map(|component| Body { component: component.to_owned(), required: false });
+        Route { body, answers: answers(&[200], "meta/v1.Status"), ..route }
     }
 
     fn object(&self) -> Vec<Route> {
-        let mut out = self.read_and_write(OBJECT_PATH, "", &self.resource.verbs, &self.component());
+        let mut out = self.read_and_write(OBJECT_PATH, "", &self.resource.verbs, &self.component);
         if self.can("delete") {
-            let deleted = if self.resource.returns_deleted { self.component() } else { "meta/v1.Status".to_owned() };
+            let deleted =
+                if self.resource.returns_deleted { self.component.clone() } else { "meta/v1.Status".to_owned() };
             let route = self.route(OBJECT_PATH, "delete", "delete", ("delete", self.named(OBJECT_PATH)));
-            out.push(delete(route, &[200, 202], deleted));
+            out.push(delete(route, deleted));
         }
         out
     }
@@ -155,7 +168,8 @@ impl Maker<'_> {
         let id = || self.named(place) + suffix;
         let mut out = Vec::new();
         if verbs.contains(&"get") {
-            let route = self.route(place, "get", "get", ("read", id()));
+            let mut route = self.route(place, "get", "get", ("read", id()));
+            route.parameters.extend(self.conventions.read.into_iter().flat_map(Parameter::options));
             out.push(Route { answers: answers(&[200], component), ..route });
         }
         if verbs.contains(&"update") {
@@ -168,7 +182,12 @@ impl Maker<'_> {
             let mut route = self.route(place, "patch", "patch", ("patch", id()));
             route.parameters.extend(Parameter::options("meta/v1.PatchOptions"));
             let body = Some(Body { component: "Patch".to_owned(), required: true });
-            out.push(Route { body, consumes: PATCH, answers: answers(&[200, 201], component), ..route });
+            out.push(Route {
+                body,
+                consumes: self.conventions.patches,
+                answers: answers(self.conventions.patched, component),
+                ..route
+            });
         }
         out
     }
@@ -181,7 +200,7 @@ impl Maker<'_> {
             let place = Place { watch: true, ..place };
             let mut route = self.route(place, "get", action, ("watch", self.named(place) + suffix));
             route.parameters.extend(Parameter::options("meta/v1.ListOptions"));
-            Route { produces: LIST, answers: answers(&[200], "meta/v1.WatchEvent"), ..route }
+            Route { produces: self.conventions.lists, answers: answers(&[200], "meta/v1.WatchEvent"), ..route }
         };
         let mut out = vec![watch(COLLECTION, "watchlist", "List"), watch(OBJECT_PATH, "watch", "")];
         if self.resource.namespaced() {
@@ -193,23 +212,26 @@ impl Maker<'_> {
     fn subresource(&self, sub: &Subresource) -> Vec<Route> {
         let (group, version) = sub.group_version.unwrap_or((self.resource.group, self.resource.version));
         let suffix = paths::title(sub.name);
-        let component = schema().type_of_kind(group, version, sub.kind).map(|id| schema().get(id).name.clone());
-        let own = self.resource.custom.is_some() && sub.group_version.is_none();
-        let component = if own { self.component() } else { component.unwrap_or_default() };
-        let mut routes = if sub.kind.ends_with("Options") {
+        let found = schema().type_of_kind(group, version, sub.kind).map(|id| schema().get(id).name.clone());
+        let component = found.unwrap_or_else(|| self.component.clone());
+        // The kind of a custom resource may end in this too.
+        let connects = sub.kind.ends_with("Options") && sub.kind != self.resource.kind;
+        let mut routes = if connects {
             self.connect(sub, &suffix, &component)
         } else if sub.name == "log" {
             vec![self.log()]
         } else {
             self.read_and_write(OBJECT_PATH, &suffix, &sub.verbs, &component)
         };
-        if sub.verbs.contains(&"create") && !sub.kind.ends_with("Options") {
+        if sub.verbs.contains(&"create") && !connects {
             let id = ("create", self.named(OBJECT_PATH) + &suffix);
             routes.push(create(self.route(OBJECT_PATH, "post", "post", id), component));
         }
         for route in &mut routes {
             route.path = route.path.replacen("/{name}", &format!("/{{name}}/{}", sub.name), 1);
-            route.kind = Some(Kind { group, version, kind: sub.kind.to_owned() });
+            if self.conventions.parts_have_kinds {
+                route.kind = Some(Kind { group, version, kind: sub.kind.to_owned() });
+            }
         }
         routes
     }
@@ -251,10 +273,10 @@ fn create(mut route: Route, component: String) -> Route {
     Route { body: Some(Body { component, required: true }), answers, ..route }
 }
 
-fn delete(mut route: Route, codes: &[u16], component: String) -> Route {
+fn delete(mut route: Route, component: String) -> Route {
     route.parameters.extend(Parameter::options("meta/v1.DeleteOptions"));
     let body = Body { component: "meta/v1.DeleteOptions".to_owned(), required: false };
-    Route { body: Some(body), answers: answers(codes, &component), ..route }
+    Route { body: Some(body), answers: answers(&[200, 202], &component), ..route }
 }
 
 fn answers(codes: &[u16], component: &str) -> Vec<(u16, Shape)> {

@@ -80,18 +80,6 @@ impl Route {
     }
 }
 
-impl Route {
-    /// Custom resources have fewer forms.
-    pub fn be_custom(&mut self) {
-        const FORMS: &[&str] = &["application/json", "application/yaml"];
-        const PATCHES: &[&str] =
-            &["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
-        let patch = self.method == "patch";
-        self.consumes = if patch { PATCHES } else { FORMS };
-        self.produces = FORMS;
-    }
-}
-
 impl Parameter {
     pub fn in_path(name: &'static str) -> Self {
         Self { name, place: "path", ty: "string" }

@@ -8,6 +8,7 @@ mod custom;
 pub(crate) mod example;
 mod gate;
 mod index;
+mod old_versions;
 mod parse;
 mod resources;
 
@@ -15,6 +16,7 @@ use std::{collections::HashMap, sync::LazyLock};
 
 pub use custom::{Change, Column, Custom, Row, interned};
 pub use gate::{TooLate, open_gate};
+pub(crate) use old_versions::without_resources;
 pub use resources::{Resource, Scope, SelectableField, Subresource, UnknownField};
 
 use self::index::Index;
@@ -242,6 +244,12 @@ impl Schema {
     pub fn type_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<TypeId> {
         let package = if group.is_empty() { "core" } else { group.split('.').next().unwrap_or(group) };
         self.type_named(&format!("{package}/{version}.{kind}")).or_else(|| self.type_named(&format!("meta/v1.{kind}")))
+    }
+
+    /// Whether a group-version has kinds, be they of resources or not.
+    pub(crate) fn has_kinds(&self, group: &str, version: &str) -> bool {
+        let resources = self.resources.iter().map(|resource| (resource.group, resource.version));
+        resources.chain(without_resources()).any(|known| known == (group, version))
     }
 
     /// The resource at a path such as `apps`, `v1`, `deployments`; the core group is empty.

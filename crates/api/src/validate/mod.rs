@@ -10,6 +10,7 @@ mod at;
 mod certificates;
 mod config;
 mod cron;
+mod custom_formats;
 mod custom_resource;
 mod custom_schema;
 mod custom_value;

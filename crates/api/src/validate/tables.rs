@@ -32,6 +32,7 @@ pub(super) const FUNCTIONS: &[&[(&str, Function)]] = functions! { Function:
         bundle_is_named_after_signer trust_bundle;
     config: config_keys secret_keys credentials;
     cron: schedule time_zone;
+    custom_formats: unknown_formats;
     custom_resource: definition_name definition definition_change kind_names stored_versions approval domain_of_group;
     custom_schema: alternatives only_names map_keys explained_rule;
     device: one_request json_parameters request_name full_name attribute_names binding_conditions taint_effect

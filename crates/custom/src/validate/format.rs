@@ -2,13 +2,7 @@
 
 /// A format that is looked at for values of a type; empty for any other.
 pub fn supported<'a>(ty: &str, format: &'a str) -> &'a str {
-    let known = match ty {
-        "" | "string" => formats::named::check(format, "").is_some(),
-        "integer" => matches!(format, "int32" | "int64"),
-        "number" => matches!(format, "float" | "double"),
-        _ => false,
-    };
-    if known { format } else { "" }
+    if formats::named::is_known(ty, format) { format } else { "" }
 }
 
 /// Whether a text is of a format, if that is one of texts.
