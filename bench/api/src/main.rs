@@ -6,23 +6,14 @@
 mod loads;
 mod report;
 
-use std::path::PathBuf;
-
 use clap::Parser;
 use ferry_bench_api::{pki, servers};
 
 /// Measure the API server beside upstream's
 #[derive(Parser)]
 struct Arguments {
-    /// Ferry's binary
-    #[arg(long)]
-    ferry: PathBuf,
-    /// Upstream's kube-apiserver, to measure in the same run
-    #[arg(long, requires = "etcd")]
-    upstream: Option<PathBuf>,
-    /// The etcd for it
-    #[arg(long)]
-    etcd: Option<PathBuf>,
+    #[command(flatten)]
+    programs: servers::Programs,
     /// How many clients send requests at once, each on a connection of its own
     #[arg(long, default_value_t = 64)]
     clients: usize,
@@ -32,9 +23,6 @@ struct Arguments {
     /// How many watchers there are
     #[arg(long, default_value_t = 200)]
     watchers: usize,
-    /// Where to keep the files while measuring
-    #[arg(long, default_value = ".")]
-    dir: PathBuf,
     /// Only the loads whose names contain this
     #[arg(long, default_value = "")]
     only: String,
@@ -46,7 +34,8 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    let scratch = tempfile::Builder::new().prefix("bench-api-").tempdir_in(&arguments.dir)?;
+    let programs = &arguments.programs;
+    let scratch = tempfile::Builder::new().prefix("bench-api-").tempdir_in(&programs.dir)?;
     let pki = pki::Pki::create(scratch.path())?;
     let plan = loads::Plan {
         clients: arguments.clients,
@@ -55,10 +44,10 @@ async fn main() -> anyhow::Result<()> {
         only: arguments.only.clone(),
     };
     let mut columns = Vec::new();
-    let server = servers::ferry(&arguments.ferry, &pki, &scratch.path().join("ferry")).await?;
+    let server = servers::ferry(&programs.ferry, &pki, &scratch.path().join("ferry")).await?;
     columns.push(("ferry", measured(&server, &pki, &plan).await?));
     drop(server);
-    if let (Some(upstream), Some(etcd)) = (&arguments.upstream, &arguments.etcd) {
+    if let (Some(upstream), Some(etcd)) = (&programs.upstream, &programs.etcd) {
         let server = servers::upstream(upstream, etcd, &pki, &scratch.path().join("upstream")).await?;
         columns.push(("upstream", measured(&server, &pki, &plan).await?));
     }

@@ -1,11 +1,33 @@
 //! The two servers, started alike: Ferry's API server on its own store, upstream's on etcd.
 
-use std::{fs, net::TcpListener, path::Path, time::Duration};
+use std::{
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, bail};
 use tokio::time::{Instant, sleep};
 
 use crate::{client::Client, pki::Pki, process::Process};
+
+/// The programs that are measured, and where.
+#[derive(clap::Args)]
+pub struct Programs {
+    /// Ferry's binary
+    #[arg(long)]
+    pub ferry: PathBuf,
+    /// Upstream's kube-apiserver, to measure in the same run
+    #[arg(long, requires = "etcd")]
+    pub upstream: Option<PathBuf>,
+    /// The etcd for it
+    #[arg(long)]
+    pub etcd: Option<PathBuf>,
+    /// Where to keep the files while measuring
+    #[arg(long, default_value = ".")]
+    pub dir: PathBuf,
+}
 
 /// How long a server may take to be ready.
 const PATIENCE: Duration = Duration::from_secs(60);

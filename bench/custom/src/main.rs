@@ -7,8 +7,6 @@ mod definitions;
 mod rules;
 mod side;
 
-use std::path::PathBuf;
-
 use anyhow::Context;
 use clap::Parser;
 use ferry_bench_api::{pki::Pki, servers};
@@ -17,36 +15,27 @@ use side::{Row, Side};
 /// Measure custom resources beside upstream
 #[derive(Parser)]
 struct Arguments {
-    /// Ferry's binary
-    #[arg(long)]
-    ferry: PathBuf,
-    /// Upstream's kube-apiserver, to measure in the same run
-    #[arg(long, requires = "etcd")]
-    upstream: Option<PathBuf>,
-    /// The etcd for it
-    #[arg(long)]
-    etcd: Option<PathBuf>,
+    #[command(flatten)]
+    programs: servers::Programs,
     /// How many clones of a definition there are, each in a group of its own
     #[arg(long, default_value_t = 500)]
     clones: usize,
     /// How many objects are created with rules, and how many without
     #[arg(long, default_value_t = 4000)]
     objects: usize,
-    /// Where to keep the files while measuring
-    #[arg(long, default_value = ".")]
-    dir: PathBuf,
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
+    let programs = &arguments.programs;
     let definitions = definitions::read()?;
-    let scratch = tempfile::Builder::new().prefix("bench-custom-").tempdir_in(&arguments.dir)?;
+    let scratch = tempfile::Builder::new().prefix("bench-custom-").tempdir_in(&programs.dir)?;
     let pki = Pki::create(scratch.path())?;
-    let server = servers::ferry(&arguments.ferry, &pki, &scratch.path().join("ferry")).await?;
+    let server = servers::ferry(&programs.ferry, &pki, &scratch.path().join("ferry")).await?;
     let ours = measured(Side::new(server, &pki).await?, &arguments, &definitions).await.context("ferry")?;
     let mut theirs = Vec::new();
-    if let (Some(upstream), Some(etcd)) = (&arguments.upstream, &arguments.etcd) {
+    if let (Some(upstream), Some(etcd)) = (&programs.upstream, &programs.etcd) {
         let server = servers::upstream(upstream, etcd, &pki, &scratch.path().join("upstream")).await?;
         theirs = measured(Side::new(server, &pki).await?, &arguments, &definitions).await.context("upstream")?;
     }

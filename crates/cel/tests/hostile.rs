@@ -5,6 +5,7 @@ mod hostile {
     pub mod mutate;
     pub mod run;
 }
+mod open;
 mod render;
 mod shared;
 

@@ -1,40 +1,12 @@
 //! What callers bring along: types that may be created, variables that are found when they are asked for, a signal to stop,
 //! programs on other threads.
 
+mod open;
+
 use std::sync::{Arc, atomic::AtomicBool};
 
-use ferry_cel::{Bindings, Budget, Composition, Environment, Error, ObjectType, Program, Type, TypeResolver, Value};
-
-/// A type as mutations have it: every field of `Object.a` is an `Object.a.b` or anything.
-#[derive(Debug)]
-struct Open(String);
-
-impl ObjectType for Open {
-    fn name(&self) -> &str {
-        &self.0
-    }
-
-    fn field(&self, name: &str) -> Option<Type> {
-        match name {
-            "spec" => Some(Type::object(Open(format!("{}.{name}", self.0)))),
-            "op" => Some(Type::String),
-            _ => Some(Type::Dyn),
-        }
-    }
-
-    fn creatable(&self) -> bool {
-        true
-    }
-}
-
-struct Types;
-
-impl TypeResolver for Types {
-    fn find(&self, name: &str) -> Option<Arc<dyn ObjectType>> {
-        let known = name == "JSONPatch" || name == "Object" || name.starts_with("Object.");
-        known.then(|| Arc::new(Open(name.into())) as Arc<dyn ObjectType>)
-    }
-}
+use ferry_cel::{Bindings, Budget, Composition, Environment, Error, Program, Type, Value};
+use open::Types;
 
 fn value(environment: &Environment, source: &str) -> String {
     let checked = environment.compile(source).unwrap_or_else(|issues| panic!("{issues}"));

@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use run::Ground;
 
+#[path = "../../tests/open/mod.rs"]
+mod open;
 #[path = "../../tests/render/mod.rs"]
 mod render;
 #[path = "../../tests/hostile/run.rs"]

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use ferry_cel::{Bindings, Budget, Composition, Environment, ObjectType, Program, Type, TypeResolver, Value};
+use ferry_cel::{Bindings, Budget, Composition, Environment, Program, Type, Value};
 
-use crate::{render::render, shared::World};
+use crate::{open::Types, render::render, shared::World};
 
 const COST: u64 = 100_000;
 
@@ -67,35 +67,4 @@ fn plain() -> [(&'static str, Type, Value<'static>); 4] {
         ("ratio", Type::Double, Value::Double(-0.0)),
         ("perhaps", Type::optional(Type::String), Value::Optional(Some(Arc::new(Value::text("é"))))),
     ]
-}
-
-/// A type as mutations have it: every field of `Object.a` is an `Object.a.b` or anything.
-#[derive(Debug)]
-struct Open(String);
-
-impl ObjectType for Open {
-    fn name(&self) -> &str {
-        &self.0
-    }
-
-    fn field(&self, name: &str) -> Option<Type> {
-        match name {
-            "spec" | "metadata" => Some(Type::object(Open(format!("{}.{name}", self.0)))),
-            "op" => Some(Type::String),
-            _ => Some(Type::Dyn),
-        }
-    }
-
-    fn creatable(&self) -> bool {
-        true
-    }
-}
-
-struct Types;
-
-impl TypeResolver for Types {
-    fn find(&self, name: &str) -> Option<Arc<dyn ObjectType>> {
-        let known = name == "JSONPatch" || name == "Object" || name.starts_with("Object.");
-        known.then(|| Arc::new(Open(name.into())) as Arc<dyn ObjectType>)
-    }
 }
