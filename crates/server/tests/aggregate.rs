@@ -195,10 +195,7 @@ async fn whom_nobody_vouches_for_is_not_trusted() {
             "tls: failed to verify certificate: x509: certificate signed by unknown authority",
         )
         .await;
-    let insecure = json!({"spec": {"caBundle": null, "insecureSkipTLSVerify": true}});
-    let path = format!("{APIS}/{NAME}");
-    let (code, answer) = world.admin.send(Method::PATCH, &path, "application/merge-patch+json", &insecure).await;
-    assert_eq!(code, 200, "{answer}");
+    world.change(NAME, json!({"caBundle": null, "insecureSkipTLSVerify": true})).await;
     world.until("Passed", "all checks passed").await;
     assert_eq!(world.text(THINGS).await.0, 200);
 }
@@ -217,14 +214,10 @@ async fn what_is_answered_here_is_available_and_can_be_given_away() {
         .await;
     world.until("Local", "Local APIServices are always available").await;
     assert_eq!(world.text(THINGS).await, (404, "404 page not found\n".to_owned()));
-    let path = format!("{APIS}/{NAME}");
-    let service =
-        json!({"spec": {"caBundle": world.remote.bundle(), "service": {"namespace": "default", "name": "remote"}}});
-    world.admin.send(Method::PATCH, &path, "application/merge-patch+json", &service).await;
+    world.give(NAME).await;
     world.until("Passed", "all checks passed").await;
     assert_eq!(world.text(THINGS).await.0, 200);
-    let back = json!({"spec": {"caBundle": null, "service": null}});
-    world.admin.send(Method::PATCH, &path, "application/merge-patch+json", &back).await;
+    world.take_back(NAME).await;
     world.until("Local", "Local APIServices are always available").await;
     assert_eq!(world.text(THINGS).await.0, 404);
 }
@@ -236,11 +229,7 @@ async fn a_built_in_group_can_be_given_away_but_not_the_one_that_gives() {
     world.slice().await;
     let jobs = "/apis/batch/v1/namespaces/default/jobs";
     assert_eq!(world.admin.get(jobs).await.1["kind"], "JobList");
-    let service =
-        json!({"spec": {"caBundle": world.remote.bundle(), "service": {"namespace": "default", "name": "remote"}}});
-    let merge = "application/merge-patch+json";
-    let (code, answer) = world.admin.send(Method::PATCH, &format!("{APIS}/v1.batch"), merge, &service).await;
-    assert_eq!(code, 200, "{answer}");
+    world.give("v1.batch").await;
     // The other server has no such version, so it is not available: nobody answers.
     world.until_of("v1.batch", "FailedDiscoveryCheck", "/apis/batch/v1: 404").await;
     assert_eq!(world.text(jobs).await, (503, "service unavailable\n".to_owned()));
@@ -249,7 +238,6 @@ async fn a_built_in_group_can_be_given_away_but_not_the_one_that_gives() {
         "service": {"namespace": "default", "name": "remote"}}});
     world.admin.post(APIS, &own).await;
     assert_eq!(world.admin.get(APIS).await.1["kind"], "APIServiceList");
-    let back = json!({"spec": {"caBundle": null, "service": null}});
-    world.admin.send(Method::PATCH, &format!("{APIS}/v1.batch"), merge, &back).await;
+    world.take_back("v1.batch").await;
     assert_eq!(world.admin.get(jobs).await.1["kind"], "JobList");
 }

@@ -38,15 +38,11 @@ impl Registry {
         let options = ListOptions::of(target)?;
         let prefix = document::key(&target.resource, &target.namespace, "");
         let start = options.start(&prefix)?;
-        let reached = match start.at {
-            store::At::Exactly(revision) => self.custom().reaches(&target.resource, revision),
-            _ => Ok(()),
-        };
-        let snapshot = match reached {
-            Ok(()) => self.cache().snapshot(&prefix, start.at).await,
-            Err(error) => Err(error),
-        };
-        let snapshot = snapshot.map_err(|error| gone(target, &prefix, start.after.as_deref(), error))?;
+        let gone = |error| gone(target, &prefix, start.after.as_deref(), error);
+        if let store::At::Exactly(revision) = start.at {
+            self.custom().reaches(&target.resource, revision).map_err(gone)?;
+        }
+        let snapshot = self.cache().snapshot(&prefix, start.at).await.map_err(gone)?;
         // Whatever the cache has comes as a whole.
         let limit = options.limit.filter(|_| start.at != store::At::Any).unwrap_or(usize::MAX);
         let (selection, from) = (&options.selection, From { prefix: &prefix, snapshot: &snapshot, after: start.after });

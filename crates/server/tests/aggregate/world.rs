@@ -68,6 +68,24 @@ impl World {
         answer
     }
 
+    /// Changes a registration.
+    pub async fn change(&self, name: &str, spec: Value) {
+        let (path, patch) = (format!("{APIS}/{name}"), json!({"spec": spec}));
+        let (code, answer) = self.admin.send(Method::PATCH, &path, "application/merge-patch+json", &patch).await;
+        assert_eq!(code, 200, "{answer}");
+    }
+
+    /// Has the other server answer for a registration.
+    pub async fn give(&self, name: &str) {
+        let service = json!({"namespace": "default", "name": "remote"});
+        self.change(name, json!({"caBundle": self.remote.bundle(), "service": service})).await;
+    }
+
+    /// Takes that back.
+    pub async fn take_back(&self, name: &str) {
+        self.change(name, json!({"caBundle": null, "service": null})).await;
+    }
+
     pub async fn service(&self) {
         let spec = json!({"clusterIP": "None", "ports": [{"name": "https", "port": 443}]});
         self.post(SERVICES, json!({"metadata": {"name": "remote"}, "spec": spec})).await;
