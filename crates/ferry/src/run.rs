@@ -9,14 +9,14 @@ use std::{
 };
 
 use anyhow::{Context, anyhow, bail};
+use apiserver::{
+    AdmissionSettings, Aggregation, Authentication, Authority, Authorization, ClientCertificate, Mode, Server,
+    Settings, User,
+};
 use client::Informers;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::{Api, Client, runtime::wait::await_condition};
-use server::{
-    AdmissionSettings, Aggregation, Authentication, Authority, Authorization, ClientCertificate, Mode, Server,
-    Settings, User,
-};
 use store::Store;
 use tokio::net::TcpListener;
 
@@ -185,11 +185,11 @@ async fn api_server(
     listener: TcpListener,
     components: &mut Components,
 ) -> anyhow::Result<(Server, String)> {
-    let tokens = server::Tokens::new(TOKEN_ISSUER, &pki.service_accounts)?;
+    let tokens = apiserver::Tokens::new(TOKEN_ISSUER, &pki.service_accounts)?;
     let kubelet_tls = Arc::new(pki::kubelet_client_tls(pki)?);
-    let config = server::Config { store, kubelet_tls, tokens: Some(tokens) };
+    let config = apiserver::Config { store, kubelet_tls, tokens: Some(tokens) };
     let settings = settings(options, pki)?;
-    let tls = Arc::new(pki::api_server_tls(pki, server::client_verifier(&settings.authentication))?);
+    let tls = Arc::new(pki::api_server_tls(pki, apiserver::client_verifier(&settings.authentication))?);
     let server = Server::with(config, settings).await?;
     let serving = server.clone();
     components.start("API server", |shutdown| async move {
@@ -216,7 +216,7 @@ fn settings(options: &Options, pki: &Pki) -> anyhow::Result<Settings> {
     };
     let certificate = ClientCertificate::from_pem(&pki.front_proxy.certificate, &pki.front_proxy.key)?;
     if options.initializers {
-        server::enable_initializers()?;
+        apiserver::enable_initializers()?;
     }
     Ok(Settings {
         advertise: Some((options.node_ip, options.port)),
@@ -228,7 +228,7 @@ fn settings(options: &Options, pki: &Pki) -> anyhow::Result<Settings> {
         admission: admission()?,
         // They are parts of this process.
         components: Vec::new(),
-        initializers: options.initializers.then_some(server::INITIALIZATION),
+        initializers: options.initializers.then_some(apiserver::INITIALIZATION),
         ..Default::default()
     })
 }

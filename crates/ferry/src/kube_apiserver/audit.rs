@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail, ensure};
-use server::{Audit, AuditMode, AuditPolicy, BatchSettings, LogSettings, Truncation, WebhookSettings};
+use apiserver::{Audit, AuditMode, AuditPolicy, BatchSettings, LogSettings, Truncation, WebhookSettings};
 
 use super::{authentication::read, options::path};
 use crate::flags::Given;
@@ -43,7 +43,7 @@ fn log(given: &Given<'_>) -> anyhow::Result<Option<LogSettings>> {
 fn webhook(given: &Given<'_>) -> anyhow::Result<Option<WebhookSettings>> {
     const FILE: &str = "audit-webhook-config-file";
     let Some(file) = path(given, FILE) else { return Ok(None) };
-    let endpoint = server::from_kubeconfig(&file).with_context(|| format!("--{FILE} {}", file.display()))?;
+    let endpoint = apiserver::from_kubeconfig(&file).with_context(|| format!("--{FILE} {}", file.display()))?;
     let Shared { mode, batch, truncation } = Shared::of(given, "audit-webhook")?;
     let pause = given.duration("audit-webhook-initial-backoff")?;
     Ok(Some(WebhookSettings { endpoint: Arc::new(endpoint), mode, batch, truncation, pause }))

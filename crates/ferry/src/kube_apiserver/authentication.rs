@@ -3,7 +3,7 @@
 use std::{fs, sync::Arc};
 
 use anyhow::{Context, bail, ensure};
-use server::{
+use apiserver::{
     ALGORITHMS, Authentication, AuthenticationFile, Authority, JwtIssuer, Limits, Mapping, PublicKey, ReviewVersion,
     TokenWebhook, Tokens, UserTable,
 };
@@ -117,7 +117,7 @@ fn webhook(given: &Given<'_>) -> anyhow::Result<Option<TokenWebhook>> {
             other.unwrap_or_default()
         ),
     };
-    let endpoint = server::from_kubeconfig(&file).with_context(|| format!("--{FILE} {}", file.display()))?;
+    let endpoint = apiserver::from_kubeconfig(&file).with_context(|| format!("--{FILE} {}", file.display()))?;
     let ttl = given.duration("authentication-token-webhook-cache-ttl")?;
     Ok(Some(TokenWebhook { endpoint: Arc::new(endpoint), version, ttl }))
 }

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use anyhow::{Context, bail, ensure};
-use server::{
+use apiserver::{
     Authorization, Mode,
     authorize::{
         Policies, Webhook, config,

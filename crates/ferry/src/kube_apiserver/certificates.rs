@@ -30,7 +30,7 @@ pub fn serving(options: &Options) -> anyhow::Result<Arc<ServerConfig>> {
     };
     let versions: &[_] = if options.files.tls13_only { &[&TLS13] } else { &[&TLS13, &TLS12] };
     let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(versions)?;
-    let builder = builder.with_client_cert_verifier(server::client_verifier(&options.settings.authentication));
+    let builder = builder.with_client_cert_verifier(apiserver::client_verifier(&options.settings.authentication));
     let mut config = builder.with_single_cert(chain, key)?;
     if options.settings.serving.http2 {
         config.alpn_protocols.push(b"h2".to_vec());
@@ -54,7 +54,7 @@ pub fn kubelet_client(options: &Options) -> anyhow::Result<Arc<ClientConfig>> {
         None => builder.with_no_client_auth(),
     };
     // Without an authority any certificate of a kubelet is taken, as upstream does.
-    Ok(if authority.is_some() { Arc::new(config) } else { server::unverified(&config) })
+    Ok(if authority.is_some() { Arc::new(config) } else { apiserver::unverified(&config) })
 }
 
 type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);

@@ -11,7 +11,7 @@ mod options;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use server::Server;
+use apiserver::Server;
 use tokio::net::TcpListener;
 
 use crate::{flags::Table, log, screen, shutdown::Components};
@@ -72,7 +72,8 @@ async fn start(options: Options, components: &mut Components) -> anyhow::Result<
     let store = tokio::time::timeout(options.storage_timeout, options.storage.open(&options.store_dir()))
         .await
         .context("the store does not answer; --storage-initialization-timeout says how long it may take")??;
-    let server = Server::with(server::Config { store, kubelet_tls, tokens: options.tokens }, options.settings).await?;
+    let server =
+        Server::with(apiserver::Config { store, kubelet_tls, tokens: options.tokens }, options.settings).await?;
     tracing::info!(%address, port = listener.local_addr()?.port(), "serving");
     components.start("API server", |shutdown| async move {
         server.serve(listener, tls, shutdown).await;

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail, ensure};
-use server::{
+use apiserver::{
     AdmissionSettings, Aggregation, ClientCertificate, Component, Load, Network, Reload, Serving, Settings, Shutdown,
     Tokens, Watched, served::Served,
 };
@@ -158,9 +158,9 @@ fn files(given: &Given<'_>) -> anyhow::Result<Files> {
 
 fn settings(given: &Given<'_>) -> anyhow::Result<Settings> {
     // Before the tables of the API are read.
-    let initializers = given.bool("enable-initializers")?.then_some(server::INITIALIZATION);
+    let initializers = given.bool("enable-initializers")?.then_some(apiserver::INITIALIZATION);
     if initializers.is_some() {
-        server::enable_initializers()?;
+        apiserver::enable_initializers()?;
     }
     let port: u16 = required(given, "secure-port")?;
     let advertise = match given.text("endpoint-reconciler-type").as_deref() {
@@ -236,7 +236,7 @@ fn networks(given: &Given<'_>) -> anyhow::Result<Vec<Network>> {
         .iter()
         .map(|text| {
             text.parse()
-                .map_err(|e: server::NotANetwork| given.invalid("service-cluster-ip-range", text, &e.to_string()))
+                .map_err(|e: apiserver::NotANetwork| given.invalid("service-cluster-ip-range", text, &e.to_string()))
         })
         .collect();
     let networks = networks?;

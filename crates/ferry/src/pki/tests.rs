@@ -77,8 +77,8 @@ fn keys_are_private_and_tls_is_usable() {
             assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", entry.file_name());
         }
     }
-    server::ClientCertificate::from_pem(&pki.front_proxy.certificate, &pki.front_proxy.key).unwrap();
-    api_server_tls(&pki, server::client_verifier(&server::Authentication::default())).unwrap();
+    apiserver::ClientCertificate::from_pem(&pki.front_proxy.certificate, &pki.front_proxy.key).unwrap();
+    api_server_tls(&pki, apiserver::client_verifier(&apiserver::Authentication::default())).unwrap();
     kubelet_tls(&pki).unwrap();
     kubelet_client_tls(&pki).unwrap();
 }

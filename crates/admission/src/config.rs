@@ -1,0 +1,133 @@
+//! Which plug-ins are on and what they are told: the flags and the configuration file, checked once.
+
+use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
+
+use api::{Value, meta, yaml};
+use authz::Authorizers;
+use store::Cache;
+
+use super::{
+    Row,
+    plugins::{INITIAL_RESOURCES, ROWS},
+};
+use crate::{Times, usage::Usage};
+
+/// Which plug-ins are on, and their configurations.
+#[derive(Clone, Debug, Default)]
+pub struct AdmissionSettings {
+    enabled: Vec<String>,
+    disabled: Vec<String>,
+    configs: BTreeMap<String, Value>,
+    /// How long pods stay on nodes that are not ready, or not reachable, unless they say so.
+    pub toleration_seconds: Option<(i64, i64)>,
+}
+
+/// A flag that cannot be followed.
+#[derive(Debug, thiserror::Error)]
+pub enum UnknownPlugin {
+    /// No plug-in has that name.
+    #[error("{flag} plugin {name:?} is unknown")]
+    Name {
+        /// The flag.
+        flag: &'static str,
+        /// What it names.
+        name: String,
+    },
+    /// Both on and off.
+    #[error("[{0}] in enable-admission-plugins and disable-admission-plugins overlapped")]
+    Both(String),
+}
+
+/// What plug-ins are made of.
+#[derive(Clone, Copy)]
+pub struct Parts<'a> {
+    /// The plug-in's own configuration.
+    pub config: Option<&'a Value>,
+    /// The settings of all.
+    pub settings: &'a AdmissionSettings,
+    /// What views of other objects follow.
+    pub cache: &'a Arc<Cache>,
+    /// Who may do what.
+    pub authorizers: &'a Arc<Authorizers>,
+    /// What containers have used.
+    pub usage: &'a Arc<Usage>,
+    /// The latency metrics of the chain.
+    pub times: &'a Arc<Times>,
+}
+
+impl AdmissionSettings {
+    /// Upstream's set, with some more and some less.
+    pub fn new(enabled: &[String], disabled: &[String]) -> Result<Self, UnknownPlugin> {
+        let known = |flag: &'static str, names: &[String]| {
+            let unknown = names.iter().find(|name| !ROWS.iter().any(|row| row.name == name.as_str()));
+            unknown.map_or(Ok(()), |name| Err(UnknownPlugin::Name { flag, name: name.clone() }))
+        };
+        known("enable-admission-plugins", enabled)?;
+        known("disable-admission-plugins", disabled)?;
+        let mut both: Vec<&str> = enabled.iter().filter(|name| disabled.contains(name)).map(String::as_str).collect();
+        both.sort_unstable();
+        if !both.is_empty() {
+            return Err(UnknownPlugin::Both(both.join(" ")));
+        }
+        Ok(Self { enabled: enabled.to_vec(), disabled: disabled.to_vec(), ..Self::default() })
+    }
+
+    /// With one more plug-in, whatever the flags say.
+    pub fn enable(&mut self, plugin: &str) {
+        self.disabled.retain(|name| name != plugin);
+        self.enabled.push(plugin.to_owned());
+    }
+
+    /// The names of all plug-ins.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        ROWS.iter().map(|row| row.name)
+    }
+
+    /// With the configurations of a file; `path` is where it is, for files that it names.
+    pub fn configured(mut self, path: &Path) -> Result<Self, String> {
+        let unreadable = |why: String| format!("unable to read admission control configuration from {path:?} [{why}]");
+        let file = read(path).map_err(unreadable)?;
+        let known = ["apiserver.config.k8s.io/v1", "apiserver.k8s.io/v1alpha1"];
+        let version = meta::text(&file, &["apiVersion"]);
+        if meta::text(&file, &["kind"]) != "AdmissionConfiguration" || !known.contains(&version) {
+            return Err(unreadable(format!("it is not an AdmissionConfiguration of {}", known[0])));
+        }
+        for plugin in meta::list(&file, &["plugins"]) {
+            let config = match (meta::at(plugin, &["configuration"]), meta::text(plugin, &["path"])) {
+                (Some(config), _) => config.clone(),
+                (None, "") => continue,
+                (None, other) => {
+                    let other = path.parent().unwrap_or(Path::new("")).join(other);
+                    read(&other).map_err(|why| format!("{}: {why}", other.display()))?
+                }
+            };
+            self.configs.insert(meta::text(plugin, &["name"]).to_owned(), config);
+        }
+        Ok(self)
+    }
+
+    /// With a configuration for one plug-in.
+    pub fn with(mut self, plugin: &str, config: Value) -> Self {
+        self.configs.insert(plugin.to_owned(), config);
+        self
+    }
+
+    /// Whether somebody wants to know what containers use.
+    pub fn wants_usage(&self) -> bool {
+        ROWS.iter().any(|row| row.name == INITIAL_RESOURCES && self.enables(row))
+    }
+
+    pub(super) fn enables(&self, row: &Row) -> bool {
+        let named = |names: &[String]| names.iter().any(|name| name == row.name);
+        named(&self.enabled) || row.on && !named(&self.disabled)
+    }
+
+    pub(super) fn config(&self, plugin: &str) -> Option<&Value> {
+        self.configs.get(plugin)
+    }
+}
+
+fn read(path: &Path) -> Result<Value, String> {
+    let text = fs::read(path).map_err(|error| error.to_string())?;
+    yaml::parse(&text).map(|parsed| parsed.value).map_err(|error| error.to_string())
+}

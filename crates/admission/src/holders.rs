@@ -1,0 +1,55 @@
+//! Which namespaces have objects of a resource at all. Most have none, and then there is nothing to look up.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::Value;
+use apiserver_core::{
+    cache_index::{Live, View},
+    loopback,
+    loopback::Place,
+};
+
+use super::Parts;
+
+/// Names of objects of one resource, by namespace; "" for those that are in none.
+pub struct Holders(Live<Names>);
+
+#[derive(Default)]
+struct Names(BTreeMap<String, BTreeSet<String>>);
+
+impl Holders {
+    /// Follows a built-in resource.
+    pub fn of(parts: &Parts<'_>, (group, version, name): (&str, &str, &str)) -> Result<Self, String> {
+        let resource = loopback::resource(group, version, name).map_err(|status| status.message)?;
+        Live::new(parts.cache, &[resource], Names::default()).map(Self).map_err(|error| error.to_string())
+    }
+
+    /// Whether a namespace has any.
+    pub fn has_some(&self, namespace: &str) -> bool {
+        self.0.read(|names| names.0.contains_key(namespace))
+    }
+
+    /// Whether there is one of that name.
+    pub fn has(&self, namespace: &str, name: &str) -> bool {
+        self.0.read(|names| names.0.get(namespace).is_some_and(|names| names.contains(name)))
+    }
+}
+
+impl View for Names {
+    fn put(&mut self, place: Place<'_>, _: &Value) {
+        self.0.entry(place.namespace.to_owned()).or_default().insert(place.name.to_owned());
+    }
+
+    fn remove(&mut self, place: Place<'_>) {
+        if let Some(names) = self.0.get_mut(place.namespace) {
+            names.remove(place.name);
+            if names.is_empty() {
+                self.0.remove(place.namespace);
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}

@@ -1,0 +1,176 @@
+//! Admission: whether a write should happen, and as what.
+//!
+//! [`Admission`] is a chain of plug-ins in upstream's order. The registry calls [`Admission::admit`] with an object that
+//! is decoded and has its defaults, before its strategy prepares it: plug-ins may change it. It calls
+//! [`Admission::validate`] once the object is valid and about to be stored: nothing changes any more. One refusal ends
+//! the request. Changes are admitted anew on every attempt to write them; deletions once they are known to be meant.
+
+mod asking;
+mod attributes;
+mod certificate_request;
+mod config;
+mod holders;
+mod matching;
+mod options;
+mod plugins;
+mod pod;
+mod policies;
+mod rounds;
+mod shown;
+mod subject;
+mod times;
+pub mod usage;
+mod webhooks;
+
+use std::{sync::Arc, time::Instant};
+
+use api::{Value, status::Status};
+pub use apiserver_core::warnings::Notes;
+use async_trait::async_trait;
+pub use attributes::{Attributes, Operation};
+pub use config::{AdmissionSettings, Parts, UnknownPlugin};
+use holders::Holders;
+use plugins::ROWS;
+pub use times::{Step, Times};
+
+/// One rule of the chain.
+#[async_trait]
+pub trait Plugin: Send + Sync {
+    /// Whether there is anything to do, asked before the other two: it must cost next to nothing.
+    fn concerns(&self, _attributes: &Attributes<'_>) -> bool {
+        true
+    }
+
+    /// May change the object, or refuse it. The object of a deletion is null.
+    async fn admit(&self, _attributes: &Attributes<'_>, _object: &mut Value) -> Result<(), Status> {
+        Ok(())
+    }
+
+    /// May refuse the object as it would be stored. The object of a deletion is null.
+    async fn validate(&self, _attributes: &Attributes<'_>, _object: &Value) -> Result<(), Status> {
+        Ok(())
+    }
+}
+
+/// What a plug-in is asked about.
+pub struct About {
+    /// Group and plural name; `*` for any.
+    pub resource: (&'static str, &'static str),
+    /// Names of subresources, the object itself being ""; empty for any.
+    pub subresources: &'static [&'static str],
+    /// Operations.
+    pub operations: &'static [Operation],
+}
+
+impl About {
+    const fn object(group: &'static str, name: &'static str, operations: &'static [Operation]) -> Self {
+        Self { resource: (group, name), subresources: &[""], operations }
+    }
+
+    const fn everything(operations: &'static [Operation]) -> Self {
+        Self { resource: ("*", "*"), subresources: &[], operations }
+    }
+
+    fn covers(&self, attributes: &Attributes<'_>) -> bool {
+        let target = attributes.target;
+        let (group, name) = self.resource;
+        self.operations.contains(&attributes.operation)
+            && (group == "*" || (name == target.resource.name && group == target.resource.group))
+            && (self.subresources.is_empty() || self.subresources.contains(&attributes.subresource()))
+    }
+}
+
+/// A row of the table of plug-ins.
+pub struct Row {
+    /// Upstream's name.
+    pub name: &'static str,
+    /// Whether it is on unless it is disabled.
+    pub on: bool,
+    /// What it is asked about.
+    pub about: &'static [About],
+    /// Makes it, of the configuration that it may have.
+    pub make: fn(&Parts<'_>) -> Result<Box<dyn Plugin>, String>,
+}
+
+struct Link {
+    row: &'static Row,
+    plugin: Box<dyn Plugin>,
+}
+
+impl Link {
+    fn is_asked(&self, attributes: &Attributes<'_>) -> bool {
+        self.row.about.iter().any(|about| about.covers(attributes)) && self.plugin.concerns(attributes)
+    }
+}
+
+/// The plug-ins that are on, in upstream's order.
+#[derive(Clone, Default)]
+pub struct Admission {
+    links: Arc<Vec<Link>>,
+    times: Arc<Times>,
+}
+
+impl Admission {
+    /// The chain that settings ask for.
+    pub fn new(settings: &AdmissionSettings, parts: &Parts<'_>) -> Result<Self, String> {
+        let mut links = Vec::new();
+        for row in ROWS.iter().filter(|row| settings.enables(row)) {
+            let parts = Parts { config: settings.config(row.name), ..*parts };
+            let plugin =
+                (row.make)(&parts).map_err(|why| format!("couldn't init admission plugin {:?}: {why}", row.name))?;
+            links.push(Link { row, plugin });
+        }
+        Ok(Self { links: Arc::new(links), times: parts.times.clone() })
+    }
+
+    /// How long it takes.
+    pub fn times(&self) -> &Times {
+        &self.times
+    }
+
+    /// Lets the plug-ins change or refuse an object.
+    pub async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+        let (step, began) = (Step { operation: attributes.operation.name(), kind: "admit" }, Instant::now());
+        let admitted = self.admit_all(attributes, object, step).await;
+        self.times.step(step, admitted.is_err(), began);
+        admitted
+    }
+
+    async fn admit_all(&self, attributes: &Attributes<'_>, object: &mut Value, step: Step) -> Result<(), Status> {
+        loop {
+            for link in self.links.iter().filter(|link| link.is_asked(attributes)) {
+                let began = Instant::now();
+                let admitted = link.plugin.admit(attributes, object).await;
+                self.times.plugin(link.row.name, step, admitted.is_err(), began);
+                admitted?;
+            }
+            if !attributes.rounds.another() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Lets the plug-ins refuse an object that is about to be stored.
+    pub async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+        let (step, began) = (Step { operation: attributes.operation.name(), kind: "validate" }, Instant::now());
+        let valid = self.validate_all(attributes, object, step).await;
+        self.times.step(step, valid.is_err(), began);
+        valid
+    }
+
+    async fn validate_all(&self, attributes: &Attributes<'_>, object: &Value, step: Step) -> Result<(), Status> {
+        for link in self.links.iter().filter(|link| link.is_asked(attributes)) {
+            let began = Instant::now();
+            let valid = link.plugin.validate(attributes, object).await;
+            self.times.plugin(link.row.name, step, valid.is_err(), began);
+            valid?;
+        }
+        Ok(())
+    }
+
+    /// Both, for what has no object that could be changed: deletions.
+    pub async fn allow(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+        self.admit(attributes, &mut Value::Null).await?;
+        self.validate(attributes, &Value::Null).await
+    }
+}

@@ -1,0 +1,128 @@
+//! Whether a webhook or a policy is asked about a request, and as what.
+
+use api::{
+    Value, meta,
+    schema::{Resource, Row, schema},
+    selector::LabelSelector,
+    status::Status,
+};
+use apiserver_core::loopback;
+
+use super::{Attributes, Operation};
+
+/// As what somebody is asked about a request: another version of the resource may be what its rules name.
+#[derive(Clone)]
+pub struct Invocation {
+    /// The resource.
+    pub resource: Row,
+}
+
+/// Who is asked: rules and selectors.
+pub struct Asked<'a> {
+    /// What about; `None`: everything.
+    pub rules: Option<&'a [Value]>,
+    /// What not about, whatever the rules say.
+    pub excludes: &'a [Value],
+    /// Whether rules for other versions count too.
+    pub equivalent: bool,
+    /// Which namespaces' objects.
+    pub namespaces: &'a Result<LabelSelector, String>,
+    /// Which objects.
+    pub objects: &'a Result<LabelSelector, String>,
+}
+
+impl Asked<'_> {
+    /// `None`: not asked.
+    pub async fn about(&self, attributes: &Attributes<'_>, object: &Value) -> Result<Option<Invocation>, Status> {
+        if self.find(self.excludes, attributes, object).is_some() {
+            return Ok(None);
+        }
+        let own = Invocation { resource: attributes.target.resource.clone() };
+        let found = self.rules.map_or(Some(own), |rules| self.find(rules, attributes, object));
+        let Some(invocation) = found else { return Ok(None) };
+        let objects = self.objects.as_ref().map_err(Status::internal)?;
+        if !objects.is_empty() && !selects_one(objects, attributes, object) {
+            return Ok(None);
+        }
+        let namespaces = self.namespaces.as_ref().map_err(Status::internal)?;
+        if !namespaces.is_empty() && !namespaces.matches(&namespace_labels(attributes, object).await?) {
+            // What is in no namespace is not selected by namespaces.
+            let free = namespace(attributes, object).is_empty();
+            return Ok(free.then_some(invocation));
+        }
+        Ok(Some(invocation))
+    }
+
+    /// As what some rules name the request.
+    fn find(&self, rules: &[Value], attributes: &Attributes<'_>, object: &Value) -> Option<Invocation> {
+        let own = attributes.resource();
+        let named = |resource: &Resource| rules.iter().any(|rule| matches(rule, attributes, object, resource));
+        if named(own) {
+            return Some(Invocation { resource: attributes.target.resource.clone() });
+        }
+        if !self.equivalent {
+            return None;
+        }
+        let other = |other: &Resource| {
+            other.storage() == own.storage() && (other.group, other.version) != (own.group, own.version) && named(other)
+        };
+        if own.custom.is_none() {
+            let found = schema().resources().iter().find(|resource| other(resource))?;
+            return Some(Invocation { resource: found.into() });
+        }
+        let mut versions = attributes.registry.custom_resources().versions(own.group, own.name).into_iter();
+        versions.find(|row| other(row)).map(|resource| Invocation { resource })
+    }
+}
+
+/// The namespace of a request; that of a namespace is itself.
+pub fn namespace<'a>(attributes: &'a Attributes<'_>, object: &'a Value) -> &'a str {
+    if attributes.is_of("", "namespaces") { attributes.name(object) } else { attributes.namespace() }
+}
+
+fn matches(rule: &Value, attributes: &Attributes<'_>, object: &Value, resource: &Resource) -> bool {
+    let among = |field: &str, wanted: &str| {
+        meta::list(rule, &[field]).iter().filter_map(Value::as_str).any(|item| item == "*" || item == wanted)
+    };
+    let namespaced = !attributes.is_of("", "namespaces") && !namespace(attributes, object).is_empty();
+    let scope = match meta::text(rule, &["scope"]) {
+        "Namespaced" => namespaced,
+        "Cluster" => !namespaced,
+        _ => true,
+    };
+    let named = meta::list(rule, &["resources"]).iter().filter_map(Value::as_str).any(|item| {
+        let (name, subresource) = item.split_once('/').unwrap_or((item, ""));
+        (name == "*" || name == resource.name) && (subresource == "*" || subresource == attributes.subresource())
+    });
+    let by_name = || {
+        let names = meta::list(rule, &["resourceNames"]);
+        names.is_empty() || names.iter().any(|name| name == attributes.name(object))
+    };
+    scope
+        && among("operations", attributes.operation.name())
+        && among("apiGroups", resource.group)
+        && among("apiVersions", resource.version)
+        && named
+        && by_name()
+}
+
+/// Whether the object, new or old, has the labels.
+fn selects_one(selector: &LabelSelector, attributes: &Attributes<'_>, object: &Value) -> bool {
+    let labelled =
+        |object: &Value| meta::at(object, &["metadata"]).is_some() && selector.matches(&object["metadata"]["labels"]);
+    labelled(object) || attributes.old.is_some_and(labelled)
+}
+
+async fn namespace_labels(attributes: &Attributes<'_>, object: &Value) -> Result<Value, Status> {
+    let written = matches!(attributes.operation, Operation::Create | Operation::Update);
+    if attributes.is_of("", "namespaces") && attributes.subresource().is_empty() && written {
+        return Ok(object["metadata"]["labels"].clone());
+    }
+    let name = namespace(attributes, object);
+    if name.is_empty() {
+        return Ok(Value::Null);
+    }
+    let namespaces = loopback::resource("", "v1", "namespaces")?;
+    let (found, _) = attributes.registry.read_object(namespaces, "", name).await?;
+    Ok(found["metadata"]["labels"].clone())
+}

@@ -1,0 +1,75 @@
+//! AlwaysPullImages: whoever runs a pod must be able to pull its images, even where somebody else already has.
+
+use api::{Value, meta, status::Status, validate::FieldError};
+use async_trait::async_trait;
+
+use crate::{About, Attributes, Operation, Plugin, Row, pod};
+
+/// The row of the table.
+pub const ROW: Row = Row {
+    name: "AlwaysPullImages",
+    on: false,
+    about: &[About::object("", "pods", &[Operation::Create, Operation::Update])],
+    make: |_| Ok(Box::new(AlwaysPullImages)),
+};
+
+const ALWAYS: &str = "Always";
+
+struct AlwaysPullImages;
+
+#[async_trait]
+impl Plugin for AlwaysPullImages {
+    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+        if !has_new_images(attributes, object) {
+            return Ok(());
+        }
+        for (list, _) in pod::LISTS {
+            for container in pod::containers_mut(object, list) {
+                meta::object_mut(container).insert("imagePullPolicy".into(), ALWAYS.into());
+            }
+        }
+        for volume in pod::containers_mut(object, "volumes") {
+            if meta::at(volume, &["image"]).is_some() {
+                meta::field_mut(volume, "image").insert("pullPolicy".into(), ALWAYS.into());
+            }
+        }
+        Ok(())
+    }
+
+    async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+        if !has_new_images(attributes, object) {
+            return Ok(());
+        }
+        let mut faults = Vec::new();
+        for (list, _) in pod::LISTS {
+            for (at, container) in meta::list(object, &["spec", list]).iter().enumerate() {
+                check(
+                    &mut faults,
+                    format!("spec.{list}[{at}].imagePullPolicy"),
+                    meta::text(container, &["imagePullPolicy"]),
+                );
+            }
+        }
+        for (at, volume) in meta::list(object, &["spec", "volumes"]).iter().enumerate() {
+            if let Some(image) = meta::at(volume, &["image"]) {
+                check(&mut faults, format!("spec.volumes[{at}].image.pullPolicy"), meta::text(image, &["pullPolicy"]));
+            }
+        }
+        match faults.first() {
+            Some(fault) => Err(attributes.forbidden(object, fault)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn check(faults: &mut Vec<String>, field: String, policy: &str) {
+    if policy != ALWAYS {
+        faults.push(FieldError::not_supported(field, policy, &[ALWAYS]).to_string());
+    }
+}
+
+fn has_new_images(attributes: &Attributes<'_>, object: &Value) -> bool {
+    let Some(old) = attributes.old else { return true };
+    let known: Vec<&str> = pod::containers(old).map(|container| meta::text(container, &["image"])).collect();
+    pod::containers(object).any(|container| !known.contains(&meta::text(container, &["image"])))
+}

@@ -1,0 +1,138 @@
+//! CertificateApproval, CertificateSigning, CertificateSubjectRestriction and ClusterTrustBundleAttest: who approves or
+//! signs for a signer must be allowed to, and nobody gets a certificate that makes him everybody's master.
+
+use std::sync::Arc;
+
+use api::{Value, meta, status::Status};
+use apiserver_core::attributes::Asked;
+use async_trait::async_trait;
+use authz::Authorizers;
+
+use crate::{About, Attributes, Operation, Plugin, Row, certificate_request};
+
+const GROUP: &str = "certificates.k8s.io";
+const REQUESTS: &str = "certificatesigningrequests";
+const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+const MASTERS: &str = "system:masters";
+
+/// Who approves requests.
+pub const APPROVAL: Row = Row {
+    name: "CertificateApproval",
+    on: true,
+    about: &[About { resource: (GROUP, REQUESTS), subresources: &["approval"], operations: &[Operation::Update] }],
+    make: |parts| Ok(Box::new(Approval(parts.authorizers.clone()))),
+};
+/// Who signs them.
+pub const SIGNING: Row = Row {
+    name: "CertificateSigning",
+    on: true,
+    about: &[About { resource: (GROUP, REQUESTS), subresources: &["status"], operations: &[Operation::Update] }],
+    make: |parts| Ok(Box::new(Signing(parts.authorizers.clone()))),
+};
+/// Who vouches for bundles of roots.
+pub const ATTEST: Row = Row {
+    name: "ClusterTrustBundleAttest",
+    on: true,
+    about: &[About::object(GROUP, "clustertrustbundles", &[Operation::Create, Operation::Update])],
+    make: |parts| Ok(Box::new(Attest(parts.authorizers.clone()))),
+};
+/// What may be asked for.
+pub const SUBJECT: Row = Row {
+    name: "CertificateSubjectRestriction",
+    on: true,
+    about: &[About::object(GROUP, REQUESTS, &[Operation::Create])],
+    make: |_| Ok(Box::new(SubjectRestriction)),
+};
+
+struct Approval(Arc<Authorizers>);
+struct Signing(Arc<Authorizers>);
+struct Attest(Arc<Authorizers>);
+struct SubjectRestriction;
+
+#[async_trait]
+impl Plugin for Approval {
+    async fn validate(&self, attributes: &Attributes<'_>, request: &Value) -> Result<(), Status> {
+        let signer = meta::text(attributes.old.unwrap_or(request), &["spec", "signerName"]);
+        if may(&self.0, attributes, "approve", signer).await {
+            return Ok(());
+        }
+        let why = format!("user not permitted to approve requests with signerName {signer:?}");
+        Err(attributes.forbidden(request, why))
+    }
+}
+
+#[async_trait]
+impl Plugin for Signing {
+    async fn validate(&self, attributes: &Attributes<'_>, request: &Value) -> Result<(), Status> {
+        let Some(old) = attributes.old else { return Ok(()) };
+        let same = |field: &str| meta::at(old, &["status", field]) == meta::at(request, &["status", field]);
+        let signer = meta::text(old, &["spec", "signerName"]);
+        if same("certificate") && same("conditions") || may(&self.0, attributes, "sign", signer).await {
+            return Ok(());
+        }
+        let why = format!("user not permitted to sign requests with signerName {signer:?}");
+        Err(attributes.forbidden(request, why))
+    }
+}
+
+#[async_trait]
+impl Plugin for Attest {
+    async fn validate(&self, attributes: &Attributes<'_>, bundle: &Value) -> Result<(), Status> {
+        let signer = meta::text(bundle, &["spec", "signerName"]);
+        if signer.is_empty()
+            || attributes.old.is_some_and(|old| differs_only_for_the_collector(old, bundle))
+            || may(&self.0, attributes, "attest", signer).await
+        {
+            return Ok(());
+        }
+        Err(attributes.forbidden(bundle, format!("user not permitted to attest for signerName {signer:?}")))
+    }
+}
+
+#[async_trait]
+impl Plugin for SubjectRestriction {
+    async fn validate(&self, attributes: &Attributes<'_>, request: &Value) -> Result<(), Status> {
+        if meta::text(request, &["spec", "signerName"]) != CLIENT_SIGNER {
+            return Ok(());
+        }
+        match certificate_request::subject(request) {
+            Err(why) => Err(attributes.forbidden(request, format!("failed to parse CSR: {why}"))),
+            Ok(subject) if subject.organizations.iter().any(|group| group == MASTERS) => {
+                let why = format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed");
+                Err(attributes.forbidden(request, why))
+            }
+            Ok(_) => Ok(()),
+        }
+    }
+}
+
+/// Whether the user may do something for a signer, or for all of the signer's domain.
+async fn may(authorizers: &Authorizers, attributes: &Attributes<'_>, verb: &str, signer: &str) -> bool {
+    let allows = async |name: &str| {
+        let resource = apiserver_core::attributes::Resource {
+            group: GROUP,
+            version: "*",
+            resource: "signers",
+            name,
+            ..Default::default()
+        };
+        let asked =
+            apiserver_core::attributes::Attributes { user: attributes.user(), verb, asked: Asked::Resource(resource) };
+        authorizers.allows(&asked).await
+    };
+    let domain = signer.split('/').next().unwrap_or_default();
+    allows(signer).await || allows(&format!("{domain}/*")).await
+}
+
+/// Whether only owners and finalizers change, which the garbage collector does.
+fn differs_only_for_the_collector(old: &Value, new: &Value) -> bool {
+    let rest = |object: &Value| {
+        let mut object = object.clone();
+        let metadata = meta::metadata_mut(&mut object);
+        for field in ["ownerReferences", "finalizers", "managedFields"] {
+            metadata.remove(field);
+        }
+        object
+    };
+    rest(old) == rest(new)
+}

@@ -1,0 +1,54 @@
+//! PersistentVolumeClaimResize: only claims whose class says so may grow.
+
+use api::{Value, meta, quantity::Quantity, status::Status};
+use async_trait::async_trait;
+
+use crate::{About, Attributes, Operation, Plugin, Row};
+
+/// The row of the table.
+pub const ROW: Row = Row {
+    name: "PersistentVolumeClaimResize",
+    on: true,
+    about: &[About::object("", "persistentvolumeclaims", &[Operation::Update])],
+    make: |_| Ok(Box::new(ClaimResize)),
+};
+
+const ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+
+struct ClaimResize;
+
+#[async_trait]
+impl Plugin for ClaimResize {
+    async fn validate(&self, attributes: &Attributes<'_>, claim: &Value) -> Result<(), Status> {
+        let Some(old) = attributes.old else { return Ok(()) };
+        let size = |claim: &Value| Quantity::parse(meta::text(claim, &["spec", "resources", "requests", "storage"]));
+        if size(claim).is_none() || size(claim).partial_cmp(&size(old)) != Some(std::cmp::Ordering::Greater) {
+            return Ok(());
+        }
+        if meta::text(old, &["status", "phase"]) != "Bound" {
+            return Err(attributes.forbidden(claim, "Only bound persistent volume claims can be expanded"));
+        }
+        if !grows(attributes, class(claim), class(old)).await? {
+            let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must \
+                       support resize";
+            return Err(attributes.forbidden(claim, why));
+        }
+        Ok(())
+    }
+}
+
+async fn grows(attributes: &Attributes<'_>, class: &str, before: &str) -> Result<bool, Status> {
+    if class.is_empty() || class != before {
+        return Ok(false);
+    }
+    let class = attributes.find(("storage.k8s.io", "v1", "storageclasses"), "", class).await?;
+    Ok(class.is_some_and(|class| class["allowVolumeExpansion"] == true))
+}
+
+/// The class of a claim: an annotation in older days.
+fn class(claim: &Value) -> &str {
+    match meta::text(claim, &["metadata", "annotations", ANNOTATION]) {
+        "" => meta::text(claim, &["spec", "storageClassName"]),
+        class => class,
+    }
+}

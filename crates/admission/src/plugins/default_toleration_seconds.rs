@@ -1,0 +1,50 @@
+//! DefaultTolerationSeconds: pods leave nodes that are not ready or not reachable after a while, unless they say when.
+
+use api::{Value, meta, status::Status};
+use async_trait::async_trait;
+use serde_json::json;
+
+use crate::{About, Attributes, Operation, Plugin, Row};
+
+/// The row of the table.
+pub const ROW: Row = Row {
+    name: "DefaultTolerationSeconds",
+    on: true,
+    about: &[About::object("", "pods", &[Operation::Create, Operation::Update])],
+    make: |parts| {
+        let (not_ready, unreachable) = parts.settings.toleration_seconds.unwrap_or((SECONDS, SECONDS));
+        Ok(Box::new(DefaultTolerationSeconds([
+            ("node.kubernetes.io/not-ready", not_ready),
+            ("node.kubernetes.io/unreachable", unreachable),
+        ])))
+    },
+};
+
+const SECONDS: i64 = 300;
+const NO_EXECUTE: &str = "NoExecute";
+
+/// Taints, and how long each is borne.
+struct DefaultTolerationSeconds([(&'static str, i64); 2]);
+
+#[async_trait]
+impl Plugin for DefaultTolerationSeconds {
+    async fn admit(&self, _: &Attributes<'_>, pod: &mut Value) -> Result<(), Status> {
+        let borne = meta::list(pod, &["spec", "tolerations"]);
+        let is_borne = |taint: &str| {
+            borne.iter().any(|toleration| {
+                let (key, effect) = (meta::text(toleration, &["key"]), meta::text(toleration, &["effect"]));
+                (key == taint || key.is_empty()) && (effect == NO_EXECUTE || effect.is_empty())
+            })
+        };
+        let missing: Vec<Value> = self.0.iter().filter(|(taint, _)| !is_borne(taint)).map(toleration).collect();
+        if !missing.is_empty() {
+            let list = meta::field_mut(pod, "spec").entry("tolerations").or_insert_with(|| json!([]));
+            list.as_array_mut().into_iter().for_each(|list| list.extend(missing.clone()));
+        }
+        Ok(())
+    }
+}
+
+fn toleration((taint, seconds): &(&'static str, i64)) -> Value {
+    json!({"key": taint, "operator": "Exists", "effect": NO_EXECUTE, "tolerationSeconds": seconds})
+}

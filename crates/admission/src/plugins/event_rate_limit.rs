@@ -1,0 +1,113 @@
+//! EventRateLimit: no server, namespace, user or source floods the store with events.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Instant,
+};
+
+use api::{Value, meta, status::Status};
+use async_trait::async_trait;
+use serde_json::json;
+
+use crate::{About, Attributes, Operation, Plugin, Row};
+
+const WRITES: &[Operation] = &[Operation::Create, Operation::Update];
+const SIZE: usize = 4096;
+
+/// The row of the table.
+pub const ROW: Row = Row {
+    name: "EventRateLimit",
+    on: false,
+    about: &[About::object("", "events", WRITES), About::object("events.k8s.io", "events", WRITES)],
+    make: |parts| {
+        let limits = parts.config.map(|config| meta::list(config, &["limits"]).to_vec()).unwrap_or_default();
+        if limits.is_empty() {
+            return Err("limits: Invalid value: {}: must be specified".into());
+        }
+        Ok(Box::new(EventRateLimit(limits.iter().map(Limit::of).collect::<Result<_, _>>()?)))
+    },
+};
+
+struct EventRateLimit(Vec<Limit>);
+
+/// Buckets of tokens, by what shares one.
+struct Limit {
+    kind: String,
+    rate: f64,
+    burst: f64,
+    size: usize,
+    buckets: Mutex<HashMap<String, (f64, Instant)>>,
+}
+
+impl Limit {
+    fn of(config: &Value) -> Result<Self, String> {
+        let kind = meta::text(config, &["type"]).to_owned();
+        if !["Server", "Namespace", "User", "SourceAndObject"].contains(&kind.as_str()) {
+            return Err(format!("unknown event rate limit type: {kind}"));
+        }
+        let (rate, burst) = (meta::number(config, &["qps"]), meta::number(config, &["burst"]));
+        if rate <= 0 || burst <= 0 {
+            return Err("limits: qps and burst must be positive".into());
+        }
+        let size = usize::try_from(meta::number(config, &["cacheSize"])).ok().filter(|size| *size > 0).unwrap_or(SIZE);
+        Ok(Self { kind, rate: rate as f64, burst: burst as f64, size, buckets: Mutex::default() })
+    }
+
+    fn key(&self, attributes: &Attributes<'_>, event: &Value) -> String {
+        let text = |path: &[&str]| meta::text(event, path);
+        match self.kind.as_str() {
+            "Namespace" => attributes.namespace().to_owned(),
+            "User" => attributes.user().name.clone(),
+            "SourceAndObject" => [
+                text(&["source", "component"]),
+                text(&["source", "host"]),
+                text(&["involvedObject", "kind"]),
+                text(&["involvedObject", "namespace"]),
+                text(&["involvedObject", "name"]),
+                text(&["involvedObject", "uid"]),
+                text(&["involvedObject", "apiVersion"]),
+            ]
+            .concat(),
+            _ => String::new(),
+        }
+    }
+
+    /// Takes a token, if there is one.
+    fn accepts(&self, key: &str, now: Instant) -> bool {
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= self.size && !buckets.contains_key(key) {
+            // The one that was used the longest ago is full again the soonest.
+            let oldest = buckets.iter().min_by_key(|(_, (_, at))| *at).map(|(key, _)| key.clone());
+            oldest.map(|oldest| buckets.remove(&oldest));
+        }
+        let (tokens, at) = buckets.get(key).copied().unwrap_or((self.burst, now));
+        let tokens = (tokens + now.duration_since(at).as_secs_f64() * self.rate).min(self.burst);
+        let accepted = tokens >= 1.0;
+        buckets.insert(key.to_owned(), (if accepted { tokens - 1.0 } else { tokens }, now));
+        accepted
+    }
+}
+
+#[async_trait]
+impl Plugin for EventRateLimit {
+    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+        !attributes.dry_run
+    }
+
+    async fn validate(&self, attributes: &Attributes<'_>, event: &Value) -> Result<(), Status> {
+        let mut reached = Vec::new();
+        for limit in &self.0 {
+            let key = limit.key(attributes, event);
+            if !limit.accepts(&key, Instant::now()) {
+                reached.push(format!("limit reached on type {} for key {key}", limit.kind));
+            }
+        }
+        if reached.is_empty() {
+            return Ok(());
+        }
+        let message = if reached.len() == 1 { reached.remove(0) } else { format!("[{}]", reached.join(", ")) };
+        let details = Some(json!({"retryAfterSeconds": 1}));
+        Err(Status { code: 429, reason: "TooManyRequests", message, details, next: None })
+    }
+}

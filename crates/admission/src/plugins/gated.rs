@@ -1,0 +1,18 @@
+//! Plug-ins that only do something while a feature is on which is off in this version of Kubernetes. Their names are known,
+//! so that flags that name them are understood.
+
+use crate::{Plugin, Row};
+
+/// Needs the feature `GenericWorkload`.
+pub const POD_GROUP_PROTECTION: Row = row("PodGroupProtection");
+/// Needs the feature `GenericWorkload`.
+pub const POD_GROUP_WORKLOAD_EXISTS: Row = row("PodGroupWorkloadExists");
+/// Needs the feature `WorkloadWithJob`.
+pub const JOB_VALIDATION: Row = row("JobValidation");
+
+const fn row(name: &'static str) -> Row {
+    Row { name, on: true, about: &[], make: |_| Ok(Box::new(Gated)) }
+}
+
+struct Gated;
+impl Plugin for Gated {}

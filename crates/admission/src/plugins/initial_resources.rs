@@ -1,0 +1,172 @@
+//! InitialResources, which Kubernetes once had: containers that do not say what they need get a request, guessed from what
+//! containers of the same image have used.
+//!
+//! The configuration may say which percentile of the samples counts (`percentile`, 90) and whether only those of the
+//! same namespace do (`namespaceOnly`). Those of a week count before those of a month, the same tag before others.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use api::{Value, meta, status::Status};
+use async_trait::async_trait;
+use serde_json::json;
+
+use crate::{
+    About, Attributes, Operation, Parts, Plugin, Row,
+    usage::{Kind, Usage, Wanted, untagged},
+};
+
+/// The row of the table.
+pub const ROW: Row = Row {
+    name: NAME,
+    on: false,
+    about: &[About::object("", "pods", &[Operation::Create])],
+    make: |parts| InitialResources::new(parts).map(|plugin| Box::new(plugin) as Box<dyn Plugin>),
+};
+
+/// Upstream's name.
+pub const NAME: &str = "InitialResources";
+const ANNOTATION: &str = "kubernetes.io/initial-resources";
+/// Fewer samples than this are not enough, if there are more elsewhere.
+const ENOUGH: usize = 30;
+const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const MONTH: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+struct InitialResources {
+    usage: Arc<Usage>,
+    percentile: u64,
+    namespace_only: bool,
+}
+
+impl InitialResources {
+    fn new(parts: &Parts<'_>) -> Result<Self, String> {
+        let field = |name: &str| parts.config.and_then(|config| config.get(name)).filter(|value| !value.is_null());
+        let percentile = field("percentile").map_or(Some(90), Value::as_u64).filter(|percent| *percent <= 100);
+        let percentile = percentile.ok_or("percentile is a whole number from 0 to 100")?;
+        let namespace_only = field("namespaceOnly").map_or(Some(false), Value::as_bool);
+        let namespace_only = namespace_only.ok_or("namespaceOnly is true or false")?;
+        Ok(Self { usage: parts.usage.clone(), percentile, namespace_only })
+    }
+
+    /// What a container will need, as far as anybody knows.
+    fn estimate(&self, kind: Kind, image: &str, namespace: &str, now: Instant) -> Option<u64> {
+        let (own, all) = (Some(namespace), None);
+        let tagged = |namespace, within| Wanted { image, exact: true, namespace, within };
+        let any = |namespace| Wanted { image: untagged(image), exact: false, namespace, within: MONTH };
+        let near = [tagged(own, WEEK), tagged(own, MONTH)];
+        let far =
+            if self.namespace_only { vec![any(own)] } else { vec![tagged(all, WEEK), tagged(all, MONTH), any(all)] };
+        let mut last = None;
+        for wanted in near.into_iter().chain(far) {
+            last = self.usage.percentile(kind, self.percentile, wanted, now);
+            if last.is_some_and(|(_, samples)| samples >= ENOUGH) {
+                break;
+            }
+        }
+        last.map(|(value, _)| value)
+    }
+
+    /// Fills in what a container does not say; the names of what was.
+    fn fill(&self, container: &mut Value, namespace: &str, now: Instant) -> Vec<&'static str> {
+        let mut filled = Vec::new();
+        for (name, kind) in [("cpu", Kind::Cpu), ("memory", Kind::Memory)] {
+            let said = |list: &str| meta::at(container, &["resources", list, name]).is_some();
+            if said("requests") || said("limits") {
+                continue;
+            }
+            let Some(value) = self.estimate(kind, meta::text(container, &["image"]), namespace, now) else { continue };
+            let quantity = match kind {
+                Kind::Cpu => format!("{value}m"),
+                Kind::Memory => value.to_string(),
+            };
+            let resources = meta::field_mut(container, "resources");
+            let requests = resources.entry("requests").or_insert_with(|| json!({}));
+            meta::object_mut(requests).insert(name.into(), quantity.into());
+            filled.push(name);
+        }
+        filled
+    }
+}
+
+#[async_trait]
+impl Plugin for InitialResources {
+    async fn admit(&self, attributes: &Attributes<'_>, pod: &mut Value) -> Result<(), Status> {
+        let (namespace, now) = (attributes.namespace(), Instant::now());
+        let mut notes = Vec::new();
+        for (list, what) in [("initContainers", "init container"), ("containers", "container")] {
+            let containers = meta::field_mut(pod, "spec").get_mut(list).and_then(Value::as_array_mut);
+            for container in containers.into_iter().flatten() {
+                let filled = self.fill(container, namespace, now);
+                if !filled.is_empty() {
+                    let name = meta::text(container, &["name"]);
+                    notes.push(format!("{} request for {what} {name}", filled.join(", ")));
+                }
+            }
+        }
+        if !notes.is_empty() {
+            let annotations = meta::metadata_mut(pod).entry("annotations").or_insert_with(|| json!({}));
+            let text = format!("Initial Resources plugin set: {}", notes.join("; "));
+            meta::object_mut(annotations).insert(ANNOTATION.into(), text.into());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::usage::Sample;
+
+    fn plugin(namespace_only: bool) -> InitialResources {
+        InitialResources { usage: Arc::default(), percentile: 90, namespace_only }
+    }
+
+    fn record(plugin: &InitialResources, count: usize, namespace: &str, image: &str, (cpu, memory): (u64, u64)) {
+        for _ in 0..count {
+            let sample = Sample { at: Instant::now(), cpu: Some(cpu), memory: Some(memory) };
+            plugin.usage.record(namespace, image, sample);
+        }
+    }
+
+    fn check(plugin: &InitialResources, container: Value, want: Value) {
+        let mut container = container;
+        plugin.fill(&mut container, "a", Instant::now());
+        assert_eq!(container.pointer("/resources/requests").cloned().unwrap_or_default(), want, "{container}");
+    }
+
+    #[test]
+    fn what_is_not_said_is_guessed() {
+        let plugin = plugin(false);
+        let image = |image: &str| json!({"name": "c", "image": image});
+        check(&plugin, image("i:1"), Value::Null);
+        record(&plugin, ENOUGH, "a", "i:1", (100, 1000));
+        record(&plugin, ENOUGH, "b", "i:1", (300, 3000));
+        record(&plugin, ENOUGH, "b", "i:2", (500, 5000));
+        record(&plugin, 3, "a", "few:1", (7, 70));
+        record(&plugin, ENOUGH, "b", "few:1", (9, 90));
+        check(&plugin, image("i:1"), json!({"cpu": "100m", "memory": "1000"}));
+        check(&plugin, image("i:2"), json!({"cpu": "500m", "memory": "5000"}));
+        check(&plugin, image("i:3"), json!({"cpu": "500m", "memory": "5000"}));
+        check(&plugin, image("i"), json!({"cpu": "500m", "memory": "5000"}));
+        check(&plugin, image("few:1"), json!({"cpu": "9m", "memory": "90"}));
+        check(&plugin, image("none"), Value::Null);
+        let with = |resources: Value| json!({"name": "c", "image": "i:1", "resources": resources});
+        check(&plugin, with(json!({"requests": {"cpu": "1"}})), json!({"cpu": "1", "memory": "1000"}));
+        check(&plugin, with(json!({"limits": {"cpu": "1"}})), json!({"memory": "1000"}));
+        check(&plugin, with(json!({"limits": {"cpu": "1", "memory": "1"}})), Value::Null);
+        check(&plugin, with(json!({"requests": {"cpu": "1", "memory": "1"}})), json!({"cpu": "1", "memory": "1"}));
+        check(&plugin, with(json!({"requests": {}})), json!({"cpu": "100m", "memory": "1000"}));
+    }
+
+    #[test]
+    fn other_namespaces_may_not_count() {
+        let plugin = plugin(true);
+        record(&plugin, ENOUGH, "b", "i:1", (300, 3000));
+        let image = |image: &str| json!({"name": "c", "image": image});
+        check(&plugin, image("i:1"), Value::Null);
+        record(&plugin, 1, "a", "i:2", (5, 50));
+        check(&plugin, image("i:1"), json!({"cpu": "5m", "memory": "50"}));
+    }
+}

@@ -1,0 +1,276 @@
+//! Initializers: new objects get the list of those who must look at them, and only the first of the list acts.
+//!
+//! Whoever acts needs the right to `initialize` objects of the resource, and that to `initialize` as the one whose name is
+//! first: on `initializers.admissionregistration.k8s.io` of that name. It may change the object, take its own name from the
+//! list, and reject the object by setting a result.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use api::{
+    Value, meta,
+    status::Status,
+    validate::{FieldError, names},
+};
+use apiserver_core::{
+    attributes::Asked,
+    cache_index::{Live, View},
+    initializers, loopback,
+    loopback::Place,
+};
+use async_trait::async_trait;
+use authz::Authorizers;
+use serde_json::json;
+
+use crate::{About, Attributes, Operation, Parts, Plugin, Row};
+
+/// The row of the table.
+pub const ROW: Row = Row {
+    name: "Initializers",
+    on: false,
+    about: &[About { resource: ("*", "*"), subresources: &[""], operations: &[Operation::Create, Operation::Update] }],
+    make: |parts| Initializers::new(parts).map(|plugin| Box::new(plugin) as Box<dyn Plugin>),
+};
+
+const GROUP: &str = "admissionregistration.k8s.io";
+const FIELD: &str = "metadata.initializers";
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+struct Initializers {
+    configured: Live<Configured>,
+    authorizers: Arc<Authorizers>,
+}
+
+impl Initializers {
+    fn new(parts: &Parts<'_>) -> Result<Self, String> {
+        if !initializers::enabled() {
+            return Err("there are no initializers without --enable-initializers".into());
+        }
+        let resource = loopback::resource(GROUP, "v1alpha1", "initializerconfigurations").map_err(|it| it.message)?;
+        let configured = Live::new(parts.cache, &[resource], Configured::default());
+        let configured = configured.map_err(|error| error.to_string())?;
+        Ok(Self { configured, authorizers: parts.authorizers.clone() })
+    }
+}
+
+#[async_trait]
+impl Plugin for Initializers {
+    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+        // What the server makes is as it should be.
+        attributes.user().name != loopback::USER
+    }
+
+    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+        match attributes.old {
+            None => self.begin(attributes, object).await,
+            Some(old) => self.go_on(attributes, old, object).await,
+        }
+    }
+}
+
+impl Initializers {
+    /// A new object gets its list, unless who may has given it one.
+    async fn begin(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+        if list_of(object).is_some() {
+            self.may_initialize(attributes, object, "create with initializers denied").await?;
+            simplify(object);
+            return is_valid(attributes, object);
+        }
+        if attributes.is_of("", "pods") && meta::at(object, &["metadata", "annotations", MIRROR]).is_some() {
+            // It runs already.
+            return Ok(());
+        }
+        let pending = self.configured.read(|configured| configured.of(attributes));
+        if !pending.is_empty() {
+            let pending: Vec<Value> = pending.iter().map(|name| json!({"name": name})).collect();
+            meta::metadata_mut(object).insert("initializers".into(), json!({"pending": pending}));
+        }
+        Ok(())
+    }
+
+    /// An object that is pending changes only by the first of its list.
+    async fn go_on(&self, attributes: &Attributes<'_>, old: &Value, object: &mut Value) -> Result<(), Status> {
+        simplify(object);
+        let (Some(before), after) = (list_of(old), list_of(object)) else {
+            let done = "field is immutable once initialization has completed";
+            return match list_of(object) {
+                None => Ok(()),
+                Some(_) => Err(invalid(attributes, object, FieldError::invalid(FIELD, Value::Null, done))),
+            };
+        };
+        may_become(before, after).map_err(|error| invalid(attributes, object, error))?;
+        self.may_initialize(attributes, object, "update to uninitialized resource denied").await?;
+        match names_of(before).first() {
+            Some(first) => self.is_first(attributes, object, first).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn may_initialize(&self, attributes: &Attributes<'_>, object: &Value, denied: &str) -> Result<(), Status> {
+        let row = attributes.resource();
+        let resource = apiserver_core::attributes::Resource {
+            group: row.group,
+            version: row.version,
+            resource: row.name,
+            namespace: attributes.namespace(),
+            name: attributes.name(object),
+            ..Default::default()
+        };
+        self.may(attributes, object, resource, denied).await
+    }
+
+    async fn is_first(&self, attributes: &Attributes<'_>, object: &Value, first: &str) -> Result<(), Status> {
+        let resource = apiserver_core::attributes::Resource {
+            group: GROUP,
+            version: "v1alpha1",
+            resource: "initializers",
+            name: first,
+            ..Default::default()
+        };
+        self.may(attributes, object, resource, &format!("the initializer {first:?} is first")).await
+    }
+
+    async fn may(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &Value,
+        resource: apiserver_core::attributes::Resource<'_>,
+        denied: &str,
+    ) -> Result<(), Status> {
+        let asked = Asked::Resource(resource);
+        let verdict = self
+            .authorizers
+            .decide(&apiserver_core::attributes::Attributes { user: attributes.user(), verb: "initialize", asked })
+            .await;
+        if verdict.is_allowed() {
+            return Ok(());
+        }
+        Err(attributes.forbidden(object, format!("{denied}: {}", verdict.reason())))
+    }
+}
+
+fn list_of(object: &Value) -> Option<&Value> {
+    meta::at(object, &["metadata", "initializers"]).filter(|list| list.is_object())
+}
+
+fn names_of(list: &Value) -> Vec<&str> {
+    meta::list(list, &["pending"]).iter().map(|entry| meta::text(entry, &["name"])).collect()
+}
+
+fn result_of(list: &Value) -> Option<&Value> {
+    meta::at(list, &["result"]).filter(|result| result.is_object())
+}
+
+/// A list that is empty is none.
+fn simplify(object: &mut Value) {
+    if list_of(object).is_none_or(|list| names_of(list).is_empty() && result_of(list).is_none()) {
+        meta::metadata_mut(object).remove("initializers");
+    }
+}
+
+fn invalid(attributes: &Attributes<'_>, object: &Value, error: FieldError) -> Status {
+    Status::invalid(attributes.resource(), attributes.name(object), &[error])
+}
+
+/// A list that somebody gives has names that can be names, and is not rejected from the start by anything but a failure.
+fn is_valid(attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+    let Some(list) = list_of(object) else { return Ok(()) };
+    let mut errors = Vec::new();
+    for (at, name) in names_of(list).into_iter().enumerate() {
+        let field = format!("{FIELD}.pending[{at}].name");
+        let faults = names::subdomain(name);
+        if !faults.is_empty() {
+            errors.push(FieldError::invalid(&field, name, faults.join(",")));
+        } else if name.split('.').count() < 3 {
+            let why = "should be a domain with at least three segments separated by dots";
+            errors.push(FieldError::invalid(&field, name, why));
+        }
+    }
+    errors.extend(result_of(list).and_then(wrong_result));
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid(attributes.resource(), attributes.name(object), &errors))
+}
+
+fn wrong_result(result: &Value) -> Option<FieldError> {
+    let status = meta::text(result, &["status"]);
+    (status != "Failure").then(|| FieldError::invalid(format!("{FIELD}.result.status"), status, "must be 'Failure'"))
+}
+
+/// The first of the list may end it, take itself away, or reject the object.
+fn may_become(before: &Value, after: Option<&Value>) -> Result<(), FieldError> {
+    let nothing = json!({});
+    let after = after.unwrap_or(&nothing);
+    if let Some(result) = result_of(before) {
+        let same = result_of(after) == Some(result);
+        let given = result_of(after).cloned().unwrap_or_default();
+        return if same {
+            Ok(())
+        } else {
+            Err(FieldError::invalid(format!("{FIELD}.result"), given, "field is immutable"))
+        };
+    }
+    if let Some(error) = result_of(after).and_then(wrong_result) {
+        return Err(error);
+    }
+    let (old, new) = (names_of(before), names_of(after));
+    if new == old || new == old[old.len().min(1)..] || result_of(after).is_some() && new.is_empty() {
+        return Ok(());
+    }
+    let why = "only the first initializer may be removed, and none added";
+    Err(FieldError::invalid(format!("{FIELD}.pending"), json!(new), why))
+}
+
+/// All configurations, by name: that is the order of their initializers.
+#[derive(Default)]
+struct Configured(BTreeMap<String, Vec<Initializer>>);
+
+struct Initializer {
+    name: String,
+    rules: Vec<[Vec<String>; 3]>,
+}
+
+impl Configured {
+    /// Who must look at an object that is created.
+    fn of(&self, attributes: &Attributes<'_>) -> Vec<String> {
+        let row = attributes.resource();
+        let about = [row.group, row.version, row.name];
+        let mut found: Vec<String> = Vec::new();
+        for initializer in self.0.values().flatten().filter(|initializer| initializer.is_about(&about)) {
+            if !found.contains(&initializer.name) {
+                found.push(initializer.name.clone());
+            }
+        }
+        found
+    }
+}
+
+impl Initializer {
+    fn is_about(&self, about: &[&str; 3]) -> bool {
+        let includes = |list: &Vec<String>, one: &str| list.iter().any(|known| known == "*" || known == one);
+        self.rules.iter().any(|rule| rule.iter().zip(about).all(|(list, one)| includes(list, one)))
+    }
+}
+
+impl View for Configured {
+    fn put(&mut self, place: Place<'_>, object: &Value) {
+        let texts = |value: &Value, name: &str| -> Vec<String> {
+            meta::list(value, &[name]).iter().filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let rule = |rule: &Value| ["apiGroups", "apiVersions", "resources"].map(|name| texts(rule, name));
+        let initializer = |entry: &Value| Initializer {
+            name: meta::text(entry, &["name"]).to_owned(),
+            rules: meta::list(entry, &["rules"]).iter().map(rule).collect(),
+        };
+        let list = meta::list(object, &["initializers"]).iter().map(initializer).collect();
+        self.0.insert(place.name.to_owned(), list);
+    }
+
+    fn remove(&mut self, place: Place<'_>) {
+        self.0.remove(place.name);
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}

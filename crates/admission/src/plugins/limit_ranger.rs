@@ -1,0 +1,165 @@
+//! LimitRanger: pods and claims stay within the limit ranges of their namespace; containers that ask for nothing get what
+//! the ranges say.
+
+use api::{
+    Value,
+    amounts::{self, Amounts},
+    meta,
+    status::Status,
+};
+use async_trait::async_trait;
+use serde_json::json;
+
+use super::limit_checks::{Asked, at_least, at_most, at_most_requested, within_ratio};
+use crate::{About, Attributes, Holders, Operation, Plugin, Row, pod};
+
+/// The row of the table.
+pub const ROW: Row = Row {
+    name: "LimitRanger",
+    on: true,
+    about: &[
+        // The containers of a pod change in no other way once it is there.
+        About::object("", "pods", &[Operation::Create]),
+        About { resource: ("", "pods"), subresources: &["resize"], operations: &[Operation::Update] },
+        About::object("", "persistentvolumeclaims", &[Operation::Create, Operation::Update]),
+    ],
+    make: |parts| Ok(Box::new(LimitRanger(Holders::of(parts, RANGES)?))),
+};
+
+const ANNOTATION: &str = "kubernetes.io/limit-ranger";
+const RANGES: (&str, &str, &str) = ("", "v1", "limitranges");
+
+/// Who has limit ranges.
+struct LimitRanger(Holders);
+
+#[async_trait]
+impl Plugin for LimitRanger {
+    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+        self.0.has_some(attributes.namespace()) && !attributes.old.is_some_and(meta::is_deleting)
+    }
+
+    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+        if attributes.is_of("", "pods") {
+            for range in ranges(attributes).await? {
+                fill_in(object, &range);
+            }
+        }
+        Ok(())
+    }
+
+    async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+        for range in ranges(attributes).await? {
+            let faults =
+                if attributes.is_of("", "pods") { pod_faults(object, &range) } else { claim_faults(object, &range) };
+            if !faults.is_empty() {
+                return Err(attributes.forbidden(object, aggregate(faults)));
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn ranges(attributes: &Attributes<'_>) -> Result<Vec<Value>, Status> {
+    attributes.all(RANGES, attributes.namespace()).await
+}
+
+/// One fault as it is; several in brackets, each once.
+fn aggregate(faults: Vec<String>) -> String {
+    let mut said: Vec<String> = Vec::new();
+    for fault in faults {
+        if !said.contains(&fault) {
+            said.push(fault);
+        }
+    }
+    if said.len() == 1 { said.remove(0) } else { format!("[{}]", said.join(", ")) }
+}
+
+fn items<'a>(range: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    meta::list(range, &["spec", "limits"]).iter().filter(move |item| item["type"] == kind)
+}
+
+/// Gives containers that ask for nothing what a range says, and notes it in the pod.
+fn fill_in(object: &mut Value, range: &Value) {
+    let (mut requests, mut limits) = (Amounts::new(), Amounts::new());
+    for item in items(range, "Container") {
+        requests.extend(amounts::read(meta::at(item, &["defaultRequest"])));
+        limits.extend(amounts::read(meta::at(item, &["default"])));
+    }
+    let mut notes = Vec::new();
+    for (list, kind) in [("containers", "container"), ("initContainers", "init container")] {
+        for container in pod::containers_mut(object, list) {
+            let name = meta::text(container, &["name"]).to_owned();
+            // Limits are read before requests are filled in, and told after them.
+            let set_limits = fill(container, "limits", &limits);
+            let set_requests = fill(container, "requests", &requests);
+            for (set, what) in [(set_requests, "request"), (set_limits, "limit")] {
+                if !set.is_empty() {
+                    notes.push(format!("{} {what} for {kind} {name}", set.join(", ")));
+                }
+            }
+        }
+    }
+    if !notes.is_empty() {
+        let text = format!("LimitRanger plugin set: {}", notes.join("; "));
+        let annotations = meta::metadata_mut(object).entry("annotations").or_insert_with(|| json!({}));
+        meta::object_mut(annotations).insert(ANNOTATION.into(), text.into());
+    }
+}
+
+/// Fills in what is missing; the names of it.
+fn fill(container: &mut Value, which: &str, defaults: &Amounts) -> Vec<String> {
+    if defaults.is_empty() {
+        return Vec::new();
+    }
+    let resources = meta::field_mut(container, "resources");
+    let list = meta::object_mut(resources.entry(which).or_insert_with(|| json!({})));
+    let missing: Vec<String> = defaults.keys().filter(|name| !list.contains_key(*name)).cloned().collect();
+    for name in &missing {
+        list.insert(name.clone(), defaults[name].to_string().into());
+    }
+    missing
+}
+
+fn pod_faults(object: &Value, range: &Value) -> Vec<String> {
+    let mut faults = Vec::new();
+    for item in meta::list(range, &["spec", "limits"]) {
+        let asked: Vec<Asked> = match meta::text(item, &["type"]) {
+            "Container" => ["containers", "initContainers"]
+                .iter()
+                .flat_map(|list| meta::list(object, &["spec", list]))
+                .map(|container| Asked {
+                    requests: amounts::read(meta::at(container, &["resources", "requests"])),
+                    limits: amounts::read(meta::at(container, &["resources", "limits"])),
+                })
+                .collect(),
+            "Pod" => {
+                vec![Asked { requests: amounts::of_pod(object, "requests"), limits: amounts::of_pod(object, "limits") }]
+            }
+            _ => continue,
+        };
+        let kind = meta::text(item, &["type"]);
+        for asked in &asked {
+            faults.extend(each(item, "min", |name, bound| at_least(kind, name, bound, asked)));
+            faults.extend(each(item, "max", |name, bound| at_most(kind, name, bound, asked)));
+            faults.extend(each(item, "maxLimitRequestRatio", |name, bound| within_ratio(kind, name, bound, asked)));
+        }
+    }
+    faults
+}
+
+fn claim_faults(claim: &Value, range: &Value) -> Vec<String> {
+    let kind = "PersistentVolumeClaim";
+    let requests = amounts::read(meta::at(claim, &["spec", "resources", "requests"]));
+    let asked = Asked { requests, limits: Amounts::new() };
+    let mut faults = Vec::new();
+    for item in items(range, kind) {
+        faults.extend(each(item, "min", |name, bound| at_least(kind, name, bound, &asked)));
+        faults.extend(each(item, "max", |name, bound| at_most_requested(kind, name, bound, &asked)));
+    }
+    faults
+}
+
+fn each(item: &Value, field: &str, check: impl Fn(&str, api::quantity::Quantity) -> Result<(), String>) -> Vec<String> {
+    let bounds = amounts::read(meta::at(item, &[field]));
+    bounds.into_iter().filter_map(|(name, bound)| check(&name, bound).err()).collect()
+}

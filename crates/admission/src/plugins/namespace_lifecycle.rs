@@ -1,0 +1,69 @@
+//! NamespaceLifecycle: what lives in a namespace needs one that exists and, to be created, one that does not end. The
+//! namespaces that every cluster needs cannot be deleted.
+
+use api::{Value, meta, status::Status};
+use async_trait::async_trait;
+use serde_json::json;
+
+use crate::{About, Attributes, Holders, Operation, Plugin, Row};
+
+/// The row of the table.
+pub const ROW: Row = Row {
+    name: "NamespaceLifecycle",
+    on: true,
+    about: &[About::everything(&[Operation::Create, Operation::Update, Operation::Delete])],
+    make: |parts| Ok(Box::new(NamespaceLifecycle(Holders::of(parts, NAMESPACES)?))),
+};
+
+/// Namespaces that a cluster cannot do without.
+const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
+
+const NAMESPACES: (&str, &str, &str) = ("", "v1", "namespaces");
+
+/// The namespaces that there are.
+struct NamespaceLifecycle(Holders);
+
+#[async_trait]
+impl Plugin for NamespaceLifecycle {
+    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+        let is_namespace = attributes.is_of("", "namespaces");
+        match attributes.operation {
+            Operation::Delete => is_namespace && IMMORTAL.contains(&attributes.target.name.as_str()),
+            // Questions about access may be asked of namespaces that do not exist.
+            _ => {
+                !is_namespace
+                    && !attributes.namespace().is_empty()
+                    && !attributes.is_of("authorization.k8s.io", "localsubjectaccessreviews")
+            }
+        }
+    }
+
+    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+        if attributes.operation == Operation::Delete {
+            return Err(attributes.forbidden(object, "this namespace may not be deleted"));
+        }
+        let name = attributes.namespace();
+        if attributes.operation == Operation::Update && self.0.has("", name) {
+            return Ok(());
+        }
+        let Some(namespace) = attributes.find(NAMESPACES, "", name).await? else {
+            return Err(Status::not_found(apiserver_core::loopback::resource("", "v1", "namespaces")?, name));
+        };
+        let ending = meta::text(&namespace, &["status", "phase"]) == "Terminating";
+        if attributes.operation == Operation::Create && ending {
+            return Err(terminating(attributes, object));
+        }
+        Ok(())
+    }
+}
+
+fn terminating(attributes: &Attributes<'_>, object: &Value) -> Status {
+    let name = attributes.namespace();
+    let why = format!("unable to create new content in namespace {name} because it is being terminated");
+    let mut status = attributes.forbidden(object, why);
+    if let Some(details) = &mut status.details {
+        details["causes"] = json!([{"reason": "NamespaceTerminating",
+            "message": format!("namespace {name} is being terminated"), "field": "metadata.namespace"}]);
+    }
+    status
+}

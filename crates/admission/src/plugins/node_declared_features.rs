@@ -1,0 +1,72 @@
+//! NodeDeclaredFeatureValidator: a pod that runs is not changed in a way that its node does not say it supports.
+
+use api::{Value, meta, status::Status};
+use async_trait::async_trait;
+
+use crate::{About, Attributes, Operation, Plugin, Row};
+
+/// The row of the table.
+pub const ROW: Row = Row {
+    name: "NodeDeclaredFeatureValidator",
+    on: true,
+    about: &[About { resource: ("", "pods"), subresources: &["", "resize"], operations: &[Operation::Update] }],
+    make: |_| Ok(Box::new(NodeDeclaredFeatures)),
+};
+
+/// Whether a change of a pod needs something.
+type Needs = fn(&Value, &Value) -> bool;
+
+/// What a change needs, by the names that nodes declare, in the order of these names.
+const NEEDS: &[(&str, Needs)] = &[
+    ("InPlacePodLevelResourcesVerticalScaling", resizes_whole),
+    ("InPlacePodVerticalScalingInitContainers", resizes_init_containers),
+];
+
+struct NodeDeclaredFeatures;
+
+#[async_trait]
+impl Plugin for NodeDeclaredFeatures {
+    async fn validate(&self, attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
+        let (name, Some(old)) = (meta::text(pod, &["spec", "nodeName"]), attributes.old) else { return Ok(()) };
+        let generation = |pod: &Value| meta::number(pod, &["metadata", "generation"]);
+        if name.is_empty() || generation(old) == generation(pod) {
+            return Ok(());
+        }
+        let needed = needed(old, pod);
+        if needed.is_empty() {
+            return Ok(());
+        }
+        let Some(node) = attributes.find(("", "v1", "nodes"), "", name).await? else {
+            return Err(attributes.forbidden(pod, format!("node {name:?} not found")));
+        };
+        let declared = meta::list(&node, &["status", "declaredFeatures"]);
+        let missing: Vec<&str> =
+            needed.into_iter().filter(|feature| !declared.iter().any(|known| known == feature)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let missing = missing.join(", ");
+        let why = format!("pod update requires features {missing} which are not available on node {name:?}");
+        Err(attributes.forbidden(pod, why))
+    }
+}
+
+fn needed(old: &Value, new: &Value) -> Vec<&'static str> {
+    NEEDS.iter().filter(|(_, needs)| needs(old, new)).map(|(feature, _)| *feature).collect()
+}
+
+/// Whether what the pod as a whole may use changes.
+fn resizes_whole(old: &Value, new: &Value) -> bool {
+    resources(&old["spec"]) != resources(&new["spec"])
+}
+
+/// Whether what a container may use changes that runs before the others, and ends.
+fn resizes_init_containers(old: &Value, new: &Value) -> bool {
+    let ends = |container: &Value| meta::text(container, &["restartPolicy"]) != "Always";
+    let pairs = meta::list(old, &["spec", "initContainers"]).iter().zip(meta::list(new, &["spec", "initContainers"]));
+    pairs.into_iter().any(|(old, new)| ends(old) && resources(old) != resources(new))
+}
+
+fn resources(of: &Value) -> Option<&Value> {
+    meta::at(of, &["resources"]).filter(|resources| resources.as_object().is_none_or(|map| !map.is_empty()))
+}

@@ -1,0 +1,118 @@
+//! Pods that a kubelet runs on its own: they belong to its node, and get at nothing that only the API has.
+
+use api::{Value, meta, status::Status};
+
+use super::{super::service_account_secrets::references_secrets, Request};
+use crate::pod;
+
+/// Checks a new pod of a kubelet.
+pub async fn check(request: &Request<'_>) -> Result<(), Status> {
+    let (node, object) = (request.node, request.object);
+    if !pod::is_mirror(object) {
+        let why = format!("pod does not have {:?} annotation, node {node:?} can only create mirror pods", pod::MIRROR);
+        return request.refuse(why);
+    }
+    if meta::text(object, &["spec", "nodeName"]) != node {
+        return request.refuse(format!("node {node:?} can only create pods with spec.nodeName set to itself"));
+    }
+    owner(request).await?;
+    match reference(object) {
+        Ok(None) => Ok(()),
+        Ok(Some(what)) => request.refuse(format!("node {node:?} can not create pods that reference {what}")),
+        Err(why) => request.refuse(format!("error checking mirror pod for API references: {why}")),
+    }
+}
+
+async fn owner(request: &Request<'_>) -> Result<(), Status> {
+    let node = request.node;
+    let owner = match meta::list(request.object, &["metadata", "ownerReferences"]) {
+        [] => {
+            return request.refuse(format!("node {node:?} can only create pods with an owner reference set to itself"));
+        }
+        [owner] => owner,
+        _ => {
+            let why = format!("node {node:?} can only create pods with a single owner reference set to itself");
+            return request.refuse(why);
+        }
+    };
+    if owner["apiVersion"] != "v1" || owner["kind"] != "Node" || owner["name"] != node {
+        return request.refuse(format!("node {node:?} can only create pods with an owner reference set to itself"));
+    }
+    if owner["controller"] != true {
+        let why = format!("node {node:?} can only create pods with a controller owner reference set to itself");
+        return request.refuse(why);
+    }
+    if owner["blockOwnerDeletion"] == true {
+        return request.refuse(format!("node {node:?} must not set blockOwnerDeletion on an owner reference"));
+    }
+    let nodes = apiserver_core::loopback::resource("", "v1", "nodes")?;
+    let (found, _) = request.attributes.registry.read_object(nodes, "", node).await?;
+    let wanted = meta::text(owner, &["uid"]);
+    if wanted != meta::uid(&found) {
+        return request.refuse(format!("node {node} UID mismatch: expected {wanted} got {}", meta::uid(&found)));
+    }
+    Ok(())
+}
+
+/// Volumes that need an object of the API, and how messages name it.
+const VOLUMES: &[(&str, &str)] = &[
+    ("configMap", "configmaps (via configmap volumes)"),
+    ("secret", "secrets (via secret volumes)"),
+    ("csi", "csidrivers (via CSI volumes)"),
+    ("glusterfs", "endpoints (via glusterFS volumes)"),
+    ("persistentVolumeClaim", "persistentvolumeclaims"),
+    ("ephemeral", "persistentvolumeclaims (via ephemeral volumes)"),
+    ("azureFile", "secrets (via azureFile volumes)"),
+];
+const PROJECTIONS: &[(&str, &str)] = &[
+    ("configMap", "configmaps (via projected volumes)"),
+    ("secret", "secrets (via projected volumes)"),
+    ("serviceAccountToken", "serviceaccounts (via projected volumes)"),
+    ("clusterTrustBundle", "clustertrustbundles"),
+    ("podCertificate", "podcertificates"),
+];
+
+/// The first object of the API that a pod refers to.
+fn reference(object: &Value) -> Result<Option<&'static str>, String> {
+    if !meta::text(object, &["spec", "serviceAccountName"]).is_empty() {
+        return Ok(Some("serviceaccounts"));
+    }
+    if references_secrets(object) {
+        return Ok(Some("secrets"));
+    }
+    if references_config_maps(object) {
+        return Ok(Some("configmaps"));
+    }
+    if !meta::list(object, &["spec", "resourceClaims"]).is_empty() {
+        return Ok(Some("resourceclaims"));
+    }
+    let among = |object: &Value, table: &[(&str, &'static str)]| {
+        table.iter().find(|(field, _)| meta::at(object, &[field]).is_some()).map(|(_, what)| *what)
+    };
+    for volume in meta::list(object, &["spec", "volumes"]) {
+        if let Some(what) = among(volume, VOLUMES) {
+            return Ok(Some(what));
+        }
+        for source in meta::list(volume, &["projected", "sources"]) {
+            match among(source, PROJECTIONS) {
+                None if meta::at(source, &["downwardAPI"]).is_some() => {}
+                None => return Err(format!("unknown source for projected volume {:?}", meta::text(volume, &["name"]))),
+                found => return Ok(found),
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn references_config_maps(object: &Value) -> bool {
+    let by_env = |container: &Value| {
+        let keys =
+            meta::list(container, &["env"]).iter().filter_map(|env| meta::at(env, &["valueFrom", "configMapKeyRef"]));
+        let whole = meta::list(container, &["envFrom"]).iter().filter_map(|from| meta::at(from, &["configMapRef"]));
+        keys.chain(whole).any(|reference| !meta::text(reference, &["name"]).is_empty())
+    };
+    let volumes = meta::list(object, &["spec", "volumes"]).iter();
+    let sources = volumes.clone().flat_map(|volume| meta::list(volume, &["projected", "sources"]));
+    pod::containers(object).any(by_env)
+        || volumes.chain(sources).any(|volume| !meta::text(volume, &["configMap", "name"]).is_empty())
+}

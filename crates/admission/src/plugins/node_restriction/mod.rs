@@ -1,0 +1,89 @@
+//! NodeRestriction: a kubelet writes only what is its own: its node, the pods on it, their tokens, its lease.
+
+mod mirror_pods;
+mod nodes;
+mod others;
+mod pods;
+mod tokens;
+
+use std::sync::Arc;
+
+use api::{Value, status::Status};
+use apiserver_core::User;
+use async_trait::async_trait;
+use authz::Authorizers;
+
+use crate::{About, Attributes, Operation, Plugin, Row};
+
+/// The row of the table.
+pub const ROW: Row = Row {
+    name: "NodeRestriction",
+    on: false,
+    about: &[About::everything(&[Operation::Create, Operation::Update, Operation::Delete])],
+    make: |parts| Ok(Box::new(NodeRestriction { authorizers: parts.authorizers.clone() })),
+};
+
+const PREFIX: &str = "system:node:";
+const GROUP: &str = "system:nodes";
+
+struct NodeRestriction {
+    authorizers: Arc<Authorizers>,
+}
+
+#[async_trait]
+impl Plugin for NodeRestriction {
+    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+        node_of(attributes.user()).is_some()
+    }
+
+    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+        let Some(node) = node_of(attributes.user()) else { return Ok(()) };
+        if node.is_empty() {
+            let why = format!("could not determine node from user {:?}", attributes.user().name);
+            return Err(attributes.forbidden(object, why));
+        }
+        let request = Request { attributes, object, node };
+        let resource = attributes.resource();
+        match (resource.group, resource.name) {
+            ("", "pods") => pods::check(&request).await,
+            ("", "nodes") => nodes::check(&request),
+            ("", "persistentvolumeclaims") => others::claim(&request),
+            ("", "serviceaccounts") => tokens::check(&request, &self.authorizers).await,
+            ("certificates.k8s.io", "podcertificaterequests") => others::pod_certificate(&request).await,
+            ("certificates.k8s.io", "certificatesigningrequests") => others::signing_request(&request),
+            ("coordination.k8s.io", "leases") => others::lease(&request),
+            ("storage.k8s.io", "csinodes") => others::csi_node(&request),
+            ("resource.k8s.io", "resourceslices") => others::resource_slice(&request),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The node that a user is; empty if that cannot be told.
+fn node_of(user: &User) -> Option<&str> {
+    let name = user.name.strip_prefix(PREFIX)?;
+    user.groups.iter().any(|group| group == GROUP).then_some(name)
+}
+
+/// What a node wants to write.
+struct Request<'a> {
+    attributes: &'a Attributes<'a>,
+    object: &'a Value,
+    node: &'a str,
+}
+
+impl Request<'_> {
+    fn refuse(&self, why: impl AsRef<str>) -> Result<(), Status> {
+        Err(self.attributes.forbidden(self.object, why))
+    }
+
+    fn unexpected(&self) -> Result<(), Status> {
+        self.refuse(format!("unexpected operation {:?}", self.attributes.operation.name()))
+    }
+
+    /// A pod of the request's namespace, or 404.
+    async fn pod(&self, name: &str) -> Result<Value, Status> {
+        let pods = apiserver_core::loopback::resource("", "v1", "pods")?;
+        Ok(self.attributes.registry.read_object(pods, self.attributes.namespace(), name).await?.0)
+    }
+}

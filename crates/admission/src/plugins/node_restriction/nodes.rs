@@ -1,0 +1,86 @@
+//! Nodes: a kubelet changes its own, but neither its taints nor its owners nor the labels that others rely on.
+
+use std::collections::BTreeSet;
+
+use api::{Value, meta, status::Status};
+
+use super::Request;
+use crate::Operation;
+
+/// Labels of Kubernetes' own that a kubelet may set.
+const OWN: &[&str] = &[
+    "kubernetes.io/hostname",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "beta.kubernetes.io/instance-type",
+    "node.kubernetes.io/instance-type",
+    "kubernetes.io/os",
+    "kubernetes.io/arch",
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch",
+];
+/// Prefixes of labels of Kubernetes' own that a kubelet may set.
+const OWN_DOMAINS: &[&str] = &["kubelet.kubernetes.io", "node.kubernetes.io"];
+/// The prefix of labels that no kubelet may set.
+const RESTRICTED: &str = "node-restriction.kubernetes.io";
+
+/// Checks a write to a node.
+pub fn check(request: &Request<'_>) -> Result<(), Status> {
+    let (node, object) = (request.node, request.object);
+    let name = request.attributes.name(object);
+    if name != node {
+        return request.refuse(format!("node {node:?} is not allowed to modify node {name:?}"));
+    }
+    match (request.attributes.operation, request.attributes.old) {
+        (Operation::Create, _) => {
+            if meta::at(object, &["spec", "configSource"]).is_some() {
+                let why = format!("node {node:?} is not allowed to create pods with a non-nil configSource");
+                return request.refuse(why);
+            }
+            match forbidden(object, &Value::Null).as_str() {
+                "" => Ok(()),
+                labels => request.refuse(format!("node {node:?} is not allowed to set the following labels: {labels}")),
+            }
+        }
+        (Operation::Update, Some(old)) => change(request, old),
+        _ => Ok(()),
+    }
+}
+
+fn change(request: &Request<'_>, old: &Value) -> Result<(), Status> {
+    let (node, object) = (request.node, request.object);
+    let changes = |path: &[&str]| meta::at(object, path) != meta::at(old, path);
+    if meta::at(object, &["spec", "configSource"]).is_some() && changes(&["spec", "configSource"]) {
+        let why = format!("node {node:?} is not allowed to update configSource to a new non-nil configSource");
+        return request.refuse(why);
+    }
+    if meta::list(object, &["spec", "taints"]) != meta::list(old, &["spec", "taints"]) {
+        return request.refuse(format!("node {node:?} is not allowed to modify taints"));
+    }
+    if meta::list(object, &["metadata", "ownerReferences"]) != meta::list(old, &["metadata", "ownerReferences"]) {
+        return request.refuse(format!("node {node:?} is not allowed to modify ownerReferences"));
+    }
+    match forbidden(object, old).as_str() {
+        "" => Ok(()),
+        labels => request.refuse(format!("is not allowed to modify labels: {labels}")),
+    }
+}
+
+/// The labels that change and must not, in order.
+fn forbidden(object: &Value, old: &Value) -> String {
+    let label = |object: &Value, key: &str| meta::at(object, &["metadata", "labels", key]).cloned();
+    let keys = [object, old].into_iter().filter_map(|object| meta::at(object, &["metadata", "labels"])?.as_object());
+    let keys: BTreeSet<&String> = keys.flat_map(|labels| labels.keys()).collect();
+    let changed = keys.into_iter().filter(|key| label(object, key) != label(old, key));
+    changed.filter(|key| is_forbidden(key)).cloned().collect::<Vec<_>>().join(", ")
+}
+
+fn is_forbidden(label: &str) -> bool {
+    let domain = label.split_once('/').map_or("", |(domain, _)| domain);
+    let within = |other: &str| domain == other || domain.strip_suffix(other).is_some_and(|rest| rest.ends_with('.'));
+    let kubernetes = within("kubernetes.io") || within("k8s.io");
+    let own = OWN.contains(&label) || OWN_DOMAINS.iter().any(|own| within(own));
+    within(RESTRICTED) || kubernetes && !own
+}

@@ -1,0 +1,165 @@
+//! What else a kubelet writes: its lease, its drivers, its slices, its requests for certificates, the size of claims.
+
+use api::{Value, meta, status::Status};
+
+use super::Request;
+use crate::{Operation, certificate_request};
+
+const LEASES: &str = "kube-node-lease";
+/// What of a claim a kubelet may report.
+const REPORTED: &[&str] = &["capacity", "conditions", "allocatedResources", "allocatedResourceStatuses"];
+const SIGNERS: &[&str] = &["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
+
+/// Checks a write to a claim.
+pub fn claim(request: &Request<'_>) -> Result<(), Status> {
+    let attributes = request.attributes;
+    if attributes.subresource() != "status" {
+        return request.refuse("may only update PVC status");
+    }
+    let Some(old) = attributes.old.filter(|_| attributes.operation == Operation::Update) else {
+        return request.unexpected();
+    };
+    let (before, after) = (unreported(old), unreported(request.object));
+    if before != after {
+        let why = format!(
+            "node {:?} is not allowed to update fields other than status.quantity and status.conditions: {}",
+            request.node,
+            difference(&before, &after)
+        );
+        return request.refuse(why);
+    }
+    Ok(())
+}
+
+fn unreported(claim: &Value) -> Value {
+    let mut claim = claim.clone();
+    let status = meta::field_mut(&mut claim, "status");
+    REPORTED.iter().for_each(|field| drop(status.remove(*field)));
+    let metadata = meta::metadata_mut(&mut claim);
+    ["resourceVersion", "managedFields"].iter().for_each(|field| drop(metadata.remove(*field)));
+    claim
+}
+
+/// The parts that differ, before and after.
+fn difference(before: &Value, after: &Value) -> String {
+    let fields = ["metadata", "spec", "status"].into_iter().filter(|field| before[*field] != after[*field]);
+    fields.map(|field| format!("{field}: {} -> {}", before[field], after[field])).collect::<Vec<_>>().join(", ")
+}
+
+/// Checks a write to a lease.
+pub fn lease(request: &Request<'_>) -> Result<(), Status> {
+    if request.attributes.namespace() != LEASES {
+        return request.refuse(format!("can only access leases in the {LEASES:?} system namespace"));
+    }
+    own_name(request, "node lease")
+}
+
+/// Checks a write to the list of a node's storage drivers.
+pub fn csi_node(request: &Request<'_>) -> Result<(), Status> {
+    own_name(request, "CSINode")
+}
+
+fn own_name(request: &Request<'_>, what: &str) -> Result<(), Status> {
+    if request.attributes.name(request.object) != request.node {
+        return request.refuse(format!("can only access {what} with the same name as the requesting node"));
+    }
+    Ok(())
+}
+
+/// Checks a write to a slice of devices.
+pub fn resource_slice(request: &Request<'_>) -> Result<(), Status> {
+    let (slice, verb) = match (request.attributes.operation, request.attributes.old) {
+        (Operation::Create, _) => (request.object, "create"),
+        (Operation::Delete, Some(old)) => (old, "delete"),
+        _ => return Ok(()),
+    };
+    if meta::text(slice, &["spec", "nodeName"]) != request.node {
+        return request.refuse(format!("can only {verb} ResourceSlice with the same NodeName as the requesting node"));
+    }
+    Ok(())
+}
+
+/// Checks a request for a certificate of a node.
+pub fn signing_request(request: &Request<'_>) -> Result<(), Status> {
+    let signer = meta::text(request.object, &["spec", "signerName"]);
+    if request.attributes.operation != Operation::Create || !SIGNERS.contains(&signer) {
+        return Ok(());
+    }
+    let wanted = format!("system:node:{}", request.node);
+    match certificate_request::subject(request.object) {
+        Err(why) => request.refuse(format!("unable to parse csr: {why}")),
+        Ok(subject) if subject.common_name != wanted => {
+            request.refuse(format!("can only create a node CSR with CN={wanted}"))
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Checks a request for a certificate of a pod.
+pub async fn pod_certificate(request: &Request<'_>) -> Result<(), Status> {
+    let attributes = request.attributes;
+    if attributes.operation != Operation::Create {
+        return request.refuse(format!("unexpected operation {}", attributes.operation.name()));
+    }
+    if !attributes.subresource().is_empty() {
+        return request.refuse(format!("unexpected subresource {}", attributes.subresource()));
+    }
+    let spec = |field: &str| meta::text(request.object, &["spec", field]);
+    if spec("nodeName") != request.node {
+        return request.refuse(format!(
+            "PodCertificateRequest.Spec.NodeName={:?}, which is not the requesting node {:?}",
+            spec("nodeName"),
+            request.node
+        ));
+    }
+    let pod = request.pod(spec("podName")).await?;
+    let named = format!("{}/{}", attributes.namespace(), spec("podName"));
+    if meta::text(&pod, &["spec", "nodeName"]) != request.node {
+        return request.refuse(format!(
+            "pod {named:?} is not running on node {:?} named in the PodCertificateRequest",
+            request.node
+        ));
+    }
+    if crate::pod::is_mirror(&pod) {
+        return request.refuse(format!("pod {named:?} is a mirror pod"));
+    }
+    let account = meta::text(&pod, &["spec", "serviceAccountName"]);
+    if spec("serviceAccountName") != account {
+        return request.refuse(format!(
+            "PodCertificateRequest for pod {named:?} contains serviceAccountName ({:?}) that differs from running pod ({account:?})",
+            spec("serviceAccountName")
+        ));
+    }
+    identities(request, &pod, account).await
+}
+
+/// The node, the pod and the account must be the ones that are meant.
+async fn identities(request: &Request<'_>, pod: &Value, account: &str) -> Result<(), Status> {
+    let attributes = request.attributes;
+    let spec = |field: &str| meta::text(request.object, &["spec", field]);
+    let node = attributes.find(("", "v1", "nodes"), "", request.node).await?.unwrap_or_default();
+    let account = attributes.find(("", "v1", "serviceaccounts"), attributes.namespace(), account).await?;
+    let account = account.unwrap_or_default();
+    let named = format!("{}/{}", attributes.namespace(), spec("podName"));
+    let other = |field: &str, object: &Value| spec(field) != meta::uid(object);
+    let message = if other("nodeUID", &node) {
+        let (given, found) = (spec("nodeUID"), meta::uid(&node));
+        format!(
+            "PodCertificateRequest for pod {named:?} names node UID {given:?}, inconsistent with the running node ({found:?})"
+        )
+    } else if other("podUID", pod) {
+        let (given, found) = (spec("podUID"), meta::uid(pod));
+        format!(
+            "PodCertificateRequest for pod {named:?} contains pod UID ({given:?}) which differs from running pod {found:?}"
+        )
+    } else if other("serviceAccountUID", &account) {
+        let (given, found) = (spec("serviceAccountUID"), meta::uid(&account));
+        format!(
+            "PodCertificateRequest for pod {named:?} names service account UID {given:?}, which differs from the running service \
+             account ({found:?})"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Status { code: 500, reason: "", message, details: None, next: None })
+}

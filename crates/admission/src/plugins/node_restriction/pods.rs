@@ -1,0 +1,83 @@
+//! Pods: a kubelet shows those that it runs on its own, and reports on, deletes and evicts those on its node.
+
+use api::{Value, meta, status::Status};
+
+use super::{Request, mirror_pods};
+use crate::Operation;
+
+/// Checks a write to a pod.
+pub async fn check(request: &Request<'_>) -> Result<(), Status> {
+    match request.attributes.subresource() {
+        "" => whole(request).await,
+        "status" => status(request),
+        "eviction" => eviction(request).await,
+        other => {
+            request.refuse(format!("unexpected pod subresource {other:?}, only 'status' and 'eviction' are allowed"))
+        }
+    }
+}
+
+async fn whole(request: &Request<'_>) -> Result<(), Status> {
+    let node = request.node;
+    match request.attributes.operation {
+        Operation::Create => mirror_pods::check(request).await,
+        Operation::Delete => {
+            // A collection names nobody.
+            let pod = request.pod(&request.attributes.target.name).await?;
+            if meta::text(&pod, &["spec", "nodeName"]) != node {
+                return request.refuse(format!("node {node:?} can only delete pods with spec.nodeName set to itself"));
+            }
+            Ok(())
+        }
+        operation => request.refuse(format!(
+            "unexpected operation {:?}, node {node:?} can only create and delete mirror pods",
+            operation.name()
+        )),
+    }
+}
+
+fn status(request: &Request<'_>) -> Result<(), Status> {
+    let (node, pod) = (request.node, request.object);
+    let Some(old) = request.attributes.old.filter(|_| request.attributes.operation == Operation::Update) else {
+        return request.unexpected();
+    };
+    if meta::text(old, &["spec", "nodeName"]) != node {
+        let why = format!("node {node:?} can only update pod status for pods with spec.nodeName set to itself");
+        return request.refuse(why);
+    }
+    let same = |path: &[&str]| meta::at(old, path) == meta::at(pod, path);
+    if !same(&["metadata", "labels"]) {
+        return request.refuse(format!("node {node:?} cannot update labels through pod status"));
+    }
+    if claims(old) != claims(pod) {
+        return request.refuse(format!("node {node:?} cannot update resource claim statues"));
+    }
+    if !same(&["status", "extendedResourceClaimStatus"]) {
+        return request.refuse(format!("node {node:?} cannot update extended resource claim status"));
+    }
+    Ok(())
+}
+
+fn claims(pod: &Value) -> Vec<(&str, Option<&Value>)> {
+    let list = meta::list(pod, &["status", "resourceClaimStatuses"]).iter();
+    list.map(|claim| (meta::text(claim, &["name"]), meta::at(claim, &["resourceClaimName"]))).collect()
+}
+
+async fn eviction(request: &Request<'_>) -> Result<(), Status> {
+    if request.attributes.operation != Operation::Create {
+        return request.refuse(format!("unexpected operation {}", request.attributes.operation.name()));
+    }
+    let name = match request.attributes.target.name.as_str() {
+        "" => meta::name(request.object),
+        name => name,
+    };
+    if name.is_empty() {
+        return request.refuse("could not determine pod from request data");
+    }
+    let pod = request.pod(name).await?;
+    if meta::text(&pod, &["spec", "nodeName"]) != request.node {
+        let why = format!("node {} can only evict pods with spec.nodeName set to itself", request.node);
+        return request.refuse(why);
+    }
+    Ok(())
+}

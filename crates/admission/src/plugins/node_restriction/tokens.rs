@@ -1,0 +1,133 @@
+//! Tokens: a kubelet asks for those of the accounts of pods on its node, bound to the pod, for audiences that the pod names.
+
+use api::{Value, meta, status::Status};
+use apiserver_core::attributes::Asked;
+use authz::Authorizers;
+
+use super::Request;
+use crate::{Attributes, Operation};
+
+/// Checks a request for a token.
+pub async fn check(request: &Request<'_>, authorizers: &Authorizers) -> Result<(), Status> {
+    let attributes = request.attributes;
+    if attributes.operation != Operation::Create || attributes.subresource() != "token" {
+        return Ok(());
+    }
+    let reference = &request.object["spec"]["boundObjectRef"];
+    let text = |field: &str| meta::text(reference, &[field]);
+    if text("apiVersion") != "v1" || text("kind") != "Pod" || text("name").is_empty() {
+        return request.refuse("node requested token not bound to a pod");
+    }
+    if text("uid").is_empty() {
+        return request.refuse("node requested token with a pod binding without a uid");
+    }
+    let pod = request.pod(text("name")).await?;
+    if text("uid") != meta::uid(&pod) {
+        return request.refuse(format!(
+            "the UID in the bound object reference ({}) does not match the UID in record. The object might have been deleted \
+             and then recreated",
+            text("uid")
+        ));
+    }
+    if meta::text(&pod, &["spec", "nodeName"]) != request.node {
+        return request.refuse("node requested token bound to a pod scheduled on a different node");
+    }
+    match audience(attributes, request.object, &pod, authorizers).await {
+        Ok(()) => Ok(()),
+        Err(why) => request.refuse(why),
+    }
+}
+
+async fn audience(
+    attributes: &Attributes<'_>,
+    request: &Value,
+    pod: &Value,
+    authorizers: &Authorizers,
+) -> Result<(), String> {
+    let audience = match meta::list(request, &["spec", "audiences"]) {
+        [] => "",
+        [one] => one.as_str().unwrap_or_default(),
+        _ => return Err("node may only request 0 or 1 audiences".into()),
+    };
+    let named = names(attributes, pod, audience).await;
+    if named.map_err(|why| format!("error validating audience {audience:?}: {why}"))? {
+        return Ok(());
+    }
+    let user = attributes.user();
+    let resource = apiserver_core::attributes::Resource {
+        version: "v1",
+        resource: audience,
+        namespace: attributes.namespace(),
+        name: &attributes.target.name,
+        ..Default::default()
+    };
+    let asked = apiserver_core::attributes::Attributes {
+        user,
+        verb: "request-serviceaccounts-token-audience",
+        asked: Asked::Resource(resource),
+    };
+    if authorizers.allows(&asked).await {
+        return Ok(());
+    }
+    Err(format!(
+        "audience {audience:?} not found in pod spec volume, {} is not authorized to request tokens for this audience",
+        user.name
+    ))
+}
+
+/// Whether a volume of the pod needs a token for an audience.
+async fn names(attributes: &Attributes<'_>, pod: &Value, audience: &str) -> Result<bool, String> {
+    let mut faults = Vec::new();
+    for volume in meta::list(pod, &["spec", "volumes"]) {
+        let sources = meta::list(volume, &["projected", "sources"]).iter();
+        let mut tokens = sources.filter_map(|source| meta::at(source, &["serviceAccountToken"]));
+        if tokens.any(|token| meta::text(token, &["audience"]) == audience) {
+            return Ok(true);
+        }
+        match driver(attributes, pod, volume).await {
+            Err(status) => faults.push(status.message),
+            Ok(driver) if driver.is_empty() => {}
+            Ok(driver) => match found(attributes, "storage.k8s.io", "csidrivers", "", &driver).await {
+                Err(status) => faults.push(status.message),
+                Ok(driver) => {
+                    let requests = meta::list(&driver, &["spec", "tokenRequests"]);
+                    if requests.iter().any(|request| meta::text(request, &["audience"]) == audience) {
+                        return Ok(true);
+                    }
+                }
+            },
+        }
+    }
+    match faults.as_slice() {
+        [] => Ok(false),
+        [one] => Err(one.clone()),
+        many => Err(format!("[{}]", many.join(", "))),
+    }
+}
+
+/// The storage driver behind a volume; empty if there is none.
+async fn driver(attributes: &Attributes<'_>, pod: &Value, volume: &Value) -> Result<String, Status> {
+    let claim = if meta::at(volume, &["ephemeral", "volumeClaimTemplate"]).is_some() {
+        format!("{}-{}", meta::name(pod), meta::text(volume, &["name"]))
+    } else {
+        meta::text(volume, &["persistentVolumeClaim", "claimName"]).to_owned()
+    };
+    if claim.is_empty() {
+        return Ok(meta::text(volume, &["csi", "driver"]).to_owned());
+    }
+    let claim = found(attributes, "", "persistentvolumeclaims", attributes.namespace(), &claim).await?;
+    let name = meta::text(&claim, &["spec", "volumeName"]);
+    let volume = found(attributes, "", "persistentvolumes", "", name).await?;
+    Ok(meta::text(&volume, &["spec", "csi", "driver"]).to_owned())
+}
+
+async fn found(
+    attributes: &Attributes<'_>,
+    group: &str,
+    resource: &str,
+    namespace: &str,
+    name: &str,
+) -> Result<Value, Status> {
+    let resource = apiserver_core::loopback::resource(group, "v1", resource)?;
+    Ok(attributes.registry.read_object(resource, namespace, name).await?.0)
+}

@@ -1,0 +1,115 @@
+//! OwnerReferencesPermissionEnforcement: who gives an object owners must be allowed to delete it, and who makes it hold up
+//! its owner's deletion must be allowed to hold that up.
+
+use std::sync::Arc;
+
+use api::{Value, meta, schema::schema, status::Status};
+use apiserver_core::attributes::Asked;
+use async_trait::async_trait;
+use authz::Authorizers;
+
+use crate::{About, Attributes, Operation, Plugin, Row};
+
+/// The row of the table.
+pub const ROW: Row = Row {
+    name: "OwnerReferencesPermissionEnforcement",
+    on: false,
+    about: &[About::everything(&[Operation::Create, Operation::Update])],
+    make: |parts| Ok(Box::new(OwnerReferences(parts.authorizers.clone()))),
+};
+
+struct OwnerReferences(Arc<Authorizers>);
+
+#[async_trait]
+impl Plugin for OwnerReferences {
+    async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+        let old = attributes.old.unwrap_or(&Value::Null);
+        let bindings = attributes.is_of("", "pods") && attributes.subresource() == "status";
+        if bindings || owners(object) == owners(old) {
+            return Ok(());
+        }
+        let resource = attributes.resource();
+        if attributes.operation != Operation::Create {
+            let own = apiserver_core::attributes::Resource {
+                group: resource.group,
+                version: resource.version,
+                resource: resource.name,
+                subresource: attributes.subresource(),
+                namespace: attributes.namespace(),
+                name: &attributes.target.name,
+                ..Default::default()
+            };
+            if !self.allows(attributes, "delete", own).await {
+                let why = "cannot set an ownerRef on a resource you can't delete: , <nil>";
+                return Err(attributes.forbidden(object, why));
+            }
+        }
+        let blocking: Vec<&Value> = owners(object).iter().filter(|owner| is_new_block(owner, old)).collect();
+        let anything = apiserver_core::attributes::Resource {
+            group: "*",
+            version: "*",
+            resource: "*",
+            subresource: "finalizers",
+            name: "*",
+            ..Default::default()
+        };
+        if blocking.is_empty() || self.allows(attributes, "update", anything).await {
+            return Ok(());
+        }
+        for owner in blocking {
+            self.may_block(attributes, object, owner).await?;
+        }
+        Ok(())
+    }
+}
+
+impl OwnerReferences {
+    async fn may_block(&self, attributes: &Attributes<'_>, object: &Value, owner: &Value) -> Result<(), Status> {
+        let (api_version, kind) = (meta::text(owner, &["apiVersion"]), meta::text(owner, &["kind"]));
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let built_in = schema().resource_of_kind(group, version, kind).map(api::schema::Row::BuiltIn);
+        let Some(row) = built_in.or_else(|| attributes.registry.custom_resources().find_kind(group, version, kind))
+        else {
+            let why = format!(
+                "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion {api_version} Kind {kind}: \
+                 no matches for kind {kind:?} in version {api_version:?}"
+            );
+            return Err(attributes.forbidden(object, why));
+        };
+        let resource = apiserver_core::attributes::Resource {
+            group: row.group,
+            version: row.version,
+            resource: row.name,
+            subresource: "finalizers",
+            namespace: if row.namespaced() { attributes.namespace() } else { "" },
+            name: meta::text(owner, &["name"]),
+            ..Default::default()
+        };
+        if self.allows(attributes, "update", resource).await {
+            return Ok(());
+        }
+        let why = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>";
+        Err(attributes.forbidden(object, why))
+    }
+
+    async fn allows(
+        &self,
+        attributes: &Attributes<'_>,
+        verb: &str,
+        resource: apiserver_core::attributes::Resource<'_>,
+    ) -> bool {
+        let asked =
+            apiserver_core::attributes::Attributes { user: attributes.user(), verb, asked: Asked::Resource(resource) };
+        self.0.allows(&asked).await
+    }
+}
+
+fn owners(object: &Value) -> &[Value] {
+    meta::list(object, &["metadata", "ownerReferences"])
+}
+
+/// Whether an owner is held up that was not before.
+fn is_new_block(owner: &Value, old: &Value) -> bool {
+    let known = owners(old).iter().find(|known| known["uid"] == owner["uid"]);
+    owner["blockOwnerDeletion"] == true && known.is_none_or(|known| known["blockOwnerDeletion"] != true)
+}

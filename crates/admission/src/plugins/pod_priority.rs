@@ -1,0 +1,133 @@
+//! Priority: the number that a pod's priority class stands for; and only one class may be everybody's default.
+
+use api::{Value, meta, status::Status};
+use async_trait::async_trait;
+
+use crate::{About, Attributes, Operation, Plugin, Row};
+
+/// The row of the table.
+pub const ROW: Row = Row {
+    name: "Priority",
+    on: true,
+    about: &[
+        About::object("", "pods", &[Operation::Create, Operation::Update]),
+        About::object(GROUP, "priorityclasses", &[Operation::Create, Operation::Update]),
+    ],
+    make: |_| Ok(Box::new(Priority)),
+};
+
+const GROUP: &str = "scheduling.k8s.io";
+const CLASSES: (&str, &str, &str) = (GROUP, "v1", "priorityclasses");
+const PREEMPT: &str = "PreemptLowerPriority";
+
+struct Priority;
+
+#[async_trait]
+impl Plugin for Priority {
+    async fn admit(&self, attributes: &Attributes<'_>, pod: &mut Value) -> Result<(), Status> {
+        match (attributes.is_of("", "pods"), attributes.old) {
+            (false, _) => Ok(()),
+            (true, Some(old)) => {
+                kept(pod, old);
+                Ok(())
+            }
+            (true, None) => {
+                let class = class_of(attributes, pod).await?;
+                let computed = Computed::of(class.as_ref());
+                computed.set(attributes, pod)
+            }
+        }
+    }
+
+    async fn validate(&self, attributes: &Attributes<'_>, class: &Value) -> Result<(), Status> {
+        if !attributes.is_of(GROUP, "priorityclasses") || class["globalDefault"] != true {
+            return Ok(());
+        }
+        match default_class(attributes).await? {
+            Some(other) if attributes.operation == Operation::Create || meta::name(&other) != meta::name(class) => {
+                let why = format!(
+                    "PriorityClass {} is already marked as default. Only one default can exist",
+                    meta::name(&other)
+                );
+                Err(attributes.forbidden(class, why))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Clients from before there were priorities leave them out.
+fn kept(pod: &mut Value, old: &Value) {
+    let spec = meta::field_mut(pod, "spec");
+    for field in ["priority", "preemptionPolicy"] {
+        if let (None, Some(value)) = (spec.get(field), meta::at(old, &["spec", field])) {
+            spec.insert(field.into(), value.clone());
+        }
+    }
+}
+
+async fn class_of(attributes: &Attributes<'_>, pod: &Value) -> Result<Option<Value>, Status> {
+    let name = meta::text(pod, &["spec", "priorityClassName"]);
+    if name.is_empty() {
+        return default_class(attributes).await;
+    }
+    match attributes.find(CLASSES, "", name).await? {
+        None => Err(attributes.forbidden(pod, format!("no PriorityClass with name {name} was found"))),
+        found => Ok(found),
+    }
+}
+
+/// The class of pods that name none: of several, the one with the least priority.
+async fn default_class(attributes: &Attributes<'_>) -> Result<Option<Value>, Status> {
+    let classes = attributes.all(CLASSES, "").await?;
+    let defaults = classes.into_iter().filter(|class| class["globalDefault"] == true);
+    Ok(defaults.min_by_key(|class| meta::number(class, &["value"])))
+}
+
+struct Computed<'a> {
+    class: &'a str,
+    priority: i64,
+    policy: &'a str,
+}
+
+impl<'a> Computed<'a> {
+    fn of(class: Option<&'a Value>) -> Self {
+        match class {
+            None => Self { class: "", priority: 0, policy: PREEMPT },
+            Some(class) => Self {
+                class: meta::name(class),
+                priority: meta::number(class, &["value"]),
+                policy: meta::text(class, &["preemptionPolicy"]),
+            },
+        }
+    }
+
+    fn set(&self, attributes: &Attributes<'_>, pod: &mut Value) -> Result<(), Status> {
+        let given = meta::at(pod, &["spec", "priority"]).and_then(Value::as_i64);
+        if let Some(given) = given.filter(|given| *given != self.priority) {
+            let why = format!(
+                "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller \
+                 computed {} from the given PriorityClass name",
+                self.priority
+            );
+            return Err(attributes.forbidden(pod, why));
+        }
+        let given = meta::text(pod, &["spec", "preemptionPolicy"]);
+        if !self.policy.is_empty() && !given.is_empty() && given != self.policy {
+            let why = format!(
+                "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission \
+                 controller computed {} from the given PriorityClass name",
+                self.policy
+            );
+            return Err(attributes.forbidden(pod, why));
+        }
+        let spec = meta::field_mut(pod, "spec");
+        for (field, text) in [("priorityClassName", self.class), ("preemptionPolicy", self.policy)] {
+            if !text.is_empty() {
+                spec.insert(field.into(), text.into());
+            }
+        }
+        spec.insert("priority".into(), self.priority.into());
+        Ok(())
+    }
+}

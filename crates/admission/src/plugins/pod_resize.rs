@@ -1,0 +1,68 @@
+//! PodResizeValidator: a pod that runs is not resized beyond what its node has.
+
+use api::{Value, amounts, meta, quantity::Quantity, status::Status};
+use async_trait::async_trait;
+use serde_json::json;
+
+use crate::{About, Attributes, Operation, Plugin, Row};
+
+/// The row of the table.
+pub const ROW: Row = Row {
+    name: "PodResizeValidator",
+    on: true,
+    about: &[About { resource: ("", "pods"), subresources: &["resize"], operations: &[Operation::Update] }],
+    make: |_| Ok(Box::new(PodResize)),
+};
+
+struct PodResize;
+
+#[async_trait]
+impl Plugin for PodResize {
+    async fn validate(&self, attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
+        let name = meta::text(pod, &["spec", "nodeName"]);
+        let generation = |pod: &Value| meta::number(pod, &["metadata", "generation"]);
+        if name.is_empty() || attributes.old.is_some_and(|old| generation(old) == generation(pod)) {
+            return Ok(());
+        }
+        let Some(node) = attributes.find(("", "v1", "nodes"), "", name).await? else {
+            return Err(attributes.forbidden(pod, format!("node {name:?} not found")));
+        };
+        let os = meta::text(&node, &["metadata", "labels", "kubernetes.io/os"]);
+        if !matches!(os, "" | "linux") {
+            let why = format!("pod resize is only supported on linux nodes, node {name:?} is {os:?}");
+            return Err(refused(attributes, pod, &why, "UnsupportedPlatform"));
+        }
+        match lacking(pod, &node).as_slice() {
+            [] => Ok(()),
+            parts => {
+                let why = format!("node didn't have enough allocatable resources: {}", parts.join("; "));
+                Err(refused(attributes, pod, &why, "NodeCapacity"))
+            }
+        }
+    }
+}
+
+fn lacking(pod: &Value, node: &Value) -> Vec<String> {
+    let mut asked = amounts::of_pod(pod, "requests");
+    amounts::add(&mut asked, &amounts::read(meta::at(pod, &["spec", "overhead"])));
+    let has = amounts::read(meta::at(node, &["status", "allocatable"]));
+    let amount = |list: &amounts::Amounts, name: &str| list.get(name).copied().unwrap_or(Quantity::ZERO);
+    let mut parts = Vec::new();
+    let (asked_cpu, has_cpu) = (amount(&asked, "cpu"), amount(&has, "cpu"));
+    if asked_cpu > has_cpu {
+        parts.push(format!("cpu, requested: {}, allocatable: {}", asked_cpu.millis(), has_cpu.millis()));
+    }
+    let (asked_memory, has_memory) = (amount(&asked, "memory"), amount(&has, "memory"));
+    if asked_memory > has_memory {
+        parts.push(format!("memory, requested: {}, allocatable: {}", asked_memory.value(), has_memory.value()));
+    }
+    parts
+}
+
+fn refused(attributes: &Attributes<'_>, pod: &Value, why: &str, reason: &str) -> Status {
+    let mut status = attributes.forbidden(pod, why);
+    if let Some(details) = &mut status.details {
+        details["causes"] = json!([{"reason": reason}]);
+    }
+    status
+}

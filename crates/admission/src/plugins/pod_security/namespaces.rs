@@ -1,0 +1,127 @@
+//! Namespaces: labels must be ones that can be read, and whoever makes a level stricter is told which pods are beyond it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::{Value, meta, status::Status};
+
+use super::{Level, Pod, PodSecurity, Policy, policy, violations};
+use crate::Attributes;
+
+/// How many pods are looked at.
+const MOST: usize = 3000;
+
+impl PodSecurity {
+    /// Checks a namespace's labels.
+    pub(super) async fn validate_namespace(
+        &self,
+        attributes: &Attributes<'_>,
+        namespace: &Value,
+    ) -> Result<(), Status> {
+        let labels = |namespace: &Value| namespace["metadata"]["labels"].clone();
+        let (new, faults) = self.defaults.of_labels(&labels(namespace));
+        let name = meta::name(namespace);
+        let exempt = self.exempt.namespaces.iter().any(|exempt| exempt == name);
+        let Some(old) = attributes.old else {
+            if !faults.is_empty() {
+                return Err(Status::invalid(attributes.resource(), name, &faults));
+            }
+            if exempt {
+                self.warn_exempt(attributes, name, &new, &labels(namespace));
+            }
+            return Ok(());
+        };
+        let (before, known) = self.defaults.of_labels(&labels(old));
+        if !faults.is_empty() && faults != known {
+            return Err(Status::invalid(attributes.resource(), name, &faults));
+        }
+        let looser = new.enforce.version == before.enforce.version && new.enforce.level <= before.enforce.level;
+        if new.enforce == before.enforce || new.enforce.level == Level::Privileged || looser {
+            return Ok(());
+        }
+        if exempt {
+            self.warn_exempt(attributes, name, &new, &labels(namespace));
+            return Ok(());
+        }
+        self.warn_of_pods(attributes, name, new.enforce).await
+    }
+
+    fn warn_exempt(&self, attributes: &Attributes<'_>, name: &str, new: &Policy, labels: &Value) {
+        if new.is_free() || *new == self.defaults {
+            return;
+        }
+        let modes = [("enforce", new.enforce), ("audit", new.audit), ("warn", new.warn)];
+        let labelled = |mode: &str| {
+            [mode.to_owned(), format!("{mode}-version")]
+                .iter()
+                .any(|mode| meta::at(labels, &[&policy::label(mode)]).is_some())
+        };
+        let said: Vec<String> = modes
+            .iter()
+            .filter(|(mode, bound)| bound.level != Level::Privileged && labelled(mode))
+            .map(|(mode, bound)| format!("{mode}={bound}"))
+            .collect();
+        attributes.notes().warn(format!(
+            "namespace {name:?} is exempt from Pod Security, and the policy ({}) will be ignored",
+            said.join(", ")
+        ));
+    }
+
+    async fn warn_of_pods(&self, attributes: &Attributes<'_>, name: &str, bound: policy::Bound) -> Result<(), Status> {
+        let pods = self.by_importance(attributes.all(("", "v1", "pods"), name).await?);
+        let mut found: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+        for pod in pods.iter().take(MOST) {
+            let beyond = violations(bound, &Pod { metadata: &pod["metadata"], spec: &pod["spec"] });
+            let reasons: Vec<&str> = beyond.iter().map(|violation| violation.reason).collect();
+            if !reasons.is_empty() {
+                found.entry(reasons.join(", ")).or_default().insert(meta::name(pod));
+            }
+        }
+        let notes = attributes.notes();
+        if pods.len() > MOST {
+            notes.warn(format!(
+                "new PodSecurity enforce level only checked against the first {MOST} of {} existing pods",
+                pods.len()
+            ));
+        }
+        if !found.is_empty() {
+            let bound = bound.to_string();
+            notes.warn(format!(
+                "existing pods in namespace {name:?} violate the new PodSecurity enforce level {bound:?}"
+            ));
+        }
+        let mut told: Vec<String> = found.iter().map(|(reason, pods)| tell(reason, pods)).collect();
+        told.sort();
+        told.into_iter().for_each(|text| notes.warn(text));
+        Ok(())
+    }
+
+    /// One pod of each controller first, so that as many kinds as possible are seen.
+    fn by_importance(&self, pods: Vec<Value>) -> Vec<Value> {
+        let mut seen = BTreeSet::new();
+        let owner = |pod: &Value| {
+            let owners = meta::list(pod, &["metadata", "ownerReferences"]).iter();
+            owners
+                .filter(|owner| owner["controller"] == true)
+                .map(|owner| meta::text(owner, &["uid"]).to_owned())
+                .next()
+        };
+        let exempt = |pod: &Value| {
+            let class = meta::text(pod, &["spec", "runtimeClassName"]);
+            self.exempt.runtime_classes.iter().any(|exempt| exempt == class)
+        };
+        let (first, more): (Vec<Value>, Vec<Value>) = pods
+            .into_iter()
+            .filter(|pod| !exempt(pod))
+            .partition(|pod| owner(pod).is_none_or(|owner| seen.insert(owner)));
+        first.into_iter().chain(more).collect()
+    }
+}
+
+fn tell(reason: &str, pods: &BTreeSet<&str>) -> String {
+    let first = pods.first().copied().unwrap_or_default();
+    match pods.len() {
+        1 => format!("{first}: {reason}"),
+        2 => format!("{first} (and 1 other pod): {reason}"),
+        count => format!("{first} (and {} other pods): {reason}", count - 1),
+    }
+}

@@ -1,0 +1,76 @@
+//! PodTolerationRestriction: a namespace's annotations say what its pods tolerate by default, and what they may.
+
+use api::{Value, meta, qos, status::Status};
+use async_trait::async_trait;
+use serde_json::json;
+
+use crate::{About, Attributes, Operation, Plugin, Row, pod};
+
+/// The row of the table.
+pub const ROW: Row = Row {
+    name: "PodTolerationRestriction",
+    on: false,
+    about: &[About::object("", "pods", &[Operation::Create, Operation::Update])],
+    make: |parts| {
+        let list = |field: &str| parts.config.map(|config| meta::list(config, &[field]).to_vec()).unwrap_or_default();
+        Ok(Box::new(PodTolerationRestriction { usual: list("default"), allowed: list("whitelist") }))
+    },
+};
+
+const USUAL: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
+const ALLOWED: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
+
+/// What counts where a namespace says nothing.
+struct PodTolerationRestriction {
+    usual: Vec<Value>,
+    allowed: Vec<Value>,
+}
+
+#[async_trait]
+impl Plugin for PodTolerationRestriction {
+    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+        let mut more = Vec::new();
+        if attributes.operation == Operation::Create {
+            more = annotated(attributes, USUAL).await?.unwrap_or_else(|| self.usual.clone());
+        }
+        if qos::class(object) != "BestEffort" {
+            more.push(
+                json!({"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}),
+            );
+        }
+        if !more.is_empty() {
+            let merged = pod::merge_tolerations(meta::list(object, &["spec", "tolerations"]), &more);
+            meta::field_mut(object, "spec").insert("tolerations".into(), merged.into());
+        }
+        self.validate(attributes, object).await
+    }
+
+    async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+        let tolerations = meta::list(object, &["spec", "tolerations"]);
+        if tolerations.is_empty() {
+            return Ok(());
+        }
+        let (allowed, whose) = match annotated(attributes, ALLOWED).await? {
+            Some(allowed) => (allowed, "namespace"),
+            None => (self.allowed.clone(), "cluster"),
+        };
+        let fits = |one: &Value| allowed.iter().any(|other| pod::includes(other, one));
+        if allowed.is_empty() || tolerations.iter().all(fits) {
+            return Ok(());
+        }
+        let message = format!(
+            "pod tolerations (possibly merged with namespace default tolerations) conflict with its {whose} whitelist"
+        );
+        Err(Status { code: 500, reason: "", message, details: None, next: None })
+    }
+}
+
+/// The tolerations in an annotation of the namespace.
+async fn annotated(attributes: &Attributes<'_>, key: &str) -> Result<Option<Vec<Value>>, Status> {
+    let namespace = attributes.find(("", "v1", "namespaces"), "", attributes.namespace()).await?.unwrap_or_default();
+    match meta::at(&namespace, &["metadata", "annotations", key]).and_then(Value::as_str) {
+        None => Ok(None),
+        Some("") => Ok(Some(Vec::new())),
+        Some(text) => serde_json::from_str(text).map(Some).map_err(Status::internal),
+    }
+}

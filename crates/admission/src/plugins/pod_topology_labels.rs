@@ -1,0 +1,41 @@
+//! PodTopologyLabels: a pod that is put on a node gets the labels that say in which zone and region the node is.
+
+use api::{Value, meta, status::Status};
+use async_trait::async_trait;
+use serde_json::json;
+
+use crate::{About, Attributes, Operation, Plugin, Row};
+
+/// The row of the table.
+pub const ROW: Row = Row {
+    name: "PodTopologyLabels",
+    on: true,
+    about: &[About { resource: ("", "pods"), subresources: &["", "binding"], operations: &[Operation::Create] }],
+    make: |_| Ok(Box::new(PodTopologyLabels)),
+};
+
+const LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+
+struct PodTopologyLabels;
+
+#[async_trait]
+impl Plugin for PodTopologyLabels {
+    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+        let node = match attributes.subresource() {
+            "" => meta::text(object, &["spec", "nodeName"]),
+            _ if meta::text(object, &["target", "kind"]) == "Node" => meta::text(object, &["target", "name"]),
+            _ => "",
+        };
+        if node.is_empty() {
+            return Ok(());
+        }
+        let Some(node) = attributes.find(("", "v1", "nodes"), "", node).await? else { return Ok(()) };
+        for label in LABELS {
+            if let Some(value) = meta::at(&node, &["metadata", "labels", label]) {
+                let labels = meta::metadata_mut(object).entry("labels").or_insert_with(|| json!({}));
+                meta::object_mut(labels).insert(label.into(), value.clone());
+            }
+        }
+        Ok(())
+    }
+}

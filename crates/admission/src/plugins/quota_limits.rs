@@ -1,0 +1,78 @@
+//! What may only be used where a quota says how much: the configuration of ResourceQuota.
+
+use std::collections::BTreeSet;
+
+use api::{Value, meta, quota, status::Status};
+
+use super::resource_quota::{Interest, Subject};
+use crate::Attributes;
+
+/// Resources that need a quota.
+#[derive(Debug, Default)]
+pub struct Limited(Vec<Value>);
+
+impl Limited {
+    /// Reads `limitedResources` of a ResourceQuotaConfiguration.
+    pub fn of(config: Option<&Value>) -> Result<Self, String> {
+        let Some(config) = config else { return Ok(Self::default()) };
+        let list = meta::list(config, &["limitedResources"]).to_vec();
+        match list.iter().position(|entry| meta::text(entry, &["resource"]).is_empty()) {
+            Some(at) => Err(format!("limitedResources[{at}].resource: Required value: ")),
+            None => Ok(Self(list)),
+        }
+    }
+
+    /// Whether nothing needs a quota.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether what the request uses is covered by some quota.
+    pub fn check(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &Value,
+        subject: &Subject<'_>,
+        quotas: &[Value],
+        interests: &[Interest<'_>],
+    ) -> Result<(), Status> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let covered: BTreeSet<&String> = interests.iter().flat_map(|interest| &interest.names).collect();
+        let uncovered: BTreeSet<&String> =
+            self.names(subject).into_iter().filter(|name| !covered.contains(name)).collect();
+        if !uncovered.is_empty() {
+            let names: Vec<&str> = uncovered.into_iter().map(String::as_str).collect();
+            return Err(attributes.forbidden(object, format!("insufficient quota to consume: {}", names.join(","))));
+        }
+        let matching = |scope: &&Value| subject.kind.matches(scope, subject.object);
+        let scopes: Vec<Value> = quotas.iter().flat_map(quota::scopes).collect();
+        let known: Vec<&Value> = scopes.iter().filter(matching).map(|scope| &scope["scopeName"]).collect();
+        let needed = self.0.iter().flat_map(|entry| meta::list(entry, &["matchScopes"])).filter(matching);
+        let missing: Vec<String> = needed.filter(|scope| !known.contains(&&scope["scopeName"])).map(shown).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let message = format!("insufficient quota to match these scopes: [{}]", missing.join(" "));
+        Err(Status { code: 500, reason: "", message, details: None, next: None })
+    }
+
+    /// What the request uses of what needs a quota.
+    fn names<'a>(&self, subject: &'a Subject<'_>) -> Vec<&'a String> {
+        let entries = self.0.iter().filter(|entry| {
+            meta::text(entry, &["apiGroup"]) == subject.kind.group
+                && meta::text(entry, &["resource"]) == subject.kind.resource
+        });
+        let wanted: Vec<&str> =
+            entries.flat_map(|entry| meta::list(entry, &["matchContains"])).filter_map(Value::as_str).collect();
+        let used = subject.usage.iter().filter(|(_, amount)| !amount.is_zero());
+        used.map(|(name, _)| name).filter(|name| wanted.iter().any(|part| name.contains(part))).collect()
+    }
+}
+
+/// A scope as Go shows it.
+fn shown(scope: &Value) -> String {
+    let values: Vec<&str> = meta::list(scope, &["values"]).iter().filter_map(Value::as_str).collect();
+    format!("{{{} {} [{}]}}", meta::text(scope, &["scopeName"]), meta::text(scope, &["operator"]), values.join(" "))
+}

@@ -1,0 +1,243 @@
+//! ResourceQuota: what a namespace's quotas have left is what can be created there.
+//!
+//! A quota's `status.used` is what creations compete for: each is charged with a guarded write before it is stored, one
+//! after the other per namespace, so that concurrent ones are exact; nothing is ever admitted beyond a limit, by any number
+//! of servers. Whoever was charged and then failed is noticed by the controller that counts again.
+
+use std::{
+    collections::BTreeSet,
+    hash::{BuildHasher, RandomState},
+};
+
+use api::{
+    Value,
+    amounts::{self, Amounts},
+    meta,
+    quantity::Quantity,
+    quota::{self, Kind},
+    status::Status,
+};
+use apiserver_core::{clock, loopback};
+use async_trait::async_trait;
+use tokio::sync::Mutex;
+
+use super::quota_limits::Limited;
+use crate::{About, Attributes, Holders, Operation, Plugin, Row};
+
+/// The row of the table.
+pub const ROW: Row = Row {
+    name: "ResourceQuota",
+    on: true,
+    about: &[About::everything(&[Operation::Create, Operation::Update])],
+    make: |parts| {
+        let limited = Limited::of(parts.config)?;
+        let quotas = Holders::of(parts, QUOTAS)?;
+        Ok(Box::new(ResourceQuota { limited, quotas, turns: Turns::default(), hasher: RandomState::new() }))
+    },
+};
+
+const QUOTAS: (&str, &str, &str) = ("", "v1", "resourcequotas");
+/// What is never counted.
+const IGNORED: &[&str] = &["authentication.k8s.io", "authorization.k8s.io", "events.k8s.io"];
+/// How many namespaces are charged at the same time.
+const TURNS: usize = 64;
+
+struct ResourceQuota {
+    limited: Limited,
+    quotas: Holders,
+    /// Whose turn it is, by namespace.
+    turns: Turns,
+    hasher: RandomState,
+}
+
+struct Turns([Mutex<()>; TURNS]);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Mutex::default()))
+    }
+}
+
+#[async_trait]
+impl Plugin for ResourceQuota {
+    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+        let resource = attributes.resource();
+        let update = attributes.operation == Operation::Update;
+        let counted = match (resource.group, resource.name, attributes.subresource()) {
+            ("", "events" | "bindings" | "namespaces", _) => false,
+            ("", "pods", "resize") | ("", "persistentvolumeclaims" | "resourceclaims", "status") => update,
+            (group, _, "") => !IGNORED.contains(&group) && (!update || kind(attributes).grows()),
+            _ => false,
+        };
+        let namespace = attributes.namespace();
+        counted && !namespace.is_empty() && (!self.limited.is_empty() || self.quotas.has_some(namespace))
+    }
+
+    async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+        if attributes.old.is_some_and(|old| !may_grow(attributes, object, old)) {
+            return Ok(());
+        }
+        let namespace = attributes.namespace();
+        let turn = (self.hasher.hash_one(namespace) % TURNS as u64) as usize;
+        let _turn = self.turns.0[turn].lock().await;
+        self.charge(attributes, object).await
+    }
+}
+
+fn kind<'a>(attributes: &Attributes<'_>) -> Kind<'a> {
+    let resource = attributes.resource();
+    Kind { group: resource.group, resource: resource.name }
+}
+
+/// A change that nothing is charged for: pods are charged when they are created.
+fn may_grow(attributes: &Attributes<'_>, object: &Value, old: &Value) -> bool {
+    let terminating = |pod: &Value| meta::at(pod, &["spec", "activeDeadlineSeconds"]).is_some();
+    !attributes.is_of("", "pods") || attributes.subresource() == "resize" || terminating(object) != terminating(old)
+}
+
+impl ResourceQuota {
+    /// Checks the request against all quotas of its namespace, then charges them.
+    async fn charge(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+        let subject = Subject::of(attributes, object);
+        let quotas = attributes.all(QUOTAS, attributes.namespace()).await?;
+        let forbidden = |why: String| attributes.forbidden(object, why);
+        let mut interests = Vec::new();
+        for quota in &quotas {
+            interests.extend(Interest::of(quota, &subject).map_err(forbidden)?);
+        }
+        let negative: Vec<&str> =
+            subject.usage.iter().filter(|(_, amount)| amount.is_negative()).map(|(name, _)| name.as_str()).collect();
+        if !negative.is_empty() {
+            return Err(forbidden(format!("quota usage is negative for resource(s): {}", negative.join(","))));
+        }
+        self.limited.check(attributes, object, &subject, &quotas, &interests)?;
+        let charged: Result<Vec<_>, String> = interests.iter().map(|interest| interest.charge(&subject)).collect();
+        let charged: Vec<&Interest> =
+            charged.map_err(forbidden)?.into_iter().zip(&interests).filter_map(|(used, i)| used.map(|_| i)).collect();
+        if attributes.dry_run {
+            return Ok(());
+        }
+        for interest in charged {
+            self.write(attributes, object, &subject, meta::name(interest.quota)).await?;
+        }
+        Ok(())
+    }
+
+    /// Charges one quota as it is when it is written.
+    async fn write(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &Value,
+        subject: &Subject<'_>,
+        name: &str,
+    ) -> Result<(), Status> {
+        let quotas = loopback::resource("", "v1", "resourcequotas")?;
+        let place = loopback::Place { resource: quotas, namespace: attributes.namespace(), name };
+        let mut edit = |current: &Value| {
+            let mut quota = current.clone();
+            let forbidden = |why: String| attributes.forbidden(object, why);
+            let used = match Interest::of(current, subject).map_err(forbidden)? {
+                Some(interest) => interest.charge(subject).map_err(forbidden)?,
+                None => None,
+            };
+            if let Some(used) = used {
+                meta::field_mut(&mut quota, "status").insert("used".into(), amounts::write(&used));
+            }
+            Ok(quota)
+        };
+        match attributes.registry.edit_status(place, &mut edit).await {
+            // A quota that is gone limits nothing.
+            Err(status) if status.code == 404 => Ok(()),
+            result => result.map(|_| ()),
+        }
+    }
+}
+
+/// What is created or changed, and what that uses.
+pub struct Subject<'a> {
+    pub kind: Kind<'a>,
+    pub object: &'a Value,
+    old: Option<&'a Value>,
+    /// What the object uses.
+    pub usage: Amounts,
+    /// What it uses beyond what it used.
+    growth: Amounts,
+    /// Reports of what is there are never refused.
+    is_report: bool,
+}
+
+impl<'a> Subject<'a> {
+    fn of(attributes: &Attributes<'a>, object: &'a Value) -> Self {
+        let (kind, now) = (kind(attributes), clock::now().as_second());
+        let usage = kind.usage(object, now);
+        let mut growth = usage.clone();
+        if let Some(old) = attributes.old {
+            for (name, amount) in kind.usage(old, now) {
+                let left = growth.get(&name).copied().unwrap_or(Quantity::ZERO).minus(amount);
+                growth.insert(name, if left.is_negative() { Quantity::ZERO } else { left });
+            }
+        }
+        Self { kind, object, old: attributes.old, usage, growth, is_report: attributes.subresource() == "status" }
+    }
+}
+
+/// A quota that a request is about.
+pub struct Interest<'a> {
+    quota: &'a Value,
+    hard: Amounts,
+    used: Amounts,
+    /// The names that it limits and that the request could use.
+    pub names: Vec<String>,
+}
+
+impl<'a> Interest<'a> {
+    /// `None`: the quota is about something else. An error: it cannot be told how much is left.
+    fn of(quota: &'a Value, subject: &Subject<'_>) -> Result<Option<Self>, String> {
+        let hard = amounts::read(meta::at(quota, &["status", "hard"]));
+        let names: Vec<String> = hard.keys().filter(|name| subject.kind.counts_as(name)).cloned().collect();
+        if names.is_empty() || !subject.kind.in_scope(quota, subject.object) {
+            return Ok(None);
+        }
+        let name = meta::name(quota);
+        if subject.kind == (Kind { group: "", resource: "pods" })
+            && let Some(why) = quota::missing_of_pod(subject.object, &names)
+        {
+            return Err(format!("failed quota: {name}: {why}"));
+        }
+        let used = amounts::read(meta::at(quota, &["status", "used"]));
+        if names.iter().any(|name| !used.contains_key(name)) {
+            return Err(format!("status unknown for quota: {name}, resources: {}", names.join(",")));
+        }
+        Ok(Some(Self { quota, hard, used, names }))
+    }
+
+    /// What would be used; `None` if the request uses nothing more.
+    fn charge(&self, subject: &Subject<'_>) -> Result<Option<Amounts>, String> {
+        let counted = subject.old.is_some_and(|old| subject.kind.in_scope(self.quota, old));
+        let delta = if counted { &subject.growth } else { &subject.usage };
+        let limited = |name: &String| self.hard.contains_key(name);
+        let requested: Amounts =
+            delta.iter().filter(|(n, a)| limited(n) && !a.is_zero()).map(|(n, a)| (n.clone(), *a)).collect();
+        if requested.is_empty() {
+            return Ok(None);
+        }
+        let mut used = self.used.clone();
+        amounts::add(&mut used, &requested);
+        let exceeded: BTreeSet<&String> =
+            requested.keys().filter(|name| used.get(*name) > self.hard.get(*name)).collect();
+        if exceeded.is_empty() || subject.is_report {
+            return Ok(Some(used));
+        }
+        let shown = |amounts: &Amounts| {
+            let parts = amounts.iter().filter(|(name, _)| exceeded.contains(name));
+            parts.map(|(name, amount)| format!("{name}={amount}")).collect::<Vec<_>>().join(",")
+        };
+        Err(format!(
+            "exceeded quota: {}, requested: {}, used: {}, limited: {}",
+            meta::name(self.quota),
+            shown(&requested),
+            shown(&self.used),
+            shown(&self.hard)
+        ))
+    }
+}

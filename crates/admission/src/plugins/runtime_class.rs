@@ -1,0 +1,97 @@
+//! RuntimeClass: a pod gets the overhead and the place of the runtime that it asks for.
+
+use api::{Value, meta, quantity::Quantity, status::Status};
+use async_trait::async_trait;
+use serde_json::json;
+
+use crate::{About, Attributes, Operation, Plugin, Row, pod};
+
+/// The row of the table.
+pub const ROW: Row = Row {
+    name: "RuntimeClass",
+    on: true,
+    about: &[About::object("", "pods", &[Operation::Create])],
+    make: |_| Ok(Box::new(RuntimeClass)),
+};
+
+const OTHER: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
+
+struct RuntimeClass;
+
+#[async_trait]
+impl Plugin for RuntimeClass {
+    async fn admit(&self, attributes: &Attributes<'_>, pod: &mut Value) -> Result<(), Status> {
+        let Some(class) = class_of(attributes, pod).await? else { return Ok(()) };
+        if let Some(overhead) = overhead(&class) {
+            let given = meta::at(pod, &["spec", "overhead"]).filter(|given| **given != json!({}));
+            if given.is_some_and(|given| !same(given, overhead)) {
+                return Err(attributes.forbidden(pod, OTHER));
+            }
+            meta::field_mut(pod, "spec").insert("overhead".into(), overhead.clone());
+        }
+        match meta::at(&class, &["scheduling"]) {
+            Some(scheduling) => place(attributes, pod, scheduling),
+            None => Ok(()),
+        }
+    }
+
+    async fn validate(&self, attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
+        let class = class_of(attributes, pod).await?;
+        let given = meta::at(pod, &["spec", "overhead"]);
+        match (class.as_ref().and_then(overhead), given) {
+            (Some(wanted), Some(given)) if same(wanted, given) => Ok(()),
+            (Some(_), _) => Err(attributes.forbidden(pod, OTHER)),
+            (None, None) => Ok(()),
+            (None, Some(_)) => {
+                let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+                Err(attributes.forbidden(pod, why))
+            }
+        }
+    }
+}
+
+async fn class_of(attributes: &Attributes<'_>, pod: &Value) -> Result<Option<Value>, Status> {
+    let Some(name) = meta::at(pod, &["spec", "runtimeClassName"]).and_then(Value::as_str) else { return Ok(None) };
+    match attributes.find(("node.k8s.io", "v1", "runtimeclasses"), "", name).await? {
+        None => Err(attributes.forbidden(pod, format!("pod rejected: RuntimeClass {name:?} not found"))),
+        found => Ok(found),
+    }
+}
+
+/// What a class says that its pods need beyond their containers.
+fn overhead(class: &Value) -> Option<&Value> {
+    meta::at(class, &["overhead"])?;
+    Some(meta::at(class, &["overhead", "podFixed"]).unwrap_or(&Value::Null))
+}
+
+fn same(a: &Value, b: &Value) -> bool {
+    let amounts = |list: &Value| -> Vec<(String, Option<Quantity>)> {
+        let list = list.as_object().into_iter().flatten();
+        let mut list: Vec<_> = list.map(|(name, amount)| (name.clone(), pod::quantity(amount))).collect();
+        list.sort_by(|a, b| a.0.cmp(&b.0));
+        list
+    };
+    let (a, b) = (amounts(a), amounts(b));
+    a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a.0 == b.0 && a.1.partial_cmp(&b.1).is_some_and(|o| o.is_eq()))
+}
+
+fn place(attributes: &Attributes<'_>, pod: &mut Value, scheduling: &Value) -> Result<(), Status> {
+    for (key, wanted) in meta::at(scheduling, &["nodeSelector"]).and_then(Value::as_object).into_iter().flatten() {
+        let given = meta::at(pod, &["spec", "nodeSelector", key]);
+        if let Some(given) = given.filter(|given| *given != wanted) {
+            let (wanted, given) = (wanted.as_str().unwrap_or_default(), given.as_str().unwrap_or_default());
+            let why = format!(
+                "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {wanted}; pod.spec.nodeSelector[{key}] = {given}"
+            );
+            return Err(attributes.forbidden(pod, why));
+        }
+        let selector = meta::field_mut(pod, "spec").entry("nodeSelector").or_insert_with(|| json!({}));
+        meta::object_mut(selector).insert(key.clone(), wanted.clone());
+    }
+    let merged =
+        pod::merge_tolerations(meta::list(pod, &["spec", "tolerations"]), meta::list(scheduling, &["tolerations"]));
+    if !merged.is_empty() {
+        meta::field_mut(pod, "spec").insert("tolerations".into(), merged.into());
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! ServiceAccount: every pod runs as a service account that exists, gets its pull secrets, and a volume with a token, the
+//! cluster's CA and its namespace, unless it does not want one.
+
+use std::time::Duration;
+
+use api::{Value, meta, status::Status};
+use apiserver_core::names::generated;
+use async_trait::async_trait;
+use serde_json::json;
+
+use super::service_account_secrets::{check_ephemeral, check_pod};
+use crate::{About, Attributes, Operation, Plugin, Row, pod};
+
+/// The row of the table.
+pub const ROW: Row = Row {
+    name: "ServiceAccount",
+    on: true,
+    about: &[About {
+        resource: ("", "pods"),
+        subresources: &["", "ephemeralcontainers"],
+        operations: &[Operation::Create, Operation::Update],
+    }],
+    make: |_| Ok(Box::new(ServiceAccount)),
+};
+
+const DEFAULT: &str = "default";
+const VOLUME: &str = "kube-api-access-";
+const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// How long a token lasts that kubelets renew: a number that says that it is one.
+const EXPIRATION: i64 = 60 * 60 + 7;
+/// How often the default account is looked for: a controller makes it, and may be about to.
+const LOOKS: usize = 10;
+
+struct ServiceAccount;
+
+#[async_trait]
+impl Plugin for ServiceAccount {
+    async fn admit(&self, attributes: &Attributes<'_>, pod: &mut Value) -> Result<(), Status> {
+        if attributes.operation != Operation::Create || !attributes.subresource().is_empty() {
+            return Ok(());
+        }
+        if pod::is_mirror(pod) {
+            return self.validate(attributes, pod).await;
+        }
+        if meta::text(pod, &["spec", "serviceAccountName"]).is_empty() {
+            let spec = meta::field_mut(pod, "spec");
+            spec.insert("serviceAccountName".into(), DEFAULT.into());
+            spec.insert("serviceAccount".into(), DEFAULT.into());
+        }
+        let account = account_of(attributes, pod).await?;
+        if wants_token(&account, pod) {
+            mount_token(pod);
+        }
+        add_pull_secrets(&account, pod);
+        self.validate(attributes, pod).await
+    }
+
+    async fn validate(&self, attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
+        match (attributes.operation, attributes.subresource()) {
+            (Operation::Update, "ephemeralcontainers") => {
+                let account = account_of(attributes, pod).await?;
+                check_ephemeral(&account, pod).map_err(|why| attributes.forbidden(pod, why))
+            }
+            (Operation::Create, "") if pod::is_mirror(pod) => {
+                check_mirror(pod).map_err(|why| attributes.forbidden(pod, why))
+            }
+            (Operation::Create, "") => {
+                let account = account_of(attributes, pod).await?;
+                check_pod(&account, pod).map_err(|why| attributes.forbidden(pod, why))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+async fn account_of(attributes: &Attributes<'_>, pod: &Value) -> Result<Value, Status> {
+    let (namespace, name) = (attributes.namespace(), meta::text(pod, &["spec", "serviceAccountName"]));
+    if name.is_empty() {
+        let why = format!("no service account specified for pod {namespace}/{}", meta::name(pod));
+        return Err(attributes.forbidden(pod, why));
+    }
+    for look in 0..if name == DEFAULT { LOOKS } else { 1 } {
+        if look > 0 {
+            tokio::time::sleep(Duration::from_millis(100 + fastrand::u64(..100))).await;
+        }
+        if let Some(account) = attributes.find(("", "v1", "serviceaccounts"), namespace, name).await? {
+            return Ok(account);
+        }
+    }
+    let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
+    Err(attributes.forbidden(pod, why))
+}
+
+/// The pod's word counts first, then the account's.
+fn wants_token(account: &Value, pod: &Value) -> bool {
+    let said = |object: &Value, path: &[&str]| meta::at(object, path).and_then(Value::as_bool);
+    said(pod, &["spec", "automountServiceAccountToken"])
+        .or(said(account, &["automountServiceAccountToken"]))
+        .unwrap_or(true)
+}
+
+fn mount_token(pod: &mut Value) {
+    let volumes = meta::list(pod, &["spec", "volumes"]).iter();
+    let there = volumes.map(|volume| meta::text(volume, &["name"])).find(|name| name.starts_with(VOLUME));
+    let there = there.map(str::to_owned);
+    let name = there.clone().unwrap_or_else(|| generated(VOLUME));
+    let mut needed = false;
+    for list in ["initContainers", "containers"] {
+        for container in pod::containers_mut(pod, list) {
+            let mounts = meta::object_mut(container).entry("volumeMounts").or_insert_with(|| json!([]));
+            let Some(mounts) = mounts.as_array_mut() else { continue };
+            if !mounts.iter().any(|mount| mount["mountPath"] == MOUNT_PATH) {
+                mounts.push(json!({"name": name, "readOnly": true, "mountPath": MOUNT_PATH}));
+                needed = true;
+            }
+        }
+    }
+    if there.is_none() && needed {
+        let volumes = meta::field_mut(pod, "spec").entry("volumes").or_insert_with(|| json!([]));
+        volumes.as_array_mut().into_iter().for_each(|volumes| volumes.push(token_volume(&name)));
+    }
+}
+
+fn token_volume(name: &str) -> Value {
+    json!({"name": name, "projected": {"defaultMode": 0o644, "sources": [
+        {"serviceAccountToken": {"expirationSeconds": EXPIRATION, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [
+            {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]}},
+    ]}})
+}
+
+fn add_pull_secrets(account: &Value, pod: &mut Value) {
+    let secrets = meta::list(account, &["imagePullSecrets"]);
+    if meta::list(pod, &["spec", "imagePullSecrets"]).is_empty() && !secrets.is_empty() {
+        let names: Vec<Value> = secrets.iter().map(|secret| json!({"name": secret["name"]})).collect();
+        meta::field_mut(pod, "spec").insert("imagePullSecrets".into(), names.into());
+    }
+}
+
+/// A kubelet that runs a pod on its own must not get at secrets by it.
+fn check_mirror(pod: &Value) -> Result<(), String> {
+    if !meta::text(pod, &["spec", "serviceAccountName"]).is_empty() {
+        return Err("a mirror pod may not reference service accounts".into());
+    }
+    if super::service_account_secrets::references_secrets(pod) {
+        return Err("a mirror pod may not reference secrets".into());
+    }
+    let sources = meta::list(pod, &["spec", "volumes"]).iter().flat_map(|v| meta::list(v, &["projected", "sources"]));
+    if sources.clone().any(|source| meta::at(source, &["serviceAccountToken"]).is_some()) {
+        return Err("a mirror pod may not use ServiceAccountToken volume projections".into());
+    }
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! StorageObjectInUseProtection: volumes, claims and attribute classes wait with their deletion while somebody uses them.
+
+use api::{Value, meta, status::Status};
+use async_trait::async_trait;
+use serde_json::json;
+
+use crate::{About, Attributes, Operation, Plugin, Row};
+
+/// The row of the table.
+pub const ROW: Row = Row {
+    name: "StorageObjectInUseProtection",
+    on: true,
+    about: &[
+        About::object("", "persistentvolumes", &[Operation::Create]),
+        About::object("", "persistentvolumeclaims", &[Operation::Create]),
+        About::object("storage.k8s.io", "volumeattributesclasses", &[Operation::Create]),
+    ],
+    make: |_| Ok(Box::new(StorageProtection)),
+};
+
+struct StorageProtection;
+
+#[async_trait]
+impl Plugin for StorageProtection {
+    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+        let finalizer = match attributes.resource().name {
+            "persistentvolumes" => "kubernetes.io/pv-protection",
+            "persistentvolumeclaims" => "kubernetes.io/pvc-protection",
+            _ => "kubernetes.io/vac-protection",
+        };
+        if !meta::finalizers(object).any(|known| known == finalizer) {
+            let list = meta::metadata_mut(object).entry("finalizers").or_insert_with(|| json!([]));
+            list.as_array_mut().into_iter().for_each(|list| list.push(finalizer.into()));
+        }
+        Ok(())
+    }
+}

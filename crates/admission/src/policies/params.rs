@@ -1,0 +1,78 @@
+//! What a binding tells its policy: objects of the policy's kind of parameters, by name or by labels.
+
+use api::{
+    Value, meta,
+    schema::{Resource, Row, schema},
+    selector::LabelSelector,
+};
+
+use crate::Attributes;
+
+/// The kind of parameters that a policy wants.
+#[derive(Debug)]
+pub struct ParamKind {
+    /// Group and version.
+    pub api_version: String,
+    /// The kind.
+    pub kind: String,
+}
+
+impl ParamKind {
+    /// That of a policy.
+    pub fn of(policy: &Value) -> Option<Self> {
+        let kind = meta::at(policy, &["spec", "paramKind"])?;
+        let text = |field: &str| meta::text(kind, &[field]).to_owned();
+        Some(Self { api_version: text("apiVersion"), kind: text("kind") })
+    }
+
+    /// The row of its resource.
+    pub fn resource(&self, attributes: &Attributes<'_>) -> Result<Row, String> {
+        let (group, version) = self.api_version.split_once('/').unwrap_or(("", &self.api_version));
+        let built_in = schema().resource_of_kind(group, version, &self.kind).map(Row::BuiltIn);
+        let custom = || attributes.registry.custom_resources().find_kind(group, version, &self.kind);
+        built_in.or_else(custom).ok_or_else(|| {
+            format!("failed to find resource referenced by paramKind: '{group}/{version}, Kind={}'", self.kind)
+        })
+    }
+}
+
+/// The parameters of a binding, each of which the policy is evaluated with; null where it needs none.
+pub async fn collect(
+    resource: Option<&Resource>,
+    reference: Option<&Value>,
+    attributes: &Attributes<'_>,
+) -> Result<Vec<Value>, String> {
+    let (Some(resource), Some(reference)) = (resource, reference) else { return Ok(vec![Value::Null]) };
+    let namespace = namespace(resource, reference, attributes)?;
+    let params = match (meta::text(reference, &["name"]), meta::at(reference, &["selector"])) {
+        ("", None) => return Err("one of name or selector must be provided".to_owned()),
+        ("", Some(selector)) => {
+            let selector = LabelSelector::from_object(selector).map_err(|error| error.to_string())?;
+            let all = attributes.registry.list_objects(resource, namespace).await.map_err(|status| status.message)?;
+            all.into_iter().filter(|object| selector.matches(&object["metadata"]["labels"])).collect()
+        }
+        (name, _) => match attributes.registry.read_object(resource, namespace, name).await {
+            Ok((object, _)) => vec![object],
+            Err(status) if status.code == 404 => Vec::new(),
+            Err(status) => return Err(status.message),
+        },
+    };
+    if params.is_empty() && meta::text(reference, &["parameterNotFoundAction"]) == "Deny" {
+        return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
+    }
+    Ok(params)
+}
+
+/// Where parameters are: where the binding says, or where the request is.
+fn namespace<'a>(resource: &Resource, reference: &'a Value, attributes: &'a Attributes<'_>) -> Result<&'a str, String> {
+    let wanted = meta::text(reference, &["namespace"]);
+    match (resource.namespaced(), wanted, attributes.namespace()) {
+        (false, "", _) => Ok(""),
+        (false, ..) => Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned()),
+        (true, "", "") => {
+            Err("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources".to_owned())
+        }
+        (true, "", own) => Ok(own),
+        (true, wanted, _) => Ok(wanted),
+    }
+}

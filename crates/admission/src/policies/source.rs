@@ -1,0 +1,193 @@
+//! All policies of a kind that are bound, compiled, in the order of their names.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use api::{Value, meta, selector::LabelSelector, status::Status};
+use apiserver_core::{
+    cache_index::{Live, View},
+    loopback,
+    loopback::Place,
+};
+
+use super::{GROUP, params::ParamKind};
+use crate::{
+    Attributes, Parts,
+    matching::{Asked, Invocation},
+};
+
+/// Bound policies, as they are.
+pub struct Source<E> {
+    live: Live<Policies<E>>,
+}
+
+/// A policy and its bindings.
+pub struct Hook<E> {
+    /// The policy.
+    pub policy: Arc<Policy<E>>,
+    /// What it is bound to.
+    pub bindings: Vec<Arc<Binding>>,
+}
+
+/// A policy.
+pub struct Policy<E> {
+    /// Its name.
+    pub name: String,
+    /// What it is about.
+    pub constraints: Constraints,
+    /// What it wants to be told.
+    pub params: Option<ParamKind>,
+    /// Whether it does not count where it cannot be evaluated.
+    pub ignores_failure: bool,
+    /// Whether it is evaluated again when others change what it has seen.
+    pub again: bool,
+    /// Its expressions.
+    pub compiled: E,
+}
+
+/// A binding of a policy.
+pub struct Binding {
+    /// Its name.
+    pub name: String,
+    /// The policy.
+    pub policy: String,
+    /// What it is about besides what its policy is about; `None`: all of that.
+    pub constraints: Option<Constraints>,
+    /// Where parameters are.
+    pub params: Option<Value>,
+    /// What to do with what is refused.
+    pub actions: Vec<String>,
+}
+
+/// What a policy or a binding is about.
+pub struct Constraints {
+    rules: Vec<Value>,
+    excludes: Vec<Value>,
+    equivalent: bool,
+    namespaces: Result<LabelSelector, String>,
+    objects: Result<LabelSelector, String>,
+}
+
+impl Constraints {
+    fn of(resources: &Value) -> Self {
+        let selector = |field: &str| {
+            let selector = meta::at(resources, &[field]).cloned().unwrap_or_else(|| serde_json::json!({}));
+            LabelSelector::from_object(&selector).map_err(|error| error.to_string())
+        };
+        Self {
+            rules: meta::list(resources, &["resourceRules"]).to_vec(),
+            excludes: meta::list(resources, &["excludeResourceRules"]).to_vec(),
+            equivalent: meta::text(resources, &["matchPolicy"]) != "Exact",
+            namespaces: selector("namespaceSelector"),
+            objects: selector("objectSelector"),
+        }
+    }
+
+    /// As what a request is seen; `None`: this is not about it.
+    pub async fn about(&self, attributes: &Attributes<'_>, object: &Value) -> Result<Option<Invocation>, Status> {
+        let asked = Asked {
+            rules: (!self.rules.is_empty()).then_some(&self.rules),
+            excludes: &self.excludes,
+            equivalent: self.equivalent,
+            namespaces: &self.namespaces,
+            objects: &self.objects,
+        };
+        asked.about(attributes, object).await
+    }
+}
+
+impl Binding {
+    fn of(object: &Value) -> Self {
+        let actions = meta::list(object, &["spec", "validationActions"]);
+        Self {
+            name: meta::name(object).to_owned(),
+            policy: meta::text(object, &["spec", "policyName"]).to_owned(),
+            constraints: meta::at(object, &["spec", "matchResources"]).map(Constraints::of),
+            params: meta::at(object, &["spec", "paramRef"]).cloned(),
+            actions: actions.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        }
+    }
+
+    /// Whether it is about a request that its policy is about.
+    pub async fn is_about(&self, attributes: &Attributes<'_>, object: &Value) -> Result<bool, Status> {
+        match &self.constraints {
+            None => Ok(true),
+            Some(constraints) => Ok(constraints.about(attributes, object).await?.is_some()),
+        }
+    }
+}
+
+impl<E: Send + Sync + 'static> Source<E> {
+    /// Follows policies and bindings, the resources being named in that order.
+    pub fn new(parts: &Parts<'_>, resources: [&'static str; 2], compile: fn(&Value) -> E) -> Result<Self, String> {
+        let row = |name: &str| loopback::resource(GROUP, "v1", name).map_err(|status| status.message);
+        let rows = [row(resources[0])?, row(resources[1])?];
+        let view = Policies {
+            compile,
+            resource: resources[0],
+            policies: BTreeMap::new(),
+            bindings: BTreeMap::new(),
+            hooks: Arc::default(),
+        };
+        let live = Live::new(parts.cache, &rows, view).map_err(|error| error.to_string())?;
+        Ok(Self { live })
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.live.read(|policies| policies.hooks.is_empty())
+    }
+
+    /// All of them.
+    pub fn hooks(&self) -> Arc<Vec<Hook<E>>> {
+        self.live.read(|policies| policies.hooks.clone())
+    }
+}
+
+struct Policies<E> {
+    compile: fn(&Value) -> E,
+    resource: &'static str,
+    policies: BTreeMap<String, Arc<Policy<E>>>,
+    bindings: BTreeMap<String, Arc<Binding>>,
+    hooks: Arc<Vec<Hook<E>>>,
+}
+
+impl<E: Send + Sync + 'static> View for Policies<E> {
+    fn put(&mut self, place: Place<'_>, object: &Value) {
+        let name = place.name.to_owned();
+        if place.resource.name != self.resource {
+            self.bindings.insert(name, Arc::new(Binding::of(object)));
+            return;
+        }
+        let policy = Policy {
+            name: name.clone(),
+            constraints: Constraints::of(&object["spec"]["matchConstraints"]),
+            params: ParamKind::of(object),
+            ignores_failure: meta::text(object, &["spec", "failurePolicy"]) == "Ignore",
+            again: meta::text(object, &["spec", "reinvocationPolicy"]) == "IfNeeded",
+            compiled: (self.compile)(object),
+        };
+        self.policies.insert(name, Arc::new(policy));
+    }
+
+    fn remove(&mut self, place: Place<'_>) {
+        if place.resource.name == self.resource {
+            self.policies.remove(place.name);
+        } else {
+            self.bindings.remove(place.name);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.policies.clear();
+        self.bindings.clear();
+    }
+
+    fn settle(&mut self) {
+        let bound = |policy: &Arc<Policy<E>>| {
+            let bindings = self.bindings.values().filter(|binding| binding.policy == policy.name).cloned();
+            let bindings: Vec<Arc<Binding>> = bindings.collect();
+            (!bindings.is_empty()).then(|| Hook { policy: policy.clone(), bindings })
+        };
+        self.hooks = Arc::new(self.policies.values().filter_map(bound).collect());
+    }
+}

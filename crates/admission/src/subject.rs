@@ -1,0 +1,125 @@
+//! What a webhook or a policy is told of a request: the version that its rules name, and who asks for what.
+
+use std::borrow::Cow;
+
+use api::{
+    Value, decode, defaults,
+    schema::{Resource, TypeId, schema},
+    status::Status,
+};
+use serde_json::{Map, json};
+
+use super::{
+    Attributes,
+    matching::{Invocation, namespace},
+    options,
+};
+
+/// A request as one who is asked sees it.
+pub struct Subject<'a, 'b> {
+    /// The request.
+    pub attributes: &'b Attributes<'a>,
+    /// As what it is seen.
+    pub invocation: Invocation,
+}
+
+impl Subject<'_, '_> {
+    /// Whether what is written is of the resource's own kind: a subresource of another kind has only that one version.
+    pub fn is_own_kind(&self) -> bool {
+        self.attributes.kind().2 == self.attributes.resource().kind
+    }
+
+    /// Whether it is seen in another version than the request's.
+    pub fn is_converted(&self) -> bool {
+        let (own, asked) = (self.attributes.resource(), &self.invocation.resource);
+        (own.group, own.version) != (asked.group, asked.version) && self.is_own_kind()
+    }
+
+    /// An object, new or old, in the version that is seen.
+    pub async fn shown<'v>(&self, object: &'v Value) -> Result<Cow<'v, Value>, Status> {
+        if object.is_null() || !self.is_converted() {
+            return Ok(Cow::Borrowed(object));
+        }
+        let shown = self.attributes.registry.convert_to_version(&self.invocation.resource, object.clone()).await;
+        // Upstream says so twice.
+        let shown = shown.map_err(|why| Status::internal(Status::internal(why.message).message))?;
+        Ok(Cow::Owned(shown))
+    }
+
+    /// The type of what is seen, where the tables have it.
+    pub fn ty(&self) -> Result<TypeId, Status> {
+        if self.is_own_kind() {
+            return Ok(self.invocation.resource.ty);
+        }
+        let (group, version, kind) = self.attributes.kind();
+        let found = schema().type_of_kind(group, version, kind);
+        found.ok_or_else(|| Status::internal(format!("unknown kind {kind}")))
+    }
+
+    /// What is seen and was changed, in the request's own version: known fields, defaults.
+    pub async fn completed(&self, before: &Value, changed: Value) -> Result<Value, Status> {
+        let seen = if self.is_own_kind() && self.invocation.resource.custom.is_some() {
+            decode::custom(&self.invocation.resource, changed, decode::Mode::Ignore)?.0
+        } else {
+            let ty = self.ty()?;
+            let mut seen = decode::canonical(ty, changed).map_err(Status::internal)?.object;
+            defaults::apply(ty, &mut seen);
+            seen
+        };
+        let mut object = match self.is_converted() {
+            true => self.attributes.registry.convert_to_version(self.attributes.resource(), seen).await?,
+            false => seen,
+        };
+        for field in ["apiVersion", "kind"] {
+            object[field] = before[field].clone();
+        }
+        Ok(object)
+    }
+
+    /// The fields of an `AdmissionRequest` that say who asks for what, but for the objects.
+    pub fn request(&self, object: &Value) -> Map<String, Value> {
+        let attributes = self.attributes;
+        let (own, asked) = (attributes.resource(), &self.invocation.resource);
+        let (group, version, kind) = attributes.kind();
+        let asked_kind =
+            if self.is_own_kind() { (asked.group, asked.version, asked.kind) } else { (group, version, kind) };
+        let kind_of =
+            |(group, version, kind): (&str, &str, &str)| json!({"group": group, "version": version, "kind": kind});
+        let resource_of = |row: &Resource| json!({"group": row.group, "version": row.version, "resource": row.name});
+        let mut request = Map::from_iter([
+            ("kind".to_owned(), kind_of(asked_kind)),
+            ("resource".to_owned(), resource_of(asked)),
+            ("requestKind".to_owned(), kind_of((group, version, kind))),
+            ("requestResource".to_owned(), resource_of(own)),
+            ("operation".to_owned(), attributes.operation.name().into()),
+            ("userInfo".to_owned(), self.user()),
+            ("dryRun".to_owned(), attributes.dry_run.into()),
+        ]);
+        let texts = [
+            ("subResource", attributes.subresource()),
+            ("requestSubResource", attributes.subresource()),
+            ("name", attributes.name(object)),
+            ("namespace", namespace(attributes, object)),
+        ];
+        for (field, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+            request.insert(field.to_owned(), text.into());
+        }
+        let options = options::of(attributes);
+        if !options.is_null() {
+            request.insert("options".to_owned(), options);
+        }
+        request
+    }
+
+    fn user(&self) -> Value {
+        let user = self.attributes.user();
+        let mut info = json!({"username": user.name, "groups": user.groups});
+        if !user.uid.is_empty() {
+            info["uid"] = user.uid.as_str().into();
+        }
+        if !user.extra.is_empty() {
+            info["extra"] = json!(user.extra);
+        }
+        info
+    }
+}

@@ -1,0 +1,82 @@
+//! How long admission takes: by step, by plug-in and by webhook, for `/metrics`.
+
+use std::time::Instant;
+
+use apiserver_core::metrics::{Page, family::Histograms};
+
+const SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
+/// Webhooks may take longer.
+const CALLS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
+
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Step {
+    /// `CREATE` and its kin.
+    pub operation: &'static str,
+    /// `admit` or `validate`.
+    pub kind: &'static str,
+}
+
+/// How a step ended: whether it was refused.
+type Ended = (Step, bool);
+
+/// Everything that was timed.
+pub struct Times {
+    steps: Histograms<Ended>,
+    plugins: Histograms<(&'static str, Ended)>,
+    hooks: Histograms<(String, Ended)>,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            steps: Histograms::new(SECONDS, 1e-6),
+            plugins: Histograms::new(SECONDS, 1e-6),
+            hooks: Histograms::new(CALLS, 1e-6),
+        }
+    }
+}
+
+impl Times {
+    /// A step of all plug-ins is over.
+    pub fn step(&self, step: Step, rejected: bool, began: Instant) {
+        self.steps.note(&(step, rejected), micros(began));
+    }
+
+    /// A plug-in was asked.
+    pub fn plugin(&self, name: &'static str, step: Step, rejected: bool, began: Instant) {
+        self.plugins.note(&(name, (step, rejected)), micros(began));
+    }
+
+    /// A webhook was asked.
+    pub fn hook(&self, name: &str, step: Step, rejected: bool, began: Instant) {
+        self.hooks.note(&(name.to_owned(), (step, rejected)), micros(began));
+    }
+
+    /// Writes all of it.
+    pub fn write(&self, page: &mut Page) {
+        let named = |name: &str, ended: &Ended| format!("name={name:?},{}", labels(ended));
+        page.histograms("apiserver_admission_controller_admission_duration_seconds", PLUGINS, &self.plugins, |key| {
+            named(key.0, &key.1)
+        });
+        page.histograms("apiserver_admission_step_admission_duration_seconds", STEPS, &self.steps, labels);
+        page.histograms("apiserver_admission_webhook_admission_duration_seconds", HOOKS, &self.hooks, |key| {
+            named(&key.0, &key.1)
+        });
+    }
+}
+
+fn labels((Step { operation, kind }, rejected): &Ended) -> String {
+    format!("operation={operation:?},rejected=\"{rejected}\",type={kind:?}")
+}
+
+fn micros(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+const PLUGINS: &str = "[STABLE] Admission controller latency histogram in seconds, identified by name and broken out for each \
+operation and API resource and type (validate or admit).";
+const STEPS: &str = "[STABLE] Admission sub-step latency histogram in seconds, broken out for each operation and API resource and \
+step type (validate or admit).";
+const HOOKS: &str = "[STABLE] Admission webhook latency histogram in seconds, identified by name and broken out for each operation \
+and API resource and type (validate or admit).";

@@ -1,0 +1,164 @@
+//! What containers used, by their image: samples that are read from the kubelets every minute while somebody wants to know,
+//! and kept in memory for a month. InitialResources guesses from them what a new container will need.
+//!
+//! How much is kept is bounded: so many samples of an image in a namespace, so many images; the oldest go first.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// Samples of one image in one namespace.
+const MAX_SAMPLES: usize = 2_000;
+/// Images in namespaces.
+const MAX_SERIES: usize = 4_096;
+/// How long a sample counts at most.
+const MONTH: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// In thousandths of a core.
+    Cpu,
+    /// In bytes.
+    Memory,
+}
+
+/// What a container used at a time. What is not known yet is not counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// When.
+    pub at: Instant,
+    /// Thousandths of a core.
+    pub cpu: Option<u64>,
+    /// Bytes.
+    pub memory: Option<u64>,
+}
+
+/// Whose samples are asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// With its tag, or without if any tag will do.
+    pub image: &'a str,
+    /// Whether the tag counts.
+    pub exact: bool,
+    /// `None`: all namespaces.
+    pub namespace: Option<&'a str>,
+    /// How old they may be.
+    pub within: Duration,
+}
+
+/// All samples.
+#[derive(Default)]
+pub struct Usage(Mutex<HashMap<Series, VecDeque<Sample>>>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Series {
+    namespace: String,
+    image: String,
+}
+
+impl Usage {
+    /// Keeps a sample.
+    pub fn record(&self, namespace: &str, image: &str, sample: Sample) {
+        let mut all = self.lock();
+        let series = Series { namespace: namespace.to_owned(), image: image.to_owned() };
+        if all.len() >= MAX_SERIES && !all.contains_key(&series) {
+            let newest = |samples: &VecDeque<Sample>| samples.back().map(|sample| sample.at);
+            let oldest = all.iter().min_by_key(|(_, samples)| newest(samples)).map(|(series, _)| series.clone());
+            oldest.map(|oldest| all.remove(&oldest));
+        }
+        let samples = all.entry(series).or_default();
+        let old = |first: &Sample| sample.at.saturating_duration_since(first.at) > MONTH;
+        while samples.len() >= MAX_SAMPLES || samples.front().is_some_and(old) {
+            samples.pop_front();
+        }
+        samples.push_back(sample);
+    }
+
+    /// What so many percent of the samples stay at or below, and how many there are; `None` if there are none.
+    pub fn percentile(&self, kind: Kind, percent: u64, wanted: Wanted<'_>, now: Instant) -> Option<(u64, usize)> {
+        let all = self.lock();
+        let chosen = all.iter().filter(|(series, _)| wanted.includes(series)).flat_map(|(_, samples)| samples);
+        let recent = chosen.filter(|sample| now.saturating_duration_since(sample.at) <= wanted.within);
+        let value = |sample: &Sample| match kind {
+            Kind::Cpu => sample.cpu,
+            Kind::Memory => sample.memory,
+        };
+        let mut values: Vec<u64> = recent.filter_map(value).collect();
+        values.sort_unstable();
+        let at = (values.len() * usize::try_from(percent).unwrap_or(100)).div_ceil(100).max(1) - 1;
+        values.get(at.min(values.len().checked_sub(1)?)).map(|value| (*value, values.len()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Series, VecDeque<Sample>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wanted<'_> {
+    fn includes(&self, series: &Series) -> bool {
+        let image = if self.exact { series.image.as_str() } else { untagged(&series.image) };
+        image == self.image && self.namespace.is_none_or(|namespace| namespace == series.namespace)
+    }
+}
+
+/// An image without its tag. The port of a registry is no tag.
+pub fn untagged(image: &str) -> &str {
+    let name = image.rfind('/').map_or(0, |slash| slash + 1);
+    image[name..].find([':', '@']).map_or(image, |end| &image[..name + end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_have_tags() {
+        for (image, want) in [
+            ("nginx", "nginx"),
+            ("nginx:1", "nginx"),
+            ("r:5000/a/b", "r:5000/a/b"),
+            ("r:5000/a:1", "r:5000/a"),
+            ("a@sha256:1", "a"),
+        ] {
+            assert_eq!(untagged(image), want);
+        }
+    }
+
+    #[test]
+    fn percentiles_are_of_what_is_asked_for() {
+        let (usage, now) = (Usage::default(), Instant::now());
+        for value in 1..=100 {
+            usage.record("a", "i:1", Sample { at: now, cpu: Some(value), memory: None });
+        }
+        usage.record("b", "i:2", Sample { at: now, cpu: Some(1000), memory: Some(7) });
+        let wanted = |image, exact, namespace| Wanted { image, exact, namespace, within: MONTH };
+        let check = |kind, percent, wanted, want| assert_eq!(usage.percentile(kind, percent, wanted, now), want);
+        check(Kind::Cpu, 90, wanted("i:1", true, Some("a")), Some((90, 100)));
+        check(Kind::Cpu, 100, wanted("i:1", true, Some("a")), Some((100, 100)));
+        check(Kind::Cpu, 0, wanted("i:1", true, None), Some((1, 100)));
+        check(Kind::Cpu, 100, wanted("i", false, None), Some((1000, 101)));
+        check(Kind::Memory, 90, wanted("i:1", true, None), None);
+        check(Kind::Memory, 90, wanted("i", false, None), Some((7, 1)));
+        check(Kind::Cpu, 90, wanted("i:1", true, Some("b")), None);
+        check(Kind::Cpu, 90, wanted("j", false, None), None);
+        let later = now + MONTH + Duration::from_secs(1);
+        assert_eq!(usage.percentile(Kind::Cpu, 90, wanted("i", false, None), later), None);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let (usage, now) = (Usage::default(), Instant::now());
+        for at in 0..MAX_SERIES + 5 {
+            usage.record("a", &at.to_string(), Sample { at: now, cpu: Some(1), memory: None });
+        }
+        for _ in 0..MAX_SAMPLES + 5 {
+            usage.record("a", "busy", Sample { at: now, cpu: Some(1), memory: None });
+        }
+        let all = usage.lock();
+        assert_eq!(all.len(), MAX_SERIES);
+        assert!(all.values().all(|samples| samples.len() <= MAX_SAMPLES));
+    }
+}

@@ -1,0 +1,118 @@
+//! Webhooks that may change objects, one after the other.
+
+use api::{Value, patch, status::Status};
+use async_trait::async_trait;
+use serde::Serialize;
+
+use super::{Configured, call::decide, hook::Hook};
+use crate::{Attributes, Plugin, matching::Invocation, rounds::Who, subject::Subject};
+
+const AUDIT: &str = "mutation.webhook.admission.k8s.io";
+const PATCH_AUDIT: &str = "patch.webhook.admission.k8s.io";
+const FAILED_AUDIT: &str = "failed-open.mutation.webhook.admission.k8s.io";
+
+/// What the audit is told of a call, in this order.
+#[derive(Serialize)]
+struct CallNote<'a> {
+    configuration: &'a str,
+    webhook: &'a str,
+    mutated: bool,
+}
+
+/// What it is told of a patch.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PatchNote<'a> {
+    configuration: &'a str,
+    webhook: &'a str,
+    patch: &'a Value,
+    patch_type: &'static str,
+}
+
+/// The plug-in.
+pub struct Mutating(pub(super) Configured);
+
+#[async_trait]
+impl Plugin for Mutating {
+    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+        self.0.concerns(attributes)
+    }
+
+    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+        attributes.rounds.begin(Who::Webhooks, object);
+        for (at, hook) in self.0.hooks().iter().enumerate() {
+            if !attributes.rounds.includes(Who::Webhooks, &hook.id) {
+                continue;
+            }
+            let Some(invocation) = hook.asked(attributes, object, &self.0.authorizers).await? else { continue };
+            let changed = self.call(hook, invocation, attributes, object, at).await?;
+            attributes.rounds.called(Who::Webhooks, &hook.id, hook.again, changed);
+        }
+        attributes.rounds.end(Who::Webhooks, object);
+        Ok(())
+    }
+}
+
+impl Mutating {
+    /// Asks one webhook; whether it changed the object.
+    async fn call(
+        &self,
+        hook: &Hook,
+        invocation: Invocation,
+        attributes: &Attributes<'_>,
+        object: &mut Value,
+        at: usize,
+    ) -> Result<bool, Status> {
+        let place = format!("round_{}_index_{at}", attributes.rounds.round());
+        let verdict = match self.0.call(hook, invocation.clone(), attributes, object, true).await {
+            Ok(verdict) => verdict,
+            Err(failure) => {
+                note(attributes, hook, &place, false);
+                decide(hook, failure)?;
+                attributes.notes().annotate(format!("{FAILED_AUDIT}/{place}"), hook.name.as_str());
+                return Ok(false);
+            }
+        };
+        let Some(operations) = verdict.patch.filter(|patch| patch.as_array().is_none_or(|list| !list.is_empty()))
+        else {
+            note(attributes, hook, &place, false);
+            return Ok(false);
+        };
+        let (configuration, webhook) = (&*hook.configuration, &*hook.name);
+        let patch = PatchNote { configuration, webhook, patch: &operations, patch_type: "JSONPatch" };
+        attributes
+            .notes()
+            .annotate(format!("{PATCH_AUDIT}/{place}"), serde_json::to_string(&patch).unwrap_or_default());
+        if object.is_null() {
+            let why = "attempted to modify the object, which is not supported for this operation";
+            return Err(Status::internal(format!("admission webhook {:?} {why}", hook.name)));
+        }
+        let patched = patched(&Subject { attributes, invocation }, object, &operations).await?;
+        let changed = patched != *object;
+        *object = patched;
+        note(attributes, hook, &place, changed);
+        Ok(changed)
+    }
+}
+
+fn note(attributes: &Attributes<'_>, hook: &Hook, place: &str, mutated: bool) {
+    let note = CallNote { configuration: &hook.configuration, webhook: &hook.name, mutated };
+    attributes.notes().annotate(format!("{AUDIT}/{place}"), serde_json::to_string(&note).unwrap_or_default());
+}
+
+/// The object after a patch of the version that the webhook saw, with defaults.
+async fn patched(subject: &Subject<'_, '_>, object: &Value, operations: &Value) -> Result<Value, Status> {
+    let shown = subject.shown(object).await?;
+    let changed = patch::Kind::Json.apply(subject.ty()?, &shown, operations).map_err(unpatched)?;
+    subject.completed(object, changed).await
+}
+
+/// A patch that a webhook sent does not fit.
+fn unpatched(error: patch::Error) -> Status {
+    Status::internal(match error {
+        patch::Error::Malformed(why)
+        | patch::Error::Unprocessable(why)
+        | patch::Error::Failed(why)
+        | patch::Error::Inapplicable { why, .. } => why,
+    })
+}

@@ -1,0 +1,83 @@
+//! Connections to an aggregated server: to one address behind its service, under the name of the service.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use apiserver_core::{backend, backend::Error};
+use futures::future::BoxFuture;
+use http::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::{
+    client::legacy::connect::{Connected, Connection},
+    rt::TokioIo,
+};
+use rustls::ClientConfig;
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+/// How long a connection may take, TLS included.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Connects to whatever address a request is for.
+#[derive(Clone)]
+pub struct Connector {
+    /// Whom to trust, and what to show.
+    pub tls: Arc<ClientConfig>,
+    /// The name on the other side's certificate.
+    pub name: Arc<str>,
+}
+
+impl tower::Service<Uri> for Connector {
+    type Response = Stream;
+    type Error = Error;
+    type Future = BoxFuture<'static, Result<Stream, Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, to: Uri) -> Self::Future {
+        let Self { tls, name } = self.clone();
+        Box::pin(async move {
+            let (host, port) = (to.host().unwrap_or_default().trim_matches(['[', ']']), to.port_u16().unwrap_or(443));
+            let connected = async { backend::secure(&tls, &name, backend::dial(host, port).await?).await };
+            let late = |_| Error::Dial { address: backend::authority(host, port), why: "i/o timeout".into() };
+            let stream = tokio::time::timeout(PATIENCE, connected).await.map_err(late)??;
+            Ok(Stream(TokioIo::new(stream)))
+        })
+    }
+}
+
+/// A connection.
+pub struct Stream(TokioIo<TlsStream<TcpStream>>);
+
+impl Connection for Stream {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl Read for Stream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl Write for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}

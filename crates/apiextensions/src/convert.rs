@@ -1,0 +1,246 @@
+//! Objects between the versions of a definition: to the version that is stored, and back to the one that is asked for.
+//!
+//! Where a definition has a webhook for it, that is asked, for many objects at once; otherwise versions differ in name only.
+//! What comes back must be the same object in another form.
+
+use std::time::Duration;
+
+use api::{Value, convert, meta, schema::Resource, status::Status};
+use apiserver_core::webhook::{place, reach_place};
+use futures::future::BoxFuture;
+use serde_json::json;
+
+use super::{Definitions, version_of};
+use crate::{Conversion, Definition};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How many objects are sent at once.
+const MOST: usize = 100;
+
+impl Definitions {
+    /// Stored objects in the version of a resource.
+    pub async fn in_version(&self, resource: &Resource, objects: Vec<Value>) -> Result<Vec<Value>, Status> {
+        let Some((definition, config)) = by_webhook(resource) else {
+            return Ok(objects.into_iter().map(|object| convert::to(resource, object)).collect());
+        };
+        let wanted = resource.api_version();
+        let objects: Vec<Value> = objects.into_iter().map(|object| definition.refreshed(object)).collect();
+        let objects = self.converted(definition, config, objects, &wanted).await?;
+        Ok(objects.into_iter().map(|object| convert::to(resource, object)).collect())
+    }
+
+    /// One stored object in the version of a resource.
+    pub async fn one_in_version(&self, resource: &Resource, object: Value) -> Result<Value, Status> {
+        if by_webhook(resource).is_none() {
+            return Ok(convert::to(resource, object));
+        }
+        Ok(self.in_version(resource, vec![object]).await?.pop().unwrap_or_default())
+    }
+
+    /// An object in the version that is stored; `None` if it is in that version.
+    pub async fn to_stored(&self, resource: &Resource, object: &Value) -> Result<Option<Value>, Status> {
+        let Some(version) = version_of(resource) else { return Ok(None) };
+        let definition = &version.definition;
+        let wanted = definition.api_version(definition.stored);
+        if meta::text(object, &["apiVersion"]) == wanted {
+            return Ok(None);
+        }
+        let mut object = object.clone();
+        if let Conversion::Webhook(config) = &definition.conversion {
+            object = self.converted(definition, config, vec![object], &wanted).await?.pop().unwrap_or_default();
+        }
+        Ok(Some(definition.renamed(object, definition.stored)))
+    }
+
+    /// Objects of a resource in any version of its definition.
+    pub async fn in_other_version(
+        &self,
+        resource: &Resource,
+        objects: Vec<Value>,
+        wanted: &str,
+    ) -> Result<Vec<Value>, Status> {
+        match by_webhook(resource) {
+            Some((definition, config)) => self.converted(definition, config, objects, wanted).await,
+            None => Ok(objects),
+        }
+    }
+
+    /// Whether stored objects of a resource may have to be sent to somebody to be shown.
+    pub fn is_converted_by_webhook(resource: &Resource) -> bool {
+        by_webhook(resource).is_some()
+    }
+
+    /// Boxed, because to find the webhook objects are read.
+    fn converted<'a>(
+        &'a self,
+        definition: &'a Definition,
+        config: &'a Value,
+        objects: Vec<Value>,
+        wanted: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
+        Box::pin(self.all_converted(definition, config, objects, wanted))
+    }
+
+    async fn all_converted(
+        &self,
+        definition: &Definition,
+        config: &Value,
+        mut objects: Vec<Value>,
+        wanted: &str,
+    ) -> Result<Vec<Value>, Status> {
+        let others: Vec<usize> =
+            (0..objects.len()).filter(|at| meta::text(&objects[*at], &["apiVersion"]) != wanted).collect();
+        for some in others.chunks(MOST) {
+            let kind = format!("{}, Kind={}", meta::text(&objects[some[0]], &["apiVersion"]), definition.kind);
+            let sent: Vec<Value> = some.iter().map(|at| objects[*at].clone()).collect();
+            let failed = |why: String| unconverted(format!("conversion webhook for {kind} {why}"));
+            let answered = self.ask(definition, config, &sent, wanted).await;
+            let answered = answered.map_err(|why| failed(format!("failed: {why}")))?;
+            if answered.len() != sent.len() {
+                return Err(failed(format!("returned {} objects, expected {}", answered.len(), sent.len())));
+            }
+            for (at, object) in some.iter().zip(answered) {
+                let same = same_object(&objects[*at], object, wanted);
+                objects[*at] = same.map_err(|why| failed(format!("returned invalid {why}")))?;
+            }
+        }
+        Ok(objects)
+    }
+
+    /// Sends objects to the webhook of a definition.
+    async fn ask(
+        &self,
+        definition: &Definition,
+        config: &Value,
+        objects: &[Value],
+        wanted: &str,
+    ) -> Result<Vec<Value>, String> {
+        let versions = meta::list(config, &["conversionReviewVersions"]).iter().filter_map(Value::as_str);
+        let mut versions = versions.filter(|version| ["v1", "v1beta1"].contains(version));
+        let version = versions.next().ok_or("no supported conversion review versions")?;
+        let uid = uuid::Uuid::new_v4().to_string();
+        let review = json!({"kind": "ConversionReview", "apiVersion": format!("apiextensions.k8s.io/{version}"),
+            "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": objects}});
+        let client = &config["clientConfig"];
+        let tls = self.trusts.of(meta::text(client, &["caBundle"]));
+        let tls = tls.map_err(|why| format!("unable to load root certificates: {why}"))?;
+        let reached = reach_place(&self.services, &place(client), tls, PATIENCE).await?;
+        let failed = |why: String| format!("Post {:?}: {why}", reached.url);
+        let answered = tokio::time::timeout(PATIENCE, reached.post(review.to_string().into())).await;
+        let (code, body) = answered.map_err(|_| failed("context deadline exceeded".into()))?.map_err(failed)?;
+        tracing::debug!(definition = definition.name, code, count = objects.len(), "objects were converted");
+        if !(200..300).contains(&code) {
+            let text = String::from_utf8_lossy(&body);
+            return Err(format!("an error on the server ({text:?}) has prevented the request from succeeding"));
+        }
+        let answer = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+        converted_objects(answer, version, &uid)
+    }
+}
+
+fn by_webhook(resource: &Resource) -> Option<(&Definition, &Value)> {
+    let definition = &version_of(resource)?.definition;
+    match &definition.conversion {
+        Conversion::Webhook(config) => Some((definition, config)),
+        Conversion::None => None,
+    }
+}
+
+/// Upstream has no reason for this.
+fn unconverted(message: String) -> Status {
+    Status { code: 500, reason: "", message, details: None, next: None }
+}
+
+/// What a webhook answers, if it is an answer.
+fn converted_objects(mut answer: Value, version: &str, uid: &str) -> Result<Vec<Value>, String> {
+    if version == "v1" {
+        let (kind, group) = (meta::text(&answer, &["kind"]), meta::text(&answer, &["apiVersion"]));
+        if (kind, group) != ("ConversionReview", "apiextensions.k8s.io/v1") {
+            let wanted = "apiextensions.k8s.io/v1, Kind=ConversionReview";
+            return Err(format!("expected webhook response of {wanted}, got {group}, Kind={kind}"));
+        }
+    }
+    let Some(response) = answer.get_mut("response").filter(|response| response.is_object()) else {
+        return Err("no response provided".to_owned());
+    };
+    let given = meta::text(response, &["uid"]);
+    if version == "v1" && given != uid {
+        return Err(format!("expected response.uid={uid:?}, got {given:?}"));
+    }
+    match (meta::text(response, &["result", "status"]), meta::text(response, &["result", "message"])) {
+        ("Success", _) => {}
+        (status, "") => return Err(format!("response.result.status was '{status}', not 'Success'")),
+        (_, message) => return Err(message.to_owned()),
+    }
+    match response["convertedObjects"].take() {
+        Value::Array(objects) => Ok(objects),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// The converted object with the metadata of the original, but for labels and annotations; or what of it is invalid. Upstream
+/// converts one object at a time, so each is the first.
+fn same_object(original: &Value, mut converted: Value, wanted: &str) -> Result<Value, String> {
+    let version = meta::text(&converted, &["apiVersion"]);
+    if version != wanted {
+        return Err(format!("object at index 0: invalid groupVersion (expected {wanted}, received {version})"));
+    }
+    let (kind, given) = (meta::text(original, &["kind"]), meta::text(&converted, &["kind"]));
+    if kind != given {
+        return Err(format!("object at index 0: invalid kind (expected {kind}, received {given})"));
+    }
+    for (field, name) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
+        let path = ["metadata", field];
+        let (wanted, given) = (meta::text(original, &path), meta::text(&converted, &path));
+        if wanted != given {
+            return Err(format!("object: must have the same {name}: {wanted} != {given}"));
+        }
+    }
+    if !converted["metadata"].is_object() {
+        return Err("metadata: missing metadata in converted object".to_owned());
+    }
+    let mut metadata = original["metadata"].clone();
+    for field in ["labels", "annotations"] {
+        match converted["metadata"].get(field).filter(|value| value.as_object().is_some_and(|map| !map.is_empty())) {
+            Some(value) => metadata[field] = value.clone(),
+            None => drop(meta::object_mut(&mut metadata).remove(field)),
+        }
+    }
+    converted["metadata"] = metadata;
+    Ok(converted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_back_must_be_the_same_object() {
+        let original = json!({"apiVersion": "e/v1", "kind": "B", "metadata": {"name": "n", "uid": "u",
+            "labels": {"a": "b"}, "generation": 3}});
+        let check = |converted: Value| same_object(&original, converted, "e/v2");
+        let good = check(json!({"apiVersion": "e/v2", "kind": "B", "metadata": {"name": "n", "uid": "u",
+            "labels": {"c": "d"}, "generation": 9}, "spec": 1}));
+        let want = json!({"apiVersion": "e/v2", "kind": "B", "metadata": {"name": "n", "uid": "u",
+            "labels": {"c": "d"}, "generation": 3}, "spec": 1});
+        assert_eq!(good, Ok(want));
+        let other = check(json!({"apiVersion": "e/v2", "kind": "B", "metadata": {"name": "m", "uid": "u"}}));
+        assert_eq!(other, Err("object: must have the same name: n != m".to_owned()));
+        let version = check(json!({"apiVersion": "e/v1", "kind": "B"}));
+        assert_eq!(version, Err("object at index 0: invalid groupVersion (expected e/v2, received e/v1)".to_owned()));
+    }
+
+    #[test]
+    fn answers_are_those_to_the_question() {
+        let answer = |uid: &str, result: Value| {
+            json!({"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1",
+                "response": {"uid": uid, "result": result, "convertedObjects": [1]}})
+        };
+        let good = converted_objects(answer("u", json!({"status": "Success"})), "v1", "u");
+        assert_eq!(good, Ok(vec![json!(1)]));
+        let other = converted_objects(answer("x", json!({"status": "Success"})), "v1", "u");
+        assert_eq!(other, Err("expected response.uid=\"u\", got \"x\"".to_owned()));
+        let failed = converted_objects(answer("u", json!({"status": "Failed", "message": "no"})), "v1", "u");
+        assert_eq!(failed, Err("no".to_owned()));
+    }
+}

@@ -1,0 +1,97 @@
+//! Deletes the instances of a definition that is to go, and waits until they are gone.
+
+use std::time::Duration;
+
+use api::{schema::Row, status::Status};
+use apiserver_core::{
+    body::Input, document, loopback, loopback::NAME, query::Query, request::Target, storage::ObjectStorage,
+};
+use store::Cache;
+use tokio::time;
+
+use super::{
+    Definitions,
+    control::{FINALIZER, write},
+    set_condition,
+    view::Summary,
+};
+
+/// How long instances may take to go before the definition says so.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Deletes all instances, and lets the definition go.
+pub async fn delete(storage: &dyn ObjectStorage, definitions: &Definitions, summary: &Summary) -> Result<(), Status> {
+    terminating(storage, summary, ["True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"])
+        .await?;
+    let outcome = if summary.established {
+        if let Err((reason, message)) = emptied(storage, definitions, summary).await {
+            terminating(storage, summary, ["True", reason, &message]).await?;
+            return Err(Status::internal(message));
+        }
+        ["False", "InstanceDeletionCompleted", "removed all instances"]
+    } else {
+        ["False", "NeverEstablished", "resource was never established"]
+    };
+    write(storage, summary, |definition| {
+        let [status, reason, message] = outcome;
+        set_condition(definition, ["Terminating", status, reason, message]);
+        let metadata = api::meta::metadata_mut(definition);
+        if let Some(list) = metadata.get_mut("finalizers").and_then(api::Value::as_array_mut) {
+            list.retain(|finalizer| finalizer != FINALIZER);
+        }
+        if metadata.get("finalizers").is_some_and(|list| list.as_array().is_some_and(Vec::is_empty)) {
+            metadata.remove("finalizers");
+        }
+    })
+    .await
+}
+
+async fn terminating(storage: &dyn ObjectStorage, summary: &Summary, words: [&str; 3]) -> Result<(), Status> {
+    let [status, reason, message] = words;
+    write(storage, summary, |definition| set_condition(definition, ["Terminating", status, reason, message])).await
+}
+
+/// Deletes all instances and waits until they are gone; else the reason and what is told.
+async fn emptied(
+    storage: &dyn ObjectStorage,
+    definitions: &Definitions,
+    summary: &Summary,
+) -> Result<(), (&'static str, String)> {
+    let rows = definitions.rows();
+    let known = rows.definition(&summary.name).filter(|known| known.uid == summary.uid);
+    let Some(definition) = known else { return Ok(()) };
+    // Who came in before must be out before instances are counted.
+    if let Some(gate) = definitions.live.read(|served| served.gate(definition)) {
+        gate.close();
+        gate.drained().await;
+    }
+    let row = Row::Custom(definition.row(definition.stored));
+    let failed =
+        |status: Status| ("InstanceDeletionFailed", format!("could not issue all deletes: {}", status.message));
+    let target = Target { verb: "deletecollection", query: Query::default(), ..loopback::target_of(row.clone()) };
+    let input = Input { content_type: String::new(), user_agent: NAME.into(), body: Default::default() };
+    storage.write_object(&target, &input).await.map_err(failed)?;
+    let gone = time::timeout(PATIENCE, emptiness(&definitions.cache, &document::key(&row, "", ""))).await;
+    match gone {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(("InstanceDeletionFailed", format!("could not list instances: {error}"))),
+        Err(_) => {
+            let message = "could not confirm zero CustomResources remaining: timed out waiting for the condition";
+            Err(("InstanceDeletionCheck", message.to_owned()))
+        }
+    }
+}
+
+async fn emptiness(cache: &Cache, prefix: &str) -> Result<(), store::Error> {
+    cache.freshen().await?;
+    loop {
+        let snapshot = cache.now(prefix);
+        if snapshot.after(None).next().is_none() {
+            return Ok(());
+        }
+        let mut watcher = cache.watch(prefix, snapshot.revision)?;
+        if watcher.take(1)?.is_empty() {
+            watcher.changed().await;
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What the server says of its API, with custom resources: built-in documents to which custom groups are added. Each is made when
+//! it is first asked for after a change.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+use api::{
+    Value,
+    discovery::{self, Name, Page},
+};
+use serde_json::json;
+
+use super::Rows;
+use crate::served_openapi;
+
+/// The documents about custom resources, or with them.
+#[derive(Default)]
+pub struct Pages {
+    made: Mutex<Made>,
+}
+
+#[derive(Default)]
+struct Made {
+    generation: u64,
+    pages: HashMap<Name, Arc<OnceLock<Option<Page>>>>,
+}
+
+impl Pages {
+    /// A document; `None` if there is none of that name.
+    pub fn get(&self, built_in: &discovery::Pages, rows: &Arc<Rows>, name: &Name) -> Option<Page> {
+        if rows.groups().is_empty() || matches!(name, Name::Aggregated { core: true, .. }) {
+            return built_in.get(name);
+        }
+        let page = self.slot(rows.generation, name).get_or_init(|| make(built_in, rows, name)).clone();
+        if page.is_none() {
+            // What clients make up is not to be remembered.
+            self.lock().pages.remove(name);
+        }
+        page
+    }
+
+    /// Where a document is kept: it is made outside of the lock, once, while who else wants it waits.
+    fn slot(&self, generation: u64, name: &Name) -> Arc<OnceLock<Option<Page>>> {
+        let mut made = self.lock();
+        if made.generation < generation {
+            *made = Made { generation, pages: HashMap::new() };
+        }
+        match made.generation == generation {
+            true => made.pages.entry(name.clone()).or_default().clone(),
+            // Of rows that are not any more.
+            false => Arc::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn make(built_in: &discovery::Pages, rows: &Rows, name: &Name) -> Option<Page> {
+    let json = |value: Value| Page::json(&value);
+    match name {
+        Name::Group(group) => match built_in.get(name) {
+            None => Some(json(discovery::whole_group(discovery::group_of(group, versions(rows, group)?)?))),
+            known => known,
+        },
+        Name::Resources(group, version) => match built_in.get(name) {
+            None => discovery::resource_list_of(rows.of_version(group, version).into_iter()).map(json),
+            known => known,
+        },
+        Name::Groups => {
+            let groups = rows.groups().iter().filter_map(|(group, versions)| discovery::group_of(group, versions));
+            added(&built_in.get(name)?, "groups", groups).map(json)
+        }
+        Name::Aggregated { .. } => {
+            let groups = rows.groups().iter().map(|(group, versions)| aggregated(rows, group, versions));
+            added(&built_in.get(name)?, "items", groups).map(json)
+        }
+        Name::OpenApi3Index => Some(json(served_openapi::index(&built_in.get(name)?, rows)?)),
+        Name::OpenApi3(path) => served_openapi::document(path, rows).or_else(|| built_in.get(name)),
+        Name::OpenApi2 => Some(Page::new(served_openapi::v2(&built_in.get(name)?, rows)?)),
+        Name::OpenApi2Protobuf => {
+            let document = served_openapi::v2(&built_in.get(&Name::OpenApi2)?, rows)?;
+            Some(Page::new(api::openapi::protobuf_of(&serde_json::from_str(&document).ok()?)))
+        }
+    }
+}
+
+fn versions<'a>(rows: &'a Rows, group: &str) -> Option<&'a [&'static str]> {
+    rows.groups().iter().find(|(name, _)| *name == group).map(|(_, versions)| versions.as_slice())
+}
+
+fn aggregated(rows: &Rows, group: &str, versions: &[&str]) -> Value {
+    let version =
+        |version: &&str| discovery::aggregated_version_of(version, rows.of_version(group, version).into_iter());
+    json!({"metadata": {"name": group}, "versions": versions.iter().map(version).collect::<Vec<_>>()})
+}
+
+/// A document with more at the end of a list.
+fn added(page: &Page, list: &str, more: impl Iterator<Item = Value>) -> Option<Value> {
+    let mut document: Value = serde_json::from_slice(&page.bytes).ok()?;
+    document.get_mut(list)?.as_array_mut()?.extend(more);
+    Some(document)
+}

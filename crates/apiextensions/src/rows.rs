@@ -1,0 +1,94 @@
+//! All custom rows at one moment, by path and by group.
+
+use std::{collections::HashMap, sync::Arc};
+
+use api::schema::{Resource, Row};
+
+use crate::{Definition, version_order};
+
+type Named = HashMap<&'static str, Arc<Resource>>;
+
+/// All custom rows at one moment.
+#[derive(Debug, Default)]
+pub struct Rows {
+    /// Grows with every change.
+    pub generation: u64,
+    /// By group, version and plural name.
+    by_path: HashMap<&'static str, HashMap<&'static str, Named>>,
+    /// Groups by name, with their versions, the preferred first.
+    groups: Vec<(&'static str, Vec<&'static str>)>,
+    definitions: HashMap<String, Arc<Definition>>,
+}
+
+impl Rows {
+    /// The rows of definitions, in the order of their names.
+    pub fn new<'a>(definitions: impl Iterator<Item = &'a Arc<Definition>>, generation: u64) -> Self {
+        let mut rows = Self { generation, ..Self::default() };
+        for definition in definitions {
+            rows.definitions.insert(definition.name.clone(), definition.clone());
+            for row in definition.rows() {
+                rows.add(row);
+            }
+        }
+        rows.groups.sort_unstable();
+        rows.groups.iter_mut().for_each(|(_, versions)| versions.sort_by(|a, b| version_order(b, a)));
+        rows
+    }
+
+    fn add(&mut self, row: Arc<Resource>) {
+        let (group, version) = (row.group, row.version);
+        match self.groups.iter_mut().find(|(name, _)| *name == group) {
+            Some((_, versions)) if versions.contains(&version) => {}
+            Some((_, versions)) => versions.push(version),
+            None => self.groups.push((group, vec![version])),
+        }
+        self.by_path.entry(group).or_default().entry(version).or_default().insert(row.name, row);
+    }
+
+    /// The row at a path.
+    pub fn row(&self, group: &str, version: &str, plural: &str) -> Option<Row> {
+        self.by_path.get(group)?.get(version)?.get(plural).cloned().map(Row::Custom)
+    }
+
+    /// The row whose objects are of a kind.
+    pub fn row_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<Row> {
+        let named = self.by_path.get(group)?.get(version)?;
+        named.values().find(|row| row.kind == kind).cloned().map(Row::Custom)
+    }
+
+    /// The rows of a group-version, by name.
+    pub fn of_version(&self, group: &str, version: &str) -> Vec<&Resource> {
+        let named = self.by_path.get(group).and_then(|versions| versions.get(version));
+        let mut rows: Vec<&Resource> = named.into_iter().flat_map(HashMap::values).map(|row| &**row).collect();
+        rows.sort_unstable_by_key(|row| row.name);
+        rows
+    }
+
+    /// The rows of a resource, one for each version.
+    pub fn versions<'a>(&'a self, group: &str, plural: &'a str) -> impl Iterator<Item = Row> + 'a {
+        let versions = self.by_path.get(group).into_iter().flat_map(HashMap::values);
+        versions.filter_map(|rows| rows.get(plural).cloned().map(Row::Custom))
+    }
+
+    /// The row of a kind.
+    pub fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<Row> {
+        let rows = self.by_path.get(group)?.get(version)?;
+        rows.values().find(|row| row.kind == kind).cloned().map(Row::Custom)
+    }
+
+    /// Groups by name, with their versions, the preferred first.
+    pub fn groups(&self) -> &[(&'static str, Vec<&'static str>)] {
+        &self.groups
+    }
+
+    /// All rows.
+    pub fn all(&self) -> Vec<&Resource> {
+        let named = self.by_path.values().flat_map(HashMap::values);
+        named.flat_map(HashMap::values).map(|row| &**row).collect()
+    }
+
+    /// A definition by name.
+    pub fn definition(&self, name: &str) -> Option<&Arc<Definition>> {
+        self.definitions.get(name)
+    }
+}

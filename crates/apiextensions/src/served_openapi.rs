@@ -1,0 +1,70 @@
+//! OpenAPI of custom resources: a document per group-version in version 3, and what they add to the one of version 2.
+//!
+//! A document is known by the hash of the definitions that it is made of, so that the index of all costs no document.
+
+use std::collections::BTreeMap;
+
+use api::{
+    Value,
+    discovery::Page,
+    openapi::{added_v2, document_of},
+    schema::Resource,
+};
+use serde_json::json;
+
+use crate::{
+    Rows, Version,
+    members::Members,
+    openapi::{Dialect, schemas},
+    version_of,
+};
+
+/// The index of documents with those of custom resources.
+pub fn index(built_in: &Page, rows: &Rows) -> Option<Value> {
+    let mut index: Value = serde_json::from_slice(&built_in.bytes).ok()?;
+    let paths = index["paths"].as_object_mut()?;
+    for (group, versions) in rows.groups() {
+        for version in versions {
+            let path = format!("apis/{group}/{version}");
+            let url = format!("/openapi/v3/{path}?hash={}", hash(&rows.of_version(group, version)));
+            paths.entry(path).or_insert_with(|| json!({"serverRelativeURL": url}));
+        }
+    }
+    Some(index)
+}
+
+/// The document of version 3 at a path such as `apis/example.com/v1`.
+pub fn document(path: &str, rows: &Rows) -> Option<Page> {
+    let (group, version) = path.strip_prefix("apis/")?.split_once('/')?;
+    let rows = rows.of_version(group, version);
+    let all = rows.iter().filter_map(|row| version_of(row)).flat_map(|version| of_version(version, Dialect::V3));
+    let document = document_of(&rows, all.collect())?;
+    Some(Page::hashed(serde_json::to_vec(&document).ok()?, hash(&rows)))
+}
+
+/// The document of version 2 with custom resources.
+pub fn v2(built_in: &Page, rows: &Rows) -> Option<String> {
+    let mut document = Members::of(str::from_utf8(&built_in.bytes).ok()?)?;
+    let mut paths = document.take("paths")?;
+    let mut parameters = document.take("parameters")?;
+    let mut definitions = document.take("definitions")?;
+    let rows = rows.all();
+    let shared = added_v2(&rows, |path, item| paths.add(path, &item));
+    shared.into_iter().for_each(|(name, parameter)| parameters.add(name, &parameter));
+    let schemas = rows.iter().filter_map(|row| version_of(row)).flat_map(|version| of_version(version, Dialect::V2));
+    schemas.for_each(|(name, schema)| definitions.add(name, &schema));
+    document.put("paths", &paths);
+    document.put("parameters", &parameters);
+    document.put("definitions", &definitions);
+    Some(document.text())
+}
+
+fn of_version(version: &Version, dialect: Dialect) -> BTreeMap<String, Value> {
+    schemas(&version.definition, version.at, dialect)
+}
+
+/// A hash of all that rows are made of.
+fn hash(rows: &[&Resource]) -> String {
+    let hashes: Vec<&str> = rows.iter().filter_map(|row| Some(version_of(row)?.definition.hash())).collect();
+    Page::new(hashes.join(" ")).hash
+}

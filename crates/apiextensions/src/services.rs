@@ -1,0 +1,84 @@
+//! An `APIService` for each group-version that definitions serve: there as long as one does.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::{Value, meta, schema::schema, status::Status};
+use apiserver_core::{
+    loopback,
+    loopback::{Place, System},
+    storage::ObjectStorage,
+};
+use serde_json::json;
+
+use super::Rows;
+
+/// The label of services that the server itself adds and removes.
+const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+
+/// The services that are there.
+#[derive(Default)]
+pub struct Services {
+    /// By name; `None`: not read yet.
+    known: Option<BTreeSet<String>>,
+    generation: u64,
+}
+
+impl Services {
+    /// Adds and removes services so that there is one for each group-version of `rows`.
+    pub async fn reconcile(&mut self, storage: &dyn ObjectStorage, rows: &Rows) -> Result<(), Status> {
+        if self.known.is_some() && self.generation == rows.generation {
+            return Ok(());
+        }
+        let resource = loopback::resource("apiregistration.k8s.io", "v1", "apiservices")?;
+        if self.known.is_none() {
+            let all = storage.list_objects(resource, "").await?;
+            let own = all.iter().filter(|service| is_managed(service));
+            self.known = Some(own.map(|service| meta::name(service).to_owned()).collect());
+        }
+        let wanted = wanted(rows);
+        let known = self.known.get_or_insert_default();
+        let system = System::new(storage);
+        for (name, service) in wanted.iter().filter(|(name, _)| !known.contains(*name)).collect::<Vec<_>>() {
+            match system.create(Place { resource, namespace: "", name }, service).await {
+                // Somebody registered it by hand.
+                Err(status) if status.reason == "AlreadyExists" => {}
+                created => drop(created?),
+            }
+            known.insert(name.clone());
+        }
+        for name in known.iter().filter(|name| !wanted.contains_key(*name)).cloned().collect::<Vec<_>>() {
+            // What somebody registered by hand, before or since, is theirs.
+            match storage.read_object(resource, "", &name).await {
+                Ok((service, _)) if is_managed(&service) => {
+                    system.delete(Place { resource, namespace: "", name: &name }).await?;
+                }
+                Err(status) if status.reason != "NotFound" => return Err(status),
+                _ => {}
+            }
+            known.remove(&name);
+        }
+        self.generation = rows.generation;
+        Ok(())
+    }
+}
+
+fn is_managed(service: &Value) -> bool {
+    service["metadata"]["labels"][MANAGED] == "true"
+}
+
+/// The services of custom group-versions, by name.
+fn wanted(rows: &Rows) -> BTreeMap<String, Value> {
+    let pairs = rows.groups().iter().flat_map(|(group, versions)| versions.iter().map(move |version| (group, version)));
+    let built_in = |group: &str, version: &str| {
+        schema().resources().iter().any(|row| row.group == group && row.version == version)
+    };
+    let named = |(group, version): (&&'static str, &&'static str)| {
+        let name = format!("{version}.{group}");
+        let service = json!({
+            "metadata": {"name": name, "labels": {MANAGED: "true"}},
+            "spec": {"group": group, "version": version, "groupPriorityMinimum": 1000, "versionPriority": 100},
+        });
+        (name, service)
+    };
+    pairs.filter(|(group, version)| !built_in(group, version)).map(named).collect()
+}

@@ -1,0 +1,47 @@
+//! TLS with conversion webhooks, by the bundle of authorities that vouches for them: kept, because to make it takes longer
+//! than to use it, and because who comes again need not shake hands in full.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use apiserver_core::webhook::trust;
+use rustls::ClientConfig;
+
+/// How many are kept; definitions that one program brings share one.
+const MOST: usize = 64;
+
+/// What was made so far.
+#[derive(Default)]
+pub struct Trusts(Mutex<HashMap<String, Arc<ClientConfig>>>);
+
+impl Trusts {
+    /// TLS with whoever a bundle vouches for.
+    pub fn of(&self, bundle: &str) -> Result<Arc<ClientConfig>, String> {
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = made.get(bundle) {
+            return Ok(known.clone());
+        }
+        let tls = trust(bundle)?;
+        if made.len() >= MOST {
+            made.clear();
+        }
+        made.insert(bundle.to_owned(), tls.clone());
+        Ok(tls)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_is_read_once() {
+        let trusts = Trusts::default();
+        let (first, again) = (trusts.of("").unwrap(), trusts.of("").unwrap());
+        assert!(Arc::ptr_eq(&first, &again));
+        assert!(trusts.of("no base64").is_err());
+        assert_eq!(trusts.0.lock().unwrap().len(), 1);
+    }
+}

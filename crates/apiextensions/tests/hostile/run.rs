@@ -1,0 +1,85 @@
+//! All that is ever done with a definition and an object of it: the definition is decoded and checked as the server does, and
+//! if it is let pass the object is pruned, given defaults, checked, compared, applied, shown and told in other versions.
+
+use std::sync::Arc;
+
+use api::{
+    Value,
+    apply::{self, Kind, Writer},
+    decode::{self, Mode},
+    json,
+    schema::{Change, Custom, Resource, schema},
+    validate,
+};
+use ferry_apiextensions::{
+    Definition, Version,
+    openapi::{Dialect, schemas},
+};
+use serde_json::json;
+
+/// Three lines: a version of a definition, an object, and what the object was before. True if the definition is let pass.
+pub fn run(data: &[u8]) -> bool {
+    let mut lines = data.splitn(3, |byte| *byte == b'\n').map(|line| json::parse(line).map(|(value, _)| value));
+    let Some(Ok(version)) = lines.next() else { return false };
+    let Some(definition) = accepted(version) else { return false };
+    let objects: Vec<Value> = lines.filter_map(Result::ok).collect();
+    for (at, _) in definition.versions.iter().enumerate() {
+        let _ = [Dialect::V2, Dialect::V3].map(|dialect| schemas(&definition, at, dialect));
+        let row = definition.row(at);
+        let read: Vec<Value> = objects.iter().filter_map(|object| object_of(&row, object.clone())).collect();
+        used(&row, &read);
+    }
+    true
+}
+
+/// The definition, if the server would take it.
+fn accepted(version: Value) -> Option<Arc<Definition>> {
+    let resource = schema().resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")?;
+    let whole = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "boats.example.io"}, "spec": {"group": "example.io", "scope": "Namespaced",
+        "names": {"plural": "boats", "singular": "boat", "kind": "Boat", "listKind": "BoatList"},
+        "versions": [version, {"name": "v0", "served": true, "storage": false, "schema": {"openAPIV3Schema":
+            {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
+    let mut object = decode::canonical(resource.ty, whole).ok()?.object;
+    api::defaults::apply(resource.ty, &mut object);
+    let mut errors = validate::create(resource, &object);
+    if errors.is_empty() {
+        errors = ferry_apiextensions::check(&object, None);
+    }
+    if !errors.is_empty() {
+        errors.iter().for_each(|error| drop(error.to_string()));
+        return None;
+    }
+    object["status"]["acceptedNames"] = object["spec"]["names"].clone();
+    let document = object.to_string().into();
+    let definition = Definition::new(&object, &document).expect("what is let pass can be served");
+    Some(Arc::new(definition))
+}
+
+fn object_of(row: &Resource, mut object: Value) -> Option<Value> {
+    let map = object.as_object_mut()?;
+    map.insert("apiVersion".into(), row.api_version().into());
+    map.insert("kind".into(), row.kind.into());
+    let (object, _) = decode::custom(row, object, Mode::Warn).ok()?;
+    let again = decode::custom(row, object.clone(), Mode::Warn).expect("what was read can be read").0;
+    assert_eq!(again, object, "what has its defaults is not changed");
+    Some(object)
+}
+
+fn used(row: &Arc<Resource>, objects: &[Value]) {
+    let version = row.custom.as_deref().and_then(Version::of).expect("it is of a definition");
+    let now = jiff::Timestamp::UNIX_EPOCH;
+    let _ = version.columns();
+    for object in objects {
+        let _ = (version.cells(object, now), validate::create(row, object), version.read(object.clone()));
+    }
+    let [object, old] = objects else { return };
+    for subresource in ["", "status"] {
+        let faults = version.faults(Change { object, old: Some(old), subresource });
+        faults.iter().for_each(|fault| drop(fault.to_string()));
+    }
+    let writer = |manager| Writer { kind: Kind::of(row, ""), manager, now: "2026-01-01T00:00:00Z" };
+    if let Ok(applied) = apply::apply(&writer("a"), Some(old), object, true) {
+        let _ = apply::apply(&writer("b"), Some(&applied), old, false);
+    }
+}

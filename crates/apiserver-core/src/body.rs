@@ -1,0 +1,128 @@
+//! HTTP bodies: the type of every request and response body, and the decoded body of an API request.
+
+use api::{
+    Map, Value,
+    decode::{self, Format},
+    json, protobuf,
+    schema::TypeId,
+    status::Status,
+    yaml,
+};
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, header};
+use http_body_util::{BodyExt, Full, Limited, combinators::UnsyncBoxBody};
+
+/// The content type of protobuf.
+pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+/// The content types that objects may be sent in.
+const BODIES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+/// The largest body of a request.
+pub const MAX_BODY: usize = 3 << 20;
+
+/// The body of a request or a response.
+pub type Body = UnsyncBoxBody<Bytes, BodyError>;
+
+/// The error of a body that ended early.
+#[derive(Debug, thiserror::Error)]
+#[error("the body broke off: {0}")]
+pub struct BodyError(#[source] Box<dyn std::error::Error + Send + Sync>);
+
+impl BodyError {
+    /// Wraps the error of a connection or of another body.
+    pub fn new(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self(error.into())
+    }
+}
+
+/// The body of a request, and what it says it is.
+pub struct Input {
+    /// Without parameters, in lower case; empty when absent.
+    pub content_type: String,
+    /// What the client says it is; empty when absent.
+    pub user_agent: String,
+    /// At most [`MAX_BODY`] bytes.
+    pub body: Bytes,
+}
+
+impl Input {
+    /// Reads the body of a request, at most [`MAX_BODY`] bytes of it.
+    pub async fn read(request: Request<Body>) -> Result<Self, Status> {
+        let (content_type, user_agent) = (content_type_of(&request), user_agent(&request));
+        Ok(Self { content_type, user_agent, body: read_body(request).await? })
+    }
+
+    /// What the body is, as its content type says.
+    pub fn format(&self) -> Result<Format, Status> {
+        match self.content_type.as_str() {
+            "" | "application/json" => Ok(Format::Json),
+            "application/yaml" => Ok(Format::Yaml),
+            PROTOBUF => Ok(Format::Protobuf),
+            _ => Err(Status::unsupported_media_type(BODIES)),
+        }
+    }
+
+    /// The body as an object; `kind` is what it should be, for messages.
+    pub fn object(&self, kind: &str) -> Result<Value, Status> {
+        let read = match self.format()? {
+            Format::Json => json::parse(&self.body)
+                .map(|(object, _)| object)
+                .map_err(|error| format!("couldn't get version/kind; json parse error: {error}")),
+            Format::Yaml => yaml::parse(&self.body).map(|parsed| parsed.value).map_err(|error| error.to_string()),
+            Format::Protobuf => protobuf::decode_object(&self.body).map_err(|error| error.to_string()),
+        };
+        read.map_err(|why| decode::unrecognized(kind, &self.body, why))
+    }
+
+    /// The body as what it is, whatever that is: an object, or a patch. `None` if it cannot be read.
+    pub fn any(&self) -> Option<Value> {
+        match self.content_type.as_str() {
+            PROTOBUF => protobuf::decode_object(&self.body).ok(),
+            kind if kind.ends_with("yaml") => yaml::parse(&self.body).ok().map(|parsed| parsed.value),
+            _ => serde_json::from_slice(&self.body).ok(),
+        }
+    }
+
+    /// The body as an object of a type that every group has, such as `DeleteOptions`, whatever group it says it is of.
+    pub fn options(&self, ty: TypeId, kind: &str) -> Result<Value, Status> {
+        if self.body.is_empty() {
+            return Ok(Value::Object(Map::new()));
+        }
+        if self.content_type != PROTOBUF {
+            return self.object(kind);
+        }
+        let decoded = protobuf::open(&self.body).and_then(|unknown| protobuf::decode_as(ty, unknown.raw));
+        decoded.map_err(|error| decode::unrecognized(kind, &self.body, error))
+    }
+}
+
+fn content_type_of(request: &Request<Body>) -> String {
+    let value = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// The `User-Agent` header; empty if absent.
+pub fn user_agent(request: &Request<Body>) -> String {
+    let value = request.headers().get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+    value.unwrap_or_default().to_owned()
+}
+
+async fn read_body(request: Request<Body>) -> Result<Bytes, Status> {
+    match Limited::new(request.into_body(), MAX_BODY).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Status::too_large(MAX_BODY)),
+        Err(error) => Err(Status::bad_request(format!("cannot read the request's body: {error}"))),
+    }
+}
+
+/// A body of bytes that are at hand.
+pub fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A plain-text response that must not be cached.
+pub fn text_response(body: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(full(body));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}

@@ -1,0 +1,106 @@
+//! What a path asks for, whether or not there is such a resource: whoever may not ask is not told what there is.
+
+use http::Method;
+
+use crate::{query, query::Query};
+
+/// What a path of resources names. What it does not name is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Info {
+    /// Empty for methods that are no verb.
+    pub verb: &'static str,
+    /// API group; empty for the core group.
+    pub group: String,
+    /// API version.
+    pub version: String,
+    /// Namespace; empty for cluster-scoped requests.
+    pub namespace: String,
+    /// Plural name of the resource.
+    pub resource: String,
+    /// Subresource; empty for the object itself.
+    pub subresource: String,
+    /// Object name; empty for collections.
+    pub name: String,
+}
+
+/// Reads a path as upstream does before it looks for the resource; `None`: it is no resource's.
+pub fn info(method: &Method, path: &str, query: &Query) -> Option<Info> {
+    let path = query::decode(path);
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let (group, version, rest) = match parts.as_slice() {
+        ["api", version, rest @ ..] if !rest.is_empty() => ("", version, rest),
+        ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, version, rest),
+        _ => return None,
+    };
+    let (verb, rest) = match rest {
+        ["watch", rest @ ..] if !rest.is_empty() => ("watch", rest),
+        ["proxy", rest @ ..] if !rest.is_empty() => ("proxy", rest),
+        rest => (verb(method), rest),
+    };
+    let (namespace, rest) = match rest {
+        ["namespaces", namespace] | ["namespaces", namespace, "status" | "finalize", ..] => (*namespace, rest),
+        ["namespaces", namespace, rest @ ..] => (*namespace, rest),
+        rest => ("", rest),
+    };
+    let part = |at: usize| rest.get(at).copied().unwrap_or_default().to_owned();
+    let subresource = if verb == "proxy" { String::new() } else { part(2) };
+    let mut info = Info {
+        verb,
+        group: group.to_owned(),
+        version: (*version).to_owned(),
+        namespace: namespace.to_owned(),
+        resource: part(0),
+        subresource,
+        name: part(1),
+    };
+    if info.name.is_empty() {
+        info.verb = match info.verb {
+            "get" if query.flag("watch") => "watch",
+            "get" => "list",
+            "delete" => "deletecollection",
+            verb => verb,
+        };
+    }
+    Some(info)
+}
+
+fn verb(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" | "HEAD" => "get",
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" => "delete",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(method: &str, path: &str, want: Option<[&str; 7]>) {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let got = info(&Method::from_bytes(method.as_bytes()).unwrap(), path, &Query::parse(query));
+        let got = got.as_ref().map(|got| {
+            [got.verb, &*got.group, &*got.version, &*got.namespace, &*got.resource, &*got.subresource, &*got.name]
+        });
+        assert_eq!(got, want, "{path}");
+    }
+
+    #[test]
+    fn paths_are_read_before_resources_are_known() {
+        check("GET", "/healthz", None);
+        check("GET", "/api/v1", None);
+        check("GET", "/apis/apps/v1", None);
+        check("GET", "/api/v1/nopes", Some(["list", "", "v1", "", "nopes", "", ""]));
+        check("GET", "/apis/nope.io/v1/things/x", Some(["get", "nope.io", "v1", "", "things", "", "x"]));
+        check("GET", "/api/v1/namespaces/a/nopes?watch=1", Some(["watch", "", "v1", "a", "nopes", "", ""]));
+        check("GET", "/api/v1/namespaces/a", Some(["get", "", "v1", "a", "namespaces", "", "a"]));
+        check("PUT", "/api/v1/namespaces/a/finalize", Some(["update", "", "v1", "a", "namespaces", "finalize", "a"]));
+        check("DELETE", "/api/v1/namespaces/a/pods/", Some(["deletecollection", "", "v1", "a", "pods", "", ""]));
+        check("POST", "/api/v1/namespaces/a/pods/b/nope/c", Some(["create", "", "v1", "a", "pods", "nope", "b"]));
+        check("TRACE", "/api/v1/pods", Some(["", "", "v1", "", "pods", "", ""]));
+        check("GET", "/api/v1/proxy/nodes/n/x", Some(["proxy", "", "v1", "", "nodes", "", "n"]));
+    }
+}

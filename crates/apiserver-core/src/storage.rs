@@ -1,0 +1,52 @@
+//! The traits through which stages read and write API objects without knowing the registry.
+
+use api::{
+    Value,
+    schema::{Resource, Row},
+    status::Status,
+};
+use async_trait::async_trait;
+use store::Revision;
+
+use crate::{body::Input, loopback::Place, request::Target, services::Services};
+
+/// Computes a changed object from the current one.
+pub type Edit<'a> = &'a mut (dyn FnMut(&Value) -> Result<Value, Status> + Send);
+
+/// Reads and writes of API objects on the server's own account. Implemented by the registry; writes go through the same
+/// pipeline stages as those of clients, authorization aside.
+#[async_trait]
+pub trait ObjectStorage: Send + Sync {
+    /// Reads an object in the version of `resource`; 404 if it does not exist.
+    async fn read_object(&self, resource: &Resource, namespace: &str, name: &str) -> Result<(Value, Revision), Status>;
+
+    /// Lists the objects of a resource in its version; an empty namespace means all.
+    async fn list_objects(&self, resource: &Resource, namespace: &str) -> Result<Vec<Value>, Status>;
+
+    /// Performs a write and returns the written object; null for deletions.
+    async fn write_object(&self, target: &Target, input: &Input) -> Result<Value, Status>;
+
+    /// Updates the status of an object with `edit`, which runs again after a conflict.
+    async fn edit_status(&self, place: Place<'_>, edit: Edit<'_>) -> Result<Value, Status>;
+
+    /// Converts an object to the version of `resource`; may call a conversion webhook.
+    async fn convert_to_version(&self, resource: &Resource, object: Value) -> Result<Value, Status>;
+
+    /// The custom resources that are served.
+    fn custom_resources(&self) -> &dyn CustomResources;
+
+    /// Resolves Services to endpoint addresses.
+    fn services(&self) -> &Services;
+}
+
+/// The resources that CustomResourceDefinitions define, in step with the watch cache.
+pub trait CustomResources: Send + Sync {
+    /// The resource with a plural name.
+    fn find(&self, group: &str, version: &str, plural: &str) -> Option<Row>;
+
+    /// The resource of a kind.
+    fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<Row>;
+
+    /// The served versions of a resource.
+    fn versions(&self, group: &str, plural: &str) -> Vec<Row>;
+}

@@ -1,0 +1,100 @@
+//! Whether anything happens on a connection, so that those on which nothing does can be closed, and a way to ask the
+//! client to connect anew.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use apiserver_core::Body;
+use http::Response;
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use tokio::sync::Notify;
+
+/// How long a connection may be open with nothing to do.
+const IDLE: Duration = Duration::from_secs(90);
+
+/// The requests of one connection.
+#[derive(Debug, Default)]
+pub struct Activity {
+    requests: AtomicUsize,
+    changed: Notify,
+    leave: Notify,
+}
+
+/// A request of a connection, until it is dropped.
+#[derive(Debug)]
+pub struct Busy(Arc<Activity>);
+
+impl Activity {
+    /// A request begins.
+    pub fn begin(self: &Arc<Self>) -> Busy {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.changed.notify_one();
+        Busy(self.clone())
+    }
+
+    /// Asks the client to connect anew once its requests are answered.
+    pub fn leave(&self) {
+        self.leave.notify_one();
+    }
+
+    /// Waits until the connection should be closed: it is idle, or the client is to connect anew.
+    pub async fn over(&self) {
+        loop {
+            let idle = async {
+                match self.requests.load(Ordering::Relaxed) {
+                    0 => tokio::time::sleep(IDLE).await,
+                    _ => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = self.leave.notified() => return,
+                () = idle => return,
+            }
+        }
+    }
+}
+
+impl Busy {
+    /// Holds on while a stream lasts; an answer that is at hand is as good as sent.
+    pub fn until_sent(self, response: Response<Body>) -> Response<Body> {
+        if response.body().size_hint().exact().is_some() {
+            return response;
+        }
+        response.map(|body| {
+            body.map_frame(move |frame| {
+                let _held = &self;
+                frame
+            })
+            .boxed_unsync()
+        })
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+        self.0.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_can_be_asked_to_leave() {
+        let activity = Arc::new(Activity::default());
+        let busy = activity.begin();
+        activity.leave();
+        activity.over().await;
+        drop(busy);
+        assert_eq!(activity.requests.load(Ordering::Relaxed), 0);
+    }
+}

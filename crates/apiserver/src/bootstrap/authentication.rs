@@ -1,0 +1,58 @@
+//! What extension API servers must know to trust the requests that this one passes on to them, and since when old tokens
+//! of service accounts are tracked.
+
+use api::{Value, meta, status::Status};
+use apiserver_core::{
+    clock, loopback,
+    loopback::{Place, System},
+};
+use authn::Authentication;
+use registry::Registry;
+use serde_json::{Map, json};
+
+use super::create_missing;
+use crate::Settings;
+
+const NAMESPACE: &str = "kube-system";
+
+/// Creates what is missing and brings the authorities up to date.
+pub async fn create(registry: &Registry, settings: &Settings) -> Result<(), Status> {
+    let (system, resource) = (System::new(registry), loopback::resource("", "v1", "configmaps")?);
+    let place = Place { resource, namespace: NAMESPACE, name: "extension-apiserver-authentication" };
+    let data = data(&settings.authentication);
+    let object = json!({"metadata": {"name": place.name, "namespace": NAMESPACE}, "data": data});
+    match system.read(place).await? {
+        Some(mut current) => {
+            let stored = current["data"].as_object().cloned().unwrap_or_default();
+            let mut merged = stored.clone();
+            merged.extend(data);
+            if stored != merged {
+                meta::object_mut(&mut current).insert("data".into(), merged.into());
+                system.update(place, &current).await?;
+            }
+        }
+        None => drop(create_missing(system, place, &object).await?),
+    }
+    let tracking =
+        Place { resource, namespace: NAMESPACE, name: "kube-apiserver-legacy-service-account-token-tracking" };
+    let today = clock::seconds().chars().take(10).collect::<String>();
+    let object = json!({"metadata": {"name": tracking.name, "namespace": NAMESPACE}, "data": {"since": today}});
+    create_missing(system, tracking, &object).await.map(drop)
+}
+
+fn data(authentication: &Authentication) -> Map<String, Value> {
+    let mut data = Map::new();
+    let mut put = |key: &str, value: String| drop(data.insert(key.to_owned(), value.into()));
+    if let Some(authority) = &authentication.client_ca {
+        put("client-ca-file", authority.pem().to_owned());
+    }
+    if let Some(authority) = &authentication.proxy_ca {
+        put("requestheader-client-ca-file", authority.pem().to_owned());
+        put("requestheader-allowed-names", json!(authentication.proxy_names).to_string());
+        put("requestheader-extra-headers-prefix", json!(authentication.extra_prefixes).to_string());
+        put("requestheader-group-headers", json!(authentication.group_headers).to_string());
+        put("requestheader-uid-headers", json!(authentication.uid_headers).to_string());
+        put("requestheader-username-headers", json!(authentication.user_headers).to_string());
+    }
+    data
+}

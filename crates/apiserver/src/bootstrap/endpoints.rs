@@ -1,0 +1,122 @@
+//! Where the service `kubernetes` leads: the addresses of all API servers that share a store. Each one says that it is
+//! alive with a record that ends by itself, as upstream's servers do under `/registry/masterleases`.
+
+use std::{collections::BTreeSet, net::IpAddr, time::Duration};
+
+use api::{Value, status::Status};
+use apiserver_core::{
+    document, loopback,
+    loopback::{Place, System},
+};
+use serde_json::json;
+use store::{Guard, Range, Write};
+use tokio_util::sync::CancellationToken;
+
+use crate::Server;
+
+const LEASES: &str = "/registry/masterleases/";
+const LEASE: Duration = Duration::from_secs(15);
+const PERIOD: Duration = Duration::from_secs(10);
+const NAME: &str = "kubernetes";
+
+/// Keeps the endpoints in step until `shutdown`, then takes this server's address out.
+pub async fn run(server: &Server, shutdown: &CancellationToken) {
+    let Some((ip, port)) = server.shared.settings.advertise else { return };
+    loop {
+        if let Err(status) = step(server, ip, port, true).await {
+            tracing::warn!(error = status.message, "cannot update the endpoints of the service kubernetes");
+        }
+        if shutdown.run_until_cancelled(tokio::time::sleep(PERIOD)).await.is_none() {
+            break;
+        }
+    }
+    // With a store of its own nobody else serves: the endpoints are right again at the next start.
+    if server.shared.settings.shared_store
+        && let Err(status) = step(server, ip, port, false).await
+    {
+        tracing::warn!(error = status.message, "cannot take this server out of the endpoints");
+    }
+}
+
+/// Says whether this server is there, and writes down which ones are.
+pub async fn step(server: &Server, ip: IpAddr, port: u16, serving: bool) -> Result<(), Status> {
+    let mut alive = BTreeSet::new();
+    if server.shared.settings.shared_store {
+        lease(server, ip, serving).await?;
+        alive = others(server).await?;
+    }
+    if serving {
+        alive.insert(ip);
+    } else {
+        alive.remove(&ip);
+    }
+    let ips: Vec<String> = alive.iter().map(IpAddr::to_string).collect();
+    write(server, "", "endpoints", &endpoints(&ips, port)).await?;
+    write(server, "discovery.k8s.io", "endpointslices", &slice(&ips, ip, port)).await
+}
+
+async fn lease(server: &Server, ip: IpAddr, serving: bool) -> Result<(), Status> {
+    let store = server.registry().store();
+    let key = format!("{LEASES}{ip}");
+    let current = store.get(&key).await.map_err(Status::internal)?;
+    let guard = current.as_ref().map_or(Guard::Absent, |record| Guard::Revision(record.revision));
+    if current.is_none() && !serving {
+        return Ok(());
+    }
+    let object = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": ip.to_string()},
+        "subsets": [{"addresses": [{"ip": ip.to_string()}]}]});
+    let value = serving.then(|| document::encode(&object));
+    match store.write(Write { key: key.into(), guard, value, ttl: Some(LEASE) }).await {
+        // It ended, or another server of the same address was faster: the next step sees.
+        Ok(_) | Err(store::Error::Conflict { .. }) => Ok(()),
+        Err(error) => Err(Status::internal(error)),
+    }
+}
+
+async fn others(server: &Server) -> Result<BTreeSet<IpAddr>, Status> {
+    let range = Range { prefix: LEASES.into(), ..Default::default() };
+    let page = server.registry().store().list(range).await.map_err(Status::internal)?;
+    Ok(page.records.iter().filter_map(|record| record.key.strip_prefix(LEASES)?.parse().ok()).collect())
+}
+
+fn endpoints(ips: &[String], port: u16) -> Value {
+    let addresses: Vec<Value> = ips.iter().map(|ip| json!({"ip": ip})).collect();
+    let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
+    let mut object = json!({"metadata": {"name": NAME, "namespace": "default",
+        "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}});
+    if !addresses.is_empty() {
+        object["subsets"] = json!([{"addresses": addresses, "ports": ports}]);
+    }
+    object
+}
+
+fn slice(ips: &[String], own: IpAddr, port: u16) -> Value {
+    let family = |ip: &String| ip.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv4() == own.is_ipv4());
+    let endpoint = |ip: &String| json!({"addresses": [ip], "conditions": {"ready": true}});
+    let endpoints: Vec<Value> = ips.iter().filter(|ip| family(ip)).map(endpoint).collect();
+    json!({
+        "metadata": {"name": NAME, "namespace": "default", "labels": {"kubernetes.io/service-name": NAME}},
+        "addressType": if own.is_ipv4() { "IPv4" } else { "IPv6" }, "endpoints": endpoints,
+        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+    })
+}
+
+/// Writes an object unless what is there says the same.
+async fn write(server: &Server, group: &str, resource: &str, wanted: &Value) -> Result<(), Status> {
+    let system = System::new(&**server.registry());
+    let place = Place { resource: loopback::resource(group, "v1", resource)?, namespace: "default", name: NAME };
+    let Some(mut current) = system.read(place).await? else {
+        return super::create_missing(system, place, wanted).await.map(drop);
+    };
+    let fields = ["subsets", "endpoints", "ports", "addressType"];
+    if fields.iter().all(|field| current.get(*field) == wanted.get(*field)) {
+        return Ok(());
+    }
+    for field in fields {
+        match wanted.get(field) {
+            Some(value) => current[field] = value.clone(),
+            None => drop(api::meta::object_mut(&mut current).remove(field)),
+        }
+    }
+    system.update(place, &current).await.map(drop)
+}

@@ -1,0 +1,49 @@
+//! Reconciles the suggested priority levels and flow schemas with the stored ones.
+
+use api::{Value, meta, schema::Resource, status::Status};
+use apiserver_core::{
+    bootstrap_table, clock,
+    loopback::{Place, System},
+};
+use flowcontrol::bootstrap::AUTO_UPDATE;
+use registry::Registry;
+use serde_json::json;
+
+const PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
+const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
+
+/// Creates an object that is missing or brings it back, and says of a schema that its level exists.
+pub async fn reconcile(registry: &Registry, resource: &'static Resource, object: Value) -> Result<(), Status> {
+    let object = &object;
+    let producer = System::named(registry, PRODUCER);
+    let place = Place { resource, namespace: "", name: meta::name(object) };
+    match producer.read(place).await? {
+        None => {
+            super::create_missing(producer, place, object).await?;
+        }
+        Some(mut current) if current["metadata"]["annotations"][AUTO_UPDATE] == "true" => {
+            if current["spec"] != object["spec"] {
+                current["spec"] = object["spec"].clone();
+                producer.update(place, &current).await?;
+            }
+        }
+        Some(_) => {}
+    }
+    if resource.name == "flowschemas" { not_dangling(registry, place, object).await } else { Ok(()) }
+}
+
+async fn not_dangling(registry: &Registry, place: Place<'_>, schema: &Value) -> Result<(), Status> {
+    let consumer = System::named(registry, CONSUMER);
+    let current = consumer.read(place).await?.unwrap_or_default();
+    if !meta::list(&current, &["status", "conditions"]).is_empty() {
+        return Ok(());
+    }
+    let level = meta::text(schema, &["spec", "priorityLevelConfiguration", "name"]);
+    let message =
+        format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} and it exists");
+    let condition = json!({"type": "Dangling", "status": "False", "reason": "Found", "message": message,
+        "lastTransitionTime": clock::seconds()});
+    let status = json!({"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
+        "metadata": bootstrap_table::metadata(place.name), "status": {"conditions": [condition]}});
+    consumer.apply_status(place, &status).await.map(drop)
+}

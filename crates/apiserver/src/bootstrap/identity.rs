@@ -1,0 +1,120 @@
+//! The lease under which this server is known among those that share a store, renewed while it serves.
+
+use std::time::Duration;
+
+use api::{Value, meta, status::Status};
+use apiserver_core::{
+    clock, document, loopback,
+    loopback::{Place, System},
+};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use store::Range;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Server, Settings};
+
+const NAMESPACE: &str = "kube-system";
+const IDENTITY: &str = "apiserver.kubernetes.io/identity";
+const RENEWAL: Duration = Duration::from_secs(10);
+const LEASE_SECONDS: u32 = 3600;
+const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+/// Renews the lease until `shutdown`.
+pub async fn run(server: &Server, shutdown: &CancellationToken) {
+    let settings = &server.shared.settings;
+    let name = name(&settings.host_name);
+    let holder = format!("{name}_{}", uuid::Uuid::new_v4());
+    // With a store of its own it has no others to be known among: writing once per life is enough.
+    let period = if settings.shared_store { RENEWAL } else { Duration::from_secs(u64::from(LEASE_SECONDS) / 2) };
+    loop {
+        if let Err(status) = renew(server, &name, &holder).await {
+            tracing::warn!(error = status.message, "cannot renew the lease of this server");
+        }
+        if let Err(status) = sweep(server).await {
+            tracing::warn!(error = status.message, "cannot remove the leases of servers that are gone");
+        }
+        if shutdown.run_until_cancelled(tokio::time::sleep(period)).await.is_none() {
+            return;
+        }
+    }
+}
+
+async fn renew(server: &Server, name: &str, holder: &str) -> Result<(), Status> {
+    let system = System::new(&**server.registry());
+    let resource = loopback::resource("coordination.k8s.io", "v1", "leases")?;
+    let place = Place { resource, namespace: NAMESPACE, name };
+    let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": clock::micros()});
+    match system.read(place).await? {
+        None => super::create_missing(system, place, &lease(&server.shared.settings, name, spec)).await.map(drop),
+        Some(mut current) => {
+            current["spec"] = spec;
+            system.update(place, &current).await.map(drop)
+        }
+    }
+}
+
+/// Removes the leases of servers that have not renewed them.
+async fn sweep(server: &Server) -> Result<(), Status> {
+    let resource = loopback::resource("coordination.k8s.io", "v1", "leases")?;
+    let range = Range { prefix: document::key(resource, NAMESPACE, "apiserver-"), ..Default::default() };
+    let page = server.registry().store().list(range).await.map_err(Status::internal)?;
+    for record in &page.records {
+        let lease = document::object(record).map_err(Status::internal)?;
+        let ours = lease["metadata"]["labels"][IDENTITY] == "kube-apiserver";
+        if ours && is_over(&lease) {
+            let place = Place { resource, namespace: NAMESPACE, name: meta::name(&lease) };
+            System::new(&**server.registry()).delete(place).await?;
+        }
+    }
+    Ok(())
+}
+
+fn is_over(lease: &Value) -> bool {
+    let renewed = meta::text(lease, &["spec", "renewTime"]).parse::<jiff::Timestamp>();
+    let life =
+        jiff::SignedDuration::from_secs(meta::number(lease, &["spec", "leaseDurationSeconds"]).clamp(0, 1 << 31));
+    renewed.is_ok_and(|renewed| clock::now().duration_since(renewed) > life)
+}
+
+fn lease(settings: &Settings, name: &str, spec: Value) -> Value {
+    let labels = json!({IDENTITY: "kube-apiserver", "kubernetes.io/hostname": settings.host_name});
+    let mut metadata = json!({"name": name, "namespace": "kube-system", "labels": labels});
+    if let Some((ip, port)) = settings.advertise {
+        let address = std::net::SocketAddr::new(ip, port).to_string();
+        metadata["annotations"] = json!({"kubernetes.io/peer-advertise-address": address});
+    }
+    json!({"metadata": metadata, "spec": spec})
+}
+
+/// The same name for the same machine: upstream's base 32 of half a SHA-256.
+pub fn name(host: &str) -> String {
+    let mut hashed = Vec::new();
+    for part in [host, "kube-apiserver"] {
+        hashed.extend(u16::try_from(part.len()).unwrap_or(u16::MAX).to_be_bytes());
+        hashed.extend(part.bytes());
+    }
+    let digest = Sha256::digest(hashed);
+    let mut text = String::from("apiserver-");
+    let (mut bits, mut count) = (0_u32, 0);
+    for byte in &digest[..16] {
+        bits = bits << 8 | u32::from(*byte);
+        count += 8;
+        while count >= 5 {
+            count -= 5;
+            text.push(ALPHABET[(bits >> count & 31) as usize] as char);
+        }
+    }
+    text.push(ALPHABET[(bits << (5 - count) & 31) as usize] as char);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_upstreams() {
+        assert_eq!(name("vm"), "apiserver-wlv32tlttr4jl3gtroqexyxapa");
+    }
+}

@@ -1,0 +1,40 @@
+//! An `APIService` for each group and version that this server serves itself, read from `apis.txt`: clients find the
+//! order of groups there, and aggregated servers register beside them.
+
+use api::{Value, meta, status::Status};
+use apiserver_core::{
+    bootstrap_table as lines, loopback,
+    loopback::{Place, System},
+};
+use registry::Registry;
+use serde_json::json;
+
+const TABLE: &str = include_str!("apis.txt");
+
+/// The objects of the table.
+pub fn objects() -> Result<Vec<Value>, Status> {
+    lines::of(TABLE).map(|line| object(line).ok_or_else(|| lines::unreadable(line))).collect()
+}
+
+fn object(line: &str) -> Option<Value> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let [group, version, group_priority, version_priority] = words.as_slice() else { return None };
+    let group = if *group == "core" { "" } else { group };
+    Some(json!({
+        "metadata": {
+            "name": format!("{version}.{group}"),
+            "labels": {"kube-aggregator.kubernetes.io/automanaged": "onstart"},
+        },
+        "spec": {
+            "group": group, "version": version, "groupPriorityMinimum": group_priority.parse::<i64>().ok()?,
+            "versionPriority": version_priority.parse::<i64>().ok()?,
+        },
+    }))
+}
+
+/// Creates an object that is missing.
+pub async fn create(registry: &Registry, object: Value) -> Result<(), Status> {
+    let resource = loopback::resource("apiregistration.k8s.io", "v1", "apiservices")?;
+    let place = Place { resource, namespace: "", name: meta::name(&object) };
+    super::create_missing(System::new(registry), place, &object).await.map(drop)
+}

@@ -1,0 +1,30 @@
+//! Reconciles the bootstrap policy of RBAC with the stored roles and bindings.
+
+use api::{meta, status::Status};
+use apiserver_core::loopback::{Place, System};
+use authz::bootstrap_policy::{AUTO_UPDATE, Wanted};
+use registry::Registry;
+
+use super::reconcile;
+
+/// Creates an object of the policy, or adds what it lacks.
+pub async fn reconcile(registry: &Registry, wanted: Wanted) -> Result<(), Status> {
+    let system = System::new(registry);
+    let Wanted { resource, object } = wanted;
+    let place = Place { resource, namespace: meta::namespace(&object), name: meta::name(&object) };
+    let Some(current) = system.read(place).await? else {
+        return super::create_missing(system, place, &object).await.map(drop);
+    };
+    if current["metadata"]["annotations"][AUTO_UPDATE] == "false" {
+        return Ok(());
+    }
+    if current.get("roleRef") != object.get("roleRef") {
+        // What a binding binds cannot be changed: it is made anew.
+        system.delete(place).await?;
+        return system.create(place, &object).await.map(drop);
+    }
+    match reconcile::merged(&current, &object) {
+        Some(merged) => system.update(place, &merged).await.map(drop),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,71 @@
+//! The service `kubernetes`, through which pods reach the API server, and the range that services get addresses from.
+
+use api::{Value, meta, status::Status};
+use apiserver_core::{
+    clock, loopback,
+    loopback::{Place, System},
+};
+use registry::Registry;
+use serde_json::json;
+
+use super::create_missing;
+use crate::Settings;
+
+const NAME: &str = "kubernetes";
+const CONTROLLER: &str = "kubernetes-service-cidr-controller";
+/// The port of the API server where nothing says which.
+const PORT: u16 = 6443;
+
+/// Creates the object of the default range and says that it is ready.
+pub async fn networks(registry: &Registry, settings: &Settings) -> Result<(), Status> {
+    let resource = loopback::resource("networking.k8s.io", "v1", "servicecidrs")?;
+    let place = Place { resource, namespace: "", name: NAME };
+    let wanted: Vec<String> = settings.service_networks.iter().map(ToString::to_string).collect();
+    create_missing(System::new(registry), place, &json!({"metadata": {"name": NAME}, "spec": {"cidrs": wanted}}))
+        .await?;
+    let Some(current) = System::new(registry).read(place).await? else { return Ok(()) };
+    let found: Vec<&str> = meta::list(&current, &["spec", "cidrs"]).iter().filter_map(Value::as_str).collect();
+    if found != wanted {
+        tracing::warn!(
+            flag = wanted.join(","),
+            object = found.join(","),
+            "the range of services is not that of the ServiceCIDR kubernetes: delete that object to replace it"
+        );
+    }
+    if !meta::list(&current, &["status", "conditions"]).is_empty() {
+        return Ok(());
+    }
+    let condition = json!({"type": "Ready", "status": "True", "message": "Kubernetes default Service CIDR is ready",
+        "lastTransitionTime": clock::seconds()});
+    let status = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": NAME},
+        "status": {"conditions": [condition]}});
+    System::named(registry, CONTROLLER).apply_status(place, &status).await.map(drop)
+}
+
+/// Creates the service `kubernetes`, or brings its ports up to date.
+pub async fn kubernetes(registry: &Registry, settings: &Settings) -> Result<(), Status> {
+    let Some(network) = settings.service_networks.first() else { return Ok(()) };
+    let place = Place { resource: loopback::resource("", "v1", "services")?, namespace: "default", name: NAME };
+    let target = settings.advertise.map_or(PORT, |(_, port)| port);
+    let mut port = json!({"name": "https", "port": 443, "protocol": "TCP", "targetPort": target});
+    let mut kind = "ClusterIP";
+    if let Some(node_port) = settings.kubernetes_node_port {
+        port["nodePort"] = node_port.into();
+        kind = "NodePort";
+    }
+    let object = json!({
+        "metadata": {"name": NAME, "namespace": "default", "labels": {"provider": "kubernetes", "component": "apiserver"}},
+        "spec": {"type": kind, "ports": [port], "clusterIP": network.at(1).to_string(), "sessionAffinity": "None",
+            "ipFamilyPolicy": "SingleStack"},
+    });
+    let system = System::new(registry);
+    match system.read(place).await? {
+        None => create_missing(system, place, &object).await.map(drop),
+        Some(mut current) if current["spec"]["ports"] != object["spec"]["ports"] || current["spec"]["type"] != kind => {
+            current["spec"]["ports"] = object["spec"]["ports"].clone();
+            current["spec"]["type"] = kind.into();
+            system.update(place, &current).await.map(drop)
+        }
+        Some(_) => Ok(()),
+    }
+}

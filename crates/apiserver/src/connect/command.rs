@@ -1,0 +1,28 @@
+//! `pods/<name>/exec` and `attach`: streams to a command in a container, or to its main process.
+
+use api::status::Status;
+use apiserver_core::{Body, request::Target};
+use http::{Request, Response};
+use streaming::{Streams, join, translate, websocket};
+
+use super::pod;
+use crate::Server;
+
+/// The protocol that no runtime speaks: it can close the command's input.
+const CLOSABLE: &str = "v5.channel.k8s.io";
+
+/// Answers a request for a command's streams.
+pub async fn answer(server: &Server, target: &Target, request: Request<Body>) -> Result<Response<Body>, Status> {
+    let pod = pod::read(server, target).await?;
+    let container = pod::container(target, &pod)?;
+    let kubelet = pod::kubelet(server, target, &pod).await?;
+    let streams = Streams::of(&target.query);
+    let exec = target.subresource == "exec";
+    let command = target.query.all("command").filter(|_| exec);
+    let path = format!("/{}/{}/{}/{container}", target.subresource, target.namespace, target.name);
+    let path = format!("{path}?{}", streams.for_kubelet(command));
+    if websocket::asks_for(request.headers(), |protocol| protocol == CLOSABLE) {
+        return translate::answer(&server.shared.stopping, kubelet, &path, streams, request);
+    }
+    join::upgrade(&server.shared.stopping, &kubelet, &path, request).await
+}

@@ -1,0 +1,79 @@
+//! `pods/<name>/log`: what a container wrote, from the kubelet that has it.
+
+use api::{meta, status::Status};
+use apiserver_core::{Body, BodyError, backend, body::full, request::Target};
+use http::{HeaderValue, Request, Response, header};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use serde_json::json;
+use streaming::{failed, messages, websocket};
+
+use super::{options::LogOptions, pod};
+use crate::Server;
+
+/// The longest refusal of a kubelet that is passed on.
+const MAX_REFUSAL: usize = 50_000;
+
+/// Answers a request for a log, over WebSocket where a client wants that.
+pub async fn answer(server: &Server, target: &Target, request: Request<Body>) -> Result<Response<Body>, Status> {
+    let log = read(server, target).await?;
+    let over_socket = log.status().is_success() && websocket::is_handshake(request.headers());
+    if over_socket && log.status() != http::StatusCode::NO_CONTENT {
+        return messages::answer(request, log);
+    }
+    Ok(log)
+}
+
+async fn read(server: &Server, target: &Target) -> Result<Response<Body>, Status> {
+    let options = LogOptions::of(&target.query, &target.name)?;
+    let pod = pod::read(server, target).await?;
+    let container = pod::container(target, &pod)?;
+    if meta::text(&pod, &["spec", "nodeName"]).is_empty() {
+        return Ok(nothing());
+    }
+    let mut kubelet = pod::kubelet(server, target, &pod).await?;
+    if options.insecure {
+        kubelet.tls = kubelet.tls.as_deref().map(backend::unverified);
+    }
+    let mut path = format!("/containerLogs/{}/{}/{container}", target.namespace, target.name);
+    if !options.query.is_empty() {
+        path = format!("{path}?{}", options.query);
+    }
+    let request = Request::get(&path).header(header::HOST, kubelet.authority()).body(full(""));
+    let request = request.map_err(|error| Status::bad_request(format!("the log cannot be asked for: {error}")))?;
+    let answer = kubelet.send(request).await;
+    let answer = answer.map_err(|error| failed(format!("Get \"https://{}{path}\": {error}", kubelet.authority())))?;
+    if !answer.status().is_success() {
+        return Err(refused(target, answer).await);
+    }
+    let mut log = Response::new(answer.into_body().map_err(BodyError::new).boxed_unsync());
+    log.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    log.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    Ok(log)
+}
+
+/// The log of a pod that is on no node yet.
+fn nothing() -> Response<Body> {
+    let mut response = Response::new(full(""));
+    *response.status_mut() = http::StatusCode::NO_CONTENT;
+    response
+}
+
+/// A kubelet says in plain text what is wrong; clients expect a `Status`.
+async fn refused(target: &Target, answer: Response<Incoming>) -> Status {
+    let code = answer.status().as_u16();
+    let text = match Limited::new(answer.into_body(), MAX_REFUSAL).collect().await {
+        Ok(body) => String::from_utf8_lossy(&body.to_bytes()).trim_end().to_owned(),
+        Err(error) => format!("the kubelet refused and its answer broke off: {error}"),
+    };
+    match code {
+        400 => Status::bad_request(text),
+        404 => {
+            let message = format!("the server could not find the requested resource ( pods/log {})", target.name);
+            let details = Some(json!({"name": target.name, "kind": "pods/log"}));
+            Status { code, reason: "NotFound", message, details, next: None }
+        }
+        500 => Status::internal(text),
+        _ => Status::of_code(code, text),
+    }
+}

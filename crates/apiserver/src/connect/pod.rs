@@ -1,0 +1,69 @@
+//! Which container a request is about, and where the kubelet of its pod listens.
+
+use api::{Value, meta, status::Status};
+use apiserver_core::{backend::Backend, loopback, request::Target};
+use streaming::failed;
+
+use crate::Server;
+
+/// Kinds of addresses of a node, the best first.
+const ADDRESSES: &[&str] = &["InternalIP", "Hostname", "InternalDNS", "ExternalDNS", "ExternalIP"];
+/// Where a kubelet listens that does not say.
+const KUBELET_PORT: u16 = 10250;
+
+/// The pod of a request.
+pub async fn read(server: &Server, target: &Target) -> Result<Value, Status> {
+    Ok(server.shared.registry.read_object(&target.resource, &target.namespace, &target.name).await?.0)
+}
+
+/// The container that a request names, or the only one.
+pub fn container(target: &Target, pod: &Value) -> Result<String, Status> {
+    let names = |lists: &[&str]| -> Vec<String> {
+        let containers = lists.iter().flat_map(|list| meta::list(pod, &["spec", list]));
+        containers.map(|container| meta::text(container, &["name"]).to_owned()).collect()
+    };
+    let all = names(&["initContainers", "containers", "ephemeralContainers"]);
+    let pod = &target.name;
+    match target.query.get("container") {
+        Some(name) if all.iter().any(|known| known == name) => Ok(name.to_owned()),
+        Some(name) => Err(Status::bad_request(format!("container {name} is not valid for pod {pod}"))),
+        None => match names(&["containers"]).as_slice() {
+            [only] => Ok(only.clone()),
+            [] => Err(Status::bad_request(format!("a container name must be specified for pod {pod}"))),
+            _ => Err(Status::bad_request(format!(
+                "a container name must be specified for pod {pod}, choose one of: [{}]",
+                all.join(" ")
+            ))),
+        },
+    }
+}
+
+/// The kubelet of the node that a pod is on, for a stream.
+pub async fn kubelet(server: &Server, target: &Target, pod: &Value) -> Result<Backend, Status> {
+    let node = meta::text(pod, &["spec", "nodeName"]);
+    if node.is_empty() {
+        return Err(Status::bad_request(format!("pod {} does not have a host assigned", target.name)));
+    }
+    kubelet_of(server, node).await
+}
+
+/// The kubelet of a node.
+pub async fn kubelet_of(server: &Server, node: &str) -> Result<Backend, Status> {
+    let nodes = loopback::resource("", "v1", "nodes")?;
+    let (node, _) = server.shared.registry.read_object(nodes, "", node).await?;
+    let addresses = meta::list(&node, &["status", "addresses"]);
+    let find = |kind: &&str| addresses.iter().find(|address| address["type"] == **kind);
+    let Some(address) = ADDRESSES.iter().find_map(find) else {
+        let known: Vec<String> = addresses
+            .iter()
+            .map(|address| format!("{{{} {}}}", meta::text(address, &["type"]), meta::text(address, &["address"])))
+            .collect();
+        return Err(failed(format!("no preferred addresses found; known addresses: [{}]", known.join(" "))));
+    };
+    let port = u16::try_from(meta::number(&node, &["status", "daemonEndpoints", "kubeletEndpoint", "Port"]));
+    Ok(Backend {
+        host: meta::text(address, &["address"]).to_owned(),
+        port: port.ok().filter(|port| *port > 0).unwrap_or(KUBELET_PORT),
+        tls: Some(server.shared.kubelet_tls.clone()),
+    })
+}

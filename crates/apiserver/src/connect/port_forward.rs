@@ -1,0 +1,24 @@
+//! `pods/<name>/portforward`: connections to ports of a pod.
+
+use api::status::Status;
+use apiserver_core::{Body, request::Target};
+use http::{Request, Response};
+use streaming::{join, tunnel};
+
+use super::{options, pod};
+use crate::Server;
+
+/// Answers a request for a port-forward.
+pub async fn answer(server: &Server, target: &Target, request: Request<Body>) -> Result<Response<Body>, Status> {
+    let query = options::ports(&target.query)?;
+    let pod = pod::read(server, target).await?;
+    let kubelet = pod::kubelet(server, target, &pod).await?;
+    let mut path = format!("/portForward/{}/{}", target.namespace, target.name);
+    if !query.is_empty() {
+        path = format!("{path}?{query}");
+    }
+    if tunnel::is_asked_for(request.headers()) {
+        return tunnel::answer(&server.shared.stopping, &kubelet, &path, request).await;
+    }
+    join::upgrade(&server.shared.stopping, &kubelet, &path, request).await
+}

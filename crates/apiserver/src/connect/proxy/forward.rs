@@ -1,0 +1,76 @@
+//! Passes a request on and brings the answer back, with the headers that proxies change.
+
+use api::status::Status;
+use apiserver_core::{Body, BodyError, backend::Backend};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
+use http_body_util::BodyExt;
+use streaming::join;
+
+use super::{UNCACHED, html, rewrite::Links};
+
+/// What a backend has no say in.
+const CORS: &[&str] = &[
+    "access-control-allow-credentials",
+    "access-control-allow-headers",
+    "access-control-allow-methods",
+    "access-control-allow-origin",
+];
+const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
+
+/// The host that a client asked for.
+pub fn host(request: &Request<Body>) -> String {
+    let header = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    request.uri().authority().map(|authority| authority.as_str()).or(header).unwrap_or_default().to_owned()
+}
+
+/// Passes a request on to `path`, query included.
+pub async fn pass(
+    backend: &Backend,
+    path: &str,
+    links: &Links,
+    request: Request<Body>,
+) -> Result<Response<Body>, Status> {
+    let mut headers = join::headers(&request, backend);
+    join::strip(&mut headers);
+    // Only plain pages can be rewritten.
+    if accepts_pages(&headers) {
+        headers.remove(header::ACCEPT_ENCODING);
+    }
+    let only = path.split('?').next().unwrap_or_default();
+    if let Ok(uri) = HeaderValue::from_str(&format!("{}{only}", links.prefix)) {
+        headers.insert(FORWARDED_URI, uri);
+    }
+    let client = request.extensions().get().copied();
+    let method = request.method().clone();
+    let mut passed = Request::new(request.into_body());
+    *passed.method_mut() = method;
+    *passed.uri_mut() = path.parse().map_err(|error| Status::bad_request(format!("{path:?} is no path: {error}")))?;
+    *passed.headers_mut() = headers;
+    join::append_client(&mut passed, client.as_ref());
+    let unreachable = |error| Status::unavailable(format!("error trying to reach service: {error}"));
+    let answer = backend.send(passed).await.map_err(unreachable)?;
+    let mut answer = answer.map(|body| body.map_err(BodyError::new).boxed_unsync());
+    join::strip(answer.headers_mut());
+    answer.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static(UNCACHED));
+    for name in CORS {
+        answer.headers_mut().remove(*name);
+    }
+    match relocated(&answer, links) {
+        Some(location) => {
+            answer.headers_mut().insert(header::LOCATION, location);
+            Ok(answer)
+        }
+        None => Ok(html::rewritten(answer, links).await),
+    }
+}
+
+fn accepts_pages(headers: &HeaderMap) -> bool {
+    let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.any(|value| value.contains("text/html"))
+}
+
+/// Where an answer leads, as the client sees it.
+fn relocated(answer: &Response<Body>, links: &Links) -> Option<HeaderValue> {
+    let location = answer.headers().get(header::LOCATION)?.to_str().ok().filter(|location| !location.is_empty())?;
+    HeaderValue::from_str(&links.rewrite(location)).ok()
+}

@@ -1,0 +1,186 @@
+//! Where a proxied request goes: `name`, `name:port` or `scheme:name:port` of a pod, a service or a node.
+//!
+//! Only addresses that the outside could have are proxied to: never this machine's own, never link-local ones.
+
+use std::{net::IpAddr, sync::Arc};
+
+use api::{Value, meta, selector::LabelSelector, status::Status};
+use apiserver_core::{backend, backend::Backend, loopback, request::Target};
+
+use crate::{Server, connect::pod};
+
+const SERVICE_LABEL: &str = "kubernetes.io/service-name";
+
+/// The parts of `scheme:name:port`.
+#[derive(Debug, PartialEq, Eq)]
+struct Place<'a> {
+    scheme: &'a str,
+    name: &'a str,
+    port: &'a str,
+}
+
+impl<'a> Place<'a> {
+    fn parse(id: &'a str) -> Option<Self> {
+        let parts: Vec<&str> = id.split(':').collect();
+        let (scheme, name, port) = match parts.as_slice() {
+            [name] => ("", *name, ""),
+            [name, port] => ("", *name, *port),
+            [scheme, name, port] => (*scheme, *name, *port),
+            _ => return None,
+        };
+        let known = matches!(scheme, "" | "http" | "https") && !name.is_empty();
+        known.then_some(Self { scheme, name, port })
+    }
+
+    /// An address of this place; without a port, the scheme's own.
+    fn at(&self, server: &Server, host: &str, port: &str) -> Result<Backend, Status> {
+        let tls = (self.scheme == "https").then(|| backend::for_anybody(&server.shared.kubelet_tls));
+        let default = if tls.is_some() { 443 } else { 80 };
+        let port = if port.is_empty() { Ok(default) } else { port.parse() };
+        let unknown = |_| {
+            Status::unavailable(format!(
+                "error trying to reach service: dial tcp: lookup tcp/{}: unknown port",
+                self.port
+            ))
+        };
+        Ok(Backend { host: host.to_owned(), port: port.map_err(unknown)?, tls: tls.map(Arc::new) })
+    }
+}
+
+/// Where the proxy of a pod, a service or a node leads.
+pub async fn backend(server: &Server, target: &Target) -> Result<Backend, Status> {
+    let singular = target.resource.singular;
+    let place = Place::parse(&target.name)
+        .ok_or_else(|| Status::bad_request(format!("invalid {singular} request {:?}", target.name)))?;
+    match singular {
+        "pod" => of_pod(server, target, &place).await,
+        "service" => of_service(server, target, &place).await,
+        _ => of_node(server, &place).await,
+    }
+}
+
+async fn of_pod(server: &Server, target: &Target, place: &Place<'_>) -> Result<Backend, Status> {
+    let (pod, _) = server.shared.registry.read_object(&target.resource, &target.namespace, place.name).await?;
+    let ports =
+        meta::list(&pod, &["spec", "containers"]).iter().flat_map(|container| meta::list(container, &["ports"]));
+    let first = { ports }.next().map(|port| meta::number(port, &["containerPort"]).to_string()).unwrap_or_default();
+    let port = if place.port.is_empty() { &first } else { place.port };
+    let ip = meta::list(&pod, &["status", "podIPs"]).first().map(|ip| meta::text(ip, &["ip"])).unwrap_or_default();
+    let allowed = ip.parse().is_ok_and(is_reachable);
+    if allowed { place.at(server, ip, port) } else { Err(Status::bad_request("address not allowed")) }
+}
+
+async fn of_node(server: &Server, place: &Place<'_>) -> Result<Backend, Status> {
+    let kubelet = pod::kubelet_of(server, place.name).await?;
+    let resolved = tokio::net::lookup_host((kubelet.host.as_str(), kubelet.port)).await;
+    let addresses: Vec<_> = resolved.map_err(|error| Status::bad_request(error.to_string()))?.collect();
+    if addresses.is_empty() || !addresses.iter().all(|address| is_reachable(address.ip())) {
+        return Err(Status::bad_request("address not allowed"));
+    }
+    if place.port.is_empty() || place.port == kubelet.port.to_string() {
+        return Ok(kubelet);
+    }
+    // The address that was checked, whatever the name leads to by now.
+    place.at(server, &addresses[0].ip().to_string(), place.port)
+}
+
+async fn of_service(server: &Server, target: &Target, place: &Place<'_>) -> Result<Backend, Status> {
+    let port = port_name(server, target, place).await?;
+    let none = || Status::unavailable(format!("no endpoints available for service {:?}", target.name));
+    let mut ends = endpoints(server, target, place, &port).await?;
+    while !ends.is_empty() {
+        let (ip, number, pod) = ends.swap_remove(fastrand::usize(..ends.len()));
+        // Only pods are proxied to: an endpoint could name any address.
+        if is_address_of(server, target, &pod, &ip).await {
+            return place.at(server, &ip, &number.to_string());
+        }
+    }
+    Err(none())
+}
+
+/// The name of the service's port that a request names by number.
+async fn port_name(server: &Server, target: &Target, place: &Place<'_>) -> Result<String, Status> {
+    let Ok(number) = place.port.parse::<i64>() else { return Ok(place.port.to_owned()) };
+    let (service, _) = server.shared.registry.read_object(&target.resource, &target.namespace, place.name).await?;
+    let ports = meta::list(&service, &["spec", "ports"]);
+    let found = ports.iter().find(|port| meta::number(port, &["port"]) == number);
+    let none = || Status::unavailable(format!("no service port {number} found for service {:?}", place.name));
+    Ok(meta::text(found.ok_or_else(none)?, &["name"]).to_owned())
+}
+
+/// Ready addresses of a service with a port of that name, and the pods that they are said to be of.
+async fn endpoints(
+    server: &Server,
+    target: &Target,
+    place: &Place<'_>,
+    port: &str,
+) -> Result<Vec<(String, i64, String)>, Status> {
+    let slices = slices(server, target, place.name).await?;
+    let mut found = Vec::new();
+    for slice in &slices {
+        let of_name = |known: &&Value| meta::text(known, &["name"]) == port;
+        let Some(port) = meta::list(slice, &["ports"]).iter().find(of_name) else { continue };
+        for end in meta::list(slice, &["endpoints"]) {
+            let ready = end["conditions"]["ready"] != false;
+            let pod = meta::text(end, &["targetRef", "name"]);
+            let here = meta::text(end, &["targetRef", "namespace"]) == target.namespace;
+            for address in meta::list(end, &["addresses"]).iter().filter(|_| ready && here) {
+                let address = address.as_str().unwrap_or_default().to_owned();
+                found.push((address, meta::number(port, &["port"]), pod.to_owned()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The slices of a service. A service without any is to upstream as good as none.
+async fn slices(server: &Server, target: &Target, service: &str) -> Result<Vec<Value>, Status> {
+    let selector = LabelSelector::parse(&format!("{SERVICE_LABEL}={service}"));
+    let selector = selector.map_err(|_| Status::not_found(&target.resource, service))?;
+    let slices = loopback::resource("discovery.k8s.io", "v1", "endpointslices")?;
+    let mut found = server.shared.registry.objects(slices, &target.namespace).await?;
+    found.retain(|slice| selector.matches(&slice["metadata"]["labels"]));
+    if found.is_empty() { Err(Status::not_found(&target.resource, service)) } else { Ok(found) }
+}
+
+async fn is_address_of(server: &Server, target: &Target, pod: &str, ip: &str) -> bool {
+    let Ok(pods) = loopback::resource("", "v1", "pods") else { return false };
+    let Ok((pod, _)) = server.shared.registry.read_object(pods, &target.namespace, pod).await else { return false };
+    meta::list(&pod, &["status", "podIPs"]).iter().any(|known| meta::text(known, &["ip"]) == ip)
+}
+
+/// Whether an address is one that is proxied to: global unicast, as Go calls it.
+fn is_reachable(ip: IpAddr) -> bool {
+    let other = ip.is_unspecified() || ip.is_loopback() || ip.is_multicast();
+    let special = match ip {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
+        IpAddr::V6(ip) => match ip.to_ipv4_mapped() {
+            Some(ip) => !is_reachable(IpAddr::V4(ip)),
+            None => ip.is_unicast_link_local(),
+        },
+    };
+    !other && !special
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_have_up_to_three_parts() {
+        let check = |id| Place::parse(id).map(|place| (place.scheme, place.name, place.port));
+        assert_eq!(check("a"), Some(("", "a", "")));
+        assert_eq!(check("a:80"), Some(("", "a", "80")));
+        assert_eq!(check("https:a:"), Some(("https", "a", "")));
+        assert_eq!((check("ftp:a:80"), check(":80"), check("a:b:c:d")), (None, None, None));
+    }
+
+    #[test]
+    fn only_addresses_of_the_outside_are_proxied_to() {
+        let check = |ip: &str| is_reachable(ip.parse().unwrap());
+        assert!(check("10.0.0.1") && check("2001:db8::1"));
+        for ip in ["127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "::1", "fe80::1", "::ffff:127.0.0.1"] {
+            assert!(!check(ip), "{ip}");
+        }
+    }
+}

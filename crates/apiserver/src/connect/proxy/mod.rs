@@ -1,0 +1,83 @@
+//! `proxy` of pods, services and nodes: requests that are passed on to what runs there, path and all.
+
+mod forward;
+mod html;
+mod location;
+mod rewrite;
+
+use api::status::Status;
+use apiserver_core::{Body, body::full, request::Target};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use rewrite::Links;
+use streaming::join;
+
+use crate::Server;
+
+/// What whoever sees an answer on its way may do with it, where it does not say itself.
+const UNCACHED: &str = "no-cache, private";
+
+/// Answers a request for a proxy.
+pub async fn answer(server: &Server, target: &Target, request: Request<Body>) -> Result<Response<Body>, Status> {
+    let backend = location::backend(server, target).await?;
+    let whole = request.uri().path().to_owned();
+    let (prefix, path) = split(target, &whole);
+    let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
+    if join::is_upgrade(request.headers()) {
+        let path = if path.is_empty() { "/" } else { &path };
+        return join::upgrade(&server.shared.stopping, &backend, &format!("{path}{query}"), request).await;
+    }
+    if path.is_empty() && matches!(*request.method(), Method::GET | Method::HEAD) {
+        return redirect(&format!("{whole}/{query}"));
+    }
+    let links = Links { prefix, backend: backend.authority(), host: forward::host(&request) };
+    let path = if path.is_empty() { "/".to_owned() } else { path };
+    forward::pass(&backend, &format!("{path}{query}"), &links, request).await
+}
+
+/// A path up to and with `proxy`, and what follows, cleaned of detours; that is empty or begins with a slash.
+fn split(target: &Target, path: &str) -> (String, String) {
+    // /api/v1/namespaces/<ns>/pods/<name>/proxy, /api/v1/nodes/<name>/proxy
+    let before = if target.resource.namespaced() { 8 } else { 6 };
+    let parts: Vec<&str> = path.split('/').collect();
+    let (start, rest) = parts.split_at(before.min(parts.len()));
+    let rest = if rest.is_empty() { String::new() } else { clean(&format!("/{}", rest.join("/"))) };
+    (start.join("/"), rest)
+}
+
+/// A path without `.`, `..` and empty parts; a slash at its end stays.
+fn clean(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    let end = if path.ends_with('/') && !parts.is_empty() { "/" } else { "" };
+    format!("/{}{end}", parts.join("/"))
+}
+
+/// Relative links need a base that ends in a slash.
+fn redirect(to: &str) -> Result<Response<Body>, Status> {
+    let to = HeaderValue::from_str(to).map_err(|_| Status::bad_request("the path is no header text"))?;
+    let mut response = Response::new(full(""));
+    *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+    response.headers_mut().insert(header::LOCATION, to);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(UNCACHED));
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_cleaned() {
+        for (path, want) in [("/", "/"), ("/a/b/", "/a/b/"), ("/a//b/../c", "/a/c"), ("/../..", "/"), ("/a/.", "/a")] {
+            assert_eq!(clean(path), want, "{path}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! How long a request may take: as long as the settings say, or less if the client says so.
+
+use std::{future::Future, time::Duration};
+
+use api::{Map, Value, status::Status};
+use apiserver_core::query::Query;
+
+use crate::Server;
+
+/// The end of a request's time; watches and streams have none here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline(Option<Duration>);
+
+/// The deadline of a request.
+pub fn of(server: &Server, verb: &str, subresource: &str, query: &Query) -> Result<Deadline, Status> {
+    if verb == "watch" || apiserver_core::request::is_streaming(subresource) {
+        return Ok(Deadline(None));
+    }
+    let most = server.shared.settings.load.request_timeout;
+    let Some(text) = query.get("timeout") else { return Ok(Deadline(Some(most))) };
+    let wanted = parse(text).map_err(|why| {
+        Status::bad_request(format!("invalid timeout specified in the request URL - time: {why} {text:?}"))
+    })?;
+    Ok(Deadline(Some(if wanted.is_zero() { most } else { wanted.min(most) })))
+}
+
+impl Deadline {
+    /// What the work came to, or 504.
+    pub async fn within<T>(self, work: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+        match self.0 {
+            Some(limit) => tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(too_late())),
+            None => work.await,
+        }
+    }
+}
+
+fn too_late() -> Status {
+    let message = "Timeout: request did not complete within the allotted timeout".to_owned();
+    Status { code: 504, reason: "Timeout", message, details: Some(Value::Object(Map::new())), next: None }
+}
+
+/// A duration in Go's form: `1m30s`, `500ms`. A negative one is none.
+fn parse(text: &str) -> Result<Duration, &'static str> {
+    let (sign, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1.0, rest),
+        None => (1.0, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if rest == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let mut seconds = 0.0;
+    if rest.is_empty() {
+        return Err("invalid duration");
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or("missing unit in duration")?;
+        let amount: f64 = rest[..digits].parse().map_err(|_| "invalid duration")?;
+        let end = rest[digits..].find(|c: char| c.is_ascii_digit() || c == '.').map_or(rest.len(), |at| at + digits);
+        let unit = match &rest[digits..end] {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 1e-3,
+            "us" | "µs" | "μs" => 1e-6,
+            "ns" => 1e-9,
+            _ => return Err("invalid duration"),
+        };
+        seconds += amount * unit;
+        rest = &rest[end..];
+    }
+    Ok(Duration::try_from_secs_f64((sign * seconds).max(0.0)).unwrap_or(Duration::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_gos() {
+        assert_eq!(parse("1m30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse("1.5h"), Ok(Duration::from_secs(5400)));
+        assert_eq!(parse("-5s"), Ok(Duration::ZERO));
+        assert_eq!(parse("5"), Err("missing unit in duration"));
+        assert_eq!(parse("x"), Err("invalid duration"));
+        assert_eq!(parse("1y"), Err("invalid duration"));
+        assert!(parse("99999999999999999999h").is_ok());
+    }
+
+    #[tokio::test]
+    async fn who_takes_too_long_is_told() {
+        let late = Deadline(Some(Duration::ZERO));
+        let outcome = late.within(async { std::future::pending::<Result<(), Status>>().await }).await;
+        assert_eq!(outcome.unwrap_err().code, 504);
+    }
+}

@@ -1,0 +1,204 @@
+//! The last stage: an outcome in the form that the client asked for.
+
+use api::{Value, convert, meta, protobuf, status::Status, table, yaml};
+use apiserver_core::{
+    Body,
+    body::full,
+    clock, document,
+    document::Tail,
+    negotiation::{Encoding, Form, Shape},
+    request::Target,
+};
+use bytes::Bytes;
+use http::{HeaderValue, Response, header};
+use registry::{List, Stored};
+use serde_json::json;
+use store::Revision;
+
+use crate::{gzip, joined};
+
+/// A `Status` of success.
+pub fn success(form: Form, status: &Value) -> Response<Body> {
+    written(form, 200, status)
+}
+
+/// An answer of JSON.
+pub fn json(code: u16, value: &Value) -> Response<Body> {
+    bytes(code, value.to_string())
+}
+
+/// An answer of bytes that are JSON.
+pub fn bytes(code: u16, body: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(full(body));
+    *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// A `Status` that says what went wrong.
+pub fn error(form: Form, status: &Status) -> Response<Body> {
+    let mut response = written(form, status.code, &status.to_value());
+    if let Some(seconds) = status.details.as_ref().and_then(|details| details["retryAfterSeconds"].as_u64()) {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// What a path gets that nothing is at.
+pub fn no_page() -> Response<Body> {
+    let mut response = Response::new(full("404 page not found\n"));
+    *response.status_mut() = http::StatusCode::NOT_FOUND;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+/// Adds warnings to an answer.
+pub fn warned(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
+    for warning in warnings {
+        let text = format!("299 - \"{}\"", warning.replace('\\', "\\\\").replace('"', "\\\""));
+        // A warning that is no header text is dropped: the answer matters more.
+        if let Ok(value) = HeaderValue::from_str(&text) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+    response
+}
+
+/// A stored document, as it is where possible.
+pub fn document(target: &Target, form: Form, value: &Bytes, revision: Revision) -> Result<Response<Body>, Status> {
+    if form.is_plain() && target.resource.custom.is_none() && Tail::of(&target.resource).ends(value) {
+        return Ok(bytes(200, document::answer(value, revision)));
+    }
+    let stored = document::decode(value, revision).map_err(Status::internal)?;
+    Ok(object(target, form, convert::to(&target.resource, stored), 200))
+}
+
+/// An object that was written: as it is stored, where possible.
+pub fn changed(target: &Target, form: Form, value: Value, stored: Option<Stored>, code: u16) -> Response<Body> {
+    match stored.filter(|(document, _)| form.is_plain() && Tail::of(&target.resource).ends(document)) {
+        Some((document, revision)) => sized(form, code, Encoding::Json, document::answer(&document, revision)),
+        None => object(target, form, value, code),
+    }
+}
+
+/// One object.
+pub fn object(target: &Target, form: Form, object: Value, code: u16) -> Response<Body> {
+    written(form, code, &shaped(target, form, object))
+}
+
+/// A value that says its kind, in the encoding of a form; what has no protobuf is JSON.
+fn written(form: Form, code: u16, value: &Value) -> Response<Body> {
+    let (encoding, text): (Encoding, Bytes) = match form.encoding {
+        Encoding::Protobuf => match protobuf::encode_any(value) {
+            Some(message) => (Encoding::Protobuf, message.into()),
+            None => (Encoding::Json, value.to_string().into()),
+        },
+        Encoding::Yaml => (Encoding::Yaml, yaml::write(value).into()),
+        // Values have text keys and memory does not fail to be written.
+        Encoding::Json if form.pretty => (Encoding::Json, format!("{value:#}").into()),
+        Encoding::Json => (Encoding::Json, value.to_string().into()),
+    };
+    sized(form, code, encoding, text)
+}
+
+/// An answer of bytes, compressed where that is wanted and worth it.
+fn sized(form: Form, code: u16, encoding: Encoding, text: Bytes) -> Response<Body> {
+    let compressed = form.gzip && text.len() >= gzip::WORTHWHILE;
+    as_is(code, encoding, if compressed { gzip::whole(&text) } else { text }, compressed)
+}
+
+/// An answer of bytes that may be compressed already.
+fn as_is(code: u16, encoding: Encoding, body: Bytes, compressed: bool) -> Response<Body> {
+    let mut response = bytes(code, body);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(encoding.media_type()));
+    if compressed {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+    response
+}
+
+/// One object in a shape; what is no object of the resource (a `Status`, a `Scale`) stays as it is.
+pub fn shaped(target: &Target, form: Form, object: Value) -> Value {
+    if object["kind"] != target.resource.kind {
+        return object;
+    }
+    match form.shape {
+        Shape::Object => object,
+        Shape::Metadata => versioned(form, table::partial_metadata(&object)),
+        Shape::Table(include) => {
+            let metadata = json!({"resourceVersion": meta::text(&object, &["metadata", "resourceVersion"])});
+            let table = table::table(&target.resource, std::iter::once(&object), metadata, include, clock::now());
+            versioned(form, table)
+        }
+    }
+}
+
+/// A table or metadata in the version that was asked for: they are the same but for its name.
+fn versioned(form: Form, mut value: Value) -> Value {
+    value["apiVersion"] = format!("meta.k8s.io/{}", form.version).into();
+    value
+}
+
+/// A list.
+pub fn list(target: &Target, form: Form, list: List) -> Result<Response<Body>, Status> {
+    let mut metadata = json!({"resourceVersion": list.revision.to_string()});
+    if let Some(token) = &list.next {
+        metadata["continue"] = token.as_str().into();
+        if let Some(remaining) = list.remaining {
+            metadata["remainingItemCount"] = remaining.into();
+        }
+    }
+    match (form.shape, form.encoding) {
+        (Shape::Object, Encoding::Protobuf) if target.resource.custom.is_none() => {
+            let joined = joined::protobuf(target, &metadata, &list, form.gzip)?;
+            return Ok(as_is(200, Encoding::Protobuf, joined.body, joined.compressed));
+        }
+        _ if form.is_plain() && target.resource.custom.is_none() => {
+            let joined = joined::json(target, &metadata, &list, form.gzip)?;
+            return Ok(as_is(200, Encoding::Json, joined.body, joined.compressed));
+        }
+        _ => {}
+    }
+    let found = match list.converted {
+        Some(objects) => objects,
+        None => stored(target, &list)?,
+    };
+    Ok(objects(target, form, found, metadata))
+}
+
+/// A list of objects that are at hand.
+pub fn objects(target: &Target, form: Form, objects: Vec<Value>, mut metadata: Value) -> Response<Body> {
+    match form.shape {
+        Shape::Object => {
+            let (kind, version) = (target.resource.list_kind(), target.resource.api_version());
+            // Upstream knows custom resources only as what they say they are.
+            let items: Vec<Value> = match target.resource.custom {
+                Some(_) => objects,
+                None => objects.into_iter().map(joined::untyped).collect(),
+            };
+            if target.resource.custom.is_some() && metadata["continue"].is_null() {
+                metadata["continue"] = "".into();
+            }
+            let list = json!({"kind": kind, "apiVersion": version, "metadata": metadata, "items": items});
+            written(form, 200, &list)
+        }
+        Shape::Table(include) => {
+            let table = table::table(&target.resource, objects.iter(), metadata, include, clock::now());
+            written(form, 200, &versioned(form, table))
+        }
+        Shape::Metadata => {
+            let items: Vec<Value> = objects.iter().map(|o| versioned(form, table::partial_metadata(o))).collect();
+            let list = json!({"kind": "PartialObjectMetadataList", "metadata": metadata, "items": items});
+            written(form, 200, &versioned(form, list))
+        }
+    }
+}
+
+fn stored(target: &Target, list: &List) -> Result<Vec<Value>, Status> {
+    let decode = |record: &store::Record| document::object(record).map(|object| convert::to(&target.resource, object));
+    list.items.iter().map(|item| decode(&item.record)).collect::<Result<_, _>>().map_err(Status::internal)
+}

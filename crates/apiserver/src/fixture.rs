@@ -1,0 +1,24 @@
+//! A server on an empty store, for tests of this crate's own parts.
+
+use std::sync::Arc;
+
+use authn::Tokens;
+
+use crate::{Config, Server, Settings};
+
+/// A server, and the directory that it lives in.
+pub async fn server(settings: Settings) -> (Server, tempfile::TempDir) {
+    server_with(settings, None).await
+}
+
+/// As [`server`], with tokens of service accounts.
+pub async fn server_with(settings: Settings, tokens: Option<Tokens>) -> (Server, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store::Embedded::open(dir.path(), store::Options::default()).await.unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let tls = tls.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
+    // Whoever poses as a kubelet is believed.
+    let config = Config { store: Arc::new(store), kubelet_tls: apiserver_core::backend::unverified(&tls), tokens };
+    (Server::with(config, settings).await.unwrap(), dir)
+}

@@ -1,0 +1,80 @@
+//! Acting as somebody else: the headers `Impersonate-User`, `-Group`, `-Uid` and `-Extra-…`, and whether who sent them may.
+//!
+//! The pipeline asks before anything else is done for a request. What comes back is the user that later stages see; the
+//! headers are gone, so that nobody can tell that somebody else asked.
+
+mod modes;
+mod wanted;
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use api::status::Status;
+use apiserver_core::{User, attributes::Attributes};
+use authz::Authorizers;
+use http::HeaderMap;
+use modes::MODES;
+
+/// How many requestors' ways are remembered.
+const MAX_KNOWN: usize = 10_000;
+
+/// Somebody's other self.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Impersonated {
+    /// Who it is.
+    pub user: User,
+    /// The verb that allowed it; empty for the old way, which allows everything that the other may.
+    pub constraint: &'static str,
+}
+
+/// Which way each requestor last succeeded: it is tried first the next time, and its reason is told if none succeeds.
+#[derive(Default)]
+pub struct Ways {
+    last: Mutex<HashMap<String, usize>>,
+}
+
+impl Ways {
+    fn of(&self, name: &str) -> Option<usize> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied()
+    }
+
+    fn note(&self, name: &str, mode: usize) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.len() >= MAX_KNOWN {
+            last.clear();
+        }
+        last.insert(name.to_owned(), mode);
+    }
+}
+
+/// Who is to be impersonated in a request that `asked` describes; `None` if nobody is. 400 if the headers make no sense, 403
+/// if that is not allowed.
+pub async fn impersonated(
+    authorizers: &Authorizers,
+    ways: &Ways,
+    headers: &mut HeaderMap,
+    asked: &Attributes<'_>,
+) -> Result<Option<Impersonated>, Status> {
+    let Some(wanted) = wanted::take(headers)? else { return Ok(None) };
+    let last = ways.of(&asked.user.name);
+    let order = last.into_iter().chain((0..MODES.len()).filter(|mode| Some(*mode) != last));
+    let mut first = None;
+    for mode in order {
+        match MODES[mode].check(authorizers, &wanted, asked).await {
+            Ok(Some(impersonated)) => {
+                if last != Some(mode) {
+                    ways.note(&asked.user.name, mode);
+                }
+                return Ok(Some(impersonated));
+            }
+            Ok(None) => {}
+            Err(status) => first = first.or(Some(status)),
+        }
+    }
+    Err(first.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,316 @@
+//! The API server: one pipeline from request to answer, for every resource and every verb.
+//!
+//! [`Server::serve`] answers HTTPS, [`Server::local`] the components of the same process; both go through
+//! [`pipeline`](mod@pipeline): authenticate, authorize, route, then the registry (decode, default, admit, prepare, validate, store) and
+//! encode. Everything particular to a resource is a strategy.
+
+#![warn(clippy::large_futures)] // A future is copied whenever it becomes a part of another.
+
+mod activity;
+mod bootstrap;
+mod connect;
+mod deadline;
+mod encode;
+#[cfg(test)]
+mod fixture;
+mod gzip;
+mod headers;
+mod health;
+mod impersonate;
+mod joined;
+mod listen;
+mod metrics;
+mod paths;
+pub mod pipeline;
+mod reload;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod usage_sampler;
+mod watch;
+
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+pub use admission::{AdmissionSettings, UnknownPlugin};
+pub use aggregator::{Aggregation, CertificateError, ClientCertificate};
+pub use apiserver_core::{
+    Body, BodyError, Caller, User,
+    audit::annotate,
+    backend::unverified,
+    http_client::{Endpoint, KubeconfigError, from_kubeconfig},
+    initializers::{PATIENCE as INITIALIZATION, enable as enable_initializers},
+    resource_config as served,
+};
+use apiserver_core::{request, storage::ObjectStorage};
+pub use audit::{
+    Audit, BatchSettings, LogSettings, Mode as AuditMode, Policy as AuditPolicy, PolicyError, Truncation,
+    WebhookSettings,
+};
+pub use authn::{
+    ALGORITHMS, Authentication, AuthenticationFile, Authority, AuthorityError, ConfigError, JwtIssuer, KeyError,
+    Limits, Mapping, PublicKey, ReviewVersion, TableError, TokenWebhook, Tokens, UserTable, client_verifier,
+};
+pub use authz::{self as authorize, Authorization, Mode};
+use bytes::Bytes;
+pub use flowcontrol::Load;
+use futures::{FutureExt, future::BoxFuture};
+use http_body_util::BodyExt;
+use registry::{
+    VirtualResource, VirtualResources, component_status::Components, reviews::Reviews, token_request::TokenRequests,
+};
+pub use registry::{
+    allocate::network::{Network, NotANetwork},
+    component_status::Component,
+};
+pub use reload::{Reload, Watched};
+pub use settings::{Serving, Settings, Shutdown};
+use tokio::net::TcpListener;
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
+
+/// Where a request comes from.
+#[derive(Clone)]
+pub(crate) enum Origin {
+    /// A component of this process, which needs no credentials.
+    Component(User),
+    /// A connection.
+    Peer(Arc<authn::Peer>),
+}
+
+impl Origin {
+    fn address(&self) -> Option<std::net::SocketAddr> {
+        match self {
+            Origin::Component(_) => None,
+            Origin::Peer(peer) => peer.address,
+        }
+    }
+}
+
+/// The resources whose objects are reviews.
+const REVIEWS: [(&str, &str); 6] = [
+    ("authentication.k8s.io", "selfsubjectreviews"),
+    ("authentication.k8s.io", "tokenreviews"),
+    ("authorization.k8s.io", "localsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectrulesreviews"),
+    ("authorization.k8s.io", "subjectaccessreviews"),
+];
+
+/// What an API server is made of.
+pub struct Config {
+    /// Where objects are kept.
+    pub store: Arc<dyn store::Store>,
+    /// How kubelets are reached for logs and exec: the cluster's CA and the client certificate they accept.
+    pub kubelet_tls: Arc<rustls::ClientConfig>,
+    /// Who signs the tokens of service accounts; without, there are none.
+    pub tokens: Option<Tokens>,
+}
+
+/// An API server. Cheap to clone.
+#[derive(Clone)]
+pub struct Server {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    registry: Arc<registry::Registry>,
+    kubelet_tls: Arc<rustls::ClientConfig>,
+    tokens: Option<Arc<Tokens>>,
+    authenticator: Arc<authn::ReloadableAuthenticator>,
+    impersonators: impersonate::Ways,
+    /// `None` where nothing is audited.
+    auditor: Option<Arc<audit::Auditor>>,
+    flow: Arc<flowcontrol::Flow>,
+    aggregator: Arc<aggregator::Aggregator>,
+    /// What containers have used.
+    usage: Arc<admission::usage::Usage>,
+    reloads: reload::Reloads,
+    settings: Settings,
+    /// What the server says of its API.
+    pages: api::discovery::Pages,
+    /// The same with custom resources.
+    custom_pages: apiextensions::Pages,
+    metrics: metrics::Metrics,
+    started: jiff::Timestamp,
+    /// What works in the background ends with the server.
+    _alive: DropGuard,
+    /// Cancelled once the server is asked to end: it is not ready from then on.
+    ending: CancellationToken,
+    /// Cancelled once no new connections are taken, or no new requests: watches end.
+    stopping: CancellationToken,
+    /// The requests of connections that are being answered.
+    requests: TaskTracker,
+}
+
+impl Server {
+    /// An API server that has created the objects every cluster has.
+    pub async fn new(config: Config) -> Result<Self, store::Error> {
+        Self::with(config, Settings::default()).await
+    }
+
+    /// As [`Self::new`], with other than the usual settings.
+    pub async fn with(config: Config, mut settings: Settings) -> Result<Self, store::Error> {
+        // Where everybody may do everything, everybody is at least known.
+        settings.authentication.anonymous &=
+            !settings.authorization.modes.iter().any(|mode| matches!(mode, Mode::AlwaysAllow));
+        if settings.initializers.is_some() {
+            enable_initializers().map_err(|late| store::Error::Unusable(late.to_string()))?;
+            settings.admission.enable("Initializers");
+            settings.served.add("admissionregistration.k8s.io", "v1alpha1");
+        }
+        let config_of_registry = registry::RegistryConfig {
+            service_networks: &settings.service_networks,
+            node_ports: settings.node_ports.clone(),
+            authorization: &settings.authorization,
+            event_ttl: settings.event_ttl,
+            initialization: settings.initializers.unwrap_or_default(),
+        };
+        let registry = Arc::new(registry::Registry::new(config.store, config_of_registry).await?);
+        let usage = Arc::new(admission::usage::Usage::default());
+        let parts = admission::Parts {
+            config: None,
+            settings: &settings.admission,
+            cache: registry.cache(),
+            authorizers: registry.authorizers(),
+            usage: &usage,
+            times: &Arc::default(),
+        };
+        let admission = admission::Admission::new(&settings.admission, &parts).map_err(store::Error::Unusable)?;
+        registry.set_admission(admission);
+        let created = bootstrap::create(&registry, &settings).await;
+        created.map_err(unusable)?;
+        // Indexes that are made from here on contain the objects that were just written.
+        registry.cache().freshen().await?;
+        let alive = CancellationToken::new();
+        let crd_controller = apiextensions::control::run(registry.clone(), registry.custom().clone(), alive.clone());
+        tokio::spawn(crd_controller);
+        let served = settings.served.clone();
+        let pages = api::discovery::Pages::new(move |group, version| served.includes(group, version));
+        let tokens = config.tokens.map(Arc::new);
+        let storage: Arc<dyn ObjectStorage> = registry.clone();
+        let authenticator = authn::Authenticator::new(&settings.authentication, tokens.as_ref(), &storage);
+        let authenticator = Arc::new(authn::ReloadableAuthenticator::new(authenticator));
+        registry.set_virtual_resources(virtual_resources(&authenticator, tokens.as_ref(), &settings));
+        let flow = flowcontrol::Flow::new(&settings.load, registry.store(), registry.cache())?;
+        let stopping = CancellationToken::new();
+        let aggregator =
+            aggregator::Aggregator::new(&settings.aggregation, storage, registry.cache(), stopping.clone())?;
+        let shared = Shared {
+            registry,
+            kubelet_tls: config.kubelet_tls,
+            tokens,
+            authenticator,
+            impersonators: impersonate::Ways::default(),
+            auditor: audit::Auditor::new(&settings.audit),
+            flow: Arc::new(flow),
+            aggregator: Arc::new(aggregator),
+            usage,
+            reloads: reload::Reloads::default(),
+            settings,
+            pages,
+            custom_pages: apiextensions::Pages::default(),
+            metrics: metrics::Metrics::default(),
+            started: apiserver_core::clock::now(),
+            _alive: alive.drop_guard(),
+            ending: CancellationToken::new(),
+            stopping,
+            requests: TaskTracker::new(),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Who knows who may do what.
+    pub fn authorizers(&self) -> &authz::Authorizers {
+        self.shared.registry.authorizers()
+    }
+
+    /// Who knows who is who.
+    fn authenticator(&self) -> Arc<authn::Authenticator> {
+        self.shared.authenticator.get()
+    }
+
+    /// What clients are told of the API: of this server's, custom resources included, and of others' that it leads to.
+    fn page(&self, name: &api::discovery::Name) -> Option<api::discovery::Page> {
+        let own = |name: &_| self.shared.custom_pages.get(&self.shared.pages, &self.registry().custom().rows(), name);
+        self.aggregator().page(name, own)
+    }
+
+    /// The rows that there are.
+    fn table(&self) -> request::Table<'_> {
+        request::Table { served: &self.shared.settings.served, custom: Some(&**self.registry().custom()) }
+    }
+
+    fn aggregator(&self) -> &Arc<aggregator::Aggregator> {
+        &self.shared.aggregator
+    }
+
+    fn registry(&self) -> &Arc<registry::Registry> {
+        &self.shared.registry
+    }
+
+    /// A service that answers as if `user` had authenticated: how components of this process speak to the server.
+    pub fn local(&self, user: User) -> Local {
+        Local { server: self.clone(), user }
+    }
+
+    /// Answers HTTPS requests on `listener` until `shutdown`, then ends watches and lets other requests end. How `tls` should
+    /// ask for certificates is what [`client_verifier`] says.
+    pub async fn serve(self, listener: TcpListener, tls: Arc<rustls::ServerConfig>, shutdown: CancellationToken) {
+        listen::serve(self, listener, tls, shutdown).await;
+    }
+}
+
+/// The resources that are computed and not stored.
+fn virtual_resources(
+    authenticator: &Arc<authn::ReloadableAuthenticator>,
+    tokens: Option<&Arc<Tokens>>,
+    settings: &Settings,
+) -> VirtualResources {
+    let mut resources = VirtualResources::default();
+    let reviews: Arc<dyn VirtualResource> = Arc::new(Reviews { authenticator: authenticator.clone() });
+    for (group, resource) in REVIEWS {
+        resources.add(group, resource, "", reviews.clone());
+    }
+    resources.add("", "serviceaccounts", "token", Arc::new(TokenRequests { tokens: tokens.cloned() }));
+    let components = Components { components: settings.components.clone() };
+    resources.add("", "componentstatuses", "", Arc::new(components));
+    resources
+}
+
+/// The first objects could not be read or written.
+fn unusable(status: api::status::Status) -> store::Error {
+    store::Error::Unusable(format!("the cluster's first objects: {}", status.message))
+}
+
+/// The server as a tower service of one user.
+#[derive(Clone)]
+pub struct Local {
+    server: Server,
+    user: User,
+}
+
+impl<B> tower::Service<http::Request<B>> for Local
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let (server, user) = (self.server.clone(), self.user.clone());
+        let request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
+        Box::pin(pipeline::handle(server, Origin::Component(user), request).map(Ok))
+    }
+}

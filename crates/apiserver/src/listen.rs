@@ -1,0 +1,221 @@
+//! Accepts TLS connections and answers HTTP/1.1 and HTTP/2 on them.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use apiserver_core::BodyError;
+use authn::Peer;
+use futures::{FutureExt, future::ready};
+use http::{HeaderValue, Response, StatusCode, header};
+use http_body_util::BodyExt;
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use registry::allocate;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    Origin, Server, activity::Activity, bootstrap, paths, pipeline, pipeline::AnonymousResponse, reload, usage_sampler,
+};
+
+/// How long a client may take for the TLS handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long a client may take for its first request, and for the headers of each, as upstream has it.
+const HEADERS: Duration = Duration::from_secs(32);
+/// Large enough that a busy informer is not throttled.
+const WINDOW: u32 = 4 << 20;
+/// The largest frame that is taken: most objects fit into one.
+const FRAME: u32 = 256 << 10;
+/// How large the headers of a request may be together.
+const HEADER_BYTES: u32 = 1 << 20;
+/// How often a silent HTTP/2 client is asked whether it is still there.
+const ALIVE: Duration = Duration::from_secs(180);
+/// Connections beyond this many wait in the kernel's queue.
+const MAX_CONNECTIONS: usize = 16_384;
+/// How long the server may take to say good-bye to others.
+const KEPT_UP: Duration = Duration::from_secs(2);
+
+/// Runs until `shutdown`; then is not ready, goes on for the delay that the settings say, ends watches and drains.
+pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::ServerConfig>, shutdown: CancellationToken) {
+    let ends = server.shared.settings.shutdown.clone();
+    let stop = CancellationToken::new();
+    let accepting = tokio::spawn(accept(server.clone(), listener, tls, stop.clone()));
+    let kept_up = tokio::spawn(keep_up(server.clone()));
+    shutdown.cancelled().await;
+    server.shared.ending.cancel();
+    // It ends with the token, unless the store does not answer; if it panicked, the process is ending anyway.
+    let _ = tokio::time::timeout(KEPT_UP, kept_up).await;
+    tokio::time::sleep(ends.delay).await;
+    server.shared.stopping.cancel();
+    if ends.retry_after {
+        server.shared.requests.close();
+        // Whoever takes longer is cut off below.
+        let _ = tokio::time::timeout(ends.drain, server.shared.requests.wait()).await;
+    }
+    stop.cancel();
+    // It panics only where a connection's place cannot be taken, and then there is nothing to drain.
+    let Ok(connections) = accepting.await else { return };
+    connections.close();
+    if tokio::time::timeout(ends.drain, connections.wait()).await.is_err() {
+        tracing::info!(open = connections.len(), "connections still open after the drain time");
+    }
+    if let Some(auditor) = &server.shared.auditor {
+        // A webhook that does not answer keeps nobody from ending.
+        let _ = tokio::time::timeout(KEPT_UP, auditor.flush()).await;
+    }
+}
+
+/// What the server does besides answering, until it is asked to end.
+async fn keep_up(server: Server) {
+    let ending = server.shared.ending.clone();
+    let kept = bootstrap::run(server.clone(), ending.clone());
+    let sampled = async {
+        if server.shared.settings.admission.wants_usage() {
+            usage_sampler::run(&server, &ending).await;
+        }
+    };
+    let reloaded = reload::run(&server, &ending);
+    let allocated = allocate::run(server.registry().clone(), ending.clone());
+    let aggregated = aggregator::run(server.aggregator().clone(), ending.clone());
+    tokio::join!(
+        kept,
+        allocated,
+        aggregated,
+        flowcontrol::run(server.shared.flow.clone(), ending.clone()),
+        sampled,
+        reloaded
+    );
+}
+
+/// Takes connections until `shutdown`; returns those that are still open.
+async fn accept(
+    server: Server,
+    listener: TcpListener,
+    tls: Arc<rustls::ServerConfig>,
+    shutdown: CancellationToken,
+) -> TaskTracker {
+    let acceptor = TlsAcceptor::from(tls);
+    let connections = TaskTracker::new();
+    let places = Arc::new(tokio::sync::Semaphore::new(MAX_CONNECTIONS));
+    while let Some(Ok(place)) = shutdown.run_until_cancelled(places.clone().acquire_owned()).await {
+        let accepted = shutdown.run_until_cancelled(listener.accept()).await;
+        let stream = match accepted {
+            None => break,
+            Some(Ok((stream, _))) => stream,
+            Some(Err(error)) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let (server, acceptor, shutdown) = (server.clone(), acceptor.clone(), shutdown.clone());
+        connections.spawn(async move {
+            connection(server, stream, acceptor, shutdown).await;
+            drop(place);
+        });
+    }
+    connections
+}
+
+async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, shutdown: CancellationToken) {
+    // Latency before throughput: answers are written whole.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
+    }
+    let peer = stream.peer_addr().ok();
+    let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            server.shared.metrics.handshake_failed();
+            return tracing::debug!(%error, "TLS handshake failed");
+        }
+        Err(_) => {
+            server.shared.metrics.handshake_failed();
+            return tracing::debug!("TLS handshake timed out");
+        }
+    };
+    let peer = Arc::new(Peer::new(peer, stream.get_ref().1.peer_certificates()));
+    let activity = Arc::new(Activity::default());
+    let load = server.shared.settings.load.clone();
+    let builder = builder(&server);
+    let service = {
+        let activity = activity.clone();
+        service_fn(move |request: http::Request<Incoming>| {
+            let (server, peer, busy) = (server.clone(), peer.clone(), activity.begin());
+            let activity = activity.clone();
+            if is_too_late(&server, &request) {
+                activity.leave();
+                return ready(Ok(busy.until_sent(try_again()))).left_future();
+            }
+            let counted = server.shared.requests.token();
+            if request.version() == http::Version::HTTP_2 && fastrand::f64() < load.goaway_chance {
+                activity.leave();
+            }
+            let mut request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
+            // Proxies tell whom they ask for.
+            if let Some(address) = peer.address {
+                request.extensions_mut().insert(address);
+            }
+            let is_http2 = request.version() == http::Version::HTTP_2;
+            let answer = pipeline::handle(server, Origin::Peer(peer), request).map(move |response| {
+                drop(counted);
+                // HTTP/2 costs the server more than its client: who is not known gets one request per connection.
+                if is_http2 && response.extensions().get::<AnonymousResponse>().is_some() {
+                    activity.leave();
+                }
+                Ok::<_, Infallible>(busy.until_sent(response))
+            });
+            answer.right_future()
+        })
+    };
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = shutdown.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+        () = activity.over() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "connection ended");
+    }
+}
+
+/// Whether a request comes while the server ends and says so. Health and numbers are told until the end.
+fn is_too_late(server: &Server, request: &http::Request<Incoming>) -> bool {
+    let exempt =
+        ["/healthz", "/livez", "/metrics", "/readyz"].iter().any(|root| request.uri().path().starts_with(root));
+    server.shared.settings.shutdown.retry_after && server.shared.stopping.is_cancelled() && !exempt
+}
+
+/// 429, in upstream's words.
+fn try_again() -> Response<apiserver_core::Body> {
+    let mut response = paths::text("The apiserver is shutting down, please try again later.\n");
+    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+    response
+}
+
+/// How HTTP is spoken.
+fn builder(server: &Server) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(4 * WINDOW)
+        .max_frame_size(FRAME)
+        .max_header_list_size(HEADER_BYTES)
+        .keep_alive_interval(ALIVE)
+        .max_concurrent_streams(server.shared.settings.serving.streams);
+    builder
+}

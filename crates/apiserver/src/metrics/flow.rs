@@ -1,0 +1,64 @@
+//! What flow control says of itself: seats, requests and waits by priority level and flow schema.
+
+use apiserver_core::metrics::Page;
+use flowcontrol::Flow;
+
+const NOMINAL: &str = "[BETA] Nominal number of execution seats configured for each priority level";
+const LOWER: &str = "[ALPHA] Configured lower bound on number of execution seats available to each priority level";
+const UPPER: &str = "[ALPHA] Configured upper bound on number of execution seats available to each priority level";
+const LIMIT: &str = "[ALPHA] current derived number of execution seats available to each priority level";
+const EXECUTING: &str = "[BETA] Number of requests in initial (for a WATCH) or any (for a non-WATCH) execution stage in the API \
+Priority and Fairness subsystem";
+const SEATS: &str = "[BETA] Concurrency (number of seats) occupied by the currently executing (initial stage for a WATCH, any \
+stage otherwise) requests in the API Priority and Fairness subsystem";
+const WAITING: &str =
+    "[BETA] Number of requests currently pending in queues of the API Priority and Fairness subsystem";
+const DISPATCHED: &str = "[BETA] Number of requests executed by API Priority and Fairness subsystem";
+const REJECTED: &str = "[BETA] Number of requests rejected by API Priority and Fairness subsystem";
+const WAITED: &str = "[BETA] Length of time a request spent waiting in its queue";
+
+/// Writes all of it.
+pub fn write(page: &mut Page, flow: &Flow) {
+    let levels = flow.levels();
+    let name = |rest: &str| format!("apiserver_flowcontrol_{rest}");
+    for (rest, help, value) in [
+        ("nominal_limit_seats", NOMINAL, (|level| level.nominal) as fn(&flowcontrol::View) -> usize),
+        ("lower_limit_seats", LOWER, |level| level.lower),
+        ("upper_limit_seats", UPPER, |level| level.upper),
+        ("current_limit_seats", LIMIT, |level| level.limit),
+    ] {
+        page.header(&name(rest), help, "gauge");
+        for level in &levels {
+            page.line(&name(rest), &format!("priority_level={:?}", level.name), value(level) as f64);
+        }
+    }
+    for (rest, help, kind, value) in [
+        ("current_executing_requests", EXECUTING, "gauge", (|c| c.executing as f64) as fn(&flowcontrol::Counts) -> f64),
+        ("current_executing_seats", SEATS, "gauge", |c| c.seats as f64),
+        ("current_inqueue_requests", WAITING, "gauge", |c| c.waiting as f64),
+        ("dispatched_requests_total", DISPATCHED, "counter", |c| c.dispatched as f64),
+    ] {
+        page.header(&name(rest), help, kind);
+        for level in &levels {
+            for (schema, counts) in &level.counts {
+                page.line(&name(rest), &labels(schema, &level.name), value(counts));
+            }
+        }
+    }
+    page.header(&name("rejected_requests_total"), REJECTED, "counter");
+    for level in &levels {
+        for (schema, counts) in &level.counts {
+            for (refused, count) in &counts.refused {
+                let labels = format!("{},reason={:?}", labels(schema, &level.name), refused.reason());
+                page.line(&name("rejected_requests_total"), &labels, *count as f64);
+            }
+        }
+    }
+    page.histograms(&name("request_wait_duration_seconds"), WAITED, flow.waits(), |wait| {
+        format!("execute=\"{}\",{}", wait.served, labels(&wait.schema, &wait.level))
+    });
+}
+
+fn labels(schema: &str, level: &str) -> String {
+    format!("flow_schema={schema:?},priority_level={level:?}")
+}

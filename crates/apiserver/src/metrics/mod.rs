@@ -1,0 +1,216 @@
+//! `/metrics`: what the server counts, in Prometheus's text, under upstream's names.
+//!
+//! Counting is a look-up by a key of static texts under a shared lock and an addition; nothing is allocated once a
+//! key is known. Whatever can be read when somebody asks (objects, processes, seats) is not counted at all.
+
+mod flow;
+mod process;
+mod request;
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use apiserver_core::{
+    Body, document,
+    metrics::{
+        Page,
+        family::{Counters, Gauges, Histograms},
+    },
+};
+use http::{HeaderValue, Response, header};
+pub use request::{InFlight, Key};
+
+use crate::{Server, health, paths};
+
+const SECONDS: &[f64] = &[
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
+    45.0, 60.0,
+];
+const SIZES: &[f64] = &[1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
+
+/// Everything that is counted.
+pub struct Metrics {
+    requests: Counters<(Key, u16)>,
+    durations: Histograms<Key>,
+    sizes: Histograms<Key>,
+    long_running: Gauges<Key>,
+    terminated: Counters<(Key, u16)>,
+    reading: AtomicI64,
+    writing: AtomicI64,
+    handshake_errors: AtomicU64,
+    panics: AtomicU64,
+    /// By path of health, name of the check and whether it held.
+    checked: Counters<(&'static str, &'static str, bool)>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            requests: Counters::default(),
+            durations: Histograms::new(SECONDS, 1e-6),
+            sizes: Histograms::new(SIZES, 1.0),
+            long_running: Gauges::default(),
+            terminated: Counters::default(),
+            reading: AtomicI64::new(0),
+            writing: AtomicI64::new(0),
+            handshake_errors: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
+            checked: Counters::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// A client that could not agree on TLS.
+    pub fn handshake_failed(&self) {
+        self.handshake_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request handler that panicked.
+    pub fn count_panic(&self) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A request that was ended or refused in self-defence.
+    pub fn terminated(&self, key: Key, code: u16) {
+        self.terminated.add(&(key, code), 1);
+    }
+
+    /// A health check that somebody asked for.
+    pub fn checked(&self, root: &'static str, name: &'static str, holds: bool) {
+        self.checked.add(&(root, name, holds), 1);
+    }
+
+    fn write(&self, page: &mut Page) {
+        page.counters("apiserver_request_total", REQUESTS, &self.requests, |(key, code)| key.labels(Some(*code), true));
+        page.histograms("apiserver_request_duration_seconds", DURATIONS, &self.durations, |key| key.labels(None, true));
+        page.histograms("apiserver_response_sizes", SIZE, &self.sizes, |key| key.labels(None, false));
+        page.gauges("apiserver_longrunning_requests", LONG, &self.long_running, |key| key.labels(None, false));
+        page.counters("apiserver_request_terminations_total", TERMINATED, &self.terminated, |(key, code)| {
+            key.labels(Some(*code), false)
+        });
+        self.write_deprecated(page);
+        page.header("apiserver_current_inflight_requests", INFLIGHT, "gauge");
+        for (kind, value) in [("mutating", &self.writing), ("readOnly", &self.reading)] {
+            let value = value.load(Ordering::Relaxed) as f64;
+            page.line("apiserver_current_inflight_requests", &format!("request_kind=\"{kind}\""), value);
+        }
+        page.header("ferry_panics_total", PANICS, "counter");
+        page.line("ferry_panics_total", "component=\"apiserver\"", self.panics.load(Ordering::Relaxed) as f64);
+        page.header("apiserver_tls_handshake_errors_total", HANDSHAKE, "counter");
+        page.line("apiserver_tls_handshake_errors_total", "", self.handshake_errors.load(Ordering::Relaxed) as f64);
+    }
+
+    /// The deprecated resources that somebody asked for.
+    fn write_deprecated(&self, page: &mut Page) {
+        let requested = self.requests.all().into_iter().filter_map(|((key, _), _)| key.deprecated());
+        page.header("apiserver_requested_deprecated_apis", DEPRECATED, "gauge");
+        for labels in requested.collect::<std::collections::BTreeSet<_>>() {
+            page.line("apiserver_requested_deprecated_apis", &labels, 1.0);
+        }
+    }
+}
+
+const REQUESTS: &str = "[STABLE] Counter of apiserver requests broken out for each verb, dry run value, group, version, \
+resource, scope, component, and HTTP response code.";
+const DURATIONS: &str = "[STABLE] Response latency distribution in seconds for each verb, dry run value, group, version, \
+resource, subresource, scope and component.";
+const SIZE: &str = "[STABLE] Response size distribution in bytes for each group, version, verb, resource, subresource, scope \
+and component.";
+const LONG: &str = "[STABLE] Gauge of all active long-running apiserver requests broken out by verb, group, version, \
+resource, scope and component. Not all requests are tracked this way.";
+const DEPRECATED: &str = "[STABLE] Gauge of deprecated APIs that have been requested, broken out by API group, version, \
+resource, subresource, and removed_release.";
+const TERMINATED: &str = "[ALPHA] Number of requests which apiserver terminated in self-defense.";
+const INFLIGHT: &str = "[STABLE] Maximal number of currently used inflight request limit of this apiserver per request kind in \
+last second.";
+const PANICS: &str = "[ALPHA] Number of panics that were contained, by component";
+const HANDSHAKE: &str = "[ALPHA] Number of requests dropped with 'TLS handshake error from' error";
+const OBJECTS: &str = "[STABLE] [DEPRECATED, consider using apiserver_resource_objects instead] Number of stored objects at the \
+time of last check split by kind. In case of a fetching error, the value will be -1.";
+const CHECKS: &str = "[STABLE] This metric records the result of a single healthcheck.";
+const CHECKED: &str = "[STABLE] This metric records the results of all healthcheck.";
+const STORED: &str = "[STABLE] Size of the storage database file physically allocated in bytes.";
+const BUILD: &str = "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, \
+build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.";
+
+/// The page.
+pub async fn answer(server: &Server) -> Response<Body> {
+    let mut page = Page::default();
+    server.shared.metrics.write(&mut page);
+    flow::write(&mut page, &server.shared.flow);
+    server.aggregator().write(&mut page);
+    server.registry().admission().times().write(&mut page);
+    server.shared.reloads.write(&mut page, &server.shared.settings.host_name);
+    objects(server, &mut page).await;
+    stored(server, &mut page).await;
+    allocated(server, &mut page).await;
+    checks(server, &mut page).await;
+    process::write(&mut page, server.shared.started);
+    page.header("kubernetes_build_info", BUILD, "gauge");
+    let version = format!("major=\"1\",minor=\"36\",git_version=\"{}+ferry\"", api::KUBERNETES_VERSION);
+    page.line("kubernetes_build_info", &version, 1.0);
+    let mut response = paths::text(page.text());
+    let name = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(name));
+    response
+}
+
+/// The page of health checks alone.
+pub async fn slis(server: &Server) -> Response<Body> {
+    let mut page = Page::default();
+    checks(server, &mut page).await;
+    paths::text(page.text())
+}
+
+async fn checks(server: &Server, page: &mut Page) {
+    page.header("kubernetes_healthcheck", CHECKS, "gauge");
+    for (root, name, holds) in health::results(server).await {
+        let value = if holds { 1.0 } else { 0.0 };
+        page.line("kubernetes_healthcheck", &format!("name={name:?},type={root:?}"), value);
+    }
+    page.counters("kubernetes_healthchecks_total", CHECKED, &server.shared.metrics.checked, |(root, name, holds)| {
+        format!("name={name:?},status={:?},type={root:?}", if *holds { "success" } else { "error" })
+    });
+}
+
+/// Ports on nodes that are taken and free.
+async fn allocated(server: &Server, page: &mut Page) {
+    // A store that fails is told of by the health checks.
+    let Ok(taken) = server.registry().pools().ports.taken(server.registry()).await else { return };
+    let all = server.shared.settings.node_ports.len();
+    for (what, help, value) in [
+        ("allocated", "Gauge measuring the number of allocated NodePorts for Services", taken.len()),
+        ("available", "Gauge measuring the number of available NodePorts for Services", all - taken.len()),
+    ] {
+        let name = format!("kube_apiserver_nodeport_allocator_{what}_ports");
+        page.header(&name, help, "gauge");
+        page.line(&name, "", value as f64);
+    }
+}
+
+/// How much disk the store takes.
+async fn stored(server: &Server, page: &mut Page) {
+    // A store that fails is told of by the health checks.
+    let Ok(size) = server.registry().store().size().await else { return };
+    page.header("apiserver_storage_size_bytes", STORED, "gauge");
+    page.line("apiserver_storage_size_bytes", "storage_cluster_id=\"etcd-0\"", size as f64);
+}
+
+/// How many objects of each resource are stored.
+async fn objects(server: &Server, page: &mut Page) {
+    page.header("apiserver_storage_objects", OBJECTS, "gauge");
+    let mut seen = Vec::new();
+    for resource in api::schema::schema().resources() {
+        let prefix = document::key(resource, "", "");
+        if seen.contains(&prefix) || !resource.verbs.contains(&"list") {
+            continue;
+        }
+        let range = store::Range { prefix: prefix.clone(), limit: Some(1), ..Default::default() };
+        let count = match server.registry().store().list(range).await {
+            Ok(found) => (found.records.len() + found.remaining) as f64,
+            Err(_) => -1.0,
+        };
+        seen.push(prefix);
+        page.line("apiserver_storage_objects", &format!("resource={:?}", resource.qualified_name()), count);
+    }
+}

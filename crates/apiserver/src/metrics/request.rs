@@ -1,0 +1,248 @@
+//! What is counted of each request: from when it is begun until its answer, or its stream, is at an end.
+
+use std::{sync::atomic::Ordering, time::Instant};
+
+use api::schema::schema;
+use apiserver_core::{Body, request::Target};
+use http::{Method, Response};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+
+use crate::Server;
+
+/// What a request is counted under. All texts are static, so that nothing a client invents is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    verb: &'static str,
+    group: &'static str,
+    version: &'static str,
+    resource: &'static str,
+    subresource: &'static str,
+    scope: &'static str,
+    dry_run: bool,
+}
+
+impl Key {
+    /// Of a request for a resource.
+    pub fn of(target: &Target) -> Self {
+        let resource = &target.resource;
+        let subresource = target.subresource.split('/').next().unwrap_or_default();
+        let scope = match (target.name.is_empty(), target.namespace.is_empty()) {
+            (false, _) => "resource",
+            (true, false) => "namespace",
+            (true, true) if target.verb == "create" => "resource",
+            (true, true) => "cluster",
+        };
+        Self {
+            verb: verb(target),
+            group: resource.group,
+            version: resource.version,
+            resource: resource.name,
+            subresource: resource.subresource(subresource).map_or("", |sub| sub.name),
+            scope: if target.verb == "create" { "resource" } else { scope },
+            dry_run: target.query.get("dryRun").is_some(),
+        }
+    }
+
+    /// Of a request for something else.
+    pub fn of_path(method: &Method, path: &str) -> Self {
+        let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+        const ROOTS: [&str; 12] = [
+            "/healthz", "/livez", "/readyz", "/metrics", "/version", "/api", "/apis", "/openapi", "/statusz", "/flagz",
+            "/logs", "/",
+        ];
+        let verb = match method.as_str() {
+            "GET" => "GET",
+            "HEAD" => "HEAD",
+            "POST" => "POST",
+            "PUT" => "PUT",
+            "PATCH" => "PATCH",
+            "DELETE" => "DELETE",
+            _ => "other",
+        };
+        let root = ROOTS.into_iter().find(|root| root.trim_start_matches('/') == first);
+        let nothing = "";
+        Self {
+            verb,
+            group: nothing,
+            version: nothing,
+            resource: nothing,
+            subresource: root.unwrap_or("other"),
+            scope: nothing,
+            dry_run: false,
+        }
+    }
+
+    /// As Prometheus reads it, if what was asked for is deprecated: in which release it ends.
+    pub fn deprecated(&self) -> Option<String> {
+        let Self { group, version, resource, subresource, .. } = self;
+        let removed = schema().resource(group, version, resource)?.removed_in()?;
+        Some(format!(
+            "group={group:?},removed_release={removed:?},resource={resource:?},subresource={subresource:?},version={version:?}"
+        ))
+    }
+
+    /// As Prometheus reads them.
+    pub fn labels(&self, code: Option<u16>, dry_run: bool) -> String {
+        let mut labels = String::new();
+        if let Some(code) = code {
+            labels += &format!("code=\"{code}\",");
+        }
+        labels += "component=\"apiserver\",";
+        if dry_run {
+            labels += &format!("dry_run=\"{}\",", if self.dry_run { "All" } else { "" });
+        }
+        let Self { group, resource, scope, subresource, verb, version, .. } = self;
+        labels
+            + &format!(
+                "group=\"{group}\",resource=\"{resource}\",scope=\"{scope}\",subresource=\"{subresource}\",\
+                 verb=\"{verb}\",version=\"{version}\""
+            )
+    }
+}
+
+/// Upstream's words: the method, but for reads of many and streams.
+fn verb(target: &Target) -> &'static str {
+    if is_stream(target) && target.verb != "watch" {
+        return "CONNECT";
+    }
+    match target.verb {
+        "watch" => "WATCH",
+        "list" => "LIST",
+        "get" => "GET",
+        "create" => "POST",
+        "update" => "PUT",
+        "patch" => "PATCH",
+        _ => "DELETE",
+    }
+}
+
+/// Whether a request goes on after its answer has begun.
+pub fn is_stream(target: &Target) -> bool {
+    target.verb == "watch" || apiserver_core::request::is_streaming(&target.subresource)
+}
+
+/// A request that is worked on.
+pub struct InFlight {
+    server: Server,
+    key: Key,
+    began: Instant,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Write,
+    Stream,
+}
+
+impl InFlight {
+    /// Begins to count a request for a resource.
+    pub fn of(server: &Server, target: &Target) -> Self {
+        let kind = match target.verb {
+            _ if is_stream(target) => Kind::Stream,
+            "get" | "list" => Kind::Read,
+            _ => Kind::Write,
+        };
+        Self::begin(server, Key::of(target), kind)
+    }
+
+    /// Begins to count a request for something else.
+    pub fn of_path(server: &Server, method: &Method, path: &str) -> Self {
+        Self::begin(server, Key::of_path(method, path), Kind::Read)
+    }
+
+    /// Begins to count a request that another server answers.
+    pub fn elsewhere(server: &Server, method: &Method, path: &str, verb: &str) -> Self {
+        let kind = match verb {
+            "watch" => Kind::Stream,
+            "get" | "list" => Kind::Read,
+            _ => Kind::Write,
+        };
+        Self::begin(server, Key::of_path(method, path), kind)
+    }
+
+    fn begin(server: &Server, key: Key, kind: Kind) -> Self {
+        let this = Self { server: server.clone(), key, began: Instant::now(), kind };
+        this.count(1);
+        this
+    }
+
+    /// What it is counted under.
+    pub fn key(&self) -> Key {
+        self.key
+    }
+
+    fn count(&self, amount: i64) {
+        let metrics = &self.server.shared.metrics;
+        match self.kind {
+            Kind::Read => {
+                metrics.reading.fetch_add(amount, Ordering::Relaxed);
+            }
+            Kind::Write => {
+                metrics.writing.fetch_add(amount, Ordering::Relaxed);
+            }
+            Kind::Stream => metrics.long_running.add(&self.key, amount),
+        }
+    }
+
+    /// Notes the answer. A stream counts until its body is dropped.
+    pub fn answered(self, response: Response<Body>) -> Response<Body> {
+        let metrics = &self.server.shared.metrics;
+        metrics.requests.add(&(self.key, response.status().as_u16()), 1);
+        if self.kind == Kind::Stream && response.status().is_success() {
+            return response.map(|body| {
+                body.map_frame(move |frame| {
+                    let _held = &self;
+                    frame
+                })
+                .boxed_unsync()
+            });
+        }
+        metrics.durations.note(&self.key, u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX));
+        if let Some(size) = response.body().size_hint().exact() {
+            metrics.sizes.note(&self.key, size);
+        }
+        response
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.count(-1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use apiserver_core::query::Query;
+
+    use super::*;
+
+    fn key(method: Method, path: &str) -> String {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let target =
+            apiserver_core::request::parse(&method, path, Query::parse(query), &Default::default()).unwrap().unwrap();
+        Key::of(&target).labels(Some(200), true)
+    }
+
+    #[test]
+    fn labels_are_upstreams() {
+        assert_eq!(
+            key(Method::GET, "/apis/apps/v1/namespaces/a/deployments?limit=1"),
+            "code=\"200\",component=\"apiserver\",dry_run=\"\",group=\"apps\",resource=\"deployments\",scope=\"namespace\",\
+             subresource=\"\",verb=\"LIST\",version=\"v1\""
+        );
+        assert!(key(Method::GET, "/api/v1/pods?watch=1").contains("scope=\"cluster\",subresource=\"\",verb=\"WATCH\""));
+        assert!(key(Method::GET, "/api/v1/namespaces/a/pods/b/log").contains("subresource=\"log\""));
+        assert!(key(Method::POST, "/api/v1/namespaces/a/pods?dryRun=All").contains("dry_run=\"All\""));
+    }
+
+    #[test]
+    fn paths_that_clients_invent_share_one_key() {
+        let one = Key::of_path(&Method::GET, "/nope/1");
+        assert_eq!(one, Key::of_path(&Method::GET, "/else"));
+        assert_ne!(one, Key::of_path(&Method::GET, "/livez/ping"));
+    }
+}

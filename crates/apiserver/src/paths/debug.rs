@@ -1,0 +1,30 @@
+//! `/statusz` and `/flagz`: what this process is, for people who look.
+
+use apiserver_core::{Body, clock};
+use http::Response;
+
+use super::text;
+use crate::Server;
+
+const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees \
+and is for debugging purposes only.";
+
+/// Since when it runs, and what it is.
+pub fn statusz(server: &Server) -> Response<Body> {
+    let started = server.shared.started;
+    let seconds = clock::now().duration_since(started).as_secs();
+    let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    text(format!(
+        "\napiserver statusz\n{WARNING}\n\nStarted= {}\nUp= {hours} hr {minutes:02} min {rest:02} sec\n\
+         Ferry version= {}\nBinary version= 1.36\nEmulation version= 1.36\n\
+         Paths= /flagz /healthz /livez /metrics /readyz /statusz /version\n",
+        started.strftime("%a %b %d %H:%M:%S UTC %Y"),
+        env!("CARGO_PKG_VERSION"),
+    ))
+}
+
+/// The flags with the values that count.
+pub fn flagz(server: &Server) -> Response<Body> {
+    let lines: String = server.shared.settings.flags.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+    text(format!("\napiserver flagz\n{WARNING}\n{lines}"))
+}

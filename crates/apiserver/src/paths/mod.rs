@@ -1,0 +1,121 @@
+//! Everything that is not a resource: discovery, OpenAPI, version, health, metrics, and what the server says of itself.
+
+mod debug;
+mod discovery;
+mod openapi;
+mod tagged;
+
+use api::status::Status;
+pub use apiserver_core::body::text_response as text;
+use apiserver_core::{Body, negotiation};
+use http::{HeaderValue, Method, Response, header, request::Parts};
+use serde_json::json;
+
+use crate::{Server, encode, health, metrics};
+
+/// The first parts of paths that can be read, and nothing else done to them.
+const KNOWN: &[&str] =
+    &["api", "apis", "flagz", "healthz", "livez", "metrics", "openapi", "readyz", "statusz", "version"];
+
+/// Answers a path, or 404.
+pub async fn answer(server: &Server, request: &Parts) -> Result<Response<Body>, Status> {
+    let path = request.uri.path();
+    if !matches!(request.method, Method::GET | Method::HEAD) {
+        let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+        // Below a group-version there are resources; those that are not known are nothing at all.
+        let resource = first == "apis" && path.trim_matches('/').split('/').count() > 3;
+        let known = KNOWN.contains(&first) && !resource;
+        return if known { Err(Status::method_not_allowed()) } else { Ok(encode::no_page()) };
+    }
+    if let Some(answer) = health::answer(server, request).await {
+        return Ok(answer);
+    }
+    if let Some((document, media_type)) =
+        server.shared.tokens.as_ref().and_then(|tokens| tokens.published(path, &discovery::address(server, request)))
+    {
+        let mut response = encode::json(200, &document);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
+        return Ok(response);
+    }
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    Ok(match parts.as_slice() {
+        [""] => encode::json(200, &root(server)),
+        ["version"] => {
+            offered(request, &["application/json"])?;
+            encode::json(200, &version())
+        }
+        ["metrics"] => metrics::answer(server).await,
+        ["metrics", "slis"] => metrics::slis(server).await,
+        ["statusz"] => debug::statusz(server),
+        ["flagz"] => debug::flagz(server),
+        ["api" | "apis", ..] => discovery::answer(server, request, &parts)?,
+        ["openapi", rest @ ..] => openapi::answer(server, request, rest),
+        _ => encode::no_page(),
+    })
+}
+
+/// 406 in the words of upstream's router, unless a client accepts one of the types that a path has.
+fn offered(request: &Parts, types: &[&str]) -> Result<(), Status> {
+    if accepts(request, types) { Ok(()) } else { Err(negotiation::not_offered(types)) }
+}
+
+/// Whether a client accepts one of these types; who says nothing accepts all.
+fn accepts(request: &Parts, types: &[&str]) -> bool {
+    let media = |choice: &str| choice.split(';').next().unwrap_or_default().trim().to_owned();
+    accepted(request).map(media).any(|media| media.is_empty() || media == "*/*" || types.contains(&media.as_str()))
+}
+
+/// The media types that a client accepts, in its order.
+fn accepted(request: &Parts) -> impl Iterator<Item = &str> {
+    let accept = request.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    accept.split(',').map(str::trim)
+}
+
+fn root(server: &Server) -> api::Value {
+    let served = &server.shared.settings.served;
+    let enabled = |group: &str, version: &str| served.includes(group, version);
+    let groups = api::discovery::groups(&enabled).into_iter().map(|group| format!("/apis/{group}"));
+    let versions = api::discovery::group_versions(&enabled).into_iter().map(|(group, version)| match group {
+        "" => format!("/api/{version}"),
+        group => format!("/apis/{group}/{version}"),
+    });
+    let fixed = [
+        "/api",
+        "/apis",
+        "/apis/",
+        "/flagz",
+        "/metrics",
+        "/metrics/slis",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/openapi/v3/",
+        "/statusz",
+        "/version",
+    ];
+    let mut paths: Vec<String> = fixed.into_iter().map(str::to_owned).chain(groups).chain(versions).collect();
+    paths.extend(health::paths());
+    paths.extend(server.aggregator().paths());
+    paths.sort();
+    paths.dedup();
+    json!({"paths": paths})
+}
+
+fn version() -> api::Value {
+    json!({
+        "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",
+        "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
+        "gitVersion": format!("{}+ferry", api::KUBERNETES_VERSION), "gitCommit": "", "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, platform()),
+    })
+}
+
+fn platform() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}

@@ -1,0 +1,49 @@
+//! Documents that clients keep: each has a tag, and who shows the tag is told that nothing changed.
+
+use api::discovery::Page;
+use apiserver_core::{Body, body::full};
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header, request::Parts};
+
+/// 200 with a document and its tag, or 304 for a client that has it.
+pub fn answer(request: &Parts, page: &Page, content_type: &'static str) -> Response<Body> {
+    let known = request.headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if page.is_known(known) {
+        let mut response = with_tag(Bytes::new(), page);
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        return response;
+    }
+    let mut response = with_tag(page.bytes.clone(), page);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// 301 to where the document is now.
+pub fn moved(location: &str, page: &Page) -> Response<Body> {
+    let mut response = with_tag(Bytes::new(), page);
+    *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Ok(value) = HeaderValue::from_str(location) {
+        headers.insert(header::LOCATION, value);
+    }
+    response
+}
+
+/// Sets how long the document may be kept.
+pub fn cached(mut response: Response<Body>, how: &'static str) -> Response<Body> {
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(how));
+    response
+}
+
+fn with_tag(body: Bytes, page: &Page) -> Response<Body> {
+    let mut response = Response::new(full(body));
+    let headers = response.headers_mut();
+    // Tags are hexadecimal digits.
+    if let Ok(value) = HeaderValue::from_str(&page.etag()) {
+        headers.insert(header::ETAG, value);
+    }
+    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}

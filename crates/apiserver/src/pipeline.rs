@@ -1,0 +1,421 @@
+//! The request pipeline: the stages that every request goes through, in order.
+//!
+//! authenticate → audit → impersonate → count → flow control → authorize → dispatch → (decode → default → admit → prepare →
+//! validate → store) → encode. The registry runs the stages in parentheses. Requests of components in this process enter
+//! authenticated. Built-in, custom, unknown and aggregated paths share one prologue ([`serve_request`]).
+
+use std::{net::SocketAddr, panic::AssertUnwindSafe, sync::Arc};
+
+use aggregator::Api;
+use api::status::Status;
+use apiserver_core::{
+    Body, Caller, User,
+    attributes::Question,
+    body::{Input, text_response, user_agent},
+    clock,
+    negotiation::Form,
+    query::Query,
+    request::{self, Info, Target, is_streaming},
+};
+use audit::{Auditor, Trail};
+use authn::{ANONYMOUS, Notes, Shown};
+use flowcontrol::{Asked, Rejected};
+use futures::{FutureExt, future::BoxFuture};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use registry::Outcome;
+use tracing::Instrument;
+
+use crate::{Origin, Server, connect, deadline, encode, headers, impersonate, metrics::InFlight, paths, watch};
+
+/// Response extension: the request was anonymous or unauthenticated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AnonymousResponse;
+
+/// Handles one request. A panic in a later stage is logged and answered with 500; it ends no other request.
+pub(crate) fn handle(server: Server, origin: Origin, request: Request<Body>) -> BoxFuture<'static, Response<Body>> {
+    let span = tracing::debug_span!("request", method = %request.method(), path = request.uri().path(), audit_id = tracing::field::Empty);
+    Box::pin(handle_in_span(server, origin, request).instrument(span))
+}
+
+async fn handle_in_span(server: Server, origin: Origin, mut request: Request<Body>) -> Response<Body> {
+    let started = std::time::Instant::now();
+    let error_options = Form::of_error(request.headers());
+    let audit_id = headers::audit_id(request.headers());
+    let span = tracing::Span::current();
+    if !span.is_disabled() {
+        span.record("audit_id", audit_id.to_str().unwrap_or_default());
+    }
+    let routed = RoutedRequest::parse(&server, &request);
+    if matches!(routed.route, Route::Aggregated { .. }) {
+        // The aggregated server audits the request under the same ID.
+        request.headers_mut().insert(headers::AUDIT_ID, audit_id.clone());
+    }
+    let peer = origin.address();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let (caller, notes) = authenticate(&server, origin, &mut request).await;
+    let anonymous = caller.as_ref().is_none_or(|caller| caller.user().name == ANONYMOUS);
+    let work = async {
+        match &server.shared.auditor {
+            Some(auditor) => {
+                let call = AuditedCall { caller, error_options, notes: &notes, peer, id: &audit_id };
+                Box::pin(audit_request(&server, auditor, call, routed, request)).await
+            }
+            None => handle_authenticated(&server, caller, error_options, routed, request).await,
+        }
+    };
+    let mut response = match AssertUnwindSafe(work).catch_unwind().await {
+        Ok(response) => response,
+        Err(_) => {
+            let audit_id = audit_id.to_str().unwrap_or_default();
+            tracing::error!(%method, path, audit_id, "apiserver: request handler panicked, responding with 500");
+            server.shared.metrics.count_panic();
+            panic_response()
+        }
+    };
+    if anonymous {
+        response.extensions_mut().insert(AnonymousResponse);
+    }
+    response = encode::warned(response, &notes.warnings);
+    headers::finish(&mut response, audit_id);
+    tracing::debug!(status = response.status().as_u16(), duration = ?started.elapsed(), "request handled");
+    response
+}
+
+/// 500 in upstream's words.
+fn panic_response() -> Response<Body> {
+    let mut response = text_response("This request caused apiserver to panic. Look in the logs for details.\n");
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// A request whose method, path and query are parsed.
+struct RoutedRequest {
+    method: Method,
+    path: String,
+    query: Query,
+    route: Route,
+}
+
+/// The handler of a request.
+enum Route {
+    /// A resource of this server, built-in or custom.
+    Resource(Box<Target>),
+    /// An aggregated API server; with the request info of a resource path.
+    Aggregated { api: Arc<Api>, info: Option<Info> },
+    /// Any other path. `status` is the response to a path below a group-version that names no resource.
+    Path { info: Option<Info>, status: Option<Status> },
+}
+
+impl RoutedRequest {
+    fn parse(server: &Server, request: &Request<Body>) -> Self {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let query = Query::parse(request.uri().query().unwrap_or_default());
+        if let Some(api) = server.aggregator().elsewhere(&path) {
+            let info = request::info(&method, &path, &query);
+            return Self { method, path, query, route: Route::Aggregated { api, info } };
+        }
+        let route = match request::parse(&method, &path, query.clone(), server.table()) {
+            Some(Ok(target)) => Route::Resource(Box::new(target)),
+            other => {
+                let info = request::info(&method, &path, &query);
+                Route::Path { info, status: other.and_then(Result::err) }
+            }
+        };
+        Self { method, path, query, route }
+    }
+
+    /// Builds authorizer attributes.
+    fn attributes(&self) -> Question<'_> {
+        match &self.route {
+            Route::Resource(target) => Question::of_target(target),
+            Route::Aggregated { info: Some(info), .. } | Route::Path { info: Some(info), .. } => {
+                Question::of_info(info, &self.query)
+            }
+            Route::Aggregated { info: None, .. } | Route::Path { info: None, .. } => {
+                Question::of_path(&self.method, &self.path)
+            }
+        }
+    }
+
+    /// The request as flow control classifies it.
+    fn flow_digest(&self) -> Asked<'_> {
+        match &self.route {
+            Route::Resource(target) => Asked::Resource(target),
+            Route::Aggregated { info: Some(info), .. } => Asked::Elsewhere(info),
+            Route::Aggregated { info: None, .. } | Route::Path { .. } => {
+                Asked::Path(non_resource_verb(&self.method), &self.path)
+            }
+        }
+    }
+
+    /// Verb and subresource, as far as the path names a resource.
+    fn verb(&self) -> (&str, &str) {
+        match &self.route {
+            Route::Resource(target) => (target.verb, &target.subresource),
+            Route::Aggregated { info: Some(info), .. } | Route::Path { info: Some(info), .. } => {
+                (info.verb, &info.subresource)
+            }
+            _ => ("get", ""),
+        }
+    }
+
+    /// Whether the response is a stream: a watch, or a streaming subresource.
+    fn is_long_running(&self) -> bool {
+        let (verb, subresource) = self.verb();
+        verb == "watch" || is_streaming(subresource)
+    }
+
+    fn start_counting(&self, server: &Server) -> InFlight {
+        match &self.route {
+            Route::Resource(target) => InFlight::of(server, target),
+            Route::Aggregated { .. } => InFlight::elsewhere(server, &self.method, &self.path, self.verb().0),
+            Route::Path { .. } => InFlight::of_path(server, &self.method, &self.path),
+        }
+    }
+}
+
+/// Authenticates the request and strips its credentials. Failures are logged, not returned.
+async fn authenticate(server: &Server, origin: Origin, request: &mut Request<Body>) -> (Option<Caller>, Notes) {
+    let peer = match origin {
+        Origin::Component(user) => return (Some(Caller::Component(user)), Notes::default()),
+        Origin::Peer(peer) => peer,
+    };
+    let authenticator = server.authenticator();
+    let (path, mut headers) = (request.uri().path().to_owned(), std::mem::take(request.headers_mut()));
+    let (audiences, notes) = (authenticator.audiences(), Notes::default());
+    let mut shown = Shown { headers: &mut headers, peer: Some(&peer), path: &path, audiences, notes };
+    let found = authenticator.authenticate(&mut shown).await;
+    let notes = shown.notes;
+    *request.headers_mut() = headers;
+    let found = found.inspect_err(|error| tracing::info!(path, %error, "unable to authenticate the request"));
+    (found.ok().map(Caller::Client), notes)
+}
+
+/// What the audit event of a request says of it, beyond its attributes.
+struct AuditedCall<'a> {
+    caller: Option<Caller>,
+    error_options: Form,
+    notes: &'a Notes,
+    peer: Option<SocketAddr>,
+    id: &'a HeaderValue,
+}
+
+impl AuditedCall<'_> {
+    /// Begins the audit context of the request; `None` if the policy omits it.
+    fn begin(&self, auditor: &Arc<Auditor>, routed: &RoutedRequest, request: &Request<Body>) -> Option<Arc<Trail>> {
+        let unauthenticated = User::default();
+        let attributes = routed.attributes();
+        let attributes = attributes.about(self.caller.as_ref().map_or(&unauthenticated, Caller::user));
+        let agent = user_agent(request);
+        let about = audit::Request {
+            id: self.id.to_str().unwrap_or_default(),
+            uri: request.uri().path_and_query().map_or(routed.path.as_str(), |uri| uri.as_str()),
+            sources: audit::sources(request.headers(), self.peer),
+            agent: &agent,
+            received: clock::now(),
+        };
+        auditor.begin(&about, &attributes)
+    }
+}
+
+/// Handles a request and emits the audit events that the policy selects.
+async fn audit_request(
+    server: &Server,
+    auditor: &Arc<Auditor>,
+    call: AuditedCall<'_>,
+    routed: RoutedRequest,
+    request: Request<Body>,
+) -> Response<Body> {
+    let begun = call.begin(auditor, &routed, &request);
+    let AuditedCall { caller, error_options, notes, .. } = call;
+    let Some(trail) = begun else {
+        return handle_authenticated(server, caller, error_options, routed, request).await;
+    };
+    notes.annotations.iter().for_each(|(key, value)| trail.annotate(key, value.clone()));
+    if caller.is_none() {
+        // A request that fails authentication has only the stage of its response.
+        return audit::refuse(&trail, encode::error(error_options, &Status::unauthorized())).await;
+    }
+    if let Err(status) = trail.reach(audit::Stage::RequestReceived).await {
+        return encode::error(error_options, &status);
+    }
+    let stream = routed.is_long_running();
+    let work =
+        audit::within(trail.clone(), Box::pin(handle_authenticated(server, caller, error_options, routed, request)));
+    match AssertUnwindSafe(work).catch_unwind().await {
+        Ok(response) => audit::complete(trail, stream, response).await,
+        Err(panic) => {
+            audit::panicked(&trail).await;
+            std::panic::resume_unwind(panic)
+        }
+    }
+}
+
+/// Serves an authenticated request; 401 without a caller.
+async fn handle_authenticated(
+    server: &Server,
+    caller: Option<Caller>,
+    error_options: Form,
+    routed: RoutedRequest,
+    request: Request<Body>,
+) -> Response<Body> {
+    let result = match caller {
+        Some(caller) => serve_request(server, caller, error_options, routed, request).await,
+        None => Err(Status::unauthorized()),
+    };
+    result.unwrap_or_else(|status| encode::error(error_options, &status))
+}
+
+/// The prologue of every request: impersonation, counting, flow control, deadline, authorization; then dispatches it.
+async fn serve_request(
+    server: &Server,
+    caller: Caller,
+    error_options: Form,
+    mut routed: RoutedRequest,
+    mut request: Request<Body>,
+) -> Result<Response<Body>, Status> {
+    let impersonated = impersonate(server, &caller, request.headers_mut(), &routed.attributes()).await?;
+    let caller = impersonated.unwrap_or(caller);
+    if let Route::Resource(target) = &mut routed.route {
+        target.user = caller.user().clone();
+    }
+    let counted = routed.start_counting(server);
+    let permit = match server.shared.flow.admit(&caller, &routed.flow_digest()).await {
+        Ok(permit) => permit,
+        Err(rejected) => return Ok(counted.answered(too_many_requests(&rejected))),
+    };
+    let (verb, subresource) = routed.verb();
+    let result = match deadline::of(server, verb, subresource, &routed.query) {
+        Ok(deadline) => deadline.within(authorize_and_dispatch(server, &caller, error_options, routed, request)).await,
+        Err(status) => Err(status),
+    };
+    if result.as_ref().is_err_and(|status| status.code == 504) {
+        server.shared.metrics.terminated(counted.key(), 504);
+    }
+    let mut response = result.unwrap_or_else(|status| encode::error(error_options, &status));
+    permit.mark(&mut response);
+    Ok(counted.answered(response))
+}
+
+/// Resolves the `Impersonate-*` headers; `None` if there are none.
+async fn impersonate(
+    server: &Server,
+    caller: &Caller,
+    headers: &mut HeaderMap,
+    attributes: &Question<'_>,
+) -> Result<Option<Caller>, Status> {
+    let attributes = attributes.about(caller.user());
+    let modes = &server.shared.impersonators;
+    let found = impersonate::impersonated(server.authorizers(), modes, headers, &attributes).await?;
+    Ok(found.map(|other| {
+        tracing::debug!(requestor = caller.user().name, impersonated = other.user.name, "impersonating");
+        audit::with(|trail| trail.impersonates(&other.user, other.constraint));
+        Caller::Client(other.user)
+    }))
+}
+
+/// 429 in upstream's words.
+pub(crate) fn too_many_requests(rejected: &Rejected) -> Response<Body> {
+    let mut response = text_response("Too many requests, please try again later.\n");
+    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    let headers = response.headers_mut();
+    headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    rejected.mark(&mut response);
+    response
+}
+
+async fn authorize_and_dispatch(
+    server: &Server,
+    caller: &Caller,
+    error_options: Form,
+    routed: RoutedRequest,
+    request: Request<Body>,
+) -> Result<Response<Body>, Status> {
+    server.authorizers().answer(caller.user(), &routed.attributes()).await?;
+    let watch = routed.verb().0 == "watch";
+    // A future is copied whenever it becomes a part of another: from here on it is a pointer.
+    match routed.route {
+        Route::Resource(target) => serve_resource(server, caller, error_options, target, request).await,
+        Route::Aggregated { api, .. } => {
+            Ok(Box::pin(server.aggregator().pass(&api, caller.user(), watch, request)).await)
+        }
+        Route::Path { status: Some(status), .. } => Err(status),
+        Route::Path { status: None, .. } => Box::pin(paths::answer(server, &request.into_parts().0)).await,
+    }
+}
+
+/// The verb of a request whose path names no resource.
+fn non_resource_verb(method: &Method) -> &'static str {
+    match method.as_str() {
+        "POST" => "post",
+        "PUT" => "put",
+        "PATCH" => "patch",
+        "DELETE" => "delete",
+        "HEAD" => "head",
+        "OPTIONS" => "options",
+        _ => "get",
+    }
+}
+
+/// Handles a resource request and adds its warnings to the response, errors included.
+async fn serve_resource(
+    server: &Server,
+    caller: &Caller,
+    error_options: Form,
+    target: Box<Target>,
+    request: Request<Body>,
+) -> Result<Response<Body>, Status> {
+    let mut deprecation = target.resource.deprecation();
+    if target.resource.custom.is_some()
+        && let Some(text) = deprecation.take()
+    {
+        // The deprecation warning of a custom resource version comes with errors too.
+        target.notes.warn(text);
+    }
+    let notes = target.notes.clone();
+    let handled = Box::pin(handle_resource(server, caller, target, request)).await;
+    let warnings = notes.take_warnings();
+    let response = match handled {
+        Err(status) if !warnings.is_empty() => encode::error(error_options, &status),
+        handled => handled?,
+    };
+    let response = encode::warned(response, &warnings);
+    Ok(match deprecation {
+        Some(text) => encode::warned(response, &[text]),
+        None => response,
+    })
+}
+
+async fn handle_resource(
+    server: &Server,
+    caller: &Caller,
+    mut target: Box<Target>,
+    request: Request<Body>,
+) -> Result<Response<Body>, Status> {
+    // The futures of rare requests are boxed, so that the others stay small.
+    if is_streaming(&target.subresource) {
+        return Box::pin(connect::answer(server, caller, *target, request)).await;
+    }
+    let form = Form::negotiate(request.headers(), &target)?;
+    if target.verb == "watch" && watch::socket::is_asked_for(request.headers()) {
+        return Box::pin(watch::socket::answer(server, *target, form, request)).await;
+    }
+    if target.verb == "watch" {
+        return Box::pin(watch::answer(server, *target, form)).await;
+    }
+    let input = Input::read(request).await?;
+    if matches!(target.verb, "create" | "update") {
+        target.words = registry::words(&target.resource, &input);
+    }
+    audit::with(|trail| trail.sent(&input));
+    let outcome = server.registry().perform(&target, &input).await?;
+    Ok(match outcome {
+        Outcome::Document { value, revision } => encode::document(&target, form, &value, revision)?,
+        Outcome::Object { object, stored, code } => encode::changed(&target, form, object, stored, code),
+        Outcome::List(list) => encode::list(&target, form, list)?,
+        Outcome::Objects(objects) => encode::objects(&target, form, objects, serde_json::json!({})),
+        Outcome::Success(status) => encode::success(form, &status),
+    })
+}

@@ -1,0 +1,282 @@
+//! Files that configure who is who and who may do what, read again when they change. What is wrong with a new one is logged
+//! and counted, and the old one goes on counting.
+//!
+//! As upstream has it, a new configuration of authorization may only name what was there at the start, besides webhooks;
+//! one of authentication replaces issuers and what is anonymous.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use apiserver_core::{metrics::Page, storage::ObjectStorage};
+use authn::{AuthenticationFile, Authenticator};
+use authz::{Mode, config};
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Server, bootstrap};
+
+/// How often files are read.
+pub const PERIOD: Duration = Duration::from_secs(60);
+
+/// A file that was read.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// Where it is.
+    pub file: PathBuf,
+    /// What it said.
+    pub text: String,
+}
+
+/// Which files are read again.
+#[derive(Clone, Debug)]
+pub struct Reload {
+    /// `--authorization-config`.
+    pub authorization: Option<Watched>,
+    /// `--authentication-config`, and the issuers that are this server's own.
+    pub authentication: Option<(Watched, Vec<String>)>,
+    /// How often.
+    pub period: Duration,
+}
+
+impl Default for Reload {
+    fn default() -> Self {
+        Self { authorization: None, authentication: None, period: PERIOD }
+    }
+}
+
+/// Reads the files again until `shutdown`.
+pub async fn run(server: &Server, shutdown: &CancellationToken) {
+    let Reload { authorization, authentication, .. } = &server.shared.settings.reload;
+    let authorization = async {
+        if let Some(watched) = authorization {
+            follow(server, shutdown, "authorization", watched, |text| server.reauthorize(text)).await;
+        }
+    };
+    let authentication = async {
+        if let Some((watched, own)) = authentication {
+            follow(server, shutdown, "authentication", watched, |text| server.reauthenticate(text, own)).await;
+        }
+    };
+    tokio::join!(authorization, authentication);
+}
+
+async fn follow(
+    server: &Server,
+    shutdown: &CancellationToken,
+    what: &'static str,
+    watched: &Watched,
+    apply: impl Fn(&str) -> Result<(), String>,
+) {
+    let mut last = watched.text.clone();
+    let period = server.shared.settings.reload.period;
+    while shutdown.run_until_cancelled(tokio::time::sleep(period)).await.is_some() {
+        let outcome = match fs::read_to_string(&watched.file) {
+            Ok(text) if text == last => continue,
+            Ok(text) => {
+                last = text;
+                apply(&last)
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        match &outcome {
+            Ok(()) => tracing::info!(file = %watched.file.display(), "the configuration of {what} was read again"),
+            Err(why) => tracing::error!(file = %watched.file.display(), why, "reloading {what} config"),
+        }
+        server.shared.reloads.note(what, outcome.is_ok().then_some(last.as_str()));
+    }
+}
+
+impl Server {
+    /// Lets a new configuration decide who may do what.
+    fn reauthorize(&self, text: &str) -> Result<(), String> {
+        let policies = self.shared.settings.authorization.modes.iter().find_map(|mode| match mode {
+            Mode::Abac(policies) => Some(policies),
+            _ => None,
+        });
+        let modes = config::parse(text, policies).map_err(|error| error.to_string())?;
+        self.authorizers().replace(&modes)
+    }
+
+    /// Lets a new configuration say who is who.
+    fn reauthenticate(&self, text: &str, own: &[String]) -> Result<(), String> {
+        let file = AuthenticationFile::parse(text, own).map_err(|error| error.to_string())?;
+        let mut settings = self.shared.settings.authentication.clone();
+        settings.issuers = file.issuers;
+        if let Some((anonymous, paths)) = file.anonymous {
+            (settings.anonymous, settings.anonymous_paths) = (anonymous, paths);
+        }
+        let storage: Arc<dyn ObjectStorage> = self.shared.registry.clone();
+        let new = Authenticator::new(&settings, self.shared.tokens.as_ref(), &storage);
+        self.shared.authenticator.replace(new);
+        Ok(())
+    }
+}
+
+/// How reloads went.
+#[derive(Default)]
+pub struct Reloads(Mutex<BTreeMap<&'static str, Outcomes>>);
+
+#[derive(Clone, Default)]
+struct Outcomes {
+    /// Those that succeeded and those that failed: how many, and when the last was.
+    counts: BTreeMap<&'static str, (u64, f64)>,
+    /// What counts now.
+    hash: Option<String>,
+}
+
+impl Reloads {
+    /// A file was read again: what it says, if that counts.
+    fn note(&self, what: &'static str, text: Option<&str>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcomes = all.entry(what).or_default();
+        let count = outcomes.counts.entry(if text.is_some() { "success" } else { "failure" }).or_default();
+        *count = (count.0 + 1, Timestamp::now().as_duration().as_secs_f64());
+        outcomes.hash = text.map(hashed).or(outcomes.hash.take());
+    }
+
+    /// Writes upstream's metrics.
+    pub fn write(&self, page: &mut Page, host_name: &str) {
+        let server = hashed(&bootstrap::identity(host_name));
+        for (what, Outcomes { counts, hash }) in self.0.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+            let name = |rest: &str| format!("apiserver_{what}_config_controller_{rest}");
+            let labels = |status: &str| format!("apiserver_id_hash={server:?},status={status:?}");
+            let split = "split by status and apiserver identity.";
+            let total = format!("[BETA] Total number of automatic reloads of {what} configuration {split}");
+            page.header(&name("automatic_reloads_total"), &total, "counter");
+            for (status, (count, _)) in &counts {
+                page.line(&name("automatic_reloads_total"), &labels(status), *count as f64);
+            }
+            let last = format!("[BETA] Timestamp of the last automatic reload of {what} configuration {split}");
+            page.header(&name("automatic_reload_last_timestamp_seconds"), &last, "gauge");
+            for (status, (_, at)) in &counts {
+                page.line(&name("automatic_reload_last_timestamp_seconds"), &labels(status), *at);
+            }
+            let Some(hash) = hash else { continue };
+            let info = format!(
+                "[ALPHA] Information about the last applied {what} configuration with hash as label, split by apiserver identity."
+            );
+            page.header(&name("last_config_info"), &info, "gauge");
+            page.line(&name("last_config_info"), &format!("apiserver_id_hash={server:?},hash={hash:?}"), 1.0);
+        }
+    }
+}
+
+fn hashed(text: &str) -> String {
+    let digits: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{digits}")
+}
+
+#[cfg(test)]
+mod tests {
+    use apiserver_core::{
+        User,
+        attributes::{Asked, Attributes},
+    };
+
+    use super::*;
+    use crate::{Authorization, Settings, fixture};
+
+    const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n";
+
+    /// Everybody may do everything, and roles count.
+    fn all() -> Authorization {
+        Authorization { modes: vec![Mode::AlwaysAllow, Mode::Rbac] }
+    }
+
+    /// What becomes of a configuration in a server that began with roles.
+    async fn check(text: &str, want: Result<(), &str>) {
+        let settings = Settings { authorization: Authorization { modes: vec![Mode::Rbac] }, ..Settings::default() };
+        let (server, _dir) = fixture::server(settings).await;
+        let got = server.reauthorize(text);
+        match want {
+            Ok(()) => assert_eq!(got, Ok(()), "{text}"),
+            Err(why) => assert!(got.as_ref().is_err_and(|said| said.contains(why)), "{text}: {got:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn configurations_of_authorization_replace_each_other() {
+        check(&format!("{HEAD}- type: RBAC\n  name: rbac\n"), Ok(())).await;
+        let late = "authorizer type Node is not allowed if it was not enabled at initial server startup";
+        check(&format!("{HEAD}- type: Node\n  name: node\n"), Err(late)).await;
+        check(&format!("{HEAD}- type: Nope\n  name: x\n"), Err("Nope")).await;
+        check("nonsense: [", Err("")).await;
+        check(&format!("{HEAD}[]"), Err("")).await;
+    }
+
+    #[tokio::test]
+    async fn the_new_chain_decides() {
+        let (server, _dir) = fixture::server(Settings { authorization: all(), ..Settings::default() }).await;
+        let user = User { name: "joe".into(), ..User::default() };
+        let may = async || {
+            server.authorizers().allows(&Attributes { user: &user, verb: "get", asked: Asked::Path("/x") }).await
+        };
+        assert!(may().await, "everybody may do everything at first");
+        assert_eq!(server.reauthorize(&format!("{HEAD}- type: RBAC\n  name: rbac\n")), Ok(()));
+        assert!(!may().await);
+    }
+
+    #[tokio::test]
+    async fn a_file_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("authorization.yaml");
+        let authorization = Some(Watched { file: file.clone(), text: String::new() });
+        let reload = Reload { authorization, period: Duration::from_millis(5), ..Reload::default() };
+        let (server, _dir) = fixture::server(Settings { reload, authorization: all(), ..Settings::default() }).await;
+        let lines = || {
+            let mut page = Page::default();
+            server.shared.reloads.write(&mut page, "host");
+            page.text()
+        };
+        let until = async |text: String| {
+            std::fs::write(&file, text).unwrap();
+            let wanted = |page: &str| page.contains("status=\"success\"} 1\n") && page.contains("status=\"failure\"} ");
+            while !wanted(&lines()) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let shutdown = CancellationToken::new();
+        let work = async {
+            // There is no file at first, so that one failure is certain.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            until(format!("{HEAD}- type: RBAC\n  name: rbac\n")).await;
+            shutdown.cancel();
+        };
+        let followed = async { tokio::join!(run(&server, &shutdown), work) };
+        tokio::time::timeout(Duration::from_secs(20), followed).await.expect("the file is read");
+        let page = lines();
+        assert!(page.contains("apiserver_authorization_config_controller_automatic_reloads_total{"), "{page}");
+        assert!(page.contains("apiserver_authorization_config_controller_last_config_info{"), "{page}");
+        assert!(!page.contains("authentication"), "nothing is told of what is not followed");
+    }
+
+    #[tokio::test]
+    async fn configurations_of_authentication_say_who_is_anonymous() {
+        let settings = Settings { authorization: Authorization { modes: vec![Mode::Rbac] }, ..Settings::default() };
+        let (server, _dir) = fixture::server(settings).await;
+        let file = |enabled: bool| {
+            format!(
+                "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt: []\nanonymous:\n  enabled: {enabled}\n"
+            )
+        };
+        let found = async || {
+            let (mut headers, audiences) = (http::HeaderMap::new(), Vec::new());
+            let notes = authn::Notes::default();
+            let mut shown = authn::Shown { headers: &mut headers, peer: None, path: "/", audiences: &audiences, notes };
+            server.authenticator().authenticate(&mut shown).await.is_ok()
+        };
+        assert!(found().await);
+        assert_eq!(server.reauthenticate(&file(false), &[]), Ok(()));
+        assert!(!found().await);
+        assert!(server.reauthenticate("kind: Pod", &[]).is_err());
+        assert!(!found().await, "the old one goes on counting");
+        assert_eq!(server.reauthenticate(&file(true), &[]), Ok(()));
+        assert!(found().await);
+    }
+}

@@ -1,0 +1,84 @@
+//! Flow control as requests meet it, on a server of its own.
+
+use std::time::Duration;
+
+use ::flowcontrol::{Asked, Load, Refused};
+use apiserver_core::{Caller, User, query::Query};
+use http::{HeaderValue, Method};
+
+use crate::{Server, Settings, fixture};
+
+async fn server(load: Load) -> (Server, tempfile::TempDir) {
+    fixture::server(Settings { load, ..Default::default() }).await
+}
+
+fn client(name: &str, group: &str) -> Caller {
+    Caller::Client(User {
+        name: name.into(),
+        groups: vec![group.into(), "system:authenticated".into()],
+        ..User::default()
+    })
+}
+
+fn target(path: &str) -> apiserver_core::request::Target {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    apiserver_core::request::parse(&Method::GET, path, Query::parse(query), &Default::default()).unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn a_flood_is_turned_away_and_administrators_are_not() {
+    let load = Load { reads: 5, writes: 5, request_timeout: Duration::from_millis(4), ..Default::default() };
+    let (server, _dir) = server(load).await;
+    let (pods, jane) = (target("/api/v1/namespaces/a/pods/b"), client("jane", "devs"));
+    let mut held = Vec::new();
+    let refused = loop {
+        match server.shared.flow.admit(&jane, &Asked::Resource(&pods)).await {
+            Ok(place) => held.push(place),
+            Err(response) => break response,
+        }
+        assert!(held.len() <= 10, "there are only ten seats");
+    };
+    let refused = crate::pipeline::too_many_requests(&refused);
+    assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (429, &HeaderValue::from_static("1")));
+    let uids = ["x-kubernetes-pf-flowschema-uid", "x-kubernetes-pf-prioritylevel-uid"];
+    assert!(uids.iter().all(|name| refused.headers().contains_key(*name)));
+    assert!(!held.is_empty());
+    for _ in 0..100 {
+        held.push(
+            server
+                .shared
+                .flow
+                .admit(&client("admin", "system:masters"), &Asked::Resource(&pods))
+                .await
+                .unwrap_or_default(),
+        );
+    }
+    let global = server.shared.flow.levels().into_iter().find(|level| &*level.name == "global-default").unwrap();
+    assert_eq!(global.counts["global-default"].refused[&Refused::TooLong], 1);
+}
+
+#[tokio::test]
+async fn plain_limits_count_reads_and_writes_apart() {
+    let load = Load { reads: 1, writes: 1, fairness: false, ..Default::default() };
+    let (server, _dir) = server(load).await;
+    let (get, jane) = (target("/api/v1/namespaces/a/pods/b"), client("jane", "devs"));
+    let held = server.shared.flow.admit(&jane, &Asked::Resource(&get)).await.unwrap_or_default();
+    assert!(server.shared.flow.admit(&jane, &Asked::Resource(&get)).await.is_err());
+    let watch = target("/api/v1/namespaces/a/pods?watch=1");
+    assert!(server.shared.flow.admit(&jane, &Asked::Resource(&watch)).await.is_ok());
+    let write = apiserver_core::request::Target { verb: "update", ..target("/api/v1/namespaces/a/pods/b") };
+    assert!(server.shared.flow.admit(&jane, &Asked::Resource(&write)).await.is_ok());
+    drop(held);
+    assert!(server.shared.flow.admit(&jane, &Asked::Resource(&get)).await.is_ok());
+}
+
+#[tokio::test]
+async fn shares_follow_the_objects() {
+    let (server, _dir) = server(Load::default()).await;
+    let seats = |name: &str| {
+        let levels = server.shared.flow.levels();
+        levels.iter().find(|level| &*level.name == name).map(|level| level.nominal)
+    };
+    // 600 seats by 245 shares, rounded up, as upstream.
+    assert_eq!((seats("workload-low"), seats("catch-all"), seats("exempt")), (Some(245), Some(13), Some(0)));
+}

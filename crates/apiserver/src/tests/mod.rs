@@ -1,0 +1,7 @@
+//! Tests of single stages that need a whole server around them.
+
+mod allocator_repair;
+mod apiextensions;
+mod audit;
+pub mod authn;
+mod flowcontrol;

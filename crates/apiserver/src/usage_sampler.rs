@@ -1,0 +1,203 @@
+//! Asks the kubelets what their containers use: `/metrics/resource`, in Prometheus's text.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use admission::usage::Sample;
+use api::{Value, meta, status::Status};
+use apiserver_core::{body::full, loopback};
+use http::{Request, header};
+use http_body_util::{BodyExt, Limited};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Server, connect};
+
+/// How often kubelets are asked.
+const PERIOD: Duration = Duration::from_secs(60);
+/// How long one may take.
+const LIMIT: Duration = Duration::from_secs(10);
+/// The longest answer that is read.
+const MAX_PAGE: usize = 8 << 20;
+
+/// Namespace, pod and container.
+type Container = (String, String, String);
+
+/// What a kubelet says of a container.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Reading {
+    /// Seconds of CPU since it started.
+    cpu: Option<f64>,
+    /// Bytes.
+    memory: Option<u64>,
+}
+
+/// Samples until `shutdown`.
+pub async fn run(server: &Server, shutdown: &CancellationToken) {
+    let mut before = Before::default();
+    loop {
+        if let Err(status) = sample(server, &mut before).await {
+            tracing::warn!(error = status.message, "cannot ask what containers use");
+        }
+        if shutdown.run_until_cancelled(tokio::time::sleep(PERIOD)).await.is_none() {
+            return;
+        }
+    }
+}
+
+/// The seconds of CPU that containers had used when they were last asked about.
+#[derive(Default)]
+struct Before(HashMap<Container, (f64, Instant)>);
+
+impl Before {
+    /// Thousandths of a core since the last time.
+    fn rate(&self, container: &Container, seconds: f64, now: Instant) -> Option<u64> {
+        let (earlier, at) = self.0.get(container)?;
+        let elapsed = now.duration_since(*at).as_secs_f64();
+        // A container that was started anew counts from the beginning.
+        (elapsed > 0.0 && seconds >= *earlier).then(|| ((seconds - earlier) / elapsed * 1000.0).round() as u64)
+    }
+}
+
+/// Asks all kubelets once.
+async fn sample(server: &Server, before: &mut Before) -> Result<(), Status> {
+    let registry = server.registry();
+    let pods = registry.objects(loopback::resource("", "v1", "pods")?, "").await?;
+    let images = images(&pods);
+    let nodes = registry.objects(loopback::resource("", "v1", "nodes")?, "").await?;
+    let mut seen = HashMap::new();
+    for node in &nodes {
+        let page = match tokio::time::timeout(LIMIT, page(server, meta::name(node))).await {
+            Ok(Ok(page)) => page,
+            // A node that does not answer has other ways to be noticed.
+            Ok(Err(error)) => {
+                tracing::debug!(node = meta::name(node), error, "the kubelet does not say what its containers use");
+                continue;
+            }
+            Err(_) => continue,
+        };
+        let now = Instant::now();
+        for (container, reading) in read(&page) {
+            let cpu = reading.cpu.and_then(|seconds| before.rate(&container, seconds, now));
+            if let Some(image) = images.get(&container) {
+                server.shared.usage.record(&container.0, image, Sample { at: now, cpu, memory: reading.memory });
+            }
+            reading.cpu.map(|seconds| seen.insert(container, (seconds, now)));
+        }
+    }
+    before.0 = seen;
+    Ok(())
+}
+
+/// The images of all containers.
+fn images(pods: &[Value]) -> HashMap<Container, String> {
+    let of = |pod: &Value| -> Vec<(Container, String)> {
+        let containers = ["initContainers", "containers"].into_iter().flat_map(|list| meta::list(pod, &["spec", list]));
+        let named = containers.map(|container| {
+            let text = |field: &str| meta::text(container, &[field]).to_owned();
+            ((meta::namespace(pod).to_owned(), meta::name(pod).to_owned(), text("name")), text("image"))
+        });
+        named.collect()
+    };
+    pods.iter().flat_map(of).collect()
+}
+
+async fn page(server: &Server, node: &str) -> Result<String, String> {
+    let kubelet = connect::kubelet_of(server, node).await.map_err(|status| status.message)?;
+    let request = Request::get("/metrics/resource").header(header::HOST, kubelet.authority()).body(full(""));
+    let answer = kubelet.send(request.map_err(|error| error.to_string())?).await.map_err(|error| error.to_string())?;
+    if !answer.status().is_success() {
+        return Err(format!("it answers {}", answer.status()));
+    }
+    let body = Limited::new(answer.into_body(), MAX_PAGE).collect().await.map_err(|error| error.to_string())?;
+    Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
+}
+
+/// What a page says of each container.
+fn read(page: &str) -> HashMap<Container, Reading> {
+    let mut found: HashMap<Container, Reading> = HashMap::new();
+    for line in page.lines() {
+        let Some((name, rest)) = line.split_once('{') else { continue };
+        if !matches!(name, "container_cpu_usage_seconds_total" | "container_memory_working_set_bytes") {
+            continue;
+        }
+        let Some((labels, value)) = rest.rsplit_once('}') else { continue };
+        let Some(value) = value.split_whitespace().next().and_then(|value| value.parse::<f64>().ok()) else { continue };
+        let label = |name: &str| {
+            let text = labels.split(',').find_map(|label| label.strip_prefix(name)?.strip_prefix("=\""))?;
+            text.strip_suffix('"').map(str::to_owned)
+        };
+        let (Some(namespace), Some(pod), Some(container)) = (label("namespace"), label("pod"), label("container"))
+        else {
+            continue;
+        };
+        let reading = found.entry((namespace, pod, container)).or_default();
+        match name {
+            "container_cpu_usage_seconds_total" => reading.cpu = Some(value),
+            _ => reading.memory = Some(value.max(0.0) as u64),
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use admission::usage::{Kind, Wanted};
+    use apiserver_core::loopback::{Place, System};
+    use http::Response;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{Settings, fixture, tests::authn::listener::Listener};
+
+    const PAGE: &str = "# HELP container_cpu_usage_seconds_total x\n# TYPE container_cpu_usage_seconds_total counter\n\
+        container_cpu_usage_seconds_total{container=\"c\",namespace=\"default\",pod=\"p\"} 4.5 1700000000000\n\
+        container_memory_working_set_bytes{container=\"c\",namespace=\"default\",pod=\"p\"} 1.2e+07 1700000000000\n\
+        node_cpu_usage_seconds_total 9\ncontainer_start_time_seconds{container=\"c\"} 1\nnonsense{\n";
+
+    #[test]
+    fn pages_are_read() {
+        let container = || ("default".to_owned(), "p".to_owned(), "c".to_owned());
+        let want = HashMap::from([(container(), Reading { cpu: Some(4.5), memory: Some(12_000_000) })]);
+        assert_eq!(read(PAGE), want);
+        let now = Instant::now();
+        let before = Before(HashMap::from([(container(), (4.0, now))]));
+        assert_eq!(before.rate(&container(), 5.0, now + Duration::from_secs(10)), Some(100));
+        assert_eq!(before.rate(&container(), 1.0, now + Duration::from_secs(10)), None, "it was started anew");
+        assert_eq!(before.rate(&container(), 5.0, now), None);
+    }
+
+    #[tokio::test]
+    async fn kubelets_are_asked() {
+        let (server, _dir) = fixture::server(Settings::default()).await;
+        static ASKED: AtomicU64 = AtomicU64::new(0);
+        let listener = Listener::start(|sent| {
+            assert_eq!(sent.path, "/metrics/resource");
+            let seconds = ASKED.fetch_add(1, Ordering::Relaxed) * 1000;
+            Response::new(PAGE.replace("4.5", &seconds.to_string()))
+        })
+        .await;
+        let port: u16 = listener.url.rsplit(':').next().unwrap().parse().unwrap();
+        let system = System::new(&**server.registry());
+        let make = async |resource: &str, namespace: &str, object: Value| {
+            let resource = apiserver_core::loopback::resource("", "v1", resource).unwrap();
+            system.create(Place { resource, namespace, name: "" }, &object).await.unwrap();
+        };
+        let status = json!({"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}});
+        make("nodes", "", json!({"metadata": {"name": "n"}, "status": status})).await;
+        make("serviceaccounts", "default", json!({"metadata": {"name": "default"}})).await;
+        let containers = json!([{"name": "c", "image": "nginx:1"}]);
+        make("pods", "default", json!({"metadata": {"name": "p"}, "spec": {"containers": containers}})).await;
+        let mut before = Before::default();
+        sample(&server, &mut before).await.unwrap();
+        sample(&server, &mut before).await.unwrap();
+        let wanted = Wanted { image: "nginx:1", exact: true, namespace: Some("default"), within: PERIOD };
+        let percentile = |kind| server.shared.usage.percentile(kind, 90, wanted, Instant::now());
+        assert_eq!(percentile(Kind::Memory), Some((12_000_000, 2)));
+        assert!(matches!(percentile(Kind::Cpu), Some((1.., 1))), "two readings make a rate");
+    }
+}

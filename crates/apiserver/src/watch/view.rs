@@ -1,0 +1,227 @@
+//! How a watch shows a change: which type it is to those who select, and in which form it is written.
+//!
+//! A change is written once per form and type, and shared by all watchers that show it.
+
+use std::{collections::HashMap, sync::Arc};
+
+use api::{Value, apply, convert, meta, protobuf, status::Status};
+use apiextensions::version_of;
+use apiserver_core::{
+    document,
+    document::Tail,
+    negotiation::{Encoding, Form, Shape},
+    request::Target,
+};
+use bytes::{BufMut, Bytes, BytesMut};
+use registry::{Registry, selection::Selection};
+use serde_json::json;
+use store::{Change, Item, Revision};
+
+use crate::encode;
+
+/// What a watch shows.
+pub(super) struct View {
+    target: Target,
+    form: Form,
+    selection: Selection,
+    tail: Tail,
+    /// The names under which what is written is shared; `None`: it is not.
+    shared: Option<Names>,
+    /// The client knows the columns of the table.
+    has_columns: bool,
+    /// Who converts objects, where somebody else must.
+    converter: Option<Arc<Registry>>,
+    /// What was converted for the changes at hand, by the place of the document.
+    converted: HashMap<usize, Value>,
+}
+
+/// Names of what is written alike for everybody.
+#[derive(Clone)]
+struct Names {
+    /// A change, of each type.
+    changes: [Arc<str>; 3],
+    /// All that the watch shows.
+    runs: Arc<str>,
+}
+
+/// What a change is to a watcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Type {
+    Added,
+    Modified,
+    Deleted,
+}
+
+impl Type {
+    fn text(self) -> &'static str {
+        match self {
+            Type::Added => "ADDED",
+            Type::Modified => "MODIFIED",
+            Type::Deleted => "DELETED",
+        }
+    }
+}
+
+impl Names {
+    fn of(target: &Target, form: Form) -> Self {
+        let Form { encoding, shape, version, .. } = form;
+        // What a definition says may change under the same name.
+        let serial = version_of(&target.resource).map_or(0, |version| version.definition.serial);
+        let own = target.resource.api_version();
+        let name = format!("{} {shape:?} {version:?} {own} {serial}", encoding.media_type());
+        let selector = |name| target.query.get(name).unwrap_or_default();
+        let (labels, fields) = (selector("labelSelector"), selector("fieldSelector"));
+        Self {
+            changes: [Type::Added, Type::Modified, Type::Deleted].map(|kind| format!("{} {name}", kind.text()).into()),
+            runs: format!("{name} {:?} {labels:?} {fields:?}", target.name).into(),
+        }
+    }
+}
+
+impl View {
+    pub fn new(target: Target, form: Form, selection: Selection) -> Self {
+        // The age of an object in a table is another for whoever looks later.
+        let same_for_all = !matches!(form.shape, Shape::Table(_));
+        let shared = same_for_all.then(|| Names::of(&target, form));
+        let tail = Tail::of(&target.resource);
+        Self { target, form, selection, tail, shared, has_columns: false, converter: None, converted: HashMap::new() }
+    }
+
+    /// The same for a resource whose objects somebody else converts.
+    pub fn converted_by(mut self, registry: &Arc<Registry>) -> Self {
+        if apiextensions::Definitions::is_converted_by_webhook(&self.target.resource) {
+            (self.converter, self.shared) = (Some(registry.clone()), None);
+        }
+        self
+    }
+
+    /// Whether [`Self::prepare`] must be called before anything is shown.
+    pub fn converts(&self) -> bool {
+        self.converter.is_some()
+    }
+
+    /// Has documents converted that are to be shown next.
+    pub async fn prepare(&mut self, mut items: Vec<Arc<Item>>) -> Result<(), store::Error> {
+        let Some(converter) = self.converter.clone() else { return Ok(()) };
+        items.retain(|item| self.selection.may_match(item));
+        let stored = items.iter().map(|item| document::object(&item.record)).collect::<Result<Vec<_>, _>>()?;
+        let shown = converter.custom().in_version(&self.target.resource, stored).await;
+        let shown = shown.map_err(|status| store::Error::Unusable(status.message))?;
+        self.converted = items.iter().map(|item| place(&item.record.value)).zip(shown).collect();
+        Ok(())
+    }
+
+    /// The name under which watches that show the same share it.
+    pub fn name(&self) -> Option<&Arc<str>> {
+        self.shared.as_ref().map(|names| &names.runs)
+    }
+
+    /// Whether an object is shown.
+    pub fn selects(&self, item: &Item) -> bool {
+        self.selection.is_everything()
+            || match self.converted.get(&place(&item.record.value)) {
+                Some(object) => self.selection.matches_converted(item, object),
+                None => self.selection.matches(item),
+            }
+    }
+
+    /// An object that was there before the watch began.
+    pub fn existing(&mut self, item: &Item) -> Result<Bytes, store::Error> {
+        self.write(Type::Added, &item.record.value, item.record.revision)
+    }
+
+    /// A change as the selectors see it; `None`: it is not shown.
+    pub fn change(&mut self, change: &Change) -> Result<Option<Bytes>, store::Error> {
+        let previous = change.previous.as_ref().filter(|item| self.selects(item));
+        let item = change.item.as_ref().filter(|item| self.selects(item));
+        let (kind, item) = match (previous, item) {
+            (None, Some(item)) => (Type::Added, item),
+            (Some(_), Some(item)) => (Type::Modified, item),
+            // What it was when it was last shown, as of the change that ended that.
+            (Some(previous), None) => (Type::Deleted, previous),
+            (None, None) => return Ok(None),
+        };
+        let shared = self.shared.clone();
+        let mut write = || self.write(kind, &item.record.value, change.revision);
+        match &shared {
+            Some(shared) => change.encoded(&shared.changes[kind as usize], write).map(Some),
+            None => write().map(Some),
+        }
+    }
+
+    fn write(&mut self, kind: Type, value: &Bytes, revision: Revision) -> Result<Bytes, store::Error> {
+        if self.form.is_plain() && self.target.resource.custom.is_none() && self.tail.ends(value) {
+            return Ok(line(kind.text(), value.len() + 48, |out| document::append(out, value, revision)));
+        }
+        let object = match self.converted.get(&place(value)) {
+            Some(object) => {
+                let mut object = object.clone();
+                meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
+                object
+            }
+            None => convert::to(&self.target.resource, document::decode(value, revision)?),
+        };
+        let shown = self.shown(object);
+        Ok(self.line(kind.text(), &shown))
+    }
+
+    /// An object in the shape of the watch; a table names its columns once.
+    fn shown(&mut self, object: Value) -> Value {
+        let mut shown = encode::shaped(&self.target, self.form, object);
+        if shown["kind"] == "Table" && std::mem::replace(&mut self.has_columns, true) {
+            shown["columnDefinitions"] = Value::Null;
+        }
+        shown
+    }
+
+    /// Tells that everything up to a revision was sent.
+    pub fn bookmark(&mut self, revision: Revision, initial_end: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if initial_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        // An object of the kind in which nothing is set.
+        let mut object = apply::Kind::of(&self.target.resource, "").blank();
+        object["metadata"] = metadata;
+        let shown = self.shown(object);
+        self.line("BOOKMARK", &shown)
+    }
+
+    /// Tells why the watch ends.
+    pub fn error(&self, error: &store::Error) -> Bytes {
+        let status = match error {
+            store::Error::Compacted { requested, oldest } => {
+                Status::expired(format!("too old resource version: {requested} ({oldest})"))
+            }
+            store::Error::Future { requested, current } => Status::future_revision(*requested, *current),
+            error => Status::internal(error),
+        };
+        self.line("ERROR", &status.to_value())
+    }
+
+    fn line(&self, kind: &str, object: &Value) -> Bytes {
+        match self.form.encoding {
+            Encoding::Protobuf => protobuf::frame(&protobuf::encode_watch_event(kind, object)).into(),
+            Encoding::Json | Encoding::Yaml => {
+                let text = object.to_string();
+                line(kind, text.len(), |out| out.put_slice(text.as_bytes()))
+            }
+        }
+    }
+}
+
+/// Where a document is in memory: as long as somebody holds it, no other is there.
+fn place(value: &Bytes) -> usize {
+    value.as_ptr() as usize
+}
+
+/// `{"type":"ADDED","object":{…}}` and a newline.
+fn line(kind: &str, length: usize, object: impl FnOnce(&mut BytesMut)) -> Bytes {
+    let mut out = BytesMut::with_capacity(length + 40);
+    out.put_slice(b"{\"type\":\"");
+    out.put_slice(kind.as_bytes());
+    out.put_slice(b"\",\"object\":");
+    object(&mut out);
+    out.put_slice(b"}\n");
+    out.freeze()
+}

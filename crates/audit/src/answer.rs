@@ -1,0 +1,115 @@
+//! The end of a trail: with the answer, or with the end of a stream.
+
+use std::{io::Read, sync::Arc};
+
+use api::{Value, protobuf};
+use apiserver_core::{
+    Body,
+    body::{PROTOBUF, full},
+};
+use bytes::Bytes;
+use flate2::read::GzDecoder;
+use http::{Response, header};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+
+use super::{Level, Stage, Trail};
+
+/// Larger answers are looked into only where all of them is kept.
+const SMALL: u64 = 64 << 10;
+/// What a compressed answer may become.
+const MAX_PLAIN: u64 = 64 << 20;
+
+/// Tells what became of a request, and of a stream also when it ends.
+pub async fn complete(trail: Arc<Trail>, stream: bool, response: Response<Body>) -> Response<Body> {
+    let code = response.status().as_u16();
+    if stream && code < 400 {
+        trail.answered(code, None);
+        reached(&trail, Stage::ResponseStarted).await;
+        let end = End(Some(trail));
+        return response.map(|body| {
+            let body = body.map_frame(move |frame| {
+                let _held = &end;
+                frame
+            });
+            body.boxed_unsync()
+        });
+    }
+    let (response, object) = if wants_body(&trail, &response) { look(response).await } else { (response, None) };
+    trail.answered(code, object);
+    reached(&trail, Stage::ResponseComplete).await;
+    response
+}
+
+/// Tells of a request that was refused before it was begun.
+pub async fn refuse(trail: &Trail, response: Response<Body>) -> Response<Body> {
+    let (response, object) = look(response).await;
+    trail.answered(response.status().as_u16(), object);
+    reached(trail, Stage::ResponseStarted).await;
+    response
+}
+
+/// Tells of a request that the server failed at.
+pub async fn panicked(trail: &Trail) {
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "InternalError",
+        "message": "APIServer panic'd", "code": 500,
+    });
+    trail.answered(500, Some(status));
+    reached(trail, Stage::Panic).await;
+}
+
+async fn reached(trail: &Trail, stage: Stage) {
+    // Only the beginning of a request can fail it.
+    let _ = trail.reach(stage).await;
+}
+
+/// Whether the answer is kept, or may be a `Status` that says more than its code.
+fn wants_body(trail: &Trail, response: &Response<Body>) -> bool {
+    // What another server answers is its to tell of, and may be endless.
+    if response.extensions().get::<apiserver_core::Passed>().is_some() {
+        return false;
+    }
+    let small = response.body().size_hint().exact().is_some_and(|size| size <= SMALL);
+    trail.level() >= Level::RequestResponse || small
+}
+
+/// Reads an answer that is at hand, and says what object it is.
+async fn look(response: Response<Body>) -> (Response<Body>, Option<Value>) {
+    let (head, body) = response.into_parts();
+    let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = text(header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim().to_owned();
+    let zipped = text(header::CONTENT_ENCODING) == "gzip";
+    let Ok(collected) = body.collect().await else {
+        return (Response::from_parts(head, full(Bytes::new())), None);
+    };
+    let bytes = collected.to_bytes();
+    let object = plain(&bytes, zipped).and_then(|plain| match kind.as_str() {
+        "application/json" => serde_json::from_slice(&plain).ok(),
+        PROTOBUF => protobuf::decode_object(&plain).ok(),
+        _ => None,
+    });
+    (Response::from_parts(head, full(bytes)), object)
+}
+
+fn plain(bytes: &Bytes, zipped: bool) -> Option<Bytes> {
+    if !zipped {
+        return Some(bytes.clone());
+    }
+    let mut plain = Vec::new();
+    GzDecoder::new(&bytes[..]).take(MAX_PLAIN).read_to_end(&mut plain).ok()?;
+    Some(plain.into())
+}
+
+/// Tells of the end when it is dropped, which is when nothing more is sent.
+struct End(Option<Arc<Trail>>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let Some(trail) = self.0.take() else { return };
+        // A stream that outlives the server's tasks has nobody to tell.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { reached(&trail, Stage::ResponseComplete).await });
+        }
+    }
+}

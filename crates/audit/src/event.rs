@@ -1,0 +1,85 @@
+//! Events as `audit.k8s.io/v1` has them.
+
+use std::net::{IpAddr, SocketAddr};
+
+use api::{Map, Value};
+use apiserver_core::{
+    User,
+    attributes::{Asked, Attributes},
+};
+use http::HeaderMap;
+use serde_json::json;
+
+use super::{Level, trail::Request};
+
+/// A client's longer description of itself is cut.
+const MAX_AGENT: usize = 1024;
+const CUT: &str = "...TRUNCATED";
+
+/// What is known of a request before anything is done.
+pub fn begun(level: Level, request: &Request<'_>, asked: &Attributes<'_>) -> Value {
+    let mut event = json!({
+        "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": level.name(), "auditID": request.id,
+        "stage": "RequestReceived", "requestURI": request.uri, "verb": asked.verb, "user": user(asked.user),
+        "requestReceivedTimestamp": api::time::micros(request.received),
+    });
+    if !request.sources.is_empty() {
+        event["sourceIPs"] = json!(request.sources);
+    }
+    if !request.agent.is_empty() {
+        event["userAgent"] = agent(request.agent).into();
+    }
+    if let Asked::Resource(resource) = &asked.asked {
+        let fields = [
+            ("resource", resource.resource),
+            ("namespace", resource.namespace),
+            ("name", resource.name),
+            ("apiGroup", resource.group),
+            ("apiVersion", resource.version),
+            ("subresource", resource.subresource),
+        ];
+        let given = fields.into_iter().filter(|(_, value)| !value.is_empty());
+        let reference: Map = given.map(|(name, value)| (name.to_owned(), value.into())).collect();
+        event["objectRef"] = Value::Object(reference);
+    }
+    event
+}
+
+/// A user as events show it.
+pub fn user(user: &User) -> Value {
+    let mut shown = Map::new();
+    let mut put = |name: &str, value: Value| drop(shown.insert(name.to_owned(), value));
+    if !user.name.is_empty() {
+        put("username", user.name.as_str().into());
+    }
+    if !user.uid.is_empty() {
+        put("uid", user.uid.as_str().into());
+    }
+    if !user.groups.is_empty() {
+        put("groups", json!(user.groups));
+    }
+    if !user.extra.is_empty() {
+        put("extra", json!(user.extra));
+    }
+    Value::Object(shown)
+}
+
+fn agent(text: &str) -> String {
+    if text.len() <= MAX_AGENT {
+        return text.to_owned();
+    }
+    let end = (0..=MAX_AGENT - CUT.len()).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    format!("{}{CUT}", &text[..end])
+}
+
+/// Where a request comes from: what proxies say, then who really sent it.
+pub fn sources(headers: &HeaderMap, peer: Option<SocketAddr>) -> Vec<String> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let forwarded = text("x-forwarded-for").split(',').filter_map(|ip| ip.trim().parse::<IpAddr>().ok());
+    let mut found: Vec<IpAddr> = forwarded.collect();
+    let real = text("x-real-ip").trim().parse::<IpAddr>().ok().filter(|ip| !found.contains(ip));
+    found.extend(real);
+    let peer = peer.map(|peer| peer.ip()).filter(|ip| found.last() != Some(ip));
+    found.extend(peer);
+    found.iter().map(IpAddr::to_string).collect()
+}

@@ -1,0 +1,185 @@
+//! A log of events, one JSON object a line, in a file that begins anew when it has become large. Old files are kept under the
+//! time at which they were closed, as many and as long as the settings say.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use api::Value;
+use apiserver_core::clock;
+use flate2::{Compression, write::GzEncoder};
+
+use super::{BatchSettings, Mode, Truncation};
+
+/// Where the log is, and how it is kept.
+#[derive(Clone, Debug)]
+pub struct LogSettings {
+    /// The file; `-` is standard output.
+    pub path: PathBuf,
+    /// When events are written.
+    pub mode: Mode,
+    /// How they wait for each other, if they do.
+    pub batch: BatchSettings,
+    /// What becomes of large ones.
+    pub truncation: Truncation,
+    /// How large a file becomes, in bytes; 0: as large as it gets.
+    pub max_size: u64,
+    /// How many old files are kept; 0: all.
+    pub max_backups: usize,
+    /// How long they are kept; zero: for ever.
+    pub max_age: Duration,
+    /// Whether they are compressed.
+    pub compress: bool,
+}
+
+/// The log at work.
+pub struct Log {
+    settings: LogSettings,
+    file: Option<(File, u64)>,
+}
+
+impl Log {
+    /// Nothing is opened before the first event.
+    pub fn new(settings: LogSettings) -> Self {
+        Self { settings, file: None }
+    }
+
+    /// Writes events.
+    pub fn write<'a>(&mut self, events: impl IntoIterator<Item = &'a Value>) -> io::Result<()> {
+        let lines: String = events.into_iter().map(|event| format!("{event}\n")).collect();
+        if self.settings.path == Path::new("-") {
+            return io::stdout().lock().write_all(lines.as_bytes());
+        }
+        let more = lines.len() as u64;
+        if self
+            .file
+            .as_ref()
+            .is_some_and(|(_, size)| self.settings.max_size > 0 && size + more > self.settings.max_size)
+        {
+            self.rotate()?;
+        }
+        let (file, size) = match &mut self.file {
+            Some(open) => open,
+            None => self.file.insert(open(&self.settings.path)?),
+        };
+        file.write_all(lines.as_bytes())?;
+        *size += more;
+        Ok(())
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        self.file = None;
+        let path = &self.settings.path;
+        let closed = clock::now().strftime("%Y-%m-%dT%H-%M-%S%.3f").to_string();
+        let backup = sibling(path, &format!("-{closed}"));
+        fs::rename(path, &backup)?;
+        if self.settings.compress {
+            compress(&backup)?;
+        }
+        self.clean()
+    }
+
+    /// Removes old files.
+    fn clean(&self) -> io::Result<()> {
+        let mut backups = backups(&self.settings.path)?;
+        // Their names are times: the newest first.
+        backups.sort_unstable_by(|a, b| b.cmp(a));
+        let LogSettings { max_backups, max_age, .. } = self.settings;
+        for (at, backup) in backups.iter().enumerate() {
+            let age = || SystemTime::now().duration_since(fs::metadata(backup).ok()?.modified().ok()?).ok();
+            let old = !max_age.is_zero() && age().is_some_and(|age| age > max_age);
+            if old || max_backups > 0 && at >= max_backups {
+                fs::remove_file(backup)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> io::Result<(File, u64)> {
+    use std::os::unix::fs::OpenOptionsExt;
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        fs::create_dir_all(folder)?;
+    }
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    let size = file.metadata()?.len();
+    Ok((file, size))
+}
+
+/// `audit.log` with something before its extension.
+fn sibling(path: &Path, more: &str) -> PathBuf {
+    let text = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+    let (stem, extension) = (text(path.file_stem()), text(path.extension()));
+    let dot = if extension.is_empty() { "" } else { "." };
+    path.with_file_name(format!("{stem}{more}{dot}{extension}"))
+}
+
+fn backups(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let prefix = format!("{}-", path.file_stem().unwrap_or_default().to_string_lossy());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let file = entry?.path();
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let time = name.strip_prefix(&prefix).and_then(|rest| rest.chars().next());
+        if time.is_some_and(|first| first.is_ascii_digit()) {
+            found.push(file);
+        }
+    }
+    Ok(found)
+}
+
+fn compress(path: &Path) -> io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".gz");
+    let mut encoder = GzEncoder::new(File::create(&name)?, Compression::default());
+    io::copy(&mut File::open(path)?, &mut encoder)?;
+    encoder.finish()?.sync_all()?;
+    fs::remove_file(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::{BatchSettings, Mode, Truncation};
+
+    #[test]
+    fn logs_begin_anew_and_old_ones_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        let settings = LogSettings {
+            path: path.clone(),
+            mode: Mode::Blocking,
+            batch: BatchSettings { buffer: 100, size: 2, wait: Duration::from_secs(3600), throttle: None },
+            truncation: Truncation::default(),
+            max_size: 100,
+            max_backups: 2,
+            max_age: Duration::ZERO,
+            compress: true,
+        };
+        let mut log = Log::new(settings);
+        for n in 0..20 {
+            log.write([&json!({"n": n, "x": "y".repeat(60)})]).unwrap();
+            // Names are times of a thousandth of a second.
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let mut names: Vec<String> =
+            fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        assert_eq!(names.len(), 3, "{names:?}");
+        assert!(fs::read_to_string(&path).unwrap().starts_with("{\"n\":19"));
+        assert!(names[0].starts_with("audit-20") && names[0].ends_with(".log.gz"), "{names:?}");
+        let mut text = String::new();
+        let file = fs::File::open(dir.path().join(&names[1])).unwrap();
+        std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(file), &mut text).unwrap();
+        assert!(text.starts_with("{\"n\":18"), "{text}");
+    }
+}

@@ -1,0 +1,256 @@
+//! What is audited, and how much of it: the rules of a policy file, of which the first that matches counts.
+
+use api::yaml;
+use apiserver_core::attributes::{Asked, Attributes};
+use serde::Deserialize;
+
+const KINDS: [&str; 1] = ["audit.k8s.io/v1"];
+
+/// How much of a request is kept.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Nothing.
+    #[default]
+    None,
+    /// Who asked for what, and what became of it.
+    Metadata,
+    /// What was sent, too.
+    Request,
+    /// What was answered, too.
+    RequestResponse,
+}
+
+impl Level {
+    /// As events name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::None => "None",
+            Level::Metadata => "Metadata",
+            Level::Request => "Request",
+            Level::RequestResponse => "RequestResponse",
+        }
+    }
+}
+
+/// How far a request is.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+pub enum Stage {
+    /// It is known who asks; nothing was done.
+    RequestReceived,
+    /// The head of an answer was sent that goes on for long.
+    ResponseStarted,
+    /// All was sent.
+    ResponseComplete,
+    /// The server failed.
+    Panic,
+}
+
+impl Stage {
+    /// As events name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::RequestReceived => "RequestReceived",
+            Stage::ResponseStarted => "ResponseStarted",
+            Stage::ResponseComplete => "ResponseComplete",
+            Stage::Panic => "Panic",
+        }
+    }
+}
+
+/// Why a policy cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// It is not YAML.
+    #[error("it is not YAML: {0}")]
+    Yaml(#[from] yaml::Error),
+    /// It has a field that is not known, or one of the wrong type.
+    #[error("it cannot be decoded: {0}")]
+    Decode(String),
+    /// It is of another kind.
+    #[error("no kind {0:?} is registered for version {1:?}")]
+    Kind(String, String),
+    /// It has no rules.
+    #[error("loaded illegal policy with 0 rules")]
+    Empty,
+    /// A rule makes no sense.
+    #[error("rules[{0}]{1}")]
+    Rule(usize, String),
+}
+
+/// A policy.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Policy {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default, rename = "metadata")]
+    _metadata: serde_json::Value,
+    #[serde(default)]
+    rules: Vec<Rule>,
+    #[serde(default)]
+    omit_stages: Vec<Stage>,
+    #[serde(default)]
+    omit_managed_fields: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Rule {
+    level: Level,
+    #[serde(default)]
+    users: Vec<String>,
+    #[serde(default)]
+    user_groups: Vec<String>,
+    #[serde(default)]
+    verbs: Vec<String>,
+    #[serde(default)]
+    resources: Vec<GroupResources>,
+    #[serde(default)]
+    namespaces: Vec<String>,
+    #[serde(default, rename = "nonResourceURLs")]
+    paths: Vec<String>,
+    #[serde(default)]
+    omit_stages: Vec<Stage>,
+    omit_managed_fields: Option<bool>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct GroupResources {
+    #[serde(default)]
+    group: String,
+    #[serde(default)]
+    resources: Vec<String>,
+    #[serde(default)]
+    resource_names: Vec<String>,
+}
+
+/// What a policy says of one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ruling {
+    /// How much is kept.
+    pub level: Level,
+    /// The stages that are not told of, a bit each.
+    omitted: u8,
+    /// Whether managed fields are left out of objects.
+    pub omit_managed_fields: bool,
+}
+
+impl Ruling {
+    /// Whether a stage is told of.
+    pub fn tells(&self, stage: Stage) -> bool {
+        self.level > Level::None && self.omitted & 1 << stage as u8 == 0
+    }
+}
+
+impl Policy {
+    /// Reads a policy file.
+    pub fn parse(text: &str) -> Result<Self, PolicyError> {
+        let value = yaml::parse(text.as_bytes())?.value;
+        let policy: Self = serde_json::from_value(value).map_err(|error| PolicyError::Decode(error.to_string()))?;
+        if policy.kind != "Policy" || !KINDS.contains(&policy.api_version.as_str()) {
+            return Err(PolicyError::Kind(policy.kind, policy.api_version));
+        }
+        if policy.rules.is_empty() {
+            return Err(PolicyError::Empty);
+        }
+        for (at, rule) in policy.rules.iter().enumerate() {
+            rule.check().map_err(|why| PolicyError::Rule(at, why))?;
+        }
+        Ok(policy)
+    }
+
+    /// What it says of a request.
+    pub fn ruling(&self, asked: &Attributes<'_>) -> Ruling {
+        let Some(rule) = self.rules.iter().find(|rule| rule.matches(asked)) else { return Ruling::default() };
+        let stages = rule.omit_stages.iter().chain(&self.omit_stages);
+        Ruling {
+            level: rule.level,
+            omitted: stages.fold(0, |bits, stage| bits | 1 << *stage as u8),
+            omit_managed_fields: rule.omit_managed_fields.unwrap_or(self.omit_managed_fields),
+        }
+    }
+}
+
+impl Rule {
+    fn check(&self) -> Result<(), String> {
+        if !self.paths.is_empty() && (!self.resources.is_empty() || !self.namespaces.is_empty()) {
+            let why = "rules cannot apply to both regular resources and non-resource URLs";
+            return Err(format!(".nonResourceURLs: Invalid value: {:?}: {why}", self.paths));
+        }
+        for (at, path) in self.paths.iter().enumerate() {
+            let begins = path == "*" || path.starts_with('/');
+            let star = path.strip_suffix('*').unwrap_or(path).contains('*');
+            if !begins || star {
+                let why = if begins {
+                    "non-resource URL wildcards '*' must be the final character of the rule"
+                } else {
+                    "non-resource URL rules must begin with a '/' character"
+                };
+                return Err(format!(".nonResourceURLs[{at}]: Invalid value: {path:?}: {why}"));
+            }
+        }
+        for (at, group) in self.resources.iter().enumerate() {
+            if group.group.contains('/') {
+                return Err(format!(".resources[{at}].group: Invalid value: {:?}", group.group));
+            }
+            if !group.resource_names.is_empty() && group.resources.is_empty() {
+                let why = "using resourceNames requires at least one resource";
+                return Err(format!(
+                    ".resources[{at}].resourceNames: Invalid value: {:?}: {why}",
+                    group.resource_names
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn matches(&self, asked: &Attributes<'_>) -> bool {
+        let has = |list: &[String], value: &str| list.is_empty() || list.iter().any(|one| one == value);
+        let groups = &asked.user.groups;
+        if !has(&self.users, &asked.user.name)
+            || !(self.user_groups.is_empty() || self.user_groups.iter().any(|group| groups.contains(group)))
+            || !has(&self.verbs, asked.verb)
+        {
+            return false;
+        }
+        match &asked.asked {
+            // Rules for resources are not for paths.
+            Asked::Path(_) if self.paths.is_empty() => self.namespaces.is_empty() && self.resources.is_empty(),
+            Asked::Path(path) => self.paths.iter().any(|rule| covers(rule, path)),
+            Asked::Resource(_) if !self.paths.is_empty() => false,
+            Asked::Resource(resource) => {
+                has(&self.namespaces, resource.namespace)
+                    && (self.resources.is_empty() || self.resources.iter().any(|group| group.covers(resource)))
+            }
+        }
+    }
+}
+
+impl GroupResources {
+    fn covers(&self, asked: &apiserver_core::attributes::Resource<'_>) -> bool {
+        if self.group != asked.group {
+            return false;
+        }
+        let named = self.resource_names.is_empty() || self.resource_names.iter().any(|name| name == asked.name);
+        let (resource, sub) = (asked.resource, asked.subresource);
+        self.resources.is_empty()
+            || named
+                && self.resources.iter().any(|rule| {
+                    let whole = if sub.is_empty() { rule == resource } else { *rule == format!("{resource}/{sub}") };
+                    whole
+                        || rule == "*"
+                        || !sub.is_empty() && rule.strip_prefix("*/") == Some(sub)
+                        || rule.strip_suffix("/*") == Some(resource)
+                })
+    }
+}
+
+fn covers(rule: &str, path: &str) -> bool {
+    rule == path || rule.strip_suffix('*').is_some_and(|prefix| path.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests;

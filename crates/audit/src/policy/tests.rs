@@ -1,0 +1,117 @@
+//! Which rule counts for which request.
+
+use apiserver_core::{User, attributes::Resource};
+
+use super::*;
+
+const POLICY: &str = "
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+omitManagedFields: true
+rules:
+- level: None
+  users: [system:kube-proxy]
+  verbs: [watch]
+- level: None
+  nonResourceURLs: [/healthz*, /version]
+- level: Metadata
+  resources:
+  - {group: '', resources: [secrets, pods/log]}
+  - {group: '', resources: ['*/status', 'nodes/*']}
+- level: Request
+  userGroups: [devs]
+  namespaces: [a]
+  omitManagedFields: false
+- level: RequestResponse
+  resources:
+  - {group: apps}
+  - {group: '', resources: [configmaps], resourceNames: [x]}
+  omitStages: [ResponseStarted]
+- level: Metadata
+  verbs: [delete]
+";
+
+fn check(policy: &Policy, user: &str, verb: &str, asked: Asked<'_>, want: Level) {
+    let (name, group) = user.split_once('/').unwrap_or((user, ""));
+    let user = User { name: name.into(), groups: vec![group.into()], ..User::default() };
+    assert_eq!(policy.ruling(&Attributes { user: &user, verb, asked }).level, want, "{name} {verb} {asked:?}");
+}
+
+#[test]
+fn the_first_rule_that_matches_counts() {
+    let policy = Policy::parse(POLICY).unwrap();
+    let of = |resource, subresource, namespace, name| {
+        Asked::Resource(Resource { resource, subresource, namespace, name, ..Resource::default() })
+    };
+    let apps = Asked::Resource(Resource { group: "apps", resource: "deployments", ..Resource::default() });
+    for (user, verb, asked, want) in [
+        ("system:kube-proxy", "watch", of("secrets", "", "", ""), Level::None),
+        ("system:kube-proxy", "list", of("secrets", "", "", ""), Level::Metadata),
+        ("joe", "get", Asked::Path("/healthz"), Level::None),
+        ("joe", "get", Asked::Path("/healthz/ping"), Level::None),
+        ("joe", "get", Asked::Path("/version"), Level::None),
+        ("joe", "delete", Asked::Path("/version/x"), Level::Metadata),
+        ("joe", "get", of("secrets", "", "a", "s"), Level::Metadata),
+        ("joe/devs", "get", of("secrets", "", "a", "s"), Level::Metadata),
+        ("joe", "get", of("pods", "log", "a", "p"), Level::Metadata),
+        ("joe", "get", of("pods", "", "a", "p"), Level::None),
+        ("joe", "get", of("pods", "status", "a", "p"), Level::Metadata),
+        ("joe", "get", of("nodes", "proxy", "", "n"), Level::Metadata),
+        ("joe", "get", of("nodes", "", "", "n"), Level::Metadata),
+        ("joe/devs", "get", of("pods", "", "a", "p"), Level::Request),
+        ("joe/devs", "get", of("pods", "", "b", "p"), Level::None),
+        ("joe", "get", apps, Level::RequestResponse),
+        ("joe", "get", of("configmaps", "", "a", "x"), Level::RequestResponse),
+        ("joe", "get", of("configmaps", "", "a", "y"), Level::None),
+        ("joe", "delete", of("configmaps", "", "a", "y"), Level::Metadata),
+    ] {
+        check(&policy, user, verb, asked, want);
+    }
+}
+
+#[test]
+fn stages_and_managed_fields_are_left_out() {
+    let policy = Policy::parse(POLICY).unwrap();
+    let user = User { groups: vec!["devs".into()], ..User::default() };
+    let apps = Asked::Resource(Resource { group: "apps", resource: "deployments", ..Resource::default() });
+    let ruling = policy.ruling(&Attributes { user: &user, verb: "get", asked: apps });
+    assert!(!ruling.tells(Stage::RequestReceived) && !ruling.tells(Stage::ResponseStarted));
+    assert!(ruling.tells(Stage::ResponseComplete) && ruling.tells(Stage::Panic) && ruling.omit_managed_fields);
+    let pods = Asked::Resource(Resource { resource: "pods", namespace: "a", ..Resource::default() });
+    let ruling = policy.ruling(&Attributes { user: &user, verb: "get", asked: pods });
+    assert!(
+        !ruling.tells(Stage::RequestReceived) && ruling.tells(Stage::ResponseStarted) && !ruling.omit_managed_fields
+    );
+    let none = policy.ruling(&Attributes { user: &user, verb: "get", asked: Asked::Path("/version") });
+    assert!(!none.tells(Stage::ResponseComplete));
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let head = "apiVersion: audit.k8s.io/v1\nkind: Policy\n";
+    for (text, want) in [
+        ("apiVersion: v1\nkind: Pod\n".to_owned(), "no kind \"Pod\" is registered for version \"v1\""),
+        ("apiVersion: audit.k8s.io/v1beta1\nkind: Policy\n".to_owned(), "no kind \"Policy\" is registered"),
+        (head.to_owned(), "loaded illegal policy with 0 rules"),
+        (format!("{head}rules: [{{level: Some}}]"), "unknown variant `Some`"),
+        (format!("{head}rules: [{{}}]"), "missing field `level`"),
+        (format!("{head}rules: [{{level: None, user: [x]}}]"), "unknown field `user`"),
+        (format!("{head}rules: [{{level: None, omitStages: [Late]}}]"), "unknown variant `Late`"),
+        (
+            format!("{head}rules: [{{level: None, nonResourceURLs: [/x], namespaces: [a]}}]"),
+            "rules[0].nonResourceURLs: Invalid value: [\"/x\"]: rules cannot apply to both regular resources and",
+        ),
+        (format!("{head}rules: [{{level: None, nonResourceURLs: [x]}}]"), "must begin with a '/' character"),
+        (format!("{head}rules: [{{level: None, nonResourceURLs: ['/a*b']}}]"), "must be the final character"),
+        (
+            format!("{head}rules: [{{level: None, resources: [{{group: a, resourceNames: [x]}}]}}]"),
+            "using resourceNames requires at least one resource",
+        ),
+        (format!("{head}rules: [{{level: None, resources: [{{group: a/b}}]}}]"), "resources[0].group: Invalid value"),
+        ("{".to_owned(), "it is not YAML"),
+    ] {
+        let error = Policy::parse(&text).unwrap_err().to_string();
+        assert!(error.contains(want), "{text}\n{error}");
+    }
+}

@@ -1,0 +1,140 @@
+//! What is known of one request, told at each of its stages.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use api::{Value, meta, status::Status};
+use apiserver_core::{User, attributes::Attributes, audit::AuditAnnotations, body::Input, clock};
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::{Auditor, Level, Stage, event, policy::Ruling};
+
+/// What a request says of itself, beyond what it asks for.
+pub struct Request<'a> {
+    /// Its identity.
+    pub id: &'a str,
+    /// Path and query.
+    pub uri: &'a str,
+    /// Where it comes from.
+    pub sources: Vec<String>,
+    /// What its client says it is.
+    pub agent: &'a str,
+    /// Since when it is known.
+    pub received: Timestamp,
+}
+
+/// The events of one request.
+pub struct Trail {
+    auditor: Arc<Auditor>,
+    ruling: Ruling,
+    event: Mutex<Value>,
+}
+
+impl Trail {
+    pub(super) fn new(auditor: Arc<Auditor>, ruling: Ruling, request: &Request<'_>, asked: &Attributes<'_>) -> Self {
+        Self { auditor, ruling, event: Mutex::new(event::begun(ruling.level, request, asked)) }
+    }
+
+    fn event(&self) -> MutexGuard<'_, Value> {
+        self.event.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How much is kept.
+    pub fn level(&self) -> Level {
+        self.ruling.level
+    }
+
+    /// Notes something. The first value of a key counts.
+    pub fn annotate(&self, key: &str, value: String) {
+        let mut event = self.event();
+        let notes = meta::field_mut(&mut event, "annotations");
+        if notes.contains_key(key) {
+            return tracing::debug!(key, "an audit annotation is already set");
+        }
+        notes.insert(key.to_owned(), value.into());
+    }
+
+    /// Somebody acts as somebody else.
+    pub fn impersonates(&self, user: &User, constraint: &str) {
+        let mut event = self.event();
+        event["impersonatedUser"] = event::user(user);
+        if !constraint.is_empty() {
+            event["authenticationMetadata"] = json!({"impersonationConstraint": constraint});
+        }
+    }
+
+    /// What was sent, as far as it is kept: at least which object it is about.
+    pub fn sent(&self, input: &Input) {
+        if input.body.is_empty() {
+            return;
+        }
+        let Some(mut object) = input.any() else { return };
+        let mut event = self.event();
+        for (field, of) in
+            [("name", "name"), ("uid", "uid"), ("resourceVersion", "resourceVersion"), ("namespace", "namespace")]
+        {
+            let value = meta::text(&object, &["metadata", of]);
+            let reference = meta::field_mut(&mut event, "objectRef");
+            if !value.is_empty() && !reference.contains_key(field) {
+                reference.insert(field.to_owned(), value.into());
+            }
+        }
+        if self.ruling.level >= Level::Request {
+            self.trim(&mut object);
+            event["requestObject"] = object;
+        }
+    }
+
+    /// What was answered.
+    pub fn answered(&self, code: u16, object: Option<Value>) {
+        let mut event = self.event();
+        let mut status = json!({"metadata": {}, "code": code});
+        let Some(mut object) = object else { return event["responseStatus"] = status };
+        if meta::text(&object, &["kind"]) == "Status" && meta::text(&object, &["apiVersion"]) == "v1" {
+            for field in ["status", "message", "reason", "details"] {
+                if let Some(value) = object.get(field) {
+                    status[field] = value.clone();
+                }
+            }
+        }
+        event["responseStatus"] = status;
+        if self.ruling.level >= Level::RequestResponse {
+            self.trim(&mut object);
+            event["responseObject"] = object;
+        }
+    }
+
+    /// Leaves out what the policy does not want to see of objects.
+    fn trim(&self, object: &mut Value) {
+        if !self.ruling.omit_managed_fields {
+            return;
+        }
+        let remove = |object: &mut Value| {
+            if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.remove("managedFields");
+            }
+        };
+        remove(object);
+        object.get_mut("items").and_then(Value::as_array_mut).into_iter().flatten().for_each(remove);
+    }
+
+    /// Tells that a stage is reached.
+    pub async fn reach(&self, stage: Stage) -> Result<(), Status> {
+        if !self.ruling.tells(stage) {
+            return Ok(());
+        }
+        let event = {
+            let mut event = self.event();
+            event["stage"] = stage.name().into();
+            event["stageTimestamp"] = api::time::micros(clock::now()).into();
+            event.clone()
+        };
+        self.auditor.tell(stage, event).await
+    }
+}
+
+impl AuditAnnotations for Trail {
+    fn annotate(&self, key: &str, value: String) {
+        Trail::annotate(self, key, value);
+    }
+}

@@ -1,0 +1,234 @@
+//! ABAC: a file with one policy per line, each of which allows something to somebody. It is read at start only.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use apiserver_core::{
+    User,
+    attributes::{Asked, Attributes},
+};
+use async_trait::async_trait;
+use serde::Deserialize;
+
+use super::{Authorizer, Reason, Rule, Rules, Verdict, rbac::path_matches};
+
+const AUTHENTICATED: &str = "system:authenticated";
+const VERSION: &str = "abac.authorization.kubernetes.io/v1beta1";
+
+/// The policies of a file.
+#[derive(Clone, Debug, Default)]
+pub struct Policies(Arc<[Policy]>);
+
+/// A line that is no policy.
+#[derive(Debug, thiserror::Error)]
+#[error("error reading policy file line {line}: {text}: {why}")]
+pub struct Unreadable {
+    line: usize,
+    text: String,
+    why: String,
+}
+
+/// What one line allows. Empty texts match nothing but themselves; `*` matches everything.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", default)]
+struct Policy {
+    user: String,
+    group: String,
+    readonly: bool,
+    api_group: String,
+    resource: String,
+    namespace: String,
+    non_resource_path: String,
+}
+
+/// A line: a policy of a version, or the policy itself, as it was before there were versions.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    spec: Policy,
+    #[serde(flatten)]
+    rest: BTreeMap<String, serde_json::Value>,
+}
+
+impl Policies {
+    /// Reads a file's text: comments begin with `#`.
+    pub fn parse(text: &str) -> Result<Self, Unreadable> {
+        let lines = text.lines().enumerate().map(|(at, text)| (at + 1, text.trim()));
+        let policies = lines.filter(|(_, text)| !text.is_empty() && !text.starts_with('#'));
+        let policies = policies
+            .map(|(line, text)| Policy::parse(text).map_err(|why| Unreadable { line, text: text.to_owned(), why }));
+        Ok(Self(policies.collect::<Result<_, _>>()?))
+    }
+}
+
+impl Policy {
+    fn parse(text: &str) -> Result<Self, String> {
+        let line: Line = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        match (line.api_version.as_str(), line.kind.as_str()) {
+            (VERSION, "Policy") => Ok(line.spec),
+            ("", "") => {
+                let rest = serde_json::Value::Object(line.rest.into_iter().collect());
+                serde_json::from_value(rest).map(Self::unversioned).map_err(|error| error.to_string())
+            }
+            (version, kind) => Err(format!("no kind {kind:?} is registered for version {version:?}")),
+        }
+    }
+
+    /// What was not said used to mean everything.
+    fn unversioned(mut self) -> Self {
+        if self.user == "*" || self.group == "*" || self.user.is_empty() && self.group.is_empty() {
+            self.user.clear();
+            self.group = AUTHENTICATED.to_owned();
+        }
+        self.api_group = "*".to_owned();
+        self.non_resource_path =
+            if self.namespace.is_empty() && self.resource.is_empty() { "*".to_owned() } else { String::new() };
+        for text in [&mut self.namespace, &mut self.resource] {
+            if text.is_empty() {
+                *text = "*".to_owned();
+            }
+        }
+        self
+    }
+
+    fn allows(&self, attributes: &Attributes<'_>) -> bool {
+        let reads = matches!(attributes.verb, "get" | "list" | "watch");
+        let is = |policy: &str, asked: &str| policy == "*" || policy == asked;
+        self.is_for(attributes.user)
+            && (reads || !self.readonly)
+            && match &attributes.asked {
+                Asked::Path(path) => path_matches(&self.non_resource_path, path),
+                Asked::Resource(asked) => {
+                    is(&self.namespace, asked.namespace)
+                        && is(&self.resource, asked.resource)
+                        && is(&self.api_group, asked.group)
+                }
+            }
+    }
+
+    /// Both user and group must match where they are said, and one of them must be.
+    fn is_for(&self, user: &User) -> bool {
+        let named = self.user.is_empty() || self.user == "*" || self.user == user.name;
+        let grouped = self.group.is_empty() || self.group == "*" || user.groups.contains(&self.group);
+        named && grouped && !(self.user.is_empty() && self.group.is_empty())
+    }
+
+    fn rule(&self) -> impl Iterator<Item = Rule> {
+        let verbs: &[&str] = if self.readonly { &["get", "list", "watch"] } else { &["*"] };
+        let verbs: Vec<String> = verbs.iter().map(|verb| (*verb).to_owned()).collect();
+        let one = |text: &String| vec![text.clone()];
+        let resources = (!self.resource.is_empty()).then(|| Rule {
+            verbs: verbs.clone(),
+            groups: one(&self.api_group),
+            resources: one(&self.resource),
+            ..Rule::default()
+        });
+        let paths = (!self.non_resource_path.is_empty()).then(|| Rule {
+            verbs: verbs.clone(),
+            paths: one(&self.non_resource_path),
+            ..Rule::default()
+        });
+        resources.into_iter().chain(paths)
+    }
+}
+
+#[async_trait]
+impl Authorizer for Policies {
+    async fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
+        match self.0.iter().any(|policy| policy.allows(attributes)) {
+            true => Verdict::Allowed(Reason::none()),
+            false => Verdict::NoOpinion("No policy matched.".into()),
+        }
+    }
+
+    fn rules(&self, user: &User, namespace: &str) -> Rules {
+        let here = |policy: &&Policy| policy.namespace == "*" || policy.namespace == namespace;
+        let policies = self.0.iter().filter(|policy| policy.is_for(user)).filter(here);
+        Rules { rules: policies.flat_map(Policy::rule).collect(), ..Rules::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use apiserver_core::attributes::Resource;
+
+    use super::*;
+
+    const FILE: &str = r##"
+# who may do what
+{"apiVersion": "abac.authorization.kubernetes.io/v1beta1", "kind": "Policy", "spec": {"user": "root", "namespace": "*", "resource": "*", "apiGroup": "*", "nonResourcePath": "*"}}
+{"apiVersion": "abac.authorization.kubernetes.io/v1beta1", "kind": "Policy", "spec": {"user": "alice", "namespace": "a", "resource": "pods", "readonly": true}}
+{"apiVersion": "abac.authorization.kubernetes.io/v1beta1", "kind": "Policy", "spec": {"group": "devs", "namespace": "a", "resource": "deployments", "apiGroup": "apps"}}
+{"apiVersion": "abac.authorization.kubernetes.io/v1beta1", "kind": "Policy", "spec": {"group": "system:authenticated", "readonly": true, "nonResourcePath": "/version*"}}
+{"apiVersion": "abac.authorization.kubernetes.io/v1beta1", "kind": "Policy", "spec": {"user": "bob", "group": "ops", "namespace": "*", "resource": "nodes"}}
+{"user": "old", "readonly": true}
+{"user": "older", "namespace": "b"}
+"##;
+
+    async fn check(user: &str, group: &str, asked: &str, want: bool) {
+        let user = User { name: user.into(), groups: vec![group.into()], ..User::default() };
+        let words: Vec<&str> = asked.split(' ').map(|word| if word == "-" { "" } else { word }).collect();
+        let asked_for = match words.as_slice() {
+            [_, path] => Asked::Path(path),
+            [_, group, resource, namespace] => {
+                Asked::Resource(Resource { group, resource, namespace, ..Resource::default() })
+            }
+            _ => panic!("{asked}"),
+        };
+        let attributes = Attributes { user: &user, verb: words[0], asked: asked_for };
+        let verdict = Policies::parse(FILE).unwrap().decide(&attributes).await;
+        assert_eq!(verdict.is_allowed(), want, "{user:?} {asked}");
+        assert_eq!(verdict.reason().to_string(), if want { "" } else { "No policy matched." });
+    }
+
+    #[tokio::test]
+    async fn policies_allow_what_they_say() {
+        let all = AUTHENTICATED;
+        check("root", all, "delete apps deployments x", true).await;
+        check("root", all, "delete /x", true).await;
+        check("alice", all, "get - pods a", true).await;
+        check("alice", all, "delete - pods a", false).await;
+        check("alice", all, "get - pods b", false).await;
+        check("alice", all, "get - secrets a", false).await;
+        check("alice", all, "get apps pods a", false).await;
+        check("eve", "devs", "delete apps deployments a", true).await;
+        check("eve", "users", "delete apps deployments a", false).await;
+        check("eve", all, "get /version", true).await;
+        check("eve", all, "get /version/x", true).await;
+        check("eve", all, "post /version", false).await;
+        check("eve", all, "get /healthz", false).await;
+        check("bob", "ops", "delete - nodes -", true).await;
+        check("bob", "devs", "delete - nodes -", false).await;
+        check("old", all, "watch apps deployments x", true).await;
+        check("old", all, "get /anything", true).await;
+        check("old", all, "create apps deployments x", false).await;
+        check("older", all, "create apps deployments b", true).await;
+        check("older", all, "create apps deployments c", false).await;
+        check("older", all, "get /anything", false).await;
+    }
+
+    #[test]
+    fn what_is_no_policy_is_named_with_its_line() {
+        let parse = |text: &str| Policies::parse(text).unwrap_err().to_string();
+        assert!(parse("\n{\"user\": 1}").starts_with("error reading policy file line 2: {\"user\": 1}: "));
+        assert!(parse("x").starts_with("error reading policy file line 1: x: "));
+        let other = parse("{\"apiVersion\": \"v9\", \"kind\": \"Policy\"}");
+        assert!(other.ends_with("no kind \"Policy\" is registered for version \"v9\""), "{other}");
+    }
+
+    #[test]
+    fn rules_are_told() {
+        let policies = Policies::parse(FILE).unwrap();
+        let user = User { name: "alice".into(), ..User::default() };
+        let Rules { rules, incomplete, errors } = policies.rules(&user, "a");
+        assert!(!incomplete && errors.is_empty());
+        let verbs: Vec<String> = ["get", "list", "watch"].map(str::to_owned).to_vec();
+        let (groups, resources) = (vec![String::new()], vec!["pods".to_owned()]);
+        assert_eq!(rules, [Rule { verbs, groups, resources, ..Rule::default() }]);
+        assert!(policies.rules(&user, "b").rules.is_empty());
+    }
+}

@@ -1,0 +1,171 @@
+//! The authorization policy of a fresh cluster, read from `bootstrap_policy.txt`.
+
+use api::{Value, meta, schema::Resource, status::Status};
+use apiserver_core::{
+    bootstrap_table::{self as lines, Rule, unreadable},
+    loopback,
+};
+use serde_json::json;
+
+const TABLE: &str = include_str!("bootstrap_policy.txt");
+const GROUP: &str = "rbac.authorization.k8s.io";
+/// Administrators set it to `false` on what is theirs from now on.
+pub const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
+const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
+
+/// An object of the policy.
+pub struct Wanted {
+    /// Its resource.
+    pub resource: &'static Resource,
+    /// The object.
+    pub object: Value,
+}
+
+/// All objects of the policy.
+pub fn objects() -> Result<Vec<Wanted>, Status> {
+    let mut objects: Vec<Wanted> = Vec::new();
+    for line in lines::of(TABLE) {
+        match lines::rule(line) {
+            Some(rule) => {
+                let role = objects.iter_mut().rev().find(|wanted| wanted.object.get("rules").is_some());
+                let rules = role.and_then(|role| role.object["rules"].as_array_mut());
+                rules.ok_or_else(|| unreadable(line))?.push(rule_object(&rule));
+            }
+            None => objects.extend(header(line).ok_or_else(|| unreadable(line))??),
+        }
+    }
+    Ok(objects)
+}
+
+/// The rules of a cluster role; none if there is no such role.
+pub fn rules_of(name: &str) -> Vec<Value> {
+    let objects = objects().unwrap_or_default();
+    let role = objects.iter().find(|one| one.resource.name == "clusterroles" && meta::name(&one.object) == name);
+    role.map(|role| meta::list(&role.object, &["rules"]).to_vec()).unwrap_or_default()
+}
+
+fn header(line: &str) -> Option<Result<Vec<Wanted>, Status>> {
+    let (kind, rest) = line.split_once(' ')?;
+    let (name, words) = rest.split_once(' ').unwrap_or((rest, ""));
+    Some(match kind {
+        "clusterrole" => wanted("clusterroles", role("", name, words)).map(|role| vec![role]),
+        "controller" => controller(name, words),
+        "clusterbinding" => {
+            wanted("clusterrolebindings", binding("", name, words, "ClusterRole")?).map(|one| vec![one])
+        }
+        "role" => {
+            let (namespace, name) = name.split_once('/')?;
+            wanted("roles", role(namespace, name, words)).map(|role| vec![role])
+        }
+        "binding" => {
+            let (namespace, name) = name.split_once('/')?;
+            wanted("rolebindings", binding(namespace, name, words, "Role")?).map(|one| vec![one])
+        }
+        _ => return None,
+    })
+}
+
+/// The binding first: the rules that follow are for the last role.
+fn controller(name: &str, words: &str) -> Result<Vec<Wanted>, Status> {
+    let full = format!("system:controller:{name}");
+    let bound = binding("", &full, &format!("to {full}: account:kube-system/{name}"), "ClusterRole");
+    let bound = bound.ok_or_else(|| unreadable(name))?;
+    Ok(vec![wanted("clusterrolebindings", bound)?, wanted("clusterroles", role("", &full, words))?])
+}
+
+fn wanted(resource: &str, object: Value) -> Result<Wanted, Status> {
+    Ok(Wanted { resource: loopback::resource(GROUP, "v1", resource)?, object })
+}
+
+fn metadata(namespace: &str, name: &str) -> Value {
+    let mut metadata = json!({
+        "name": name, "annotations": {AUTO_UPDATE: "true"}, "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
+    });
+    if !namespace.is_empty() {
+        metadata["namespace"] = namespace.into();
+    }
+    metadata
+}
+
+fn role(namespace: &str, name: &str, words: &str) -> Value {
+    let mut role = json!({"metadata": metadata(namespace, name), "rules": []});
+    let words: Vec<&str> = words.split(' ').collect();
+    let mut selectors = Vec::new();
+    for pair in words.chunks(2) {
+        match pair {
+            ["into", target] => role["metadata"]["labels"][format!("{AGGREGATE}{target}")] = "true".into(),
+            ["of", target] => selectors.push(json!({"matchLabels": {format!("{AGGREGATE}{target}"): "true"}})),
+            _ => {}
+        }
+    }
+    if !selectors.is_empty() {
+        role["aggregationRule"] = json!({"clusterRoleSelectors": selectors});
+        // Its rules are others': a controller fills them in.
+        role["rules"] = Value::Null;
+    }
+    role
+}
+
+fn binding(namespace: &str, name: &str, words: &str, kind: &str) -> Option<Value> {
+    let (role, subjects) = words
+        .strip_prefix("to ")?
+        .split_once(": ")
+        .or_else(|| Some((words.strip_prefix("to ")?.strip_suffix(':')?, "")))?;
+    let subjects: Option<Vec<Value>> = subjects.split_whitespace().map(subject).collect();
+    let mut binding = json!({
+        "metadata": metadata(namespace, name), "roleRef": {"apiGroup": GROUP, "kind": kind, "name": role},
+    });
+    if let Some(subjects) = subjects.filter(|subjects| !subjects.is_empty()) {
+        binding["subjects"] = subjects.into();
+    }
+    Some(binding)
+}
+
+fn subject(text: &str) -> Option<Value> {
+    Some(match lines::subject(text)? {
+        ("ServiceAccount", namespace, name) => json!({"kind": "ServiceAccount", "name": name, "namespace": namespace}),
+        (kind, _, name) => json!({"apiGroup": GROUP, "kind": kind, "name": name}),
+    })
+}
+
+fn rule_object(rule: &Rule<'_>) -> Value {
+    match rule {
+        Rule::Paths(verbs, paths) => json!({"verbs": lines::list(verbs), "nonResourceURLs": lines::list(paths)}),
+        Rule::Resources(verbs, groups, resources, words) => {
+            let mut object = json!({
+                "verbs": lines::list(verbs), "apiGroups": lines::list(groups), "resources": lines::list(resources),
+            });
+            if let ["named", names] = words.as_slice() {
+                object["resourceNames"] = lines::list(names);
+            }
+            object
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(kind: &str, name: &str) -> Value {
+        let objects = objects().unwrap();
+        let found = objects.iter().find(|one| one.resource.name == kind && meta::name(&one.object) == name);
+        found.unwrap().object.clone()
+    }
+
+    #[test]
+    fn the_table_says_what_it_means() {
+        let admin = find("clusterroles", "cluster-admin");
+        assert_eq!(admin["rules"][0], json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
+        assert_eq!(admin["rules"][1], json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
+        let edit = find("clusterroles", "edit");
+        assert_eq!(edit["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-admin"], "true");
+        assert_eq!(edit["aggregationRule"]["clusterRoleSelectors"].as_array().unwrap().len(), 1);
+        let bound = find("clusterrolebindings", "system:controller:job-controller");
+        assert_eq!(
+            bound["subjects"][0],
+            json!({"kind": "ServiceAccount", "name": "job-controller", "namespace": "kube-system"})
+        );
+        assert!(find("clusterrolebindings", "system:node").get("subjects").is_none());
+    }
+}

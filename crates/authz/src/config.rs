@@ -1,0 +1,432 @@
+//! `AuthorizationConfiguration`: the file that describes the chain, with as many webhooks as one likes.
+//!
+//! It is read strictly and checked as a whole; all that is wrong with it is told at once, in upstream's words.
+
+use std::{collections::BTreeSet, fs, path::Path, sync::Arc, time::Duration};
+
+use api::{
+    Value, duration,
+    validate::{FieldError, names},
+    yaml,
+};
+use apiserver_core::http_client;
+use serde::Deserialize;
+
+use super::{
+    Policies, aggregate,
+    webhook::{Failure, Version, Webhook, conditions},
+};
+use crate::Mode;
+
+const GROUP: &str = "apiserver.config.k8s.io";
+const KIND: &str = "AuthorizationConfiguration";
+/// The types of authorizers, as messages list them.
+const TYPES: [&str; 6] = ["ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"];
+
+/// A file that does not describe a chain.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It cannot be read as what it should be.
+    #[error("failed to load AuthorizationConfiguration from file: {0}")]
+    Load(String),
+    /// What it says is wrong.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Configuration {
+    #[serde(rename = "apiVersion")]
+    _version: String,
+    #[serde(rename = "kind")]
+    _kind: String,
+    #[serde(default)]
+    authorizers: Vec<Link>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Link {
+    #[serde(rename = "type", default)]
+    kind: String,
+    #[serde(default)]
+    name: String,
+    webhook: Option<Described>,
+}
+
+/// A webhook as the file describes it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Described {
+    #[serde(rename = "authorizedTTL")]
+    authorized_ttl: String,
+    cache_authorized_requests: bool,
+    #[serde(rename = "unauthorizedTTL")]
+    unauthorized_ttl: String,
+    cache_unauthorized_requests: bool,
+    timeout: String,
+    subject_access_review_version: String,
+    match_condition_subject_access_review_version: String,
+    failure_policy: String,
+    connection_info: Connection,
+    match_conditions: Vec<conditions::Condition>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Connection {
+    #[serde(rename = "type")]
+    kind: String,
+    kube_config_file: Option<String>,
+}
+
+impl Default for Described {
+    fn default() -> Self {
+        Self {
+            authorized_ttl: "5m".into(),
+            cache_authorized_requests: true,
+            unauthorized_ttl: "30s".into(),
+            cache_unauthorized_requests: true,
+            timeout: String::new(),
+            subject_access_review_version: String::new(),
+            match_condition_subject_access_review_version: String::new(),
+            failure_policy: String::new(),
+            connection_info: Connection::default(),
+            match_conditions: Vec::new(),
+        }
+    }
+}
+
+/// The chain that a file's text describes; `policies` are those of ABAC.
+pub fn parse(text: &str, policies: Option<&Policies>) -> Result<Vec<Mode>, ConfigError> {
+    let configuration = load(text).map_err(ConfigError::Load)?;
+    let (mut modes, mut errors) = (Vec::new(), Vec::new());
+    if configuration.authorizers.is_empty() {
+        errors.push(FieldError::required("authorizers", "at least one authorization mode must be defined"));
+    }
+    let (mut types, mut names) = (BTreeSet::new(), BTreeSet::new());
+    for (at, link) in configuration.authorizers.iter().enumerate() {
+        let field = format!("authorizers[{at}]");
+        if let Some(error) = wrong_type(link, &field, &mut types) {
+            errors.push(error);
+            continue;
+        }
+        errors.extend(wrong_name(link, &field, &mut names));
+        modes.extend(mode(link, &field, policies, &mut errors));
+    }
+    match aggregate(errors.iter().map(ToString::to_string).chain(misnamed(&configuration.authorizers, &errors))) {
+        Some(errors) => Err(ConfigError::Wrong(errors)),
+        None => Ok(modes),
+    }
+}
+
+fn load(text: &str) -> Result<Configuration, String> {
+    let value = yaml::parse(text.as_bytes()).map_err(|error| error.to_string())?.value;
+    let named = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (version, kind) = (named("apiVersion"), named("kind"));
+    let known = version.strip_prefix(GROUP).is_some_and(|rest| matches!(rest, "/v1" | "/v1beta1" | "/v1alpha1"));
+    if !known || kind != KIND {
+        return Err(format!("no kind {kind:?} is registered for version {version:?}"));
+    }
+    serde_json::from_value(value).map_err(|error| format!("strict decoding error: {error}"))
+}
+
+fn wrong_type<'a>(link: &'a Link, field: &str, seen: &mut BTreeSet<&'a str>) -> Option<FieldError> {
+    let field = format!("{field}.type");
+    match link.kind.as_str() {
+        "" => Some(FieldError::required(field, "")),
+        kind if !TYPES.contains(&kind) => Some(FieldError::not_supported(field, kind, &TYPES)),
+        kind if !seen.insert(kind) && kind != "Webhook" => Some(FieldError::duplicate(field, kind)),
+        _ => None,
+    }
+}
+
+fn wrong_name<'a>(link: &'a Link, field: &str, seen: &mut BTreeSet<&'a str>) -> Option<FieldError> {
+    let field = format!("{field}.name");
+    let name = link.name.as_str();
+    if name.is_empty() {
+        return Some(FieldError::required(field, ""));
+    }
+    if !seen.insert(name) {
+        return Some(FieldError::duplicate(field, name));
+    }
+    let wrong = names::subdomain(name);
+    let why = format!("authorizer name is invalid: {}", wrong.join(", "));
+    (!wrong.is_empty()).then(|| FieldError::invalid(field, name, why))
+}
+
+/// Everybody but webhooks is named like its type; told only if nothing else is wrong.
+fn misnamed(links: &[Link], errors: &[FieldError]) -> Vec<String> {
+    let others = links.iter().filter(|link| errors.is_empty() && link.kind != "Webhook");
+    let wrong = others.filter(|link| link.kind.to_lowercase() != link.name);
+    wrong
+        .map(|Link { kind, name, .. }| {
+            format!("expected name {} for authorizer {kind} instead of {name}", kind.to_lowercase())
+        })
+        .collect()
+}
+
+fn mode(link: &Link, field: &str, policies: Option<&Policies>, errors: &mut Vec<FieldError>) -> Option<Mode> {
+    if link.kind != "Webhook" && link.webhook.is_some() {
+        let why = "may only be specified when type=Webhook";
+        errors.push(FieldError::invalid(format!("{field}.webhook"), "non-null", why));
+    }
+    match (link.kind.as_str(), &link.webhook) {
+        ("Webhook", None) => {
+            errors.push(FieldError::required(format!("{field}.webhook"), "required when type=Webhook"));
+            None
+        }
+        ("Webhook", Some(described)) => described.webhook(field, errors).map(Mode::Webhook),
+        (name, _) => match Mode::named(name, policies) {
+            Some(mode) => Some(mode),
+            None => {
+                errors.push(FieldError::required(format!("{field}.type"), "ABAC needs --authorization-policy-file"));
+                None
+            }
+        },
+    }
+}
+
+impl Mode {
+    /// The mode of a name, if it is one that needs nothing but a name and perhaps ABAC's policies.
+    pub fn named(name: &str, policies: Option<&Policies>) -> Option<Self> {
+        Some(match name {
+            "AlwaysAllow" => Mode::AlwaysAllow,
+            "AlwaysDeny" => Mode::AlwaysDeny,
+            "RBAC" => Mode::Rbac,
+            "Node" => Mode::Node,
+            "ABAC" => Mode::Abac(policies?.clone()),
+            _ => return None,
+        })
+    }
+}
+
+impl Described {
+    /// The webhook, unless something is wrong with it.
+    fn webhook(&self, field: &str, errors: &mut Vec<FieldError>) -> Option<Webhook> {
+        let before = errors.len();
+        let timeout = positive(&self.timeout, &format!("{field}.timeout"), Some(30), errors);
+        let allowed_for = positive(&self.authorized_ttl, &format!("{field}.authorizedTTL"), None, errors);
+        let refused_for = positive(&self.unauthorized_ttl, &format!("{field}.unauthorizedTTL"), None, errors);
+        let version = self.version(field, errors);
+        let failure = self.failure(field, errors);
+        let endpoint = self.connection_info.endpoint(field, errors);
+        let conditions = conditions::compile(&self.match_conditions, field, errors);
+        if errors.len() > before {
+            return None;
+        }
+        let kept = |cached: bool, time: Duration| if cached { time } else { Duration::ZERO };
+        Some(Webhook {
+            allowed_for: kept(self.cache_authorized_requests, allowed_for?),
+            refused_for: kept(self.cache_unauthorized_requests, refused_for?),
+            timeout: timeout?,
+            failure: failure?,
+            conditions: Arc::new(conditions),
+            ..Webhook::new(endpoint?, version?)
+        })
+    }
+
+    fn version(&self, field: &str, errors: &mut Vec<FieldError>) -> Option<Version> {
+        let conditions = format!("{field}.matchConditionSubjectAccessReviewVersion");
+        match self.match_condition_subject_access_review_version.as_str() {
+            "" if self.match_conditions.is_empty() => {}
+            "" => errors.push(FieldError::required(conditions, "required if match conditions are specified")),
+            "v1" => {}
+            other => errors.push(FieldError::not_supported(conditions, other, &["v1"])),
+        }
+        let field = format!("{field}.subjectAccessReviewVersion");
+        match self.subject_access_review_version.as_str() {
+            "v1" => return Some(Version::V1),
+            "v1beta1" => return Some(Version::V1Beta1),
+            "" => errors.push(FieldError::required(field, "")),
+            other => errors.push(FieldError::not_supported(field, other, &["v1", "v1beta1"])),
+        }
+        None
+    }
+
+    fn failure(&self, field: &str, errors: &mut Vec<FieldError>) -> Option<Failure> {
+        let field = format!("{field}.failurePolicy");
+        match self.failure_policy.as_str() {
+            "NoOpinion" => return Some(Failure::NoOpinion),
+            "Deny" => return Some(Failure::Deny),
+            "" => errors.push(FieldError::required(field, "")),
+            other => errors.push(FieldError::not_supported(field, other, &["NoOpinion", "Deny"])),
+        }
+        None
+    }
+}
+
+/// A time that is there, positive, and at most so many seconds.
+fn positive(text: &str, field: &str, most: Option<i64>, errors: &mut Vec<FieldError>) -> Option<Duration> {
+    let nanos = match duration::read(if text.is_empty() { "0" } else { text }) {
+        Ok(nanos) => nanos,
+        Err(why) => {
+            errors.push(FieldError::invalid(field, text, why));
+            return None;
+        }
+    };
+    if nanos == 0 {
+        errors.push(FieldError::required(field, ""));
+        return None;
+    }
+    if nanos < 0 || most.is_some_and(|most| nanos > most * 1_000_000_000) {
+        let why = if most.is_some() { "must be > 0s and <= 30s" } else { "must be > 0s" };
+        errors.push(FieldError::invalid(field, duration::write(nanos), why));
+        return None;
+    }
+    u64::try_from(nanos).ok().map(Duration::from_nanos)
+}
+
+impl Connection {
+    fn endpoint(&self, field: &str, errors: &mut Vec<FieldError>) -> Option<http_client::Endpoint> {
+        let (kind, file_field) =
+            (format!("{field}.connectionInfo.type"), format!("{field}.connectionInfo.kubeConfigFile"));
+        let file = self.kube_config_file.as_deref().unwrap_or_default();
+        let error = match self.kind.as_str() {
+            "" => FieldError::required(kind, ""),
+            "InClusterConfig" if self.kube_config_file.is_some() => {
+                FieldError::invalid(file_field, file, "can only be set when type=KubeConfigFile")
+            }
+            "InClusterConfig" => {
+                FieldError::invalid(kind, "InClusterConfig", "is not supported: this server is no pod")
+            }
+            "KubeConfigFile" if file.is_empty() => FieldError::required(file_field, ""),
+            "KubeConfigFile" if !Path::new(file).is_absolute() => {
+                FieldError::invalid(file_field, file, "must be an absolute path")
+            }
+            "KubeConfigFile" => match fs::metadata(file).map(|found| found.is_file()) {
+                Err(error) => FieldError::invalid(file_field, file, format!("error loading file: {error}")),
+                Ok(false) => FieldError::invalid(file_field, file, "must be a regular file"),
+                Ok(true) => match http_client::from_kubeconfig(Path::new(file)) {
+                    Ok(endpoint) => return Some(endpoint),
+                    Err(error) => FieldError::invalid(file_field, file, error.to_string()),
+                },
+            },
+            other => FieldError::not_supported(kind, other, &["InClusterConfig", "KubeConfigFile"]),
+        };
+        errors.push(error);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n";
+    const GOOD: &str = "timeout: 3s, subjectAccessReviewVersion: v1, failurePolicy: Deny";
+
+    fn check(links: &str, want: Result<&str, &str>) {
+        let text = if links.contains("apiVersion") { links.to_owned() } else { format!("{HEAD}{links}") };
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("hook");
+        let hook = "current-context: x\ncontexts: [{name: x, context: {cluster: x}}]\nclusters: [{name: x, cluster: {server: \
+                    \"https://127.0.0.1:1/\"}}]\n";
+        fs::write(&file, hook).unwrap();
+        let text = text.replace("HOOK", &file.display().to_string());
+        let got = parse(&text, None);
+        let got = got.map(|modes| {
+            let names = modes.iter().map(|mode| match mode {
+                Mode::Webhook(webhook) => {
+                    format!("{:?} {:?} {:?}", webhook.failure, webhook.timeout, webhook.refused_for)
+                }
+                mode => format!("{mode:?}"),
+            });
+            names.collect::<Vec<_>>().join(", ")
+        });
+        let got = got.map_err(|error| error.to_string().replace(&file.display().to_string(), "HOOK"));
+        assert_eq!(got.as_deref().map_err(String::as_str), want, "{links}");
+    }
+
+    fn hook(more: &str) -> String {
+        format!("- {{type: Webhook, name: hook, webhook: {{{more}}}}}")
+    }
+
+    #[test]
+    fn files_describe_chains() {
+        check("- {type: Node, name: node}\n- {type: RBAC, name: rbac}", Ok("Node, Rbac"));
+        check("- {type: AlwaysAllow, name: alwaysallow}", Ok("AlwaysAllow"));
+        let connection = "connectionInfo: {type: KubeConfigFile, kubeConfigFile: HOOK}";
+        check(&hook(&format!("{GOOD}, {connection}")), Ok("Deny 3s 30s"));
+        check(&hook(&format!("{GOOD}, cacheUnauthorizedRequests: false, {connection}")), Ok("Deny 3s 0ns"));
+        let two = format!("{}\n{}", hook(&format!("{GOOD}, {connection}")), "- {type: RBAC, name: rbac}");
+        check(&two, Ok("Deny 3s 30s, Rbac"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        check("  []", Err("authorizers: Required value: at least one authorization mode must be defined"));
+        check("- {name: x}", Err("authorizers[0].type: Required value"));
+        check(
+            "- {type: Rbac, name: rbac}",
+            Err(
+                "authorizers[0].type: Unsupported value: \"Rbac\": supported values: \"ABAC\", \"AlwaysAllow\", \"AlwaysDeny\", \
+                 \"Node\", \"RBAC\", \"Webhook\"",
+            ),
+        );
+        check(
+            "- {type: RBAC, name: rbac}\n- {type: RBAC, name: other}",
+            Err("authorizers[1].type: Duplicate value: \"RBAC\""),
+        );
+        check("- {type: RBAC}", Err("authorizers[0].name: Required value"));
+        check("- {type: RBAC, name: roles}", Err("expected name rbac for authorizer RBAC instead of roles"));
+        check(
+            "- {type: RBAC, name: rbac, webhook: {}}",
+            Err("authorizers[0].webhook: Invalid value: \"non-null\": may only be specified when type=Webhook"),
+        );
+        check("- {type: Webhook, name: x}", Err("authorizers[0].webhook: Required value: required when type=Webhook"));
+        check(
+            &hook(""),
+            Err("[authorizers[0].timeout: Required value, authorizers[0].subjectAccessReviewVersion: Required value, \
+                 authorizers[0].failurePolicy: Required value, authorizers[0].connectionInfo.type: Required value]"),
+        );
+        let bad = |more: &str| hook(&format!("{GOOD}, connectionInfo: {{{more}}}"));
+        check(&bad("type: KubeConfigFile"), Err("authorizers[0].connectionInfo.kubeConfigFile: Required value"));
+        check(
+            &bad("type: KubeConfigFile, kubeConfigFile: x"),
+            Err("authorizers[0].connectionInfo.kubeConfigFile: Invalid value: \"x\": must be an absolute path"),
+        );
+        check(
+            &hook(
+                "timeout: 1m, subjectAccessReviewVersion: v2, failurePolicy: Maybe, connectionInfo: {type: KubeConfigFile, \
+                   kubeConfigFile: HOOK}",
+            ),
+            Err("[authorizers[0].timeout: Invalid value: \"1m0s\": must be > 0s and <= 30s, \
+                 authorizers[0].subjectAccessReviewVersion: Unsupported value: \"v2\": supported values: \"v1\", \"v1beta1\", \
+                 authorizers[0].failurePolicy: Unsupported value: \"Maybe\": supported values: \"NoOpinion\", \"Deny\"]"),
+        );
+        check(
+            &hook(&format!(
+                "{GOOD}, connectionInfo: {{type: KubeConfigFile, kubeConfigFile: HOOK}}, matchConditions: [{{expression: \"true\"}}], \
+                 matchConditionSubjectAccessReviewVersion: v1"
+            )),
+            Ok("Deny 3s 30s"),
+        );
+        for (condition, why) in [
+            ("", "Required value"),
+            ("1", "Invalid value: \"1\": must evaluate to bool but got int"),
+            (
+                "request.nope",
+                "Invalid value: \"request.nope\": compilation failed: ERROR: <input>:1:8: undefined field 'nope'\n | \
+              request.nope\n | .......^",
+            ),
+        ] {
+            let text = format!(
+                "{GOOD}, connectionInfo: {{type: KubeConfigFile, kubeConfigFile: HOOK}}, matchConditions: [{{expression: \"{condition}\"}}], \
+                 matchConditionSubjectAccessReviewVersion: v1"
+            );
+            check(&hook(&text), Err(&format!("authorizers[0].matchConditions[0].expression: {why}")));
+        }
+        check(
+            "- {type: ABAC, name: abac}",
+            Err("authorizers[0].type: Required value: ABAC needs --authorization-policy-file"),
+        );
+        let load = "failed to load AuthorizationConfiguration from file: ";
+        let other = format!("{load}no kind \"Other\" is registered for version \"apiserver.config.k8s.io/v1\"");
+        check("apiVersion: apiserver.config.k8s.io/v1\nkind: Other", Err(&other));
+        let unknown =
+            format!("{load}strict decoding error: unknown field `nome`, expected one of `type`, `name`, `webhook`");
+        check("- {type: RBAC, nome: rbac}", Err(&unknown));
+    }
+}

@@ -1,0 +1,221 @@
+//! What the node `n1` may, among two nodes.
+
+use apiserver_core::{cache_index::View, loopback, selectors::Selectors};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn graph() -> Graph {
+    let mut graph = Graph::default();
+    let mut put = |group: &str, version: &str, name: &str, object: Value| {
+        let resource = loopback::resource(group, version, name).unwrap();
+        let (namespace, name) = (object["metadata"]["namespace"].as_str().unwrap_or(""), &object["metadata"]["name"]);
+        graph.put(loopback::Place { resource, namespace, name: name.as_str().unwrap() }, &object);
+    };
+    for (pod, node, used) in [("mine", "n1", "used"), ("theirs", "n2", "other"), ("waiting", "", "later")] {
+        put(
+            "",
+            "v1",
+            "pods",
+            json!({"metadata": {"name": pod, "namespace": "a"}, "spec": {"nodeName": node, "serviceAccountName": used,
+                "imagePullSecrets": [{"name": format!("{used}-pull")}],
+                "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}],
+                "initContainers": [{"name": "i", "envFrom": [{"secretRef": {"name": format!("{used}-all")}}]}],
+                "containers": [{"name": "c", "env": [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": used, "key": "k"}}}]}],
+                "volumes": [{"name": "v", "secret": {"secretName": used}}, {"name": "w", "projected": {"sources": [
+                    {"configMap": {"name": format!("{used}-projected")}}]}},
+                    {"name": "p", "persistentVolumeClaim": {"claimName": format!("{used}-claim")}},
+                    {"name": "e", "ephemeral": {}}]},
+                "status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": format!("{used}-gpu")}]}}),
+        );
+    }
+    let mirror = json!({"metadata": {"name": "mirror", "namespace": "a", "annotations": {"kubernetes.io/config.mirror": "x"}},
+        "spec": {"nodeName": "n1", "volumes": [{"name": "v", "secret": {"secretName": "wished"}}]}});
+    put("", "v1", "pods", mirror);
+    for (name, claim) in [("pv1", "used-claim"), ("pv2", "other-claim")] {
+        put(
+            "",
+            "v1",
+            "persistentvolumes",
+            json!({"metadata": {"name": name}, "spec": {"claimRef": {"namespace": "a", "name": claim}, "csi": {
+                "nodeStageSecretRef": {"namespace": "vault", "name": format!("{name}-stage")},
+                "controllerExpandSecretRef": {"namespace": "vault", "name": format!("{name}-expand")}}}}),
+        );
+    }
+    for (name, node) in [("at1", "n1"), ("at2", "n2")] {
+        let object = json!({"metadata": {"name": name}, "spec": {"nodeName": node}});
+        put("storage.k8s.io", "v1", "volumeattachments", object.clone());
+        put("resource.k8s.io", "v1", "resourceslices", object.clone());
+        let mut request = object;
+        request["metadata"]["namespace"] = "a".into();
+        put("certificates.k8s.io", "v1beta1", "podcertificaterequests", request);
+    }
+    graph
+}
+
+/// `asked`: verb, resource with group and subresource, namespace or `-`, and name or `-`, perhaps with a field selector.
+async fn check(node: &Node, asked: &str, want: Result<(), &str>) {
+    let user = User { name: "system:node:n1".into(), groups: vec![NODES.into()], ..User::default() };
+    let words: Vec<&str> = asked.split(' ').map(|word| if word == "-" { "" } else { word }).collect();
+    let (verb, resource, namespace, name) = (words[0], words[1], words[2], words[3]);
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
+    let selectors = Selectors::parse(words.get(4).unwrap_or(&""), "");
+    let asked_for = Resource { group, version: "v1", resource, subresource, namespace, name, selectors: &selectors };
+    let verdict = node.decide(&Attributes { user: &user, verb, asked: Asked::Resource(asked_for) }).await;
+    let got = if verdict.is_allowed() { Ok(()) } else { Err(verdict.reason().to_string()) };
+    assert_eq!(got, want.map_err(str::to_owned), "{asked}");
+}
+
+async fn node() -> (Node, (Arc<dyn store::Store>, tempfile::TempDir)) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store::Embedded::open(dir.path(), store::Options::default()).await.unwrap();
+    let store: Arc<dyn store::Store> = Arc::new(store);
+    let cache =
+        Cache::over(store.clone(), Arc::new(apiserver_core::catalog::BuiltIn), store::Window::default()).await.unwrap();
+    let mut node = Node::new(&Arc::new(cache)).unwrap();
+    node.graph.set(graph());
+    (node, (store, dir))
+}
+
+const UNRELATED: Result<(), &str> = Err("no relationship found between node 'n1' and this object");
+
+#[tokio::test]
+async fn a_node_reads_what_its_pods_refer_to() {
+    let (node, _kept) = node().await;
+    for name in ["used", "used-pull", "used-all"] {
+        check(&node, &format!("get secrets a {name}"), Ok(())).await;
+    }
+    for asked in [
+        "list secrets a used",
+        "watch secrets a used",
+        "get configmaps a used",
+        "get configmaps a used-projected",
+        "get persistentvolumeclaims a used-claim",
+        "get persistentvolumeclaims a mine-e",
+        "patch persistentvolumeclaims/status a used-claim",
+        "get persistentvolumes - pv1",
+        "get secrets vault pv1-stage",
+        "get serviceaccounts a used",
+        "create serviceaccounts/token a used",
+        "get resourceclaims.resource.k8s.io a used-gpu",
+        "get volumeattachments.storage.k8s.io - at1",
+        "get resourceslices.resource.k8s.io - at1",
+        "delete resourceslices.resource.k8s.io - at1",
+        "get podcertificaterequests.certificates.k8s.io a at1",
+        "get pods a mine",
+        "list pods a mine",
+    ] {
+        check(&node, asked, Ok(())).await;
+    }
+    for asked in [
+        "get secrets a other",
+        "get secrets a later",
+        "get secrets a wished",
+        "get secrets b used",
+        "get configmaps a other",
+        "get persistentvolumes - pv2",
+        "get secrets vault pv2-stage",
+        "get secrets vault pv1-expand",
+        "get serviceaccounts a other",
+        "create serviceaccounts/token a other",
+        "get volumeattachments.storage.k8s.io - at2",
+        "get podcertificaterequests.certificates.k8s.io a at2",
+        "update resourceslices.resource.k8s.io - at2",
+        "get pods a theirs",
+    ] {
+        check(&node, asked, UNRELATED).await;
+    }
+}
+
+#[tokio::test]
+async fn a_node_does_only_what_it_needs() {
+    let (node, _kept) = node().await;
+    for (asked, why) in [
+        ("delete secrets a used", "can only read resources of this type"),
+        ("get secrets/x a used", "cannot read subresource"),
+        ("list secrets a -", "No Object name found"),
+        ("get secrets - used", "can only read namespaced object of this type"),
+        ("list persistentvolumes - pv1", "can only get individual resources of this type"),
+        ("get persistentvolumes/status - pv1", "cannot get subresource"),
+        ("get persistentvolumeclaims/status a used-claim", "can only get/update/patch this type"),
+        ("create serviceaccounts a used", "can only create token subresource of serviceaccount"),
+        ("delete serviceaccounts a used", "can only create tokens for individual service accounts"),
+        (
+            "list leases.coordination.k8s.io kube-node-lease -",
+            "can only get, create, update, patch, or delete a node lease",
+        ),
+        ("get leases.coordination.k8s.io a n1", "can only access leases in the \"kube-node-lease\" system namespace"),
+        (
+            "get leases.coordination.k8s.io kube-node-lease n2",
+            "can only access node lease with the same name as the requesting node",
+        ),
+        ("get csinodes.storage.k8s.io - n2", "can only access CSINode with the same name as the requesting node"),
+        ("get csinodes.storage.k8s.io/status - n1", "cannot authorize CSINode subresources"),
+        ("list nodes - -", "node 'n1' cannot read all nodes, only its own Node object"),
+        ("get nodes - n2", "node 'n1' cannot read 'n2', only its own Node object"),
+        ("delete nodes - n1", ""),
+        ("list pods - -", "can only list/watch pods with spec.nodeName field selector"),
+        ("list pods - - spec.nodeName=n2", "can only list/watch pods with spec.nodeName field selector"),
+        ("update pods a mine", ""),
+        ("delete podcertificaterequests.certificates.k8s.io a at1", "nodes may not delete podcertificaterequests"),
+        (
+            "list podcertificaterequests.certificates.k8s.io a -",
+            "can only list/watch podcertificaterequests with nodeName field selector",
+        ),
+        (
+            "list resourceslices.resource.k8s.io - -",
+            "can only list/watch/deletecollection resourceslices with nodeName field selector",
+        ),
+        ("list deployments.apps a -", ""),
+    ] {
+        check(&node, asked, Err(why)).await;
+    }
+    for asked in [
+        "get leases.coordination.k8s.io kube-node-lease n1",
+        "create leases.coordination.k8s.io kube-node-lease -",
+        "update csinodes.storage.k8s.io - n1",
+        "get nodes - n1",
+        "create nodes - -",
+        "patch nodes/status - n2",
+        "watch pods - - spec.nodeName=n1",
+        "list resourceslices.resource.k8s.io - - spec.nodeName=n1",
+        "create pods a -",
+        "patch pods/status a theirs",
+        "create pods/eviction a theirs",
+        "list services - -",
+        "create events a -",
+        "create tokenreviews.authentication.k8s.io - -",
+    ] {
+        check(&node, asked, Ok(())).await;
+    }
+}
+
+#[tokio::test]
+async fn others_are_no_nodes() {
+    let (node, _kept) = node().await;
+    let ask = async |name: &str, group: &str| {
+        let user = User { name: name.into(), groups: vec![group.into()], ..User::default() };
+        let asked = Asked::Resource(Resource { resource: "nodes", name: "n1", ..Resource::default() });
+        let verdict = node.decide(&Attributes { user: &user, verb: "get", asked }).await;
+        (verdict.is_allowed(), verdict.reason().to_string())
+    };
+    assert_eq!(ask("system:node:n1", NODES).await, (true, String::new()));
+    assert_eq!(ask("system:node:n1", "others").await, (false, String::new()));
+    assert_eq!(ask("n1", NODES).await, (false, String::new()));
+    assert_eq!(ask("system:node:", NODES).await, (false, "unknown node for user \"system:node:\"".into()));
+}
+
+#[test]
+fn what_is_gone_leads_nowhere() {
+    let mut graph = graph();
+    let secret = Object::new(Kind::Secret, "a", "used");
+    let staged = Object::new(Kind::Secret, "vault", "pv1-stage");
+    assert!(graph.leads(&secret, "n1") && graph.leads(&staged, "n1") && !graph.leads(&secret, "n2"));
+    let volumes = loopback::resource("", "v1", "persistentvolumes").unwrap();
+    graph.remove(loopback::Place { resource: volumes, namespace: "", name: "pv1" });
+    assert!(graph.leads(&secret, "n1") && !graph.leads(&staged, "n1"));
+    let pods = loopback::resource("", "v1", "pods").unwrap();
+    graph.remove(loopback::Place { resource: pods, namespace: "a", name: "mine" });
+    assert!(!graph.leads(&secret, "n1") && !graph.leads(&Object::new(Kind::Pod, "a", "mine"), "n1"));
+}

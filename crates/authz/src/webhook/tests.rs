@@ -1,0 +1,282 @@
+//! The authorizer beside a webhook that is a small server with TLS.
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    fs,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use apiserver_core::selectors::Selectors;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use super::*;
+
+/// What the server does with a question.
+#[derive(Clone)]
+enum Reply {
+    Status(u16, String),
+    Never,
+}
+
+#[derive(Default)]
+struct Heard {
+    questions: Vec<Value>,
+    replies: VecDeque<Reply>,
+}
+
+/// A webhook on loopback.
+struct World {
+    heard: Arc<Mutex<Heard>>,
+    kubeconfig: tempfile::TempDir,
+}
+
+impl World {
+    /// A server whose certificate the kubeconfig trusts, or does not.
+    async fn new(trusted: bool) -> Self {
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let other = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("ca.crt"), if trusted { made.cert.pem() } else { other.cert.pem() }).unwrap();
+        let config = format!(
+            "current-context: webhook\ncontexts:\n- name: webhook\n  context: {{cluster: there, user: me}}\nclusters:\n- name: \
+             there\n  cluster: {{server: \"https://127.0.0.1:{port}/authorize\", certificate-authority: ca.crt}}\nusers:\n- \
+             name: me\n  user: {{token: let-me-ask}}\n"
+        );
+        fs::write(dir.path().join("config"), config).unwrap();
+        let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let tls = tls.with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+        let heard = Arc::new(Mutex::new(Heard::default()));
+        tokio::spawn(serve(listener, TlsAcceptor::from(Arc::new(tls)), heard.clone()));
+        Self { heard, kubeconfig: dir }
+    }
+
+    fn replies(&self, replies: impl IntoIterator<Item = Reply>) {
+        self.heard.lock().unwrap().replies.extend(replies);
+    }
+
+    fn questions(&self) -> Vec<Value> {
+        self.heard.lock().unwrap().questions.clone()
+    }
+
+    fn webhook(&self) -> Webhook {
+        let endpoint = http_client::from_kubeconfig(&self.kubeconfig.path().join("config")).unwrap();
+        let backoff = Backoff { first: Duration::from_millis(1), tries: 3 };
+        Webhook { backoff, timeout: Duration::from_millis(500), ..Webhook::new(endpoint, Version::V1) }
+    }
+}
+
+async fn serve(listener: TcpListener, acceptor: TlsAcceptor, heard: Arc<Mutex<Heard>>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let (acceptor, heard) = (acceptor.clone(), heard.clone());
+        tokio::spawn(async move {
+            let Ok(stream) = acceptor.accept(stream).await else { return };
+            let service = service_fn(move |request| answer(request, heard.clone()));
+            // A client that goes away is none of the server's business.
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+async fn answer(request: Request<Incoming>, heard: Arc<Mutex<Heard>>) -> Result<Response<Full<Bytes>>, Infallible> {
+    assert_eq!(request.uri().path(), "/authorize");
+    assert_eq!(request.headers()["authorization"], "Bearer let-me-ask");
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    let reply = {
+        let mut heard = heard.lock().unwrap();
+        heard.questions.push(serde_json::from_slice(&body).unwrap());
+        heard.replies.pop_front().unwrap_or(Reply::Never)
+    };
+    match reply {
+        Reply::Status(status, body) => Ok(Response::builder().status(status).body(Full::from(body)).unwrap()),
+        Reply::Never => std::future::pending().await,
+    }
+}
+
+fn said(status: Value) -> Reply {
+    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "status": status});
+    Reply::Status(200, review.to_string())
+}
+
+fn alice() -> User {
+    let extra = [("scopes".to_owned(), vec!["x".to_owned()])].into();
+    User { name: "alice".into(), groups: vec!["devs".into()], uid: "u1".into(), extra }
+}
+
+async fn decide(asking: &Asking, name: &str) -> Verdict {
+    let asked = Resource { version: "v1", resource: "pods", namespace: "a", name, ..Resource::default() };
+    asking.decide(&Attributes { user: &alice(), verb: "get", asked: Asked::Resource(asked) }).await
+}
+
+/// What a verdict is, with its reason and its error.
+fn shown(verdict: &Verdict) -> (&'static str, String, bool) {
+    let word = match verdict {
+        Verdict::Allowed(_) => "allowed",
+        Verdict::Denied(_) => "denied",
+        Verdict::NoOpinion(_) => "no opinion",
+    };
+    (word, verdict.reason().to_string(), verdict.reason().error().is_some())
+}
+
+async fn check(world: &World, replies: &[Reply], failure: Failure, want: (&'static str, &str, bool), asked: usize) {
+    let before = world.questions().len();
+    world.replies(replies.iter().cloned());
+    let asking = Asking::new(Webhook { failure, ..world.webhook() });
+    let (word, reason, failed) = want;
+    assert_eq!(shown(&decide(&asking, "p").await), (word, reason.to_owned(), failed));
+    assert_eq!(world.questions().len() - before, asked, "questions");
+}
+
+#[tokio::test]
+async fn what_a_webhook_says_is_the_verdict() {
+    let world = World::new(true).await;
+    let open = Failure::NoOpinion;
+    check(&world, &[said(json!({"allowed": true}))], open, ("allowed", "", false), 1).await;
+    let why = said(json!({"allowed": true, "reason": "she is nice"}));
+    check(&world, &[why], open, ("allowed", "she is nice", false), 1).await;
+    let no = said(json!({"allowed": false, "reason": "who is she?"}));
+    check(&world, &[no], Failure::Deny, ("no opinion", "who is she?", false), 1).await;
+    let never = said(json!({"denied": true, "reason": "never"}));
+    check(&world, &[never], open, ("denied", "never", false), 1).await;
+    check(&world, &[said(json!({"allowed": true, "denied": true}))], open, ("denied", "", true), 1).await;
+    check(&world, &[said(json!({}))], open, ("no opinion", "", false), 1).await;
+}
+
+#[tokio::test]
+async fn a_webhook_that_fails_counts_as_its_policy_says() {
+    let world = World::new(true).await;
+    let (broken, garbage) = (Reply::Status(500, "oops".into()), Reply::Status(200, "oops".into()));
+    let other = Reply::Status(200, json!({"apiVersion": "v1", "kind": "Status"}).to_string());
+    for (failure, word) in [(Failure::NoOpinion, "no opinion"), (Failure::Deny, "denied")] {
+        check(&world, &[broken.clone(), broken.clone(), broken.clone()], failure, (word, "", true), 3).await;
+        check(&world, &[Reply::Status(403, "no".into())], failure, (word, "", true), 1).await;
+        check(&world, std::slice::from_ref(&garbage), failure, (word, "", true), 1).await;
+        check(&world, std::slice::from_ref(&other), failure, (word, "", true), 1).await;
+        check(&world, &[Reply::Never], failure, (word, "", true), 1).await;
+    }
+    // What passes is asked again.
+    let again = [broken.clone(), broken, said(json!({"allowed": true}))];
+    check(&world, &again, Failure::Deny, ("allowed", "", false), 3).await;
+}
+
+#[tokio::test]
+async fn nobody_is_trusted_who_cannot_prove_who_they_are() {
+    let world = World::new(false).await;
+    check(&world, &[said(json!({"allowed": true}))], Failure::NoOpinion, ("no opinion", "", true), 0).await;
+}
+
+#[tokio::test]
+async fn answers_are_remembered_for_their_time() {
+    let world = World::new(true).await;
+    world.replies((0..10).map(|at| said(json!({"allowed": at % 2 == 0}))));
+    let asking = Asking::new(world.webhook());
+    for (name, allowed, questions) in [("a", true, 1), ("a", true, 1), ("b", false, 2), ("b", false, 2), ("a", true, 2)]
+    {
+        assert_eq!((decide(&asking, name).await.is_allowed(), world.questions().len()), (allowed, questions), "{name}");
+    }
+    // Long questions are the client's own invention.
+    let long = "x".repeat(MEMORABLE);
+    for questions in [3, 4] {
+        decide(&asking, &long).await;
+        assert_eq!(world.questions().len(), questions);
+    }
+    let forgetful = Webhook { allowed_for: Duration::ZERO, refused_for: Duration::ZERO, ..world.webhook() };
+    let forgetful = Asking::new(forgetful);
+    for questions in [5, 6, 7] {
+        decide(&forgetful, "a").await;
+        assert_eq!(world.questions().len(), questions);
+    }
+}
+
+#[tokio::test]
+async fn the_question_says_who_asks_for_what() {
+    let world = World::new(true).await;
+    let yes = || said(json!({"allowed": true}));
+    let old = json!({"apiVersion": "authorization.k8s.io/v1beta1", "kind": "SubjectAccessReview", "status": {"allowed": true}});
+    world.replies([yes(), yes(), Reply::Status(201, old.to_string())]);
+    let selectors = Selectors::parse("spec.nodeName=n", "app in (a,b)");
+    let asked = Resource {
+        group: "apps",
+        version: "v1",
+        resource: "deployments",
+        selectors: &selectors,
+        ..Resource::default()
+    };
+    let user = alice();
+    let (asking, path) = (Asking::new(world.webhook()), Asked::Path("/x"));
+    asking.decide(&Attributes { user: &user, verb: "list", asked: Asked::Resource(asked) }).await;
+    asking.decide(&Attributes { user: &user, verb: "get", asked: path }).await;
+    let asking = Asking::new(Webhook { version: Version::V1Beta1, ..world.webhook() });
+    assert!(asking.decide(&Attributes { user: &user, verb: "get", asked: path }).await.is_allowed());
+    let [first, second, third] = world.questions().try_into().unwrap();
+    assert_eq!(
+        first,
+        json!({"kind": "SubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {},
+            "status": {"allowed": false},
+            "spec": {"user": "alice", "groups": ["devs"], "uid": "u1", "extra": {"scopes": ["x"]}, "resourceAttributes": {
+                "verb": "list", "group": "apps", "version": "v1", "resource": "deployments",
+                "fieldSelector": {"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n"]}]},
+                "labelSelector": {"requirements": [{"key": "app", "operator": "In", "values": ["a", "b"]}]}}}})
+    );
+    assert_eq!(second["spec"]["nonResourceAttributes"], json!({"path": "/x", "verb": "get"}));
+    assert_eq!((&third["spec"]["group"], third["spec"].get("groups")), (&json!(["devs"]), None));
+}
+
+#[tokio::test]
+async fn a_webhook_that_does_not_answer_is_not_waited_for() {
+    let world = World::new(true).await;
+    world.replies([Reply::Never]);
+    let began = Instant::now();
+    let asking = Asking::new(Webhook { timeout: Duration::from_millis(50), ..world.webhook() });
+    assert_eq!(shown(&decide(&asking, "p").await).0, "no opinion");
+    assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn conditions_say_what_a_webhook_is_asked() {
+    let world = World::new(true).await;
+    let user = alice();
+    let check = async |conditions: &[&str], failure: Failure, want: (&'static str, &str, bool), asked: usize| {
+        let before = world.questions().len();
+        world.replies((0..asked).map(|_| said(json!({"allowed": true}))));
+        let mut errors = Vec::new();
+        let conditions = Conditions::compile(conditions.iter().copied(), "x", &mut errors);
+        assert_eq!(errors, []);
+        let asking = Asking::new(Webhook { conditions: Arc::new(conditions), failure, ..world.webhook() });
+        let (word, reason, failed) = want;
+        assert_eq!(shown(&decide(&asking, "p").await), (word, reason.to_owned(), failed));
+        assert_eq!(world.questions().len() - before, asked, "questions");
+    };
+    let (open, yes, skipped) = (Failure::NoOpinion, ("allowed", "", false), ("no opinion", "", false));
+    check(&["true"], open, yes, 1).await;
+    check(&["request.user == 'alice'", "'devs' in request.groups"], open, yes, 1).await;
+    check(&["request.uid == 'u1' && request.extra['scopes'] == ['x']"], open, yes, 1).await;
+    check(&["has(request.resourceAttributes) && request.resourceAttributes.namespace == 'a'"], open, yes, 1).await;
+    check(&["request.resourceAttributes.group == '' && request.resourceAttributes.subresource == ''"], open, yes, 1)
+        .await;
+    check(&["!has(request.nonResourceAttributes)"], open, yes, 1).await;
+    check(&["!has(request.resourceAttributes.fieldSelector)"], open, yes, 1).await;
+    check(&["request.user == 'bob'"], open, skipped, 0).await;
+    check(&["true", "request.resourceAttributes.verb == 'list'"], Failure::Deny, skipped, 0).await;
+    check(&["request.nonResourceAttributes.path == '/x'"], open, ("no opinion", "", true), 0).await;
+    check(&["request.nonResourceAttributes.path == '/x'"], Failure::Deny, ("denied", "", true), 0).await;
+    check(&["request.nonResourceAttributes.path == '/x'", "false"], Failure::Deny, skipped, 0).await;
+    let asking = Asking::new(Webhook {
+        conditions: Arc::new(Conditions::compile(["request.extra['y'] == []"].into_iter(), "x", &mut Vec::new())),
+        ..world.webhook()
+    });
+    let verdict = asking.decide(&Attributes { user: &user, verb: "get", asked: Asked::Path("/x") }).await;
+    let why = "cel evaluation error: expression 'request.extra['y'] == []' resulted in error: no such key: y";
+    assert_eq!(verdict.reason().error(), Some(why));
+}

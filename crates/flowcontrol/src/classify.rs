@@ -1,0 +1,186 @@
+//! Which flow schema a request is of, and which flow within it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use apiserver_core::{
+    Caller, User,
+    request::{Info, Target},
+};
+use http::HeaderValue;
+
+use super::config::{Config, Distinguisher, ResourceRule, Rule, Schema, Subject};
+
+/// What is asked for.
+pub enum Asked<'a> {
+    /// Something of a resource.
+    Resource(&'a Target),
+    /// Something else: verb and path.
+    Path(&'static str, &'a str),
+    /// Something of a resource that another server answers for.
+    Elsewhere(&'a Info),
+}
+
+/// Where a request belongs.
+pub struct Found<'a> {
+    /// The schema.
+    pub schema: &'a Schema,
+    /// Its level's identity.
+    pub level_uid: HeaderValue,
+    /// The flow.
+    pub hash: u64,
+}
+
+impl Asked<'_> {
+    /// What is to be done.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Asked::Resource(target) => target.verb,
+            Asked::Path(verb, _) => verb,
+            Asked::Elsewhere(info) => info.verb,
+        }
+    }
+
+    /// Streams last long and cost little.
+    pub fn is_stream_but_watch(&self) -> bool {
+        match self {
+            Asked::Resource(target) => apiserver_core::request::is_streaming(&target.subresource),
+            Asked::Elsewhere(info) => apiserver_core::request::is_streaming(&info.subresource),
+            Asked::Path(..) => false,
+        }
+    }
+
+    fn namespace(&self) -> &str {
+        match self {
+            Asked::Resource(target) => &target.namespace,
+            Asked::Path(..) => "",
+            Asked::Elsewhere(info) => &info.namespace,
+        }
+    }
+}
+
+impl Config {
+    /// The first schema that matches; a cluster has one that matches everything.
+    pub fn classify(&self, caller: &Caller, asked: &Asked<'_>) -> Option<Found<'_>> {
+        let user = caller.user();
+        let schema = self.schemas.iter().find(|schema| schema.rules.iter().any(|rule| matches(rule, user, asked)))?;
+        let mut hasher = DefaultHasher::new();
+        schema.name.hash(&mut hasher);
+        match schema.distinguisher {
+            Distinguisher::None => {}
+            Distinguisher::User => user.name.hash(&mut hasher),
+            Distinguisher::Namespace => asked.namespace().hash(&mut hasher),
+        }
+        let level_uid = self.levels.get(&schema.level).map(|level| level.uid.clone());
+        let level_uid = level_uid.unwrap_or_else(|| HeaderValue::from_static(""));
+        Some(Found { schema, level_uid, hash: hasher.finish() })
+    }
+}
+
+fn matches(rule: &Rule, user: &User, asked: &Asked<'_>) -> bool {
+    rule.subjects.iter().any(|subject| is(subject, user))
+        && match asked {
+            Asked::Resource(target) => rule.resources.iter().any(|rule| covers(rule, &Wanted::of(target))),
+            Asked::Elsewhere(info) => rule.resources.iter().any(|rule| covers(rule, &Wanted::elsewhere(info))),
+            Asked::Path(verb, path) => rule
+                .paths
+                .iter()
+                .any(|rule| any(&rule.verbs, verb) && rule.paths.iter().any(|wanted| path_matches(wanted, path))),
+        }
+}
+
+fn is(subject: &Subject, user: &User) -> bool {
+    match subject {
+        Subject::User(name) => name == "*" || *name == user.name,
+        Subject::Group(name) => name == "*" || user.groups.contains(name),
+        Subject::Account(namespace, name) => {
+            let account = user.name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
+            account.is_some_and(|(n, a)| n == namespace && (name == "*" || name == a))
+        }
+    }
+}
+
+/// What of which resource.
+struct Wanted<'a> {
+    verb: &'a str,
+    group: &'a str,
+    resource: &'a str,
+    subresource: &'a str,
+    namespace: &'a str,
+}
+
+impl<'a> Wanted<'a> {
+    fn of(target: &'a Target) -> Self {
+        let (group, resource) = (target.resource.group, target.resource.name);
+        let (subresource, namespace) = (&target.subresource, &target.namespace);
+        Self { verb: target.verb, group, resource, subresource, namespace }
+    }
+
+    fn elsewhere(info: &'a Info) -> Self {
+        let Info { verb, group, resource, subresource, namespace, .. } = info;
+        Self { verb, group, resource, subresource, namespace }
+    }
+}
+
+fn covers(rule: &ResourceRule, asked: &Wanted<'_>) -> bool {
+    let named = |wanted: &String| match asked.subresource {
+        "" => wanted == asked.resource,
+        sub => wanted.split_once('/').is_some_and(|(name, wanted)| name == asked.resource && wanted == sub),
+    };
+    any(&rule.verbs, asked.verb)
+        && any(&rule.groups, asked.group)
+        && rule.resources.iter().any(|wanted| wanted == "*" || named(wanted))
+        && match asked.namespace {
+            "" => rule.cluster,
+            namespace => any(&rule.namespaces, namespace),
+        }
+}
+
+fn any(list: &[String], value: &str) -> bool {
+    list.iter().any(|one| one == "*" || one == value)
+}
+
+fn path_matches(wanted: &str, path: &str) -> bool {
+    wanted == "*" || wanted == path || wanted.strip_suffix('*').is_some_and(|prefix| path.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use apiserver_core::query::Query;
+    use http::Method;
+
+    use super::*;
+
+    fn check(user: Option<(&str, &[&str])>, path: &str, want: &str) {
+        let objects = crate::bootstrap::objects().unwrap().into_iter().map(|(_, object)| object);
+        let (schemas, levels): (Vec<_>, Vec<_>) = objects.partition(|object| object["spec"].get("rules").is_some());
+        let config = Config::of(schemas.iter(), levels.iter());
+        let (name, groups) = user.unwrap_or(("system:anonymous", &["system:unauthenticated"]));
+        let groups = groups.iter().map(|group| (*group).into()).collect();
+        let caller = Caller::Client(User { name: name.into(), groups, ..User::default() });
+        let target = apiserver_core::request::parse(&Method::GET, path, Query::default(), &Default::default())
+            .and_then(Result::ok);
+        let asked = target.as_ref().map_or(Asked::Path("get", path), Asked::Resource);
+        assert_eq!(&*config.classify(&caller, &asked).unwrap().schema.name, want, "{user:?} {path}");
+    }
+
+    #[test]
+    fn requests_find_their_schema() {
+        let all = "system:authenticated";
+        check(Some(("admin", &["system:masters", all])), "/api/v1/pods", "exempt");
+        check(None, "/livez", "probes");
+        check(None, "/version", "global-default");
+        check(Some(("system:node:a", &["system:nodes", all])), "/api/v1/nodes/a/status", "system-node-high");
+        check(Some(("system:node:a", &["system:nodes", all])), "/api/v1/pods", "system-nodes");
+        check(Some(("system:kube-scheduler", &[all])), "/api/v1/pods", "kube-scheduler");
+        let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x";
+        check(Some(("system:kube-scheduler", &[all])), leases, "system-leader-election");
+        let account = "system:serviceaccount:kube-system:a";
+        check(Some((account, &["system:serviceaccounts", all])), "/api/v1/pods", "kube-system-service-accounts");
+        check(
+            Some(("system:serviceaccount:x:a", &["system:serviceaccounts", all])),
+            "/api/v1/pods",
+            "service-accounts",
+        );
+        check(Some(("jane", &[all])), "/api/v1/pods", "global-default");
+    }
+}

@@ -1,0 +1,77 @@
+//! The objects that describe flow control, and the levels at work that they make; idle seats are lent from time to time.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use api::Value;
+use apiserver_core::{cache_index::View, loopback::Place};
+use tokio_util::sync::CancellationToken;
+
+use super::{Flow, State, config::Config, level::Level};
+
+/// The resources whose objects describe flow control, all of one group.
+pub const RESOURCES: [&str; 2] = ["prioritylevelconfigurations", "flowschemas"];
+/// Their group.
+pub const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+const LENDING: Duration = Duration::from_secs(10);
+
+/// The objects, and what they come to.
+pub struct Objects {
+    schemas: BTreeMap<String, Value>,
+    levels: BTreeMap<String, Value>,
+    /// As of the last change.
+    pub state: Arc<State>,
+    /// How many there are for all levels together.
+    seats: usize,
+}
+
+impl Objects {
+    /// None yet: everything is let through.
+    pub fn new(seats: usize) -> Self {
+        let state = Arc::new(State { config: Config::default(), levels: HashMap::new() });
+        Self { schemas: BTreeMap::new(), levels: BTreeMap::new(), state, seats }
+    }
+
+    fn of(&mut self, place: Place<'_>) -> &mut BTreeMap<String, Value> {
+        if place.resource.name == "flowschemas" { &mut self.schemas } else { &mut self.levels }
+    }
+}
+
+impl View for Objects {
+    fn put(&mut self, place: Place<'_>, object: &Value) {
+        self.of(place).insert(place.name.to_owned(), object.clone());
+    }
+
+    fn remove(&mut self, place: Place<'_>) {
+        self.of(place).remove(place.name);
+    }
+
+    fn clear(&mut self) {
+        self.schemas.clear();
+        self.levels.clear();
+    }
+
+    /// Levels keep who works and waits, and get their new shares.
+    fn settle(&mut self) {
+        let config = Config::of(self.schemas.values(), self.levels.values());
+        let shares: u64 = config.levels.values().map(|level| level.shares).sum();
+        let mut levels = HashMap::new();
+        for (name, wanted) in &config.levels {
+            let nominal = (self.seats as u64 * wanted.shares).div_ceil(shares.max(1));
+            let level = self.state.levels.get(name).cloned().unwrap_or_else(|| Arc::new(Level::new(name)));
+            level.configure(wanted, usize::try_from(nominal).unwrap_or(usize::MAX), self.seats);
+            levels.insert(name.clone(), level);
+        }
+        self.state = Arc::new(State { config, levels });
+    }
+}
+
+/// Lends idle seats until `shutdown`.
+pub async fn run(flow: Arc<Flow>, shutdown: CancellationToken) {
+    while shutdown.run_until_cancelled(tokio::time::sleep(LENDING)).await.is_some() {
+        flow.lend();
+    }
+}

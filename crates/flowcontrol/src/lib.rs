@@ -1,0 +1,185 @@
+//! How much is worked on at once: API priority and fairness, or two plain limits where that is turned off.
+//!
+//! A request is matched to a flow schema, which names a priority level and tells flows apart. Each level has seats, of
+//! which a request takes as many as it is wide; who finds none waits in one of few queues that its flow is dealt, and the
+//! queues are served fairly. Who cannot wait is told to come back (429). Watches hold their seats only until they have
+//! begun; streams and components of this process are not limited.
+
+pub mod bootstrap;
+mod classify;
+mod config;
+mod follow;
+mod lending;
+mod level;
+mod limits;
+mod queues;
+mod settings;
+mod width;
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use api::schema::schema;
+use apiserver_core::{Caller, cache_index::Live, metrics::family::Histograms};
+pub use classify::Asked;
+use config::Config;
+use follow::Objects;
+pub use follow::run;
+use http::{HeaderName, HeaderValue, Response};
+use level::Level;
+pub use level::{Counts, Refused, View};
+pub use settings::Load;
+
+const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
+const WAITS: &[f64] = &[0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
+const LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
+
+/// Who gets to work when.
+pub struct Flow {
+    store: Arc<dyn store::Store>,
+    objects: Live<Objects>,
+    limits: limits::Limits,
+    widths: width::Widths,
+    waits: Histograms<Wait>,
+    fair: bool,
+    seats: usize,
+    /// How long a request may wait for its seats.
+    patience: Duration,
+}
+
+/// What waits are counted under.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Wait {
+    /// The flow schema.
+    pub schema: Arc<str>,
+    /// The priority level.
+    pub level: Arc<str>,
+    /// Whether it got to work.
+    pub served: bool,
+}
+
+/// What the objects say, and the levels at work. Levels outlive changes of their objects.
+struct State {
+    config: Config,
+    levels: HashMap<String, Arc<Level>>,
+}
+
+/// What a request holds while it is worked on, and what its answer says of that.
+#[derive(Default)]
+pub struct Place {
+    marks: Option<(HeaderValue, HeaderValue)>,
+    _seats: Option<level::Seats>,
+    _limit: Option<tokio::sync::OwnedSemaphorePermit>,
+}
+
+impl Flow {
+    /// As the objects in the cache say.
+    pub fn new(load: &Load, store: &Arc<dyn store::Store>, cache: &Arc<store::Cache>) -> Result<Self, store::Error> {
+        let seats = load.reads + load.writes;
+        let resources = follow::RESOURCES.map(|name| schema().resource(follow::GROUP, "v1", name));
+        let resources: Vec<_> = resources.into_iter().flatten().collect();
+        Ok(Self {
+            store: store.clone(),
+            objects: Live::new(cache, &resources, Objects::new(seats))?,
+            limits: limits::Limits::new(load),
+            widths: width::Widths::default(),
+            waits: Histograms::new(WAITS, 1e-6),
+            fair: load.fairness,
+            seats,
+            patience: load.request_timeout / 4,
+        })
+    }
+
+    fn state(&self) -> Arc<State> {
+        self.objects.read(|objects| objects.state.clone())
+    }
+
+    /// Lends seats that nobody asks for to those who do.
+    fn lend(&self) {
+        let state = self.state();
+        let levels: Vec<&Arc<Level>> = state.levels.values().collect();
+        lending::lend(&levels, self.seats);
+    }
+
+    /// How long requests waited.
+    pub fn waits(&self) -> &Histograms<Wait> {
+        &self.waits
+    }
+
+    /// Every level, for those who look.
+    pub fn levels(&self) -> Vec<level::View> {
+        let mut views: Vec<_> = self.state().levels.values().map(|level| level.view()).collect();
+        views.sort_by(|a, b| a.name.cmp(&b.name));
+        views
+    }
+}
+
+impl Flow {
+    /// Admits a request: waits for its seats, or rejects it. Components of this process and streams are not limited.
+    pub async fn admit(&self, caller: &Caller, asked: &Asked<'_>) -> Result<Place, Rejected> {
+        if matches!(caller, Caller::Component(_)) || asked.is_stream_but_watch() {
+            return Ok(Place::default());
+        }
+        if !self.fair {
+            let limit = self.limits.admit(asked).map_err(|()| Rejected::default())?;
+            return Ok(Place { _limit: limit, ..Place::default() });
+        }
+        let state = self.state();
+        let Some(found) = state.config.classify(caller, asked) else { return Ok(Place::default()) };
+        let marks = Some((found.schema.uid.clone(), found.level_uid.clone()));
+        let Some(level) = state.levels.get(&found.schema.level) else {
+            return Ok(Place { marks, ..Place::default() });
+        };
+        let width = self.widths.of(&*self.store, asked).await;
+        let began = Instant::now();
+        let entered = level.enter(&found.schema.name, found.hash, width, self.patience).await;
+        let wait = Wait { schema: found.schema.name.clone(), level: level.name(), served: entered.is_ok() };
+        self.waits.note(&wait, u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
+        match entered {
+            Ok(seats) => Ok(Place { marks, _seats: Some(seats), _limit: None }),
+            Err(refused) => {
+                let (level, schema) = (&*found.schema.level, &*found.schema.name);
+                tracing::debug!(level, schema, reason = refused.reason(), "flow control: request rejected");
+                Err(Rejected(Place { marks, ..Place::default() }))
+            }
+        }
+    }
+}
+
+/// A request that flow control rejects; clients get 429.
+#[derive(Default)]
+pub struct Rejected(Place);
+
+impl Rejected {
+    /// Adds the flow-schema and priority-level UID headers to the 429 response.
+    pub fn mark<B>(&self, response: &mut Response<B>) {
+        self.0.mark(response);
+    }
+}
+
+impl Place {
+    /// Adds the flow-schema and priority-level UID headers.
+    pub fn mark<B>(&self, response: &mut Response<B>) {
+        if let Some((schema, level)) = &self.marks {
+            response.headers_mut().insert(SCHEMA_UID, schema.clone());
+            response.headers_mut().insert(LEVEL_UID, level.clone());
+        }
+    }
+}
+
+impl Refused {
+    /// Upstream's word for why.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Refused::NoSeats => "concurrency-limit",
+            Refused::QueueFull => "queue-full",
+            Refused::TooLong => "time-out",
+        }
+    }
+}
+
+#[cfg(test)]
+mod level_tests;

@@ -1,0 +1,120 @@
+//! Pods: their first status, what their subresources change, and the grace they get to end.
+
+use api::{Value, meta, qos};
+use apiserver_core::{User, clock};
+use serde_json::json;
+
+use super::{
+    Strategy,
+    subresource::{METADATA, keep, with_status},
+};
+
+/// The strategy of pods.
+pub struct Pod;
+
+impl Strategy for Pod {
+    fn prepare_create(&self, pod: &mut Value, _: &User) {
+        let gated = !meta::list(pod, &["spec", "schedulingGates"]).is_empty();
+        let class = qos::class(pod);
+        let status = meta::field_mut(pod, "status");
+        status.insert("phase".into(), "Pending".into());
+        status.insert("qosClass".into(), class.into());
+        if gated {
+            status.insert("conditions".into(), json!([blocked()]));
+        }
+    }
+
+    fn through(&self, subresource: &str, object: Value, current: &Value) -> Value {
+        match subresource {
+            "ephemeralcontainers" => with_ephemeral_containers(object, current),
+            "resize" => resized(object, current),
+            _ => reported(object, current),
+        }
+    }
+
+    fn grace_period(&self, pod: &Value, requested: Option<i64>) -> Option<i64> {
+        let ended = matches!(meta::text(pod, &["status", "phase"]), "Succeeded" | "Failed");
+        if ended || meta::text(pod, &["spec", "nodeName"]).is_empty() {
+            return Some(0);
+        }
+        let period = requested.unwrap_or_else(|| meta::number(pod, &["spec", "terminationGracePeriodSeconds"]));
+        Some(if period < 0 { 1 } else { period })
+    }
+}
+
+/// Why a pod with scheduling gates is not scheduled yet.
+fn blocked() -> Value {
+    json!({"type": "PodScheduled", "status": "False", "lastProbeTime": null, "lastTransitionTime": clock::seconds(),
+        "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates"})
+}
+
+/// Containers for debugging may be added, and nothing else may change.
+fn with_ephemeral_containers(mut pod: Value, current: &Value) -> Value {
+    let mut kept = current.clone();
+    keep(&mut kept["spec"], &pod["spec"], &["ephemeralContainers"]);
+    kept["metadata"] = pod["metadata"].take();
+    keep(&mut kept["metadata"], &current["metadata"], METADATA);
+    kept
+}
+
+/// What containers ask for may change. Containers that are not those of the pod are left for validation to refuse.
+fn resized(mut pod: Value, current: &Value) -> Value {
+    const LISTS: [&str; 2] = ["containers", "initContainers"];
+    let names = |pod: &Value, list: &str| -> Vec<Value> {
+        meta::list(pod, &["spec", list]).iter().map(|container| container["name"].clone()).collect()
+    };
+    if LISTS.iter().any(|list| names(&pod, list).len() != names(current, list).len()) {
+        return pod;
+    }
+    let mut kept = current.clone();
+    keep(&mut kept["spec"], &pod["spec"], &["resources"]);
+    for list in LISTS {
+        if names(&pod, list) != names(current, list) {
+            keep(&mut kept["spec"], &pod["spec"], &[list]);
+            continue;
+        }
+        let wanted = meta::list(&pod, &["spec", list]);
+        let containers = kept["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        for (container, wanted) in containers.zip(wanted) {
+            keep(container, wanted, &["resources", "resizePolicy"]);
+        }
+    }
+    kept["metadata"] = pod["metadata"].take();
+    keep(&mut kept["metadata"], &current["metadata"], METADATA);
+    kept
+}
+
+/// A status as a kubelet reports it. Old kubelets spoil owners and leave fields out, which then stay what they were.
+fn reported(pod: Value, current: &Value) -> Value {
+    let mut pod = with_status(pod, current);
+    keep(&mut pod["metadata"], &current["metadata"], &["ownerReferences"]);
+    for field in ["qosClass", "observedGeneration"] {
+        if pod["status"].get(field).is_none() {
+            keep(&mut pod["status"], &current["status"], &[field]);
+        }
+    }
+    let mut before: Vec<&Value> = meta::list(current, &["status", "conditions"]).iter().collect();
+    let conditions = pod["status"].get_mut("conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        let Some(at) = before.iter().position(|known| known["type"] == condition["type"]) else { continue };
+        let known = before.remove(at);
+        if condition.get("observedGeneration").is_none() {
+            keep(condition, known, &["observedGeneration"]);
+        }
+    }
+    pod
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pods_on_a_node_get_grace() {
+        let pod =
+            json!({"spec": {"terminationGracePeriodSeconds": 30, "nodeName": "n"}, "status": {"phase": "Running"}});
+        assert_eq!(Pod.grace_period(&pod, None), Some(30));
+        assert_eq!(Pod.grace_period(&pod, Some(5)), Some(5));
+        assert_eq!(Pod.grace_period(&json!({"spec": {"terminationGracePeriodSeconds": 30}}), None), Some(0));
+    }
+}

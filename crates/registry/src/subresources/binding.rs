@@ -1,0 +1,97 @@
+//! Assigns pods to nodes: `pods/<name>/binding`, or `bindings` with the pod's name in the metadata.
+
+use admission::Attributes;
+use api::{Value, meta, status::Status, validate};
+use apiserver_core::{body::Input, clock, loopback, request::Target};
+use serde_json::json;
+
+use super::{done, kind_of, own_request, posted};
+use crate::{Outcome, Registry, WriteOptions, precondition_failed, update::How};
+
+impl Registry {
+    pub(super) async fn bind(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
+        let pods = loopback::resource("", "v1", "pods")?;
+        let options = WriteOptions::of(target, input)?;
+        let mut binding = posted(target, input, options.validation)?;
+        let attributes = Attributes::create(self, target, options.dry_run);
+        self.admission().admit(&attributes, &mut binding).await?;
+        let name = meta::name(&binding);
+        if !target.name.is_empty() && name != target.name {
+            return Err(Status::bad_request("name in URL does not match name in Binding object"));
+        }
+        valid(target, &binding)?;
+        self.admission().validate(&attributes, &binding).await?;
+        let pod = own_request(pods, "update", target, name);
+        self.change(&pod, How::own(options.dry_run), |current| bound(current, &binding)).await?;
+        Ok(done())
+    }
+}
+
+/// Upstream answers a faulty binding with a bare 500.
+fn valid(target: &Target, binding: &Value) -> Result<(), Status> {
+    let errors = validate::create(&kind_of(target)?, binding);
+    let message = match errors.as_slice() {
+        [] => return Ok(()),
+        [one] => one.to_string(),
+        many => format!("[{}]", many.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+    };
+    Err(Status { code: 500, reason: "", message, details: None, next: None })
+}
+
+/// The pod on its node, with the binding's labels and annotations.
+fn bound(pod: &Value, binding: &Value) -> Result<Value, Status> {
+    let pods = loopback::resource("", "v1", "pods")?;
+    for (field, what) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
+        let (wanted, found) = (meta::text(binding, &["metadata", field]), meta::text(pod, &["metadata", field]));
+        if !wanted.is_empty() && wanted != found {
+            return Err(precondition_failed(pods, pod, what, wanted, found));
+        }
+    }
+    assignable(pod)?;
+    let mut pod = pod.clone();
+    meta::field_mut(&mut pod, "spec").insert("nodeName".into(), binding["target"]["name"].clone());
+    meta::field_mut(&mut pod, "status").remove("nominatedNodeName");
+    for field in ["labels", "annotations"] {
+        let given = meta::at(binding, &["metadata", field]).and_then(Value::as_object).cloned().unwrap_or_default();
+        if !given.is_empty() {
+            let metadata = meta::metadata_mut(&mut pod);
+            meta::object_mut(metadata.entry(field).or_insert_with(|| json!({}))).extend(given);
+        }
+    }
+    set_condition(&mut pod, json!({"type": "PodScheduled", "status": "True"}));
+    Ok(pod)
+}
+
+fn assignable(pod: &Value) -> Result<(), Status> {
+    let name = meta::name(pod);
+    let assigned = meta::text(pod, &["spec", "nodeName"]);
+    let why = if meta::is_deleting(pod) {
+        format!("pod {name} is being deleted, cannot be assigned to a host")
+    } else if !assigned.is_empty() {
+        format!("pod {name} is already assigned to node {assigned:?}")
+    } else if !meta::list(pod, &["spec", "schedulingGates"]).is_empty() {
+        format!("pod {name} has non-empty .spec.schedulingGates")
+    } else {
+        return Ok(());
+    };
+    let message = format!("Operation cannot be fulfilled on pods/binding {name:?}: {why}");
+    let details = Some(json!({"name": name, "kind": "pods/binding"}));
+    Err(Status { code: 409, reason: "Conflict", message, details, next: None })
+}
+
+/// Sets a condition of a pod; its transition is now, unless its status stays what it was.
+pub(super) fn set_condition(pod: &mut Value, mut condition: Value) {
+    condition["lastProbeTime"] = Value::Null;
+    condition["lastTransitionTime"] = clock::seconds().into();
+    let conditions = meta::field_mut(pod, "status").entry("conditions").or_insert_with(|| json!([]));
+    let Some(list) = conditions.as_array_mut() else { return };
+    match list.iter_mut().find(|known| known["type"] == condition["type"]) {
+        Some(known) => {
+            if known["status"] == condition["status"] {
+                condition["lastTransitionTime"] = known["lastTransitionTime"].take();
+            }
+            *known = condition;
+        }
+        None => list.push(condition),
+    }
+}

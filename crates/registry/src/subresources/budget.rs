@@ -1,0 +1,111 @@
+//! Disruption budgets, as evictions see them: whether one more pod may go, and why not.
+
+use api::{Value, meta, status::Status};
+use apiserver_core::clock;
+use serde_json::json;
+
+/// Evictions that a budget's controller may not have noticed yet.
+const MAX_DISRUPTED: usize = 2000;
+const VIOLATED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+
+/// Whether a pod that is not ready may go without being counted: the budget says so, or enough others are healthy.
+pub fn is_unhealthy_and_free(pod: &Value, budget: &Value) -> bool {
+    let ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+    if meta::list(pod, &["status", "conditions"]).iter().any(ready) {
+        return false;
+    }
+    let number = |field: &str| meta::number(budget, &["status", field]);
+    budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+        || number("currentHealthy") >= number("desiredHealthy") && number("desiredHealthy") > 0
+}
+
+/// The budget after one more disruption, or why there can be none.
+pub fn disrupted(budget: &Value, pod: &str) -> Result<Value, Status> {
+    let status = |field: &str| meta::number(budget, &["status", field]);
+    let allowed = status("disruptionsAllowed");
+    let noted = meta::at(budget, &["status", "disruptedPods"]).and_then(Value::as_object).map_or(0, |pods| pods.len());
+    if status("observedGeneration") < meta::number(budget, &["metadata", "generation"]) {
+        return Err(in_progress(meta::name(budget)));
+    }
+    if allowed < 0 {
+        return Err(forbidden(budget, "pdb disruptions allowed is negative"));
+    }
+    if noted > MAX_DISRUPTED {
+        return Err(forbidden(
+            budget,
+            "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+        ));
+    }
+    if allowed == 0 {
+        return Err(violated(&why_none(budget), None));
+    }
+    let mut budget = budget.clone();
+    let observed = budget["status"]["observedGeneration"].clone();
+    let status = meta::field_mut(&mut budget, "status");
+    status.insert("disruptionsAllowed".into(), (allowed - 1).into());
+    let pods = meta::object_mut(status.entry("disruptedPods").or_insert_with(|| json!({})));
+    pods.insert(pod.to_owned(), clock::seconds().into());
+    if allowed == 1 {
+        let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+        insufficient(conditions, observed);
+    }
+    Ok(budget)
+}
+
+/// Notes in the conditions that no further disruption is allowed.
+fn insufficient(conditions: &mut Value, observed: Value) {
+    let Some(list) = conditions.as_array_mut() else { return };
+    let mut condition = json!({"type": "DisruptionAllowed", "status": "False", "observedGeneration": observed,
+        "lastTransitionTime": clock::seconds(), "reason": "InsufficientPods", "message": ""});
+    match list.iter_mut().find(|known| known["type"] == "DisruptionAllowed") {
+        Some(known) => {
+            if known["status"] == "False" {
+                condition["lastTransitionTime"] = known["lastTransitionTime"].take();
+            }
+            *known = condition;
+        }
+        None => list.push(condition),
+    }
+}
+
+fn why_none(budget: &Value) -> String {
+    let name = meta::name(budget);
+    let (current, desired) =
+        (meta::number(budget, &["status", "currentHealthy"]), meta::number(budget, &["status", "desiredHealthy"]));
+    let conditions = meta::list(budget, &["status", "conditions"]);
+    let condition = conditions.iter().find(|condition| condition["type"] == "DisruptionAllowed");
+    let told = condition.filter(|condition| condition["status"] == "False");
+    let told = told.map(|condition| (meta::text(condition, &["reason"]), meta::text(condition, &["message"])));
+    match told.filter(|(_, message)| !message.is_empty()) {
+        Some(("SyncFailed", message)) => format!(
+            "The disruption budget {name} does not allow evicting pods currently because it failed sync: {message}"
+        ),
+        _ if current <= desired => {
+            format!("The disruption budget {name} needs {desired} healthy pods and has {current} currently")
+        }
+        Some((reason, message)) => {
+            format!("The disruption budget {name} does not allow evicting pods currently ({reason}): {message}")
+        }
+        None => format!("The disruption budget {name} does not allow evicting pods currently"),
+    }
+}
+
+/// 429: the budget's controller has yet to look.
+pub fn in_progress(budget: &str) -> Status {
+    violated(&format!("The disruption budget {budget} is still being processed by the server."), Some(10))
+}
+
+fn violated(cause: &str, retry: Option<u64>) -> Status {
+    let mut details = json!({"causes": [{"reason": "DisruptionBudget", "message": cause}]});
+    if let Some(seconds) = retry {
+        details["retryAfterSeconds"] = seconds.into();
+    }
+    Status { code: 429, reason: "TooManyRequests", message: VIOLATED.into(), details: Some(details), next: None }
+}
+
+fn forbidden(budget: &Value, why: &str) -> Status {
+    let name = meta::name(budget);
+    let message = format!("poddisruptionbudget.policy {name:?} is forbidden: {why}");
+    let details = Some(json!({"name": name, "group": "policy", "kind": "poddisruptionbudget"}));
+    Status { code: 403, reason: "Forbidden", message, details, next: None }
+}

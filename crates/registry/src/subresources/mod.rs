@@ -1,0 +1,79 @@
+//! What is under an object's path and is an object itself. Parts of the object (`status`, `approval`, `resize`, …) are
+//! changed by the same update and patch as the whole; kinds of their own have a file each.
+
+mod binding;
+mod budget;
+mod eviction;
+mod scale;
+
+use api::{
+    Value,
+    schema::{Resource, Row, schema},
+    status::Status,
+};
+use apiserver_core::{body::Input, document::Words, query::Query, request::Target};
+pub use scale::{scale_of, set_replicas};
+use serde_json::json;
+
+use super::{FieldValidation, Outcome, Registry, create, update::Part};
+
+impl Registry {
+    pub(super) async fn subresource(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
+        match (target.subresource.as_str(), target.verb) {
+            ("scale", _) => self.scale(target, input).await,
+            ("binding" | "", "create") => self.bind(target, input).await,
+            ("eviction", "create") => self.evict(target, input).await,
+            (_, "get") => self.shown(target).await,
+            (_, "update") => self.update_part(target, input, Part::Subresource).await,
+            (_, "patch") => self.patch_part(target, input, Part::Subresource).await,
+            (other, _) => Err(Status::not_implemented(format!("{}/{other}", target.resource.qualified_name()))),
+        }
+    }
+}
+
+/// The body of a request to a subresource of another kind than the object's.
+pub fn posted(target: &Target, input: &Input, validation: FieldValidation) -> Result<Value, Status> {
+    let kind = kind_of(target)?;
+    let mut value = input.object(kind.kind)?;
+    // An eviction of the version before is the same.
+    if value["apiVersion"] == "policy/v1beta1" && kind.group == "policy" {
+        value["apiVersion"] = kind.api_version().into();
+        let (object, warnings) = create::decoded(&kind, value, validation)?;
+        target.notes.warn_all(warnings);
+        return Ok(object);
+    }
+    create::body(target, &kind, input, validation)
+}
+
+/// The row of the kind that a subresource takes, as if it were a resource.
+pub fn kind_of(target: &Target) -> Result<Resource, Status> {
+    let mut row: Resource = Resource::clone(&target.resource);
+    let Some(sub) = target.resource.subresource(&target.subresource) else { return Ok(row) };
+    (row.group, row.version) = sub.group_version.unwrap_or((row.group, row.version));
+    row.kind = sub.kind;
+    row.custom = None;
+    let ty = schema().type_of_kind(row.group, row.version, row.kind);
+    row.ty = ty.ok_or_else(|| Status::internal(format!("the schema lacks {}", row.kind)))?;
+    Ok(row)
+}
+
+/// A request of the server itself about an object in the namespace of another request.
+fn own_request(resource: impl Into<Row>, verb: &'static str, of: &Target, name: &str) -> Target {
+    Target {
+        resource: resource.into(),
+        verb,
+        namespace: of.namespace.clone(),
+        name: name.to_owned(),
+        subresource: String::new(),
+        query: Query::default(),
+        user: of.user.clone(),
+        notes: of.notes.clone(),
+        words: Words::default(),
+    }
+}
+
+/// 201, and nothing more to say.
+fn done() -> Outcome {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    Outcome::Object { object: status, stored: None, code: 201 }
+}

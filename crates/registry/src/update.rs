@@ -1,0 +1,435 @@
+//! Update and patch: read, change, prepare, validate, write if unchanged.
+
+use admission::Attributes;
+use api::{
+    Map, Value, apply, meta,
+    patch::{self, Kind},
+    schema::Resource,
+    status::Status,
+    validate::{self, FieldError},
+};
+use apiextensions::Conversions;
+use apiserver_core::{body::Input, clock, document::Words, initializers, loopback, loopback::Place, request::Target};
+use store::{Guard, Revision};
+
+use super::{
+    Outcome, RETRIES, Registry, Stored, Unsaved, WriteOptions,
+    create::{body, decoded, same_version},
+    deletion_waits, precondition_failed, raw, scale_of, set_replicas,
+};
+use crate::{
+    allocate,
+    allocate::{Begin, Fate},
+    strategies,
+    strategies::keep,
+};
+
+/// What only the server changes.
+const SERVERS: &[&str] =
+    &["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
+
+/// The patches that custom resources take.
+const CUSTOM: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+
+/// Which part of an object a request may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Everything but the status, where the resource has one as a subresource.
+    Main,
+    /// What the subresource of the request may change.
+    Subresource,
+    /// As [`Self::Main`], but what is admitted is the object's scale.
+    Scale,
+    /// Whatever the server itself changes, such as the node of a pod. Nobody is asked.
+    Server,
+}
+
+/// How an object is changed.
+#[derive(Clone, Copy)]
+pub struct How<'a> {
+    part: Part,
+    dry_run: bool,
+    /// What is asked about other versions, if anything.
+    conversions: Option<&'a Conversions>,
+}
+
+impl<'a> How<'a> {
+    /// As a client asks.
+    pub fn asked(part: Part, options: &'a WriteOptions) -> Self {
+        Self { part, dry_run: options.dry_run, conversions: Some(&options.conversions) }
+    }
+
+    /// On the server's own account.
+    pub fn own(dry_run: bool) -> Self {
+        Self { part: Part::Server, dry_run, conversions: None }
+    }
+}
+
+/// An object that was changed, and what is to be said of it.
+pub struct Changed {
+    /// The object as it is now.
+    pub object: Value,
+    /// As it is stored, if it is.
+    pub stored: Option<Stored>,
+}
+
+impl Changed {
+    /// The answer.
+    pub fn outcome(self, code: u16) -> Outcome {
+        Outcome::Object { object: self.object, stored: self.stored, code }
+    }
+}
+
+impl Registry {
+    pub(super) async fn update(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
+        self.update_part(target, input, Part::Main).await
+    }
+
+    pub(super) async fn update_part(&self, target: &Target, input: &Input, part: Part) -> Result<Outcome, Status> {
+        let resource = &target.resource;
+        let options = WriteOptions::of(target, input)?;
+        let given = body_of(target, input, &options)?;
+        // Who must try again reads the body again.
+        let mut first = Some(given);
+        let changed = self
+            .change(target, How::asked(part, &options), |current| {
+                let mut object = match first.take() {
+                    Some(given) => given,
+                    None => body_of(target, input, &options)?,
+                };
+                options.note(apply::Kind::of(resource, &target.subresource), Some(current), &mut object);
+                Ok(object)
+            })
+            .await;
+        let (changed, code) = match changed {
+            Err(status) if status.code == 404 && resource.upsert && part == Part::Main => {
+                let mut given = first.map_or_else(|| body_of(target, input, &options), Ok)?;
+                meta::metadata_mut(&mut given).remove("resourceVersion");
+                options.note(apply::Kind::of(resource, &target.subresource), None, &mut given);
+                (self.create_object(target, given, options.dry_run).await?, 201)
+            }
+            changed => (changed?, 200),
+        };
+        Ok(changed.outcome(code))
+    }
+
+    pub(super) async fn patch(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
+        self.patch_part(target, input, Part::Main).await
+    }
+
+    pub(super) async fn patch_part(&self, target: &Target, input: &Input, part: Part) -> Result<Outcome, Status> {
+        if input.content_type == super::apply::CONTENT_TYPE {
+            return self.apply_part(target, input, part).await;
+        }
+        let resource = &target.resource;
+        let (kind, body) = patch_body(resource, input)?;
+        let options = WriteOptions::of(target, input)?;
+        let changed = self
+            .change(target, How::asked(part, &options), |current| {
+                let patched = kind.apply(resource.ty, current, &body).map_err(patch_failed)?;
+                let (mut object, unknown) = decoded(resource, patched, options.validation)?;
+                named_as(target, &mut object)?;
+                target.notes.warn_all(unknown);
+                options.note(apply::Kind::of(resource, &target.subresource), Some(current), &mut object);
+                Ok(object)
+            })
+            .await?;
+        Ok(changed.outcome(200))
+    }
+
+    /// Changes the status of an object on the server's own account, and under its name. Nobody is asked.
+    pub async fn change_status(
+        &self,
+        place: Place<'_>,
+        mut edit: impl FnMut(&Value) -> Result<Value, Status>,
+    ) -> Result<Changed, Status> {
+        let target = loopback::target("update", place, "status");
+        let input = Input { content_type: String::new(), user_agent: loopback::NAME.into(), body: Default::default() };
+        let options = WriteOptions::of(&target, &input)?;
+        self.change(&target, How::own(false), |current| {
+            let mut object = edit(current)?;
+            options.note(apply::Kind::of(&target.resource, "status"), Some(current), &mut object);
+            Ok(object)
+        })
+        .await
+    }
+
+    /// Reads the object, lets `edit` make the new one, and writes it if nobody else wrote; tries again otherwise.
+    pub(super) async fn change(
+        &self,
+        target: &Target,
+        how: How<'_>,
+        mut edit: impl FnMut(&Value) -> Result<Value, Status>,
+    ) -> Result<Changed, Status> {
+        let (resource, How { part, dry_run, .. }) = (&target.resource, how);
+        for _ in 0..RETRIES {
+            let (current, revision) = self.read_object(resource, &target.namespace, &target.name).await?;
+            if part != Part::Main {
+                initializers::visible(target, &current)?;
+            }
+            let mut edited = match how.conversions {
+                Some(conversions) => conversions.settled(self.custom(), resource, || edit(&current)).await?,
+                None => edit(&current)?,
+            };
+            let attributes = Attributes::update(self, target, &current, dry_run);
+            self.admit_change(&attributes, part, &mut edited).await?;
+            preconditions(resource, &target.name, &edited, &current, revision)?;
+            let reservation = match part {
+                Part::Main | Part::Scale => {
+                    let begin = Begin { object: &mut edited, current: Some(&current), dry_run };
+                    allocate::begin(self, resource, begin).await?
+                }
+                Part::Subresource | Part::Server => Default::default(),
+            };
+            let written = self.write_edited(&attributes, part, edited, revision).await;
+            let fate = if let Ok(None) = &written { Fate::Refused } else { Fate::of(&written) };
+            allocate::settle(self, reservation, fate).await;
+            match written? {
+                Some(changed) => return Ok(changed),
+                // The next round reads again; an object that names a revision then fails its precondition.
+                None => continue,
+            }
+        }
+        Err(Status::modified(resource, &target.name))
+    }
+
+    /// Prepares, validates and writes a changed object; `None` if somebody else wrote in between.
+    async fn write_edited(
+        &self,
+        attributes: &Attributes<'_>,
+        part: Part,
+        edited: Value,
+        revision: Revision,
+    ) -> Result<Option<Changed>, Status> {
+        let (target, dry_run) = (attributes.target, attributes.dry_run);
+        let (resource, name) = (&target.resource, target.name.as_str());
+        let current = attributes.old.unwrap_or(&Value::Null);
+        self.guarded(target, &edited, Some(current)).await?;
+        let object = prepare(target, part, edited, current);
+        let other = self.in_other_words(target).await?.and_then(|words| raw::compared(current, &words, &target.words));
+        let current = other.as_ref().unwrap_or(current);
+        let unchanged = apply::same_but_times(&object, current);
+        let errors = match part {
+            // Whoever initializes an object makes it.
+            Part::Main if initializers::is_pending(current) => validate::create(resource, &object),
+            Part::Main | Part::Scale => {
+                let mut errors = validate::update(resource, &object, current);
+                strategies::of(resource).check(&object, Some(current), &mut errors);
+                errors
+            }
+            Part::Subresource if initializers::is_pending(current) => {
+                let why = "must not update status when the object is uninitialized";
+                vec![FieldError::forbidden(&target.subresource, why)]
+            }
+            Part::Subresource => {
+                let (part, now) = (target.subresource.as_str(), Some(clock::now()));
+                validate::update_subresource_at(resource, part, &object, current, now)
+            }
+            Part::Server => Vec::new(),
+        };
+        if !errors.is_empty() {
+            return Err(Status::invalid(resource, name, &errors));
+        }
+        target.notes.warn_all(validate::warnings(resource, &object, Some(current)));
+        self.validate_change(attributes, part, &object).await?;
+        if unchanged {
+            return Ok(Some(Changed { object: current.clone(), stored: None }));
+        }
+        match self.write_or_finish(target, object, revision, dry_run).await {
+            Ok((object, stored)) => {
+                if stored.is_some() && strategies::of(resource).is_awaited() {
+                    self.custom().freshen().await;
+                }
+                Ok(Some(Changed { object, stored }))
+            }
+            Err(Unsaved::Store(store::Error::Conflict { current: Some(_), .. })) => Ok(None),
+            Err(unsaved) => Err(unsaved.status(resource, name)),
+        }
+    }
+
+    /// The words of the raw fields that are stored, where there can be any.
+    async fn in_other_words(&self, target: &Target) -> Result<Option<Words>, Status> {
+        if !raw::has_any(&target.resource) {
+            return Ok(None);
+        }
+        let record = self.read(&target.resource, &target.namespace, &target.name).await?;
+        Ok(Some(raw::stored(&target.resource, &record.value)))
+    }
+
+    /// Lets admission change or refuse what a client wants.
+    async fn admit_change(&self, attributes: &Attributes<'_>, part: Part, edited: &mut Value) -> Result<(), Status> {
+        match part {
+            Part::Server => Ok(()),
+            Part::Main | Part::Subresource => self.admission().admit(attributes, edited).await,
+            Part::Scale => {
+                let before = attributes.old.map(|old| scale_of(attributes.resource(), old));
+                let attributes = attributes.with_old(before.as_ref());
+                let mut scale = scale_of(attributes.resource(), edited);
+                self.admission().admit(&attributes, &mut scale).await?;
+                set_replicas(attributes.resource(), edited, &scale);
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets admission refuse what would be written.
+    async fn validate_change(&self, attributes: &Attributes<'_>, part: Part, object: &Value) -> Result<(), Status> {
+        match part {
+            Part::Server => Ok(()),
+            Part::Main | Part::Subresource => self.admission().validate(attributes, object).await,
+            Part::Scale => {
+                let before = attributes.old.map(|old| scale_of(attributes.resource(), old));
+                let attributes = attributes.with_old(before.as_ref());
+                self.admission().validate(&attributes, &scale_of(attributes.resource(), object)).await
+            }
+        }
+    }
+
+    /// Writes the object, or removes it if it was only waiting for its last finalizer.
+    async fn write_or_finish(
+        &self,
+        target: &Target,
+        object: Value,
+        revision: Revision,
+        dry_run: bool,
+    ) -> Result<(Value, Option<Stored>), Unsaved> {
+        let resource = &target.resource;
+        if meta::is_deleting(&object) && !deletion_waits(resource, &object) {
+            self.remove(resource, &object, revision, dry_run).await?;
+            return Ok((object, None));
+        }
+        let guard = Guard::Revision(revision);
+        let saved = self.save_with(resource, object, guard, dry_run, &target.words).await?;
+        if initializers::rejection(&saved.0).is_some() {
+            // Those who wait for it have seen why.
+            let revision = saved.1.as_ref().map_or(revision, |(_, revision)| *revision);
+            self.remove(resource, &saved.0, revision, dry_run).await?;
+        }
+        Ok(saved)
+    }
+}
+
+/// The object that a client wants to be there instead.
+fn body_of(target: &Target, input: &Input, options: &WriteOptions) -> Result<Value, Status> {
+    let mut given = body(target, &target.resource, input, options.validation)?;
+    same_version(target, &given)?;
+    named_as(target, &mut given)?;
+    Ok(given)
+}
+
+/// 422: objects of this kind are changed only by who has read them.
+fn unconditional(resource: &Resource, name: &str) -> Status {
+    let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+    match resource.custom {
+        Some(_) => Status::invalid_kind(resource.group, resource.name, name, &[error]),
+        None => Status::invalid(resource, name, &[error]),
+    }
+}
+
+/// The revision that a client's object names; a patch that does not touch it carries the current one.
+fn part_revision(object: &Value) -> &str {
+    meta::text(object, &["metadata", "resourceVersion"])
+}
+
+pub(super) fn patch_body(resource: &Resource, input: &Input) -> Result<(Kind, Value), Status> {
+    let kind = Kind::of(&input.content_type);
+    let kind = match resource.custom {
+        // Definitions do not say how lists of theirs are patched.
+        Some(_) => {
+            kind.filter(|kind| *kind != Kind::Strategic).ok_or_else(|| Status::unsupported_media_type(CUSTOM))?
+        }
+        None => kind.ok_or_else(unknown_patch)?,
+    };
+    let body = serde_json::from_slice(&input.body)
+        .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+    Ok((kind, body))
+}
+
+/// A patch of a kind that no path takes.
+fn unknown_patch() -> Status {
+    let message = "415: Unsupported Media Type".to_owned();
+    Status { code: 415, reason: "UnsupportedMediaType", message, details: Some(Value::Object(Map::new())), next: None }
+}
+
+pub(super) fn patch_failed(error: patch::Error) -> Status {
+    match error {
+        patch::Error::Malformed(message) => Status::bad_request(message),
+        patch::Error::Unprocessable(message) => Status::unprocessable(message),
+        patch::Error::Inapplicable { .. } => Status::unprocessable(error.to_string()),
+        patch::Error::Failed(message) => Status::of_code(500, message),
+    }
+}
+
+/// The object must be the one that the path names.
+pub(super) fn named_as(target: &Target, object: &mut Value) -> Result<(), Status> {
+    let (name, namespace) = (meta::name(object).to_owned(), meta::namespace(object).to_owned());
+    if !name.is_empty() && name != target.name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            target.name
+        )));
+    }
+    let namespaced = target.resource.namespaced();
+    if namespaced && !namespace.is_empty() && namespace != target.namespace {
+        return Err(Status::bad_request(format!(
+            "the namespace of the object ({namespace}) does not match the namespace on the URL ({})",
+            target.namespace
+        )));
+    }
+    let metadata = meta::metadata_mut(object);
+    metadata.insert("name".into(), target.name.clone().into());
+    if namespaced {
+        metadata.insert("namespace".into(), target.namespace.clone().into());
+    } else {
+        metadata.remove("namespace");
+    }
+    Ok(())
+}
+
+/// Revision and UID, where the client's object names them, must be the current ones.
+fn preconditions(
+    resource: &Resource,
+    name: &str,
+    edited: &Value,
+    current: &Value,
+    revision: Revision,
+) -> Result<(), Status> {
+    let (given, uid) = (part_revision(edited), meta::uid(edited));
+    if !uid.is_empty() && uid != meta::uid(current) {
+        return Err(precondition_failed(resource, current, "UID", uid, meta::uid(current)));
+    }
+    if given.is_empty() && resource.conditional {
+        return Err(unconditional(resource, name));
+    }
+    if !given.is_empty() && given != revision.to_string() {
+        return Err(Status::modified(resource, name));
+    }
+    Ok(())
+}
+
+/// The new object with what the client may not change taken from the current one.
+fn prepare(target: &Target, part: Part, mut object: Value, current: &Value) -> Value {
+    let resource = &target.resource;
+    if part == Part::Subresource {
+        object = strategies::through(resource, &target.subresource, object, current);
+    }
+    keep(&mut object["metadata"], &current["metadata"], SERVERS);
+    meta::metadata_mut(&mut object).insert("resourceVersion".into(), current["metadata"]["resourceVersion"].clone());
+    let whole = matches!(part, Part::Main | Part::Scale);
+    if whole && resource.subresource("status").is_some() {
+        keep(&mut object, current, &["status"]);
+    }
+    if whole {
+        strategies::of(resource).prepare_update(&mut object, current);
+    }
+    let bumps = match part {
+        Part::Main | Part::Scale => strategies::of(resource).bumps_generation(&object, current),
+        Part::Subresource => strategies::specification(&object) != strategies::specification(current),
+        Part::Server => false,
+    };
+    if resource.generation && bumps {
+        let generation = meta::number(current, &["metadata", "generation"]) + 1;
+        meta::metadata_mut(&mut object).insert("generation".into(), generation.into());
+    }
+    object
+}

@@ -1,0 +1,150 @@
+//! Upgrades, passed on: once the backend has agreed to what the client asks for, their connections are one.
+
+use std::net::SocketAddr;
+
+use api::status::Status;
+use apiserver_core::{Body, BodyError, backend::Backend, body::full};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::BodyExt;
+use hyper::{body::Incoming, upgrade::OnUpgrade};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, split};
+use tokio_util::sync::CancellationToken;
+
+use crate::failed;
+
+/// What is about one connection only, besides what `Connection` names.
+const HOP: &[&str] = &[
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Whether a client asks for another protocol.
+pub fn is_upgrade(headers: &HeaderMap) -> bool {
+    let connection = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    headers.contains_key(header::UPGRADE) && { connection }.any(|value| value.to_ascii_lowercase().contains("upgrade"))
+}
+
+/// Passes an upgrade on to `path` of a backend; 400 if the request is none.
+pub async fn upgrade(
+    stopping: &CancellationToken,
+    backend: &Backend,
+    path: &str,
+    mut request: Request<Body>,
+) -> Result<Response<Body>, Status> {
+    if !is_upgrade(request.headers()) {
+        return Err(Status::bad_request("Upgrade request required"));
+    }
+    let client = hyper::upgrade::on(&mut request);
+    let mut passed = Request::new(full(""));
+    *passed.method_mut() = request.method().clone();
+    *passed.uri_mut() = path.parse().map_err(|error| Status::bad_request(format!("{path:?} is no path: {error}")))?;
+    *passed.headers_mut() = headers(&request, backend);
+    without_body(passed.headers_mut());
+    append_client(&mut passed, request.extensions().get());
+    let answer = backend.send(passed).await.map_err(|error| failed(format!("error dialing backend: {error}")))?;
+    joined(stopping, client, answer)
+}
+
+/// What a backend answered to an upgrade; if it agreed, its connection and the client's become one.
+pub fn joined(
+    stopping: &CancellationToken,
+    client: OnUpgrade,
+    mut answer: Response<Incoming>,
+) -> Result<Response<Body>, Status> {
+    match answer.status() {
+        StatusCode::SWITCHING_PROTOCOLS => {}
+        code if code.as_u16() < 400 => {
+            return Err(failed(format!("invalid upgrade response: status code {}", code.as_u16())));
+        }
+        _ => return Ok(answer.map(|body| body.map_err(BodyError::new).boxed_unsync())),
+    }
+    let backend = hyper::upgrade::on(&mut answer);
+    let stopping = stopping.clone();
+    tokio::spawn(async move {
+        match tokio::try_join!(client, backend) {
+            Ok((client, backend)) => streams(TokioIo::new(client), TokioIo::new(backend), stopping).await,
+            Err(error) => tracing::debug!(%error, "an upgrade failed"),
+        }
+    });
+    Ok(answer.map(|_| full("")))
+}
+
+/// The headers of a request that is passed on: without what was for this server only, and with a host.
+pub fn headers(request: &Request<Body>, backend: &Backend) -> HeaderMap {
+    let mut headers = request.headers().clone();
+    let own: Vec<HeaderName> = headers.keys().filter(|name| is_for_us(name)).cloned().collect();
+    for name in own {
+        headers.remove(name);
+    }
+    let host = request.uri().authority().map(|authority| authority.as_str().to_owned());
+    if !headers.contains_key(header::HOST)
+        && let Ok(host) = HeaderValue::from_str(&host.unwrap_or_else(|| backend.authority()))
+    {
+        headers.insert(header::HOST, host);
+    }
+    headers
+}
+
+/// Removes what is about one connection only.
+pub fn strip(headers: &mut HeaderMap) {
+    let connection = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let named: Vec<HeaderName> =
+        connection.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect();
+    for name in named {
+        headers.remove(name);
+    }
+    for name in HOP {
+        headers.remove(*name);
+    }
+}
+
+/// An upgrade has no body: whatever was to be one belongs to the stream.
+pub fn without_body(headers: &mut HeaderMap) {
+    headers.remove(header::CONTENT_LENGTH);
+    headers.remove(header::TRANSFER_ENCODING);
+}
+
+fn is_for_us(name: &HeaderName) -> bool {
+    *name == header::AUTHORIZATION || name.as_str().starts_with("impersonate-")
+}
+
+/// Adds the client to those that a request was passed on for.
+pub fn append_client(request: &mut Request<Body>, client: Option<&SocketAddr>) {
+    let Some(client) = client else { return };
+    let mut all: Vec<String> = request
+        .headers()
+        .get_all(FORWARDED_FOR)
+        .iter()
+        .filter_map(|value| value.to_str().ok().map(str::to_owned))
+        .collect();
+    all.push(client.ip().to_string());
+    if let Ok(value) = HeaderValue::from_str(&all.join(", ")) {
+        request.headers_mut().insert(FORWARDED_FOR, value);
+    }
+}
+
+/// Copies both ways until one side ends or the server does; then both are closed.
+pub async fn streams<C, B>(client: C, backend: B, stopping: CancellationToken)
+where
+    C: AsyncRead + AsyncWrite,
+    B: AsyncRead + AsyncWrite,
+{
+    let ((mut from_client, mut to_client), (mut from_backend, mut to_backend)) = (split(client), split(backend));
+    // Either side may just go away: that ends the stream, and is no fault.
+    tokio::select! {
+        _ = tokio::io::copy(&mut from_client, &mut to_backend) => {}
+        _ = tokio::io::copy(&mut from_backend, &mut to_client) => {}
+        () = stopping.cancelled() => {}
+    }
+    let _ = to_client.shutdown().await;
+    let _ = to_backend.shutdown().await;
+}

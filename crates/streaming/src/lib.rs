@@ -1,0 +1,20 @@
+//! Streaming protocols: SPDY, WebSocket, the translation between them, tunnels, and upgraded connections that are copied
+//! byte for byte. The API server uses them for exec, attach, port-forward, logs and proxies.
+//!
+//! Invariant: no knowledge of pods, nodes or the registry; a stream has a backend, a client and a stop signal.
+
+pub mod join;
+pub mod messages;
+mod spdy;
+mod streams;
+pub mod translate;
+pub mod tunnel;
+pub mod websocket;
+
+use api::status::Status;
+pub use streams::Streams;
+
+/// 500 without a reason, as upstream reports a backend that cannot be reached.
+pub fn failed(message: impl Into<String>) -> Status {
+    Status { code: 500, reason: "", message: message.into(), details: None, next: None }
+}

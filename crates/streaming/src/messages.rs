@@ -1,0 +1,81 @@
+//! An answer that is read from beginning to end, over WebSocket: pieces of it are messages, as bytes or as base64.
+//!
+//! Browsers cannot read an answer that goes on without end. The first message is empty, so that the client knows that there
+//! is one. What a client says is read and dropped; when it closes, nothing more is read.
+
+use api::status::Status;
+use apiserver_core::Body;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use futures::{SinkExt, StreamExt};
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::{websocket, websocket::Socket};
+
+/// How pieces are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Bytes,
+    Base64,
+}
+
+impl Form {
+    /// The form of a protocol; `None`: it is not known.
+    fn of(protocol: &str) -> Option<Self> {
+        match protocol {
+            "" | "binary.k8s.io" => Some(Self::Bytes),
+            "base64.binary.k8s.io" => Some(Self::Base64),
+            _ => None,
+        }
+    }
+
+    fn message(self, piece: Bytes) -> Message {
+        match self {
+            Self::Bytes => Message::Binary(piece),
+            Self::Base64 => Message::text(BASE64_STANDARD.encode(piece)),
+        }
+    }
+}
+
+/// Agrees to a handshake, and sends an answer's body on the connection that follows.
+pub fn answer(mut request: Request<Body>, answer: Response<Body>) -> Result<Response<Body>, Status> {
+    let wanted: Vec<String> = websocket::protocols(request.headers()).map(str::to_owned).collect();
+    let none = String::new();
+    let chosen = if wanted.is_empty() { Some(&none) } else { wanted.iter().find(|name| Form::of(name).is_some()) };
+    let (Some(protocol), Some(form)) = (chosen, chosen.and_then(|name| Form::of(name))) else {
+        return Err(Status::bad_request("websocket: protocols are binary.k8s.io and base64.binary.k8s.io"));
+    };
+    let (response, upgrade) = websocket::accept(&mut request, protocol)?;
+    tokio::spawn(async move {
+        let Ok(upgraded) = upgrade.await else { return };
+        let mut socket = websocket::socket(upgraded).await;
+        // Whoever is gone does not hear the rest, nor the good-bye.
+        let _ = send(&mut socket, form, answer.into_body()).await;
+        let _ = socket.close(None).await;
+    });
+    Ok(response)
+}
+
+async fn send(
+    socket: &mut Socket,
+    form: Form,
+    mut body: Body,
+) -> Result<(), Box<tokio_tungstenite::tungstenite::Error>> {
+    socket.send(form.message(Bytes::new())).await?;
+    loop {
+        tokio::select! {
+            frame = body.frame() => match frame {
+                Some(Ok(frame)) => {
+                    if let Ok(piece) = frame.into_data() {
+                        socket.send(form.message(piece)).await?;
+                    }
+                }
+                Some(Err(_)) | None => return Ok(()),
+            },
+            // Pings are answered by reading.
+            heard = socket.next() => if !matches!(heard, Some(Ok(_))) { return Ok(()) },
+        }
+    }
+}

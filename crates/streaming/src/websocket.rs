@@ -1,0 +1,67 @@
+//! The server's side of WebSocket handshakes.
+
+use api::status::Status;
+use apiserver_core::{Body, body::full};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        handshake::derive_accept_key,
+        protocol::{Role, WebSocketConfig},
+    },
+};
+
+use crate::join;
+
+/// The largest message that a client may send; upstream takes as much.
+const MAX_MESSAGE: usize = 32 << 20;
+
+/// A connection that speaks WebSocket.
+pub type Socket = WebSocketStream<TokioIo<Upgraded>>;
+
+/// The protocols that a client asks for, in its order.
+pub fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim)
+}
+
+/// Whether a request is for WebSocket with one of the protocols that `wanted` knows.
+pub fn asks_for(headers: &HeaderMap, wanted: impl Fn(&str) -> bool) -> bool {
+    is_handshake(headers) && protocols(headers).any(wanted)
+}
+
+/// Whether a request is for WebSocket.
+pub fn is_handshake(headers: &HeaderMap) -> bool {
+    let upgrade = headers.get(header::UPGRADE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    upgrade.eq_ignore_ascii_case("websocket") && join::is_upgrade(headers)
+}
+
+/// A handshake that is agreed to: the answer, and what becomes the connection once it was sent.
+pub fn accept(request: &mut Request<Body>, protocol: &str) -> Result<(Response<Body>, OnUpgrade), Status> {
+    let get = |name| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let key = get(header::SEC_WEBSOCKET_KEY).to_owned();
+    if key.is_empty() || get(header::SEC_WEBSOCKET_VERSION) != "13" {
+        return Err(Status::bad_request("websocket: a key and version 13 are required"));
+    }
+    let value = |text: &str| {
+        HeaderValue::from_str(text).map_err(|_| Status::bad_request(format!("websocket: {text:?} is no protocol")))
+    };
+    let mut response = Response::new(full(""));
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(header::SEC_WEBSOCKET_ACCEPT, value(&derive_accept_key(key.as_bytes()))?);
+    if !protocol.is_empty() {
+        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, value(protocol)?);
+    }
+    Ok((response, hyper::upgrade::on(request)))
+}
+
+/// Speaks WebSocket on an upgraded connection.
+pub async fn socket(upgraded: Upgraded) -> Socket {
+    let config = WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE)).max_frame_size(Some(MAX_MESSAGE));
+    WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await
+}
