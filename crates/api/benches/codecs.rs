@@ -53,14 +53,14 @@ fn text() -> Vec<u8> {
 }
 
 fn canonical() -> Value {
-    decode::read(pods().ty, &text(), Mode::Strict).expect("a pod").0
+    decode::decode_json(pods().ty, &text(), Mode::Strict).expect("a pod").0
 }
 
 #[divan::bench]
 fn strict_decode_default_validate(bencher: Bencher) {
     let text = text();
     bencher.counter(BytesCount::of_slice(&text)).bench_local(|| {
-        let (mut object, _) = decode::read(pods().ty, &text, Mode::Strict).expect("a pod");
+        let (mut object, _) = decode::decode_json(pods().ty, &text, Mode::Strict).expect("a pod");
         defaults::apply(pods().ty, &mut object);
         let errors = validate::create(pods(), &object);
         assert!(errors.is_empty(), "{errors:?}");
@@ -73,7 +73,7 @@ fn strict_decode(bencher: Bencher) {
     let text = text();
     bencher
         .counter(BytesCount::of_slice(&text))
-        .bench_local(|| decode::read(pods().ty, &text, Mode::Strict).expect("a pod"));
+        .bench_local(|| decode::decode_json(pods().ty, &text, Mode::Strict).expect("a pod"));
 }
 
 #[divan::bench]
@@ -105,7 +105,7 @@ fn protobuf_decode(bencher: Bencher) {
 fn json_to_protobuf(bencher: Bencher) {
     let text = text();
     bencher.counter(BytesCount::of_slice(&text)).bench_local(|| {
-        let (object, _) = decode::read(pods().ty, &text, Mode::Strict).expect("a pod");
+        let (object, _) = decode::decode_json(pods().ty, &text, Mode::Strict).expect("a pod");
         protobuf::encode_object(pods(), &object)
     });
 }
@@ -137,7 +137,7 @@ fn yaml_decode(bencher: Bencher) {
     let text = yaml::write(&canonical());
     bencher
         .counter(BytesCount::of_str(&text))
-        .bench_local(|| yaml::read(pods().ty, text.as_bytes(), Mode::Strict).expect("a pod"));
+        .bench_local(|| yaml::decode_yaml(pods().ty, text.as_bytes(), Mode::Strict).expect("a pod"));
 }
 
 #[divan::bench(sample_count = 10)]

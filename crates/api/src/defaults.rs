@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use crate::{
     Map, Value, decode,
     quantity::Quantity,
-    schema::{Presence, Ty, TypeId, schema},
+    schema::{FieldPresence, Ty, TypeId, schema},
 };
 
 /// A default that depends on other fields of the same struct.
@@ -122,7 +122,7 @@ fn structure(id: TypeId, map: &mut Map, own: bool) {
         if let Some(default) = field.default.as_ref().filter(|_| own) {
             let unset = match map.get(field.name) {
                 None => true,
-                Some(value) => field.presence != Presence::Pointer && decode::is_zero(value),
+                Some(value) => field.presence != FieldPresence::Pointer && decode::is_zero(value),
             };
             if unset {
                 map.insert(field.name.to_owned(), filled(&field.ty, default));

@@ -140,7 +140,7 @@ fn names(resource: &Resource, entry: &mut Map) {
 
 /// Tells clients that migrate storage when the stored version changes.
 fn storage_version_hash(resource: &Resource) -> String {
-    let (group, version) = resource.stored;
+    let (group, version) = resource.storage_version;
     BASE64_STANDARD.encode(&Sha256::digest(format!("{group}/{version}/{}", resource.kind))[..8])
 }
 

@@ -27,7 +27,7 @@ fn applies(resource: &Resource, config: &Value) -> bool {
     let writer = |now| apply::Writer { kind: apply::Kind::of(resource, ""), manager: "me", now };
     let once = match apply::apply(&writer("2026-01-01T00:00:00Z"), None, config, false) {
         Ok(once) => once,
-        Err(apply::Error::Patch { .. }) => return false,
+        Err(apply::ApplyError::Patch { .. }) => return false,
         Err(error) => panic!("{}: {error}: {config}", resource.qualified_name()),
     };
     assert!(meta::at(&once, &["metadata", "managedFields"]).is_some(), "{}: {config}", resource.qualified_name());

@@ -33,10 +33,10 @@ impl Fixture {
     fn check(&self) -> Result<(), String> {
         let (value, twice) = json::parse(&self.json).map_err(|error| error.to_string())?;
         let ty = self.ty(&value)?;
-        let (object, warnings) = decode::read(ty, &self.json, Mode::Warn).map_err(|error| error.to_string())?;
+        let (object, warnings) = decode::decode_json(ty, &self.json, Mode::Warn).map_err(|error| error.to_string())?;
         same("violations", &warnings, &twice)?;
         same("JSON → object", &object, &value)?;
-        let (read, warnings) = yaml::read(ty, &self.yaml, Mode::Strict).map_err(|error| error.to_string())?;
+        let (read, warnings) = yaml::decode_yaml(ty, &self.yaml, Mode::Strict).map_err(|error| error.to_string())?;
         same("YAML → object", &read, &value)?;
         same("YAML violations", &warnings, &Vec::new())?;
         same_bytes("object → YAML", yaml::write(&value).as_bytes(), &self.yaml)?;

@@ -51,8 +51,8 @@ const TARGETS: [(&str, Target); 9] = [
 fn read_json(bytes: &[u8], ty: TypeId) {
     let _ = json::type_meta(bytes);
     let _ = json::parse(bytes);
-    let _ = decode::read(ty, bytes, Mode::Strict);
-    if let Ok((object, _)) = decode::read(ty, bytes, Mode::Ignore) {
+    let _ = decode::decode_json(ty, bytes, Mode::Strict);
+    if let Ok((object, _)) = decode::decode_json(ty, bytes, Mode::Ignore) {
         let again = decode::canonical(ty, object.clone()).expect("a canonical object is of its type").object;
         assert_eq!(again, object, "canonical form is stable");
     }
@@ -70,7 +70,7 @@ fn read_yaml(bytes: &[u8], ty: TypeId) {
             );
         }
     }
-    let _ = yaml::read(ty, bytes, Mode::Strict);
+    let _ = yaml::decode_yaml(ty, bytes, Mode::Strict);
 }
 
 fn read_protobuf(bytes: &[u8], ty: TypeId) {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use ferry_api::{
     Map, Value, decode, defaults, meta,
-    schema::{Resource, Scope, schema},
+    schema::{Resource, ResourceScope, schema},
     validate::{self, FieldError},
 };
 use serde_json::json;
@@ -64,7 +64,7 @@ fn resource(path: &str) -> Option<(&'static Resource, String, Option<String>)> {
 fn prepared(resource: &Resource, namespace: &str, body: &Value) -> Option<Value> {
     let mut object = decode::canonical(resource.ty, body.clone()).ok()?.object;
     let metadata = meta::metadata_mut(&mut object);
-    if resource.scope == Scope::Namespaced {
+    if resource.scope == ResourceScope::Namespaced {
         metadata.insert("namespace".into(), namespace.into());
     }
     if resource.kind != "SubjectAccessReview" && resource.kind != "LocalSubjectAccessReview" {
@@ -405,7 +405,7 @@ fn schemas_as_deep_as_documents_may_be_are_checked() {
         "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": inner}}]}});
     let text = body.to_string();
     let (mut object, _) =
-        decode::read(crds.ty, text.as_bytes(), decode::Mode::Strict).expect("not too deep to be read");
+        decode::decode_json(crds.ty, text.as_bytes(), decode::Mode::Strict).expect("not too deep to be read");
     object["status"] = json!({"storedVersions": ["v1"]});
     assert_eq!(faults(&validate::create(crds, &object)), Vec::<String>::new());
 }

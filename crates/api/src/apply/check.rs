@@ -1,10 +1,10 @@
-//! Whether an object has the form that apply needs: known fields, right types, list items that can be told apart.
+//! Schema validation for server-side apply: declared fields, matching types, unique list keys.
 
 use std::{collections::BTreeSet, fmt};
 
 use super::{
-    element::Element,
-    view::{Form, NoKey, View},
+    element::PathElement,
+    view::{ListKeyError, TypeView, ViewForm},
 };
 use crate::{
     Map, Value,
@@ -12,13 +12,13 @@ use crate::{
     schema::Ty,
 };
 
-/// What is wrong with an object, and where.
+/// The mismatches between an object and its schema, with paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mismatch(Vec<String>);
+pub struct SchemaMismatch(Vec<String>);
 
-impl std::error::Error for Mismatch {}
+impl std::error::Error for SchemaMismatch {}
 
-impl fmt::Display for Mismatch {
+impl fmt::Display for SchemaMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
             [one] => f.write_str(one),
@@ -27,66 +27,66 @@ impl fmt::Display for Mismatch {
     }
 }
 
-impl From<NoKey> for Mismatch {
-    fn from(error: NoKey) -> Self {
-        Mismatch(vec![error.to_string()])
+impl From<ListKeyError> for SchemaMismatch {
+    fn from(error: ListKeyError) -> Self {
+        SchemaMismatch(vec![error.to_string()])
     }
 }
 
-/// Checks an object; a list item may be there twice only where `duplicates` says so.
-pub fn check(view: View, object: &Value, duplicates: bool) -> Result<(), Mismatch> {
-    let mut walk = Walk { duplicates, path: Vec::new(), faults: Vec::new() };
-    walk.value(view, object);
-    if walk.faults.is_empty() { Ok(()) } else { Err(Mismatch(walk.faults)) }
+/// Checks an object; duplicate list items are allowed only with `duplicates`.
+pub fn check_object(view: TypeView, object: &Value, duplicates: bool) -> Result<(), SchemaMismatch> {
+    let mut walk = SchemaChecker { duplicates, path: Vec::new(), errors: Vec::new() };
+    walk.check_value(view, object);
+    if walk.errors.is_empty() { Ok(()) } else { Err(SchemaMismatch(walk.errors)) }
 }
 
-struct Walk {
+struct SchemaChecker {
     duplicates: bool,
-    path: Vec<Element>,
-    faults: Vec<String>,
+    path: Vec<PathElement>,
+    errors: Vec<String>,
 }
 
-impl Walk {
-    fn fault(&mut self, message: impl fmt::Display) {
-        let path: String = self.path.iter().map(Element::to_string).collect();
-        self.faults.push(if path.is_empty() { message.to_string() } else { format!("{path}: {message}") });
+impl SchemaChecker {
+    fn push_error(&mut self, message: impl fmt::Display) {
+        let path: String = self.path.iter().map(PathElement::to_string).collect();
+        self.errors.push(if path.is_empty() { message.to_string() } else { format!("{path}: {message}") });
     }
 
-    fn value(&mut self, view: View, value: &Value) {
-        let view = view.settled([Some(value), None]);
+    fn check_value(&mut self, view: TypeView, value: &Value) {
+        let view = view.deduced_for([Some(value), None]);
         match (view.form, value) {
-            (_, Value::Null) | (Form::Any, _) => {}
-            (Form::Scalar(ty), value) => {
-                if let Some(message) = scalar(ty, value) {
-                    self.fault(message);
+            (_, Value::Null) | (ViewForm::Any, _) => {}
+            (ViewForm::Scalar(ty), value) => {
+                if let Some(message) = scalar_error(ty, value) {
+                    self.push_error(message);
                 }
             }
-            (Form::Struct(_) | Form::Map(_) | Form::Fields(_) | Form::Deduced, Value::Object(map)) => {
-                self.fields(view, map)
+            (ViewForm::Struct(_) | ViewForm::Map(_) | ViewForm::Fields(_) | ViewForm::Deduced, Value::Object(map)) => {
+                self.check_fields(view, map)
             }
-            (Form::Struct(_) | Form::Map(_) | Form::Fields(_) | Form::Deduced, other) => {
-                self.fault(format!("expected map, got &{{{}}}", go_value(other)))
+            (ViewForm::Struct(_) | ViewForm::Map(_) | ViewForm::Fields(_) | ViewForm::Deduced, other) => {
+                self.push_error(format!("expected map, got &{{{}}}", go_value(other)))
             }
-            (Form::List(..) | Form::Items(_), Value::Array(items)) => self.items(view, items),
-            (Form::List(..) | Form::Items(_), other) => {
-                self.fault(format!("expected list, got &{{{}}}", go_value(other)))
+            (ViewForm::List(..) | ViewForm::Items(_), Value::Array(items)) => self.check_items(view, items),
+            (ViewForm::List(..) | ViewForm::Items(_), other) => {
+                self.push_error(format!("expected list, got &{{{}}}", go_value(other)))
             }
         }
     }
 
-    fn below(&mut self, element: Element, view: View, value: &Value) {
+    fn check_child(&mut self, element: PathElement, view: TypeView, value: &Value) {
         self.path.push(element);
-        self.value(view, value);
+        self.check_value(view, value);
         self.path.pop();
     }
 
-    fn fields(&mut self, view: View, map: &Map) {
+    fn check_fields(&mut self, view: TypeView, map: &Map) {
         for (name, value) in map {
-            match view.child(name) {
-                Some(child) => self.below(child.element(name), child.view, value),
+            match view.child_view(name) {
+                Some(child) => self.check_child(child.element(name), child.view, value),
                 None => {
-                    self.path.push(Element::Field(name.clone().into()));
-                    self.fault("field not declared in schema");
+                    self.path.push(PathElement::Field(name.clone().into()));
+                    self.push_error("field not declared in schema");
                     self.path.pop();
                     return;
                 }
@@ -94,24 +94,24 @@ impl Walk {
         }
     }
 
-    fn items(&mut self, view: View, items: &[Value]) {
+    fn check_items(&mut self, view: TypeView, items: &[Value]) {
         let mut seen = BTreeSet::new();
         for (at, item) in items.iter().enumerate() {
-            let element = if view.atomic { Ok(Element::Index(at as i64)) } else { view.item_element(item) };
+            let element = if view.atomic { Ok(PathElement::Index(at as i64)) } else { view.item_element(item) };
             let element = match element {
                 Ok(element) => element,
-                Err(error) => return self.fault(format!("element {at}: {error}")),
+                Err(error) => return self.push_error(format!("element {at}: {error}")),
             };
             if !view.atomic && !self.duplicates && !seen.insert(element.clone()) {
-                self.fault(format!("duplicate entries for key {element}"));
+                self.push_error(format!("duplicate entries for key {element}"));
             }
-            self.below(element, view.item(), item);
+            self.check_child(element, view.item_view(), item);
         }
     }
 }
 
-/// What is wrong with a scalar.
-fn scalar(ty: &Ty, value: &Value) -> Option<String> {
+/// Returns the error about a scalar.
+fn scalar_error(ty: &Ty, value: &Value) -> Option<String> {
     match (ty, value) {
         (Ty::Int32 | Ty::Int64 | Ty::Double, Value::Number(_)) => None,
         (Ty::Int32 | Ty::Int64 | Ty::Double, other) => {

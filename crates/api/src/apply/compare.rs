@@ -1,47 +1,47 @@
-//! The difference between two objects, as sets of fields.
+//! Compares two objects as field sets.
 
 use super::{
-    element::Element,
+    element::PathElement,
     set::{Node, Set},
-    view::{Form, NoKey, View},
+    view::{ListKeyError, TypeView, ViewForm},
 };
 use crate::{Map, Value};
 
-/// What one object has and another has not.
+/// The field sets that differ between two objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// In the second only.
+    /// Fields only in the second.
     pub added: Set,
-    /// In both, with other values.
+    /// Fields in both with different values.
     pub modified: Set,
-    /// In the first only.
+    /// Fields only in the first.
     pub removed: Set,
 }
 
-/// What became of one field.
+/// The change of one field.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum FieldChange {
     Same,
     Added,
     Modified,
     Removed,
-    /// A list item was there once and is there more often now, or the other way round.
+    /// A list item changed between occurring once and several times.
     Regrouped,
 }
 
-/// Two values of a field; at most one is absent.
-type Pair<'a> = (Option<&'a Value>, Option<&'a Value>);
+/// The old and new value of a field; at most one is absent.
+type ValuePair<'a> = (Option<&'a Value>, Option<&'a Value>);
 
 impl Comparison {
-    /// Compares two objects.
-    pub fn of(view: View, old: &Value, new: &Value) -> Result<Self, NoKey> {
+    /// Compares `old` with `new`.
+    pub fn between(view: TypeView, old: &Value, new: &Value) -> Result<Self, ListKeyError> {
         let mut out = Self::default();
-        out.walk(view, (Some(old), Some(new)))?;
+        out.compare_values(view, (Some(old), Some(new)))?;
         Ok(out)
     }
 
-    /// The comparison without some fields and all below them.
-    pub fn without(self, fields: &Set) -> Self {
+    /// Removes fields and their descendants from the comparison.
+    pub fn exclude_fields(self, fields: &Set) -> Self {
         if fields.is_empty() {
             return self;
         }
@@ -52,30 +52,32 @@ impl Comparison {
         }
     }
 
-    /// Compares what is below a field into `self`, and says what became of the field.
-    fn walk(&mut self, view: View, (old, new): Pair) -> Result<Change, NoKey> {
-        let view = view.settled([old, new]);
+    /// Compares the descendants of a field into `self` and returns the change of the field itself.
+    fn compare_values(&mut self, view: TypeView, (old, new): ValuePair) -> Result<FieldChange, ListKeyError> {
+        let view = view.deduced_for([old, new]);
         let own = match (old, new) {
-            (None, _) => Change::Added,
-            (_, None) => Change::Removed,
-            _ => Change::Same,
+            (None, _) => FieldChange::Added,
+            (_, None) => FieldChange::Removed,
+            _ => FieldChange::Same,
         };
-        // Two that are empty are leaves, so that null and {} are not the same.
-        if view.atomic || (is_empty(old) && is_empty(new)) {
-            let differ = own == Change::Same && old != new;
-            return Ok(if differ { Change::Modified } else { own });
+        // Two empty values are leaves, so that null and {} differ.
+        if view.atomic || (is_empty_value(old) && is_empty_value(new)) {
+            let differ = own == FieldChange::Same && old != new;
+            return Ok(if differ { FieldChange::Modified } else { own });
         }
         match view.form {
-            Form::List(..) | Form::Items(_) if old != new => self.items(view, array(old), array(new))?,
-            Form::Struct(_) | Form::Map(_) | Form::Fields(_) | Form::Deduced => {
-                self.fields(view, object(old), object(new))?
+            ViewForm::List(..) | ViewForm::Items(_) if old != new => {
+                self.compare_items(view, as_items(old), as_items(new))?
+            }
+            ViewForm::Struct(_) | ViewForm::Map(_) | ViewForm::Fields(_) | ViewForm::Deduced => {
+                self.compare_fields(view, as_map(old), as_map(new))?
             }
             _ => {}
         }
         Ok(own)
     }
 
-    fn fields(&mut self, view: View, old: Option<&Map>, new: Option<&Map>) -> Result<(), NoKey> {
+    fn compare_fields(&mut self, view: TypeView, old: Option<&Map>, new: Option<&Map>) -> Result<(), ListKeyError> {
         let (mut old, mut new) = (old.into_iter().flatten().peekable(), new.into_iter().flatten().peekable());
         loop {
             let name = match (old.peek(), new.peek()) {
@@ -84,17 +86,17 @@ impl Comparison {
                 (None, None) => return Ok(()),
             };
             let pair = (old.next_if(|(n, _)| *n == name), new.next_if(|(n, _)| *n == name));
-            let Some(child) = view.child(name) else { continue };
+            let Some(child) = view.child_view(name) else { continue };
             let mut below = Self::default();
-            let change = below.walk(child.view, (pair.0.map(|(_, v)| v), pair.1.map(|(_, v)| v)))?;
-            if change != Change::Same || !below.is_empty() {
-                self.push(child.element(name), change, below);
+            let change = below.compare_values(child.view, (pair.0.map(|(_, v)| v), pair.1.map(|(_, v)| v)))?;
+            if change != FieldChange::Same || !below.is_empty() {
+                self.push_change(child.element(name), change, below);
             }
         }
     }
 
-    fn items(&mut self, view: View, old: &[Value], new: &[Value]) -> Result<(), NoKey> {
-        let side = |items: &'_ [Value], is_new: bool| -> Result<Vec<(Element, bool, usize)>, NoKey> {
+    fn compare_items(&mut self, view: TypeView, old: &[Value], new: &[Value]) -> Result<(), ListKeyError> {
+        let side = |items: &'_ [Value], is_new: bool| -> Result<Vec<(PathElement, bool, usize)>, ListKeyError> {
             let element = |(at, item)| Ok((view.item_element(item)?, is_new, at));
             items.iter().enumerate().map(element).collect()
         };
@@ -107,28 +109,28 @@ impl Comparison {
             let change = match (before, after) {
                 ([] | [_], [] | [_]) => {
                     let pair = (before.first().map(|item| &old[item.2]), after.first().map(|item| &new[item.2]));
-                    below.walk(view.item(), pair)?
+                    below.compare_values(view.item_view(), pair)?
                 }
-                // An item that is there more than once is one value.
+                // Duplicate items count as one value.
                 ([_, _, ..], [_, _, ..]) => {
-                    let values = |items: &[(Element, bool, usize)], of: &[Value]| -> Vec<Value> {
+                    let values = |items: &[(PathElement, bool, usize)], of: &[Value]| -> Vec<Value> {
                         items.iter().map(|item| of[item.2].clone()).collect()
                     };
-                    if values(before, old) == values(after, new) { Change::Same } else { Change::Modified }
+                    if values(before, old) == values(after, new) { FieldChange::Same } else { FieldChange::Modified }
                 }
-                (_, []) => Change::Removed,
-                ([], _) => Change::Added,
+                (_, []) => FieldChange::Removed,
+                ([], _) => FieldChange::Added,
                 (_, [one]) => {
-                    below.walk(view.item(), (None, Some(&new[one.2])))?;
-                    Change::Regrouped
+                    below.compare_values(view.item_view(), (None, Some(&new[one.2])))?;
+                    FieldChange::Regrouped
                 }
                 ([one], _) => {
-                    below.walk(view.item(), (Some(&old[one.2]), None))?;
-                    Change::Regrouped
+                    below.compare_values(view.item_view(), (Some(&old[one.2]), None))?;
+                    FieldChange::Regrouped
                 }
             };
-            if change != Change::Same || !below.is_empty() {
-                self.push(same[0].0.clone(), change, below);
+            if change != FieldChange::Same || !below.is_empty() {
+                self.push_change(same[0].0.clone(), change, below);
             }
         }
         Ok(())
@@ -137,23 +139,23 @@ impl Comparison {
         self.added.is_empty() && self.modified.is_empty() && self.removed.is_empty()
     }
 
-    /// Adds a field that sorts after all others.
-    fn push(&mut self, element: Element, change: Change, below: Self) {
-        let regrouped = change == Change::Regrouped;
+    /// Appends a field that sorts after all others.
+    fn push_change(&mut self, element: PathElement, change: FieldChange, below: Self) {
+        let regrouped = change == FieldChange::Regrouped;
         for (set, member, children) in [
-            (&mut self.modified, change == Change::Modified, below.modified),
-            (&mut self.removed, change == Change::Removed || regrouped, below.removed),
+            (&mut self.modified, change == FieldChange::Modified, below.modified),
+            (&mut self.removed, change == FieldChange::Removed || regrouped, below.removed),
         ] {
             if member || !children.is_empty() {
                 set.push(Node { element: element.clone(), member, children });
             }
         }
-        self.added.push(Node { element, member: change == Change::Added || regrouped, children: below.added });
+        self.added.push(Node { element, member: change == FieldChange::Added || regrouped, children: below.added });
     }
 }
 
-/// Whether there is nothing in a value.
-pub(super) fn is_empty(value: Option<&Value>) -> bool {
+/// Whether a value has no entries.
+pub(super) fn is_empty_value(value: Option<&Value>) -> bool {
     match value {
         Some(Value::Object(map)) => map.is_empty(),
         Some(Value::Array(items)) => items.is_empty(),
@@ -161,10 +163,10 @@ pub(super) fn is_empty(value: Option<&Value>) -> bool {
     }
 }
 
-pub(super) fn object(value: Option<&Value>) -> Option<&Map> {
+pub(super) fn as_map(value: Option<&Value>) -> Option<&Map> {
     value.and_then(Value::as_object)
 }
 
-pub(super) fn array(value: Option<&Value>) -> &[Value] {
+pub(super) fn as_items(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }

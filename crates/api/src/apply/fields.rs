@@ -1,39 +1,39 @@
-//! The fields that an object has, as a set: what an applied configuration owns.
+//! The field set of an object: the fields that an applied configuration owns.
 
 use super::{
-    element::Element,
+    element::PathElement,
     set::{Node, Set},
-    view::{Form, Named, View},
+    view::{KeyOrigin, TypeView, ViewForm},
 };
 use crate::{Map, Value};
 
-/// The fields of an object.
-pub fn of_object(view: View, object: &Value) -> Set {
-    walk(view, object).1
+/// Returns the field set of an object.
+pub fn to_field_set(view: TypeView, object: &Value) -> Set {
+    collect_value(view, object).1
 }
 
-/// Whether the value is owned itself, and what is owned below it.
-fn walk(view: View, value: &Value) -> (bool, Set) {
-    let view = view.settled([Some(value), None]);
+/// Returns whether the value itself is owned, and the owned descendants.
+fn collect_value(view: TypeView, value: &Value) -> (bool, Set) {
+    let view = view.deduced_for([Some(value), None]);
     if view.atomic {
         return (true, Set::default());
     }
     match (view.form, value) {
-        (Form::Struct(_) | Form::Map(_) | Form::Fields(_) | Form::Deduced, Value::Object(map)) => {
-            (false, entries(view, map))
+        (ViewForm::Struct(_) | ViewForm::Map(_) | ViewForm::Fields(_) | ViewForm::Deduced, Value::Object(map)) => {
+            (false, collect_entries(view, map))
         }
-        (Form::List(..) | Form::Items(_), Value::Array(items)) => (false, list(view, items)),
+        (ViewForm::List(..) | ViewForm::Items(_), Value::Array(items)) => (false, collect_items(view, items)),
         _ => (false, Set::default()),
     }
 }
 
-fn entries(view: View, map: &Map) -> Set {
+fn collect_entries(view: TypeView, map: &Map) -> Set {
     let mut out = Set::default();
     for (name, value) in map {
-        let Some(child) = view.child(name) else { continue };
-        let (own, children) = walk(child.view, value);
+        let Some(child) = view.child_view(name) else { continue };
+        let (own, children) = collect_value(child.view, value);
         let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
-        let member = own || empty || child.named == Named::Freely;
+        let member = own || empty || child.key_origin == KeyOrigin::UserDefined;
         if member || !children.is_empty() {
             out.push(Node { element: child.element(name), member, children });
         }
@@ -41,15 +41,15 @@ fn entries(view: View, map: &Map) -> Set {
     out
 }
 
-/// Items that are there twice are owned as one, without what is below them; what cannot be told apart, not at all.
-fn list(view: View, items: &[Value]) -> Set {
+/// Duplicate items are owned as one, without descendants; items without keys are not owned.
+fn collect_items(view: TypeView, items: &[Value]) -> Set {
     let element = |item| Some((view.item_element(item).ok()?, item));
-    let mut elements: Vec<(Element, &Value)> = items.iter().filter_map(element).collect();
+    let mut elements: Vec<(PathElement, &Value)> = items.iter().filter_map(element).collect();
     elements.sort_by(|a, b| a.0.cmp(&b.0));
     let mut out = Set::default();
     for same in elements.chunk_by(|a, b| a.0 == b.0) {
         let children = match same {
-            [(_, item)] => walk(view.item(), item).1,
+            [(_, item)] => collect_value(view.item_view(), item).1,
             _ => Set::default(),
         };
         out.push(Node { element: same[0].0.clone(), member: true, children });
@@ -57,39 +57,40 @@ fn list(view: View, items: &[Value]) -> Set {
     out
 }
 
-/// The set, and every field of a struct that has something in the set below it.
-pub fn with_named(view: Option<View>, set: &Set) -> Set {
+/// Adds every struct field that has members below it. Upstream: `EnsureNamedFieldsAreMembers`.
+pub fn ensure_named_fields(view: Option<TypeView>, set: &Set) -> Set {
     let mut out = Set::default();
     for node in set.nodes() {
         let (named, child) = match (&node.element, view) {
-            (Element::Field(name), Some(view)) => {
-                let child = view.child(name);
-                (child.is_some_and(|child| child.named != Named::Freely), child.map(|child| child.view))
+            (PathElement::Field(name), Some(view)) => {
+                let child = view.child_view(name);
+                (child.is_some_and(|child| child.key_origin != KeyOrigin::UserDefined), child.map(|child| child.view))
             }
-            (Element::Key(_), Some(view)) => (false, Some(view.item())),
+            (PathElement::Key(_), Some(view)) => (false, Some(view.item_view())),
             _ => (false, None),
         };
         out.push(Node {
             element: node.element.clone(),
             member: node.member || named,
-            children: with_named(child, &node.children),
+            children: ensure_named_fields(child, &node.children),
         });
     }
     out
 }
 
-/// Brings a set that was written under another schema in line: what is atomic now is owned as a whole.
-pub fn reconcile(view: View, set: &mut Set) {
+/// Adapts a set written under another schema: fields that are atomic now are owned as a whole. Upstream:
+/// `ReconcileFieldSetWithSchema`.
+pub fn reconcile_with_schema(view: TypeView, set: &mut Set) {
     for node in set.nodes_mut() {
         let child = match &node.element {
-            Element::Field(name) => view.child(name).map(|child| child.view),
-            _ => Some(view.item()),
+            PathElement::Field(name) => view.child_view(name).map(|child| child.view),
+            _ => Some(view.item_view()),
         };
         match child {
-            Some(child) if child.atomic && !matches!(child.form, Form::Any) && !node.children.is_empty() => {
+            Some(child) if child.atomic && !matches!(child.form, ViewForm::Any) && !node.children.is_empty() => {
                 (node.member, node.children) = (true, Set::default());
             }
-            Some(child) if !child.atomic => reconcile(child, &mut node.children),
+            Some(child) if !child.atomic => reconcile_with_schema(child, &mut node.children),
             _ => {}
         }
     }

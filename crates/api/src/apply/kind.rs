@@ -1,22 +1,22 @@
-//! What is written through one path: the type, its versions, and the fields that this path does not set.
+//! The target of an apply or update: its type, its versions, and the fields that the path does not set.
 
 use std::borrow::Cow;
 
-use super::{set::Set, view::View};
+use super::{set::Set, view::TypeView};
 use crate::{
     Map, Value,
     budget::Budget,
     convert, decode, meta,
-    schema::{Custom, Resource, Ty, TypeId, schema},
+    schema::{CustomResourceSchema, Resource, Ty, TypeId, schema},
 };
 
-/// Who makes one version of an object of another, where more than the name differs.
+/// Converts objects between versions that differ in more than their names.
 pub trait Versions: Sync {
-    /// The object in a version; `None` if that cannot be had.
+    /// Returns the object in a version; `None` if conversion fails.
     fn convert(&self, object: &Value, api_version: &str) -> Option<Value>;
 }
 
-/// What is written through a path.
+/// The kind written through one path.
 pub struct Kind<'a> {
     resource: Option<&'a Resource>,
     versions: Option<&'a dyn Versions>,
@@ -26,59 +26,68 @@ pub struct Kind<'a> {
     pub kind: &'a str,
     /// Its type.
     pub ty: TypeId,
-    /// Empty for the object itself.
+    /// The subresource; empty for the object itself.
     pub subresource: &'a str,
-    /// What a write through this path does not change.
-    pub reset: Set,
+    /// The fields that a write through this path resets to their old values (`GetResetFields`).
+    pub reset_fields: Set,
 }
 
-/// Paths of the object itself and of its subresources, and what writes through them leave alone; `*` is every resource.
-const RESET: &str = include_str!("../../schema/reset.txt");
+/// The reset fields by path of resource and subresource; `*` is every resource.
+const RESET_FIELDS: &str = include_str!("../../schema/reset.txt");
 
 impl<'a> Kind<'a> {
-    /// The objects of a resource, written through a subresource or, where it is empty, directly.
+    /// The target for objects of a resource, written directly or through a subresource.
     pub fn of(resource: &'a Resource, subresource: &'a str) -> Self {
         let path = |name: &str| if subresource.is_empty() { name.to_owned() } else { format!("{name}/{subresource}") };
         let paths = [path(resource.name), path("*")];
-        let rows = RESET.lines().filter_map(|line| line.split_once(':'));
+        let rows = RESET_FIELDS.lines().filter_map(|line| line.split_once(':'));
         let row = rows.filter(|(path, _)| paths.iter().any(|wanted| wanted == path)).map(|(_, fields)| fields).next();
         let fields = row.filter(|_| resource.subresource("status").is_some()).unwrap_or_default();
         let reset = Set::of_fields(&fields.split_whitespace().collect::<Vec<_>>());
         let (api_version, kind) = (resource.api_version(), resource.kind);
-        Self { resource: Some(resource), versions: None, api_version, kind, ty: resource.ty, subresource, reset }
-    }
-
-    /// Something that is not an object of a resource, such as a `Scale`.
-    pub fn other(api_version: &str, kind: &'a str, ty: TypeId, subresource: &'a str) -> Self {
-        let (api_version, reset) = (api_version.to_owned(), Set::default());
-        Self { resource: None, versions: None, api_version, kind, ty, subresource, reset }
-    }
-
-    /// The same, with somebody who converts objects whose versions differ in more than their names.
-    #[must_use]
-    pub fn converted_by(mut self, versions: &'a dyn Versions) -> Self {
-        self.versions = Some(versions).filter(|_| self.custom().is_some_and(|custom| !custom.is_only_renamed()));
-        self
-    }
-
-    /// How apply sees the objects.
-    pub fn view(&self) -> View<'_> {
-        match self.custom().and_then(|custom| custom.structure(&self.api_version)) {
-            Some(structure) => structure.view(),
-            None => View::object(self.ty),
+        Self {
+            resource: Some(resource),
+            versions: None,
+            api_version,
+            kind,
+            ty: resource.ty,
+            subresource,
+            reset_fields: reset,
         }
     }
 
-    /// What is particular to objects of a row that was made at run time.
-    pub(super) fn custom(&self) -> Option<&dyn Custom> {
+    /// The target for a kind without a resource, such as `Scale`.
+    pub fn other(api_version: &str, kind: &'a str, ty: TypeId, subresource: &'a str) -> Self {
+        let (api_version, reset) = (api_version.to_owned(), Set::default());
+        Self { resource: None, versions: None, api_version, kind, ty, subresource, reset_fields: reset }
+    }
+
+    /// Sets the converter for versions that differ in more than their names.
+    #[must_use]
+    pub fn converted_by(mut self, versions: &'a dyn Versions) -> Self {
+        self.versions =
+            Some(versions).filter(|_| self.custom_schema().is_some_and(|custom| !custom.has_identical_versions()));
+        self
+    }
+
+    /// The type view of the objects.
+    pub fn type_view(&self) -> TypeView<'_> {
+        match self.custom_schema().and_then(|custom| custom.structural_view(&self.api_version)) {
+            Some(structure) => structure.type_view(),
+            None => TypeView::for_object(self.ty),
+        }
+    }
+
+    /// The schema of a custom resource.
+    pub(super) fn custom_schema(&self) -> Option<&dyn CustomResourceSchema> {
         self.resource?.custom.as_deref()
     }
 
-    /// The object before it was created.
+    /// The object before its creation.
     pub fn nothing(&self) -> Value {
-        let zero = match self.custom() {
+        let zero = match self.custom_schema() {
             Some(_) => Ok(Value::Null),
-            None => decode::zero(&Ty::Struct(self.ty), &mut Budget::default()),
+            None => decode::zero_value(&Ty::Struct(self.ty), &mut Budget::default()),
         };
         let mut object = zero.ok().filter(Value::is_object).unwrap_or_else(|| Value::Object(Map::new()));
         let map = meta::object_mut(&mut object);
@@ -87,33 +96,33 @@ impl<'a> Kind<'a> {
         object
     }
 
-    /// An object in which nothing is set, as upstream writes it.
+    /// An object without any field set, as upstream writes it.
     pub fn blank(&self) -> Value {
         let mut object = self.nothing();
-        if self.custom().is_none() {
+        if self.custom_schema().is_none() {
             write_blanks(self.ty, meta::object_mut(&mut object));
         }
         object
     }
 
-    /// How apply sees the objects in a version; `None` if there is no such version.
-    pub fn view_in(&self, version: &str) -> Option<View<'_>> {
-        if let Some(custom) = self.custom() {
-            return Some(custom.structure(version)?.view());
+    /// The type view in a version; `None` for an unknown version.
+    pub fn type_view_in(&self, version: &str) -> Option<TypeView<'_>> {
+        if let Some(custom) = self.custom_schema() {
+            return Some(custom.structural_view(version)?.type_view());
         }
         let ty = if version == self.api_version { self.ty } else { self.other_version(version)?.ty };
-        Some(View::object(ty))
+        Some(TypeView::for_object(ty))
     }
 
-    /// An object in another version of the kind; `None` if there is no such version.
-    pub fn convert<'v>(&self, object: &'v Value, version: &str) -> Option<(View<'_>, Cow<'v, Value>)> {
-        let view = self.view_in(version)?;
-        if let Some(custom) = self.custom() {
+    /// Converts an object to another version of the kind; `None` for an unknown version.
+    pub fn convert_to_version<'v>(&self, object: &'v Value, version: &str) -> Option<(TypeView<'_>, Cow<'v, Value>)> {
+        let view = self.type_view_in(version)?;
+        if let Some(custom) = self.custom_schema() {
             let given = meta::text(object, &["apiVersion"]);
             let versions = self.versions.filter(|_| !given.is_empty() && given != version);
             let object = match versions {
                 Some(versions) => Cow::Owned(versions.convert(object, version)?),
-                None => custom.renamed(object, version)?,
+                None => custom.with_api_version(object, version)?,
             };
             return Some((view, object));
         }

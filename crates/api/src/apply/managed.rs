@@ -1,92 +1,92 @@
-//! `metadata.managedFields`: who owns which fields of an object.
+//! `metadata.managedFields`: the field sets that managers own.
 
 use std::{cmp::Ordering, sync::LazyLock};
 
 use super::{
-    element::{Element, Malformed},
+    element::{MalformedElement, PathElement},
     set::Set,
 };
 use crate::{Map, Value, meta};
 
-/// How many managers of updates are remembered one by one.
+/// The number of Update managers kept individually.
 const MAX_UPDATERS: usize = 10;
-/// The manager of what older updates own together.
-const ANCIENT: &str = "ancient-changes";
+/// The manager that older Update entries are merged into.
+const ANCIENT_CHANGES: &str = "ancient-changes";
 
-/// What one manager owns.
+/// An entry of `managedFields`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
-    /// Who.
+pub struct ManagedFieldsEntry {
+    /// The field manager.
     pub manager: String,
-    /// By apply; otherwise by any other write.
+    /// Whether the operation is `Apply`; otherwise `Update`.
     pub applied: bool,
-    /// The version in which the fields are named.
+    /// The version of the field names.
     pub api_version: String,
-    /// Through which subresource; empty for the object itself.
+    /// The subresource; empty for the object itself.
     pub subresource: String,
-    /// When that changed last.
+    /// The time of the last change.
     pub time: Option<String>,
-    /// The fields.
-    pub set: Set,
+    /// The owned fields.
+    pub fields: Set,
 }
 
-/// Why stored or given entries cannot be read.
+/// Malformed managed fields.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unreadable {
-    /// Not a list of objects.
+pub enum ManagedFieldsError {
+    /// The value is not a list of objects.
     #[error("managed fields must be a list of objects")]
     NoList,
-    /// Something else than `Apply` and `Update`.
+    /// The operation is neither `Apply` nor `Update`.
     #[error("operation must be `Apply` or `Update`")]
     Operation,
-    /// No version.
+    /// The `apiVersion` is empty.
     #[error("apiVersion must not be empty")]
     Version,
-    /// Not `FieldsV1`.
+    /// The `fieldsType` is not `FieldsV1`.
     #[error("invalid fieldsType {0:?} in managed fields entry {1}")]
     FieldsType(String, usize),
-    /// The set.
+    /// The field set is malformed.
     #[error("error decoding set: {0}")]
-    Set(#[from] Malformed),
+    Set(#[from] MalformedElement),
 }
 
-impl Entry {
-    /// Whether both are of the same manager. Appliers stay the same when they use another version.
-    pub fn is_same(&self, other: &Entry) -> bool {
+impl ManagedFieldsEntry {
+    /// Whether both entries have the same manager. Apply entries keep their identity across versions.
+    pub fn has_same_manager(&self, other: &ManagedFieldsEntry) -> bool {
         self.manager == other.manager
             && self.applied == other.applied
             && self.subresource == other.subresource
             && (self.applied || self.api_version == other.api_version)
     }
 
-    /// The order in which managers are named in messages and merged when there are too many.
-    pub fn identity_order(&self, other: &Entry) -> Ordering {
+    /// The order of managers in messages and when merging old entries.
+    pub fn identity_order(&self, other: &ManagedFieldsEntry) -> Ordering {
         let by_name = self.manager.cmp(&other.manager).then(other.applied.cmp(&self.applied));
         by_name
             .then_with(|| self.api_version.cmp(&other.api_version))
             .then_with(|| self.subresource.cmp(&other.subresource))
     }
 
-    fn decode(value: &Value, at: usize) -> Result<Self, Unreadable> {
+    fn from_value(value: &Value, at: usize) -> Result<Self, ManagedFieldsError> {
         let text = |name: &str| meta::text(value, &[name]).to_owned();
         let applied = match meta::text(value, &["operation"]) {
             "Apply" => true,
             "Update" => false,
-            _ => return Err(Unreadable::Operation),
+            _ => return Err(ManagedFieldsError::Operation),
         };
         let (api_version, fields_type) = (text("apiVersion"), text("fieldsType"));
         if api_version.is_empty() {
-            return Err(Unreadable::Version);
+            return Err(ManagedFieldsError::Version);
         }
         if fields_type != "FieldsV1" {
-            return Err(Unreadable::FieldsType(fields_type, at));
+            return Err(ManagedFieldsError::FieldsType(fields_type, at));
         }
         let time = Some(text("time")).filter(|time| !time.is_empty());
         let set = value.get("fieldsV1").map(Set::from_value).transpose()?.unwrap_or_default();
-        Ok(Self { manager: text("manager"), applied, api_version, subresource: text("subresource"), time, set })
+        Ok(Self { manager: text("manager"), applied, api_version, subresource: text("subresource"), time, fields: set })
     }
 
-    fn encode(self) -> Value {
+    fn into_value(self) -> Value {
         let operation = if self.applied { "Apply" } else { "Update" };
         let mut map = Map::new();
         let mut put = |name: &str, value: String| {
@@ -100,38 +100,38 @@ impl Entry {
         put("time", self.time.unwrap_or_default());
         put("fieldsType", "FieldsV1".to_owned());
         put("subresource", self.subresource);
-        map.insert("fieldsV1".to_owned(), self.set.to_value());
+        map.insert("fieldsV1".to_owned(), self.fields.to_value());
         Value::Object(map)
     }
 }
 
-/// All that is owned of an object.
+/// All managed fields of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Managed {
-    /// In no order; every manager once.
-    pub entries: Vec<Entry>,
+pub struct ManagedFields {
+    /// One entry per manager, unordered.
+    pub entries: Vec<ManagedFieldsEntry>,
 }
 
-impl Managed {
-    /// Reads the entries of an object. Of two with the same manager, the later one counts.
-    pub fn of(object: &Value) -> Result<Self, Unreadable> {
+impl ManagedFields {
+    /// Reads the entries of an object; the later of two with the same manager counts.
+    pub fn from_object(object: &Value) -> Result<Self, ManagedFieldsError> {
         let mut managed = Self::default();
         let list = match meta::at(object, &["metadata", "managedFields"]) {
             None => return Ok(managed),
             Some(Value::Array(list)) => list,
-            Some(_) => return Err(Unreadable::NoList),
+            Some(_) => return Err(ManagedFieldsError::NoList),
         };
         for (at, value) in list.iter().enumerate() {
             if !value.is_object() {
-                return Err(Unreadable::NoList);
+                return Err(ManagedFieldsError::NoList);
             }
-            managed.put(Entry::decode(value, at)?);
+            managed.put_entry(ManagedFieldsEntry::from_value(value, at)?);
         }
         Ok(managed)
     }
 
-    /// Whether a client asks to forget all owners: an empty list, or a list of one empty entry.
-    pub fn is_reset(object: &Value) -> bool {
+    /// Whether a client resets the managed fields: an empty list, or a list of one empty entry.
+    pub fn requests_reset(object: &Value) -> bool {
         match meta::at(object, &["metadata", "managedFields"]) {
             Some(Value::Array(list)) => match list.as_slice() {
                 [] => true,
@@ -142,7 +142,7 @@ impl Managed {
         }
     }
 
-    /// Writes the entries into an object, in their order.
+    /// Writes the entries into an object, sorted.
     pub fn write(mut self, object: &mut Value) {
         let metadata = meta::metadata_mut(object);
         if self.entries.is_empty() {
@@ -150,35 +150,35 @@ impl Managed {
             return;
         }
         self.entries.sort_by(|a, b| {
-            // Applies first; then by time; texts of times sort as times do.
+            // Apply entries first, then by time; RFC 3339 times sort as strings.
             b.applied.cmp(&a.applied).then_with(|| a.time.cmp(&b.time)).then_with(|| a.identity_order(b))
         });
-        let list = self.entries.into_iter().map(Entry::encode).collect();
+        let list = self.entries.into_iter().map(ManagedFieldsEntry::into_value).collect();
         metadata.insert("managedFields".into(), Value::Array(list));
     }
 
-    /// The entry of the manager of another one.
-    pub fn find(&self, like: &Entry) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.is_same(like))
+    /// Returns the entry with the same manager.
+    pub fn find_entry(&self, like: &ManagedFieldsEntry) -> Option<&ManagedFieldsEntry> {
+        self.entries.iter().find(|entry| entry.has_same_manager(like))
     }
 
-    /// Puts an entry in the place of the one of its manager.
-    pub fn put(&mut self, entry: Entry) {
-        match self.entries.iter_mut().find(|known| known.is_same(&entry)) {
+    /// Inserts or replaces the entry of a manager.
+    pub fn put_entry(&mut self, entry: ManagedFieldsEntry) {
+        match self.entries.iter_mut().find(|known| known.has_same_manager(&entry)) {
             Some(known) => *known = entry,
             None => self.entries.push(entry),
         }
     }
 
-    /// Merges the oldest updates until there are not too many.
-    pub fn cap(&mut self) {
+    /// Merges the oldest Update entries until the limit holds.
+    pub fn cap_update_managers(&mut self) {
         let mut many = self.entries.iter().filter(|entry| !entry.applied).count();
         if many <= MAX_UPDATERS {
             return;
         }
-        let mut oldest: Vec<Entry> = self.entries.iter().filter(|entry| !entry.applied).cloned().collect();
+        let mut oldest: Vec<ManagedFieldsEntry> = self.entries.iter().filter(|entry| !entry.applied).cloned().collect();
         oldest.sort_by(|a, b| a.time.cmp(&b.time).then_with(|| a.identity_order(b)));
-        let mut first: Vec<Entry> = Vec::new();
+        let mut first: Vec<ManagedFieldsEntry> = Vec::new();
         for entry in oldest {
             if many <= MAX_UPDATERS {
                 return;
@@ -187,21 +187,22 @@ impl Managed {
                 first.push(entry);
                 continue;
             };
-            let mut bucket = Entry { manager: ANCIENT.to_owned(), subresource: String::new(), ..entry.clone() };
-            let known = self.find(&bucket).or_else(|| self.find(earlier)).map(|known| known.set.clone());
-            if self.find(&bucket).is_none() {
-                self.entries.retain(|known| !known.is_same(earlier));
+            let mut bucket =
+                ManagedFieldsEntry { manager: ANCIENT_CHANGES.to_owned(), subresource: String::new(), ..entry.clone() };
+            let known = self.find_entry(&bucket).or_else(|| self.find_entry(earlier)).map(|known| known.fields.clone());
+            if self.find_entry(&bucket).is_none() {
+                self.entries.retain(|known| !known.has_same_manager(earlier));
             }
-            self.entries.retain(|known| !known.is_same(&entry));
-            bucket.set = entry.set.union(known.unwrap_or_default());
-            self.put(bucket);
+            self.entries.retain(|known| !known.has_same_manager(&entry));
+            bucket.fields = entry.fields.union(known.unwrap_or_default());
+            self.put_entry(bucket);
             many -= 1;
         }
     }
 }
 
-/// Fields that nobody owns: they are the server's, or name the object.
-static UNOWNED: LazyLock<Set> = LazyLock::new(|| {
+/// The fields without owners: set by the server, or part of the identity.
+static UNOWNED_FIELDS: LazyLock<Set> = LazyLock::new(|| {
     Set::of_fields(&[
         "apiVersion",
         "kind",
@@ -218,12 +219,12 @@ static UNOWNED: LazyLock<Set> = LazyLock::new(|| {
     ])
 });
 
-/// The fields of a set that can be owned.
-pub fn ownable(set: Set) -> Set {
-    set.difference(&UNOWNED)
+/// Removes the fields that cannot be owned.
+pub fn strip_unowned_fields(set: Set) -> Set {
+    set.difference(&UNOWNED_FIELDS)
 }
 
-/// A path as messages show it.
-pub fn path_text(path: &[Element]) -> String {
-    path.iter().map(Element::to_string).collect()
+/// Formats a path for messages.
+pub fn format_path(path: &[PathElement]) -> String {
+    path.iter().map(PathElement::to_string).collect()
 }

@@ -3,37 +3,37 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    compare::{array, is_empty, object},
-    element::Element,
+    compare::{as_items, as_map, is_empty_value},
+    element::PathElement,
     set::Set,
-    view::{Form, NoKey, View},
+    view::{ListKeyError, TypeView, ViewForm},
 };
 use crate::{Map, Value};
 
 /// The object with what the configuration says.
-pub fn merge(view: View, live: &Value, config: &Value) -> Result<Value, NoKey> {
+pub fn merge(view: TypeView, live: &Value, config: &Value) -> Result<Value, ListKeyError> {
     Ok(merged(view, Some(live), Some(config))?.unwrap_or_default())
 }
 
 /// One value after the merge; at most one side is absent.
-fn merged(view: View, live: Option<&Value>, config: Option<&Value>) -> Result<Option<Value>, NoKey> {
-    let view = view.settled([live, config]);
-    if view.atomic || (is_empty(live) && is_empty(config)) {
+fn merged(view: TypeView, live: Option<&Value>, config: Option<&Value>) -> Result<Option<Value>, ListKeyError> {
+    let view = view.deduced_for([live, config]);
+    if view.atomic || (is_empty_value(live) && is_empty_value(config)) {
         return Ok(config.or(live).cloned());
     }
     match (view.form, live, config) {
         (_, Some(live), None) => Ok(Some(live.clone())),
-        (Form::List(..) | Form::Items(_), live, config) => {
-            Ok(Some(Value::Array(items(view, array(live), array(config))?)))
+        (ViewForm::List(..) | ViewForm::Items(_), live, config) => {
+            Ok(Some(Value::Array(items(view, as_items(live), as_items(config))?)))
         }
-        (_, live, config) => fields(view, object(live), object(config)).map(Some),
+        (_, live, config) => fields(view, as_map(live), as_map(config)).map(Some),
     }
 }
 
-fn fields(view: View, live: Option<&Map>, config: Option<&Map>) -> Result<Value, NoKey> {
+fn fields(view: TypeView, live: Option<&Map>, config: Option<&Map>) -> Result<Value, ListKeyError> {
     let mut out = live.cloned().unwrap_or_default();
     for (name, value) in config.into_iter().flatten() {
-        let Some(child) = view.child(name) else { continue };
+        let Some(child) = view.child_view(name) else { continue };
         let current = out.get(name);
         if let Some(value) = merged(child.view, current, Some(value))? {
             out.insert(name.clone(), value);
@@ -43,17 +43,17 @@ fn fields(view: View, live: Option<&Map>, config: Option<&Map>) -> Result<Value,
 }
 
 /// The items of both lists. Those in both take the order of the configuration; the others stay beside their neighbours.
-fn items(view: View, live: &[Value], config: &[Value]) -> Result<Vec<Value>, NoKey> {
+fn items(view: TypeView, live: &[Value], config: &[Value]) -> Result<Vec<Value>, ListKeyError> {
     let elements = |items: &[Value]| items.iter().map(|item| view.item_element(item)).collect::<Result<Vec<_>, _>>();
     let (left, right) = (elements(live)?, elements(config)?);
-    let mut in_live: BTreeMap<&Element, Option<usize>> = BTreeMap::new();
+    let mut in_live: BTreeMap<&PathElement, Option<usize>> = BTreeMap::new();
     for (at, element) in left.iter().enumerate() {
         // An item that is there twice is not merged with anything.
         in_live.entry(element).and_modify(|place| *place = None).or_insert(Some(at));
     }
-    let in_config: BTreeSet<&Element> = right.iter().collect();
+    let in_config: BTreeSet<&PathElement> = right.iter().collect();
     let mut shared = right.iter().filter(|element| in_live.contains_key(element)).peekable();
-    let mut done: BTreeSet<&Element> = BTreeSet::new();
+    let mut done: BTreeSet<&PathElement> = BTreeSet::new();
     let mut out = Vec::with_capacity(live.len().max(config.len()));
     let (mut l, mut r) = (0, 0);
     while l < left.len() || r < right.len() {
@@ -78,7 +78,7 @@ fn items(view: View, live: &[Value], config: &[Value]) -> Result<Vec<Value>, NoK
             let element = &right[r];
             done.insert(element);
             let current = in_live.get(element).copied().flatten().map(|at| &live[at]);
-            out.extend(merged(view.item(), current, Some(&config[r]))?);
+            out.extend(merged(view.item_view(), current, Some(&config[r]))?);
             shared.next_if(|next| *next == element);
             r += 1;
         }
@@ -87,13 +87,13 @@ fn items(view: View, live: &[Value], config: &[Value]) -> Result<Vec<Value>, NoK
 }
 
 /// The value without the fields of a set.
-pub fn without(view: View, value: &Value, fields: &Set) -> Value {
-    let view = view.settled([Some(value), None]);
+pub fn without(view: TypeView, value: &Value, fields: &Set) -> Value {
+    let view = view.deduced_for([Some(value), None]);
     match (view.form, value) {
-        (Form::Scalar(_), value) => value.clone(),
-        (Form::Any, value) if !value.is_object() && !value.is_array() => value.clone(),
-        _ if view.atomic || is_empty(Some(value)) => Value::Null,
-        (Form::List(..) | Form::Items(_), Value::Array(list)) => {
+        (ViewForm::Scalar(_), value) => value.clone(),
+        (ViewForm::Any, value) if !value.is_object() && !value.is_array() => value.clone(),
+        _ if view.atomic || is_empty_value(Some(value)) => Value::Null,
+        (ViewForm::List(..) | ViewForm::Items(_), Value::Array(list)) => {
             let kept: Vec<Value> = list.iter().filter_map(|item| item_without(view, item, fields)).collect();
             if kept.is_empty() { Value::Null } else { Value::Array(kept) }
         }
@@ -108,17 +108,17 @@ pub fn without(view: View, value: &Value, fields: &Set) -> Value {
     }
 }
 
-fn item_without(view: View, item: &Value, fields: &Set) -> Option<Value> {
+fn item_without(view: TypeView, item: &Value, fields: &Set) -> Option<Value> {
     let found = view.item_element(item).ok().and_then(|element| fields.get(&element));
     match found {
         None => Some(item.clone()),
         Some(node) if node.member => None,
-        Some(node) => Some(without(view.item(), item, &node.children)),
+        Some(node) => Some(without(view.item_view(), item, &node.children)),
     }
 }
 
-fn field_without(view: View, name: &str, value: &Value, fields: &Set) -> Option<Value> {
-    let Some(child) = view.child(name) else { return Some(value.clone()) };
+fn field_without(view: TypeView, name: &str, value: &Value, fields: &Set) -> Option<Value> {
+    let Some(child) = view.child_view(name) else { return Some(value.clone()) };
     match fields.get(&child.element(name)) {
         None => Some(value.clone()),
         Some(node) if node.member => None,

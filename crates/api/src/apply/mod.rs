@@ -21,15 +21,15 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use check::Mismatch;
+pub use check::SchemaMismatch;
 pub use compare::Comparison;
-pub use conflict::{Conflict, Error};
-pub use element::{Element, Malformed, Name};
+pub use conflict::{ApplyError, FieldConflict};
+pub use element::{FieldName, MalformedElement, PathElement};
 pub use kind::{Kind, Versions};
-pub use managed::{Entry, Managed, Unreadable};
+pub use managed::{ManagedFields, ManagedFieldsEntry, ManagedFieldsError};
 pub use overlay::{OverlayError, overlay};
 pub use set::{Node, Set};
-pub use view::{Child, Form, Named, NoKey, Structure, View};
+pub use view::{ChildView, KeyOrigin, ListKeyError, StructuralView, TypeView, ViewForm};
 
 use crate::{Value, decode, defaults, meta};
 
@@ -49,15 +49,15 @@ pub struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn entry(&self, manager: &str, applied: bool, set: Set) -> Entry {
+    fn entry(&self, manager: &str, applied: bool, set: Set) -> ManagedFieldsEntry {
         let manager = if manager.is_empty() { UNKNOWN } else { manager };
-        Entry {
+        ManagedFieldsEntry {
             manager: manager.to_owned(),
             applied,
             api_version: self.kind.api_version.clone(),
             subresource: self.kind.subresource.to_owned(),
             time: Some(self.now.to_owned()),
-            set,
+            fields: set,
         }
     }
 }
@@ -85,40 +85,46 @@ pub fn update(writer: &Writer, live: Option<&Value>, object: &mut Value) {
 }
 
 /// The owners that a client gives, if it gives any that can be read; otherwise those that are known.
-fn given_or_live(writer: &Writer, live: Option<&Value>, object: &Value) -> Managed {
-    let known = || live.and_then(|live| Managed::of(live).ok()).unwrap_or_default();
+fn given_or_live(writer: &Writer, live: Option<&Value>, object: &Value) -> ManagedFields {
+    let known = || live.and_then(|live| ManagedFields::from_object(live).ok()).unwrap_or_default();
     if !writer.kind.subresource.is_empty() {
         return known();
     }
-    if Managed::is_reset(object) {
-        return Managed::default();
+    if ManagedFields::requests_reset(object) {
+        return ManagedFields::default();
     }
-    match Managed::of(object) {
+    match ManagedFields::from_object(object) {
         Ok(given) if !given.entries.is_empty() => given,
         _ => known(),
     }
 }
 
 /// Gives what differs to a manager.
-fn note(writer: &Writer, live: &Value, object: &Value, managed: &mut Managed, manager: &str) -> Result<(), Error> {
+fn note(
+    writer: &Writer,
+    live: &Value,
+    object: &Value,
+    managed: &mut ManagedFields,
+    manager: &str,
+) -> Result<(), ApplyError> {
     let kind = &writer.kind;
     owners::reconcile(kind, managed);
     let difference = owners::take(kind, (live, object), managed, None, true)?;
-    let set = managed::ownable(difference.modified.union(difference.added));
+    let set = managed::strip_unowned_fields(difference.modified.union(difference.added));
     if !set.is_empty() {
         let mut entry = writer.entry(manager, false, set);
-        if let Some(known) = managed.find(&entry) {
-            entry.set = entry.set.union(known.set.clone());
+        if let Some(known) = managed.find_entry(&entry) {
+            entry.fields = entry.fields.union(known.fields.clone());
         }
-        managed.put(entry);
+        managed.put_entry(entry);
     }
-    managed.cap();
+    managed.cap_update_managers();
     Ok(())
 }
 
 /// The object after a configuration is applied: merged, without what the manager applied before and does not apply any
 /// more, canonical, with defaults and owners. `live` is absent when the object does not exist.
-pub fn apply(writer: &Writer, live: Option<&Value>, config: &Value, force: bool) -> Result<Value, Error> {
+pub fn apply(writer: &Writer, live: Option<&Value>, config: &Value, force: bool) -> Result<Value, ApplyError> {
     let kind = &writer.kind;
     of_kind(kind, config)?;
     let nothing;
@@ -129,35 +135,38 @@ pub fn apply(writer: &Writer, live: Option<&Value>, config: &Value, force: bool)
             &nothing
         }
     };
-    let mut managed = Managed::of(live)?;
+    let mut managed = ManagedFields::from_object(live)?;
     if managed.entries.is_empty() {
         note(writer, &kind.nothing(), live, &mut managed, BEFORE)?;
     }
     let mut result = merged(writer, live, config, managed.clone(), force);
-    if writer.manager == last_applied::MANAGER
-        && let Err(Error::Conflicts(conflicts)) = &result
-        && let Some(rest) = last_applied::remaining(kind, live, conflicts)
+    if writer.manager == last_applied::KUBECTL_MANAGER
+        && let Err(ApplyError::Conflicts(conflicts)) = &result
+        && let Some(rest) = last_applied::remaining_conflicts(kind, live, conflicts)
     {
-        result =
-            if rest.is_empty() { merged(writer, live, config, managed, true) } else { Err(Error::Conflicts(rest)) };
+        result = if rest.is_empty() {
+            merged(writer, live, config, managed, true)
+        } else {
+            Err(ApplyError::Conflicts(rest))
+        };
     }
     let (mut object, managed) = result?;
     managed.write(&mut object);
-    if writer.manager == last_applied::MANAGER {
-        last_applied::refresh(&mut object, config);
+    if writer.manager == last_applied::KUBECTL_MANAGER {
+        last_applied::refresh_annotation(&mut object, config);
     }
     Ok(object)
 }
 
 /// What is applied must be of the kind and version of the path, and say nothing about owners.
-fn of_kind(kind: &Kind, config: &Value) -> Result<(), Error> {
+fn of_kind(kind: &Kind, config: &Value) -> Result<(), ApplyError> {
     let (version, name) = (meta::text(config, &["apiVersion"]), meta::text(config, &["kind"]));
     if version != kind.api_version || name != kind.kind {
         let slash = if version.contains('/') { "" } else { "/" };
-        return Err(Error::Type(format!("{slash}{version}, Kind={name}")));
+        return Err(ApplyError::WrongType(format!("{slash}{version}, Kind={name}")));
     }
     match meta::at(config, &["metadata", "managedFields"]) {
-        Some(_) => Err(Error::ManagedFields),
+        Some(_) => Err(ApplyError::ManagedFields),
         None => Ok(()),
     }
 }
@@ -166,39 +175,39 @@ fn merged(
     writer: &Writer,
     live: &Value,
     config: &Value,
-    mut managed: Managed,
+    mut managed: ManagedFields,
     force: bool,
-) -> Result<(Value, Managed), Error> {
+) -> Result<(Value, ManagedFields), ApplyError> {
     let kind = &writer.kind;
-    let view = kind.view();
+    let view = kind.type_view();
     let name =
         || format!("{}/{}; {}, Kind={}", meta::namespace(config), meta::name(config), kind.api_version, kind.kind);
-    check::check(view, config, false).map_err(|source| Error::Patch { object: name(), source })?;
-    check::check(view, live, true).map_err(|source| Error::Live { object: name(), source })?;
+    check::check_object(view, config, false).map_err(|source| ApplyError::Patch { object: name(), source })?;
+    check::check_object(view, live, true).map_err(|source| ApplyError::Live { object: name(), source })?;
     owners::reconcile(kind, &mut managed);
     let merged = merge::merge(view, live, config)?;
-    let set = fields::of_object(view, config).recursive_difference(&kind.reset);
+    let set = fields::to_field_set(view, config).recursive_difference(&kind.reset_fields);
     let mut mine = writer.entry(writer.manager, true, set);
-    let last = managed.find(&mine).cloned();
-    managed.put(mine.clone());
+    let last = managed.find_entry(&mine).cloned();
+    managed.put_entry(mine.clone());
     let merged = owners::prune(kind, merged, &managed, &mine, last.as_ref());
     owners::take(kind, (live, &merged), &mut managed, Some(&mine), force)?;
     let same = *live == merged;
-    managed.entries.retain(|entry| !entry.is_same(&mine));
-    mine.set = managed::ownable(mine.set);
+    managed.entries.retain(|entry| !entry.has_same_manager(&mine));
+    mine.fields = managed::strip_unowned_fields(mine.fields);
     if same {
         mine.time = last.and_then(|last| last.time);
     }
-    if !mine.set.is_empty() {
-        managed.put(mine);
+    if !mine.fields.is_empty() {
+        managed.put_entry(mine);
     }
     let object = if same { live.clone() } else { defaulted(kind, merged)? };
     Ok((object, managed))
 }
 
-fn defaulted(kind: &Kind, mut object: Value) -> Result<Value, decode::Error> {
-    if let Some(custom) = kind.custom() {
-        decode::metadata(&mut object)?;
+fn defaulted(kind: &Kind, mut object: Value) -> Result<Value, decode::DecodeError> {
+    if let Some(custom) = kind.custom_schema() {
+        decode::canonicalize_metadata(&mut object)?;
         custom.default(&mut object);
         return Ok(object);
     }

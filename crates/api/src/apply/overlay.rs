@@ -1,10 +1,10 @@
 //! Applying a configuration that has no owner, as policies do: what it says is merged, and nobody remembers who said it.
 
 use super::{
-    Kind, Mismatch, NoKey, check,
-    element::Element,
+    Kind, ListKeyError, SchemaMismatch, check,
+    element::PathElement,
     merge,
-    view::{Form, Named, View},
+    view::{KeyOrigin, TypeView, ViewForm},
 };
 use crate::Value;
 
@@ -13,50 +13,53 @@ use crate::Value;
 pub enum OverlayError {
     /// It does not have the object's form.
     #[error("failed to convert patch object to typed object: {0}")]
-    Config(Mismatch),
+    Config(SchemaMismatch),
     /// It would replace as a whole what its author may take for a part.
     #[error("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {0}")]
     Atomic(String),
     /// The object does not have its own form.
     #[error("failed to convert original object to typed object: {0}")]
-    Live(Mismatch),
+    Live(SchemaMismatch),
     /// Items of a list cannot be told apart.
     #[error("failed to merge patch: {0}")]
-    Merge(NoKey),
+    Merge(ListKeyError),
 }
 
 /// The object of a kind with what the configuration says.
 pub fn overlay(kind: &Kind, live: &Value, config: &Value) -> Result<Value, OverlayError> {
-    let view = kind.view();
-    check::check(view, config, false).map_err(OverlayError::Config)?;
+    let view = kind.type_view();
+    check::check_object(view, config, false).map_err(OverlayError::Config)?;
     let mut found = Vec::new();
     atomics(view, config, &mut Vec::new(), &mut found);
     if !found.is_empty() {
         return Err(OverlayError::Atomic(found.join(", ")));
     }
-    check::check(view, live, true).map_err(OverlayError::Live)?;
+    check::check_object(view, live, true).map_err(OverlayError::Live)?;
     merge::merge(view, live, config).map_err(OverlayError::Merge)
 }
 
 /// The paths of what is owned as a whole.
-fn atomics(view: View, value: &Value, path: &mut Vec<Element>, found: &mut Vec<String>) {
+fn atomics(view: TypeView, value: &Value, path: &mut Vec<PathElement>, found: &mut Vec<String>) {
     if view.atomic && (value.is_object() || value.is_array()) {
-        found.push(path.iter().map(Element::to_string).collect());
+        found.push(path.iter().map(PathElement::to_string).collect());
     }
     match (view.form, value) {
-        (Form::Struct(_) | Form::Fields(_), Value::Object(map)) => {
+        (ViewForm::Struct(_) | ViewForm::Fields(_), Value::Object(map)) => {
             for (name, value) in map {
                 // What is below keys that somebody made up upstream does not look at.
-                let Some(child) = view.child(name).filter(|child| child.named != Named::Freely) else { continue };
+                let Some(child) = view.child_view(name).filter(|child| child.key_origin != KeyOrigin::UserDefined)
+                else {
+                    continue;
+                };
                 path.push(child.element(name));
                 atomics(child.view, value, path, found);
                 path.pop();
             }
         }
-        (Form::List(..) | Form::Items(_), Value::Array(list)) => {
+        (ViewForm::List(..) | ViewForm::Items(_), Value::Array(list)) => {
             for (at, item) in list.iter().enumerate() {
-                path.push(Element::Index(at as i64));
-                atomics(view.item(), item, path, found);
+                path.push(PathElement::Index(at as i64));
+                atomics(view.item_view(), item, path, found);
                 path.pop();
             }
         }

@@ -2,13 +2,13 @@
 
 use super::{
     compare::Comparison,
-    conflict::{Conflict, Error},
+    conflict::{ApplyError, FieldConflict},
     fields,
     kind::Kind,
-    managed::{Entry, Managed},
+    managed::{ManagedFields, ManagedFieldsEntry},
     merge,
     set::Set,
-    view::NoKey,
+    view::ListKeyError,
 };
 use crate::Value;
 
@@ -17,16 +17,16 @@ use crate::Value;
 pub fn take(
     kind: &Kind,
     (old, new): (&Value, &Value),
-    managed: &mut Managed,
-    me: Option<&Entry>,
+    managed: &mut ManagedFields,
+    me: Option<&ManagedFieldsEntry>,
     force: bool,
-) -> Result<Comparison, Error> {
-    let own = Comparison::of(kind.view(), old, new)?.without(&kind.reset);
+) -> Result<Comparison, ApplyError> {
+    let own = Comparison::between(kind.type_view(), old, new)?.exclude_fields(&kind.reset_fields);
     let mut others: Vec<(String, Option<Comparison>)> = Vec::new();
     let mut conflicts = Vec::new();
     let mut kept = Vec::with_capacity(managed.entries.len());
     for mut entry in managed.entries.drain(..) {
-        if me.is_some_and(|me| me.is_same(&entry)) {
+        if me.is_some_and(|me| me.has_same_manager(&entry)) {
             kept.push(entry);
             continue;
         }
@@ -37,24 +37,24 @@ pub fn take(
         };
         // Who names fields in a version that is gone owns nothing any more.
         let Some(difference) = difference else { continue };
-        let conflict = changed(&entry.set, difference);
+        let conflict = changed(&entry.fields, difference);
         if !conflict.is_empty() {
-            entry.set = std::mem::take(&mut entry.set).difference(&conflict);
+            entry.fields = std::mem::take(&mut entry.fields).difference(&conflict);
             if !force {
-                let owner = Entry { set: Set::default(), ..entry.clone() };
-                conflicts.extend(conflict.paths().into_iter().map(|path| Conflict { owner: owner.clone(), path }));
+                let owner = ManagedFieldsEntry { fields: Set::default(), ..entry.clone() };
+                conflicts.extend(conflict.paths().into_iter().map(|path| FieldConflict { owner: owner.clone(), path }));
             }
         }
         if !difference.removed.is_empty() {
-            entry.set = std::mem::take(&mut entry.set).difference(&difference.removed);
+            entry.fields = std::mem::take(&mut entry.fields).difference(&difference.removed);
         }
         kept.push(entry);
     }
     if !conflicts.is_empty() {
         conflicts.sort_by(|a, b| a.owner.identity_order(&b.owner));
-        return Err(Error::Conflicts(conflicts));
+        return Err(ApplyError::Conflicts(conflicts));
     }
-    kept.retain(|entry| !entry.set.is_empty());
+    kept.retain(|entry| !entry.fields.is_empty());
     managed.entries = kept;
     Ok(own)
 }
@@ -70,12 +70,14 @@ fn in_version<'c>(
     (old, new): (&Value, &Value),
     version: &str,
     known: &'c mut Vec<(String, Option<Comparison>)>,
-) -> Result<Option<&'c Comparison>, NoKey> {
+) -> Result<Option<&'c Comparison>, ListKeyError> {
     let at = match known.iter().position(|(name, _)| name == version) {
         Some(at) => at,
         None => {
-            let difference = match (kind.convert(old, version), kind.convert(new, version)) {
-                (Some((view, old)), Some((_, new))) => Some(Comparison::of(view, &old, &new)?.without(&kind.reset)),
+            let difference = match (kind.convert_to_version(old, version), kind.convert_to_version(new, version)) {
+                (Some((view, old)), Some((_, new))) => {
+                    Some(Comparison::between(view, &old, &new)?.exclude_fields(&kind.reset_fields))
+                }
                 _ => None,
             };
             known.push((version.to_owned(), difference));
@@ -86,45 +88,53 @@ fn in_version<'c>(
 }
 
 /// Brings what is owned in line with what is atomic now; who names fields in a version that is gone is forgotten.
-pub fn reconcile(kind: &Kind, managed: &mut Managed) {
+pub fn reconcile(kind: &Kind, managed: &mut ManagedFields) {
     managed.entries.retain_mut(|entry| {
-        let Some(view) = kind.view_in(&entry.api_version) else { return false };
-        fields::reconcile(view, &mut entry.set);
+        let Some(view) = kind.type_view_in(&entry.api_version) else { return false };
+        fields::reconcile_with_schema(view, &mut entry.fields);
         true
     });
 }
 
 /// Removes what the applier owned before, does not apply any more, and nobody else owns.
-pub fn prune(kind: &Kind, merged: Value, managed: &Managed, mine: &Entry, last: Option<&Entry>) -> Value {
-    let abandoned = |last: &&Entry| last.api_version != mine.api_version || !last.set.is_in(&mine.set);
+pub fn prune(
+    kind: &Kind,
+    merged: Value,
+    managed: &ManagedFields,
+    mine: &ManagedFieldsEntry,
+    last: Option<&ManagedFieldsEntry>,
+) -> Value {
+    let abandoned =
+        |last: &&ManagedFieldsEntry| last.api_version != mine.api_version || !last.fields.is_in(&mine.fields);
     let Some(last) = last.filter(abandoned) else { return merged };
-    let Some((view, whole)) = kind.convert(&merged, &last.api_version) else { return merged };
-    let before = fields::with_named(Some(view), &last.set);
+    let Some((view, whole)) = kind.convert_to_version(&merged, &last.api_version) else { return merged };
+    let before = fields::ensure_named_fields(Some(view), &last.fields);
     let mut pruned = merge::without(view, &whole, &before);
     for (version, owned) in owned_by_version(managed, &last.api_version) {
-        let (Some((view, whole)), Some((_, rest))) = (kind.convert(&merged, &version), kind.convert(&pruned, &version))
+        let (Some((view, whole)), Some((_, rest))) =
+            (kind.convert_to_version(&merged, &version), kind.convert_to_version(&pruned, &version))
         else {
             continue;
         };
-        let named = |set: &Set| fields::with_named(Some(view), set);
-        let keep = named(&fields::of_object(view, &rest)).union(named(&owned));
-        let gone = named(&fields::of_object(view, &whole)).difference(&keep);
+        let named = |set: &Set| fields::ensure_named_fields(Some(view), set);
+        let keep = named(&fields::to_field_set(view, &rest)).union(named(&owned));
+        let gone = named(&fields::to_field_set(view, &whole)).difference(&keep);
         pruned = merge::without(view, &whole, &gone);
     }
-    let Some((_, rest)) = kind.convert(&pruned, &last.api_version) else { return merged };
-    let named = |set: &Set| fields::with_named(Some(view), set);
-    let gone = named(&fields::of_object(view, &whole)).difference(&named(&fields::of_object(view, &rest)));
+    let Some((_, rest)) = kind.convert_to_version(&pruned, &last.api_version) else { return merged };
+    let named = |set: &Set| fields::ensure_named_fields(Some(view), set);
+    let gone = named(&fields::to_field_set(view, &whole)).difference(&named(&fields::to_field_set(view, &rest)));
     let result = merge::without(view, &whole, &gone.intersection(&before));
-    kind.convert(&result, &kind.api_version).map(|(_, object)| object.into_owned()).unwrap_or(merged)
+    kind.convert_to_version(&result, &kind.api_version).map(|(_, object)| object.into_owned()).unwrap_or(merged)
 }
 
 /// What anybody owns, by the version in which it is named, a given one first.
-fn owned_by_version(managed: &Managed, first: &str) -> Vec<(String, Set)> {
+fn owned_by_version(managed: &ManagedFields, first: &str) -> Vec<(String, Set)> {
     let mut out: Vec<(String, Set)> = Vec::new();
     for entry in &managed.entries {
         match out.iter_mut().find(|(version, _)| *version == entry.api_version) {
-            Some((_, set)) => *set = std::mem::take(set).union(entry.set.clone()),
-            None => out.push((entry.api_version.clone(), entry.set.clone())),
+            Some((_, set)) => *set = std::mem::take(set).union(entry.fields.clone()),
+            None => out.push((entry.api_version.clone(), entry.fields.clone())),
         }
     }
     out.sort_by_key(|(version, _)| version != first);

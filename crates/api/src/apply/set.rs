@@ -4,7 +4,7 @@
 
 use std::cmp::Ordering;
 
-use super::element::{Element, Malformed};
+use super::element::{MalformedElement, PathElement};
 use crate::{Map, Value};
 
 /// A set of fields.
@@ -18,7 +18,7 @@ pub struct Set {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// The last step to the field.
-    pub element: Element,
+    pub element: PathElement,
     /// The field itself is in the set.
     pub member: bool,
     /// What is in the set below the field.
@@ -37,7 +37,7 @@ impl Set {
         let one = |path: &&str| {
             path.rsplit('.').fold(Set::default(), |children, name| {
                 let member = children.is_empty();
-                Set { nodes: vec![Node { element: Element::Field(name.to_owned().into()), member, children }] }
+                Set { nodes: vec![Node { element: PathElement::Field(name.to_owned().into()), member, children }] }
             })
         };
         paths.iter().map(one).fold(Set::default(), Set::union)
@@ -83,13 +83,13 @@ impl Set {
     }
 
     /// The node of an element.
-    pub fn get(&self, element: &Element) -> Option<&Node> {
+    pub fn get(&self, element: &PathElement) -> Option<&Node> {
         let found = self.nodes.binary_search_by(|node| node.element.cmp(element)).ok()?;
         Some(&self.nodes[found])
     }
 
     /// Whether a path is in the set.
-    pub fn has(&self, path: &[Element]) -> bool {
+    pub fn has(&self, path: &[PathElement]) -> bool {
         match path {
             [] => false,
             [last] => self.get(last).is_some_and(|node| node.member),
@@ -179,13 +179,13 @@ impl Set {
     }
 
     /// Every path in the set: those of a level before those below it.
-    pub fn paths(&self) -> Vec<Vec<Element>> {
+    pub fn paths(&self) -> Vec<Vec<PathElement>> {
         let mut out = Vec::new();
         self.collect_paths(&mut Vec::new(), &mut out);
         out
     }
 
-    fn collect_paths(&self, prefix: &mut Vec<Element>, out: &mut Vec<Vec<Element>>) {
+    fn collect_paths(&self, prefix: &mut Vec<PathElement>, out: &mut Vec<Vec<PathElement>>) {
         for node in self.nodes.iter().filter(|node| node.member) {
             out.push(prefix.iter().chain([&node.element]).cloned().collect());
         }
@@ -208,17 +208,17 @@ impl Set {
     }
 
     /// Reads `fieldsV1`. Steps of unknown kinds are ignored.
-    pub fn from_value(value: &Value) -> Result<Self, Malformed> {
+    pub fn from_value(value: &Value) -> Result<Self, MalformedElement> {
         Ok(read(value)?.1)
     }
 }
 
 /// Whether the field itself is a member, and what is below it.
-fn read(value: &Value) -> Result<(bool, Set), Malformed> {
+fn read(value: &Value) -> Result<(bool, Set), MalformedElement> {
     let map = match value {
         Value::Object(map) => map,
         Value::Null => return Ok((true, Set::default())),
-        _ => return Err(Malformed::NoObject),
+        _ => return Err(MalformedElement::NoObject),
     };
     let (mut own, mut nodes) = (false, Vec::with_capacity(map.len()));
     for (text, below) in map {
@@ -226,7 +226,7 @@ fn read(value: &Value) -> Result<(bool, Set), Malformed> {
             own = true;
             continue;
         }
-        if let Some(element) = Element::parse(text)? {
+        if let Some(element) = PathElement::parse(text)? {
             let (member, children) = read(below)?;
             nodes.push(Node { element, member, children });
         }

@@ -28,7 +28,7 @@ fn resource(name: &str) -> &'static Resource {
 }
 
 /// One write; the object gets an identity as a server would give it.
-fn perform(resource: &Resource, live: Option<&Value>, write: &Write, now: &str) -> Result<Value, Error> {
+fn perform(resource: &Resource, live: Option<&Value>, write: &Write, now: &str) -> Result<Value, ApplyError> {
     let (manager, given, subresource) = match write {
         Put(manager, value) | Apply(manager, value) | Force(manager, value) => (manager, value, ""),
         Status(manager, value) => (manager, value, "status"),
@@ -52,18 +52,18 @@ fn perform(resource: &Resource, live: Option<&Value>, write: &Write, now: &str) 
 
 /// Does the writes in order, a second each, and returns the object and its owners as `manager: paths`. Only the last write
 /// may fail.
-fn check(name: &str, writes: &[Write]) -> Result<(Value, Vec<String>), Error> {
+fn check(name: &str, writes: &[Write]) -> Result<(Value, Vec<String>), ApplyError> {
     let mut live: Option<Value> = None;
     for (at, write) in writes.iter().enumerate() {
         let done = perform(resource(name), live.as_ref(), write, &format!("2026-01-01T00:00:{at:02}Z"));
         live = Some(if at + 1 == writes.len() { done? } else { done.unwrap() });
     }
     let object = live.unwrap();
-    let text = |entry: &Entry| {
-        let paths: Vec<String> = entry.set.paths().iter().map(|path| managed::path_text(path)).collect();
+    let text = |entry: &ManagedFieldsEntry| {
+        let paths: Vec<String> = entry.fields.paths().iter().map(|path| managed::format_path(path)).collect();
         format!("{}: {}", entry.manager, paths.join(" "))
     };
-    let owners = Managed::of(&object).unwrap().entries.iter().map(text).collect();
+    let owners = ManagedFields::from_object(&object).unwrap().entries.iter().map(text).collect();
     Ok((object, owners))
 }
 
@@ -273,7 +273,7 @@ fn owners_in_other_versions_keep_their_fields() {
     let error = perform(v2, Some(&live), &Apply("b", next.clone()), "").unwrap_err();
     assert_eq!(error.to_string(), "Apply failed with 1 conflict: conflict with \"a\": .spec.maxReplicas");
     let forced = perform(v2, Some(&live), &Force("b", next), "2026-01-01T00:00:01Z").unwrap();
-    let entries = Managed::of(&forced).unwrap().entries;
+    let entries = ManagedFields::from_object(&forced).unwrap().entries;
     let versions: Vec<&str> = entries.iter().map(|entry| entry.api_version.as_str()).collect();
     assert_eq!(versions, ["autoscaling/v1", "autoscaling/v2"]);
     let gone = |fields: Value| {
@@ -297,7 +297,7 @@ fn sets_are_written_and_read_as_upstream_writes_them() {
     let text = json!({"f:a": {".": {}, "f:b": {}}, "k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {"f:x": {}}, "v:\"\\u003cx\\u003e\"": {}, "i:3": {}});
     let set = Set::from_value(&text).unwrap();
     assert_eq!(set.to_value(), text);
-    let paths: Vec<String> = set.paths().iter().map(|path| managed::path_text(path)).collect();
+    let paths: Vec<String> = set.paths().iter().map(|path| managed::format_path(path)).collect();
     assert_eq!(paths, [".a", r#"[="<x>"]"#, "[3]", ".a.b", r#"[containerPort=80,protocol="TCP"].x"#]);
     assert_eq!(
         Set::from_value(&json!({"z:1": {}, "f:a": {}})).unwrap(),
@@ -323,9 +323,9 @@ fn sets_are_united_and_divided() {
 
 #[test]
 fn what_was_divided_before_is_owned_as_a_whole_now() {
-    let view = view::View::object(resource("deployments").ty);
+    let view = view::TypeView::for_object(resource("deployments").ty);
     let mut set = Set::of_fields(&["spec.selector.matchLabels.x", "spec.replicas"]);
-    fields::reconcile(view, &mut set);
+    fields::reconcile_with_schema(view, &mut set);
     assert_eq!(set, Set::of_fields(&["spec.selector", "spec.replicas"]));
 }
 

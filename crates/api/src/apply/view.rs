@@ -1,253 +1,264 @@
-//! How apply sees a part of an object: what the tables say about its form, and whether it is owned as a whole.
+//! The schema of a part of an object as server-side apply uses it: its form, and whether it is atomic.
 
 use std::fmt;
 
-use super::element::{Element, Name};
+use super::element::{FieldName, PathElement};
 use crate::{
     Map, Value,
-    schema::{Field, ListKind, Ty, Type, TypeId, schema},
+    schema::{ListType, StructField, StructType, Ty, TypeId, schema},
 };
 
-/// A part of an object.
+/// The schema of a part of an object.
 #[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
-    /// What it is made of.
-    pub form: Form<'a>,
-    /// It has one owner as a whole.
+pub struct TypeView<'a> {
+    /// The structure of the part.
+    pub form: ViewForm<'a>,
+    /// Whether it is owned as a whole.
     pub atomic: bool,
 }
 
-/// What a part of an object is made of.
+/// The structure of a part of an object.
 #[derive(Clone, Copy, Debug)]
-pub enum Form<'a> {
-    /// A text, number, time, …
+pub enum ViewForm<'a> {
+    /// A scalar: string, number, time, …
     Scalar(&'a Ty),
-    /// Anything.
+    /// Arbitrary JSON.
     Any,
-    /// The fields of a struct.
-    Struct(&'a Type),
-    /// Any keys, with values of one type.
+    /// A struct.
+    Struct(&'a StructType),
+    /// A map with values of one type.
     Map(&'a Ty),
-    /// Items of one type, told apart by these fields; by their value if there are none.
+    /// An associative list with these keys; a set if there are none.
     List(&'a Ty, &'a [&'static str]),
-    /// Fields or keys that a schema outside of the tables describes.
-    Fields(&'a dyn Structure),
-    /// Items that such a schema describes.
-    Items(&'a dyn Structure),
-    /// What no schema describes: the keys of an object have owners of their own, everything else is a whole.
+    /// Fields or keys described by a structural schema.
+    Fields(&'a dyn StructuralView),
+    /// List items described by a structural schema.
+    Items(&'a dyn StructuralView),
+    /// Untyped content: keys of objects are owned separately, everything else is atomic.
     Deduced,
 }
 
-/// A part of an object by a schema outside of the tables.
-pub trait Structure: fmt::Debug + Sync {
-    /// How apply sees the part.
-    fn view(&self) -> View<'_>;
+/// A part of an object described by a structural schema of a CRD.
+pub trait StructuralView: fmt::Debug + Sync {
+    /// The view of the part.
+    fn type_view(&self) -> TypeView<'_>;
 
-    /// What is at a key; `None` where the schema has no such field.
-    fn child(&self, name: &str) -> Option<Child<'_>>;
+    /// The view of a key; `None` for an undeclared field.
+    fn child_view(&self, name: &str) -> Option<ChildView<'_>>;
 
-    /// What the items of a list are.
-    fn item(&self) -> View<'_>;
+    /// The view of list items.
+    fn item_view(&self) -> TypeView<'_>;
 
-    /// The fields that tell the items of a list apart.
-    fn keys(&self) -> &[String];
+    /// The keys of an associative list.
+    fn key_fields(&self) -> &[String];
 
-    /// What a field of an item is where it is left out.
+    /// The default of a key field that an item omits.
     fn key_default(&self, key: &str) -> Option<Value>;
 }
 
-/// Why a list item cannot be told from others.
+/// A list item without a usable key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoKey {
-    /// Null in a list with keys.
+pub enum ListKeyError {
+    /// A null item in an associative list.
     #[error("associative list with keys may not have a null element")]
     Null,
-    /// A scalar in a list with keys.
+    /// A scalar item in an associative list.
     #[error("associative list with keys may not have non-map elements")]
     NoMap,
-    /// None of the keys is there.
+    /// None of the keys is present.
     #[error(
         "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any \
          key fields)",
         .0.iter().map(|key| format!("{key:?}")).collect::<Vec<_>>().join(" ")
     )]
-    Keyless(Vec<Name>),
+    Keyless(Vec<FieldName>),
     /// An object in a set.
     #[error("associative list without keys has an element that's a map type")]
     MapInSet,
     /// A list in a set.
     #[error("not supported: associative list with lists as elements")]
     ListInSet,
-    /// Null in a set.
+    /// A null in a set.
     #[error("associative list without keys has an element that's an explicit null")]
     NullInSet,
 }
 
-/// What is at a key.
+/// The view of a key.
 #[derive(Clone, Copy, Debug)]
-pub struct Child<'a> {
-    /// The part of the object.
-    pub view: View<'a>,
-    /// Whose word the key is.
-    pub named: Named,
+pub struct ChildView<'a> {
+    /// The view.
+    pub view: TypeView<'a>,
+    /// The origin of the key.
+    pub key_origin: KeyOrigin,
 }
 
-/// Whose word a key is.
+/// The origin of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Named {
-    /// Whoever wrote the object made it up.
-    Freely,
-    /// A field of a schema outside of the tables.
-    BySchema,
+pub enum KeyOrigin {
+    /// A map key chosen by the author of the object.
+    UserDefined,
+    /// A field of a structural schema.
+    SchemaField,
     /// A field of a struct in the tables.
-    ByTable(&'static str),
+    TableField(&'static str),
 }
 
-impl Child<'_> {
-    /// The step to a key.
-    pub fn element(self, name: &str) -> Element {
-        Element::Field(match self.named {
-            Named::ByTable(name) => Name::Borrowed(name),
-            Named::BySchema | Named::Freely => name.to_owned().into(),
+impl ChildView<'_> {
+    /// The path element of a key.
+    pub fn element(self, name: &str) -> PathElement {
+        PathElement::Field(match self.key_origin {
+            KeyOrigin::TableField(name) => FieldName::Borrowed(name),
+            KeyOrigin::SchemaField | KeyOrigin::UserDefined => name.to_owned().into(),
         })
     }
 }
 
-impl<'a> View<'a> {
-    /// A text.
-    pub const TEXT: View<'static> = View { form: Form::Scalar(&Ty::String), atomic: true };
-    /// Anything, as a whole.
-    pub const ANY: View<'static> = View { form: Form::Any, atomic: true };
-    /// Anything, by what it is.
-    pub const DEDUCED: View<'static> = View { form: Form::Deduced, atomic: false };
+impl<'a> TypeView<'a> {
+    /// A string.
+    pub const TEXT: TypeView<'static> = TypeView { form: ViewForm::Scalar(&Ty::String), atomic: true };
+    /// Arbitrary JSON, atomic.
+    pub const ANY: TypeView<'static> = TypeView { form: ViewForm::Any, atomic: true };
+    /// Untyped content, by its value.
+    pub const DEDUCED: TypeView<'static> = TypeView { form: ViewForm::Deduced, atomic: false };
 
-    /// Metadata of an object.
-    pub fn metadata() -> View<'static> {
-        schema().type_named("meta/v1.ObjectMeta").map_or(View::DEDUCED, View::object)
+    /// The view of `ObjectMeta`.
+    pub fn object_metadata() -> TypeView<'static> {
+        schema().type_named("meta/v1.ObjectMeta").map_or(TypeView::DEDUCED, TypeView::for_object)
     }
 
-    /// A whole object.
-    pub fn object(ty: TypeId) -> View<'static> {
-        View { form: Form::Struct(schema().get(ty)), atomic: false }
+    /// The view of a whole object.
+    pub fn for_object(ty: TypeId) -> TypeView<'static> {
+        TypeView { form: ViewForm::Struct(schema().get(ty)), atomic: false }
     }
 
-    /// A field of a struct.
-    fn field(field: &'a Field) -> Self {
-        let view = Self::of(&field.ty);
+    /// The view of a struct field.
+    fn for_field(field: &'a StructField) -> Self {
+        let view = Self::for_type(&field.ty);
         match (view.form, field.topology) {
-            (Form::List(element, _), topology) => {
-                let keys = match (&field.list, topology, &field.patch.merge_key) {
-                    (ListKind::Map(keys), _, _) => Some(keys.as_slice()),
-                    (ListKind::Set, _, _) => Some(&[][..]),
-                    // Without a topology, apply merges what a strategic merge patch merges.
-                    (ListKind::Atomic, None, Some("")) => Some(&[][..]),
-                    (ListKind::Atomic, None, Some(key)) => Some(std::slice::from_ref(key)),
-                    (ListKind::Atomic, _, _) => None,
+            (ViewForm::List(element, _), topology) => {
+                let keys = match (&field.list_type, topology, &field.patch_strategy.merge_key) {
+                    (ListType::Map(keys), _, _) => Some(keys.as_slice()),
+                    (ListType::Set, _, _) => Some(&[][..]),
+                    // Without a topology, apply merges the lists that a strategic merge patch merges.
+                    (ListType::Atomic, None, Some("")) => Some(&[][..]),
+                    (ListType::Atomic, None, Some(key)) => Some(std::slice::from_ref(key)),
+                    (ListType::Atomic, _, _) => None,
                 };
-                View { form: Form::List(element, keys.unwrap_or_default()), atomic: keys.is_none() }
+                TypeView { form: ViewForm::List(element, keys.unwrap_or_default()), atomic: keys.is_none() }
             }
-            (Form::Struct(_) | Form::Map(_), Some("atomic")) => View { atomic: true, ..view },
-            (Form::Struct(_) | Form::Map(_), Some("granular")) => View { atomic: false, ..view },
+            (ViewForm::Struct(_) | ViewForm::Map(_), Some("atomic")) => TypeView { atomic: true, ..view },
+            (ViewForm::Struct(_) | ViewForm::Map(_), Some("granular")) => TypeView { atomic: false, ..view },
             _ => view,
         }
     }
 
-    /// A value of a type, as an element of a list or a map has it.
-    fn of(ty: &'a Ty) -> Self {
+    /// The view of a list or map element of a type.
+    fn for_type(ty: &'a Ty) -> Self {
         match ty {
             Ty::Struct(id) => {
                 let ty = schema().get(*id);
-                View { form: Form::Struct(ty), atomic: ty.atomic }
+                TypeView { form: ViewForm::Struct(ty), atomic: ty.atomic }
             }
-            Ty::Map(inner) => View { form: Form::Map(inner), atomic: false },
-            Ty::List(inner) => View { form: Form::List(inner, &[]), atomic: true },
-            Ty::Raw => View::ANY,
-            scalar => View { form: Form::Scalar(scalar), atomic: true },
+            Ty::Map(inner) => TypeView { form: ViewForm::Map(inner), atomic: false },
+            Ty::List(inner) => TypeView { form: ViewForm::List(inner, &[]), atomic: true },
+            Ty::Raw => TypeView::ANY,
+            scalar => TypeView { form: ViewForm::Scalar(scalar), atomic: true },
         }
     }
 
-    /// What is at a key; `None` where a struct has no such field.
-    pub fn child(self, name: &str) -> Option<Child<'a>> {
+    /// The view of a key; `None` for an undeclared field.
+    pub fn child_view(self, name: &str) -> Option<ChildView<'a>> {
         match self.form {
-            Form::Struct(ty) => match ty.field(name) {
-                Some(field) => Some(Child { view: View::field(field), named: Named::ByTable(field.name) }),
-                None => type_meta(name).map(|name| Child { view: View::TEXT, named: Named::ByTable(name) }),
+            ViewForm::Struct(ty) => match ty.field(name) {
+                Some(field) => {
+                    Some(ChildView { view: TypeView::for_field(field), key_origin: KeyOrigin::TableField(field.name) })
+                }
+                None => type_meta_field(name)
+                    .map(|name| ChildView { view: TypeView::TEXT, key_origin: KeyOrigin::TableField(name) }),
             },
-            Form::Map(inner) => Some(Child { view: View::of(inner), named: Named::Freely }),
-            Form::Fields(structure) => structure.child(name),
-            Form::Deduced => Some(Child { view: View::DEDUCED, named: Named::Freely }),
-            _ => Some(Child { view: View::ANY, named: Named::Freely }),
+            ViewForm::Map(inner) => {
+                Some(ChildView { view: TypeView::for_type(inner), key_origin: KeyOrigin::UserDefined })
+            }
+            ViewForm::Fields(structure) => structure.child_view(name),
+            ViewForm::Deduced => Some(ChildView { view: TypeView::DEDUCED, key_origin: KeyOrigin::UserDefined }),
+            _ => Some(ChildView { view: TypeView::ANY, key_origin: KeyOrigin::UserDefined }),
         }
     }
 
-    /// The same for values that are there: what no schema describes is a whole unless it is an object.
-    pub fn settled(self, values: [Option<&Value>; 2]) -> Self {
+    /// The view for actual values: untyped content other than objects is atomic.
+    pub fn deduced_for(self, values: [Option<&Value>; 2]) -> Self {
         let whole = |value: Option<&Value>| value.is_some_and(|value| !value.is_object());
-        let deduced = matches!(self.form, Form::Deduced);
-        if deduced && values.into_iter().any(whole) { View::ANY } else { self }
+        let deduced = matches!(self.form, ViewForm::Deduced);
+        if deduced && values.into_iter().any(whole) { TypeView::ANY } else { self }
     }
 
-    /// What the items of a list are.
-    pub fn item(self) -> Self {
+    /// The view of list items.
+    pub fn item_view(self) -> Self {
         match self.form {
-            Form::List(element, _) => View::of(element),
-            Form::Items(structure) => structure.item(),
-            Form::Deduced => View::DEDUCED,
-            _ => View::ANY,
+            ViewForm::List(element, _) => TypeView::for_type(element),
+            ViewForm::Items(structure) => structure.item_view(),
+            ViewForm::Deduced => TypeView::DEDUCED,
+            _ => TypeView::ANY,
         }
     }
 
-    /// The step to an item of a list.
-    pub fn item_element(self, item: &Value) -> Result<Element, NoKey> {
+    /// The path element of a list item.
+    pub fn item_element(self, item: &Value) -> Result<PathElement, ListKeyError> {
         match self.form {
-            Form::List(_, keys) => self.element_by(keys.iter().map(|key| Name::Borrowed(*key)), item),
-            Form::Items(structure) => self.element_by(structure.keys().iter().map(|key| key.clone().into()), item),
-            _ => Err(NoKey::NoMap),
+            ViewForm::List(_, keys) => self.keyed_element(keys.iter().map(|key| FieldName::Borrowed(*key)), item),
+            ViewForm::Items(structure) => {
+                self.keyed_element(structure.key_fields().iter().map(|key| key.clone().into()), item)
+            }
+            _ => Err(ListKeyError::NoMap),
         }
     }
 
-    fn element_by(self, keys: impl ExactSizeIterator<Item = Name> + Clone, item: &Value) -> Result<Element, NoKey> {
+    fn keyed_element(
+        self,
+        keys: impl ExactSizeIterator<Item = FieldName> + Clone,
+        item: &Value,
+    ) -> Result<PathElement, ListKeyError> {
         let is_set = keys.len() == 0;
         match item {
-            Value::Object(_) if is_set => Err(NoKey::MapInSet),
-            Value::Array(_) if is_set => Err(NoKey::ListInSet),
-            Value::Null if is_set => Err(NoKey::NullInSet),
-            value if is_set => Ok(Element::Value(Box::new(value.clone()))),
-            Value::Object(map) => keyed(keys, map, |key| self.key_default(key)),
-            Value::Null => Err(NoKey::Null),
-            _ => Err(NoKey::NoMap),
+            Value::Object(_) if is_set => Err(ListKeyError::MapInSet),
+            Value::Array(_) if is_set => Err(ListKeyError::ListInSet),
+            Value::Null if is_set => Err(ListKeyError::NullInSet),
+            value if is_set => Ok(PathElement::Value(Box::new(value.clone()))),
+            Value::Object(map) => key_element(keys, map, |key| self.key_default(key)),
+            Value::Null => Err(ListKeyError::Null),
+            _ => Err(ListKeyError::NoMap),
         }
     }
 
-    /// What a field of an item is where it is left out.
+    /// The default of a key field that an item omits.
     fn key_default(self, key: &str) -> Option<Value> {
         match self.form {
-            Form::List(Ty::Struct(id), _) => schema().get(*id).field(key).and_then(Field::published_default),
-            Form::Items(structure) => structure.key_default(key),
+            ViewForm::List(Ty::Struct(id), _) => schema().get(*id).field(key).and_then(StructField::published_default),
+            ViewForm::Items(structure) => structure.key_default(key),
             _ => None,
         }
     }
 }
 
-/// Every object says what it is.
-fn type_meta(name: &str) -> Option<&'static str> {
+/// The type meta fields of every object.
+fn type_meta_field(name: &str) -> Option<&'static str> {
     ["apiVersion", "kind"].into_iter().find(|known| *known == name)
 }
 
-/// Keys that are left out have their default, if the schema has one.
-fn keyed(
-    keys: impl Iterator<Item = Name> + Clone,
+/// Builds the key element of an item; omitted keys take their default.
+fn key_element(
+    keys: impl Iterator<Item = FieldName> + Clone,
     map: &Map,
     default: impl Fn(&str) -> Option<Value>,
-) -> Result<Element, NoKey> {
+) -> Result<PathElement, ListKeyError> {
     let found = keys.clone().filter_map(|key| {
         let value = map.get(&*key).cloned().or_else(|| default(&key))?;
         Some((key, value))
     });
-    let mut found: Vec<(Name, Value)> = found.collect();
+    let mut found: Vec<(FieldName, Value)> = found.collect();
     if found.is_empty() {
-        return Err(NoKey::Keyless(keys.collect()));
+        return Err(ListKeyError::Keyless(keys.collect()));
     }
     found.sort_by(|a, b| a.0.cmp(&b.0));
-    Ok(Element::Key(found.into()))
+    Ok(PathElement::Key(found.into()))
 }

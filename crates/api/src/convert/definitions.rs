@@ -1,10 +1,10 @@
-//! Custom resource definitions in the old version in which kube-apiserver still stores them: what all versions of the custom
-//! resource share stands once, beside the versions.
+//! Conversion of CustomResourceDefinitions from `v1beta1`, in which kube-apiserver still stores them: there, fields
+//! shared by all versions stand beside the versions.
 
 use crate::{Map, Value};
 
-/// From `v1beta1` to `v1`.
-pub(super) fn from_beta(map: &mut Map) {
+/// Converts from `v1beta1` to `v1`.
+pub(super) fn from_v1beta1(map: &mut Map) {
     let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) else { return };
     let only = spec.remove("version");
     let shared = [
@@ -24,15 +24,15 @@ pub(super) fn from_beta(map: &mut Map) {
                 version.entry(*name).or_insert_with(|| value.clone());
             }
         }
-        columns(version);
+        rename_json_paths(version);
     }
     if let Some(conversion) = spec.get_mut("conversion").and_then(Value::as_object_mut) {
-        webhook(conversion);
+        nest_webhook(conversion);
     }
 }
 
-/// `JSONPath` became `jsonPath`.
-fn columns(version: &mut Map) {
+/// Renames `JSONPath` to `jsonPath`.
+fn rename_json_paths(version: &mut Map) {
     let columns = version.get_mut("additionalPrinterColumns").and_then(Value::as_array_mut);
     for column in columns.into_iter().flatten().filter_map(Value::as_object_mut) {
         if let Some(path) = column.remove("JSONPath") {
@@ -41,8 +41,8 @@ fn columns(version: &mut Map) {
     }
 }
 
-/// What is about the webhook became an object of its own.
-fn webhook(conversion: &mut Map) {
+/// Moves the webhook fields into an object.
+fn nest_webhook(conversion: &mut Map) {
     let mut webhook = Map::new();
     for (from, to) in
         [("webhookClientConfig", "clientConfig"), ("conversionReviewVersions", "conversionReviewVersions")]
@@ -63,11 +63,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_versions_share_goes_to_each_of_them() {
+    fn shared_fields_are_copied_to_each_version() {
         let mut beta = json!({"spec": {"version": "v1", "validation": {"openAPIV3Schema": {"type": "object"}},
             "additionalPrinterColumns": [{"name": "a", "JSONPath": ".a"}], "versions": [{"name": "v1"}, {"name": "v2"}],
             "conversion": {"strategy": "Webhook", "webhookClientConfig": {"url": "u"}}}});
-        from_beta(beta.as_object_mut().unwrap());
+        from_v1beta1(beta.as_object_mut().unwrap());
         let version = |name: &str| {
             json!({"name": name, "schema": {"openAPIV3Schema": {"type": "object"}},
                 "additionalPrinterColumns": [{"name": "a", "jsonPath": ".a"}]})
@@ -76,7 +76,7 @@ mod tests {
             "conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {"url": "u"}}}}});
         assert_eq!(beta, want);
         let mut alone = json!({"spec": {"version": "v1"}});
-        from_beta(alone.as_object_mut().unwrap());
+        from_v1beta1(alone.as_object_mut().unwrap());
         assert_eq!(alone["spec"]["versions"], json!([{"name": "v1", "served": true, "storage": true}]));
     }
 }

@@ -1,35 +1,38 @@
-//! Claims and slices of devices: `v1beta1` has an exact request in place, and a device's facts one level down.
+//! Conversion of ResourceClaims and ResourceSlices: `v1beta1` inlines exact requests and nests device fields under
+//! `basic`.
 
 use crate::{Map, Value, meta};
 
-/// What belongs to an exact request.
-pub(crate) const EXACT: &[&str] =
+/// The fields of an exact device request.
+pub(crate) const EXACT_REQUEST_FIELDS: &[&str] =
     &["deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity"];
 
-/// From `v1beta1` to the later versions.
+/// Converts from `v1beta1` to later versions.
 pub(super) fn from_flat_requests(object: &mut Map) {
-    each_request(object, |request| {
-        let exact: Map =
-            EXACT.iter().filter_map(|field| Some(((*field).to_owned(), request.remove(*field)?))).collect();
+    for_each_request(object, |request| {
+        let exact: Map = EXACT_REQUEST_FIELDS
+            .iter()
+            .filter_map(|field| Some(((*field).to_owned(), request.remove(*field)?)))
+            .collect();
         if !exact.is_empty() {
             request.insert("exactly".into(), Value::Object(exact));
         }
     });
-    each_device(object, |device| {
+    for_each_device(object, |device| {
         if let Some(Value::Object(basic)) = device.remove("basic") {
             device.extend(basic);
         }
     });
 }
 
-/// From the later versions to `v1beta1`.
+/// Converts from later versions to `v1beta1`.
 pub(super) fn to_flat_requests(object: &mut Map) {
-    each_request(object, |request| {
+    for_each_request(object, |request| {
         if let Some(Value::Object(exact)) = request.remove("exactly") {
             request.extend(exact);
         }
     });
-    each_device(object, |device| {
+    for_each_device(object, |device| {
         let name = device.remove("name");
         let basic = std::mem::take(device);
         device.extend(name.map(|name| ("name".to_owned(), name)));
@@ -37,8 +40,8 @@ pub(super) fn to_flat_requests(object: &mut Map) {
     });
 }
 
-/// The requests of a claim or of a template of claims.
-fn each_request(object: &mut Map, change: impl Fn(&mut Map)) {
+/// Calls `change` for the device requests of a claim or claim template.
+fn for_each_request(object: &mut Map, change: impl Fn(&mut Map)) {
     let Some(spec) = object.get_mut("spec") else { return };
     for path in ["/devices/requests", "/spec/devices/requests"] {
         let list = spec.pointer_mut(path).and_then(Value::as_array_mut);
@@ -46,8 +49,8 @@ fn each_request(object: &mut Map, change: impl Fn(&mut Map)) {
     }
 }
 
-/// The devices of a slice.
-fn each_device(object: &mut Map, change: impl Fn(&mut Map)) {
+/// Calls `change` for the devices of a slice.
+fn for_each_device(object: &mut Map, change: impl Fn(&mut Map)) {
     let is_slice = object.get("kind").and_then(Value::as_str) == Some("ResourceSlice");
     let Some(spec) = object.get_mut("spec").filter(|_| is_slice) else { return };
     let list = meta::object_mut(spec).get_mut("devices").and_then(Value::as_array_mut);
@@ -61,7 +64,7 @@ mod tests {
     use crate::{convert, schema::schema};
 
     #[test]
-    fn claims_and_slices_read_the_same_in_every_version() {
+    fn claims_and_slices_convert_between_versions() {
         let of = |version: &str, name: &str| schema().resource("resource.k8s.io", version, name).unwrap();
         let claim = json!({"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceClaim",
             "spec": {"devices": {"requests": [{"name": "r", "deviceClassName": "c", "allocationMode": "ExactCount", "count": 1}]}}});

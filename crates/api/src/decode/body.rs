@@ -1,5 +1,5 @@
-//! The body of a request as an object of a resource, refused in upstream's words: what it says it is, whether that is known,
-//! whether it fits, and whether it is what the path takes.
+//! Decodes request bodies as objects of a resource, with upstream's error messages: `apiVersion` and `kind` are read
+//! first, then the object, then the kind is compared with the resource.
 //!
 //! The server calls [`body`] for every object that a client sends.
 
@@ -14,10 +14,10 @@ use crate::{
     yaml,
 };
 
-/// How many bytes of a body that cannot be read are shown.
-const SHOWN: usize = 30;
+/// How many bytes of an unreadable body an error quotes.
+const SUMMARY_LENGTH: usize = 30;
 
-/// The formats in which a client may send an object.
+/// The encodings of request bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// `application/json`
@@ -28,26 +28,26 @@ pub enum Format {
     Protobuf,
 }
 
-/// What a client sent, read far enough to know what it says it is.
-enum Source<'a> {
+/// A body of which `apiVersion` and `kind` have been read.
+enum BodySource<'a> {
     Json(&'a [u8]),
     Yaml(yaml::Parsed),
     Protobuf(Unknown<'a>),
 }
 
-/// Reads the body of a request to a resource: the canonical object, and what the client is warned of.
+/// Decodes the body of a request to a resource; returns the canonical object and the warnings for the client.
 pub fn body(resource: &Resource, format: Format, bytes: &[u8], mode: Mode) -> Result<(Value, Vec<String>), Status> {
     if let Some(custom) = &resource.custom {
-        return super::custom::body((resource, &**custom), format, bytes, mode);
+        return super::custom::decode_custom_body((resource, &**custom), format, bytes, mode);
     }
     let unreadable = |why: String| unrecognized(resource.kind, bytes, why);
-    let (source, api_version, kind) = open(format, bytes).map_err(unreadable)?;
-    let named = Named::of(resource, &api_version, &kind, format).map_err(unreadable)?;
-    let ty = named.known(resource)?;
-    let (mut object, violations) = source.read(ty).map_err(|why| named.refused(resource, why))?;
-    named.convertible(resource, ty)?;
+    let (source, api_version, kind) = read_type_meta(format, bytes).map_err(unreadable)?;
+    let named = DeclaredKind::resolve(resource, &api_version, &kind, format).map_err(unreadable)?;
+    let ty = named.require_registered(resource)?;
+    let (mut object, violations) = source.decode_object(ty).map_err(|why| named.decode_failure(resource, why))?;
+    named.require_convertible(resource, ty)?;
     if mode == Mode::Strict && !violations.is_empty() {
-        return Err(named.refused(resource, super::Error::Strict(violations)));
+        return Err(named.decode_failure(resource, super::DecodeError::StrictViolations(violations)));
     }
     let (given, wanted) = (named.api_version(), resource.api_version());
     if given != wanted {
@@ -58,57 +58,57 @@ pub fn body(resource: &Resource, format: Format, bytes: &[u8], mode: Mode) -> Re
     let fields = meta::object_mut(&mut object);
     fields.insert("apiVersion".to_owned(), wanted.into());
     fields.insert("kind".to_owned(), resource.kind.into());
-    Ok((object, if mode == Mode::Warn { warnings(violations) } else { Vec::new() }))
+    Ok((object, if mode == Mode::Warn { split_warnings(violations) } else { Vec::new() }))
 }
 
-/// Whether an object that says so may be one of a resource; empty names may.
+/// Checks that an `apiVersion` and `kind` may be used with a resource; empty names may.
 pub fn check_kind(resource: &Resource, api_version: &str, kind: &str) -> Result<(), Status> {
-    let named = Named::of(resource, api_version, kind, Format::Json).map_err(Status::bad_request)?;
-    named.known(resource).and_then(|ty| named.convertible(resource, ty))
+    let named = DeclaredKind::resolve(resource, api_version, kind, Format::Json).map_err(Status::bad_request)?;
+    named.require_registered(resource).and_then(|ty| named.require_convertible(resource, ty))
 }
 
-/// A body that cannot be read as anything.
+/// 400: the body cannot be decoded at all.
 pub fn unrecognized(kind: &str, bytes: &[u8], why: impl Display) -> Status {
-    let shown = summary(bytes);
+    let shown = summarize_body(bytes);
     Status::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why} ({shown})"))
 }
 
-/// Reads what an object says it is: its source, `apiVersion` and `kind`.
-fn open(format: Format, bytes: &[u8]) -> Result<(Source<'_>, String, String), String> {
+/// Reads `apiVersion` and `kind` of a body.
+fn read_type_meta(format: Format, bytes: &[u8]) -> Result<(BodySource<'_>, String, String), String> {
     let no_meta = |error: json::Error| format!("couldn't get version/kind; json parse error: {error}");
     match format {
         Format::Json => {
             let (api_version, kind) = json::type_meta(bytes).map_err(no_meta)?;
-            Ok((Source::Json(bytes), api_version, kind))
+            Ok((BodySource::Json(bytes), api_version, kind))
         }
         Format::Yaml => {
             let parsed = yaml::parse(bytes).map_err(|error| error.to_string())?;
             let (api_version, kind) = json::type_meta_of(&parsed.value).map_err(no_meta)?;
-            Ok((Source::Yaml(parsed), api_version, kind))
+            Ok((BodySource::Yaml(parsed), api_version, kind))
         }
         Format::Protobuf => {
             let mut unknown = protobuf::open(bytes).map_err(|error| error.to_string())?;
             let names = (std::mem::take(&mut unknown.api_version), std::mem::take(&mut unknown.kind));
-            Ok((Source::Protobuf(unknown), names.0, names.1))
+            Ok((BodySource::Protobuf(unknown), names.0, names.1))
         }
     }
 }
 
-impl Source<'_> {
-    /// The object, and what strict decoding says about it.
-    fn read(self, ty: TypeId) -> Result<(Value, Vec<String>), String> {
+impl BodySource<'_> {
+    /// Decodes the object and lists strict decoding violations.
+    fn decode_object(self, ty: TypeId) -> Result<(Value, Vec<String>), String> {
         match self {
-            Source::Json(bytes) => {
-                let (object, violations) = text::read(ty, bytes).map_err(|error| error.to_string())?;
+            BodySource::Json(bytes) => {
+                let (object, violations) = text::decode_text(ty, bytes).map_err(|error| error.to_string())?;
                 Ok((object, violations.iter().map(ToString::to_string).collect()))
             }
-            Source::Yaml(parsed) => {
+            BodySource::Yaml(parsed) => {
                 let twice = parsed.violation();
                 let decoded = canonical(ty, parsed.value).map_err(|error| error.to_string())?;
                 let unknown = decoded.unknown.iter().map(|path| format!("unknown field {path:?}"));
                 Ok((decoded.object, twice.into_iter().chain(unknown).collect()))
             }
-            Source::Protobuf(unknown) => {
+            BodySource::Protobuf(unknown) => {
                 let object = protobuf::decode_as(ty, unknown.raw).map_err(|error| error.to_string())?;
                 Ok((object, Vec::new()))
             }
@@ -116,15 +116,15 @@ impl Source<'_> {
     }
 }
 
-/// What an object says it is, or else what its path takes.
-struct Named {
+/// The group, version and kind that an object declares, or those of the resource.
+struct DeclaredKind {
     group: String,
     version: String,
     kind: String,
 }
 
-impl Named {
-    fn of(resource: &Resource, api_version: &str, kind: &str, format: Format) -> Result<Self, String> {
+impl DeclaredKind {
+    fn resolve(resource: &Resource, api_version: &str, kind: &str, format: Format) -> Result<Self, String> {
         let (group, version) = match api_version.split_once('/') {
             None => ("", api_version),
             Some((_, rest)) if rest.contains('/') && format != Format::Protobuf => {
@@ -143,41 +143,41 @@ impl Named {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// The type, if upstream's scheme that has the resource has it too; the common ones are in all.
-    fn ty(&self, resource: &Resource) -> Option<TypeId> {
+    /// Returns the type if it is registered in the upstream scheme of the resource; common types are in all.
+    fn find_type(&self, resource: &Resource) -> Option<TypeId> {
         if !schema().has_kinds(&self.group, &self.version) {
             return None;
         }
         let found = schema().type_of_kind(&self.group, &self.version, &self.kind)?;
         let common = schema().get(found).name.starts_with("meta/");
-        (common || scheme(&self.group) == scheme(resource.group)).then_some(found)
+        (common || scheme_location(&self.group) == scheme_location(resource.group)).then_some(found)
     }
 
-    fn known(&self, resource: &Resource) -> Result<TypeId, Status> {
-        self.ty(resource).ok_or_else(|| {
-            let (kind, version, scheme) = (&self.kind, self.api_version(), scheme(resource.group));
+    fn require_registered(&self, resource: &Resource) -> Result<TypeId, Status> {
+        self.find_type(resource).ok_or_else(|| {
+            let (kind, version, scheme) = (&self.kind, self.api_version(), scheme_location(resource.group));
             let why = format!("no kind {kind:?} is registered for version {version:?} in scheme {scheme:?}");
-            self.refused(resource, why)
+            self.decode_failure(resource, why)
         })
     }
 
-    /// Whether it is of the resource's kind, in whatever version.
-    fn convertible(&self, resource: &Resource, ty: TypeId) -> Result<(), Status> {
+    /// Whether it is the resource's kind, in any version.
+    fn require_convertible(&self, resource: &Resource, ty: TypeId) -> Result<(), Status> {
         if self.kind == resource.kind {
             return Ok(());
         }
-        let (from, to) = (go_name(ty), internal_name(resource));
-        Err(self.refused(resource, format!("converting ({from}) to ({to}): unknown conversion")))
+        let (from, to) = (go_type_name(ty), internal_type_name(resource));
+        Err(self.decode_failure(resource, format!("converting ({from}) to ({to}): unknown conversion")))
     }
 
-    fn refused(&self, resource: &Resource, why: impl Display) -> Status {
+    fn decode_failure(&self, resource: &Resource, why: impl Display) -> Status {
         let Self { kind, version, .. } = self;
         Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {}: {why}", resource.kind))
     }
 }
 
-/// The place in upstream's code where the scheme is made that has a group.
-fn scheme(group: &str) -> &'static str {
+/// The position in upstream's code that names the scheme of a group.
+fn scheme_location(group: &str) -> &'static str {
     match group {
         "apiextensions.k8s.io" => "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55",
         "apiregistration.k8s.io" => "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28",
@@ -185,13 +185,13 @@ fn scheme(group: &str) -> &'static str {
     }
 }
 
-/// `v1.Pod`
-fn go_name(ty: TypeId) -> &'static str {
+/// Formats `v1.Pod`.
+fn go_type_name(ty: TypeId) -> &'static str {
     schema().get(ty).name.rsplit('/').next().unwrap_or_default()
 }
 
-/// `core.Pod`
-fn internal_name(resource: &Resource) -> String {
+/// Formats `core.Pod`.
+fn internal_type_name(resource: &Resource) -> String {
     let package = schema().get(resource.ty).name.split('/').next().unwrap_or_default();
     let package = match package {
         "events" => "core",
@@ -201,10 +201,10 @@ fn internal_name(resource: &Resource) -> String {
     format!("{package}.{}", resource.kind)
 }
 
-/// The beginning of a body, as text if it may be JSON.
-fn summary(bytes: &[u8]) -> String {
-    let start = &bytes[..bytes.len().min(SHOWN)];
-    let more = if bytes.len() > SHOWN { " ..." } else { "" };
+/// Returns the beginning of a body, as text if it may be JSON, otherwise in hexadecimal.
+fn summarize_body(bytes: &[u8]) -> String {
+    let start = &bytes[..bytes.len().min(SUMMARY_LENGTH)];
+    let more = if bytes.len() > SUMMARY_LENGTH { " ..." } else { "" };
     match bytes.first() {
         None => "<empty>".to_owned(),
         Some(b'{') => format!("{}{more}", String::from_utf8_lossy(start)),
@@ -215,8 +215,8 @@ fn summary(bytes: &[u8]) -> String {
     }
 }
 
-/// Violations as a client is warned of them: each line of what is wrong with YAML is one.
-fn warnings(violations: Vec<String>) -> Vec<String> {
+/// Splits violations into warnings: each line of YAML errors is one.
+fn split_warnings(violations: Vec<String>) -> Vec<String> {
     let lines = |violation: String| match violation.strip_prefix("yaml: unmarshal errors:\n") {
         Some(lines) => lines.lines().map(|line| line.trim().to_owned()).collect(),
         None => vec![violation],

@@ -1,17 +1,17 @@
-//! Objects of rows that were made at run time: metadata is read by the tables, the rest by the row's own schema.
+//! Decodes custom resources: metadata by the tables, the rest by the CRD's schema.
 //!
-//! [`super::body`] comes here for such rows, and the server for what a patch makes.
+//! [`super::body`] delegates here for custom resources; the server calls it for results of patches.
 
-use super::{Error, Format, Mode, canonical, unrecognized};
+use super::{DecodeError, Format, Mode, canonical, unrecognized};
 use crate::{
     Value, json, meta,
-    schema::{Custom, Resource, schema},
+    schema::{CustomResourceSchema, Resource, schema},
     status::Status,
     yaml,
 };
 
-/// Makes the metadata of an object canonical, and gives the paths of what was dropped.
-pub fn metadata(object: &mut Value) -> Result<Vec<String>, Error> {
+/// Canonicalizes the metadata of an object and returns the paths of dropped fields.
+pub fn canonicalize_metadata(object: &mut Value) -> Result<Vec<String>, DecodeError> {
     let Some(metadata) = object.get_mut("metadata") else { return Ok(Vec::new()) };
     let Some(ty) = schema().type_named("meta/v1.ObjectMeta") else { return Ok(Vec::new()) };
     let decoded = canonical(ty, metadata.take())?;
@@ -22,9 +22,9 @@ pub fn metadata(object: &mut Value) -> Result<Vec<String>, Error> {
     Ok(decoded.unknown.into_iter().map(|path| format!("metadata.{path}")).collect())
 }
 
-/// Reads the body of a request to a custom resource. What it says it is may be another version: the caller refuses that.
-pub(super) fn body(
-    (resource, custom): (&Resource, &dyn Custom),
+/// Decodes the body of a request to a custom resource. The declared version may differ; the caller rejects that.
+pub(super) fn decode_custom_body(
+    (resource, custom): (&Resource, &dyn CustomResourceSchema),
     format: Format,
     bytes: &[u8],
     mode: Mode,
@@ -52,19 +52,19 @@ pub(super) fn body(
         let text = String::from_utf8_lossy(bytes);
         return Err(unreadable(format!("Object 'Kind' is missing in '{}'", text.trim_end())));
     }
-    read((resource, custom), object, twice, mode)
+    decode_custom_object((resource, custom), object, twice, mode)
 }
 
-/// Makes a value that says what it is an object of a custom resource: known fields, defaults.
+/// Prunes and defaults a value with `apiVersion` and `kind` as an object of a custom resource.
 pub fn custom(resource: &Resource, value: Value, mode: Mode) -> Result<(Value, Vec<String>), Status> {
     match &resource.custom {
-        Some(custom) => read((resource, &**custom), value, Vec::new(), mode),
+        Some(custom) => decode_custom_object((resource, &**custom), value, Vec::new(), mode),
         None => Err(Status::internal("a built-in resource has no schema of its own")),
     }
 }
 
-fn read(
-    (resource, custom): (&Resource, &dyn Custom),
+fn decode_custom_object(
+    (resource, custom): (&Resource, &dyn CustomResourceSchema),
     mut object: Value,
     mut violations: Vec<String>,
     mode: Mode,
@@ -77,23 +77,23 @@ fn read(
         return Err(wrong("it is not an object".to_owned()));
     }
     let given = meta::text(&object, &["apiVersion"]).to_owned();
-    let mut unknown = metadata(&mut object).map_err(|error| wrong(error.to_string()))?;
+    let mut unknown = canonicalize_metadata(&mut object).map_err(|error| wrong(error.to_string()))?;
     if given == resource.api_version() && meta::text(&object, &["kind"]) == kind {
-        unknown.extend(custom.prune(&mut object).map_err(|fault| wrong(fault.to_string()))?);
+        unknown.extend(custom.prune_unknown_fields(&mut object).map_err(|fault| wrong(fault.to_string()))?);
         custom.default(&mut object);
     } else if given.split_once('/').is_some_and(|(group, _)| group == resource.group) {
-        // Of a version that is not this one nothing is known.
-        let others = meta::object_mut(&mut object).keys().filter(|name| !META.contains(&name.as_str()));
+        // The fields of another version are unknown here.
+        let others = meta::object_mut(&mut object).keys().filter(|name| !COMMON_FIELDS.contains(&name.as_str()));
         unknown.extend(others.cloned());
-        meta::object_mut(&mut object).retain(|name, _| META.contains(&name.as_str()));
+        meta::object_mut(&mut object).retain(|name, _| COMMON_FIELDS.contains(&name.as_str()));
     }
     violations.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
     match mode {
-        Mode::Strict if !violations.is_empty() => Err(wrong(Error::Strict(violations).to_string())),
+        Mode::Strict if !violations.is_empty() => Err(wrong(DecodeError::StrictViolations(violations).to_string())),
         Mode::Warn => Ok((object, violations)),
         Mode::Strict | Mode::Ignore => Ok((object, Vec::new())),
     }
 }
 
-/// What every object has.
-const META: &[&str] = &["apiVersion", "kind", "metadata"];
+/// The fields of every object.
+const COMMON_FIELDS: &[&str] = &["apiVersion", "kind", "metadata"];

@@ -62,10 +62,10 @@ fn whole_requests(spec: &mut Map) {
         spec.get("resources").and_then(|resources| resources.get("limits")).and_then(Value::as_object).cloned();
     let Some(limits) = limits.filter(|limits| !limits.is_empty()) else { return };
     let whole = Value::Object(spec.clone());
-    let totals = amounts::of_containers(&whole, "requests");
+    let totals = amounts::container_resources(&whole, "requests");
     let resources = meta::object_mut(spec.entry("resources").or_insert_with(|| json!({})));
     let requests = meta::object_mut(resources.entry("requests").or_insert_with(|| json!({})));
-    for (name, total) in totals.into_iter().filter(|(name, _)| amounts::WHOLE.contains(&name.as_str())) {
+    for (name, total) in totals.into_iter().filter(|(name, _)| amounts::POD_LEVEL_RESOURCES.contains(&name.as_str())) {
         requests.entry(name).or_insert(total.to_string().into());
     }
     for (name, limit) in limits {

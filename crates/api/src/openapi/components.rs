@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Map, Value,
-    schema::{Field, ListKind, Ty, Type, TypeId, schema},
+    schema::{ListType, StructField, StructType, Ty, TypeId, schema},
 };
 
 /// Which version of OpenAPI is written.
@@ -149,7 +149,7 @@ impl Components {
         out
     }
 
-    fn kinds_of(&self, id: TypeId, ty: &Type) -> Vec<Kind> {
+    fn kinds_of(&self, id: TypeId, ty: &StructType) -> Vec<Kind> {
         let everywhere = matches!(ty.name.as_str(), "meta/v1.DeleteOptions" | "meta/v1.WatchEvent");
         if everywhere {
             let kind = |(group, version): &(&'static str, &'static str)| Kind {
@@ -162,13 +162,13 @@ impl Components {
         self.kinds.get(&id).cloned().into_iter().collect()
     }
 
-    fn describe(&self, ty: &Type, field: &str, schema: &mut Value) {
+    fn describe(&self, ty: &StructType, field: &str, schema: &mut Value) {
         if let Some(text) = self.descriptions.of_field(&name(&ty.name), field) {
             schema["description"] = text.into();
         }
     }
 
-    fn property(&self, ty: &Type, field: &Field) -> Value {
+    fn property(&self, ty: &StructType, field: &StructField) -> Value {
         let mut out = self.element(&field.ty, field);
         self.describe(ty, field.name, &mut out);
         if self.dialect == Dialect::V3
@@ -180,10 +180,10 @@ impl Components {
             let extension = if matches!(field.ty, Ty::List(_) | Ty::Bytes) { "list" } else { "map" };
             out[format!("x-kubernetes-{extension}-type")] = topology.into();
         }
-        if let ListKind::Map(keys) = &field.list {
+        if let ListType::Map(keys) = &field.list_type {
             out["x-kubernetes-list-map-keys"] = json!(keys);
         }
-        if let Some(key) = field.patch.merge_key.filter(|key| !key.is_empty()) {
+        if let Some(key) = field.patch_strategy.merge_key.filter(|key| !key.is_empty()) {
             out["x-kubernetes-patch-merge-key"] = key.into();
         }
         let strategies = patch_strategies(field);
@@ -196,7 +196,7 @@ impl Components {
         }
     }
 
-    fn element(&self, ty: &Ty, field: &Field) -> Value {
+    fn element(&self, ty: &Ty, field: &StructField) -> Value {
         match ty {
             Ty::String => json!({"type": "string"}),
             Ty::Bool => json!({"type": "boolean"}),
@@ -211,10 +211,10 @@ impl Components {
     }
 
     /// An element of a list or a map, with the default of its type.
-    fn inner(&self, ty: &Ty, field: &Field) -> Value {
+    fn inner(&self, ty: &Ty, field: &StructField) -> Value {
         let mut out = self.element(ty, field);
         if self.dialect == Dialect::V3
-            && let Some(zero) = ty.zero()
+            && let Some(zero) = ty.zero_value()
         {
             out["default"] = zero;
             return wrap(out);
@@ -231,17 +231,17 @@ fn wrap(mut schema: Value) -> Value {
     schema
 }
 
-fn patch_strategies(field: &Field) -> Vec<&'static str> {
+fn patch_strategies(field: &StructField) -> Vec<&'static str> {
     let rules = [
-        (field.patch.merge_key.is_some(), "merge"),
-        (field.patch.retain_keys, "retainKeys"),
-        (field.patch.replace, "replace"),
+        (field.patch_strategy.merge_key.is_some(), "merge"),
+        (field.patch_strategy.retain_keys, "retainKeys"),
+        (field.patch_strategy.replace, "replace"),
     ];
     rules.into_iter().filter_map(|(on, name)| on.then_some(name)).collect()
 }
 
 /// The key of the component that a type, or the elements of it, are.
-fn reference(ty: &Ty, field: &Field) -> Option<String> {
+fn reference(ty: &Ty, field: &StructField) -> Option<String> {
     let name = match ty {
         Ty::Struct(id) => return Some(schema().get(*id).name.clone()),
         Ty::List(inner) | Ty::Map(inner) => return reference(inner, field),
@@ -283,7 +283,7 @@ pub(super) fn name(key: &str) -> String {
     }
 }
 
-fn union(ty: &Type) -> Option<Value> {
+fn union(ty: &StructType) -> Option<Value> {
     let union = ty.union.as_ref()?;
     let fields: Map = union.fields.iter().map(|field| ((*field).to_owned(), title(field).into())).collect();
     let mut out = json!({"fields-to-discriminateBy": fields});

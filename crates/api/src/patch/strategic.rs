@@ -15,7 +15,7 @@ use super::{
 use crate::{
     Map, Value,
     json::go_value,
-    schema::{Field, Ty, TypeId, schema},
+    schema::{StructField, Ty, TypeId, schema},
 };
 
 const DIRECTIVE: &str = "$patch";
@@ -55,7 +55,7 @@ fn merge(ty: Option<TypeId>, mut object: Map, mut patch: Map) -> Result<Map, Err
     Ok(object)
 }
 
-fn field_of(ty: Option<TypeId>, name: &str) -> Option<&'static Field> {
+fn field_of(ty: Option<TypeId>, name: &str) -> Option<&'static StructField> {
     ty.and_then(|ty| schema().get(ty).field(name))
 }
 
@@ -85,13 +85,15 @@ fn delete_scalars(object: &mut Map, name: &str, values: Value) -> Result<(), Err
     Ok(())
 }
 
-fn merge_field(field: Option<&Field>, object: &mut Map, name: String, patch: Value) -> Result<(), Error> {
+fn merge_field(field: Option<&StructField>, object: &mut Map, name: String, patch: Value) -> Result<(), Error> {
     if patch.is_null() {
         object.remove(&name);
         return Ok(());
     }
     let merged = match (object.remove(&name), patch) {
-        (Some(Value::Object(_)), patch @ Value::Object(_)) if field.is_some_and(|field| field.patch.replace) => {
+        (Some(Value::Object(_)), patch @ Value::Object(_))
+            if field.is_some_and(|field| field.patch_strategy.replace) =>
+        {
             Some(patch)
         }
         (Some(Value::Object(current)), Value::Object(patch)) => {
@@ -143,8 +145,8 @@ struct Merged {
     before: Vec<Value>,
 }
 
-fn merge_lists(field: Option<&Field>, current: Vec<Value>, mut patch: Vec<Value>) -> Result<Merged, Error> {
-    let Some(key) = field.and_then(|field| field.patch.merge_key) else {
+fn merge_lists(field: Option<&StructField>, current: Vec<Value>, mut patch: Vec<Value>) -> Result<Merged, Error> {
+    let Some(key) = field.and_then(|field| field.patch_strategy.merge_key) else {
         return Ok(Merged { items: patch, before: current });
     };
     let ty = field.and_then(|field| field.ty.element_struct());
@@ -222,7 +224,7 @@ fn merge_items(ty: Option<TypeId>, key: &str, items: &mut Vec<Value>, patch: &[V
 
 /// Merges the list that a `$setElementOrder` is for, and puts it into that order.
 fn put_in_order(
-    field: Option<&Field>,
+    field: Option<&StructField>,
     object: &mut Map,
     patch: &mut Map,
     (name, order): (&str, Value),
@@ -234,7 +236,7 @@ fn put_in_order(
     let order = list(order)?;
     let live = object.get(name).cloned().map(list).transpose()?;
     let wanted = patch.get(name).cloned().map(list).transpose()?;
-    let key = field.and_then(|field| field.patch.merge_key).unwrap_or_default();
+    let key = field.and_then(|field| field.patch_strategy.merge_key).unwrap_or_default();
     let identity = if key.is_empty() { Identity::Item } else { Identity::Key(key) };
     order::check(wanted.as_deref().unwrap_or_default(), &order, identity)?;
     let kind = element_kind(live.iter().flatten().chain(wanted.iter().flatten()));

@@ -9,10 +9,10 @@ use super::{Error, MAGIC, MAX_DEPTH, decode_enveloped, encode::ZERO_TIME};
 use crate::{
     Map, Value,
     budget::Budget,
-    decode::{fill, shows, zero},
+    decode::{fill_zero_fields, is_written, zero_value},
     duration, json,
     quantity::{self, Quantity},
-    schema::{Field, Part, Shapes, Ty, Type, schema},
+    schema::{SchemaShape, SlotContent, StructField, StructType, Ty, schema},
     time,
 };
 
@@ -27,15 +27,15 @@ impl<'b> Decoder<'b> {
     }
 
     /// A struct with its zeros.
-    pub fn whole(&mut self, ty: &Type, bytes: &[u8], depth: usize) -> Result<Map, Error> {
+    pub fn whole(&mut self, ty: &StructType, bytes: &[u8], depth: usize) -> Result<Map, Error> {
         let mut map = Map::new();
         self.structure(ty, bytes, &mut map, depth)?;
-        fill(ty, &mut map, self.budget)?;
+        fill_zero_fields(ty, &mut map, self.budget)?;
         Ok(map)
     }
 
     /// The fields that a message sets.
-    fn structure(&mut self, ty: &Type, bytes: &[u8], map: &mut Map, depth: usize) -> Result<(), Error> {
+    fn structure(&mut self, ty: &StructType, bytes: &[u8], map: &mut Map, depth: usize) -> Result<(), Error> {
         if depth > MAX_DEPTH {
             return Err(Error::Depth);
         }
@@ -55,25 +55,25 @@ impl<'b> Decoder<'b> {
                     },
                 },
             };
-            match ty.slots[at].part {
-                Part::Nested(id) => {
+            match ty.slots[at].content {
+                SlotContent::Nested(id) => {
                     let inner = schema().get(id);
                     let Wire::Bytes(bytes) = value else {
                         return Err(Error::WireType { wire: value.kind(), field: inner.short_name().to_owned() });
                     };
                     self.structure(inner, bytes, map, depth + 1)?;
                 }
-                Part::Field(at) => self.field(&ty.fields[at], value, map, depth)?,
+                SlotContent::Field(at) => self.field(&ty.fields[at], value, map, depth)?,
             }
         }
         Ok(())
     }
 
-    fn field(&mut self, field: &Field, value: Wire, map: &mut Map, depth: usize) -> Result<(), Error> {
+    fn field(&mut self, field: &StructField, value: Wire, map: &mut Map, depth: usize) -> Result<(), Error> {
         match &field.ty {
             Ty::List(inner) => {
                 let Value::Array(items) = self.slot(field, map, || Value::Array(Vec::new()))? else { return Ok(()) };
-                if field.wrapped {
+                if field.protobuf_wrapped {
                     return self.wrapped(field, inner, value, items, depth);
                 }
                 self.item(field, inner, value, items, depth)?;
@@ -93,12 +93,12 @@ impl<'b> Decoder<'b> {
                 let Value::Object(inner) = self.slot(field, map, || Value::Object(Map::new()))? else { return Ok(()) };
                 let ty = schema().get(*id);
                 self.structure(ty, message(field, value)?, inner, depth + 1)?;
-                Ok(fill(ty, inner, self.budget)?)
+                Ok(fill_zero_fields(ty, inner, self.budget)?)
             }
             ty => {
                 let value = self.element(field, ty, value, depth)?;
-                let unset = value.is_null() && (field.optional || !matches!(field.ty, Ty::Raw));
-                if unset || !shows(field, &value) {
+                let unset = value.is_null() && (field.protobuf_optional || !matches!(field.ty, Ty::Raw));
+                if unset || !is_written(field, &value) {
                     // What came before in the message counts no more.
                     map.remove(field.name);
                     return Ok(());
@@ -113,7 +113,7 @@ impl<'b> Decoder<'b> {
     }
 
     /// The place of a field in its struct, made if it is not there.
-    fn slot<'m>(&mut self, field: &Field, map: &'m mut Map, new: fn() -> Value) -> Result<&'m mut Value, Error> {
+    fn slot<'m>(&mut self, field: &StructField, map: &'m mut Map, new: fn() -> Value) -> Result<&'m mut Value, Error> {
         if !map.contains_key(field.name) {
             self.budget.entry(map.len(), field.name.len())?;
             map.insert(field.name.to_owned(), new());
@@ -124,7 +124,7 @@ impl<'b> Decoder<'b> {
     /// One element of a list, or several that are packed.
     fn item(
         &mut self,
-        field: &Field,
+        field: &StructField,
         inner: &Ty,
         value: Wire,
         items: &mut Vec<Value>,
@@ -153,7 +153,7 @@ impl<'b> Decoder<'b> {
     /// A message with the elements of a list as field 1.
     fn wrapped(
         &mut self,
-        field: &Field,
+        field: &StructField,
         inner: &Ty,
         value: Wire,
         items: &mut Vec<Value>,
@@ -168,7 +168,14 @@ impl<'b> Decoder<'b> {
         Ok(())
     }
 
-    fn entry(&mut self, field: &Field, inner: &Ty, value: Wire, entries: &mut Map, depth: usize) -> Result<(), Error> {
+    fn entry(
+        &mut self,
+        field: &StructField,
+        inner: &Ty,
+        value: Wire,
+        entries: &mut Map,
+        depth: usize,
+    ) -> Result<(), Error> {
         let mut fields = Reader::new(message(field, value)?);
         let (mut key, mut found) = (String::new(), None);
         while let Some((number, value)) = fields.field()? {
@@ -184,13 +191,13 @@ impl<'b> Decoder<'b> {
         let value = match found {
             Some(value) => value,
             None if matches!(inner, Ty::List(_)) => Value::Array(Vec::new()),
-            None => zero(inner, self.budget)?,
+            None => zero_value(inner, self.budget)?,
         };
         entries.insert(key, value);
         Ok(())
     }
 
-    fn element(&mut self, field: &Field, ty: &Ty, value: Wire, depth: usize) -> Result<Value, Error> {
+    fn element(&mut self, field: &StructField, ty: &Ty, value: Wire, depth: usize) -> Result<Value, Error> {
         Ok(match (ty, value) {
             (Ty::String, Wire::Bytes(bytes)) => {
                 self.budget.text(bytes.len())?;
@@ -212,7 +219,7 @@ impl<'b> Decoder<'b> {
             (Ty::Duration, Wire::Bytes(bytes)) => duration::write(varint_field(bytes, 1)? as i64).into(),
             (Ty::Quantity, Wire::Bytes(bytes)) => quantity(field, bytes)?,
             (Ty::IntOrString, Wire::Bytes(bytes)) => self.int_or_string(field, bytes)?,
-            (Ty::Raw, Wire::Bytes(bytes)) => match field.shapes {
+            (Ty::Raw, Wire::Bytes(bytes)) => match field.schema_shape {
                 Some(shapes) => self.shape(field, shapes, bytes, depth + 1)?,
                 None => self.raw(bytes, depth + 1)?,
             },
@@ -226,7 +233,7 @@ impl<'b> Decoder<'b> {
         })
     }
 
-    fn int_or_string(&mut self, field: &Field, bytes: &[u8]) -> Result<Value, Error> {
+    fn int_or_string(&mut self, field: &StructField, bytes: &[u8]) -> Result<Value, Error> {
         let (mut kind, mut number, mut string) = (0, 0, String::new());
         let mut fields = Reader::new(bytes);
         while let Some(part) = fields.field()? {
@@ -265,13 +272,14 @@ impl<'b> Decoder<'b> {
         }
     }
 
-    fn shape(&mut self, field: &Field, shapes: Shapes, bytes: &[u8], depth: usize) -> Result<Value, Error> {
-        let (Shapes::SchemaOrBool(id) | Shapes::SchemaOrArray(id) | Shapes::SchemaOrStrings(id)) = shapes;
+    fn shape(&mut self, field: &StructField, shapes: SchemaShape, bytes: &[u8], depth: usize) -> Result<Value, Error> {
+        let (SchemaShape::SchemaOrBool(id) | SchemaShape::SchemaOrArray(id) | SchemaShape::SchemaOrStrings(id)) =
+            shapes;
         let (one, many) = match shapes {
-            Shapes::SchemaOrBool(_) => (2, 0),
-            Shapes::SchemaOrArray(_) | Shapes::SchemaOrStrings(_) => (1, 2),
+            SchemaShape::SchemaOrBool(_) => (2, 0),
+            SchemaShape::SchemaOrArray(_) | SchemaShape::SchemaOrStrings(_) => (1, 2),
         };
-        let inner = if matches!(shapes, Shapes::SchemaOrStrings(_)) { Ty::String } else { Ty::Struct(id) };
+        let inner = if matches!(shapes, SchemaShape::SchemaOrStrings(_)) { Ty::String } else { Ty::Struct(id) };
         let (mut allows, mut schema, mut items) = (false, None, Vec::new());
         let mut fields = Reader::new(bytes);
         while let Some((number, value)) = fields.field()? {
@@ -285,7 +293,7 @@ impl<'b> Decoder<'b> {
             }
         }
         Ok(match (shapes, schema) {
-            (Shapes::SchemaOrBool(_), None) => Value::Bool(allows),
+            (SchemaShape::SchemaOrBool(_), None) => Value::Bool(allows),
             (_, Some(schema)) if items.is_empty() => schema,
             _ if items.is_empty() => Value::Null,
             _ => Value::Array(items),
@@ -293,7 +301,7 @@ impl<'b> Decoder<'b> {
     }
 }
 
-fn message<'a>(field: &Field, value: Wire<'a>) -> Result<&'a [u8], Error> {
+fn message<'a>(field: &StructField, value: Wire<'a>) -> Result<&'a [u8], Error> {
     match value {
         Wire::Bytes(bytes) => Ok(bytes),
         _ => Err(wrong(field, value)),
@@ -301,7 +309,7 @@ fn message<'a>(field: &Field, value: Wire<'a>) -> Result<&'a [u8], Error> {
 }
 
 /// A value of another wire type than the field's, which Go names by its struct.
-fn wrong(field: &Field, value: Wire) -> Error {
+fn wrong(field: &StructField, value: Wire) -> Error {
     let name = match (field.name, field.type_name.rsplit('.').next()) {
         ("metadata", Some(ty @ ("ObjectMeta" | "ListMeta"))) => ty.to_owned(),
         ("uid", _) => "UID".to_owned(),
@@ -325,7 +333,7 @@ fn varint_field(bytes: &[u8], wanted: u32) -> Result<u64, Error> {
 }
 
 /// Null for Go's zero time.
-fn instant(field: &Field, bytes: &[u8], micros: bool) -> Result<Value, Error> {
+fn instant(field: &StructField, bytes: &[u8], micros: bool) -> Result<Value, Error> {
     let (seconds, nanos) = (varint_field(bytes, 1)? as i64, varint_field(bytes, 2)? as i32);
     let nanos = if micros { nanos / 1000 * 1000 } else { 0 };
     if bytes.is_empty() || (seconds, nanos) == (ZERO_TIME, 0) {
@@ -337,7 +345,7 @@ fn instant(field: &Field, bytes: &[u8], micros: bool) -> Result<Value, Error> {
     Ok(if micros { time::micros(time) } else { time::seconds(time) }.into())
 }
 
-fn quantity(field: &Field, bytes: &[u8]) -> Result<Value, Error> {
+fn quantity(field: &StructField, bytes: &[u8]) -> Result<Value, Error> {
     let mut string = None;
     let mut fields = Reader::new(bytes);
     while let Some((number, value)) = fields.field()? {
@@ -352,7 +360,7 @@ fn quantity(field: &Field, bytes: &[u8]) -> Result<Value, Error> {
     Quantity::canonical(&string).map(Value::from).map_err(|fault| invalid(field, fault.to_owned()))
 }
 
-fn invalid(field: &Field, message: String) -> Error {
+fn invalid(field: &StructField, message: String) -> Error {
     Error::Value { path: field.name, message }
 }
 

@@ -6,7 +6,7 @@ use formats::wire;
 
 use crate::{
     Map, Value, duration,
-    schema::{Field, Part, Shapes, Ty, Type, schema},
+    schema::{SchemaShape, SlotContent, StructField, StructType, Ty, schema},
     time,
 };
 
@@ -14,11 +14,11 @@ use crate::{
 pub const ZERO_TIME: i64 = -62_135_596_800;
 
 /// Appends the fields of a struct. A value of the wrong type counts as not set: canonical objects have none.
-pub fn structure(out: &mut Vec<u8>, ty: &Type, map: Option<&Map>) {
+pub fn structure(out: &mut Vec<u8>, ty: &StructType, map: Option<&Map>) {
     for slot in &ty.slots {
-        match slot.part {
-            Part::Nested(id) => wire::message(out, slot.number, |out| structure(out, schema().get(id), map)),
-            Part::Field(at) => {
+        match slot.content {
+            SlotContent::Nested(id) => wire::message(out, slot.number, |out| structure(out, schema().get(id), map)),
+            SlotContent::Field(at) => {
                 let field = &ty.fields[at];
                 self::field(out, slot.number, field, map.and_then(|map| map.get(field.name)).unwrap_or(&Value::Null));
             }
@@ -26,9 +26,9 @@ pub fn structure(out: &mut Vec<u8>, ty: &Type, map: Option<&Map>) {
     }
 }
 
-fn field(out: &mut Vec<u8>, number: u32, field: &Field, value: &Value) {
+fn field(out: &mut Vec<u8>, number: u32, field: &StructField, value: &Value) {
     match &field.ty {
-        Ty::List(inner) if field.wrapped => {
+        Ty::List(inner) if field.protobuf_wrapped => {
             if let Some(items) = value.as_array() {
                 wire::message(out, number, |out| elements(out, 1, field, inner, items));
             }
@@ -36,16 +36,16 @@ fn field(out: &mut Vec<u8>, number: u32, field: &Field, value: &Value) {
         Ty::List(inner) => elements(out, number, field, inner, value.as_array().map_or(&[], Vec::as_slice)),
         Ty::Map(inner) => entries(out, number, field, inner, value),
         Ty::Bytes if value.is_null() => {}
-        _ if field.optional && value.is_null() => {}
+        _ if field.protobuf_optional && value.is_null() => {}
         ty => element(out, number, field, ty, value),
     }
 }
 
-fn elements(out: &mut Vec<u8>, number: u32, field: &Field, inner: &Ty, items: &[Value]) {
+fn elements(out: &mut Vec<u8>, number: u32, field: &StructField, inner: &Ty, items: &[Value]) {
     items.iter().for_each(|item| element(out, number, field, inner, item));
 }
 
-fn entries(out: &mut Vec<u8>, number: u32, field: &Field, inner: &Ty, value: &Value) {
+fn entries(out: &mut Vec<u8>, number: u32, field: &StructField, inner: &Ty, value: &Value) {
     let Some(map) = value.as_object() else { return };
     let mut entries: Vec<(&String, &Value)> = map.iter().collect();
     entries.sort_unstable_by_key(|(key, _)| *key);
@@ -60,7 +60,7 @@ fn entries(out: &mut Vec<u8>, number: u32, field: &Field, inner: &Ty, value: &Va
 }
 
 /// One value with its tag, zero or not.
-fn element(out: &mut Vec<u8>, number: u32, field: &Field, ty: &Ty, value: &Value) {
+fn element(out: &mut Vec<u8>, number: u32, field: &StructField, ty: &Ty, value: &Value) {
     match ty {
         Ty::String => wire::bytes(out, number, value.as_str().unwrap_or_default().as_bytes()),
         Ty::Bool => wire::number(out, number, value.as_bool().unwrap_or_default().into()),
@@ -108,28 +108,30 @@ fn instant(out: &mut Vec<u8>, value: &Value, micros: bool) {
     wire::number(out, 2, if micros { fraction / 1000 * 1000 } else { 0 });
 }
 
-fn raw(out: &mut Vec<u8>, field: &Field, value: &Value) {
-    match field.shapes {
+fn raw(out: &mut Vec<u8>, field: &StructField, value: &Value) {
+    match field.schema_shape {
         Some(shapes) => shape(out, field, shapes, value),
         None if value.is_null() => {}
         None => wire::bytes(out, 1, value.to_string().as_bytes()),
     }
 }
 
-fn shape(out: &mut Vec<u8>, field: &Field, shapes: Shapes, value: &Value) {
+fn shape(out: &mut Vec<u8>, field: &StructField, shapes: SchemaShape, value: &Value) {
     match shapes {
-        Shapes::SchemaOrBool(id) => {
+        SchemaShape::SchemaOrBool(id) => {
             wire::number(out, 1, (value.is_object() || *value == Value::Bool(true)).into());
             if value.is_object() {
                 element(out, 2, field, &Ty::Struct(id), value);
             }
         }
-        Shapes::SchemaOrArray(id) | Shapes::SchemaOrStrings(id) if value.is_object() => {
+        SchemaShape::SchemaOrArray(id) | SchemaShape::SchemaOrStrings(id) if value.is_object() => {
             element(out, 1, field, &Ty::Struct(id), value);
         }
-        Shapes::SchemaOrArray(id) => {
+        SchemaShape::SchemaOrArray(id) => {
             elements(out, 2, field, &Ty::Struct(id), value.as_array().map_or(&[], Vec::as_slice));
         }
-        Shapes::SchemaOrStrings(_) => elements(out, 2, field, &Ty::String, value.as_array().map_or(&[], Vec::as_slice)),
+        SchemaShape::SchemaOrStrings(_) => {
+            elements(out, 2, field, &Ty::String, value.as_array().map_or(&[], Vec::as_slice))
+        }
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     Map, Value,
     budget::{Budget, Exceeded},
     json,
-    schema::{Resource, Schema, TypeId, schema},
+    schema::{ApiSchema, Resource, TypeId, schema},
 };
 
 pub use envelope::{MAGIC, Unknown};
@@ -182,7 +182,7 @@ fn decode_enveloped(bytes: &[u8], budget: &mut Budget, depth: usize) -> Result<V
 }
 
 /// The type of a kind that has protobuf.
-fn type_of(schema: &Schema, api_version: &str, kind: &str) -> Option<TypeId> {
+fn type_of(schema: &ApiSchema, api_version: &str, kind: &str) -> Option<TypeId> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let id = schema.type_of_kind(group, version, kind)?;
     let ty = schema.get(id);

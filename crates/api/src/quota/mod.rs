@@ -188,7 +188,7 @@ fn devices(claim: &Value) -> Amounts {
     for request in meta::list(claim, &["spec", "devices", "requests"]) {
         let mut most = Amounts::new();
         for other in meta::list(request, &["firstAvailable"]) {
-            amounts::raise(&mut most, &count(other));
+            amounts::raise_to_max(&mut most, &count(other));
         }
         if let Some(exactly) = meta::at(request, &["exactly"]) {
             most = count(exactly);

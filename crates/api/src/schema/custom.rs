@@ -1,8 +1,7 @@
-//! Rows that are made at run time, from the definitions of custom resources: the same [`Resource`], whose schema is known to
-//! somebody else.
+//! Custom resources as [`Resource`]s that are created at run time, with their schema behind a trait.
 //!
-//! [`Custom`] is all that this crate knows of such a schema; decoding, defaults, validation, apply, tables and conversion
-//! ask it where they would read the tables for a built-in row.
+//! [`Custom`] is all that this crate knows of such a schema; decoding, defaulting, validation, apply, tables and
+//! conversion call it where they read the tables for a built-in resource.
 
 use std::{
     any::Any,
@@ -16,79 +15,80 @@ use std::{
 use jiff::Timestamp;
 
 use super::Resource;
-use crate::{Value, apply::Structure, validate::FieldError};
+use crate::{Value, apply::StructuralView, validate::FieldError};
 
-/// What is particular to the rows of a definition: one version of a custom resource.
-pub trait Custom: fmt::Debug + Send + Sync + 'static {
-    /// Drops what the schema does not know, and gives the paths of that, sorted. Metadata is left alone at the top.
-    fn prune(&self, object: &mut Value) -> Result<Vec<String>, FieldError>;
+/// The schema of one version of a custom resource.
+pub trait CustomResourceSchema: fmt::Debug + Send + Sync + 'static {
+    /// Drops undeclared fields and returns their paths, sorted. Top-level metadata is left alone.
+    fn prune_unknown_fields(&self, object: &mut Value) -> Result<Vec<String>, FieldError>;
 
-    /// Fills in what the schema says.
+    /// Applies the defaults of the schema.
     fn default(&self, object: &mut Value);
 
-    /// How apply sees an object of a version, such as `example.com/v1`; `None` if there is no such version.
-    fn structure(&self, api_version: &str) -> Option<&dyn Structure>;
+    /// Returns the structural view for server-side apply in a version such as `example.com/v1`; `None` for an unknown
+    /// version.
+    fn structural_view(&self, api_version: &str) -> Option<&dyn StructuralView>;
 
-    /// An object in another version, by name alone; `None` if there is no such version.
-    fn renamed<'v>(&self, object: &'v Value, api_version: &str) -> Option<Cow<'v, Value>>;
+    /// Returns the object with another `apiVersion` and no other change; `None` for an unknown version.
+    fn with_api_version<'v>(&self, object: &'v Value, api_version: &str) -> Option<Cow<'v, Value>>;
 
-    /// Whether versions differ in nothing but their names.
-    fn is_only_renamed(&self) -> bool;
+    /// Whether versions differ in their names only, so that no conversion is needed.
+    fn has_identical_versions(&self) -> bool;
 
-    /// A stored object in this version, with what the schemas say about it by now.
-    fn read(&self, object: Value) -> Value;
+    /// Returns a stored object in this version, pruned and defaulted by the current schema.
+    fn from_stored(&self, object: Value) -> Value;
 
-    /// What is wrong with an object, besides its metadata.
-    fn faults(&self, change: Change<'_>) -> Vec<FieldError>;
+    /// Validates an object apart from its metadata.
+    fn validate_write(&self, change: ObjectWrite<'_>) -> Vec<FieldError>;
 
-    /// What stands in a table.
-    fn columns(&self) -> Vec<Column>;
+    /// The printer columns of tables.
+    fn printer_columns(&self) -> Vec<PrinterColumn>;
 
-    /// What stands in the row of an object.
-    fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value>;
+    /// The cells of an object's table row.
+    fn table_cells(&self, object: &Value, now: Timestamp) -> Vec<Value>;
 
     /// The kind of lists.
     fn list_kind(&self) -> &str;
 
-    /// What is told whoever uses this version.
-    fn deprecation(&self) -> Option<String>;
+    /// The deprecation warning for users of this version.
+    fn deprecation_warning(&self) -> Option<String>;
 
-    /// For who made it.
-    fn any(&self) -> &dyn Any;
+    /// Downcast hook for the crate that implements the trait.
+    fn as_any(&self) -> &dyn Any;
 }
 
-/// An object that is to be written.
+/// An object about to be written.
 #[derive(Clone, Copy, Debug)]
-pub struct Change<'a> {
+pub struct ObjectWrite<'a> {
     /// The object.
     pub object: &'a Value,
-    /// What is there; `None`: nothing.
+    /// The stored object; `None` on create.
     pub old: Option<&'a Value>,
-    /// Through which part of its path; empty: through the whole.
+    /// The subresource of the request; empty for the object itself.
     pub subresource: &'a str,
 }
 
-/// A column of a table.
+/// A printer column of a custom resource, as in `additionalPrinterColumns`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Column {
-    /// What stands above it.
+pub struct PrinterColumn {
+    /// The column header.
     pub name: String,
-    /// `string`, `integer`, `date`, …
+    /// The OpenAPI type: `string`, `integer`, `date`, …
     pub ty: String,
-    /// A hint how to show it.
+    /// The OpenAPI format, a display hint.
     pub format: String,
-    /// What it means.
+    /// The description of the column.
     pub description: String,
-    /// Shown only to who wants more, where it is not zero.
+    /// Columns with a priority above zero are shown in wide output only.
     pub priority: i64,
 }
 
-/// A row of the API: built in, or made from a definition. Cheap to clone.
+/// A resource of the API: built in, or created from a CRD. Cheap to clone.
 #[derive(Clone, Debug)]
 pub enum Row {
-    /// A row of the tables.
+    /// A resource of the tables.
     BuiltIn(&'static Resource),
-    /// A row that exists as long as somebody uses it.
+    /// A custom resource, shared by its users.
     Custom(Arc<Resource>),
 }
 
@@ -110,8 +110,8 @@ impl From<&'static Resource> for Row {
     }
 }
 
-/// The one copy of a name. Names of the API are few and come again and again, so they are kept for good.
-pub fn interned(name: &str) -> &'static str {
+/// Returns the interned copy of a name. API names are few and recur, so they are never freed.
+pub fn intern_name(name: &str) -> &'static str {
     static NAMES: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = names.get(name) {
@@ -127,8 +127,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_kept_once() {
-        let (first, again) = (interned(&String::from("boats")), interned(&String::from("boats")));
+    fn equal_names_are_interned_once() {
+        let (first, again) = (intern_name(&String::from("boats")), intern_name(&String::from("boats")));
         assert_eq!(first.as_ptr(), again.as_ptr());
     }
 }

@@ -1,19 +1,19 @@
-//! The resource that `CONTRIBUTING.md` adds, in the tables of every unit test: what it says is proven here.
+//! Tests the resource that `CONTRIBUTING.md` adds as its example; unit tests have it in their tables.
 
 use serde_json::json;
 
-use super::{Schema, parse, resources};
+use super::{ApiSchema, parse, resources};
 use crate::{
     Value,
     decode::{self, Mode},
     defaults, discovery, openapi, protobuf, table, validate,
 };
 
-const TEXT: &str = include_str!("../../../../CONTRIBUTING.md");
+const CONTRIBUTING: &str = include_str!("../../../../CONTRIBUTING.md");
 
-/// The lines of the example after one that names a file, without their indentation.
-pub fn lines(file: &str) -> String {
-    let (_, rest) = TEXT.split_once(file).expect("the example names its files");
+/// Returns the lines of the example that follow a file name, without their indentation.
+pub fn example_lines(file: &str) -> String {
+    let (_, rest) = CONTRIBUTING.split_once(file).expect("the example names its files");
     let block = rest
         .lines()
         .skip_while(|line| !line.starts_with("       "))
@@ -21,21 +21,21 @@ pub fn lines(file: &str) -> String {
     block.map(|line| format!("{}\n", line.get(7..).unwrap_or_default())).collect()
 }
 
-/// The tables with the example.
-pub fn schema() -> Schema {
-    let types = format!("{}@harbour_v1\n{}", parse::TYPES, lines("schema/types/harbour_v1.txt"));
-    let resources = format!("{}\n{}", resources::TABLE, lines("schema/resources.txt"));
-    parse::load(types.leak(), resources.leak())
+/// Parses the tables with the example appended.
+pub fn schema_with_example() -> ApiSchema {
+    let types = format!("{}@harbour_v1\n{}", parse::TYPE_TABLES, example_lines("schema/types/harbour_v1.txt"));
+    let resources = format!("{}\n{}", resources::RESOURCE_TABLE, example_lines("schema/resources.txt"));
+    parse::parse_schema(types.leak(), resources.leak())
 }
 
 #[test]
-fn a_resource_is_lines_in_tables_and_no_rust() {
+fn resource_from_contributing_is_served_by_tables_alone() {
     let boats = super::schema().resource("harbour.example.io", "v1", "boats").expect("boats are served");
     let text =
         json!({"apiVersion": "harbour.example.io/v1", "kind": "Boat", "metadata": {"name": "b", "namespace": "n"},
         "spec": {"rented": true}})
         .to_string();
-    let (mut boat, _) = decode::read(boats.ty, text.as_bytes(), Mode::Strict).expect("a boat");
+    let (mut boat, _) = decode::decode_json(boats.ty, text.as_bytes(), Mode::Strict).expect("a boat");
     defaults::apply(boats.ty, &mut boat);
     assert_eq!(boat["spec"]["berths"], 1);
     let faults = |boat: &Value| validate::create(boats, boat).iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -45,7 +45,7 @@ fn a_resource_is_lines_in_tables_and_no_rust() {
     boat["spec"]["berths"] = 0.into();
     assert_eq!(faults(&boat), ["spec.berths: Invalid value: 0: a boat needs a berth"]);
     assert_eq!(protobuf::decode_object(&protobuf::encode_object(boats, &boat)), Ok(boat.clone()));
-    decode::read(boats.ty, br#"{"spec": {"sails": 1}}"#, Mode::Strict).expect_err("boats have no sails here");
+    decode::decode_json(boats.ty, br#"{"spec": {"sails": 1}}"#, Mode::Strict).expect_err("boats have no sails here");
     let list = discovery::resource_list("harbour.example.io", "v1").expect("a document");
     assert_eq!(list["resources"][0]["shortNames"], json!(["bo"]));
     let document = openapi::document_at("apis/harbour.example.io/v1").expect("a document");

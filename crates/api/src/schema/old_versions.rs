@@ -1,7 +1,7 @@
-//! Group-versions that have kinds but no resources: what was served once, and what is only sent between programs.
+//! Group-versions with kinds but without resources: removed versions, and types that components exchange.
 
-/// Those that upstream's schemes have; they know the common kinds in them too.
-const WITHOUT_RESOURCES: &[(&str, &[&str])] = &[
+/// The group-versions of upstream's schemes that serve nothing.
+const VERSIONS_WITHOUT_RESOURCES: &[(&str, &[&str])] = &[
     ("admission.k8s.io", &["v1", "v1beta1"]),
     ("apiextensions.k8s.io", &["v1beta1"]),
     ("apiregistration.k8s.io", &["v1beta1"]),
@@ -21,7 +21,7 @@ const WITHOUT_RESOURCES: &[(&str, &[&str])] = &[
     ("storage.k8s.io", &["v1alpha1"]),
 ];
 
-/// Group and version of each.
-pub(crate) fn without_resources() -> impl Iterator<Item = (&'static str, &'static str)> {
-    WITHOUT_RESOURCES.iter().flat_map(|(group, versions)| versions.iter().map(|version| (*group, *version)))
+/// Iterates over the group-versions.
+pub(crate) fn versions_without_resources() -> impl Iterator<Item = (&'static str, &'static str)> {
+    VERSIONS_WITHOUT_RESOURCES.iter().flat_map(|(group, versions)| versions.iter().map(|version| (*group, *version)))
 }

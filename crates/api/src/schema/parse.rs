@@ -1,62 +1,61 @@
-//! Reads the tables in `schema/types` and `schema/resources.txt`.
+//! Parses the tables in `schema/types` and `schema/resources.txt`.
 //!
-//! `Container:` begins a type, `  ports: 6 []ContainerPort map(…) patch(merge:…)` is a field: JSON name, protobuf number,
-//! type, then flags in any order. `inline: T` puts the fields of `T` in that place; with `#2` protobuf has them in a message
-//! of their own, as field 2. What is set when a client leaves a field out is `default(…)`, or `fill(…)` where schemas do not
-//! say so; either is the last flag.
+//! `Container:` begins a type, `  ports: 6 []ContainerPort map(…) patch(merge:…)` is a field: JSON name, protobuf
+//! number, type, then flags in any order. `inline: T` inlines the fields of `T`; with `#2` protobuf nests them as field
+//! 2. A default is `default(…)`, or `fill(…)` where OpenAPI does not publish it; either is the last flag.
 
 use std::collections::HashMap;
 
 use super::{
-    Field, ListKind, Part, PatchRule, Presence, Schema, Shapes, Slot, Ty, Type, TypeId, Union, gate, index::Index,
-    resources,
+    ApiSchema, FieldPresence, ListType, PatchStrategy, ProtobufSlot, SchemaShape, SlotContent, StructField, StructType,
+    Ty, TypeId, UnionFields, gate, index::FieldIndex, resources,
 };
 
-/// The tables, each after a line with its package, an underscore before the version.
-pub const TYPES: &str = include_str!(concat!(env!("OUT_DIR"), "/types.txt"));
+/// The joined type tables, each after a line with its package, an underscore before the version.
+pub const TYPE_TABLES: &str = include_str!(concat!(env!("OUT_DIR"), "/types.txt"));
 
-/// A type as its table has it, names not resolved yet.
+/// A parsed type header with unparsed field lines.
 struct RawType {
     package: String,
     name: &'static str,
     atomic: bool,
-    union: Option<Union>,
+    union: Option<UnionFields>,
     lines: Vec<&'static str>,
 }
 
-/// Parses all tables, with what is behind gates that are open.
-pub fn load(types: &'static str, resources: &'static str) -> Schema {
-    let gates = gate::all_open();
-    let raw = split(types, &gates);
+/// Parses all tables, including lines behind open gates.
+pub fn parse_schema(types: &'static str, resources: &'static str) -> ApiSchema {
+    let gates = gate::freeze_open_gates();
+    let raw = split_types(types, &gates);
     let by_name: HashMap<String, TypeId> =
         raw.iter().enumerate().map(|(at, ty)| (format!("{}.{}", ty.package, ty.name), TypeId(at))).collect();
-    let names = Names { by_name: &by_name, raw: &raw };
+    let names = TypeResolver { by_name: &by_name, raw: &raw };
     let types = raw
         .iter()
         .map(|ty| {
-            let (fields, slots) = names.members(ty);
-            Type {
+            let (fields, slots) = names.resolve_members(ty);
+            StructType {
                 name: format!("{}.{}", ty.package, ty.name),
-                zeros: (0..fields.len()).filter(|at| fields[*at].shows_zero()).collect(),
-                index: Index::new(&fields),
+                zero_fields: (0..fields.len()).filter(|at| fields[*at].writes_zero()).collect(),
+                index: FieldIndex::new(&fields),
                 fields,
                 atomic: ty.atomic,
                 union: ty.union.clone(),
-                kind: by_name.contains_key(&format!("{}.{}List", ty.package, ty.name)),
+                is_kind: by_name.contains_key(&format!("{}.{}List", ty.package, ty.name)),
                 slots,
             }
         })
         .collect();
-    let resources = resources::load(resources, &by_name, &gates);
-    Schema { types, by_name, resources, gates }
+    let resources = resources::parse_resources(resources, &by_name, &gates);
+    ApiSchema { types, by_name, resources, gates }
 }
 
-fn split(tables: &'static str, gates: &[&'static str]) -> Vec<RawType> {
+fn split_types(tables: &'static str, gates: &[&'static str]) -> Vec<RawType> {
     let (mut types, mut package): (Vec<RawType>, String) = (Vec::new(), String::new());
-    // Whether the fields that follow are those of a type behind a gate that is shut.
+    // Whether the type that the following fields belong to is behind a closed gate.
     let mut shut = false;
     for line in tables.lines().filter(|line| !line.trim().is_empty()) {
-        let passed = gate::passed(line, gates);
+        let passed = gate::strip_gate(line, gates);
         if !line.starts_with("  ") {
             shut = passed.is_none();
         }
@@ -68,42 +67,44 @@ fn split(tables: &'static str, gates: &[&'static str]) -> Vec<RawType> {
         } else {
             let (name, rest) = line.split_once(':').expect("a type ends with a colon");
             let (package, atomic) = (package.clone(), rest.contains("atomic"));
-            types.push(RawType { package, name, atomic, union: union(rest), lines: Vec::new() });
+            types.push(RawType { package, name, atomic, union: parse_union(rest), lines: Vec::new() });
         }
     }
     types
 }
 
-/// `# union(type:exempt,limited)`: the field that says which, and the fields.
-fn union(rest: &'static str) -> Option<Union> {
+/// Parses `# union(type:exempt,limited)`: discriminator, then member fields.
+fn parse_union(rest: &'static str) -> Option<UnionFields> {
     let (_, arguments) = rest.split_once("union(")?;
     let (discriminator, fields) = arguments.split_once(')')?.0.split_once(':')?;
-    Some(Union { discriminator, fields: fields.split(',').collect() })
+    Some(UnionFields { discriminator, fields: fields.split(',').collect() })
 }
 
-struct Names<'a> {
+struct TypeResolver<'a> {
     by_name: &'a HashMap<String, TypeId>,
     raw: &'a [RawType],
 }
 
-impl Names<'_> {
-    /// The fields as JSON has them, and the slots as protobuf has them.
-    fn members(&self, ty: &RawType) -> (Vec<Field>, Vec<Slot>) {
+impl TypeResolver<'_> {
+    /// Returns the fields as in JSON and the slots as in protobuf.
+    fn resolve_members(&self, ty: &RawType) -> (Vec<StructField>, Vec<ProtobufSlot>) {
         let (mut fields, mut slots) = (Vec::new(), Vec::new());
         for line in &ty.lines {
             let (name, rest) = line.split_once(": ").expect("a field has a name");
             if name != "inline" {
-                let field = self.field(&ty.package, name, rest);
-                slots.extend(field.number.map(|number| Slot { number, part: Part::Field(fields.len()) }));
+                let field = self.parse_field(&ty.package, name, rest);
+                slots.extend(
+                    field.number.map(|number| ProtobufSlot { number, content: SlotContent::Field(fields.len()) }),
+                );
                 fields.push(field);
                 continue;
             }
             let (inlined, number) = rest.split_once(" #").unwrap_or((rest, ""));
-            let Ty::Struct(id) = self.ty(&ty.package, inlined.trim()) else { continue };
-            let (inner, inner_slots) = self.members(&self.raw[id.0]);
+            let Ty::Struct(id) = self.resolve_type(&ty.package, inlined.trim()) else { continue };
+            let (inner, inner_slots) = self.resolve_members(&self.raw[id.0]);
             match number.trim().parse() {
-                Ok(number) => slots.push(Slot { number, part: Part::Nested(id) }),
-                Err(_) => slots.extend(inner_slots.into_iter().map(|slot| slot.moved(fields.len()))),
+                Ok(number) => slots.push(ProtobufSlot { number, content: SlotContent::Nested(id) }),
+                Err(_) => slots.extend(inner_slots.into_iter().map(|slot| slot.shifted_by(fields.len()))),
             }
             fields.extend(inner);
         }
@@ -111,7 +112,7 @@ impl Names<'_> {
         (fields, slots)
     }
 
-    fn field(&self, package: &str, name: &'static str, rest: &'static str) -> Field {
+    fn parse_field(&self, package: &str, name: &'static str, rest: &'static str) -> StructField {
         let (rest, default, published) = match (rest.split_once(" default("), rest.split_once(" fill(")) {
             (Some((rest, default)), _) => (rest, default.strip_suffix(')'), true),
             (None, Some((rest, default))) => (rest, default.strip_suffix(')'), false),
@@ -123,47 +124,47 @@ impl Names<'_> {
         let (ty, type_name) = match first {
             "map" => {
                 let element = words.next().expect("a map has an element type");
-                (Ty::Map(Box::new(self.ty(package, element))), element)
+                (Ty::Map(Box::new(self.resolve_type(package, element))), element)
             }
-            other => (self.ty(package, other), other),
+            other => (self.resolve_type(package, other), other),
         };
-        let mut field = Field {
+        let mut field = StructField {
             name,
             number,
-            shapes: self.shapes(package, type_name),
-            wrapped: false,
-            optional: false,
+            schema_shape: self.schema_shape(package, type_name),
+            protobuf_wrapped: false,
+            protobuf_optional: false,
             ty,
             type_name: type_name.trim_start_matches("[]"),
             topology: None,
-            presence: Presence::NonZero,
+            presence: FieldPresence::NonZero,
             required: false,
             blank: false,
-            list: ListKind::Atomic,
-            patch: PatchRule::default(),
-            published,
+            list_type: ListType::Atomic,
+            patch_strategy: PatchStrategy::default(),
+            publishes_default: published,
             default: default.map(|text| serde_json::from_str(text).expect("a default is JSON")),
         };
         words.for_each(|flag| set_flag(&mut field, flag));
         field
     }
 
-    fn shapes(&self, package: &str, name: &str) -> Option<Shapes> {
-        let schema = || match self.ty(package, "JSONSchemaProps") {
+    fn schema_shape(&self, package: &str, name: &str) -> Option<SchemaShape> {
+        let schema = || match self.resolve_type(package, "JSONSchemaProps") {
             Ty::Struct(id) => id,
             other => panic!("a schema is a struct, not {other:?}"),
         };
         match name {
-            "JSONSchemaPropsOrBool" => Some(Shapes::SchemaOrBool(schema())),
-            "JSONSchemaPropsOrArray" => Some(Shapes::SchemaOrArray(schema())),
-            "JSONSchemaPropsOrStringArray" => Some(Shapes::SchemaOrStrings(schema())),
+            "JSONSchemaPropsOrBool" => Some(SchemaShape::SchemaOrBool(schema())),
+            "JSONSchemaPropsOrArray" => Some(SchemaShape::SchemaOrArray(schema())),
+            "JSONSchemaPropsOrStringArray" => Some(SchemaShape::SchemaOrStrings(schema())),
             _ => None,
         }
     }
 
-    fn ty(&self, package: &str, name: &str) -> Ty {
+    fn resolve_type(&self, package: &str, name: &str) -> Ty {
         if let Some(element) = name.strip_prefix("[]") {
-            return Ty::List(Box::new(self.ty(package, element)));
+            return Ty::List(Box::new(self.resolve_type(package, element)));
         }
         let qualified = if name.contains('/') { name.to_owned() } else { format!("{package}.{name}") };
         match name {
@@ -187,7 +188,7 @@ impl Names<'_> {
     }
 }
 
-fn set_flag(field: &mut Field, flag: &'static str) {
+fn set_flag(field: &mut StructField, flag: &'static str) {
     let (word, argument) = match flag.split_once('(') {
         Some((word, argument)) => (word, argument.trim_end_matches(')')),
         None => (flag, ""),
@@ -196,29 +197,29 @@ fn set_flag(field: &mut Field, flag: &'static str) {
         field.topology = Some(word);
     }
     match word {
-        "ptr" => (field.presence, field.optional) = (Presence::Pointer, true),
-        "omitzero" => field.presence = Presence::Pointer,
-        "items" => (field.wrapped, field.optional) = (true, true),
-        "always" => field.presence = Presence::Always,
+        "ptr" => (field.presence, field.protobuf_optional) = (FieldPresence::Pointer, true),
+        "omitzero" => field.presence = FieldPresence::Pointer,
+        "items" => (field.protobuf_wrapped, field.protobuf_optional) = (true, true),
+        "always" => field.presence = FieldPresence::Always,
         "req" => field.required = true,
         "blank" => field.blank = true,
-        "atomic" => field.list = ListKind::Atomic,
+        "atomic" => field.list_type = ListType::Atomic,
         "granular" => {}
-        "set" => field.list = ListKind::Set,
-        "map" => field.list = ListKind::Map(argument.split(',').collect()),
-        "patch" => set_patch(field, argument),
+        "set" => field.list_type = ListType::Set,
+        "map" => field.list_type = ListType::Map(argument.split(',').collect()),
+        "patch" => set_patch_strategy(field, argument),
         other => panic!("the tables have an unknown flag {other:?}"),
     }
 }
 
-/// `merge`, `merge:key`, `retainKeys` or `merge,retainKeys:key`.
-fn set_patch(field: &mut Field, argument: &'static str) {
+/// Parses `merge`, `merge:key`, `retainKeys` or `merge,retainKeys:key`.
+fn set_patch_strategy(field: &mut StructField, argument: &'static str) {
     let (strategies, key) = argument.split_once(':').unwrap_or((argument, ""));
     for strategy in strategies.split(',') {
         match strategy {
-            "merge" => field.patch.merge_key = Some(key),
-            "retainKeys" => field.patch.retain_keys = true,
-            "replace" => field.patch.replace = true,
+            "merge" => field.patch_strategy.merge_key = Some(key),
+            "retainKeys" => field.patch_strategy.retain_keys = true,
+            "replace" => field.patch_strategy.replace = true,
             _ => panic!("the tables have an unknown patch strategy {strategy:?}"),
         }
     }

@@ -1,109 +1,109 @@
-//! Resources: what is served under which path, with which verbs and names.
+//! The resource table: group-version-resources with their names, verbs and subresources.
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{Custom, TypeId, gate};
+use super::{CustomResourceSchema, TypeId, gate};
 use crate::Value;
 
-/// The table.
-pub(super) const TABLE: &str = include_str!("../../schema/resources.txt");
-const ALL: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+/// The source of the table.
+pub(super) const RESOURCE_TABLE: &str = include_str!("../../schema/resources.txt");
+const ALL_VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// Whether objects live in a namespace.
+/// Whether a resource is namespaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// One for the whole cluster.
+pub enum ResourceScope {
+    /// Cluster-scoped.
     Cluster,
-    /// One per namespace.
+    /// Namespaced.
     Namespaced,
 }
 
-/// A row of the table: one resource in one version.
+/// One resource in one version, upstream's `APIResource` with storage options.
 #[derive(Clone, Debug)]
 pub struct Resource {
-    /// The API group; empty for core.
+    /// The API group; empty for the core group.
     pub group: &'static str,
     /// The version.
     pub version: &'static str,
-    /// The plural name, as in paths.
+    /// The plural name in paths.
     pub name: &'static str,
     /// The singular name.
     pub singular: &'static str,
     /// The kind.
     pub kind: &'static str,
-    /// The schema of the kind.
+    /// The type of the objects.
     pub ty: TypeId,
     /// Whether it is namespaced.
-    pub scope: Scope,
-    /// What may be done.
+    pub scope: ResourceScope,
+    /// The supported verbs.
     pub verbs: Vec<&'static str>,
     /// Short names, for example `deploy`.
     pub short_names: Vec<&'static str>,
     /// Categories, for example `all`.
     pub categories: Vec<&'static str>,
-    /// What is under an object's path.
+    /// The subresources.
     pub subresources: Vec<Subresource>,
-    /// Writers see `metadata.generation` grow with the specification.
+    /// Whether `metadata.generation` grows with changes of the spec.
     pub generation: bool,
-    /// A delete answers with the deleted object, not with a status.
+    /// Whether a delete responds with the deleted object instead of a `Status`.
     pub returns_deleted: bool,
-    /// An update of an object that is not there creates it.
+    /// Whether an update of a missing object creates it.
     pub upsert: bool,
-    /// An update must name the revision that it changes.
+    /// Whether an update must carry a `resourceVersion`.
     pub conditional: bool,
-    /// A delete that does not say otherwise leaves the dependents behind.
+    /// Whether a delete orphans dependents unless requested otherwise.
     pub orphans: bool,
-    /// A write of the status leaves labels, annotations, finalizers and owners alone.
+    /// Whether status updates leave labels, annotations, finalizers and owner references alone.
     pub status_only: bool,
-    /// How a selector by a field that is not known is refused.
-    pub unknown_field: UnknownField,
-    /// Group and version in which upstream stores the objects.
-    pub stored: (&'static str, &'static str),
-    /// The fields, besides name and namespace, that field selectors know.
+    /// The wording of the error for an unknown field in a field selector.
+    pub unknown_field_error: UnknownFieldError,
+    /// Group and version of upstream's storage.
+    pub storage_version: (&'static str, &'static str),
+    /// The selectable fields besides name and namespace.
     pub fields: Vec<SelectableField>,
-    /// Since when it is deprecated, when it goes, and what to use instead: `1.33`, `1.36`, `apps/v1_Deployment`.
+    /// The releases of deprecation and removal, and the replacement: `1.33`, `1.36`, `apps/v1_Deployment`.
     deprecated: Option<(&'static str, &'static str, &'static str)>,
-    /// What is particular to a row that was made at run time.
-    pub custom: Option<Arc<dyn Custom>>,
+    /// The schema of a custom resource; `None` for built-in resources.
+    pub custom: Option<Arc<dyn CustomResourceSchema>>,
 }
 
-/// How a selector by a field that is not known is refused: upstream's words differ.
+/// The wording of the error for an unknown field in a field selector; it differs upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnknownField {
-    /// By the field alone.
+pub enum UnknownFieldError {
+    /// With the field only.
     Plain,
-    /// By the field in quotes, and the kind.
+    /// With the quoted field and the kind.
     Quoted,
-    /// By the kind with its group and version.
+    /// With the kind and its group-version.
     Typed,
 }
 
-/// A field that selectors know: `source=source.component|reportingComponent`, `spec.hostNetwork:false`.
+/// A selectable field, in the table `source=source.component|reportingComponent` or `spec.hostNetwork:false`.
 #[derive(Clone, Debug)]
 pub struct SelectableField {
-    /// The name in selectors.
+    /// The field label in selectors.
     pub name: &'static str,
-    /// Where its value is; the first that is there counts.
+    /// The field paths; the first with a value counts.
     pub paths: Vec<&'static str>,
-    /// Its value where there is none.
+    /// The value when no path has one.
     pub absent: &'static str,
 }
 
-/// Something under an object's path, for example `status`.
+/// A subresource, for example `status`.
 #[derive(Clone, Debug)]
 pub struct Subresource {
-    /// The last part of the path.
+    /// The last segment of the path.
     pub name: &'static str,
-    /// The kind that it takes and gives.
+    /// The kind of request and response bodies.
     pub kind: &'static str,
-    /// The kind's group and version, where they are not the resource's.
+    /// The group-version of the kind, where it differs from the resource's.
     pub group_version: Option<(&'static str, &'static str)>,
-    /// What may be done.
+    /// The supported verbs.
     pub verbs: Vec<&'static str>,
 }
 
 impl Resource {
-    /// A row of which nothing but the names is known: nothing may be done.
+    /// Creates a cluster-scoped resource without verbs and with default options.
     pub fn new(group: &'static str, version: &'static str, name: &'static str, kind: &'static str, ty: TypeId) -> Self {
         Self {
             group,
@@ -112,7 +112,7 @@ impl Resource {
             singular: "",
             kind,
             ty,
-            scope: Scope::Cluster,
+            scope: ResourceScope::Cluster,
             verbs: Vec::new(),
             short_names: Vec::new(),
             categories: Vec::new(),
@@ -123,28 +123,28 @@ impl Resource {
             conditional: false,
             orphans: false,
             status_only: false,
-            unknown_field: UnknownField::Plain,
-            stored: (group, version),
+            unknown_field_error: UnknownFieldError::Plain,
+            storage_version: (group, version),
             fields: Vec::new(),
             deprecated: None,
             custom: None,
         }
     }
 
-    /// `v1` or `apps/v1`.
+    /// Formats the group-version: `v1` or `apps/v1`.
     pub fn api_version(&self) -> String {
         join_group_version(self.group, self.version)
     }
 
-    /// `pods` or `deployments.apps`, as messages name it.
+    /// Formats the name with its group as in messages: `pods` or `deployments.apps`.
     pub fn qualified_name(&self) -> String {
         if self.group.is_empty() { self.name.to_owned() } else { format!("{}.{}", self.name, self.group) }
     }
 
-    /// What is told whoever uses a resource that is deprecated.
+    /// The deprecation warning sent to clients of a deprecated version.
     pub fn deprecation(&self) -> Option<String> {
         if let Some(custom) = &self.custom {
-            return custom.deprecation();
+            return custom.deprecation_warning();
         }
         let (since, until, instead) = self.deprecated?;
         let mut text = format!("{} {} is deprecated in v{since}+", self.api_version(), self.kind);
@@ -157,27 +157,27 @@ impl Resource {
         Some(text)
     }
 
-    /// In which release it will be gone, if it is deprecated; empty where that is not decided.
+    /// The release that removes a deprecated version; empty where it is undecided.
     pub fn removed_in(&self) -> Option<&'static str> {
         self.deprecated.map(|(_, until, _)| until)
     }
 
-    /// The kind of lists of its objects.
+    /// The kind of lists.
     pub fn list_kind(&self) -> String {
         self.custom.as_ref().map_or_else(|| format!("{}List", self.kind), |custom| custom.list_kind().to_owned())
     }
 
-    /// A subresource by name.
+    /// Returns a subresource by name.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|sub| sub.name == name)
     }
 
-    /// Whether objects live in a namespace.
+    /// Whether objects are namespaced.
     pub fn namespaced(&self) -> bool {
-        self.scope == Scope::Namespaced
+        self.scope == ResourceScope::Namespaced
     }
 
-    /// Group and plural name under which the objects of all versions are kept.
+    /// Group and plural name of the storage that all versions share.
     pub fn storage(&self) -> (&'static str, &'static str) {
         match (self.group, self.name) {
             ("events.k8s.io", "events") => ("", "events"),
@@ -187,14 +187,14 @@ impl Resource {
 }
 
 impl Resource {
-    /// The field that selectors know by this name.
+    /// Returns the selectable field of this label.
     pub fn field(&self, name: &str) -> Option<&SelectableField> {
         self.fields.iter().find(|field| field.name == name)
     }
 }
 
 impl SelectableField {
-    /// The text of the first path that has one.
+    /// Returns the value of the first path that has one.
     pub fn text(&self, object: &Value) -> String {
         let text = |path: &&str| match path.split('.').try_fold(object, |value, name| value.get(name))? {
             Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
@@ -206,19 +206,23 @@ impl SelectableField {
     }
 }
 
-/// `v1` for the core group, `group/version` otherwise.
+/// Joins group and version: `v1` for the core group, `group/version` otherwise.
 pub fn join_group_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 
-/// Parses a table; `types` resolves kinds.
-pub(super) fn load(table: &'static str, types: &HashMap<String, TypeId>, gates: &[&'static str]) -> Vec<Resource> {
+/// Parses the table; `types` resolves kinds.
+pub(super) fn parse_resources(
+    table: &'static str,
+    types: &HashMap<String, TypeId>,
+    gates: &[&'static str],
+) -> Vec<Resource> {
     let mut resources = Vec::new();
     let mut group_version = ("", "");
     let lines = table.lines().filter(|line| !line.trim().is_empty());
-    for line in lines.filter_map(|line| gate::passed(line, gates)) {
+    for line in lines.filter_map(|line| gate::strip_gate(line, gates)) {
         match line.strip_prefix("  ") {
-            Some(row) => resources.push(resource(group_version, row, types)),
+            Some(row) => resources.push(parse_resource(group_version, row, types)),
             None => {
                 let (group, version) = line.trim_end_matches(':').split_once('/').expect("group/version");
                 group_version = (if group == "core" { "" } else { group }, version);
@@ -228,7 +232,7 @@ pub(super) fn load(table: &'static str, types: &HashMap<String, TypeId>, gates: 
     resources
 }
 
-fn resource(
+fn parse_resource(
     (group, version): (&'static str, &'static str),
     row: &'static str,
     types: &HashMap<String, TypeId>,
@@ -241,20 +245,20 @@ fn resource(
         .get(&format!("{package}/{version}.{kind}"))
         .unwrap_or_else(|| panic!("no type for {group}/{version} {kind}"));
     let mut resource = Resource::new(group, version, name, kind, ty);
-    words.for_each(|word| set(&mut resource, word));
+    words.for_each(|word| set_attribute(&mut resource, word));
     resource
 }
 
-fn set(resource: &mut Resource, word: &'static str) {
+fn set_attribute(resource: &mut Resource, word: &'static str) {
     let (key, argument) = match word.split_once('(') {
         Some((key, argument)) => (key, argument.trim_end_matches(')')),
         None => (word, ""),
     };
     let list = || argument.split(',').collect::<Vec<_>>();
     match key {
-        "ns" => resource.scope = Scope::Namespaced,
-        "cluster" => resource.scope = Scope::Cluster,
-        "verbs" if argument == "all" => resource.verbs = ALL.to_vec(),
+        "ns" => resource.scope = ResourceScope::Namespaced,
+        "cluster" => resource.scope = ResourceScope::Cluster,
+        "verbs" if argument == "all" => resource.verbs = ALL_VERBS.to_vec(),
         "verbs" => resource.verbs = list(),
         "singular" => resource.singular = argument,
         "short" => resource.short_names = list(),
@@ -265,21 +269,21 @@ fn set(resource: &mut Resource, word: &'static str) {
         "conditional" => resource.conditional = true,
         "orphans" => resource.orphans = true,
         "statusonly" => resource.status_only = true,
-        "unknown" => resource.unknown_field = unknown_field(argument),
-        "stored" => resource.stored = stored(resource.group, argument),
-        "fields" => resource.fields = argument.split(',').map(selectable).collect(),
+        "unknown" => resource.unknown_field_error = parse_unknown_field_error(argument),
+        "stored" => resource.storage_version = parse_storage_version(resource.group, argument),
+        "fields" => resource.fields = argument.split(',').map(parse_selectable_field).collect(),
         "deprecated" => {
             let mut parts = argument.splitn(3, ':').map(Some).chain(std::iter::repeat(None));
             let mut next = || parts.next().flatten().unwrap_or_default();
             resource.deprecated = Some((next(), next(), next()));
         }
-        "sub" => resource.subresources.push(subresource(argument)),
+        "sub" => resource.subresources.push(parse_subresource(argument)),
         other => panic!("resources.txt has an unknown word {other:?}"),
     }
 }
 
-/// `v1` of the same group, or `core/v1`.
-fn stored(group: &'static str, text: &'static str) -> (&'static str, &'static str) {
+/// Parses `v1` of the same group, or `core/v1`.
+fn parse_storage_version(group: &'static str, text: &'static str) -> (&'static str, &'static str) {
     match text.split_once('/') {
         Some(("core", version)) => ("", version),
         Some(other) => other,
@@ -287,22 +291,22 @@ fn stored(group: &'static str, text: &'static str) -> (&'static str, &'static st
     }
 }
 
-fn unknown_field(text: &str) -> UnknownField {
+fn parse_unknown_field_error(text: &str) -> UnknownFieldError {
     match text {
-        "quoted" => UnknownField::Quoted,
-        "typed" => UnknownField::Typed,
+        "quoted" => UnknownFieldError::Quoted,
+        "typed" => UnknownFieldError::Typed,
         other => panic!("resources.txt refuses unknown fields in an unknown way {other:?}"),
     }
 }
 
-fn selectable(text: &'static str) -> SelectableField {
+fn parse_selectable_field(text: &'static str) -> SelectableField {
     let (text, absent) = text.split_once(':').unwrap_or((text, ""));
     let (name, paths) = text.split_once('=').unwrap_or((text, text));
     SelectableField { name, paths: paths.split('|').collect(), absent }
 }
 
-/// `scale:autoscaling/v1.Scale:get,patch,update`
-fn subresource(text: &'static str) -> Subresource {
+/// Parses `scale:autoscaling/v1.Scale:get,patch,update`.
+fn parse_subresource(text: &'static str) -> Subresource {
     let mut parts = text.splitn(3, ':');
     let (name, kind, verbs) = (parts.next(), parts.next(), parts.next());
     let kind = kind.expect("a subresource has a kind");

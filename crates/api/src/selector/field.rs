@@ -3,7 +3,7 @@
 use super::Error;
 use crate::{
     Value,
-    schema::{Resource, SelectableField, UnknownField},
+    schema::{Resource, SelectableField, UnknownFieldError},
 };
 
 /// Comparisons that must all hold.
@@ -56,13 +56,13 @@ fn known(name: &str, resource: &Resource) -> Result<SelectableField, Error> {
         return Ok(SelectableField { name, paths: vec![name], absent: "" });
     }
     resource.field(name).cloned().ok_or_else(|| {
-        Error(match resource.unknown_field {
+        Error(match resource.unknown_field_error {
             _ if resource.fields.is_empty() => {
                 format!("{name:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
             }
-            UnknownField::Plain => format!("field label not supported: {name}"),
-            UnknownField::Quoted => format!("field label {name:?} not supported for {}", resource.kind),
-            UnknownField::Typed => {
+            UnknownFieldError::Plain => format!("field label not supported: {name}"),
+            UnknownFieldError::Quoted => format!("field label {name:?} not supported for {}", resource.kind),
+            UnknownFieldError::Typed => {
                 format!("field label not supported for {}, Kind={}: {name}", resource.api_version(), resource.kind)
             }
         })

@@ -19,7 +19,7 @@ use serde_json::json;
 
 use crate::{
     Map, Value, convert, meta,
-    schema::{Column, Custom, Resource, schema},
+    schema::{CustomResourceSchema, PrinterColumn, Resource, schema},
 };
 
 /// How much of each object a row carries.
@@ -61,20 +61,26 @@ pub fn table<'a>(
 }
 
 /// A table by the columns of a definition.
-fn custom_table(custom: &dyn Custom, objects: &[&Value], metadata: Value, include: Include, now: Timestamp) -> Value {
-    let column = |column: Column| {
+fn custom_table(
+    custom: &dyn CustomResourceSchema,
+    objects: &[&Value],
+    metadata: Value,
+    include: Include,
+    now: Timestamp,
+) -> Value {
+    let column = |column: PrinterColumn| {
         json!({"name": column.name, "type": column.ty, "format": column.format,
             "description": column.description, "priority": column.priority})
     };
     let row = |object: &&Value| {
         let mut row = Map::new();
-        row.insert("cells".into(), custom.cells(object, now).into());
+        row.insert("cells".into(), custom.table_cells(object, now).into());
         carry(&mut row, object, include);
         Value::Object(row)
     };
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-        "columnDefinitions": custom.columns().into_iter().map(column).collect::<Vec<_>>(),
+        "columnDefinitions": custom.printer_columns().into_iter().map(column).collect::<Vec<_>>(),
         "rows": objects.iter().map(row).collect::<Vec<_>>(),
     })
 }

@@ -1,14 +1,14 @@
 //! Claims of devices, as far as the tables cannot say what is right.
 
 use super::prelude::*;
-use crate::convert::EXACT;
+use crate::convert::EXACT_REQUEST_FIELDS;
 
 const NOT_A_REQUEST: &str =
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
 /// Requests stand in `exactly` or are a list of alternatives; an older version has the one in place.
 pub fn one_request(at: &At, e: &mut Errors) {
     let (exactly, first) = (at.get("exactly"), at.get("firstAvailable"));
-    let flat = EXACT.iter().any(|field| at.value.get(field).is_some());
+    let flat = EXACT_REQUEST_FIELDS.iter().any(|field| at.value.get(field).is_some());
     match (exactly.exists() || flat, !first.is_empty()) {
         (false, false) => at.required(e, "exactly one of `exactly` or `firstAvailable` is required"),
         (true, true) => {

@@ -3,7 +3,7 @@
 
 use crate::{
     Map, Value,
-    schema::{Field, Type},
+    schema::{StructField, StructType},
 };
 
 const TABLE: &str = include_str!("../../schema/internal.txt");
@@ -39,7 +39,7 @@ pub(super) fn go_name(ty: &str, name: &str) -> String {
 }
 
 /// The fields in the order in which upstream's internal type has them.
-pub(super) fn field_order(ty: &Type) -> Vec<&Field> {
+pub(super) fn field_order(ty: &StructType) -> Vec<&StructField> {
     match words(&format!("order {}", ty.name)) {
         Some(order) => order.filter_map(|name| ty.field(name)).collect(),
         None => ty.fields.iter().collect(),

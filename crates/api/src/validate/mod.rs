@@ -55,7 +55,7 @@ use metadata::Scheme;
 
 use crate::{
     Value,
-    schema::{Change, Resource},
+    schema::{ObjectWrite, Resource},
 };
 
 /// Faults, in the order in which they are found.
@@ -66,7 +66,7 @@ pub fn create(resource: &Resource, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if let Some(custom) = &resource.custom {
         metadata::object(&At::top(object), rules::scheme(resource), &mut errors);
-        errors.extend(custom.faults(Change { object, old: None, subresource: "" }));
+        errors.extend(custom.validate_write(ObjectWrite { object, old: None, subresource: "" }));
         return errors;
     }
     let (kind, at) = (rules::kind(resource), At::top(object));
@@ -88,7 +88,7 @@ pub fn update(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldErro
     let at = At::changed(object, old);
     metadata::update(&at, false, &mut errors);
     if let Some(custom) = &resource.custom {
-        errors.extend(custom.faults(Change { object, old: Some(old), subresource: "" }));
+        errors.extend(custom.validate_write(ObjectWrite { object, old: Some(old), subresource: "" }));
         return errors;
     }
     match rules::kind(resource) {
@@ -136,7 +136,7 @@ pub fn update_subresource_at(
     let at = At::changed_at(object, old, now.map(Timestamp::as_second));
     metadata::update(&at, false, &mut errors);
     if let Some(custom) = &resource.custom {
-        errors.extend(custom.faults(Change { object, old: Some(old), subresource }));
+        errors.extend(custom.validate_write(ObjectWrite { object, old: Some(old), subresource }));
         return errors;
     }
     let known = rules::kind(resource).is_some_and(|kind| kind.check_part(subresource, resource, &at, &mut errors));

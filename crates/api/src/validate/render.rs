@@ -14,7 +14,7 @@ use super::internal::{field_order, go_name, host_fields};
 use crate::{
     Value, decode,
     quantity::Quantity,
-    schema::{Field, Presence, Ty, TypeId, schema},
+    schema::{FieldPresence, StructField, Ty, TypeId, schema},
 };
 
 /// JSON as Go writes it, with `<`, `>` and `&` escaped.
@@ -28,13 +28,13 @@ pub fn internal(ty: &str, value: &Value) -> String {
     if value.is_null() {
         return "null".to_owned();
     }
-    escaped(write_internal(&Ty::Struct(id), Some(value), Presence::Always))
+    escaped(write_internal(&Ty::Struct(id), Some(value), FieldPresence::Always))
 }
 
 /// A list of structs as upstream's internal type has them.
 pub fn internal_list(ty: &str, value: &Value) -> String {
     let Some(id) = schema().type_named(ty) else { return json(value) };
-    escaped(write_internal(&Ty::List(Box::new(Ty::Struct(id))), Some(value), Presence::NonZero))
+    escaped(write_internal(&Ty::List(Box::new(Ty::Struct(id))), Some(value), FieldPresence::NonZero))
 }
 
 /// A value of a type as Go writes it to JSON: structs in the order of their fields.
@@ -57,19 +57,19 @@ fn write_external(ty: &Ty, value: &Value) -> String {
     }
 }
 
-fn write_internal(ty: &Ty, value: Option<&Value>, presence: Presence) -> String {
+fn write_internal(ty: &Ty, value: Option<&Value>, presence: FieldPresence) -> String {
     let value = value.filter(|value| !value.is_null());
     match (ty, value) {
-        (Ty::Struct(_) | Ty::String | Ty::Bool | Ty::Int32 | Ty::Int64, None) if presence == Presence::Pointer => {
+        (Ty::Struct(_) | Ty::String | Ty::Bool | Ty::Int32 | Ty::Int64, None) if presence == FieldPresence::Pointer => {
             "null".to_owned()
         }
         (Ty::Struct(id), value) => structure(*id, value),
         (Ty::List(inner), Some(Value::Array(items))) => {
-            list(items.iter().map(|item| write_internal(inner, Some(item), Presence::Always)))
+            list(items.iter().map(|item| write_internal(inner, Some(item), FieldPresence::Always)))
         }
-        (Ty::Map(inner), Some(Value::Object(map))) => {
-            object(map.iter().map(|(key, value)| (key.clone(), write_internal(inner, Some(value), Presence::Always))))
-        }
+        (Ty::Map(inner), Some(Value::Object(map))) => object(
+            map.iter().map(|(key, value)| (key.clone(), write_internal(inner, Some(value), FieldPresence::Always))),
+        ),
         (_, Some(value)) => value.to_string(),
         (ty, None) => zero(ty, presence).to_owned(),
     }
@@ -82,13 +82,13 @@ fn structure(id: TypeId, value: Option<&Value>) -> String {
     if ty.name.starts_with("meta/") {
         return write_external(&Ty::Struct(id), value.unwrap_or(&empty));
     }
-    let member = |field: &Field| {
+    let member = |field: &StructField| {
         let inside = value.and_then(|value| value.get(field.name));
         (go_name(&ty.name, field.name), write_internal(&field.ty, inside, field.presence))
     };
     if ty.name == "core/v1.PodSpec" {
         let spec = value.unwrap_or(&empty);
-        let member = |field: &Field| match field.name {
+        let member = |field: &StructField| match field.name {
             "securityContext" => ("SecurityContext".to_owned(), pod_security_context(field, spec)),
             _ => member(field),
         };
@@ -98,16 +98,16 @@ fn structure(id: TypeId, value: Option<&Value>) -> String {
 }
 
 /// Upstream keeps what a pod says about the host at the top of its security context.
-fn pod_security_context(field: &Field, spec: &Value) -> String {
+fn pod_security_context(field: &StructField, spec: &Value) -> String {
     let inside = spec.get(field.name).cloned().unwrap_or_else(|| json!({}));
-    let rest = write_internal(&field.ty, Some(&inside), Presence::Always);
+    let rest = write_internal(&field.ty, Some(&inside), FieldPresence::Always);
     let host = object(host_fields(spec).into_iter());
     format!("{},{}", host.trim_end_matches('}'), rest.trim_start_matches('{'))
 }
 
-fn zero(ty: &Ty, presence: Presence) -> &'static str {
+fn zero(ty: &Ty, presence: FieldPresence) -> &'static str {
     match ty {
-        _ if presence == Presence::Pointer => "null",
+        _ if presence == FieldPresence::Pointer => "null",
         Ty::String => "\"\"",
         Ty::Bool => "false",
         Ty::Int32 | Ty::Int64 | Ty::Double | Ty::IntOrString => "0",

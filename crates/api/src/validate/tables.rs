@@ -8,7 +8,7 @@ const RULES: &str = include_str!(concat!(env!("OUT_DIR"), "/rules.txt"));
 /// The tables; those of unit tests have the example of `CONTRIBUTING.md` too.
 pub(super) fn rules() -> &'static str {
     #[cfg(test)]
-    let joined = format!("{RULES}\n{}", crate::schema::example::lines("schema/rules/*.txt")).leak();
+    let joined = format!("{RULES}\n{}", crate::schema::example::example_lines("schema/rules/*.txt")).leak();
     #[cfg(not(test))]
     let joined = RULES;
     joined

@@ -5,7 +5,7 @@
 use fastrand::Rng;
 use ferry_api::{
     Map, Value, decode,
-    schema::{Field, Shapes, Ty, TypeId, schema},
+    schema::{SchemaShape, StructField, Ty, TypeId, schema},
 };
 use serde_json::json;
 
@@ -67,7 +67,7 @@ fn structure(rng: &mut Rng, id: TypeId, depth: usize) -> Value {
     Value::Object(map)
 }
 
-fn value(rng: &mut Rng, field: &Field, ty: &Ty, depth: usize) -> Value {
+fn value(rng: &mut Rng, field: &StructField, ty: &Ty, depth: usize) -> Value {
     match ty {
         Ty::String => text(rng).into(),
         Ty::Bool => rng.bool().into(),
@@ -89,7 +89,7 @@ fn value(rng: &mut Rng, field: &Field, ty: &Ty, depth: usize) -> Value {
                 text(rng).into()
             }
         }
-        Ty::Raw => match field.shapes {
+        Ty::Raw => match field.schema_shape {
             Some(shapes) => shape(rng, shapes, depth),
             None => json!({"raw": any(rng, 3)}),
         },
@@ -103,12 +103,12 @@ fn value(rng: &mut Rng, field: &Field, ty: &Ty, depth: usize) -> Value {
     }
 }
 
-fn shape(rng: &mut Rng, shapes: Shapes, depth: usize) -> Value {
+fn shape(rng: &mut Rng, shapes: SchemaShape, depth: usize) -> Value {
     match shapes {
-        Shapes::SchemaOrBool(_) if rng.bool() => rng.bool().into(),
-        Shapes::SchemaOrArray(id) if rng.bool() => vec![structure(rng, id, depth - 1); 2].into(),
-        Shapes::SchemaOrStrings(_) if rng.bool() => json!(["a", text(rng)]),
-        Shapes::SchemaOrBool(id) | Shapes::SchemaOrArray(id) | Shapes::SchemaOrStrings(id) => {
+        SchemaShape::SchemaOrBool(_) if rng.bool() => rng.bool().into(),
+        SchemaShape::SchemaOrArray(id) if rng.bool() => vec![structure(rng, id, depth - 1); 2].into(),
+        SchemaShape::SchemaOrStrings(_) if rng.bool() => json!(["a", text(rng)]),
+        SchemaShape::SchemaOrBool(id) | SchemaShape::SchemaOrArray(id) | SchemaShape::SchemaOrStrings(id) => {
             structure(rng, id, depth - 1)
         }
     }

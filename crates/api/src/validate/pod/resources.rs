@@ -182,7 +182,7 @@ pub fn pod_resources(spec: &At, e: &mut Errors) {
 /// The whole covers its parts.
 fn consistent(spec: &At, at: &At, e: &mut Errors) {
     for kind in ["requests", "limits"] {
-        let (amounts, parts) = (at.get(kind), amounts::of_containers(spec.value, kind));
+        let (amounts, parts) = (at.get(kind), amounts::container_resources(spec.value, kind));
         for (name, whole) in amounts.entries().filter(|(name, _)| kind == "requests" || resource::is_huge_page(name)) {
             if let (Some(sum), Some(quantity)) = (parts.get(name), whole.quantity())
                 && quantity < *sum

@@ -21,7 +21,7 @@ use self::{
     test::Test,
 };
 use super::{Errors, at::At, metadata::Scheme, names};
-use crate::schema::{Resource, Scope};
+use crate::schema::{Resource, ResourceScope};
 
 /// A check that is written in Rust.
 pub(super) type Function = fn(&At, &mut Errors);
@@ -107,7 +107,7 @@ pub(super) fn scheme(resource: &Resource) -> Scheme {
     ];
     Scheme {
         name: names::subdomain,
-        namespaced: resource.scope == Scope::Namespaced,
+        namespaced: resource.scope == ResourceScope::Namespaced,
         known_finalizers: !OWN.contains(&resource.group) && resource.custom.is_none(),
     }
 }
