@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{
 };
 use runtime::cri::types::{
     Capability, Image, Int64Value, LinuxContainerSecurityContext, LinuxSandboxSecurityContext, NamespaceMode,
-    NamespaceOption, SeLinuxOption, SecurityProfile, security_profile::ProfileType,
+    NamespaceOption, SeLinuxOption, ProfileType, SecurityProfile,
 };
 
 /// What containers must not see of `/proc` and `/sys`.

@@ -5,7 +5,6 @@
 
 use std::{future::Future, time::Duration};
 
-use k8s_cri::v1::{image_service_client::ImageServiceClient, runtime_service_client::RuntimeServiceClient};
 use tonic::transport::{Channel, Endpoint};
 
 mod changes;
@@ -14,9 +13,9 @@ mod events;
 mod images;
 mod sandboxes;
 mod stats;
+pub mod types;
 
 pub use changes::Change;
-pub use k8s_cri::v1 as types;
 
 /// The deadline of calls that do no long work.
 const CALL: Duration = Duration::from_secs(120);
@@ -145,12 +144,12 @@ impl Cri {
         Ok(Readiness { runtime: state("RuntimeReady"), network: state("NetworkReady") })
     }
 
-    fn runtime(&self) -> RuntimeServiceClient<Channel> {
-        RuntimeServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE)
+    fn runtime(&self) -> types::RuntimeServiceClient {
+        types::RuntimeServiceClient::new(self.channel.clone(), MAX_MESSAGE)
     }
 
-    fn images(&self) -> ImageServiceClient<Channel> {
-        ImageServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE)
+    fn images(&self) -> types::ImageServiceClient {
+        types::ImageServiceClient::new(self.channel.clone(), MAX_MESSAGE)
     }
 }
 
