@@ -1,5 +1,5 @@
 //! Decodes client input into canonical objects: known fields only, of the right types, zero values as Go writes them.
-//! [`read`] decodes JSON bytes, [`canonical`] a value; every object enters the server through this module.
+//! [`parse_node`] decodes JSON bytes, [`canonical`] a value; every object enters the server through this module.
 
 mod body;
 mod custom;

@@ -4,7 +4,7 @@ mod shared;
 
 use ferry_api::{
     Value,
-    discovery::{self, ALL, AggregatedVersion},
+    discovery::{self, ALL_ENABLED, AggregatedVersion},
 };
 use shared::{differences, fixture, fixtures, report};
 
@@ -13,9 +13,9 @@ fn legacy(name: &str) -> Option<Value> {
     let parts: Vec<&str> = name.trim_end_matches(".json").split("__").collect();
     match parts.as_slice() {
         ["api"] => Some(discovery::core_versions("10.10.10.10:8050")),
-        ["apis"] => Some(discovery::group_list(ALL)),
+        ["apis"] => Some(discovery::group_list(ALL_ENABLED)),
         ["api", version] => discovery::resource_list("", version),
-        ["apis", group] => discovery::group(group, ALL),
+        ["apis", group] => discovery::group_document(group, ALL_ENABLED),
         ["apis", group, version] => discovery::resource_list(group, version),
         _ => None,
     }
@@ -28,7 +28,7 @@ fn documents_are_upstreams() {
     for name in &files {
         let want = fixture(&format!("fixtures/discovery/{name}"));
         let got = match name.as_str() {
-            "aggregated_v2.json" => discovery::aggregated(false, AggregatedVersion::V2, ALL),
+            "aggregated_v2.json" => discovery::aggregated_document(false, AggregatedVersion::V2, ALL_ENABLED),
             name => legacy(name).unwrap_or_default(),
         };
         differences(name, &want, &got, &mut found);
@@ -47,7 +47,7 @@ fn answers_are_those_recorded() {
         let enabled = &discovery::enabled_by_default;
         let got = match (id, path.trim_matches('/').split('/').collect::<Vec<_>>().as_slice()) {
             ("discovery aggregated /api" | "discovery aggregated /apis", [root]) => {
-                Some(discovery::aggregated(*root == "api", AggregatedVersion::V2, enabled))
+                Some(discovery::aggregated_document(*root == "api", AggregatedVersion::V2, enabled))
             }
             ("path /apis", _) => Some(discovery::group_list(enabled)),
             (_, ["api", version]) if id.starts_with("discovery ") => discovery::resource_list("", version),

@@ -83,7 +83,7 @@ fn read_protobuf(bytes: &[u8], ty: TypeId) {
 }
 
 fn patched(kind: Kind, bytes: &[u8], ty: TypeId) {
-    let Ok(patch) = patch::parse(bytes) else { return };
+    let Ok(patch) = patch::parse_patch(bytes) else { return };
     let object = generate::object(&mut Rng::with_seed(bytes.len() as u64), ty);
     if let Ok(patched) = kind.apply(ty, &object, &patch) {
         let _ = decode::canonical(ty, patched);

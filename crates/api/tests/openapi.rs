@@ -4,7 +4,7 @@ mod shared;
 
 use std::collections::BTreeMap;
 
-use ferry_api::{Map, Value, discovery::ALL, openapi};
+use ferry_api::{Map, Value, discovery::ALL_ENABLED, openapi};
 use shared::{differences, fixture, fixtures, report};
 
 /// Drops descriptions, and the wrapper that a reference has only to carry one. The recorded documents have no version.
@@ -58,7 +58,7 @@ fn version_3_is_upstreams() {
         let got = bare(openapi::document_at(&path).unwrap_or_default());
         differences(&path, &want, &got, &mut found);
     }
-    let index = openapi::index(ALL);
+    let index = openapi::index(ALL_ENABLED);
     assert_eq!(index["paths"].as_object().unwrap().len(), files.len(), "{index}");
     report("OpenAPI 3", files.len(), &found);
 }
@@ -69,7 +69,7 @@ fn version_2_is_upstreams() {
         return;
     }
     let want = bare(inlined(fixture("fixtures/openapi/swagger.json")));
-    let got = bare(inlined(openapi::v2(ALL)));
+    let got = bare(inlined(openapi::v2(ALL_ENABLED)));
     let mut found = Vec::new();
     differences("", &want, &got, &mut found);
     report("OpenAPI 2", 1, &found);
@@ -94,7 +94,7 @@ fn most_descriptions_are_upstreams() {
         return;
     }
     let want = descriptions(&fixture("fixtures/openapi/swagger.json")["definitions"]);
-    let got = descriptions(&openapi::v2(ALL)["definitions"]);
+    let got = descriptions(&openapi::v2(ALL_ENABLED)["definitions"]);
     let same = want.iter().filter(|(field, text)| got.get(*field) == Some(*text)).count();
     println!("descriptions: {} upstream, {} here, {same} the same", want.len(), got.len());
     // Where the crate that has the texts was not at hand there are hardly any.

@@ -2,7 +2,7 @@
 
 use super::{
     element::PathElement,
-    set::{Node, Set},
+    set::{FieldNode, FieldSet},
     view::{ListKeyError, TypeView, ViewForm},
 };
 use crate::{Map, Value};
@@ -11,11 +11,11 @@ use crate::{Map, Value};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
     /// Fields only in the second.
-    pub added: Set,
+    pub added: FieldSet,
     /// Fields in both with different values.
-    pub modified: Set,
+    pub modified: FieldSet,
     /// Fields only in the first.
-    pub removed: Set,
+    pub removed: FieldSet,
 }
 
 /// The change of one field.
@@ -41,7 +41,7 @@ impl Comparison {
     }
 
     /// Removes fields and their descendants from the comparison.
-    pub fn exclude_fields(self, fields: &Set) -> Self {
+    pub fn exclude_fields(self, fields: &FieldSet) -> Self {
         if fields.is_empty() {
             return self;
         }
@@ -147,10 +147,14 @@ impl Comparison {
             (&mut self.removed, change == FieldChange::Removed || regrouped, below.removed),
         ] {
             if member || !children.is_empty() {
-                set.push(Node { element: element.clone(), member, children });
+                set.push(FieldNode { element: element.clone(), member, children });
             }
         }
-        self.added.push(Node { element, member: change == FieldChange::Added || regrouped, children: below.added });
+        self.added.push(FieldNode {
+            element,
+            member: change == FieldChange::Added || regrouped,
+            children: below.added,
+        });
     }
 }
 

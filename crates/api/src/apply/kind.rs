@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{set::Set, view::TypeView};
+use super::{set::FieldSet, view::TypeView};
 use crate::{
     Map, Value,
     budget::Budget,
@@ -29,7 +29,7 @@ pub struct Kind<'a> {
     /// The subresource; empty for the object itself.
     pub subresource: &'a str,
     /// The fields that a write through this path resets to their old values (`GetResetFields`).
-    pub reset_fields: Set,
+    pub reset_fields: FieldSet,
 }
 
 /// The reset fields by path of resource and subresource; `*` is every resource.
@@ -43,7 +43,7 @@ impl<'a> Kind<'a> {
         let rows = RESET_FIELDS.lines().filter_map(|line| line.split_once(':'));
         let row = rows.filter(|(path, _)| paths.iter().any(|wanted| wanted == path)).map(|(_, fields)| fields).next();
         let fields = row.filter(|_| resource.subresource("status").is_some()).unwrap_or_default();
-        let reset = Set::of_fields(&fields.split_whitespace().collect::<Vec<_>>());
+        let reset = FieldSet::from_paths(&fields.split_whitespace().collect::<Vec<_>>());
         let (api_version, kind) = (resource.api_version(), resource.kind);
         Self {
             resource: Some(resource),
@@ -58,7 +58,7 @@ impl<'a> Kind<'a> {
 
     /// The target for a kind without a resource, such as `Scale`.
     pub fn other(api_version: &str, kind: &'a str, ty: TypeId, subresource: &'a str) -> Self {
-        let (api_version, reset) = (api_version.to_owned(), Set::default());
+        let (api_version, reset) = (api_version.to_owned(), FieldSet::default());
         Self { resource: None, versions: None, api_version, kind, ty, subresource, reset_fields: reset }
     }
 

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::{compare::Comparison, conflict::FieldConflict, fields, kind::Kind, set::Set};
+use super::{compare::Comparison, conflict::FieldConflict, fields, kind::Kind, set::FieldSet};
 use crate::{Value, meta};
 
 /// The field manager of the annotation.
@@ -19,7 +19,7 @@ pub fn remaining_conflicts(kind: &Kind, live: &Value, conflicts: &[FieldConflict
 }
 
 /// The fields of the annotation whose values are unchanged.
-fn unchanged_fields(kind: &Kind, live: &Value) -> Option<Set> {
+fn unchanged_fields(kind: &Kind, live: &Value) -> Option<FieldSet> {
     let text = last_applied_annotation(live)?;
     let applied: Value = serde_json::from_str(text).ok()?;
     if meta::text(&applied, &["apiVersion"]) != kind.api_version || meta::text(&applied, &["kind"]) != kind.kind {

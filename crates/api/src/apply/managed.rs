@@ -4,7 +4,7 @@ use std::{cmp::Ordering, sync::LazyLock};
 
 use super::{
     element::{MalformedElement, PathElement},
-    set::Set,
+    set::FieldSet,
 };
 use crate::{Map, Value, meta};
 
@@ -27,7 +27,7 @@ pub struct ManagedFieldsEntry {
     /// The time of the last change.
     pub time: Option<String>,
     /// The owned fields.
-    pub fields: Set,
+    pub fields: FieldSet,
 }
 
 /// Malformed managed fields.
@@ -82,7 +82,7 @@ impl ManagedFieldsEntry {
             return Err(ManagedFieldsError::FieldsType(fields_type, at));
         }
         let time = Some(text("time")).filter(|time| !time.is_empty());
-        let set = value.get("fieldsV1").map(Set::from_value).transpose()?.unwrap_or_default();
+        let set = value.get("fieldsV1").map(FieldSet::from_value).transpose()?.unwrap_or_default();
         Ok(Self { manager: text("manager"), applied, api_version, subresource: text("subresource"), time, fields: set })
     }
 
@@ -202,8 +202,8 @@ impl ManagedFields {
 }
 
 /// The fields without owners: set by the server, or part of the identity.
-static UNOWNED_FIELDS: LazyLock<Set> = LazyLock::new(|| {
-    Set::of_fields(&[
+static UNOWNED_FIELDS: LazyLock<FieldSet> = LazyLock::new(|| {
+    FieldSet::from_paths(&[
         "apiVersion",
         "kind",
         "metadata",
@@ -220,7 +220,7 @@ static UNOWNED_FIELDS: LazyLock<Set> = LazyLock::new(|| {
 });
 
 /// Removes the fields that cannot be owned.
-pub fn strip_unowned_fields(set: Set) -> Set {
+pub fn strip_unowned_fields(set: FieldSet) -> FieldSet {
     set.difference(&UNOWNED_FIELDS)
 }
 

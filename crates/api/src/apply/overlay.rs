@@ -1,4 +1,4 @@
-//! Applying a configuration that has no owner, as policies do: what it says is merged, and nobody remembers who said it.
+//! Applies a configuration without recording ownership, as mutating admission policies do.
 
 use super::{
     Kind, ListKeyError, SchemaMismatch, check,
@@ -8,58 +8,58 @@ use super::{
 };
 use crate::Value;
 
-/// Why a configuration cannot be laid over an object.
+/// A configuration that cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OverlayError {
-    /// It does not have the object's form.
+    /// The configuration does not match the schema.
     #[error("failed to convert patch object to typed object: {0}")]
     Config(SchemaMismatch),
-    /// It would replace as a whole what its author may take for a part.
+    /// The configuration sets an atomic list, map or struct.
     #[error("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {0}")]
     Atomic(String),
-    /// The object does not have its own form.
+    /// The object does not match its schema.
     #[error("failed to convert original object to typed object: {0}")]
     Live(SchemaMismatch),
-    /// Items of a list cannot be told apart.
+    /// List items lack their keys.
     #[error("failed to merge patch: {0}")]
     Merge(ListKeyError),
 }
 
-/// The object of a kind with what the configuration says.
+/// Merges the configuration into the live object.
 pub fn overlay(kind: &Kind, live: &Value, config: &Value) -> Result<Value, OverlayError> {
     let view = kind.type_view();
     check::check_object(view, config, false).map_err(OverlayError::Config)?;
     let mut found = Vec::new();
-    atomics(view, config, &mut Vec::new(), &mut found);
+    find_atomics(view, config, &mut Vec::new(), &mut found);
     if !found.is_empty() {
         return Err(OverlayError::Atomic(found.join(", ")));
     }
     check::check_object(view, live, true).map_err(OverlayError::Live)?;
-    merge::merge(view, live, config).map_err(OverlayError::Merge)
+    merge::merge_config(view, live, config).map_err(OverlayError::Merge)
 }
 
-/// The paths of what is owned as a whole.
-fn atomics(view: TypeView, value: &Value, path: &mut Vec<PathElement>, found: &mut Vec<String>) {
+/// Collects the paths of atomic values.
+fn find_atomics(view: TypeView, value: &Value, path: &mut Vec<PathElement>, found: &mut Vec<String>) {
     if view.atomic && (value.is_object() || value.is_array()) {
         found.push(path.iter().map(PathElement::to_string).collect());
     }
     match (view.form, value) {
         (ViewForm::Struct(_) | ViewForm::Fields(_), Value::Object(map)) => {
             for (name, value) in map {
-                // What is below keys that somebody made up upstream does not look at.
+                // As upstream, values below user-defined keys are not checked.
                 let Some(child) = view.child_view(name).filter(|child| child.key_origin != KeyOrigin::UserDefined)
                 else {
                     continue;
                 };
                 path.push(child.element(name));
-                atomics(child.view, value, path, found);
+                find_atomics(child.view, value, path, found);
                 path.pop();
             }
         }
         (ViewForm::List(..) | ViewForm::Items(_), Value::Array(list)) => {
             for (at, item) in list.iter().enumerate() {
                 path.push(PathElement::Index(at as i64));
-                atomics(view.item_view(), item, path, found);
+                find_atomics(view.item_view(), item, path, found);
                 path.pop();
             }
         }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_is_merged_but_for_what_is_one_value() {
+    fn atomic_values_in_a_configuration_are_rejected() {
         let containers = |containers: Value| json!({"spec": {"template": {"spec": {"containers": containers}}}});
         let both = json!([{"name": "a", "image": "z"}, {"name": "b", "image": "y", "args": ["1"]}]);
         check(containers(json!([{"name": "a", "image": "z"}])), Ok(both));

@@ -1,4 +1,4 @@
-//! Who owns what after a change: the rules by which a write takes fields from their owners, or is refused.
+//! Ownership rules: a write takes fields from other managers, or conflicts with them.
 
 use super::{
     compare::Comparison,
@@ -7,14 +7,14 @@ use super::{
     kind::Kind,
     managed::{ManagedFields, ManagedFieldsEntry},
     merge,
-    set::Set,
+    set::FieldSet,
     view::ListKeyError,
 };
 use crate::Value;
 
-/// Takes what differs between two objects from everybody but `me`, and returns the difference in the version of the path.
-/// Unless it is forced, nothing that has an owner may differ.
-pub fn take(
+/// Removes the fields that differ between two objects from all managers but `me`, and returns the difference in the
+/// version of the path. Without `force`, a difference in owned fields is a conflict.
+pub fn transfer_ownership(
     kind: &Kind,
     (old, new): (&Value, &Value),
     managed: &mut ManagedFields,
@@ -33,15 +33,15 @@ pub fn take(
         let difference = if entry.api_version == kind.api_version {
             Some(&own)
         } else {
-            in_version(kind, (old, new), &entry.api_version, &mut others)?
+            compare_in_version(kind, (old, new), &entry.api_version, &mut others)?
         };
-        // Who names fields in a version that is gone owns nothing any more.
+        // Entries in a version that no longer exists are dropped.
         let Some(difference) = difference else { continue };
-        let conflict = changed(&entry.fields, difference);
+        let conflict = changed_fields(&entry.fields, difference);
         if !conflict.is_empty() {
             entry.fields = std::mem::take(&mut entry.fields).difference(&conflict);
             if !force {
-                let owner = ManagedFieldsEntry { fields: Set::default(), ..entry.clone() };
+                let owner = ManagedFieldsEntry { fields: FieldSet::default(), ..entry.clone() };
                 conflicts.extend(conflict.paths().into_iter().map(|path| FieldConflict { owner: owner.clone(), path }));
             }
         }
@@ -59,13 +59,13 @@ pub fn take(
     Ok(own)
 }
 
-/// What of a set is new or has another value.
-fn changed(set: &Set, difference: &Comparison) -> Set {
+/// The fields of a set that are added or modified.
+fn changed_fields(set: &FieldSet, difference: &Comparison) -> FieldSet {
     set.intersection(&difference.modified).union(set.intersection(&difference.added))
 }
 
-/// The difference in another version, worked out once.
-fn in_version<'c>(
+/// The difference in another version, computed once.
+fn compare_in_version<'c>(
     kind: &Kind,
     (old, new): (&Value, &Value),
     version: &str,
@@ -87,8 +87,8 @@ fn in_version<'c>(
     Ok(known[at].1.as_ref())
 }
 
-/// Brings what is owned in line with what is atomic now; who names fields in a version that is gone is forgotten.
-pub fn reconcile(kind: &Kind, managed: &mut ManagedFields) {
+/// Adapts owned fields to the current schema; entries in a version that no longer exists are dropped.
+pub fn reconcile_entries(kind: &Kind, managed: &mut ManagedFields) {
     managed.entries.retain_mut(|entry| {
         let Some(view) = kind.type_view_in(&entry.api_version) else { return false };
         fields::reconcile_with_schema(view, &mut entry.fields);
@@ -96,8 +96,8 @@ pub fn reconcile(kind: &Kind, managed: &mut ManagedFields) {
     });
 }
 
-/// Removes what the applier owned before, does not apply any more, and nobody else owns.
-pub fn prune(
+/// Removes fields that the applier owned, no longer applies, and that no other manager owns.
+pub fn prune_abandoned(
     kind: &Kind,
     merged: Value,
     managed: &ManagedFields,
@@ -105,32 +105,32 @@ pub fn prune(
     last: Option<&ManagedFieldsEntry>,
 ) -> Value {
     let abandoned =
-        |last: &&ManagedFieldsEntry| last.api_version != mine.api_version || !last.fields.is_in(&mine.fields);
+        |last: &&ManagedFieldsEntry| last.api_version != mine.api_version || !last.fields.is_subset(&mine.fields);
     let Some(last) = last.filter(abandoned) else { return merged };
     let Some((view, whole)) = kind.convert_to_version(&merged, &last.api_version) else { return merged };
     let before = fields::ensure_named_fields(Some(view), &last.fields);
-    let mut pruned = merge::without(view, &whole, &before);
+    let mut pruned = merge::remove_fields(view, &whole, &before);
     for (version, owned) in owned_by_version(managed, &last.api_version) {
         let (Some((view, whole)), Some((_, rest))) =
             (kind.convert_to_version(&merged, &version), kind.convert_to_version(&pruned, &version))
         else {
             continue;
         };
-        let named = |set: &Set| fields::ensure_named_fields(Some(view), set);
+        let named = |set: &FieldSet| fields::ensure_named_fields(Some(view), set);
         let keep = named(&fields::to_field_set(view, &rest)).union(named(&owned));
         let gone = named(&fields::to_field_set(view, &whole)).difference(&keep);
-        pruned = merge::without(view, &whole, &gone);
+        pruned = merge::remove_fields(view, &whole, &gone);
     }
     let Some((_, rest)) = kind.convert_to_version(&pruned, &last.api_version) else { return merged };
-    let named = |set: &Set| fields::ensure_named_fields(Some(view), set);
+    let named = |set: &FieldSet| fields::ensure_named_fields(Some(view), set);
     let gone = named(&fields::to_field_set(view, &whole)).difference(&named(&fields::to_field_set(view, &rest)));
-    let result = merge::without(view, &whole, &gone.intersection(&before));
+    let result = merge::remove_fields(view, &whole, &gone.intersection(&before));
     kind.convert_to_version(&result, &kind.api_version).map(|(_, object)| object.into_owned()).unwrap_or(merged)
 }
 
-/// What anybody owns, by the version in which it is named, a given one first.
-fn owned_by_version(managed: &ManagedFields, first: &str) -> Vec<(String, Set)> {
-    let mut out: Vec<(String, Set)> = Vec::new();
+/// The owned fields of all managers by version, a given version first.
+fn owned_by_version(managed: &ManagedFields, first: &str) -> Vec<(String, FieldSet)> {
+    let mut out: Vec<(String, FieldSet)> = Vec::new();
     for entry in &managed.entries {
         match out.iter_mut().find(|(version, _)| *version == entry.api_version) {
             Some((_, set)) => *set = std::mem::take(set).union(entry.fields.clone()),

@@ -1,30 +1,30 @@
-//! The owners of an object's replicas, as a `Scale` shows them, and back.
+//! Managed fields of the `scale` subresource, mapped between an object's replicas and its `Scale`.
 
 use super::{
     managed::{ManagedFields, ManagedFieldsError},
-    set::Set,
+    set::FieldSet,
 };
 use crate::Value;
 
-/// Where a `Scale`, and everything built in that is scaled, has its replicas.
+/// The path of the replicas in a `Scale` and in built-in scalable kinds.
 pub const REPLICAS: &str = "spec.replicas";
-const VERSION: &str = "autoscaling/v1";
+const SCALE_VERSION: &str = "autoscaling/v1";
 
-/// Gives a `Scale` the owners of the replicas of its object, which are at `path`.
+/// Sets the managed fields of a `Scale` from the managers of the parent's replicas at `path`.
 pub fn show(parent: &Value, scale: &mut Value, path: &str) -> Result<(), ManagedFieldsError> {
     let mut managed = ManagedFields::from_object(parent)?;
-    let (replicas, scaled) = (Set::of_fields(&[REPLICAS]), Set::of_fields(&[path]));
+    let (replicas, scaled) = (FieldSet::from_paths(&[REPLICAS]), FieldSet::from_paths(&[path]));
     managed.entries.retain_mut(|entry| {
         let owns = !entry.fields.intersection(&scaled).is_empty();
         entry.fields = replicas.clone();
-        entry.api_version = VERSION.to_owned();
+        entry.api_version = SCALE_VERSION.to_owned();
         owns
     });
     managed.write(scale);
     Ok(())
 }
 
-/// The owners of an object, whose replicas are at `path`, after its `Scale` was written, in a version.
+/// Returns the parent's managed fields, in a version, after its `Scale` was written; the replicas are at `path`.
 pub fn merge(
     parent: &Value,
     scale: &Value,
@@ -32,7 +32,7 @@ pub fn merge(
     path: &str,
 ) -> Result<ManagedFields, ManagedFieldsError> {
     let (parents, mut scales) = (ManagedFields::from_object(parent)?, ManagedFields::from_object(scale)?);
-    let (shown, replicas) = (Set::of_fields(&[REPLICAS]), Set::of_fields(&[path]));
+    let (shown, replicas) = (FieldSet::from_paths(&[REPLICAS]), FieldSet::from_paths(&[path]));
     let mut out = ManagedFields::default();
     for mut entry in parents.entries.iter().cloned() {
         if !entry.fields.intersection(&replicas).is_empty() {

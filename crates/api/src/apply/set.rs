@@ -1,51 +1,53 @@
-//! Sets of fields, as trees: a node is in the set, has children in it, or both.
+//! Field sets as trees: a node is a member, has members below it, or both.
 //!
-//! The nodes of a level are sorted, so that union, intersection and difference are one walk over both trees.
+//! Nodes of a level are sorted, so that union, intersection and difference walk both trees once.
 
 use std::cmp::Ordering;
 
 use super::element::{MalformedElement, PathElement};
 use crate::{Map, Value};
 
-/// A set of fields.
+/// A set of field paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Set {
-    /// Sorted by element, each of them once; none is neither a member nor has children.
-    nodes: Vec<Node>,
+pub struct FieldSet {
+    /// Sorted by element and unique; no node is empty.
+    nodes: Vec<FieldNode>,
 }
 
-/// A field and what is below it.
+/// A field and its descendants in the set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
-    /// The last step to the field.
+pub struct FieldNode {
+    /// The last path element.
     pub element: PathElement,
-    /// The field itself is in the set.
+    /// Whether the field itself is a member.
     pub member: bool,
-    /// What is in the set below the field.
-    pub children: Set,
+    /// The members below the field.
+    pub children: FieldSet,
 }
 
-impl Node {
-    fn is_void(&self) -> bool {
+impl FieldNode {
+    fn is_empty(&self) -> bool {
         !self.member && self.children.is_empty()
     }
 }
 
-impl Set {
-    /// A set of dotted paths of field names.
-    pub fn of_fields(paths: &[&str]) -> Self {
+impl FieldSet {
+    /// Builds a set from dotted paths of field names.
+    pub fn from_paths(paths: &[&str]) -> Self {
         let one = |path: &&str| {
-            path.rsplit('.').fold(Set::default(), |children, name| {
+            path.rsplit('.').fold(FieldSet::default(), |children, name| {
                 let member = children.is_empty();
-                Set { nodes: vec![Node { element: PathElement::Field(name.to_owned().into()), member, children }] }
+                FieldSet {
+                    nodes: vec![FieldNode { element: PathElement::Field(name.to_owned().into()), member, children }],
+                }
             })
         };
-        paths.iter().map(one).fold(Set::default(), Set::union)
+        paths.iter().map(one).fold(FieldSet::default(), FieldSet::union)
     }
 
-    /// A set of nodes in any order; of those that name the same field, the last one counts.
-    pub fn from_nodes(mut nodes: Vec<Node>) -> Self {
-        nodes.retain(|node| !node.is_void());
+    /// Builds a set from nodes in any order; the last of equal elements counts.
+    pub fn from_nodes(mut nodes: Vec<FieldNode>) -> Self {
+        nodes.retain(|node| !node.is_empty());
         if !nodes.is_sorted_by(|a, b| a.element < b.element) {
             nodes.sort_by(|a, b| a.element.cmp(&b.element));
             nodes.dedup_by(|next, kept| {
@@ -59,36 +61,36 @@ impl Set {
         Self { nodes }
     }
 
-    /// The nodes, in order.
-    pub fn nodes(&self) -> &[Node] {
+    /// The nodes, sorted.
+    pub fn nodes(&self) -> &[FieldNode] {
         &self.nodes
     }
 
-    /// The nodes, to be changed into others that are not void.
-    pub(super) fn nodes_mut(&mut self) -> &mut [Node] {
+    /// The nodes, mutable; none may become empty.
+    pub(super) fn nodes_mut(&mut self) -> &mut [FieldNode] {
         &mut self.nodes
     }
 
-    /// Whether nothing is in it.
+    /// Whether the set has no members.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// Adds a node that sorts after all others; void ones are left out.
-    pub fn push(&mut self, node: Node) {
+    /// Appends a node that sorts after all others; an empty node is skipped.
+    pub fn push(&mut self, node: FieldNode) {
         debug_assert!(self.nodes.last().is_none_or(|last| last.element < node.element));
-        if !node.is_void() {
+        if !node.is_empty() {
             self.nodes.push(node);
         }
     }
 
-    /// The node of an element.
-    pub fn get(&self, element: &PathElement) -> Option<&Node> {
+    /// Returns the node of an element.
+    pub fn get(&self, element: &PathElement) -> Option<&FieldNode> {
         let found = self.nodes.binary_search_by(|node| node.element.cmp(element)).ok()?;
         Some(&self.nodes[found])
     }
 
-    /// Whether a path is in the set.
+    /// Whether a path is a member.
     pub fn has(&self, path: &[PathElement]) -> bool {
         match path {
             [] => false,
@@ -97,7 +99,7 @@ impl Set {
         }
     }
 
-    /// What is in either.
+    /// The members of either set.
     pub fn union(self, other: Self) -> Self {
         if self.is_empty() || other.is_empty() {
             return if self.is_empty() { other } else { self };
@@ -113,7 +115,7 @@ impl Set {
             };
             let (a, b) = (left.next_if(|_| next.is_le()), right.next_if(|_| next.is_ge()));
             out.extend(match (a, b) {
-                (Some(a), Some(b)) => Some(Node {
+                (Some(a), Some(b)) => Some(FieldNode {
                     element: a.element,
                     member: a.member || b.member,
                     children: a.children.union(b.children),
@@ -123,7 +125,7 @@ impl Set {
         }
     }
 
-    /// What is in both.
+    /// The members of both sets.
     pub fn intersection(&self, other: &Self) -> Self {
         let mut rest = other.nodes.iter().peekable();
         let mut out = Self::default();
@@ -132,33 +134,35 @@ impl Set {
             if let Some(other) = rest.next_if(|other| other.element == node.element) {
                 let (member, children) = (node.member && other.member, node.children.intersection(&other.children));
                 if member || !children.is_empty() {
-                    out.nodes.push(Node { element: node.element.clone(), member, children });
+                    out.nodes.push(FieldNode { element: node.element.clone(), member, children });
                 }
             }
         }
         out
     }
 
-    /// Whether all of it is in the other.
-    pub fn is_in(&self, other: &Self) -> bool {
-        let is_in = |node: &Node, other: &Node| (other.member || !node.member) && node.children.is_in(&other.children);
+    /// Whether all members are in the other set.
+    pub fn is_subset(&self, other: &Self) -> bool {
+        let is_in = |node: &FieldNode, other: &FieldNode| {
+            (other.member || !node.member) && node.children.is_subset(&other.children)
+        };
         self.nodes.iter().all(|node| other.get(&node.element).is_some_and(|other| is_in(node, other)))
     }
 
-    /// What is in this one and not in the other. A field in the other takes nothing from below it.
+    /// The members that are not in the other set. A member of the other set does not remove its descendants.
     pub fn difference(mut self, other: &Self) -> Self {
-        self.subtract(other, |node, other| {
+        self.subtract_with(other, |node, other| {
             node.member &= !other.member;
             node.children = std::mem::take(&mut node.children).difference(&other.children);
         });
         self
     }
 
-    /// What is in this one and neither in the other nor below a field in the other.
+    /// The members that are neither in the other set nor below a member of it.
     pub fn recursive_difference(mut self, other: &Self) -> Self {
-        self.subtract(other, |node, other| {
+        self.subtract_with(other, |node, other| {
             if other.member {
-                (node.member, node.children) = (false, Set::default());
+                (node.member, node.children) = (false, FieldSet::default());
             } else {
                 node.children = std::mem::take(&mut node.children).recursive_difference(&other.children);
             }
@@ -166,19 +170,19 @@ impl Set {
         self
     }
 
-    /// Changes every node that has its like in the other set; void ones go.
-    fn subtract(&mut self, other: &Self, change: impl Fn(&mut Node, &Node)) {
+    /// Changes the nodes that are in both sets and drops those that become empty.
+    fn subtract_with(&mut self, other: &Self, change: impl Fn(&mut FieldNode, &FieldNode)) {
         let mut rest = other.nodes.iter().peekable();
         self.nodes.retain_mut(|node| {
             while rest.next_if(|other| other.element < node.element).is_some() {}
             if let Some(other) = rest.next_if(|other| other.element == node.element) {
                 change(node, other);
             }
-            !node.is_void()
+            !node.is_empty()
         });
     }
 
-    /// Every path in the set: those of a level before those below it.
+    /// All paths, those of a level before those below it.
     pub fn paths(&self) -> Vec<Vec<PathElement>> {
         let mut out = Vec::new();
         self.collect_paths(&mut Vec::new(), &mut out);
@@ -196,7 +200,7 @@ impl Set {
         }
     }
 
-    /// The set as `fieldsV1` has it.
+    /// Encodes the set as `fieldsV1`.
     pub fn to_value(&self) -> Value {
         self.to_map(false).into()
     }
@@ -207,17 +211,17 @@ impl Set {
         own.into_iter().chain(nodes).collect()
     }
 
-    /// Reads `fieldsV1`. Steps of unknown kinds are ignored.
+    /// Parses `fieldsV1`; unknown kinds of elements are ignored.
     pub fn from_value(value: &Value) -> Result<Self, MalformedElement> {
-        Ok(read(value)?.1)
+        Ok(parse_node(value)?.1)
     }
 }
 
-/// Whether the field itself is a member, and what is below it.
-fn read(value: &Value) -> Result<(bool, Set), MalformedElement> {
+/// Returns whether the field itself is a member, and its descendants.
+fn parse_node(value: &Value) -> Result<(bool, FieldSet), MalformedElement> {
     let map = match value {
         Value::Object(map) => map,
-        Value::Null => return Ok((true, Set::default())),
+        Value::Null => return Ok((true, FieldSet::default())),
         _ => return Err(MalformedElement::NoObject),
     };
     let (mut own, mut nodes) = (false, Vec::with_capacity(map.len()));
@@ -227,10 +231,10 @@ fn read(value: &Value) -> Result<(bool, Set), MalformedElement> {
             continue;
         }
         if let Some(element) = PathElement::parse(text)? {
-            let (member, children) = read(below)?;
-            nodes.push(Node { element, member, children });
+            let (member, children) = parse_node(below)?;
+            nodes.push(FieldNode { element, member, children });
         }
     }
-    let children = Set::from_nodes(nodes);
+    let children = FieldSet::from_nodes(nodes);
     Ok((own || children.is_empty(), children))
 }

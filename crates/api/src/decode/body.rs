@@ -8,7 +8,7 @@ use std::fmt::Display;
 use super::{Mode, canonical, text};
 use crate::{
     Value, json, meta,
-    protobuf::{self, Unknown},
+    protobuf::{self, UnknownObject},
     schema::{Resource, TypeId, schema},
     status::Status,
     yaml,
@@ -32,7 +32,7 @@ pub enum Format {
 enum BodySource<'a> {
     Json(&'a [u8]),
     Yaml(yaml::Parsed),
-    Protobuf(Unknown<'a>),
+    Protobuf(UnknownObject<'a>),
 }
 
 /// Decodes the body of a request to a resource; returns the canonical object and the warnings for the client.

@@ -1,13 +1,13 @@
-//! What the other kinds of the core group get.
+//! Computed defaults of the core group, except pods.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::json;
 
-use super::text;
+use super::string_field;
 use crate::{Map, Value, decode, meta};
 
-/// `stringData` is for writing only: it becomes `data`.
-pub(super) fn secret(map: &mut Map) {
+/// Moves the write-only `stringData` into `data`.
+pub(super) fn default_secret(map: &mut Map) {
     let Some(Value::Object(given)) = map.remove("stringData") else { return };
     let data = meta::object_mut(map.entry("data").or_insert_with(|| json!({})));
     for (key, text) in given {
@@ -15,9 +15,9 @@ pub(super) fn secret(map: &mut Map) {
     }
 }
 
-pub(super) fn service(map: &mut Map) {
+pub(super) fn default_service(map: &mut Map) {
     let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    session_affinity(spec);
+    default_session_affinity(spec);
     for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
         let number = port.get("port").cloned().unwrap_or_default();
         if let Some(port) = port.as_object_mut()
@@ -26,7 +26,7 @@ pub(super) fn service(map: &mut Map) {
             port.insert("targetPort".into(), number);
         }
     }
-    let kind = text(spec, "type").to_owned();
+    let kind = string_field(spec, "type").to_owned();
     let external = spec.get("externalIPs").is_some_and(|ips| !decode::is_zero(ips));
     if matches!(kind.as_str(), "NodePort" | "LoadBalancer") || kind == "ClusterIP" && external {
         spec.entry("externalTrafficPolicy").or_insert("Cluster".into());
@@ -36,12 +36,12 @@ pub(super) fn service(map: &mut Map) {
     }
     if kind == "LoadBalancer" {
         spec.entry("allocateLoadBalancerNodePorts").or_insert(true.into());
-        ingress_modes(map);
+        default_ip_mode(map);
     }
 }
 
-fn session_affinity(spec: &mut Map) {
-    match text(spec, "sessionAffinity") {
+fn default_session_affinity(spec: &mut Map) {
+    match string_field(spec, "sessionAffinity") {
         "None" => {
             spec.remove("sessionAffinityConfig");
         }
@@ -55,21 +55,21 @@ fn session_affinity(spec: &mut Map) {
     }
 }
 
-fn ingress_modes(service: &mut Map) {
+fn default_ip_mode(service: &mut Map) {
     let points = service.get_mut("status").and_then(|status| status.get_mut("loadBalancer"));
     let points = points.and_then(|balancer| balancer.get_mut("ingress")).and_then(Value::as_array_mut);
     for point in points.into_iter().flatten().filter_map(Value::as_object_mut) {
-        if !text(point, "ip").is_empty() {
+        if !string_field(point, "ip").is_empty() {
             point.entry("ipMode").or_insert("VIP".into());
         }
     }
 }
 
-/// A node's network is the first of its networks.
-pub(super) fn node_networks(spec: &mut Map) {
+/// Mirrors `podCIDR` and the first of `podCIDRs`.
+pub(super) fn default_pod_cidrs(spec: &mut Map) {
     let first =
         spec.get("podCIDRs").and_then(|list| list.get(0)).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let one = text(spec, "podCIDR").to_owned();
+    let one = string_field(spec, "podCIDR").to_owned();
     if !one.is_empty() && one != first {
         spec.insert("podCIDRs".into(), json!([one]));
     } else if one.is_empty() && !first.is_empty() {
@@ -77,26 +77,26 @@ pub(super) fn node_networks(spec: &mut Map) {
     }
 }
 
-/// Selectors find a namespace by its name.
-pub(super) fn namespace(map: &mut Map) {
+/// Sets the label `kubernetes.io/metadata.name`.
+pub(super) fn default_namespace(map: &mut Map) {
     let Some(metadata) = map.get_mut("metadata").and_then(Value::as_object_mut) else { return };
-    let name = text(metadata, "name").to_owned();
+    let name = string_field(metadata, "name").to_owned();
     if !name.is_empty() {
         let labels = meta::object_mut(metadata.entry("labels").or_insert_with(|| json!({})));
         labels.insert("kubernetes.io/metadata.name".into(), name.into());
     }
 }
 
-/// What a node has, pods can have.
-pub(super) fn node_status(map: &mut Map) {
+/// Defaults `allocatable` to `capacity`.
+pub(super) fn default_node_status(map: &mut Map) {
     if let Some(capacity) = map.get("capacity").cloned() {
         map.entry("allocatable").or_insert(capacity);
     }
 }
 
-/// Limits of containers: the default follows the greatest, the default request the default and then the least.
-pub(super) fn limit_range(map: &mut Map) {
-    if text(map, "type") != "Container" {
+/// Container limits: `default` from `max`, `defaultRequest` from `default`, then `min`.
+pub(super) fn default_limit_range_item(map: &mut Map) {
+    if string_field(map, "type") != "Container" {
         return;
     }
     for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
@@ -108,8 +108,8 @@ pub(super) fn limit_range(map: &mut Map) {
     }
 }
 
-/// A replication controller selects and is labelled as its pods are.
-pub(super) fn replication_controller(map: &mut Map) {
+/// Defaults selector and labels to those of the template.
+pub(super) fn default_replication_controller(map: &mut Map) {
     let template = map.get("spec").and_then(|spec| spec.get("template"));
     let labels = template.and_then(|template| template.get("metadata")).and_then(|meta| meta.get("labels"));
     let Some(labels) = labels.cloned() else { return };
@@ -118,5 +118,5 @@ pub(super) fn replication_controller(map: &mut Map) {
     {
         spec.insert("selector".into(), labels.clone());
     }
-    super::groups::label(map, labels);
+    super::groups::default_labels(map, labels);
 }

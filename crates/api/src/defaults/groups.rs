@@ -1,21 +1,21 @@
-//! What kinds outside of the core group get.
+//! Computed defaults of groups other than core.
 
 use serde_json::json;
 
-use super::text;
+use super::string_field;
 use crate::{Map, Value, decode, meta};
 
-/// The labels of an object that has none.
-pub(super) fn label(map: &mut Map, labels: Value) {
+/// Sets the labels of an object without any.
+pub(super) fn default_labels(map: &mut Map, labels: Value) {
     let metadata = meta::object_mut(map.entry("metadata").or_insert_with(|| json!({})));
     if metadata.get("labels").is_none_or(decode::is_zero) {
         metadata.insert("labels".into(), labels);
     }
 }
 
-/// The parameters of a rolling update, each of them, when the strategy is one.
-fn rolling_update(map: &mut Map, parameters: [(&str, Value); 2]) {
-    if text(map, "type") == "RollingUpdate" {
+/// Sets the unset parameters of a rolling update.
+fn default_rolling_update(map: &mut Map, parameters: [(&str, Value); 2]) {
+    if string_field(map, "type") == "RollingUpdate" {
         let rolling = meta::object_mut(map.entry("rollingUpdate").or_insert_with(|| json!({})));
         for (name, value) in parameters {
             rolling.entry(name).or_insert(value);
@@ -23,12 +23,12 @@ fn rolling_update(map: &mut Map, parameters: [(&str, Value); 2]) {
     }
 }
 
-pub(super) fn deployment_strategy(map: &mut Map) {
-    rolling_update(map, [("maxUnavailable", "25%".into()), ("maxSurge", "25%".into())]);
+pub(super) fn default_deployment_strategy(map: &mut Map) {
+    default_rolling_update(map, [("maxUnavailable", "25%".into()), ("maxSurge", "25%".into())]);
 }
 
-/// The count of the template's changes, kept in an annotation since it lost its field.
-pub(super) fn template_generation(map: &mut Map) {
+/// Starts the template generation annotation, a field in removed versions.
+pub(super) fn default_template_generation(map: &mut Map) {
     let metadata = map.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
     let Some(metadata) = metadata.as_object_mut() else { return };
     let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
@@ -37,31 +37,31 @@ pub(super) fn template_generation(map: &mut Map) {
     }
 }
 
-pub(super) fn daemon_strategy(map: &mut Map) {
-    rolling_update(map, [("maxUnavailable", 1.into()), ("maxSurge", 0.into())]);
+pub(super) fn default_daemon_set_strategy(map: &mut Map) {
+    default_rolling_update(map, [("maxUnavailable", 1.into()), ("maxSurge", 0.into())]);
 }
 
-/// A strategy that is not given rolls from the first pod; one that is given keeps what it says.
-pub(super) fn stateful_strategy(map: &mut Map) {
-    if text(map, "type").is_empty() {
+/// An unset strategy becomes a rolling update from partition 0; an explicit one keeps its fields.
+pub(super) fn default_stateful_set_strategy(map: &mut Map) {
+    if string_field(map, "type").is_empty() {
         map.insert("type".into(), "RollingUpdate".into());
         map.entry("rollingUpdate").or_insert_with(|| json!({}));
     }
-    if text(map, "type") == "RollingUpdate"
+    if string_field(map, "type") == "RollingUpdate"
         && let Some(rolling) = map.get_mut("rollingUpdate").and_then(Value::as_object_mut)
     {
         rolling.entry("partition").or_insert(0.into());
     }
 }
 
-/// Where indexes have limits of their own, the job as a whole has none.
-pub(super) fn job_backoff(map: &mut Map) {
+/// With a limit per index, the job's own limit is unbounded.
+pub(super) fn default_backoff_limit(map: &mut Map) {
     if map.contains_key("backoffLimitPerIndex") {
         map.entry("backoffLimit").or_insert(i32::MAX.into());
     }
 }
 
-pub(super) fn job(map: &mut Map) {
+pub(super) fn default_job_spec(map: &mut Map) {
     if !map.contains_key("completions") && !map.contains_key("parallelism") {
         map.insert("completions".into(), 1.into());
     }
@@ -72,24 +72,24 @@ pub(super) fn job(map: &mut Map) {
     for rule in rules.and_then(Value::as_array_mut).into_iter().flatten() {
         let patterns = rule.get_mut("onPodConditions").and_then(Value::as_array_mut);
         for pattern in patterns.into_iter().flatten().filter_map(Value::as_object_mut) {
-            if text(pattern, "status").is_empty() {
+            if string_field(pattern, "status").is_empty() {
                 pattern.insert("status".into(), "True".into());
             }
         }
     }
 }
 
-/// A job is labelled as its pods are.
-pub(super) fn job_labels(map: &mut Map) {
+/// Defaults the labels to those of the template.
+pub(super) fn default_job_labels(map: &mut Map) {
     let template = map.get("spec").and_then(|spec| spec.get("template"));
     let labels = template.and_then(|template| template.get("metadata")).and_then(|meta| meta.get("labels"));
     if let Some(labels) = labels.cloned() {
-        label(map, labels);
+        default_labels(map, labels);
     }
 }
 
-/// Without metrics, 80 % of the requested CPU; with a behavior, its missing parts.
-pub(super) fn autoscaler(map: &mut Map) {
+/// Defaults the metrics to 80 % CPU utilization, and completes a behavior.
+pub(super) fn default_autoscaler(map: &mut Map) {
     if map.get("metrics").is_none_or(decode::is_zero) {
         let target = json!({"type": "Utilization", "averageUtilization": 80});
         map.insert("metrics".into(), json!([{"type": "Resource", "resource": {"name": "cpu", "target": target}}]));
@@ -108,50 +108,50 @@ pub(super) fn autoscaler(map: &mut Map) {
     }
 }
 
-pub(super) fn subject(map: &mut Map) {
-    if matches!(text(map, "kind"), "User" | "Group") && text(map, "apiGroup").is_empty() {
+pub(super) fn default_subject(map: &mut Map) {
+    if matches!(string_field(map, "kind"), "User" | "Group") && string_field(map, "apiGroup").is_empty() {
         map.insert("apiGroup".into(), "rbac.authorization.k8s.io".into());
     }
 }
 
-pub(super) fn policy_types(map: &mut Map) {
+pub(super) fn default_policy_types(map: &mut Map) {
     if map.get("policyTypes").is_none_or(decode::is_zero) {
         let egress = map.get("egress").is_some_and(|rules| !decode::is_zero(rules));
         map.insert("policyTypes".into(), if egress { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) });
     }
 }
 
-/// Parameters of a class are for the whole cluster.
-pub(super) fn class_parameters(map: &mut Map) {
+/// Defaults the scope to the cluster.
+pub(super) fn default_class_parameters(map: &mut Map) {
     map.entry("scope").or_insert("Cluster".into());
 }
 
-/// A request for devices is for exactly one.
-pub(super) fn device_request(map: &mut Map) {
-    if text(map, "allocationMode").is_empty() {
+/// Defaults to exactly one device.
+pub(super) fn default_device_request(map: &mut Map) {
+    if string_field(map, "allocationMode").is_empty() {
         map.insert("allocationMode".into(), "ExactCount".into());
     }
-    if text(map, "allocationMode") == "ExactCount" && map.get("count").is_none_or(decode::is_zero) {
+    if string_field(map, "allocationMode") == "ExactCount" && map.get("count").is_none_or(decode::is_zero) {
         map.insert("count".into(), 1.into());
     }
 }
 
-/// As [`device_request`], where a request may instead be a list of alternatives.
-pub(super) fn flat_device_request(map: &mut Map) {
-    if !text(map, "deviceClassName").is_empty() {
-        device_request(map);
+/// As [`device_request`], unless the request is a list of alternatives.
+pub(super) fn default_flat_device_request(map: &mut Map) {
+    if !string_field(map, "deviceClassName").is_empty() {
+        default_device_request(map);
     }
 }
 
-/// The names of a kind follow from one, and the version that is stored is noted.
-pub(super) fn custom_resource(map: &mut Map) {
+/// Derives the names from the kind, and records the storage version.
+pub(super) fn default_custom_resource_definition(map: &mut Map) {
     let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) else { return };
     let names = meta::object_mut(spec.entry("names").or_insert_with(|| json!({})));
-    let kind = text(names, "kind").to_owned();
-    if text(names, "singular").is_empty() && !kind.is_empty() {
+    let kind = string_field(names, "kind").to_owned();
+    if string_field(names, "singular").is_empty() && !kind.is_empty() {
         names.insert("singular".into(), kind.to_lowercase().into());
     }
-    if text(names, "listKind").is_empty() && !kind.is_empty() {
+    if string_field(names, "listKind").is_empty() && !kind.is_empty() {
         names.insert("listKind".into(), format!("{kind}List").into());
     }
     spec.entry("conversion").or_insert_with(|| json!({"strategy": "None"}));

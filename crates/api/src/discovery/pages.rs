@@ -1,7 +1,7 @@
-//! Documents that a server publishes about itself, as bytes: each is made when it is first asked for, kept, and shared by all
-//! who read it, with the tag by which clients tell whether they have it already.
+//! A cache of discovery and OpenAPI documents: each is built on first use and shared by all readers, with the hash for
+//! its `ETag`.
 //!
-//! A server keeps one [`Pages`] for the group-versions that it serves.
+//! A server has one [`Pages`] for its enabled group-versions.
 
 use std::{
     collections::HashMap,
@@ -12,20 +12,20 @@ use std::{
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use super::{AggregatedVersion, aggregated, group, group_list, resource_list};
+use super::{AggregatedVersion, aggregated_document, group_document, group_list, resource_list};
 use crate::{Value, openapi};
 
-/// A document as it is sent.
+/// An encoded document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// The document.
+    /// The encoded bytes.
     pub bytes: Bytes,
-    /// A hash of it, in capital letters: what `ETag` quotes and `?hash=` names.
+    /// The hash in upper-case hexadecimal, quoted in `ETag` and named by `?hash=`.
     pub hash: String,
 }
 
 impl Page {
-    /// A document of these bytes.
+    /// Hashes and wraps bytes.
     pub fn new(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
         let hash = Sha256::digest(&bytes).iter().fold(String::new(), |mut out, byte| {
@@ -36,30 +36,30 @@ impl Page {
         Self { bytes, hash }
     }
 
-    /// A document of this value.
+    /// Encodes a JSON document.
     pub fn json(value: &Value) -> Self {
-        // A value can be written: its keys are texts.
+        // Encoding a value with string keys cannot fail.
         Self::new(serde_json::to_vec(value).unwrap_or_default())
     }
 
-    /// A document that is known by the hash of what it is made of.
+    /// Wraps bytes with the hash of their source.
     pub fn hashed(bytes: impl Into<Bytes>, hash: String) -> Self {
         Self { bytes: bytes.into(), hash }
     }
 
-    /// The value of the header `ETag`.
+    /// The `ETag` header.
     pub fn etag(&self) -> String {
         format!("\"{}\"", self.hash)
     }
 
-    /// Whether a client that sends this as `If-None-Match` has the document already.
+    /// Whether an `If-None-Match` header matches the document.
     pub fn is_known(&self, if_none_match: &str) -> bool {
         let tags = if_none_match.split(',').map(|tag| tag.trim().trim_start_matches("W/"));
         tags.map(|tag| tag.trim_matches('"')).any(|tag| tag == "*" || tag == self.hash)
     }
 }
 
-/// Which document.
+/// The name of a cached document.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Name {
     /// `/apis`
@@ -68,11 +68,11 @@ pub enum Name {
     Group(String),
     /// `/api/v1` and `/apis/<group>/<version>`
     Resources(String, String),
-    /// The aggregated form of `/api`, or of `/apis`.
+    /// Aggregated discovery of `/api` or `/apis`.
     Aggregated {
         /// `/api`
         core: bool,
-        /// In which version.
+        /// The version of the document.
         version: AggregatedVersion,
     },
     /// `/openapi/v2`
@@ -85,40 +85,40 @@ pub enum Name {
     OpenApi3(String),
 }
 
-type Served = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
-type Slots = HashMap<Name, Arc<OnceLock<Option<Page>>>>;
+type ServedFilter = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
+type DocumentSlots = HashMap<Name, Arc<OnceLock<Option<Page>>>>;
 
-/// The documents of a server.
+/// The document cache.
 pub struct Pages {
-    served: Served,
-    /// A document is made outside of the lock, once, while who else wants it waits.
-    pages: Mutex<Slots>,
+    served: ServedFilter,
+    /// Documents are built once, outside of the lock; concurrent readers wait.
+    documents: Mutex<DocumentSlots>,
 }
 
 impl Pages {
-    /// Documents about the served group-versions.
+    /// Creates the cache for the served group-versions.
     pub fn new(served: impl Fn(&str, &str) -> bool + Send + Sync + 'static) -> Self {
-        Self { served: Box::new(served), pages: Mutex::default() }
+        Self { served: Box::new(served), documents: Mutex::default() }
     }
 
-    /// A document; `None` if there is none of that name.
+    /// Returns a document; `None` if it does not exist.
     pub fn get(&self, name: &Name) -> Option<Page> {
         let known = self.lock().get(name).cloned();
         let page = match known {
             Some(page) => page,
-            None if !self.exists(name) => return None,
+            None if !self.is_served(name) => return None,
             None => self.lock().entry(name.clone()).or_default().clone(),
         };
-        page.get_or_init(|| self.make(name)).clone()
+        page.get_or_init(|| self.build_document(name)).clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Slots> {
-        // Nothing is done under the lock that could leave the map in between.
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, DocumentSlots> {
+        // A panic cannot leave the map inconsistent.
+        self.documents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a document can be there: what clients make up is not to be remembered.
-    fn exists(&self, name: &Name) -> bool {
+    /// Whether the document exists: unknown names from clients are not cached.
+    fn is_served(&self, name: &Name) -> bool {
         match name {
             Name::Group(group) => super::groups(&self.served).contains(&group.as_str()),
             Name::Resources(group, version) => {
@@ -129,13 +129,13 @@ impl Pages {
         }
     }
 
-    fn make(&self, name: &Name) -> Option<Page> {
+    fn build_document(&self, name: &Name) -> Option<Page> {
         let json = |value: Value| Page::json(&value);
         match name {
             Name::Groups => Some(json(group_list(&self.served))),
-            Name::Group(name) => group(name, &self.served).map(json),
+            Name::Group(name) => group_document(name, &self.served).map(json),
             Name::Resources(group, version) => resource_list(group, version).map(json),
-            Name::Aggregated { core, version } => Some(json(aggregated(*core, *version, &self.served))),
+            Name::Aggregated { core, version } => Some(json(aggregated_document(*core, *version, &self.served))),
             Name::OpenApi2 => Some(json(openapi::v2(&self.served))),
             Name::OpenApi2Protobuf => Some(Page::new(openapi::v2_protobuf(&self.served))),
             Name::OpenApi3Index => Some(json(openapi::index(&self.served))),
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents_are_made_once_and_shared() {
+    fn document_is_built_once_and_shared() {
         let pages = Pages::new(super::super::enabled_by_default);
         let name = Name::Aggregated { core: false, version: AggregatedVersion::V2 };
         let (first, again) = (pages.get(&name).unwrap(), pages.get(&name).unwrap());
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_remembered() {
+    fn unknown_document_is_not_cached() {
         let pages = Pages::new(super::super::enabled_by_default);
         let names = [
             Name::Group("nope".into()),
@@ -167,11 +167,11 @@ mod tests {
             Name::OpenApi3("apis/storage.k8s.io/v1beta1".into()),
         ];
         assert!(names.iter().all(|name| pages.get(name).is_none()));
-        assert!(pages.pages.lock().unwrap().is_empty());
+        assert!(pages.documents.lock().unwrap().is_empty());
     }
 
     #[test]
-    fn the_index_names_the_hashes_of_the_documents() {
+    fn openapi_index_has_document_hashes() {
         let pages = Pages::new(|_, _| true);
         let index: Value = serde_json::from_slice(&pages.get(&Name::OpenApi3Index).unwrap().bytes).unwrap();
         for path in ["apis/apps/v1", "version"] {

@@ -6,7 +6,7 @@ use super::{
     route::{DISCOVERY, JSON, OBJECT, Parameter, Route, Shape},
 };
 use crate::{
-    discovery::{Enabled, group_versions, groups},
+    discovery::{EnabledFilter, group_versions, groups},
     schema::schema,
 };
 
@@ -21,7 +21,7 @@ pub(super) struct Document {
 }
 
 /// All documents of the served group-versions.
-pub(super) fn list(enabled: Enabled) -> Vec<Document> {
+pub(super) fn list(enabled: EnabledFilter) -> Vec<Document> {
     let mut documents = fixed();
     documents.extend(groups(enabled).into_iter().map(group));
     documents.extend(group_versions(enabled).into_iter().map(|(group, version)| version_document(group, version)));

@@ -33,7 +33,7 @@ const META_KINDS: &[&str] = &["APIGroup", "APIGroupList", "APIResourceList", "AP
 
 /// All group-versions that have kinds.
 pub(super) fn group_versions() -> BTreeSet<(&'static str, &'static str)> {
-    discovery::group_versions(discovery::ALL).into_iter().chain(versions_without_resources()).collect()
+    discovery::group_versions(discovery::ALL_ENABLED).into_iter().chain(versions_without_resources()).collect()
 }
 
 /// The group-versions that upstream's general client knows, by which it writes of the common kinds beside custom ones.

@@ -26,11 +26,11 @@ use serde_json::json;
 
 use crate::{
     Map, Value,
-    discovery::{ALL, Enabled, Page},
+    discovery::{ALL_ENABLED, EnabledFilter, Page},
 };
 
 /// `/openapi/v3`: where the documents of the served group-versions are, with a hash of each for caches.
-pub fn index(enabled: Enabled) -> Value {
+pub fn index(enabled: EnabledFilter) -> Value {
     let served = documents::list(enabled);
     let entry = |(path, hash): &(String, String)| {
         (path.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")}))
@@ -41,17 +41,17 @@ pub fn index(enabled: Enabled) -> Value {
 
 /// The document at a path below `/openapi/v3/`, for example `apis/apps/v1`, `apis/apps`, `api` or `version`.
 pub fn document_at(path: &str) -> Option<Value> {
-    let document = documents::list(ALL).into_iter().find(|document| document.path == path)?;
+    let document = documents::list(ALL_ENABLED).into_iter().find(|document| document.path == path)?;
     Some(versions::v3(&document))
 }
 
 /// Whether there is a document at a path below `/openapi/v3/`, of the served group-versions.
-pub fn has_document(path: &str, enabled: Enabled) -> bool {
+pub fn has_document(path: &str, enabled: EnabledFilter) -> bool {
     documents::list(enabled).iter().any(|document| document.path == path)
 }
 
 /// `/openapi/v2` of the served group-versions.
-pub fn v2(enabled: Enabled) -> Value {
+pub fn v2(enabled: EnabledFilter) -> Value {
     versions::v2(&documents::list(enabled))
 }
 
@@ -61,7 +61,7 @@ pub fn protobuf_of(document: &Value) -> Vec<u8> {
 }
 
 /// `/openapi/v2` of the served group-versions as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
-pub fn v2_protobuf(enabled: Enabled) -> Vec<u8> {
+pub fn v2_protobuf(enabled: EnabledFilter) -> Vec<u8> {
     gnostic::encode(&v2(enabled))
 }
 
@@ -69,7 +69,7 @@ pub fn v2_protobuf(enabled: Enabled) -> Vec<u8> {
 fn hashes() -> &'static [(String, String)] {
     static HASHES: OnceLock<Vec<(String, String)>> = OnceLock::new();
     HASHES.get_or_init(|| {
-        documents::list(ALL)
+        documents::list(ALL_ENABLED)
             .into_iter()
             .map(|document| (document.path.clone(), Page::new(versions::v3(&document).to_string()).hash))
             .collect()
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn every_reference_resolves() {
-        for document in documents::list(ALL) {
+        for document in documents::list(ALL_ENABLED) {
             let body = versions::v3(&document);
             let text = body.to_string();
             for reference in text.split("#/components/schemas/").skip(1) {
@@ -90,7 +90,7 @@ mod tests {
                 assert!(!body["components"]["schemas"][name].is_null(), "{}: {name}", document.path);
             }
         }
-        let body = v2(ALL);
+        let body = v2(ALL_ENABLED);
         for reference in body.to_string().split("#/definitions/").skip(1) {
             let name = reference.split('"').next().unwrap();
             assert!(!body["definitions"][name].is_null(), "{name}");

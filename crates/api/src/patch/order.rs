@@ -1,36 +1,36 @@
-//! The order of a list after a strategic merge: what the patch has in its order, what only the server has in the old order,
-//! each of the latter before what it stood before.
+//! List order after a strategic merge: items of the patch in its order, items of the server in the old order, each
+//! before the item that it preceded.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{
     Error,
-    strategic::{failed, no_key},
+    strategic::{failed, missing_merge_key},
 };
 use crate::{
     Value,
     json::{go_type, go_value, kind_of_value},
 };
 
-/// What tells the items of a list apart.
+/// The identity of list items.
 #[derive(Clone, Copy)]
-pub enum Identity<'a> {
-    /// A field of theirs.
+pub enum ItemIdentity<'a> {
+    /// The value of a field.
     Key(&'a str),
-    /// Themselves.
+    /// The item itself.
     Item,
 }
 
-impl Identity<'_> {
-    fn of(self, item: &Value) -> Result<&Value, Error> {
+impl ItemIdentity<'_> {
+    fn identify(self, item: &Value) -> Result<&Value, Error> {
         match self {
-            Identity::Item => Ok(item),
-            Identity::Key(key) => item.get(key).ok_or_else(|| no_key(item, key)),
+            ItemIdentity::Item => Ok(item),
+            ItemIdentity::Key(key) => item.get(key).ok_or_else(|| missing_merge_key(item, key)),
         }
     }
 }
 
-/// The kind of all items, which must be the same and no list; nothing if there are none.
+/// Returns the common JSON type of all items; `None` for an empty list. Mixed types and lists are rejected.
 pub fn element_kind<'a>(items: impl Iterator<Item = &'a Value>) -> Result<Option<&'static str>, Error> {
     let mut kind = None;
     for item in items {
@@ -46,14 +46,14 @@ pub fn element_kind<'a>(items: impl Iterator<Item = &'a Value>) -> Result<Option
     Ok(kind)
 }
 
-/// The items, each once.
-pub fn unique(items: Vec<Value>) -> Vec<Value> {
+/// Removes duplicate items.
+pub fn deduplicate_items(items: Vec<Value>) -> Vec<Value> {
     let mut seen = HashSet::new();
     items.into_iter().filter(|item| seen.insert(item.clone())).collect()
 }
 
-/// Whether the items of a patch are all in its order, and in that order.
-pub fn check(patch: &[Value], order: &[Value], identity: Identity) -> Result<(), Error> {
+/// Checks that the items of a patch occur in the order of `$setElementOrder`.
+pub fn check_order(patch: &[Value], order: &[Value], identity: ItemIdentity) -> Result<(), Error> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());
     }
@@ -62,7 +62,7 @@ pub fn check(patch: &[Value], order: &[Value], identity: Identity) -> Result<(),
     for next in order {
         while rest.next_if(|item| item.get("$patch").is_some()).is_some() {}
         let Some(item) = rest.peek() else { break };
-        if identity.of(item)? == identity.of(next)? {
+        if identity.identify(item)? == identity.identify(next)? {
             rest.next();
         }
     }
@@ -73,12 +73,17 @@ pub fn check(patch: &[Value], order: &[Value], identity: Identity) -> Result<(),
     Err(failed(format!("The order in patch list:\n{patch}\n doesn't match $setElementOrder list:\n{order}\n")))
 }
 
-/// Puts items into order: those in `order` as it has them, the others as they were `before`.
-pub fn enforce(items: Vec<Value>, order: &[Value], before: &[Value], identity: Identity) -> Result<Vec<Value>, Error> {
-    let (order, before) = (places(order, identity)?, places(before, identity)?);
+/// Sorts items: those in `order` accordingly, the others as `before`.
+pub fn enforce_order(
+    items: Vec<Value>,
+    order: &[Value],
+    before: &[Value],
+    identity: ItemIdentity,
+) -> Result<Vec<Value>, Error> {
+    let (order, before) = (first_positions(order, identity)?, first_positions(before, identity)?);
     let (mut named, mut others) = (Vec::new(), Vec::new());
     for item in items {
-        let wanted = identity.of(&item)?;
+        let wanted = identity.identify(&item)?;
         let live = before.get(wanted).copied();
         match order.get(wanted) {
             Some(at) => named.push((*at, live, item)),
@@ -100,8 +105,8 @@ pub fn enforce(items: Vec<Value>, order: &[Value], before: &[Value], identity: I
     Ok(out)
 }
 
-/// Sorts items by their old places. Upstream takes an item without one for less than any other, whichever way it asks: with
-/// that the outcome depends on how it sorts, which is by insertion where there are few.
+/// Sorts items by their old position. Upstream's comparison treats an item without one as less in both directions, so
+/// the result depends on its sort, an insertion sort for short lists.
 fn sort_as_upstream(items: &mut [(Option<usize>, Value)]) {
     const FEW: usize = 20;
     if items.len() > FEW {
@@ -117,17 +122,17 @@ fn sort_as_upstream(items: &mut [(Option<usize>, Value)]) {
     }
 }
 
-/// Where each item is first.
-fn places<'a>(items: &'a [Value], identity: Identity) -> Result<HashMap<&'a Value, usize>, Error> {
+/// The first position of each item.
+fn first_positions<'a>(items: &'a [Value], identity: ItemIdentity) -> Result<HashMap<&'a Value, usize>, Error> {
     let mut places = HashMap::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
-        places.entry(identity.of(item)?).or_insert(at);
+        places.entry(identity.identify(item)?).or_insert(at);
     }
     Ok(places)
 }
 
-/// Something else stands where a list should.
-pub fn no_list(found: &Value) -> Error {
+/// The error of a value that is not a list.
+pub fn not_a_list(found: &Value) -> Error {
     let found = if found.is_null() { "%!s(<nil>)" } else { go_type(found) };
     failed(format!("expected a []interface {{}}, but received a {found}"))
 }

@@ -1,126 +1,126 @@
-//! One operation of a JSON patch, with the library's semantics and words that upstream uses: what is replaced need not be
-//! there, and indexes may count from the end.
+//! Single JSON patch operations with the semantics and messages of upstream's library: `replace` may add, and indexes
+//! may be negative.
 
 use json_patch::PatchOperation;
 
 use crate::Value;
 
-/// Why an operation does not apply.
+/// An operation that does not apply.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// A test failed.
-    Test(String),
-    /// Something else is wrong.
+pub enum OperationError {
+    /// A `test` operation failed.
+    TestFailed(String),
+    /// Any other error.
     Other(String),
 }
 
-type Outcome<T> = Result<T, Fault>;
+type OperationResult<T> = Result<T, OperationError>;
 
-fn other<T>(message: String) -> Outcome<T> {
-    Err(Fault::Other(message))
+fn operation_error<T>(message: String) -> OperationResult<T> {
+    Err(OperationError::Other(message))
 }
 
-/// What a path leads to.
-pub fn pointed<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
-    steps(path).try_fold(object, |within, step| match within {
-        Value::Array(list) => list.get(index(&step, list.len()).ok()?),
+/// Returns the value at a JSON pointer.
+pub fn resolve_pointer<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
+    pointer_tokens(path).try_fold(object, |within, step| match within {
+        Value::Array(list) => list.get(parse_index(&step, list.len()).ok()?),
         within => within.get(&step),
     })
 }
 
-fn steps(path: &str) -> impl Iterator<Item = String> {
+fn pointer_tokens(path: &str) -> impl Iterator<Item = String> {
     path.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~"))
 }
 
-/// Applies an operation.
-pub fn apply(object: &mut Value, operation: &PatchOperation) -> Outcome<()> {
+/// Applies one operation.
+pub fn apply_operation(object: &mut Value, operation: &PatchOperation) -> OperationResult<()> {
     match operation {
         PatchOperation::Add(add) => {
             let path = add.path.as_str();
             let missing = format!("add operation does not apply: doc is missing path: \"{path}\": missing value");
-            let place = Place::find(object, path, missing)?;
+            let place = PointerTarget::find(object, path, missing)?;
             place.add(add.value.clone(), |why| format!("error in add for path: '{path}': {why}"))
         }
         PatchOperation::Remove(remove) => {
             let path = remove.path.as_str();
             let missing = format!("remove operation does not apply: doc is missing path: \"{path}\": missing value");
-            let place = Place::find(object, path, missing)?;
+            let place = PointerTarget::find(object, path, missing)?;
             place.remove(|why| format!("error in remove for path: '{path}': {why}")).map(drop)
         }
-        PatchOperation::Replace(replace) => self::replace(object, replace.path.as_str(), &replace.value),
+        PatchOperation::Replace(replace) => self::replace_value(object, replace.path.as_str(), &replace.value),
         PatchOperation::Move(moved) => {
             let (from, path) = (moved.from.as_str(), moved.path.as_str());
             let missing = format!("move operation does not apply: doc is missing from path: {from}: missing value");
-            let place = Place::find(object, from, missing)?;
+            let place = PointerTarget::find(object, from, missing)?;
             let key = place.key.clone();
             let value = place.remove(|why| format!("error in move for path: '{key}': {why}"))?;
             let missing =
                 format!("move operation does not apply: doc is missing destination path: {path}: missing value");
-            let place = Place::find(object, path, missing)?;
+            let place = PointerTarget::find(object, path, missing)?;
             place.add(value, |why| format!("error in move for path: '{path}': {why}"))
         }
         PatchOperation::Copy(copy) => {
             let (from, path) = (copy.from.as_str(), copy.path.as_str());
             let missing = format!("copy operation does not apply: doc is missing from path: {from}: missing value");
-            let place = Place::find(object, from, missing)?;
+            let place = PointerTarget::find(object, from, missing)?;
             let value = place.get(|why| format!("error in copy for from: '{from}': {why}"))?.clone();
             let missing =
                 format!("copy operation does not apply: doc is missing destination path: {path}: missing value");
-            let place = Place::find(object, path, missing)?;
+            let place = PointerTarget::find(object, path, missing)?;
             place.add(value, |why| format!("error while adding value during copy: {why}"))
         }
-        PatchOperation::Test(test) => self::test(object, test.path.as_str(), &test.value),
+        PatchOperation::Test(test) => self::test_value(object, test.path.as_str(), &test.value),
     }
 }
 
-fn replace(object: &mut Value, path: &str, value: &Value) -> Outcome<()> {
+fn replace_value(object: &mut Value, path: &str, value: &Value) -> OperationResult<()> {
     if path.is_empty() {
         if !value.is_object() && !value.is_array() {
-            return other("replace operation value must be object or array".to_owned());
+            return operation_error("replace operation value must be object or array".to_owned());
         }
         *object = value.clone();
         return Ok(());
     }
     let missing = format!("replace operation does not apply: doc is missing path: {path}: missing value");
-    let place = Place::find(object, path, missing)?;
+    let place = PointerTarget::find(object, path, missing)?;
     let lacks = |_| format!("replace operation does not apply: doc is missing key: {path}: missing value");
-    match place.within {
+    match place.parent {
         Value::Array(list) => {
-            let at = index(&place.key, list.len()).map_err(|why| Fault::Other(lacks(why)))?;
+            let at = parse_index(&place.key, list.len()).map_err(|why| OperationError::Other(lacks(why)))?;
             list[at] = value.clone();
         }
         Value::Object(map) => drop(map.insert(place.key, value.clone())),
-        _ => return other(lacks(String::new())),
+        _ => return operation_error(lacks(String::new())),
     }
     Ok(())
 }
 
-fn test(object: &mut Value, path: &str, value: &Value) -> Outcome<()> {
-    let failed = || Err(Fault::Test(format!("testing value {path} failed: test failed")));
+fn test_value(object: &mut Value, path: &str, value: &Value) -> OperationResult<()> {
+    let failed = || Err(OperationError::TestFailed(format!("testing value {path} failed: test failed")));
     if path.is_empty() {
         return if object == value { Ok(()) } else { failed() };
     }
     let missing = format!("test operation does not apply: is missing path: {path}: missing value");
-    let place = Place::find(object, path, missing)?;
+    let place = PointerTarget::find(object, path, missing)?;
     let found = place.get(|why| format!("error in test for path: '{path}': {why}"))?;
     if found == value { Ok(()) } else { failed() }
 }
 
-/// A key in an object, or an index in a list, where something may be or not.
-struct Place<'a> {
-    within: &'a mut Value,
+/// A key of an object or an index of a list, present or not.
+struct PointerTarget<'a> {
+    parent: &'a mut Value,
     key: String,
 }
 
-impl<'a> Place<'a> {
-    fn find(object: &'a mut Value, path: &str, missing: String) -> Outcome<Self> {
-        let mut steps: Vec<String> = steps(path).collect();
-        let Some(key) = steps.pop() else { return other(missing) };
+impl<'a> PointerTarget<'a> {
+    fn find(object: &'a mut Value, path: &str, missing: String) -> OperationResult<Self> {
+        let mut steps: Vec<String> = pointer_tokens(path).collect();
+        let Some(key) = steps.pop() else { return operation_error(missing) };
         let mut within = object;
         for step in steps {
             let next = match within {
                 Value::Object(map) => map.get_mut(&step),
-                Value::Array(list) => match index(&step, list.len()) {
+                Value::Array(list) => match parse_index(&step, list.len()) {
                     Ok(at) => list.get_mut(at),
                     Err(_) => None,
                 },
@@ -128,59 +128,61 @@ impl<'a> Place<'a> {
             };
             match next.filter(|next| next.is_object() || next.is_array()) {
                 Some(next) => within = next,
-                None => return other(missing),
+                None => return operation_error(missing),
             }
         }
-        Ok(Self { within, key })
+        Ok(Self { parent: within, key })
     }
 
-    /// What is there; in an object, null for nothing.
-    fn get(self, words: impl Fn(String) -> String) -> Outcome<&'a Value> {
-        match self.within {
+    /// Returns the value; null for a missing key of an object.
+    fn get(self, words: impl Fn(String) -> String) -> OperationResult<&'a Value> {
+        match self.parent {
             Value::Array(list) => {
-                let at = index(&self.key, list.len()).map_err(|why| Fault::Other(words(why)))?;
+                let at = parse_index(&self.key, list.len()).map_err(|why| OperationError::Other(words(why)))?;
                 Ok(&list[at])
             }
             within => Ok(within.get(&self.key).unwrap_or(&Value::Null)),
         }
     }
 
-    fn add(self, value: Value, words: impl Fn(String) -> String) -> Outcome<()> {
-        match self.within {
+    fn add(self, value: Value, words: impl Fn(String) -> String) -> OperationResult<()> {
+        match self.parent {
             Value::Array(list) if self.key == "-" => list.push(value),
             Value::Array(list) => {
                 if self.key.parse::<i64>().is_err() {
                     let key = &self.key;
-                    let why = format!("value was not a proper array index: '{key}': {}", no_number(key));
-                    return other(words(why));
+                    let why = format!("value was not a proper array index: '{key}': {}", not_an_integer(key));
+                    return operation_error(words(why));
                 }
-                let at = index(&self.key, list.len() + 1).map_err(|why| Fault::Other(words(why)))?;
+                let at = parse_index(&self.key, list.len() + 1).map_err(|why| OperationError::Other(words(why)))?;
                 list.insert(at, value);
             }
             Value::Object(map) => drop(map.insert(self.key, value)),
-            _ => return other(words("unknown object type".to_owned())),
+            _ => return operation_error(words("unknown object type".to_owned())),
         }
         Ok(())
     }
 
-    fn remove(self, words: impl Fn(String) -> String) -> Outcome<Value> {
-        match self.within {
+    fn remove(self, words: impl Fn(String) -> String) -> OperationResult<Value> {
+        match self.parent {
             Value::Array(list) => {
-                let at = index(&self.key, list.len()).map_err(|why| Fault::Other(words(why)))?;
+                let at = parse_index(&self.key, list.len()).map_err(|why| OperationError::Other(words(why)))?;
                 Ok(list.remove(at))
             }
             Value::Object(map) => match map.remove(&self.key) {
                 Some(value) => Ok(value),
-                None => other(words(format!("Unable to remove nonexistent key: {}: missing value", self.key))),
+                None => {
+                    operation_error(words(format!("Unable to remove nonexistent key: {}: missing value", self.key)))
+                }
             },
-            _ => other(words("unknown object type".to_owned())),
+            _ => operation_error(words("unknown object type".to_owned())),
         }
     }
 }
 
-/// An index among so many; negative ones count from the end.
-fn index(key: &str, length: usize) -> Result<usize, String> {
-    let at: i64 = key.parse().map_err(|_| no_number(key))?;
+/// Parses an index below `length`; negative indexes count from the end.
+fn parse_index(key: &str, length: usize) -> Result<usize, String> {
+    let at: i64 = key.parse().map_err(|_| not_an_integer(key))?;
     let counted = if at < 0 { at + length as i64 } else { at };
     match usize::try_from(counted) {
         Ok(counted) if counted < length => Ok(counted),
@@ -188,7 +190,7 @@ fn index(key: &str, length: usize) -> Result<usize, String> {
     }
 }
 
-fn no_number(key: &str) -> String {
+fn not_an_integer(key: &str) -> String {
     format!("strconv.Atoi: parsing {key:?}: invalid syntax")
 }
 
@@ -202,7 +204,7 @@ mod tests {
     fn check(operation: Value, want: Result<Value, &str>) {
         let mut object = json!({"a": {"b~/c": 1}, "l": [1, 2, 3], "n": null});
         let parsed = PatchOperation::deserialize(&operation).unwrap();
-        let outcome = apply(&mut object, &parsed);
+        let outcome = apply_operation(&mut object, &parsed);
         match want {
             Ok(changed) => {
                 assert_eq!(outcome, Ok(()), "{operation}");
@@ -211,14 +213,14 @@ mod tests {
                 }
             }
             Err(why) => {
-                let (Fault::Test(told) | Fault::Other(told)) = outcome.unwrap_err();
+                let (OperationError::TestFailed(told) | OperationError::Other(told)) = outcome.unwrap_err();
                 assert_eq!(told, why, "{operation}");
             }
         }
     }
 
     #[test]
-    fn operations_mean_what_they_mean_upstream() {
+    fn operations_match_upstream() {
         check(json!({"op": "add", "path": "/l/1", "value": 9}), Ok(json!({"l": [1, 9, 2, 3]})));
         check(json!({"op": "add", "path": "/l/-", "value": 9}), Ok(json!({"l": [1, 2, 3, 9]})));
         check(json!({"op": "add", "path": "/l/-1", "value": 9}), Ok(json!({"l": [1, 2, 3, 9]})));
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_apply_is_told_in_upstreams_words() {
+    fn operation_errors_have_upstreams_wording() {
         let no = |operation: Value, why: &str| check(operation, Err(why));
         no(
             json!({"op": "add", "path": "/x/y", "value": 1}),

@@ -1,7 +1,7 @@
-//! Strategic merge patch: like a merge patch, but lists are merged by the keys that the tables name.
+//! Strategic merge patch: a merge patch that merges lists by the merge keys of the schema.
 //!
 //! Directives: `$patch: replace|delete` in objects and list items, `$retainKeys`, `$deleteFromPrimitiveList/f`,
-//! `$setElementOrder/f`. What upstream does with a patch that contradicts itself is done here too.
+//! `$setElementOrder/f`. Contradictory patches behave as upstream.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     Error,
-    order::{self, Identity, element_kind},
+    order::{self, ItemIdentity, element_kind},
 };
 use crate::{
     Map, Value,
@@ -19,35 +19,40 @@ use crate::{
 };
 
 const DIRECTIVE: &str = "$patch";
-const RETAIN: &str = "$retainKeys";
-const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
-const ORDER: &str = "$setElementOrder/";
+const RETAIN_KEYS: &str = "$retainKeys";
+const DELETE_FROM_PRIMITIVE_LIST: &str = "$deleteFromPrimitiveList/";
+const SET_ELEMENT_ORDER: &str = "$setElementOrder/";
 
-/// The object of type `ty` after the patch.
-pub fn apply(ty: TypeId, object: &Value, patch: &Value) -> Result<Value, Error> {
+/// Applies the patch to an object of type `ty`.
+pub fn apply_strategic_merge_patch(ty: TypeId, object: &Value, patch: &Value) -> Result<Value, Error> {
     let (Value::Object(object), Value::Object(patch)) = (object, patch) else {
         return Err(malformed("error decoding patch: a strategic merge patch must be an object"));
     };
-    merge(Some(ty), object.clone(), patch.clone()).map(Value::Object)
+    merge_maps(Some(ty), object.clone(), patch.clone()).map(Value::Object)
 }
 
-fn merge(ty: Option<TypeId>, mut object: Map, mut patch: Map) -> Result<Map, Error> {
+fn merge_maps(ty: Option<TypeId>, mut object: Map, mut patch: Map) -> Result<Map, Error> {
     match patch.remove(DIRECTIVE) {
         Some(Value::String(directive)) if directive == "replace" => return Ok(patch),
         Some(Value::String(directive)) if directive == "delete" => return Ok(Map::new()),
-        Some(other) => return Err(unknown(&other, &patch)),
+        Some(other) => return Err(unknown_directive(&other, &patch)),
         None => {}
     }
-    if let Some(keys) = patch.remove(RETAIN) {
-        retain(&mut object, &patch, &keys)?;
+    if let Some(keys) = patch.remove(RETAIN_KEYS) {
+        retain_keys(&mut object, &patch, &keys)?;
     }
-    let orders: Vec<String> = patch.keys().filter(|name| name.starts_with(ORDER)).cloned().collect();
+    let orders: Vec<String> = patch.keys().filter(|name| name.starts_with(SET_ELEMENT_ORDER)).cloned().collect();
     for name in orders {
         let order = patch.remove(&name).unwrap_or_default();
-        put_in_order(field_of(ty, &name[ORDER.len()..]), &mut object, &mut patch, (&name[ORDER.len()..], order))?;
+        apply_element_order(
+            field_of(ty, &name[SET_ELEMENT_ORDER.len()..]),
+            &mut object,
+            &mut patch,
+            (&name[SET_ELEMENT_ORDER.len()..], order),
+        )?;
     }
     for (name, value) in patch {
-        match name.strip_prefix(DELETE_FROM) {
+        match name.strip_prefix(DELETE_FROM_PRIMITIVE_LIST) {
             Some(name) => delete_scalars(&mut object, name, value)?,
             None => merge_field(field_of(ty, &name), &mut object, name, value)?,
         }
@@ -59,12 +64,14 @@ fn field_of(ty: Option<TypeId>, name: &str) -> Option<&'static StructField> {
     ty.and_then(|ty| schema().get(ty).field(name))
 }
 
-/// Drops the keys that a patch does not list; it may only set those that it lists.
-fn retain(object: &mut Map, patch: &Map, keys: &Value) -> Result<(), Error> {
+/// Drops the keys that `$retainKeys` does not list; the patch may set listed keys only.
+fn retain_keys(object: &mut Map, patch: &Map, keys: &Value) -> Result<(), Error> {
     let wrong = || malformed("invalid patch format of retainKeys");
     let keys = keys.as_array().ok_or_else(wrong)?;
     let listed = |name: &str| keys.iter().any(|key| key == name);
-    let free = |name: &str, value: &Value| value.is_null() || name.starts_with(DELETE_FROM) || name.starts_with(ORDER);
+    let free = |name: &str, value: &Value| {
+        value.is_null() || name.starts_with(DELETE_FROM_PRIMITIVE_LIST) || name.starts_with(SET_ELEMENT_ORDER)
+    };
     if patch.iter().any(|(name, value)| !free(name, value) && !listed(name)) {
         return Err(wrong());
     }
@@ -98,12 +105,12 @@ fn merge_field(field: Option<&StructField>, object: &mut Map, name: String, patc
         }
         (Some(Value::Object(current)), Value::Object(patch)) => {
             let ty = field.and_then(|field| if let Ty::Struct(id) = field.ty { Some(id) } else { None });
-            Some(Value::Object(merge(ty, current, patch)?))
+            Some(Value::Object(merge_maps(ty, current, patch)?))
         }
         (Some(Value::Array(current)), Value::Array(patch)) => {
             Some(Value::Array(merge_lists(field, current, patch)?.items))
         }
-        (_, patch) => plain(without_nulls(patch)),
+        (_, patch) => strip_directives(without_nulls(patch)),
     };
     if let Some(merged) = merged {
         object.insert(name, merged);
@@ -111,7 +118,7 @@ fn merge_field(field: Option<&StructField>, object: &mut Map, name: String, patc
     Ok(())
 }
 
-/// A value that nothing is merged with: the fields that it wants to delete are not there anyway.
+/// Drops null fields of a value without counterpart.
 fn without_nulls(mut value: Value) -> Value {
     match &mut value {
         Value::Object(map) => {
@@ -124,56 +131,55 @@ fn without_nulls(mut value: Value) -> Value {
     value
 }
 
-/// A value without what is only a directive; nothing if it is one itself.
-fn plain(value: Value) -> Option<Value> {
+/// Strips directives from a value; `None` if it is a directive itself.
+fn strip_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(map) if map.contains_key(DIRECTIVE) => None,
         Value::Object(map) => {
-            let entries = map.into_iter().filter_map(|(name, value)| Some((name, plain(value)?)));
+            let entries = map.into_iter().filter_map(|(name, value)| Some((name, strip_directives(value)?)));
             Some(Value::Object(entries.collect()))
         }
-        Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(plain).collect())),
+        Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(strip_directives).collect())),
         other => Some(other),
     }
 }
 
-/// A list after a patch.
-struct Merged {
+/// A merged list.
+struct MergedList {
     items: Vec<Value>,
-    /// The list before, as upstream leaves it: new items stand there in the place of as many that were deleted, and are put
-    /// into order by that place.
+    /// The old list as upstream leaves it: new items take the positions of deleted ones, which decides their order.
     before: Vec<Value>,
 }
 
-fn merge_lists(field: Option<&StructField>, current: Vec<Value>, mut patch: Vec<Value>) -> Result<Merged, Error> {
+fn merge_lists(field: Option<&StructField>, current: Vec<Value>, mut patch: Vec<Value>) -> Result<MergedList, Error> {
     let Some(key) = field.and_then(|field| field.patch_strategy.merge_key) else {
-        return Ok(Merged { items: patch, before: current });
+        return Ok(MergedList { items: patch, before: current });
     };
     let ty = field.and_then(|field| field.ty.element_struct());
     let mut items = current.clone();
     match element_kind(items.iter().chain(&patch))? {
-        None => Ok(Merged { items, before: current }),
+        None => Ok(MergedList { items, before: current }),
         Some("object") if key.is_empty() => {
             let name = ty.map(|ty| schema().get(ty).short_name()).unwrap_or_default();
             Err(failed(format!("cannot merge lists without merge key for {name}")))
         }
         Some("object") => {
-            let replaced = special_items(key, &mut items, &mut patch)?;
+            let replaced = apply_item_directives(key, &mut items, &mut patch)?;
             let kept = items.clone();
             merge_items(ty, key, &mut items, &patch)?;
             let before = if replaced { current } else { items.iter().take(current.len()).cloned().collect() };
-            Ok(Merged { items: order::enforce(items, &patch, &kept, Identity::Key(key))?, before })
+            Ok(MergedList { items: order::enforce_order(items, &patch, &kept, ItemIdentity::Key(key))?, before })
         }
         Some(_) => {
             items.extend(patch.iter().cloned());
-            let items = order::enforce(order::unique(items), &patch, &current, Identity::Item)?;
-            Ok(Merged { items, before: current })
+            let items = order::enforce_order(order::deduplicate_items(items), &patch, &current, ItemIdentity::Item)?;
+            Ok(MergedList { items, before: current })
         }
     }
 }
 
-/// Does what items with a directive say, and takes them out of the patch; whether it replaces the list.
-fn special_items(key: &str, items: &mut Vec<Value>, patch: &mut Vec<Value>) -> Result<bool, Error> {
+/// Applies items with a directive and removes them from the patch; returns whether the list is replaced.
+fn apply_item_directives(key: &str, items: &mut Vec<Value>, patch: &mut Vec<Value>) -> Result<bool, Error> {
     let mut replace = false;
     let mut deleted = HashSet::new();
     let mut rest = Vec::new();
@@ -181,7 +187,7 @@ fn special_items(key: &str, items: &mut Vec<Value>, patch: &mut Vec<Value>) -> R
         match item.get(DIRECTIVE) {
             None => rest.push(item),
             Some(Value::String(directive)) if directive == "delete" => {
-                deleted.insert(item.get(key).ok_or_else(|| no_key(&item, key))?.clone());
+                deleted.insert(item.get(key).ok_or_else(|| missing_merge_key(&item, key))?.clone());
             }
             Some(Value::String(directive)) if directive == "replace" => replace = true,
             Some(Value::String(directive)) if directive == "merge" => {
@@ -190,7 +196,7 @@ fn special_items(key: &str, items: &mut Vec<Value>, patch: &mut Vec<Value>) -> R
             Some(other) => {
                 let (other, mut map) = (other.clone(), item.as_object().cloned().unwrap_or_default());
                 map.remove(DIRECTIVE);
-                return Err(unknown(&other, &map));
+                return Err(unknown_directive(&other, &map));
             }
         }
     }
@@ -207,11 +213,11 @@ fn merge_items(ty: Option<TypeId>, key: &str, items: &mut Vec<Value>, patch: &[V
         }
     }
     for item in patch {
-        let wanted = item.get(key).ok_or_else(|| no_key(item, key))?;
+        let wanted = item.get(key).ok_or_else(|| missing_merge_key(item, key))?;
         match (places.get(wanted), item) {
             (Some(at), Value::Object(patch)) => {
                 let current = items[*at].as_object_mut().map(take).unwrap_or_default();
-                items[*at] = Value::Object(merge(ty, current, patch.clone())?);
+                items[*at] = Value::Object(merge_maps(ty, current, patch.clone())?);
             }
             (_, item) => {
                 places.insert(wanted.clone(), items.len());
@@ -222,8 +228,8 @@ fn merge_items(ty: Option<TypeId>, key: &str, items: &mut Vec<Value>, patch: &[V
     Ok(())
 }
 
-/// Merges the list that a `$setElementOrder` is for, and puts it into that order.
-fn put_in_order(
+/// Merges the list of a `$setElementOrder` and sorts it accordingly.
+fn apply_element_order(
     field: Option<&StructField>,
     object: &mut Map,
     patch: &mut Map,
@@ -231,34 +237,36 @@ fn put_in_order(
 ) -> Result<(), Error> {
     let list = |value: Value| match value {
         Value::Array(items) => Ok(items),
-        other => Err(order::no_list(&other)),
+        other => Err(order::not_a_list(&other)),
     };
     let order = list(order)?;
     let live = object.get(name).cloned().map(list).transpose()?;
     let wanted = patch.get(name).cloned().map(list).transpose()?;
     let key = field.and_then(|field| field.patch_strategy.merge_key).unwrap_or_default();
-    let identity = if key.is_empty() { Identity::Item } else { Identity::Key(key) };
-    order::check(wanted.as_deref().unwrap_or_default(), &order, identity)?;
+    let identity = if key.is_empty() { ItemIdentity::Item } else { ItemIdentity::Key(key) };
+    order::check_order(wanted.as_deref().unwrap_or_default(), &order, identity)?;
     let kind = element_kind(live.iter().flatten().chain(wanted.iter().flatten()));
-    let Merged { items, before } = match (live, wanted) {
+    let MergedList { items, before } = match (live, wanted) {
         (None, None) => return Ok(()),
-        (Some(live), None) => Merged { items: live.clone(), before: live },
-        (None, Some(wanted)) => Merged { items: wanted.into_iter().filter_map(plain).collect(), before: Vec::new() },
+        (Some(live), None) => MergedList { items: live.clone(), before: live },
+        (None, Some(wanted)) => {
+            MergedList { items: wanted.into_iter().filter_map(strip_directives).collect(), before: Vec::new() }
+        }
         (Some(live), Some(wanted)) => merge_lists(field, live, wanted)?,
     };
     if kind?.is_none() {
         return Err(failed("no elements in any of the given slices".to_owned()));
     }
-    object.insert(name.to_owned(), Value::Array(order::enforce(items, &order, &before, identity)?));
+    object.insert(name.to_owned(), Value::Array(order::enforce_order(items, &order, &before, identity)?));
     patch.remove(name);
     Ok(())
 }
 
-pub(super) fn no_key(item: &Value, key: &str) -> Error {
+pub(super) fn missing_merge_key(item: &Value, key: &str) -> Error {
     failed(format!("map: {} does not contain declared merge key: {key}", go_value(item)))
 }
 
-fn unknown(directive: &Value, patch: &Map) -> Error {
+fn unknown_directive(directive: &Value, patch: &Map) -> Error {
     let mut map = patch.clone();
     map.insert(DIRECTIVE.to_owned(), directive.clone());
     failed(format!("unknown patch type: {} in map: {}", go_value(directive), go_value(&Value::Object(map))))
@@ -280,19 +288,19 @@ mod tests {
 
     fn check(object: Value, patch: Value, want: Value) {
         let ty = schema().type_named("apps/v1.Deployment").unwrap();
-        assert_eq!(apply(ty, &object, &patch).unwrap(), want);
+        assert_eq!(apply_strategic_merge_patch(ty, &object, &patch).unwrap(), want);
     }
 
-    fn with(containers: Value) -> Value {
+    fn with_containers(containers: Value) -> Value {
         json!({"spec": {"template": {"spec": {"containers": containers}}}})
     }
 
     #[test]
     fn lists_merge_by_key() {
         check(
-            with(json!([{"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]}, {"name": "b"}])),
-            with(json!([{"name": "a", "image": "2", "env": [{"name": "Y"}]}, {"name": "c"}])),
-            with(
+            with_containers(json!([{"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]}, {"name": "b"}])),
+            with_containers(json!([{"name": "a", "image": "2", "env": [{"name": "Y"}]}, {"name": "c"}])),
+            with_containers(
                 json!([{"name": "a", "image": "2", "env": [{"name": "Y"}, {"name": "X", "value": "1"}]}, {"name": "c"}, {"name": "b"}]),
             ),
         );
@@ -301,14 +309,14 @@ mod tests {
     #[test]
     fn directives_delete_replace_and_retain() {
         check(
-            with(json!([{"name": "a"}, {"name": "b"}])),
-            with(json!([{"name": "a", "$patch": "delete"}])),
-            with(json!([{"name": "b"}])),
+            with_containers(json!([{"name": "a"}, {"name": "b"}])),
+            with_containers(json!([{"name": "a", "$patch": "delete"}])),
+            with_containers(json!([{"name": "b"}])),
         );
         check(
-            with(json!([{"name": "a"}])),
-            with(json!([{"name": "z"}, {"$patch": "replace"}])),
-            with(json!([{"name": "z"}])),
+            with_containers(json!([{"name": "a"}])),
+            with_containers(json!([{"name": "z"}, {"$patch": "replace"}])),
+            with_containers(json!([{"name": "z"}])),
         );
         check(
             json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}),
@@ -323,18 +331,21 @@ mod tests {
     }
 
     #[test]
-    fn order_is_set() {
+    fn element_order_is_enforced() {
         check(
-            with(json!([{"name": "a"}, {"name": "b"}])),
+            with_containers(json!([{"name": "a"}, {"name": "b"}])),
             json!({"spec": {"template": {"spec": {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}}}}),
-            with(json!([{"name": "b"}, {"name": "a"}])),
+            with_containers(json!([{"name": "b"}, {"name": "a"}])),
         );
     }
 
     #[test]
-    fn a_list_item_without_its_key_is_refused() {
+    fn list_item_without_merge_key_is_rejected() {
         let ty = schema().type_named("apps/v1.Deployment").unwrap();
-        assert!(apply(ty, &with(json!([])), &with(json!([{"image": "x"}]))).is_err());
-        assert!(apply(ty, &json!({}), &json!([])).is_err());
+        assert!(
+            apply_strategic_merge_patch(ty, &with_containers(json!([])), &with_containers(json!([{"image": "x"}])))
+                .is_err()
+        );
+        assert!(apply_strategic_merge_patch(ty, &json!({}), &json!([])).is_err());
     }
 }

@@ -1,59 +1,59 @@
-//! What stands in a cell, in the words of `schema/columns.txt`: read once, then worked out for every row.
+//! Cell expressions of `schema/columns.txt`, parsed once and evaluated per row.
 
 use super::{functions, row::Row};
 use crate::{Value, selector, time};
 
-/// A cell: the first alternative that has something to say.
-pub(super) struct Cell(Vec<Alternative>);
+/// A cell: the first alternative with a value.
+pub(super) struct CellExpression(Vec<CellAlternative>);
 
-struct Alternative {
-    when: Option<When>,
-    term: Term,
+struct CellAlternative {
+    when: Option<CellCondition>,
+    term: CellTerm,
 }
 
-/// A condition: how something is looked at, and what.
-struct When(fn(&Row, &str, &str) -> bool, &'static str, &'static str);
+/// A condition: the test, its subject and its operand.
+struct CellCondition(fn(&Row, &str, &str) -> bool, &'static str, &'static str);
 
-enum Term {
+enum CellTerm {
     Literal(Value),
-    Template(Vec<Part>),
-    /// The elements at a path, what is printed of each, what stands between them, and how many are.
+    Template(Vec<TemplatePart>),
+    /// The elements at a path, the cell of each, the separator, and the maximum number.
     List {
         path: &'static str,
-        cell: Cell,
+        cell: CellExpression,
         between: &'static str,
         most: usize,
     },
     Call(fn(&Row, &str) -> Value, &'static str),
-    Function(functions::Function),
+    Function(functions::PrinterFunction),
 }
 
-/// A piece of text and the field after it.
-struct Part {
+/// Literal text followed by a field.
+struct TemplatePart {
     before: &'static str,
-    /// What is put before the field, unless it is empty.
+    /// The sign before a field that is not empty.
     sign: &'static str,
     path: &'static str,
     absent: &'static str,
-    how: How,
+    format: FieldFormat,
 }
 
-enum How {
+enum FieldFormat {
     Plain,
     Number,
     Lower,
 }
 
-type Call = fn(&Row, &str) -> Value;
-type Question = fn(&Row, &str, &str) -> bool;
+type CellFunction = fn(&Row, &str) -> Value;
+type ConditionFunction = fn(&Row, &str, &str) -> bool;
 
-/// What is called with a path or a name.
-const CALLS: &[(&str, Call)] = &[
+/// The functions of cells, called with a path or name.
+const CELL_FUNCTIONS: &[(&str, CellFunction)] = &[
     ("age", |row, path| row.since(path).into()),
     ("human", |row, path| time::human(row.number(path)).into()),
     ("raw", |row, path| row.at(path).cloned().unwrap_or_default()),
     ("quantity", |row, path| row.quantity(path).into()),
-    ("labels", |row, path| labels(row.at(path)).into()),
+    ("labels", |row, path| format_labels(row.at(path)).into()),
     ("selector", |row, path| row.at(path).map(selector::text).unwrap_or_default().into()),
     ("count", |row, paths| paths.split(',').map(|path| row.count(path)).sum::<usize>().into()),
     ("note", |row, name| row.annotation(name).into()),
@@ -65,13 +65,13 @@ const CALLS: &[(&str, Call)] = &[
         let (ty, field) = words.split_once(',').unwrap_or((words, "status"));
         row.condition(ty).map_or("", |condition| condition.text(field)).into()
     }),
-    ("latest", |row, types| latest(row, types, false).into()),
-    ("latest_true", |row, types| latest(row, types, true).into()),
-    ("modes", |row, path| access_modes(row, path).into()),
+    ("latest", |row, types| latest_condition(row, types, false).into()),
+    ("latest_true", |row, types| latest_condition(row, types, true).into()),
+    ("modes", |row, path| format_access_modes(row, path).into()),
 ];
 
-/// What can be asked of a path or a name.
-const CONDITIONS: &[(&str, Question)] = &[
+/// The functions of conditions, called with a path or name.
+const CONDITION_FUNCTIONS: &[(&str, ConditionFunction)] = &[
     ("some", |row, path, _| row.count(path) > 0 || !matches!(row.shown(path).as_str(), "" | "0")),
     ("true", |row, path, _| row.is_true(path)),
     ("has", |row, ty, _| row.condition(ty).is_some()),
@@ -79,27 +79,27 @@ const CONDITIONS: &[(&str, Question)] = &[
     ("noted", |row, name, _| row.annotation(name) == "true"),
 ];
 
-impl Cell {
-    /// Reads a cell.
+impl CellExpression {
+    /// Parses a cell.
     pub fn parse(text: &'static str) -> Self {
-        Self(split(text, " | ").map(Alternative::parse).collect())
+        Self(split_outside_parentheses(text, " | ").map(CellAlternative::parse).collect())
     }
 
-    /// What stands there; an array fills several columns.
-    pub fn value(&self, row: &Row) -> Value {
-        self.find(row).unwrap_or_else(|| "".into())
+    /// Evaluates the cell; an array fills several columns.
+    pub fn evaluate(&self, row: &Row) -> Value {
+        self.evaluate_alternatives(row).unwrap_or_else(|| "".into())
     }
 
-    /// What stands there, if any alternative is meant for the row.
-    fn find(&self, row: &Row) -> Option<Value> {
+    /// Evaluates the alternatives; `None` if none applies.
+    fn evaluate_alternatives(&self, row: &Row) -> Option<Value> {
         for (left, alternative) in (0..self.0.len()).rev().zip(&self.0) {
             match &alternative.when {
-                Some(When(holds, subject, other)) if holds(row, subject, other) => {
-                    return Some(alternative.term.value(row));
+                Some(CellCondition(holds, subject, other)) if holds(row, subject, other) => {
+                    return Some(alternative.term.evaluate(row));
                 }
                 Some(_) => {}
                 None => {
-                    let value = alternative.term.value(row);
+                    let value = alternative.term.evaluate(row);
                     if left == 0 || value.as_str() != Some("") {
                         return Some(value);
                     }
@@ -110,83 +110,92 @@ impl Cell {
     }
 }
 
-impl Alternative {
+impl CellAlternative {
     fn parse(text: &'static str) -> Self {
-        match split_once(text, " ? ") {
-            Some((when, term)) => Self { when: Some(When::parse(when)), term: Term::parse(term) },
-            None => Self { when: None, term: Term::parse(text) },
+        match split_once_outside_parentheses(text, " ? ") {
+            Some((when, term)) => Self { when: Some(CellCondition::parse(when)), term: CellTerm::parse(term) },
+            None => Self { when: None, term: CellTerm::parse(text) },
         }
     }
 }
 
-impl When {
+impl CellCondition {
     fn parse(text: &'static str) -> Self {
-        if let Some((name, argument)) = call(text) {
-            let known = CONDITIONS.iter().find(|(known, _)| *known == name);
-            return When(known.unwrap_or_else(|| panic!("cells have an unknown condition {text:?}")).1, argument, "");
+        if let Some((name, argument)) = split_call(text) {
+            let known = CONDITION_FUNCTIONS.iter().find(|(known, _)| *known == name);
+            return CellCondition(
+                known.unwrap_or_else(|| panic!("cells have an unknown condition {text:?}")).1,
+                argument,
+                "",
+            );
         }
         if let Some((path, wanted)) = text.split_once('=') {
-            return When(|row, path, wanted| row.text(path) == wanted, path, wanted);
+            return CellCondition(|row, path, wanted| row.text(path) == wanted, path, wanted);
         }
         match text.split_once('>') {
-            Some((path, bound)) => When(|row, path, bound| Some(row.number(path)) > bound.parse().ok(), path, bound),
-            None => When(|row, path, _| row.at(path).is_some(), text, ""),
+            Some((path, bound)) => {
+                CellCondition(|row, path, bound| Some(row.number(path)) > bound.parse().ok(), path, bound)
+            }
+            None => CellCondition(|row, path, _| row.at(path).is_some(), text, ""),
         }
     }
 }
 
-impl Term {
+impl CellTerm {
     fn parse(text: &'static str) -> Self {
         let quoted = text.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
-        match (text.as_bytes()[0], call(text)) {
-            (b'\'' | b'<', _) => Term::Literal(quoted.unwrap_or(text).into()),
-            (b'0'..=b'9', _) => Term::Literal(text.parse::<i64>().expect("a number").into()),
-            (b'@', _) => Term::Function(functions::of(&text[1..])),
-            (b'#', _) => Term::Call(|row, path| row.number(path).into(), &text[1..]),
-            (_, Some((name, argument))) => Self::call(name, argument),
-            _ if text.contains('{') => Term::Template(parts(text)),
-            _ => Term::Call(|row, path| row.text(path).into(), text),
+        match (text.as_bytes()[0], split_call(text)) {
+            (b'\'' | b'<', _) => CellTerm::Literal(quoted.unwrap_or(text).into()),
+            (b'0'..=b'9', _) => CellTerm::Literal(text.parse::<i64>().expect("a number").into()),
+            (b'@', _) => CellTerm::Function(functions::find_function(&text[1..])),
+            (b'#', _) => CellTerm::Call(|row, path| row.number(path).into(), &text[1..]),
+            (_, Some((name, argument))) => Self::parse_call(name, argument),
+            _ if text.contains('{') => CellTerm::Template(parse_template(text)),
+            _ => CellTerm::Call(|row, path| row.text(path).into(), text),
         }
     }
 
-    fn call(name: &str, argument: &'static str) -> Self {
+    fn parse_call(name: &str, argument: &'static str) -> Self {
         let (between, most) = match name {
             "list" => (",", usize::MAX),
             "spaced" => (", ", usize::MAX),
             "three" => (",", 3),
             _ => {
-                let known = CALLS.iter().find(|(known, _)| *known == name);
-                return Term::Call(known.unwrap_or_else(|| panic!("cells have an unknown word {name:?}")).1, argument);
+                let known = CELL_FUNCTIONS.iter().find(|(known, _)| *known == name);
+                return CellTerm::Call(
+                    known.unwrap_or_else(|| panic!("cells have an unknown word {name:?}")).1,
+                    argument,
+                );
             }
         };
         let (path, inner) = argument.split_once(',').unwrap_or((argument, "{}"));
-        Term::List { path, cell: Cell::parse(inner), between, most }
+        CellTerm::List { path, cell: CellExpression::parse(inner), between, most }
     }
 
-    fn value(&self, row: &Row) -> Value {
+    fn evaluate(&self, row: &Row) -> Value {
         match self {
-            Term::Literal(value) => value.clone(),
-            Term::Call(call, argument) => call(row, argument),
-            Term::Function(function) => function(row),
-            Term::Template(parts) => parts.iter().map(|part| part.text(row)).collect::<String>().into(),
-            Term::List { path, cell, between, most } => {
+            CellTerm::Literal(value) => value.clone(),
+            CellTerm::Call(call, argument) => call(row, argument),
+            CellTerm::Function(function) => function(row),
+            CellTerm::Template(parts) => parts.iter().map(|part| part.format_field(row)).collect::<String>().into(),
+            CellTerm::List { path, cell, between, most } => {
                 let mut texts = Vec::new();
-                elements(*row, path, &mut |item| {
-                    texts.extend(cell.find(&item).and_then(|v| v.as_str().map(str::to_owned)))
+                visit_elements(*row, path, &mut |item| {
+                    texts.extend(cell.evaluate_alternatives(&item).and_then(|v| v.as_str().map(str::to_owned)))
                 });
-                cut(&texts, *most, between).into()
+                join_truncated(&texts, *most, between).into()
             }
         }
     }
 }
 
-impl Part {
-    fn text(&self, row: &Row) -> String {
-        let text = match self.how {
-            How::Number => row.number(self.path).to_string(),
-            How::Lower => row.text(self.path).to_lowercase(),
-            How::Plain if self.path.is_empty() => row.object.as_str().unwrap_or_default().to_owned(),
-            How::Plain => row.shown(self.path),
+impl TemplatePart {
+    fn format_field(&self, row: &Row) -> String {
+        let text = match self.format {
+            FieldFormat::Number => row.number(self.path).to_string(),
+            FieldFormat::Lower => row.text(self.path).to_lowercase(),
+            FieldFormat::Plain if self.path.is_empty() => row.object.as_str().unwrap_or_default().to_owned(),
+            FieldFormat::Plain => row.shown(self.path),
         };
         match text.as_str() {
             "" => [self.before, self.absent].concat(),
@@ -195,8 +204,8 @@ impl Part {
     }
 }
 
-/// `a{b|c}d` in its parts.
-fn parts(text: &'static str) -> Vec<Part> {
+/// Splits a template `a{b|c}d` into parts.
+fn parse_template(text: &'static str) -> Vec<TemplatePart> {
     let mut parts = Vec::new();
     let mut rest = text;
     while let Some((before, (field, after))) =
@@ -205,37 +214,37 @@ fn parts(text: &'static str) -> Vec<Part> {
         let sign = if field.starts_with(['.', '/']) { &field[..1] } else { "" };
         let (field, absent) = field[sign.len()..].split_once('|').unwrap_or((&field[sign.len()..], ""));
         let (how, path) = match field.as_bytes().first() {
-            Some(b'#') => (How::Number, &field[1..]),
-            Some(b'~') => (How::Lower, &field[1..]),
-            _ => (How::Plain, field),
+            Some(b'#') => (FieldFormat::Number, &field[1..]),
+            Some(b'~') => (FieldFormat::Lower, &field[1..]),
+            _ => (FieldFormat::Plain, field),
         };
-        parts.push(Part { before, sign, path, absent, how });
+        parts.push(TemplatePart { before, sign, path, absent, format: how });
         rest = after;
     }
-    // What follows the last field stands before one that is never there.
-    parts.push(Part { before: rest, sign: "", path: "-", absent: "", how: How::Plain });
+    // The text after the last field precedes a field that never exists.
+    parts.push(TemplatePart { before: rest, sign: "", path: "-", absent: "", format: FieldFormat::Plain });
     parts
 }
 
-/// Calls `visit` for every element that a path such as `endpoints[].addresses[]` means.
-fn elements<'a>(row: Row<'a>, path: &str, visit: &mut dyn FnMut(Row<'a>)) {
+/// Calls `visit` for every element of a path such as `endpoints[].addresses[]`.
+fn visit_elements<'a>(row: Row<'a>, path: &str, visit: &mut dyn FnMut(Row<'a>)) {
     let Some((list, rest)) = path.split_once("[]") else { return };
     for item in row.list(list) {
         match rest.strip_prefix('.') {
-            Some(rest) => elements(item, rest, visit),
+            Some(rest) => visit_elements(item, rest, visit),
             None => visit(item),
         }
     }
 }
 
-/// The first of some texts and how many more there are.
-pub(super) fn cut(list: &[String], most: usize, between: &str) -> String {
+/// Joins the first `most` texts and appends the number of the others.
+pub(super) fn join_truncated(list: &[String], most: usize, between: &str) -> String {
     let shown = list[..list.len().min(most)].join(between);
     if list.len() > most { format!("{shown} + {} more...", list.len() - most) } else { shown }
 }
 
-/// `a=1,b=2`, or `<none>`.
-fn labels(labels: Option<&Value>) -> String {
+/// Formats `a=1,b=2`, or `<none>`.
+fn format_labels(labels: Option<&Value>) -> String {
     let entries = labels.and_then(Value::as_object).into_iter().flatten();
     let mut pairs: Vec<String> =
         entries.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
@@ -243,38 +252,39 @@ fn labels(labels: Option<&Value>) -> String {
     if pairs.is_empty() { "<none>".to_owned() } else { pairs.join(",") }
 }
 
-/// The type of the last condition that is one of some, and true where that is asked for.
-fn latest<'a>(row: &Row<'a>, types: &str, holds: bool) -> &'a str {
+/// The type of the last condition among `types`, optionally of those that are true.
+fn latest_condition<'a>(row: &Row<'a>, types: &str, holds: bool) -> &'a str {
     let mut conditions = row.list("status.conditions").filter(|one| !holds || one.text("status") == "True");
     let known = conditions.rfind(|condition| types.split('/').any(|ty| ty == condition.text("type")));
     known.map_or("", |condition| condition.text("type"))
 }
 
-fn access_modes(row: &Row, path: &str) -> String {
+fn format_access_modes(row: &Row, path: &str) -> String {
     const SHORT: [(&str, &str); 4] =
         [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];
     let named = SHORT.iter().filter(|(mode, _)| row.list(path).any(|given| given.object == mode));
     named.map(|(_, short)| *short).collect::<Vec<_>>().join(",")
 }
 
-/// `name(argument)` in two.
-fn call(text: &'static str) -> Option<(&'static str, &'static str)> {
+/// Splits `name(argument)`.
+fn split_call(text: &'static str) -> Option<(&'static str, &'static str)> {
     let (name, argument) = text.strip_suffix(')')?.split_once('(')?;
     name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_').then_some((name, argument))
 }
 
-/// The parts between separators that stand in no parentheses.
-fn split(text: &'static str, separator: &'static str) -> impl Iterator<Item = &'static str> {
+/// Splits at separators outside of parentheses.
+fn split_outside_parentheses(text: &'static str, separator: &'static str) -> impl Iterator<Item = &'static str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
         let whole = rest?;
-        let (part, after) = split_once(whole, separator).map_or((whole, None), |(part, after)| (part, Some(after)));
+        let (part, after) =
+            split_once_outside_parentheses(whole, separator).map_or((whole, None), |(part, after)| (part, Some(after)));
         rest = after;
         Some(part)
     })
 }
 
-fn split_once(text: &'static str, separator: &str) -> Option<(&'static str, &'static str)> {
+fn split_once_outside_parentheses(text: &'static str, separator: &str) -> Option<(&'static str, &'static str)> {
     let depth = |part: &str| part.matches('(').count().saturating_sub(part.matches(')').count());
     let (at, _) = text.match_indices(separator).find(|(at, _)| depth(&text[..*at]) == 0)?;
     Some((&text[..at], &text[at + separator.len()..]))
@@ -288,12 +298,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_are_the_first_alternative_that_says_something() {
+    fn first_nonempty_alternative_is_printed() {
         let object = json!({"a": "x", "n": 5, "zero": 0, "empty": "", "list": ["1", "2", "3", "4", "5"],
             "ports": [{"port": 1, "name": "p"}, {"port": 2}], "status": {"conditions": [{"type": "R", "status": "True"}]}});
         let check = |cell: &'static str, want: Value| {
             let row = Row { object: &object, now: Timestamp::UNIX_EPOCH };
-            assert_eq!(Cell::parse(cell).value(&row), want, "{cell}");
+            assert_eq!(CellExpression::parse(cell).evaluate(&row), want, "{cell}");
         };
         check("a", "x".into());
         check("empty | <none>", "<none>".into());

@@ -1,18 +1,18 @@
-//! Cells that the words of the table cannot say, by the names that it calls them.
+//! Printer functions for cells that the expressions cannot describe, called as `@name` in the table.
 
 use std::collections::BTreeSet;
 
 use super::{
-    cell::cut,
+    cell::join_truncated,
     network, pod,
     row::{Row, quantity},
 };
 use crate::{Value, meta, time};
 
-/// What makes a cell, or several as an array.
-pub(super) type Function = fn(&Row) -> Value;
+/// Computes a cell, or several as an array.
+pub(super) type PrinterFunction = fn(&Row) -> Value;
 
-const FUNCTIONS: &[(&str, Function)] = &[
+const FUNCTIONS: &[(&str, PrinterFunction)] = &[
     ("pod_summary", pod::summary),
     ("pod_ended", pod::ended),
     ("readiness_gates", pod::gates),
@@ -20,31 +20,31 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("endpoints", network::endpoints),
     ("hosts", network::hosts),
     ("balancers", network::balancers),
-    ("node_status", node_status),
-    ("node_roles", node_roles),
-    ("internal_address", |row| address(row, "InternalIP")),
-    ("external_node_address", |row| address(row, "ExternalIP")),
-    ("quota", quota),
-    ("component", component),
-    ("event_source", event_source),
+    ("node_status", node_status_cell),
+    ("node_roles", node_roles_cell),
+    ("internal_address", |row| node_address_cell(row, "InternalIP")),
+    ("external_node_address", |row| node_address_cell(row, "ExternalIP")),
+    ("quota", quota_cells),
+    ("component", component_status_cells),
+    ("event_source", event_source_cell),
     ("event_message", |row| row.text("message").trim().into()),
-    ("controller", controller),
-    ("job_duration", job_duration),
-    ("metrics", metrics),
-    ("signing_state", signing_state),
-    ("parameter_selector", parameter_selector),
-    ("available", available),
-    ("claim_state", claim_state),
-    ("pool_status", pool_status),
+    ("controller", controller_cell),
+    ("job_duration", job_duration_cell),
+    ("metrics", metrics_cell),
+    ("signing_state", certificate_condition_cell),
+    ("parameter_selector", parameter_selector_cell),
+    ("available", available_cell),
+    ("claim_state", claim_state_cell),
+    ("pool_status", pool_status_cells),
 ];
 
-/// A function by its name.
-pub(super) fn of(name: &str) -> Function {
+/// Returns a function by name.
+pub(super) fn find_function(name: &str) -> PrinterFunction {
     let known = FUNCTIONS.iter().find(|(known, _)| *known == name);
     known.unwrap_or_else(|| panic!("cells call an unknown function {name:?}")).1
 }
 
-fn node_status(row: &Row) -> Value {
+fn node_status_cell(row: &Row) -> Value {
     // The last condition of a type counts.
     let ready = row.list("status.conditions").rfind(|condition| condition.text("type") == "Ready");
     let status = match ready.map(|condition| condition.text("status")) {
@@ -55,7 +55,7 @@ fn node_status(row: &Row) -> Value {
     [status, if row.is_true("spec.unschedulable") { ",SchedulingDisabled" } else { "" }].concat().into()
 }
 
-fn node_roles(row: &Row) -> Value {
+fn node_roles_cell(row: &Row) -> Value {
     let role = |(key, value): (&String, &Value)| match key.strip_prefix("node-role.kubernetes.io/") {
         Some(role) => Some(role.to_owned()),
         None if key == "kubernetes.io/role" => value.as_str().map(str::to_owned),
@@ -66,13 +66,13 @@ fn node_roles(row: &Row) -> Value {
     if roles.is_empty() { "<none>".into() } else { roles.into_iter().collect::<Vec<_>>().join(",").into() }
 }
 
-fn address(row: &Row, kind: &str) -> Value {
+fn node_address_cell(row: &Row, kind: &str) -> Value {
     let found = row.list("status.addresses").find(|address| address.text("type") == kind);
     found.map_or("<none>", |address| address.text("address")).into()
 }
 
-/// What is used of what may be: requests, then limits.
-fn quota(row: &Row) -> Value {
+/// Used and hard limits: requests, then limits.
+fn quota_cells(row: &Row) -> Value {
     let hard = row.at("status.hard").and_then(Value::as_object);
     let mut entries: Vec<(&String, &Value)> = hard.into_iter().flatten().collect();
     entries.sort_by_key(|(resource, _)| *resource);
@@ -85,7 +85,7 @@ fn quota(row: &Row) -> Value {
     Value::Array(vec![requests.join(", ").into(), limits.join(", ").into()])
 }
 
-fn component(row: &Row) -> Value {
+fn component_status_cells(row: &Row) -> Value {
     let healthy = row.list("conditions").find(|condition| condition.text("type") == "Healthy");
     let status = match healthy.map(|condition| condition.text("status") == "True") {
         Some(true) => "Healthy",
@@ -96,7 +96,7 @@ fn component(row: &Row) -> Value {
     Value::from(vec![status, field("message"), field("error")])
 }
 
-fn event_source(row: &Row) -> Value {
+fn event_source_cell(row: &Row) -> Value {
     let first = |paths: [&str; 2]| paths.into_iter().map(|path| row.text(path)).find(|text| !text.is_empty());
     let component = first(["source.component", "reportingComponent"]).unwrap_or_default();
     match first(["source.host", "reportingInstance"]) {
@@ -105,7 +105,7 @@ fn event_source(row: &Row) -> Value {
     }
 }
 
-fn controller(row: &Row) -> Value {
+fn controller_cell(row: &Row) -> Value {
     let controller = row.list("metadata.ownerReferences").find(|owner| owner.is_true("controller"));
     controller.map_or("<none>".into(), |owner| {
         let group = owner.text("apiVersion").split_once('/').map_or(String::new(), |(group, _)| format!(".{group}"));
@@ -113,25 +113,25 @@ fn controller(row: &Row) -> Value {
     })
 }
 
-fn job_duration(row: &Row) -> Value {
+fn job_duration_cell(row: &Row) -> Value {
     let Some(start) = time::parse(row.text("status.startTime")) else { return "".into() };
     let end = time::parse(row.text("status.completionTime")).unwrap_or(row.now);
     time::human(end.as_second() - start.as_second()).into()
 }
 
-fn metrics(row: &Row) -> Value {
+fn metrics_cell(row: &Row) -> Value {
     let current: Vec<Row> = row.list("status.currentMetrics").collect();
     let nothing = row.part(&Value::Null);
     let shown: Vec<String> = row
         .list("spec.metrics")
         .enumerate()
-        .map(|(at, spec)| metric(&spec, current.get(at).unwrap_or(&nothing)))
+        .map(|(at, spec)| format_metric(&spec, current.get(at).unwrap_or(&nothing)))
         .collect();
-    if shown.is_empty() { "<none>".into() } else { cut(&shown, 2, ", ").into() }
+    if shown.is_empty() { "<none>".into() } else { join_truncated(&shown, 2, ", ").into() }
 }
 
-/// `current/target` of one metric.
-fn metric(spec: &Row, status: &Row) -> String {
+/// Formats `current/target` of one metric.
+fn format_metric(spec: &Row, status: &Row) -> String {
     let (field, named) = match spec.text("type") {
         "External" => ("external", false),
         "Pods" => ("pods", false),
@@ -142,21 +142,26 @@ fn metric(spec: &Row, status: &Row) -> String {
     };
     let target = spec.part(&spec.object[field]["target"]);
     let current = status.at(field).map(|of| status.part(&of["current"]));
-    let average = |zero| format!("{}/{}", amount(current, "averageValue", zero), target.quantity("averageValue"));
+    let average =
+        |zero| format!("{}/{}", format_current_value(current, "averageValue", zero), target.quantity("averageValue"));
     if named {
-        return format!("{}: {}", spec.part(&spec.object[field]).text("name"), resource(&target, current));
+        return format!(
+            "{}: {}",
+            spec.part(&spec.object[field]).text("name"),
+            format_resource_metric(&target, current)
+        );
     }
     match target.at("averageValue") {
         _ if field == "pods" => average(true),
         Some(_) => format!("{} (avg)", average(false)),
-        None => format!("{}/{}", amount(current, "value", true), target.quantity("value")),
+        None => format!("{}/{}", format_current_value(current, "value", true), target.quantity("value")),
     }
 }
 
-/// What a resource is at and what it should be at: an amount, or a share in percent.
-fn resource(target: &Row, current: Option<Row>) -> String {
+/// Formats current and target of a resource metric: a quantity or a percentage.
+fn format_resource_metric(target: &Row, current: Option<Row>) -> String {
     if target.at("averageValue").is_some() {
-        return format!("{}/{}", amount(current, "averageValue", true), target.quantity("averageValue"));
+        return format!("{}/{}", format_current_value(current, "averageValue", true), target.quantity("averageValue"));
     }
     let percent = |of: Option<&Row>, absent: &str| {
         let share = of.and_then(|of| of.at("averageUtilization")?.as_i64());
@@ -165,23 +170,23 @@ fn resource(target: &Row, current: Option<Row>) -> String {
     format!("{}/{}", percent(current.as_ref(), "<unknown>"), percent(Some(target), "<auto>"))
 }
 
-/// A current amount; one that is not reported is 0 where `zero`.
-fn amount(current: Option<Row>, field: &str, zero: bool) -> String {
+/// Formats a current value; an unreported one is 0 with `zero`.
+fn format_current_value(current: Option<Row>, field: &str, zero: bool) -> String {
     match current {
         Some(current) if zero || current.at(field).is_some() => current.quantity(field),
         _ => "<unknown>".to_owned(),
     }
 }
 
-fn signing_state(row: &Row) -> Value {
+fn certificate_condition_cell(row: &Row) -> Value {
     let decided = ["Denied", "Approved"].into_iter().find(|ty| row.condition(ty).is_some());
     let failed = if row.condition("Failed").is_some() { ",Failed" } else { "" };
     let issued = if row.text("status.certificate").is_empty() { "" } else { ",Issued" };
     [decided.unwrap_or("Pending"), failed, issued].concat().into()
 }
 
-/// The selector of a parameter as Go's protobuf writes it in messages.
-fn parameter_selector(row: &Row) -> Value {
+/// The selector of a parameter in Go's protobuf text format.
+fn parameter_selector_cell(row: &Row) -> Value {
     let selector = row.part(row.at("spec.paramRef.selector").unwrap_or(&Value::Null));
     let labels = selector.at("matchLabels").and_then(Value::as_object).into_iter().flatten();
     let mut pairs: Vec<String> =
@@ -197,7 +202,7 @@ fn parameter_selector(row: &Row) -> Value {
     format!("&LabelSelector{{{labels},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}").into()
 }
 
-fn available(row: &Row) -> Value {
+fn available_cell(row: &Row) -> Value {
     let Some(condition) = row.condition("Available") else { return "Unknown".into() };
     match (condition.text("status"), condition.text("reason")) {
         (status @ "True", _) | (status, "") => status.into(),
@@ -205,7 +210,7 @@ fn available(row: &Row) -> Value {
     }
 }
 
-fn claim_state(row: &Row) -> Value {
+fn claim_state_cell(row: &Row) -> Value {
     let (gone, given) = (row.deleting(), row.at("status.allocation").is_some());
     let states = [
         (gone, "deleted"),
@@ -216,8 +221,8 @@ fn claim_state(row: &Row) -> Value {
     states.into_iter().filter_map(|(is, state)| is.then_some(state)).collect::<Vec<_>>().join(",").into()
 }
 
-/// Devices of all pools and how many pools have errors, dashes where nothing is known; then how far the request is.
-fn pool_status(row: &Row) -> Value {
+/// Sums of devices and errors over all pools, dashes where unknown; then the state of the request.
+fn pool_status_cells(row: &Row) -> Value {
     let ended = row
         .list("status.conditions")
         .find(|one| one.text("status") == "True" && matches!(one.text("type"), "Complete" | "Failed"));
@@ -249,7 +254,7 @@ mod tests {
 
     fn check(kind: (&str, &str), object: Value, at: usize, want: &[&str]) {
         let now = "2026-01-01T00:10:00Z".parse::<Timestamp>().unwrap();
-        let cells = columns::of(kind.0, kind.1).cells(&Row { object: &object, now });
+        let cells = columns::printer_for(kind.0, kind.1).cells(&Row { object: &object, now });
         assert_eq!(
             cells[at..at + want.len()],
             want.iter().map(|text| Value::from(*text)).collect::<Vec<_>>(),
@@ -258,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_show_what_is_and_what_should_be() {
+    fn metrics_show_current_and_target() {
         let check = |specs: Value, now: Value, want: &str| {
             let object = json!({"spec": {"metrics": specs}, "status": {"currentMetrics": now}});
             check(("autoscaling", "HorizontalPodAutoscaler"), object, 2, &[want]);
@@ -273,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_say_how_far_they_are() {
+    fn job_status_and_duration_are_printed() {
         let check = |object: Value, want: [&str; 3]| check(("batch", "Job"), object, 1, &want);
         let started = json!({"startTime": "2026-01-01T00:05:00Z"});
         check(json!({"spec": {"completions": 3}, "status": started}), ["Running", "0/3", "5m"]);

@@ -1,11 +1,11 @@
-//! Where services, endpoints and ingresses are reached.
+//! Cells of services, endpoints and ingresses.
 
 use std::collections::BTreeSet;
 
-use super::{cell::cut, row::Row};
+use super::{cell::join_truncated, row::Row};
 use crate::Value;
 
-/// The addresses of a service from outside.
+/// The external addresses of a service.
 pub(super) fn external(row: &Row) -> Value {
     let given = row.list("spec.externalIPs").filter_map(|ip| ip.object.as_str().map(str::to_owned));
     let or = |all: Vec<String>, none: &str| if all.is_empty() { none.into() } else { all.join(",").into() };
@@ -17,19 +17,19 @@ pub(super) fn external(row: &Row) -> Value {
     }
 }
 
-/// Addresses or names of load balancers, sorted.
+/// Addresses or host names of load balancers, sorted.
 fn of_balancers(row: &Row) -> BTreeSet<String> {
     let address =
         |entry: Row| Some(entry.text("ip")).filter(|ip| !ip.is_empty()).unwrap_or(entry.text("hostname")).to_owned();
     row.list("status.loadBalancer.ingress").map(address).filter(|text| !text.is_empty()).collect()
 }
 
-/// Where the load balancers of an ingress are.
+/// The load balancer addresses of an ingress.
 pub(super) fn balancers(row: &Row) -> Value {
     of_balancers(row).into_iter().collect::<Vec<_>>().join(",").into()
 }
 
-/// Three addresses with their ports.
+/// Up to three addresses with ports.
 pub(super) fn endpoints(row: &Row) -> Value {
     let mut list = Vec::new();
     for subset in row.list("subsets") {
@@ -41,14 +41,14 @@ pub(super) fn endpoints(row: &Row) -> Value {
             list.extend(addresses().map(|ip| join(&ip, port.number("port"))));
         }
     }
-    cut(&list, 3, ",").into()
+    join_truncated(&list, 3, ",").into()
 }
 
 fn join(ip: &str, port: i64) -> String {
     if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }
 }
 
-/// Three hosts; once there are three, every further rule counts as one more, with a host or without.
+/// Up to three hosts; every rule after the third host counts as one more.
 pub(super) fn hosts(row: &Row) -> Value {
     let mut shown: Vec<&str> = Vec::new();
     let mut more = false;
@@ -77,7 +77,7 @@ mod tests {
     fn services_say_where_they_are_reached() {
         let check = |spec: Value, status: Value, want: [&str; 4]| {
             let object = json!({"metadata": {"name": "s"}, "spec": spec, "status": status});
-            let cells = columns::of("", "Service").cells(&Row { object: &object, now: Timestamp::UNIX_EPOCH });
+            let cells = columns::printer_for("", "Service").cells(&Row { object: &object, now: Timestamp::UNIX_EPOCH });
             assert_eq!(cells[1..5], want.map(Value::from));
         };
         let ports = json!([{"port": 80, "nodePort": 30080, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]);

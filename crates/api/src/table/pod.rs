@@ -1,4 +1,4 @@
-//! A pod's row: readiness, status and restarts summed up from its containers.
+//! Cells of pods: ready containers, status and restarts.
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -6,14 +6,14 @@ use serde_json::json;
 use super::row::Row;
 use crate::{Value, time};
 
-/// Readiness, status and restarts.
+/// Computes the cells ready, status and restarts.
 pub(super) fn summary(row: &Row) -> Value {
     let summary = Summary::of(row);
     let ready = format!("{}/{}", summary.ready, summary.total);
     Value::from(vec![ready, summary.reason, summary.restarts.text(row.now)])
 }
 
-/// Marks the rows of pods that have ended.
+/// Row conditions of terminated pods.
 pub(super) fn ended(row: &Row) -> Value {
     let (reason, message) = match row.text("status.phase") {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
@@ -23,7 +23,7 @@ pub(super) fn ended(row: &Row) -> Value {
     json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}])
 }
 
-/// How often containers were started again, and when the last one had ended.
+/// The restart count and the end of the last terminated container.
 #[derive(Clone, Default)]
 struct Restarts {
     count: i64,
@@ -50,7 +50,7 @@ struct Summary {
     ready: usize,
     total: usize,
     restarts: Restarts,
-    /// Of the sidecars: the init containers that keep running.
+    /// The restarts of sidecar containers.
     sidecar_restarts: Restarts,
     reason: String,
 }
@@ -77,7 +77,7 @@ impl Summary {
         summary
     }
 
-    /// Sums up the init containers; whether one of them still has to end.
+    /// Summarizes the init containers; returns whether one is still pending.
     fn initializing(&mut self, row: &Row) -> bool {
         let specs: Vec<Row> = row.list("spec.initContainers").collect();
         for (at, status) in row.list("status.initContainerStatuses").enumerate() {
@@ -139,7 +139,7 @@ impl Summary {
     }
 }
 
-/// What the pod itself says, before its containers are looked at.
+/// The reason of the pod itself, before its containers are considered.
 fn own_reason<'a>(row: &Row<'a>) -> &'a str {
     let mut conditions = row.list("status.conditions");
     if conditions.any(|c| c.text("type") == "PodScheduled" && c.text("reason") == "SchedulingGated") {
@@ -163,7 +163,7 @@ fn ended_reason(ended: Row) -> String {
     }
 }
 
-/// How many of the gates are open.
+/// Counts the readiness gates that are true.
 pub(super) fn gates(row: &Row) -> Value {
     let gates = row.list("spec.readinessGates");
     match gates.len() {

@@ -1,10 +1,10 @@
-//! Reading the cells of one object.
+//! Accessors for the fields of a printed object.
 
 use jiff::Timestamp;
 
 use crate::{Value, meta, quantity::Quantity, time};
 
-/// One object to print, or a part of it, and when.
+/// The printed object, or a part of it, and the current time.
 #[derive(Clone, Copy)]
 pub(super) struct Row<'a> {
     pub object: &'a Value,
@@ -12,12 +12,12 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// A part of the object.
+    /// Returns a row for a part of the object.
     pub fn part(self, object: &'a Value) -> Self {
         Row { object, ..self }
     }
 
-    /// What is at a path such as `spec.ports.0.name`.
+    /// Returns the value at a path such as `spec.ports.0.name`.
     pub fn at(&self, path: &str) -> Option<&'a Value> {
         let step = |value: &'a Value, step: &str| match value {
             Value::Array(items) => items.get(step.parse::<usize>().ok()?),
@@ -26,34 +26,34 @@ impl<'a> Row<'a> {
         path.split('.').try_fold(self.object, step).filter(|value| !value.is_null())
     }
 
-    /// The text at a path, or "".
+    /// Returns the string at a path, or "".
     pub fn text(&self, path: &str) -> &'a str {
         self.at(path).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The text, number or truth value at a path, as text.
+    /// Formats the string, number or boolean at a path.
     pub fn shown(&self, path: &str) -> String {
         shown(self.at(path))
     }
 
-    /// The number at a path, or 0.
+    /// Returns the integer at a path, or 0.
     pub fn number(&self, path: &str) -> i64 {
         self.at(path).and_then(Value::as_i64).unwrap_or_default()
     }
 
-    /// Whether true is at a path.
+    /// Whether a path is true.
     pub fn is_true(&self, path: &str) -> bool {
         self.at(path) == Some(&Value::Bool(true))
     }
 
-    /// The elements of the list at a path.
+    /// Iterates over the list at a path.
     pub fn list(&self, path: &str) -> impl DoubleEndedIterator<Item = Row<'a>> + ExactSizeIterator + use<'a> {
         let row = *self;
         let list = self.at(path).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         list.iter().map(move |item| row.part(item))
     }
 
-    /// How many entries a list or a map has.
+    /// The number of entries of a list or map.
     pub fn count(&self, path: &str) -> usize {
         match self.at(path) {
             Some(Value::Array(list)) => list.len(),
@@ -62,12 +62,12 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// How long ago a time was.
+    /// The age of a timestamp.
     pub fn since(&self, path: &str) -> String {
         time::age(Some(self.text(path)), self.now)
     }
 
-    /// The quantity at a path; 0 where there is none.
+    /// Formats the quantity at a path; 0 if absent.
     pub fn quantity(&self, path: &str) -> String {
         quantity(self.at(path))
     }
@@ -81,7 +81,7 @@ impl<'a> Row<'a> {
         self.list("status.conditions").find(|condition| condition.text("type") == ty)
     }
 
-    /// Whether the first condition of a type holds.
+    /// Whether the first condition of a type is true.
     pub fn holds(&self, ty: &str) -> bool {
         self.condition(ty).is_some_and(|condition| condition.text("status") == "True")
     }
@@ -100,7 +100,7 @@ fn shown(value: Option<&Value>) -> String {
     }
 }
 
-/// A quantity as it is written; 0 where there is none.
+/// Formats a quantity; 0 if absent.
 pub(super) fn quantity(value: Option<&Value>) -> String {
     let text = shown(value);
     Quantity::parse(&text).map_or(if text.is_empty() { "0".to_owned() } else { text }, |amount| amount.to_string())

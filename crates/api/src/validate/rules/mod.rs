@@ -1,6 +1,6 @@
 //! The rules in memory, parsed once from `schema/rules/*.txt`: what must hold for the fields of each shape of struct.
 //!
-//! [`of`] finds the rules of a kind or of one of its parts, and [`Block::run`] checks a place by them, in the order in which
+//! [`printer_for`] finds the rules of a kind or of one of its parts, and [`Block::run`] checks a place by them, in the order in which
 //! they are written: it is upstream's. What relates several fields in a way that the tables cannot say is a function,
 //! called there by its name.
 
