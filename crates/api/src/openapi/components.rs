@@ -1,6 +1,6 @@
-//! Types as schemas, in the words of either version of OpenAPI.
+//! Component schemas of OpenAPI v2 and v3.
 //!
-//! A component is known by a key: `core/v1.Pod` for a struct of the tables, `Quantity` and the like for what is none.
+//! A component has a key: `core/v1.Pod` for a struct of the schema, `Quantity` and the like for special types.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,14 +17,14 @@ use crate::{
     schema::{ListType, StructField, StructType, Ty, TypeId, schema},
 };
 
-/// Which version of OpenAPI is written.
+/// The OpenAPI version of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     V2,
     V3,
 }
 
-/// The fields of `/version`; the first nine are always there.
+/// The fields of `/version`; the first nine are required.
 const INFO: &str = "major minor gitVersion gitCommit gitTreeState buildDate goVersion compiler platform \
     emulationMajor emulationMinor minCompatibilityMajor minCompatibilityMinor";
 
@@ -33,22 +33,22 @@ pub(super) struct Components {
     pub dialect: Dialect,
     descriptions: Descriptions,
     kinds: HashMap<TypeId, Kind>,
-    /// Where the kinds that every group has are: in the document's group, or in all that are known.
+    /// The group-versions of the common kinds: that of the document, or all.
     common: BTreeSet<(&'static str, &'static str)>,
 }
 
 impl Components {
-    /// For a document of version 3 about one group-version, or about none.
+    /// For a v3 document of one group-version, or of none.
     pub fn v3(group_version: Option<(&'static str, &'static str)>) -> Self {
         Self::new(Dialect::V3, group_version.into_iter().chain([("", "v1")]).collect())
     }
 
-    /// For a document of version 3 about custom resources.
+    /// For a v3 document of custom resources.
     pub fn v3_custom() -> Self {
         Self::new(Dialect::V3, kinds::of_clients())
     }
 
-    /// For the document of version 2.
+    /// For the v2 document.
     pub fn v2() -> Self {
         Self::new(Dialect::V2, kinds::group_versions())
     }
@@ -57,7 +57,7 @@ impl Components {
         Self { dialect, descriptions: Descriptions::load(), kinds: kinds::by_type(), common }
     }
 
-    /// The schemas of some components and of all that they refer to.
+    /// Returns the schemas of some components and of all components that they refer to.
     pub fn closure(&self, keys: impl Iterator<Item = String>) -> Map {
         let mut found: BTreeMap<String, Value> = BTreeMap::new();
         let mut waiting: Vec<String> = keys.collect();
@@ -77,7 +77,7 @@ impl Components {
         found.into_iter().map(|(key, schema)| (name(&key), schema)).collect()
     }
 
-    /// `{"$ref": …}`
+    /// Returns `{"$ref": …}`.
     pub fn reference(&self, key: &str) -> Value {
         let place = if self.dialect == Dialect::V2 { "definitions" } else { "components/schemas" };
         json!({"$ref": format!("#/{place}/{}", name(key))})
@@ -210,7 +210,7 @@ impl Components {
         }
     }
 
-    /// An element of a list or a map, with the default of its type.
+    /// The schema of a list or map element, with the default of its type.
     fn inner(&self, ty: &Ty, field: &StructField) -> Value {
         let mut out = self.element(ty, field);
         if self.dialect == Dialect::V3
@@ -223,7 +223,7 @@ impl Components {
     }
 }
 
-/// A reference with something beside it, as version 3 allows it.
+/// Wraps a reference with siblings in `allOf`, as v3 requires.
 fn wrap(mut schema: Value) -> Value {
     if let Some(reference) = schema.as_object_mut().and_then(|map| map.remove("$ref")) {
         schema["allOf"] = json!([{"$ref": reference}]);
@@ -240,7 +240,7 @@ fn patch_strategies(field: &StructField) -> Vec<&'static str> {
     rules.into_iter().filter_map(|(on, name)| on.then_some(name)).collect()
 }
 
-/// The key of the component that a type, or the elements of it, are.
+/// The component key of a type or of its elements.
 fn reference(ty: &Ty, field: &StructField) -> Option<String> {
     let name = match ty {
         Ty::Struct(id) => return Some(schema().get(*id).name.clone()),
@@ -256,7 +256,7 @@ fn reference(ty: &Ty, field: &StructField) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// `core/v1.Pod` is `io.k8s.api.core.v1.Pod`.
+/// Returns the component name: `io.k8s.api.core.v1.Pod` for `core/v1.Pod`.
 pub(super) fn name(key: &str) -> String {
     if let Some(name) = custom::name(key) {
         return name.to_owned();

@@ -1,4 +1,4 @@
-//! Documents about custom resources: the routes are those of any resource, the schemas come from whoever made the rows.
+//! OpenAPI documents of custom resources: routes as for any resource, schemas from the CRDs.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use serde_json::json;
 use super::{components::Components, operations::Writer, resource_paths::routes, route::Route};
 use crate::{Value, schema::Resource};
 
-/// What the key of a component begins with whose name is the rest.
+/// The prefix of component keys that contain their name.
 const NAMED: char = '@';
 
-/// The key of the component of a kind.
+/// The component key of a kind.
 pub(super) fn key(group: &str, version: &str, kind: &str) -> String {
     format!("{NAMED}{}", model_name(group, version, kind))
 }
 
-/// The name of a component, if its key says it.
+/// The component name in a key.
 pub(super) fn name(key: &str) -> Option<&str> {
     key.strip_prefix(NAMED)
 }
 
-/// `com.example.v1.Boat`: the name of a kind in documents.
+/// The model name of a kind: `com.example.v1.Boat`.
 pub fn model_name(group: &str, version: &str, kind: &str) -> String {
     let mut parts: Vec<&str> = group.split('.').collect();
     parts.reverse();
@@ -28,11 +28,11 @@ pub fn model_name(group: &str, version: &str, kind: &str) -> String {
     parts.join(".")
 }
 
-/// What all schemas of custom kinds refer to.
+/// The components that all custom schemas refer to.
 const COMMON: &[&str] = &["meta/v1.ObjectMeta", "meta/v1.ListMeta"];
 
-/// The document of version 3 about the custom rows of one group-version, with the schemas of their kinds by name; `None` if
-/// there are no rows.
+/// Builds the v3 document of the custom resources of one group-version, with the schemas of their kinds by name; `None`
+/// without resources.
 pub fn document_of(rows: &[&Resource], schemas: BTreeMap<String, Value>) -> Option<Value> {
     rows.first()?;
     let components = Components::v3_custom();
@@ -41,13 +41,13 @@ pub fn document_of(rows: &[&Resource], schemas: BTreeMap<String, Value>) -> Opti
     let mut known = components.closure(routes.iter().flat_map(Route::components).chain(common));
     known.extend(schemas);
     let paths = Writer::new(&components).paths(&routes);
-    // The title and its version are upstream's, by which clients can tell such a document.
+    // Title and version are upstream's; clients recognize these documents by them.
     let info = json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"});
     Some(json!({"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": known}}))
 }
 
-/// What custom rows add to the document of version 2, besides the schemas of their kinds: each path with its operations is
-/// handed out, and the parameters that operations share are returned.
+/// Builds what custom resources add to the v2 document besides schemas: calls `path` for each path item and returns the
+/// shared parameters.
 pub fn added_v2(rows: &[&Resource], mut path: impl FnMut(String, Value)) -> BTreeMap<String, Value> {
     let components = Components::v2();
     let mut writer = Writer::new(&components);

@@ -1,4 +1,4 @@
-//! Which documents there are, and the routes of each.
+//! The list of OpenAPI documents and their routes.
 
 use super::{
     paths,
@@ -10,17 +10,17 @@ use crate::{
     schema::schema,
 };
 
-/// One document of version 3; version 2 is all of them.
+/// One v3 document; the v2 document joins all of them.
 #[derive(Debug)]
 pub(super) struct Document {
-    /// Below `/openapi/v3/`.
+    /// The path below `/openapi/v3/`.
     pub path: String,
-    /// The group and version whose kinds it has.
+    /// The group-version of its kinds.
     pub group_version: Option<(&'static str, &'static str)>,
     pub routes: Vec<Route>,
 }
 
-/// All documents of the served group-versions.
+/// All documents of the enabled group-versions.
 pub(super) fn list(enabled: EnabledFilter) -> Vec<Document> {
     let mut documents = fixed();
     documents.extend(groups(enabled).into_iter().map(group));
@@ -54,7 +54,7 @@ fn discovery(path: String, id: String, tag: String, component: &str) -> Document
     Document { path, group_version: None, routes: vec![route] }
 }
 
-/// What is served besides groups and their versions.
+/// The documents besides groups and versions.
 fn fixed() -> Vec<Document> {
     let plain = |path: &str, routes: Vec<Route>| Document { path: path.to_owned(), group_version: None, routes };
     let text = |path: &str, id: &str, tag: &str, produces| {

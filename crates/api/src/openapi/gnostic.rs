@@ -1,6 +1,6 @@
-//! The document of OpenAPI 2 in protobuf: the messages of gnostic's `openapi.v2`, which `schema/openapi_v2.txt` lists.
+//! The v2 document in protobuf: the messages of gnostic's `openapi.v2`, listed in `schema/openapi_v2.txt`.
 //!
-//! What OpenAPI does not know (`x-…`) is kept as text in YAML; JSON is such text.
+//! Extensions (`x-…`) are kept as YAML text, of which JSON is a subset.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -12,7 +12,7 @@ const TABLE: &str = include_str!("../../schema/openapi_v2.txt");
 
 /// A field of a message.
 struct Line {
-    /// What it depends on, if anything.
+    /// The condition; empty if unconditional.
     when: &'static str,
     name: &'static str,
     number: u32,
@@ -29,7 +29,7 @@ static MESSAGES: LazyLock<HashMap<&'static str, Vec<Line>>> = LazyLock::new(|| {
 });
 
 impl Line {
-    /// `when ? name: number kind`
+    /// Parses `when ? name: number kind`.
     fn parse(line: &'static str) -> Self {
         let (when, line) = line.trim().split_once(" ? ").unwrap_or(("", line.trim()));
         let (name, rest) = line.split_once(": ").expect("a field has a name");
@@ -53,7 +53,7 @@ impl Line {
             "." => self.field(out, value),
             "[]" => value.as_array().into_iter().flatten().for_each(|item| self.field(out, item)),
             "*" => self.entries(out, value, |_| true, |out, value| message(out, self.kind, value)),
-            // What OpenAPI does not know is text in a message of its own.
+            // Extensions are text in a message.
             "x-" => self.entries(
                 out,
                 value,
@@ -70,7 +70,7 @@ impl Line {
         }
     }
 
-    /// One value; texts that are empty and flags that are false are left out.
+    /// Encodes one value; empty texts and false flags are omitted.
     fn field(&self, out: &mut Vec<u8>, value: &Value) {
         match (self.kind, value.as_str()) {
             ("text", None | Some("")) => {}
@@ -81,7 +81,7 @@ impl Line {
         }
     }
 
-    /// Entries of a map, each a message of its name and its value.
+    /// Encodes the entries of a map as messages of name and value.
     fn entries(
         &self,
         out: &mut Vec<u8>,
@@ -98,7 +98,7 @@ impl Line {
     }
 }
 
-/// The document as a message.
+/// Encodes the document as a message.
 pub(super) fn encode(document: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     message(&mut out, "Document", document);

@@ -1,4 +1,4 @@
-//! Kinds: which types are objects of their own, and in which group-versions.
+//! Group, version and kind of types.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -18,30 +18,30 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// As `x-kubernetes-group-version-kind` has it.
+    /// Encodes an entry of `x-kubernetes-group-version-kind`.
     pub fn value(&self) -> Value {
         json!({"group": self.group, "version": self.version, "kind": self.kind})
     }
 }
 
-/// Groups whose kinds upstream's general client does not know.
+/// The groups missing in upstream's general client.
 const WITHOUT_CLIENTS: &[&str] =
     &["admission.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "imagepolicy.k8s.io"];
 
-/// Kinds of `meta/v1` that belong to no group.
+/// The kinds of `meta/v1` without a group.
 const META_KINDS: &[&str] = &["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
 
-/// All group-versions that have kinds.
+/// All group-versions with kinds.
 pub(super) fn group_versions() -> BTreeSet<(&'static str, &'static str)> {
     discovery::group_versions(discovery::ALL_ENABLED).into_iter().chain(versions_without_resources()).collect()
 }
 
-/// The group-versions that upstream's general client knows, by which it writes of the common kinds beside custom ones.
+/// The group-versions of upstream's general client, listed for common kinds in documents of custom resources.
 pub(super) fn of_clients() -> BTreeSet<(&'static str, &'static str)> {
     group_versions().into_iter().filter(|(group, _)| !WITHOUT_CLIENTS.contains(group)).collect()
 }
 
-/// The kinds of resources, of their lists and of their subresources.
+/// The kinds of resources, their lists and their subresources.
 pub(super) fn by_type() -> HashMap<TypeId, Kind> {
     let mut kinds = HashMap::new();
     let mut add = |group: &'static str, version: &'static str, kind: &str, key: &str| {

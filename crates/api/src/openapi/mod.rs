@@ -1,8 +1,8 @@
-//! OpenAPI documents, made from the tables when they are asked for: version 3 as one document per group-version, version 2
-//! as one for all, in JSON and in protobuf.
+//! OpenAPI documents, built from the schema on demand: v3 as one document per group-version, v2 as one document, in
+//! JSON and protobuf.
 //!
-//! Documents are large and rarely read, so that none is kept here, but [`Pages`](crate::discovery::Pages) keeps those that
-//! were asked for; of version 3 there are hashes, which clients cache by.
+//! Documents are large and rarely read: they are cached by [`Pages`](crate::discovery::Pages) after the first request.
+//! v3 documents have hashes for client caches.
 
 mod components;
 mod conventions;
@@ -29,7 +29,7 @@ use crate::{
     discovery::{ALL_ENABLED, EnabledFilter, Page},
 };
 
-/// `/openapi/v3`: where the documents of the served group-versions are, with a hash of each for caches.
+/// `/openapi/v3`: the paths of the enabled documents with their hashes.
 pub fn index(enabled: EnabledFilter) -> Value {
     let served = documents::list(enabled);
     let entry = |(path, hash): &(String, String)| {
@@ -45,27 +45,27 @@ pub fn document_at(path: &str) -> Option<Value> {
     Some(versions::v3(&document))
 }
 
-/// Whether there is a document at a path below `/openapi/v3/`, of the served group-versions.
+/// Whether a document exists at a path below `/openapi/v3/`.
 pub fn has_document(path: &str, enabled: EnabledFilter) -> bool {
     documents::list(enabled).iter().any(|document| document.path == path)
 }
 
-/// `/openapi/v2` of the served group-versions.
+/// `/openapi/v2` with the enabled group-versions.
 pub fn v2(enabled: EnabledFilter) -> Value {
     versions::v2(&documents::list(enabled))
 }
 
-/// A document of version 2 as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
+/// Encodes a v2 document as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
 pub fn protobuf_of(document: &Value) -> Vec<u8> {
     gnostic::encode(document)
 }
 
-/// `/openapi/v2` of the served group-versions as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
+/// `/openapi/v2` with the enabled group-versions as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
 pub fn v2_protobuf(enabled: EnabledFilter) -> Vec<u8> {
     gnostic::encode(&v2(enabled))
 }
 
-/// The path and the hash of every document of version 3.
+/// Path and hash of every v3 document.
 fn hashes() -> &'static [(String, String)] {
     static HASHES: OnceLock<Vec<(String, String)>> = OnceLock::new();
     HASHES.get_or_init(|| {

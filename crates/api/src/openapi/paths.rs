@@ -1,11 +1,11 @@
-//! Paths of group-versions, and how operations and tags are named after them.
+//! Paths of group-versions, and names of operations and tags.
 
-/// `api/v1` or `apis/apps/v1`.
+/// Formats `api/v1` or `apis/apps/v1`.
 pub(super) fn of_version(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
-/// `core`, `apps` or `rbacAuthorization`: the group in one word.
+/// Formats the group in one word: `core`, `apps` or `rbacAuthorization`.
 pub(super) fn group_word(group: &str) -> String {
     if group.is_empty() {
         return "core".to_owned();
@@ -13,8 +13,7 @@ pub(super) fn group_word(group: &str) -> String {
     word(group.strip_suffix(".k8s.io").unwrap_or(group), false)
 }
 
-/// `certManagerIo` or `CertManagerIo`: the letters and digits of a text as one word, with a capital where others were between
-/// them. A digit does not begin a word.
+/// Camel-cases a text: `certManagerIo` or `CertManagerIo`. A digit does not begin a word.
 pub(super) fn word(text: &str, mut capital: bool) -> String {
     let mut word = String::with_capacity(text.len());
     for (at, letter) in text.char_indices() {
@@ -27,17 +26,17 @@ pub(super) fn word(text: &str, mut capital: bool) -> String {
     word
 }
 
-/// `rbacAuthorization_v1`
+/// Formats `rbacAuthorization_v1`.
 pub(super) fn tag(group: &str, version: &str) -> String {
     format!("{}_{}", group_word(group), word(version, false))
 }
 
-/// `RbacAuthorizationV1`
+/// Formats `RbacAuthorizationV1`.
 pub(super) fn infix(group: &str, version: &str) -> String {
     title(&group_word(group)) + &word(version, true)
 }
 
-/// The text with its first letter in upper case.
+/// Capitalizes the first letter.
 pub(super) fn title(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map(|first| first.to_ascii_uppercase().to_string() + letters.as_str()).unwrap_or_default()

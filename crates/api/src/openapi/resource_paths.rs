@@ -1,4 +1,4 @@
-//! The routes of a resource: its verbs on collections and objects, its subresources, and the old watch paths.
+//! The routes of a resource: collection and object verbs, subresources, and deprecated watch paths.
 
 use super::{
     conventions::{BUILT_IN, CUSTOM, Conventions},
@@ -19,7 +19,7 @@ const CONNECT: &[(&str, &str)] = &[
     ("put", "Put"),
 ];
 
-/// Every route of a resource.
+/// Returns all routes of a resource.
 pub(super) fn routes(resource: &Resource) -> Vec<Route> {
     let maker = Maker::new(resource);
     let mut out = maker.collection();
@@ -34,15 +34,15 @@ pub(super) fn routes(resource: &Resource) -> Vec<Route> {
 struct Maker<'a> {
     resource: &'a Resource,
     conventions: &'static Conventions,
-    /// The keys of the components of objects and lists.
+    /// The component keys of objects and lists.
     component: String,
     list_component: String,
-    /// Group and version in the names of operations.
+    /// Group and version in operation names.
     infix: String,
     tag: String,
 }
 
-/// How a route names its place: `""` or `/{name}`, and whether it is for all namespaces.
+/// The scope of a path: watch, all namespaces, or one object.
 #[derive(Clone, Copy)]
 struct Place {
     watch: bool,
@@ -75,7 +75,7 @@ impl<'a> Maker<'a> {
         self.resource.verbs.contains(&verb)
     }
 
-    /// `Namespaced` where the path has a namespace.
+    /// `Namespaced` for paths with a namespace.
     fn namespaced(&self, place: Place) -> &'static str {
         if self.resource.namespaced() && !place.everywhere { "Namespaced" } else { "" }
     }
@@ -88,7 +88,7 @@ impl<'a> Maker<'a> {
         format!("/{}{watch}{scope}/{}{name}", paths::of_version(r.group, r.version), r.name)
     }
 
-    /// A route without body and answers; `verb` and `rest` stand before and after group and version in its name.
+    /// Builds a route without body and responses; `verb` and `rest` enclose group and version in its name.
     fn route(&self, place: Place, method: &'static str, action: &'static str, (verb, rest): (&str, String)) -> Route {
         let r = self.resource;
         let mut parameters = Vec::new();
@@ -163,7 +163,7 @@ impl<'a> Maker<'a> {
         out
     }
 
-    /// `get`, `patch` and `update` of an object or of a part of it.
+    /// The routes `get`, `patch` and `update` of an object or subresource.
     fn read_and_write(&self, place: Place, suffix: &str, verbs: &[&str], component: &str) -> Vec<Route> {
         let id = || self.named(place) + suffix;
         let mut out = Vec::new();
@@ -214,7 +214,7 @@ impl<'a> Maker<'a> {
         let suffix = paths::title(sub.name);
         let found = schema().type_of_kind(group, version, sub.kind).map(|id| schema().get(id).name.clone());
         let component = found.unwrap_or_else(|| self.component.clone());
-        // The kind of a custom resource may end in this too.
+        // The kind of a custom resource may have the same suffix.
         let connects = sub.kind.ends_with("Options") && sub.kind != self.resource.kind;
         let mut routes = if connects {
             self.connect(sub, &suffix, &component)
@@ -242,7 +242,7 @@ impl<'a> Maker<'a> {
         Route { produces: LOG, answers: vec![(200, Shape::Text)], ..route }
     }
 
-    /// What hands the connection over: two methods, or all of them and any path below for a proxy.
+    /// The routes that upgrade the connection: two methods, or all methods and subpaths for a proxy.
     fn connect(&self, sub: &Subresource, suffix: &str, options: &str) -> Vec<Route> {
         let proxy = sub.verbs.contains(&"update");
         let methods = CONNECT.iter().filter(|(method, _)| proxy || matches!(*method, "get" | "post"));
@@ -255,7 +255,7 @@ impl<'a> Maker<'a> {
                 route.parameters.extend(Parameter::options(options));
                 if below {
                     route.parameters.push(Parameter::in_path("path"));
-                    // The subresource is put in after the name.
+                    // The subresource is inserted after the name.
                     route.path.push_str("/{path}");
                 }
                 if proxy || !below {

@@ -1,11 +1,11 @@
-//! Whole documents: one of version 3 per group-version, one of version 2 for all.
+//! Whole documents: v3 per group-version, v2 for all.
 
 use serde_json::json;
 
 use super::{components::Components, documents::Document, operations::Writer, route::Route};
 use crate::Value;
 
-/// A document of version 3.
+/// Writes a v3 document.
 pub(super) fn v3(document: &Document) -> Value {
     let components = Components::v3(document.group_version);
     let mut parts = json!({"securitySchemes": security()});
@@ -17,7 +17,7 @@ pub(super) fn v3(document: &Document) -> Value {
     json!({"openapi": "3.0.0", "info": info(), "paths": paths, "components": parts})
 }
 
-/// The document of version 2.
+/// Writes the v2 document.
 pub(super) fn v2(documents: &[Document]) -> Value {
     let components = Components::v2();
     let definitions = components.closure(documents.iter().flat_map(|it| &it.routes).flat_map(Route::components));

@@ -1,17 +1,16 @@
-//! What operations and parameters are for, made from the verb and the kind: for whoever reads a document or a client that was
-//! generated from it.
+//! Descriptions of operations and parameters, generated from verb and kind.
 
 use super::route::{Parameter, Route};
 
-/// A parameter and what it is for per line.
+/// The table of parameter descriptions, one per line.
 const PARAMETERS: &str = include_str!("../../schema/parameters.txt");
 
-/// What a parameter is for.
+/// The description of a parameter.
 pub(super) fn parameter(parameter: &Parameter) -> Option<&'static str> {
     PARAMETERS.lines().find_map(|line| line.strip_prefix(parameter.name)?.strip_prefix(": "))
 }
 
-/// What an operation does.
+/// The description of an operation.
 pub(super) fn operation(route: &Route) -> String {
     let kind = route.kind.as_ref().map_or("", |kind| kind.kind.as_str());
     let part = route.path.split_once("/{name}/").map_or("", |(_, part)| part.split('/').next().unwrap_or_default());

@@ -1,8 +1,8 @@
-//! Roles and questions about access, as far as the tables cannot say what is right.
+//! Validation of roles and access reviews beyond the rule tables.
 
 use super::{prelude::*, selector};
 
-/// The faults of selectors of roles; those that had faults may keep them.
+/// Validates cluster role selectors; invalid stored selectors are tolerated.
 pub fn aggregation(rule: &At, e: &mut Errors) {
     let list = rule.get("clusterRoleSelectors");
     if list.is_empty() {
@@ -17,7 +17,7 @@ pub fn aggregation(rule: &At, e: &mut Errors) {
     }
 }
 
-/// A review has no metadata, but for what is allowed and what the server itself puts there.
+/// Rejects metadata of a review, except for `allowed` and server-set fields.
 pub fn empty_but_for(meta: &At, allowed: &str, e: &mut Errors) {
     let ignored = ["managedFields", "creationTimestamp", "uid", allowed];
     let extra = |(field, value): (&String, &Value)| !ignored.contains(&field.as_str()) && !value.is_null();

@@ -1,8 +1,8 @@
-//! Policies of admission, webhooks and registrations of API versions, as far as the tables cannot say what is right.
+//! Validation of admission policies, webhooks and APIServices beyond the rule tables.
 
 use super::{config, prelude::*};
 
-/// Resources and subresources do not overlap.
+/// Rejects overlapping resources and subresources.
 pub fn rule_resources(list: &At, e: &mut Errors) {
     let (mut wild_subs, mut wild_resources): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
     let mut without_sub = false;
@@ -50,7 +50,7 @@ pub fn group_and_version(version: &At, e: &mut Errors) {
     }
 }
 
-/// A kind is a label but for its capitals.
+/// Validates a kind as a label apart from its case.
 pub fn mixed_case_kind(kind: &At, e: &mut Errors) {
     let faults = names::label_1035(&kind.text().to_lowercase());
     if !faults.is_empty() {
@@ -67,7 +67,7 @@ pub fn variable_name(name: &At, e: &mut Errors) {
     }
 }
 
-/// Audit annotations are named after their policy.
+/// Validates audit annotation keys, which are prefixed with the policy name.
 pub fn audit_annotation(annotation: &At, e: &mut Errors) {
     let (key, value) = (annotation.get("key"), annotation.get("valueExpression"));
     let full = format!("{}/{}", annotation.whole().get("metadata").text_of("name"), key.text());
@@ -79,7 +79,7 @@ pub fn audit_annotation(annotation: &At, e: &mut Errors) {
     }
 }
 
-/// A name in a domain of at least three parts.
+/// Requires a domain name of at least three segments.
 pub fn webhook_name(at: &At, e: &mut Errors) {
     let faults = names::subdomain(at.text());
     if !faults.is_empty() {
@@ -95,7 +95,7 @@ pub fn no_subresource(resource: &At, e: &mut Errors) {
     }
 }
 
-/// New webhooks have no side effects on dry runs; where there was another, there may be more.
+/// Requires webhooks without side effects on dry runs, unless a stored webhook has others.
 pub fn side_effects(effects: &At, e: &mut Errors) {
     const NONE: &[&str] = &["None", "NoneOnDryRun"];
     let old = effects.whole().before();
@@ -103,7 +103,7 @@ pub fn side_effects(effects: &At, e: &mut Errors) {
     effects.one_of(e, if any { &["None", "NoneOnDryRun", "Some", "Unknown"] } else { NONE });
 }
 
-/// The faults of a list of versions of reviews that a webhook understands.
+/// Validates the list of supported review versions.
 pub fn review_versions(at: &At, e: &mut Errors) {
     let mut seen = Vec::new();
     for version in at.items() {
@@ -119,7 +119,7 @@ pub fn review_versions(at: &At, e: &mut Errors) {
     }
 }
 
-/// The faults of a path on a service, part by part.
+/// Validates the path segments of a service reference.
 pub fn url_path(path: &At, e: &mut Errors) {
     let text = path.text();
     if matches!(text, "" | "/") {
@@ -145,7 +145,7 @@ pub fn url_path(path: &At, e: &mut Errors) {
     }
 }
 
-/// A webhook's address is plain: no user, no query, no fragment.
+/// Validates a webhook URL: https, without user, query or fragment.
 pub fn https_url(at: &At, e: &mut Errors) {
     const FORM: &str = "; desired format: https://host[/path]";
     let (scheme, rest) = at.text().split_once("://").unwrap_or(("", at.text()));
@@ -170,7 +170,7 @@ pub fn https_url(at: &At, e: &mut Errors) {
     }
 }
 
-/// The name is made of version and group.
+/// Requires the name `<version>.<group>`.
 pub fn service_name(new: &At, e: &mut Errors) {
     let (spec, meta) = (new.get("spec"), new.get("metadata"));
     let name = meta.get("name");
