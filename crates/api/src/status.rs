@@ -87,7 +87,7 @@ impl Status {
         let mut details = status_details(name, group, kind);
         details["causes"] = errors
             .iter()
-            .map(|e| json!({"reason": e.kind.reason(), "message": e.detail(), "field": e.field}))
+            .map(|e| json!({"reason": e.kind.reason(), "message": e.error_body(), "field": e.field}))
             .collect();
         Self::new(422, "Invalid", format!("{qualified} {name:?} is invalid: {list}")).with_details(details)
     }

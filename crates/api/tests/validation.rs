@@ -103,7 +103,7 @@ fn causes(response: &Value) -> Vec<String> {
 }
 
 fn faults(errors: &[FieldError]) -> Vec<String> {
-    errors.iter().map(|error| format!("{} {} {}", error.field, error.kind.reason(), error.detail())).collect()
+    errors.iter().map(|error| format!("{} {} {}", error.field, error.kind.reason(), error.error_body())).collect()
 }
 
 fn exchanges() -> Option<Vec<Value>> {
@@ -266,7 +266,7 @@ fn nothing_panics_on_objects_in_which_every_field_is_set() {
             validate::create(resource, &decoded);
             validate::update(resource, &decoded, &empty);
             validate::update(resource, &empty, &decoded);
-            validate::update_subresource(resource, "status", &decoded, &empty);
+            validate::validate_subresource_update(resource, "status", &decoded, &empty);
             let same = validate::update(resource, &decoded, &decoded);
             assert!(same.iter().all(|error| error.message != "field is immutable"), "{}: {same:?}", resource.kind);
         }
@@ -294,9 +294,9 @@ fn nothing_panics_on_values_of_any_kind() {
             for (new, old) in [(&object, &other), (&other, &object)] {
                 validate::create(resource, new);
                 validate::update(resource, new, old);
-                validate::update_subresource(resource, "status", new, old);
+                validate::validate_subresource_update(resource, "status", new, old);
                 for part in resource.subresources.iter().map(|part| part.name).chain(["warnings"]) {
-                    validate::update_subresource(resource, part, new, old);
+                    validate::validate_subresource_update(resource, part, new, old);
                 }
                 validate::warnings(resource, new, Some(old));
             }

@@ -1,6 +1,6 @@
 //! Server-side apply: field ownership and merging of applied configurations.
 //!
-//! [`update`] runs for every write other than an apply, with the object as the client sent it; [`apply`] merges a
+//! [`validate_object_meta_update`] runs for every write other than an apply, with the object as the client sent it; [`apply`] merges a
 //! configuration into an object. Both maintain `metadata.managedFields` as upstream does.
 
 mod check;

@@ -44,7 +44,7 @@ pub(super) fn to_v1(map: &mut Map) {
             spec.insert("targetCPUUtilizationPercentage".into(), target.clone());
         }
         kept.push(("metrics", encode_list(METRIC, others.iter().map(|metric| to_v1_metric(metric, "target")))));
-        kept.push(("behavior", spec.remove("behavior").map(|behavior| render::internal(BEHAVIOR, &behavior))));
+        kept.push(("behavior", spec.remove("behavior").map(|behavior| render::render_internal(BEHAVIOR, &behavior))));
     }
     if let Some(status) = map.get_mut("status").and_then(Value::as_object_mut) {
         let metrics = take_list(status, "currentMetrics");
@@ -109,7 +109,7 @@ fn cpu_metric(mut resource: Value) -> Value {
 fn encode_list(ty: &str, list: impl Iterator<Item = Value>) -> Option<String> {
     let id = schema().type_named(ty)?;
     let list: Vec<Value> = list.filter_map(|item| Some(decode::canonical(id, item).ok()?.object)).collect();
-    (!list.is_empty()).then(|| render::external(&Ty::List(Box::new(Ty::Struct(id))), &list.into()))
+    (!list.is_empty()).then(|| render::render_external(&Ty::List(Box::new(Ty::Struct(id))), &list.into()))
 }
 
 /// Reads the list in an annotation; `None` if it is absent or malformed.

@@ -53,10 +53,11 @@ pub fn table<'a>(
     if let Some(order) = printer.sort_path {
         objects.sort_by_cached_key(|object| (Row { object, now }.number(order), meta::name(object).to_owned()));
     }
-    let rows: Vec<Value> = objects.into_iter().map(|object| row(printer, resource, object, include, now)).collect();
+    let rows: Vec<Value> =
+        objects.into_iter().map(|object| build_row(printer, resource, object, include, now)).collect();
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-        "columnDefinitions": columns(printer), "rows": rows,
+        "columnDefinitions": column_definitions(printer), "rows": rows,
     })
 }
 
@@ -95,12 +96,12 @@ fn printer_of(object: &Value) -> Option<&'static TablePrinter> {
     Some(columns::printer_for(group, kind))
 }
 
-fn columns(printer: &TablePrinter) -> Vec<Value> {
+fn column_definitions(printer: &TablePrinter) -> Vec<Value> {
     let column = |column: &columns::ColumnDefinition| json!({"name": column.name, "type": column.ty, "format": column.format, "description": "", "priority": column.priority});
     printer.columns.iter().map(column).collect()
 }
 
-fn row(printer: &TablePrinter, resource: &Resource, object: &Value, include: Include, now: Timestamp) -> Value {
+fn build_row(printer: &TablePrinter, resource: &Resource, object: &Value, include: Include, now: Timestamp) -> Value {
     let printed = as_printed(printer, resource, object);
     let mut row = Map::new();
     row.insert("cells".into(), printer.cells(&Row { object: &printed, now }).into());

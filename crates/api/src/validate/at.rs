@@ -1,168 +1,168 @@
-//! A value and its place: rules walk down an object with it, and say there what is wrong.
+//! A value, its old value and its field path. Rules descend into an object with it and report errors at the path.
 //!
-//! The path is a chain on the stack; it becomes text only when there is a fault to tell. On a change the value that was at
-//! the same place comes along.
+//! The path is a linked list on the stack, formatted only for errors. On updates the old value at the same path comes
+//! along.
 
 use std::{cmp::Ordering, collections::HashSet, fmt, hash::Hash, sync::LazyLock};
 
 use super::{
-    Errors,
+    ErrorList,
     error::{Bad, Fault, FieldError},
     names, render,
 };
 use crate::{Value, quantity::Quantity};
 
-static NOTHING: Value = Value::Null;
+static NULL: Value = Value::Null;
 
-/// A value and its place in the object.
+/// A value with its field path in the object.
 #[derive(Clone, Copy)]
-pub(super) struct At<'v, 'p> {
-    /// What is here; null where nothing is.
+pub(super) struct FieldCursor<'v, 'p> {
+    /// The value; null if absent.
     pub value: &'v Value,
-    /// What was here before a change; null where nothing was, and in elements of lists.
+    /// The old value on an update; null if absent, and in list elements.
     pub old: &'v Value,
-    parent: Option<&'p At<'v, 'p>>,
-    step: Step<'p>,
+    parent: Option<&'p FieldCursor<'v, 'p>>,
+    step: PathStep<'p>,
 }
 
 #[derive(Clone, Copy)]
-enum Step<'p> {
-    /// The whole object, and the time by the clock in seconds, where it is known.
+enum PathStep<'p> {
+    /// The root object, with the current time in seconds if known.
     Top(Option<i64>),
     Field(&'p str),
-    /// A field that paths leave out.
+    /// A field that paths omit.
     Hidden,
     Key(&'p str),
     Index(usize),
 }
 
-impl<'v, 'p> At<'v, 'p> {
-    /// A new object.
-    pub fn top(value: &'v Value) -> Self {
-        At::changed(value, &NOTHING)
+impl<'v, 'p> FieldCursor<'v, 'p> {
+    /// Starts at an object that is created.
+    pub fn for_create(value: &'v Value) -> Self {
+        FieldCursor::for_update(value, &NULL)
     }
 
-    /// A changed object.
-    pub fn changed(value: &'v Value, old: &'v Value) -> Self {
-        At { value, old, parent: None, step: Step::Top(None) }
+    /// Starts at an object that is updated.
+    pub fn for_update(value: &'v Value, old: &'v Value) -> Self {
+        FieldCursor { value, old, parent: None, step: PathStep::Top(None) }
     }
 
-    /// A changed object, at a time in seconds.
-    pub fn changed_at(value: &'v Value, old: &'v Value, now: Option<i64>) -> Self {
-        At { value, old, parent: None, step: Step::Top(now) }
+    /// Starts at an object that is updated at a time in seconds.
+    pub fn for_update_at(value: &'v Value, old: &'v Value, now: Option<i64>) -> Self {
+        FieldCursor { value, old, parent: None, step: PathStep::Top(now) }
     }
 
-    /// A field of the struct that is here, there or not.
-    pub fn get<'b>(&'b self, name: &'b str) -> At<'v, 'b> {
-        self.under(Step::Field(name), in_map(self.value, name), in_map(self.old, name))
+    /// Returns a field of the struct, present or not.
+    pub fn get<'b>(&'b self, name: &'b str) -> FieldCursor<'v, 'b> {
+        self.child(PathStep::Field(name), map_entry(self.value, name), map_entry(self.old, name))
     }
 
-    /// A field, by the name that upstream gives it in messages.
-    pub fn get_called<'b>(&'b self, name: &str, shown: &'b str) -> At<'v, 'b> {
-        self.with(name, shown, in_map(self.value, name))
+    /// Returns a field under the name that upstream uses in messages.
+    pub fn get_as<'b>(&'b self, name: &str, shown: &'b str) -> FieldCursor<'v, 'b> {
+        self.child_with_value(name, shown, map_entry(self.value, name))
     }
 
-    /// As [`Self::get_called`], where the value of the field is known.
-    pub fn with<'b>(&'b self, name: &str, shown: &'b str, value: &'v Value) -> At<'v, 'b> {
-        let step = if shown.is_empty() { Step::Hidden } else { Step::Field(shown) };
-        let old = if self.old.is_null() { &NOTHING } else { in_map(self.old, name) };
-        self.under(step, value, old)
+    /// As [`Self::get_called`], with a known value of the field.
+    pub fn child_with_value<'b>(&'b self, name: &str, shown: &'b str, value: &'v Value) -> FieldCursor<'v, 'b> {
+        let step = if shown.is_empty() { PathStep::Hidden } else { PathStep::Field(shown) };
+        let old = if self.old.is_null() { &NULL } else { map_entry(self.old, name) };
+        self.child(step, value, old)
     }
 
-    /// A value under this place, by a name that is not that of its field.
-    pub fn called<'b>(&'b self, name: &'b str, value: &'v Value) -> At<'v, 'b> {
-        self.under(Step::Field(name), value, &NOTHING)
+    /// Returns a value as a child under another name than its field's.
+    pub fn child_as<'b>(&'b self, name: &'b str, value: &'v Value) -> FieldCursor<'v, 'b> {
+        self.child(PathStep::Field(name), value, &NULL)
     }
 
-    /// The same place, with another value.
-    pub fn holding(self, value: &'v Value) -> Self {
-        At { value, ..self }
+    /// Returns the same path with another value.
+    pub fn with_value(self, value: &'v Value) -> Self {
+        FieldCursor { value, ..self }
     }
 
-    /// An entry of the map that is here, there or not.
-    pub fn key<'b>(&'b self, name: &'b str) -> At<'v, 'b> {
-        self.under(Step::Key(name), in_map(self.value, name), in_map(self.old, name))
+    /// Returns an entry of the map, present or not.
+    pub fn entry<'b>(&'b self, name: &'b str) -> FieldCursor<'v, 'b> {
+        self.child(PathStep::Key(name), map_entry(self.value, name), map_entry(self.old, name))
     }
 
-    /// An element of the list that is here, there or not.
-    pub fn index<'b>(&'b self, at: usize) -> At<'v, 'b> {
-        self.under(Step::Index(at), self.value.get(at).unwrap_or(&NOTHING), &NOTHING)
+    /// Returns an element of the list, present or not.
+    pub fn element<'b>(&'b self, at: usize) -> FieldCursor<'v, 'b> {
+        self.child(PathStep::Index(at), self.value.get(at).unwrap_or(&NULL), &NULL)
     }
 
-    fn under<'b>(&'b self, step: Step<'b>, value: &'v Value, old: &'v Value) -> At<'v, 'b> {
-        At { value, old, parent: Some(self), step }
+    fn child<'b>(&'b self, step: PathStep<'b>, value: &'v Value, old: &'v Value) -> FieldCursor<'v, 'b> {
+        FieldCursor { value, old, parent: Some(self), step }
     }
 
-    /// The elements of the list that is here.
-    pub fn items<'b>(&'b self) -> impl Iterator<Item = At<'v, 'b>> {
+    /// Iterates over the elements of the list.
+    pub fn items<'b>(&'b self) -> impl Iterator<Item = FieldCursor<'v, 'b>> {
         let list = self.value.as_array().map_or(&[][..], Vec::as_slice);
-        list.iter().enumerate().map(|(at, value)| self.under(Step::Index(at), value, &NOTHING))
+        list.iter().enumerate().map(|(at, value)| self.child(PathStep::Index(at), value, &NULL))
     }
 
-    /// The entries of the map that is here, by key.
-    pub fn entries<'b>(&'b self) -> impl Iterator<Item = (&'v str, At<'v, 'b>)>
+    /// Iterates over the entries of the map.
+    pub fn entries<'b>(&'b self) -> impl Iterator<Item = (&'v str, FieldCursor<'v, 'b>)>
     where
         'v: 'b,
     {
         let map = self.value.as_object().into_iter().flatten();
-        map.map(|(key, value)| (key.as_str(), self.under(Step::Key(key), value, in_map(self.old, key))))
+        map.map(|(key, value)| (key.as_str(), self.child(PathStep::Key(key), value, map_entry(self.old, key))))
     }
 
-    /// The name of the field or entry that is here.
+    /// The name of the field or map entry.
     pub fn name(&self) -> &str {
         match self.step {
-            Step::Field(name) | Step::Key(name) => name,
-            Step::Top(_) | Step::Hidden | Step::Index(_) => "",
+            PathStep::Field(name) | PathStep::Key(name) => name,
+            PathStep::Top(_) | PathStep::Hidden | PathStep::Index(_) => "",
         }
     }
 
-    /// The place that this one is in: so many steps up, or as far as there are.
-    pub fn up(&self, steps: usize) -> &At<'v, '_> {
+    /// Returns the ancestor `steps` levels up, at most the root.
+    pub fn ancestor(&self, steps: usize) -> &FieldCursor<'v, '_> {
         match self.parent {
-            Some(parent) if steps > 0 => parent.up(steps - 1),
+            Some(parent) if steps > 0 => parent.ancestor(steps - 1),
             _ => self,
         }
     }
 
-    /// The whole object.
-    pub fn whole(&self) -> &At<'v, '_> {
-        self.parent.map_or(self, At::whole)
+    /// Returns the root object.
+    pub fn root(&self) -> &FieldCursor<'v, '_> {
+        self.parent.map_or(self, FieldCursor::root)
     }
 
-    /// The time in seconds, where the clock is known.
+    /// The current time in seconds, if known.
     pub fn now(&self) -> Option<i64> {
-        match self.whole().step {
-            Step::Top(now) => now,
+        match self.root().step {
+            PathStep::Top(now) => now,
             _ => None,
         }
     }
 
-    /// Whether the path to here is empty.
-    fn is_unnamed(&self) -> bool {
-        self.parent.is_none_or(|parent| matches!(self.step, Step::Hidden) && parent.is_unnamed())
+    /// Whether the path is empty.
+    fn has_empty_path(&self) -> bool {
+        self.parent.is_none_or(|parent| matches!(self.step, PathStep::Hidden) && parent.has_empty_path())
     }
 
-    /// Whether this is the whole object.
-    pub fn is_whole(&self) -> bool {
+    /// Whether this is the root object.
+    pub fn is_root(&self) -> bool {
         self.parent.is_none()
     }
 
-    /// Whether the object is one that changes.
-    pub fn is_change(&self) -> bool {
-        !self.whole().old.is_null()
+    /// Whether the object is updated.
+    pub fn is_update(&self) -> bool {
+        !self.root().old.is_null()
     }
 
-    /// What was here, as an object of its own.
-    pub fn before(&self) -> At<'v, 'v> {
-        At::top(self.old)
+    /// Returns the old value as a root.
+    pub fn old_cursor(&self) -> FieldCursor<'v, 'v> {
+        FieldCursor::for_create(self.old)
     }
 
-    /// Whether anything is here.
+    /// Whether a value is present.
     pub fn exists(&self) -> bool {
         !self.value.is_null()
     }
 
-    /// How many elements the list or map here has.
+    /// The number of elements of the list or map.
     pub fn len(&self) -> usize {
         match self.value {
             Value::Array(list) => list.len(),
@@ -171,53 +171,53 @@ impl<'v, 'p> At<'v, 'p> {
         }
     }
 
-    /// Whether the list, map or text that is here has nothing in it.
+    /// Whether the list, map or string is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && self.text().is_empty()
     }
 
-    /// The text here, or "".
+    /// The string, or "".
     pub fn text(&self) -> &'v str {
         self.value.as_str().unwrap_or_default()
     }
 
-    /// The text of a field, or "".
-    pub fn text_of(&self, name: &str) -> &'v str {
-        in_map(self.value, name).as_str().unwrap_or_default()
+    /// The string of a field, or "".
+    pub fn text_at(&self, name: &str) -> &'v str {
+        map_entry(self.value, name).as_str().unwrap_or_default()
     }
 
-    /// The number here, or 0.
+    /// The integer, or 0.
     pub fn int(&self) -> i64 {
         self.value.as_i64().unwrap_or_default()
     }
 
-    /// Whether true is here.
+    /// Whether the value is true.
     pub fn is_true(&self) -> bool {
         self.value == &Value::Bool(true)
     }
 
-    /// The texts of the list here.
+    /// Iterates over the strings of the list.
     pub fn texts(&self) -> impl Iterator<Item = &'v str> {
         self.value.as_array().into_iter().flatten().map(|item| item.as_str().unwrap_or_default())
     }
 
-    /// Whether the list here has a text.
-    pub fn has(&self, text: &str) -> bool {
+    /// Whether the list contains a string.
+    pub fn contains_text(&self, text: &str) -> bool {
         self.texts().any(|other| other == text)
     }
 
-    /// The element of the list here whose field has this text.
-    pub fn find<'b>(&'b self, field: &str, text: &str) -> Option<At<'v, 'b>> {
-        self.items().find(|item| item.text_of(field) == text)
+    /// Returns the list element whose field has this string.
+    pub fn find_by<'b>(&'b self, field: &str, text: &str) -> Option<FieldCursor<'v, 'b>> {
+        self.items().find(|item| item.text_at(field) == text)
     }
 
-    /// The quantity here.
+    /// The quantity.
     pub fn quantity(&self) -> Option<Quantity> {
         Quantity::parse(self.text())
     }
 
-    /// The sign of the quantity here: -1, 0 or 1.
-    pub fn sign(&self) -> i32 {
+    /// The sign of the quantity: -1, 0 or 1.
+    pub fn quantity_sign(&self) -> i32 {
         static ZERO: LazyLock<Option<Quantity>> = LazyLock::new(|| Quantity::parse("0"));
         match self.quantity().partial_cmp(&*ZERO) {
             Some(Ordering::Less) if self.exists() => -1,
@@ -226,161 +226,165 @@ impl<'v, 'p> At<'v, 'p> {
         }
     }
 
-    /// Whether this means something else than what was here.
-    pub fn differs(&self) -> bool {
-        !render::same(self.value, self.old)
+    /// Whether the value differs semantically from the old one.
+    pub fn is_changed(&self) -> bool {
+        !render::semantically_equal(self.value, self.old)
     }
 }
 
-fn in_map<'v>(value: &'v Value, name: &str) -> &'v Value {
-    value.get(name).unwrap_or(&NOTHING)
+fn map_entry<'v>(value: &'v Value, name: &str) -> &'v Value {
+    value.get(name).unwrap_or(&NULL)
 }
 
-/// Faults at a place.
-impl At<'_, '_> {
-    /// Adds a fault at this place.
-    pub fn fault(&self, e: &mut Errors, kind: Fault, message: impl Into<String>) {
+/// Error reporting, named as upstream's `field.ErrorList` constructors.
+impl FieldCursor<'_, '_> {
+    /// Adds an error at this path.
+    pub fn push_error(&self, e: &mut ErrorList, kind: Fault, message: impl Into<String>) {
         e.push(FieldError::new(self.to_string(), kind, message));
     }
 
-    /// Something must be here.
-    pub fn required(&self, e: &mut Errors, message: impl Into<String>) {
-        self.fault(e, Fault::Required, message);
+    /// Reports a required value.
+    pub fn required(&self, e: &mut ErrorList, message: impl Into<String>) {
+        self.push_error(e, Fault::Required, message);
     }
 
-    /// Something must be here, if nothing is.
-    pub fn require(&self, e: &mut Errors) -> bool {
+    /// Reports an empty value as required; returns whether it is set.
+    pub fn require_value(&self, e: &mut ErrorList) -> bool {
         if self.is_empty() {
             self.required(e, "");
         }
         !self.is_empty()
     }
 
-    /// What is here is wrong.
-    pub fn invalid(&self, e: &mut Errors, message: impl Into<String>) {
-        self.fault(e, Fault::Invalid(self.value.clone().into()), message);
+    /// Reports an invalid value.
+    pub fn invalid(&self, e: &mut ErrorList, message: impl Into<String>) {
+        self.push_error(e, Fault::Invalid(self.value.clone().into()), message);
     }
 
-    /// The text here is wrong; no text is the empty one.
-    pub fn invalid_text(&self, e: &mut Errors, message: impl Into<String>) {
-        self.fault(e, Fault::Invalid(self.text().into()), message);
+    /// Reports an invalid string; an absent one is "".
+    pub fn invalid_text(&self, e: &mut ErrorList, message: impl Into<String>) {
+        self.push_error(e, Fault::Invalid(self.text().into()), message);
     }
 
-    /// The number here is wrong; no number is 0.
-    pub fn invalid_int(&self, e: &mut Errors, message: impl Into<String>) {
-        self.fault(e, Fault::Invalid(self.int().into()), message);
+    /// Reports an invalid integer; an absent one is 0.
+    pub fn invalid_int(&self, e: &mut ErrorList, message: impl Into<String>) {
+        self.push_error(e, Fault::Invalid(self.int().into()), message);
     }
 
-    /// Something is wrong here, shown by another value.
-    pub fn invalid_as(&self, e: &mut Errors, bad: impl Into<Bad>, message: impl Into<String>) {
-        self.fault(e, Fault::Invalid(bad.into()), message);
+    /// Reports an invalid value, rendered as another value.
+    pub fn invalid_as(&self, e: &mut ErrorList, bad: impl Into<Bad>, message: impl Into<String>) {
+        self.push_error(e, Fault::Invalid(bad.into()), message);
     }
 
-    /// The struct here is wrong, shown as upstream's type has it.
-    pub fn invalid_struct(&self, e: &mut Errors, ty: &str, message: impl Into<String>) {
-        self.fault(e, Fault::Invalid(Bad::of(ty, self.value)), message);
+    /// Reports an invalid struct, rendered as upstream's type.
+    pub fn invalid_struct(&self, e: &mut ErrorList, ty: &str, message: impl Into<String>) {
+        self.push_error(e, Fault::Invalid(Bad::render_as(ty, self.value)), message);
     }
 
-    /// Something here is worth telling.
-    pub fn warn(&self, e: &mut Errors, message: impl Into<String>) {
-        self.fault(e, Fault::Warning, message);
+    /// Adds a warning.
+    pub fn warn(&self, e: &mut ErrorList, message: impl Into<String>) {
+        self.push_error(e, Fault::Warning, message);
     }
 
-    /// Nothing may be here, or not this.
-    pub fn forbidden(&self, e: &mut Errors, message: impl Into<String>) {
-        self.fault(e, Fault::Forbidden, message);
+    /// Reports a forbidden value.
+    pub fn forbidden(&self, e: &mut ErrorList, message: impl Into<String>) {
+        self.push_error(e, Fault::Forbidden, message);
     }
 
-    /// Nothing may be here.
-    pub fn forbid(&self, e: &mut Errors, message: impl Into<String>) {
+    /// Reports a value as forbidden if present.
+    pub fn forbid_value(&self, e: &mut ErrorList, message: impl Into<String>) {
         if self.exists() {
             self.forbidden(e, message);
         }
     }
 
-    /// The text here is not one of those supported.
-    pub fn unsupported(&self, e: &mut Errors, supported: &[&str]) {
-        self.unsupported_as(e, self.text(), supported);
+    /// Reports an unsupported string.
+    pub fn not_supported(&self, e: &mut ErrorList, supported: &[&str]) {
+        self.not_supported_as(e, self.text(), supported);
     }
 
-    /// Something here is not one of those supported.
-    pub fn unsupported_as(&self, e: &mut Errors, bad: impl Into<Bad>, supported: &[&str]) {
+    /// Reports an unsupported value, rendered as another value.
+    pub fn not_supported_as(&self, e: &mut ErrorList, bad: impl Into<Bad>, supported: &[&str]) {
         e.push(FieldError::not_supported(self.to_string(), bad, supported));
     }
 
-    /// What is here, a text or nothing, must be one of those supported if there is any.
-    pub fn one_of(&self, e: &mut Errors, supported: &[&str]) {
+    /// Requires a present string to be one of the supported ones.
+    pub fn require_one_of(&self, e: &mut ErrorList, supported: &[&str]) {
         if self.exists() && !supported.contains(&self.text()) {
-            self.unsupported(e, supported);
+            self.not_supported(e, supported);
         }
     }
 
-    /// What is here is there twice.
-    pub fn duplicate(&self, e: &mut Errors, bad: impl Into<Bad>) {
-        self.fault(e, Fault::Duplicate(bad.into()), "");
+    /// Reports a duplicate value.
+    pub fn duplicate(&self, e: &mut ErrorList, bad: impl Into<Bad>) {
+        self.push_error(e, Fault::Duplicate(bad.into()), "");
     }
 
-    /// The text here names something that does not exist.
-    pub fn not_found(&self, e: &mut Errors) {
-        self.fault(e, Fault::NotFound(self.text().into()), "");
+    /// Reports a reference to a missing value.
+    pub fn not_found(&self, e: &mut ErrorList) {
+        self.push_error(e, Fault::NotFound(self.text().into()), "");
     }
 
-    /// Too many bytes are here.
-    pub fn too_long(&self, e: &mut Errors, max: usize) {
+    /// Reports too many bytes.
+    pub fn too_long(&self, e: &mut ErrorList, max: usize) {
         let unit = if max == 1 { "byte" } else { "bytes" };
-        self.fault(e, Fault::TooLong, format!("may not be more than {max} {unit}"));
+        self.push_error(e, Fault::TooLong, format!("may not be more than {max} {unit}"));
     }
 
-    /// Too many elements are here.
-    pub fn too_many(&self, e: &mut Errors, max: usize) {
+    /// Reports too many elements.
+    pub fn too_many(&self, e: &mut ErrorList, max: usize) {
         let unit = if max == 1 { "item" } else { "items" };
-        self.fault(e, Fault::TooMany(self.len()), format!("must have at most {max} {unit}"));
+        self.push_error(e, Fault::TooMany(self.len()), format!("must have at most {max} {unit}"));
     }
 
-    /// The number here, if any, must not be negative.
-    pub fn nonnegative(&self, e: &mut Errors) {
+    /// Requires an integer to be at least 0.
+    pub fn require_nonnegative(&self, e: &mut ErrorList) {
         if self.int() < 0 {
             self.invalid(e, "must be greater than or equal to 0");
         }
     }
 
-    /// The number here, if any, must be in a range.
-    pub fn in_range(&self, e: &mut Errors, low: i64, high: i64) {
+    /// Requires a present integer to be in a range.
+    pub fn require_in_range(&self, e: &mut ErrorList, low: i64, high: i64) {
         if self.exists() && !(low..=high).contains(&self.int()) {
             self.invalid(e, names::range(low, high));
         }
     }
 
-    /// The text here must have a form: every fault of it is one here.
-    pub fn form(&self, e: &mut Errors, form: names::Form) {
-        self.form_as(e, self.text(), form);
+    /// Checks the format of the string.
+    pub fn check_format(&self, e: &mut ErrorList, form: names::Form) {
+        self.check_format_as(e, self.text(), form);
     }
 
-    /// As [`Self::form`], for a text that is a part of what is here.
-    pub fn form_as(&self, e: &mut Errors, text: &str, form: names::Form) {
+    /// As [`Self::form`], for a part of the value.
+    pub fn check_format_as(&self, e: &mut ErrorList, text: &str, form: names::Form) {
         form(text).into_iter().for_each(|fault| self.invalid_as(e, text, fault));
     }
 
-    /// Text must be here and have a form.
-    pub fn required_form(&self, e: &mut Errors, form: names::Form) {
-        if self.require(e) {
-            self.form(e, form);
+    /// Requires a string of a format.
+    pub fn require_format(&self, e: &mut ErrorList, form: names::Form) {
+        if self.require_value(e) {
+            self.check_format(e, form);
         }
     }
 
-    /// Text, if there is any, must have a form.
-    pub fn optional_form(&self, e: &mut Errors, form: names::Form) {
+    /// Checks the format of a string that is not empty.
+    pub fn check_optional_format(&self, e: &mut ErrorList, form: names::Form) {
         if !self.text().is_empty() {
-            self.form(e, form);
+            self.check_format(e, form);
         }
     }
 
-    /// Calls `again` for every element of the list here that is like one before it by what `key` says of them.
-    pub fn unique<'a, K: Hash + Eq + Copy>(&'a self, key: impl Fn(&At<'a, '_>) -> K, mut again: impl FnMut(&At, K)) {
+    /// Calls `again` for every list element whose `key` equals that of an earlier one.
+    pub fn for_each_duplicate<'a, K: Hash + Eq + Copy>(
+        &'a self,
+        key: impl Fn(&FieldCursor<'a, '_>) -> K,
+        mut again: impl FnMut(&FieldCursor, K),
+    ) {
         let mut seen = HashSet::new();
         for (index, item) in self.items().enumerate() {
             let own = key(&item);
-            // Most lists are short enough to do without a set.
+            // Short lists need no set.
             let known =
                 if self.len() > 16 { !seen.insert(own) } else { self.items().take(index).any(|i| key(&i) == own) };
             if known {
@@ -390,21 +394,21 @@ impl At<'_, '_> {
     }
 }
 
-/// What is said about a change of what cannot change.
+/// The message about a changed immutable field.
 pub(super) const IMMUTABLE: &str = "field is immutable";
 
-/// `spec.containers[0].resources.limits[cpu]`
-impl fmt::Display for At<'_, '_> {
+/// Formats `spec.containers[0].resources.limits[cpu]`.
+impl fmt::Display for FieldCursor<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(parent) = self.parent else { return Ok(()) };
         parent.fmt(f)?;
         match self.step {
-            Step::Top(_) | Step::Hidden => Ok(()),
-            Step::Index(at) => write!(f, "[{at}]"),
-            Step::Key(name) => write!(f, "[{name}]"),
-            Step::Field("") => f.write_str("[]"),
-            Step::Field(name) if parent.is_unnamed() => f.write_str(name),
-            Step::Field(name) => write!(f, ".{name}"),
+            PathStep::Top(_) | PathStep::Hidden => Ok(()),
+            PathStep::Index(at) => write!(f, "[{at}]"),
+            PathStep::Key(name) => write!(f, "[{name}]"),
+            PathStep::Field("") => f.write_str("[]"),
+            PathStep::Field(name) if parent.has_empty_path() => f.write_str(name),
+            PathStep::Field(name) => write!(f, ".{name}"),
         }
     }
 }

@@ -1,64 +1,67 @@
-//! Validation of definitions of custom resources. Schemas have a file of their own.
+//! Validation of CustomResourceDefinitions; schemas are in `custom_schema`.
 //!
-//! Upstream checks a definition in a form in which what all versions share stands once, above them; paths of faults are
-//! those of that form.
+//! Upstream validates an internal form that keeps fields shared by all versions above them; error paths follow that
+//! form.
 
 use super::{admission, custom_schema as schema, prelude::*};
 
-const APPROVED: &str = "api-approved.kubernetes.io";
+const APPROVED_ANNOTATION: &str = "api-approved.kubernetes.io";
 
-/// The name is made of plural and group.
-pub fn definition_name(new: &At, e: &mut Errors) {
+/// Requires the name `<plural>.<group>`.
+pub fn validate_definition_name(new: &FieldCursor, e: &mut ErrorList) {
     let (meta, spec) = (new.get("metadata"), new.get("spec"));
     let name = meta.get("name");
     if name.is_empty() {
         return;
     }
     let wanted = format!("{}.{}", spec.get("names").get("plural").text(), spec.get("group").text());
-    name.form(e, names::subdomain);
+    name.check_format(e, names::subdomain);
     if name.text() != wanted {
         name.invalid_text(e, "must be spec.names.plural+\".\"+spec.group");
     }
 }
 
-/// What all versions have alike in a field; upstream keeps it once, above them.
-fn shared<'v>(spec: &At<'v, '_>, field: &str) -> Option<&'v Value> {
+/// The value of a field that is equal in all versions, which upstream keeps above them.
+fn shared_field<'v>(spec: &FieldCursor<'v, '_>, field: &str) -> Option<&'v Value> {
     let versions = spec.get("versions").value.as_array()?;
     let first = versions.first()?.get(field)?;
-    versions.iter().all(|version| version.get(field).is_some_and(|value| same(value, first))).then_some(first)
+    versions
+        .iter()
+        .all(|version| version.get(field).is_some_and(|value| semantically_equal(value, first)))
+        .then_some(first)
 }
 
-/// The faults of the specification of a definition.
-pub fn definition(spec: &At, e: &mut Errors) {
-    rules::check("DefinitionHead", spec, e);
+/// Validates the spec of a CRD.
+pub fn validate_definition(spec: &FieldCursor, e: &mut ErrorList) {
+    rules::check_block("DefinitionHead", spec, e);
     let versions = spec.get("versions");
-    let own = |field: &str| shared(spec, field).is_none();
+    let own = |field: &str| shared_field(spec, field).is_none();
     for version in versions.items() {
-        joined(&version.get("name"), e);
-        self::version(&version, &own, e);
+        check_label_joined(&version.get("name"), e);
+        self::validate_version(&version, &own, e);
     }
-    version_list(spec, e);
-    let first = spec.called("version", versions.index(0).get("name").value);
+    validate_version_list(spec, e);
+    let first = spec.child_as("version", versions.element(0).get("name").value);
     if first.exists() {
-        joined(&first, e);
+        check_label_joined(&first, e);
     }
     let kind = spec.get("names");
-    rules::check("DefinitionNames", &kind, e);
-    kind_names(&kind, e);
-    common_parts(spec, e);
+    rules::check_block("DefinitionNames", &kind, e);
+    validate_kind_names(&kind, e);
+    validate_shared_fields(spec, e);
     if spec.get("conversion").exists() {
-        rules::check("Conversion", &spec.get("conversion"), e);
+        rules::check_block("Conversion", &spec.get("conversion"), e);
     }
 }
 
-fn joined(name: &At, e: &mut Errors) {
+fn check_label_joined(name: &FieldCursor, e: &mut ErrorList) {
     let faults = names::label_1035(name.text());
     if !faults.is_empty() {
         name.invalid_text(e, faults.join(","));
     }
 }
 
-pub fn domain_of_group(group: &At, e: &mut Errors) {
+pub fn validate_domain_of_group(group: &FieldCursor, e: &mut ErrorList) {
     let faults = names::subdomain(group.text());
     if !faults.is_empty() {
         group.invalid_text(e, faults.join(","));
@@ -67,92 +70,92 @@ pub fn domain_of_group(group: &At, e: &mut Errors) {
     }
 }
 
-fn version(at: &At, own: &dyn Fn(&str) -> bool, e: &mut Errors) {
-    rules::check("VersionWarning", at, e);
+fn validate_version(at: &FieldCursor, own: &dyn Fn(&str) -> bool, e: &mut ErrorList) {
+    rules::check_block("VersionWarning", at, e);
     let status = at.get("subresources").get("status").exists();
     if own("schema") {
-        schema::check(&at.get("schema").get("openAPIV3Schema"), status, e);
+        schema::validate_schema(&at.get("schema").get("openAPIV3Schema"), status, e);
     }
     if own("subresources") {
-        rules::check("Subresources", &at.get("subresources"), e);
+        rules::check_block("Subresources", &at.get("subresources"), e);
     }
     if own("additionalPrinterColumns") {
-        at.get("additionalPrinterColumns").items().for_each(|column| rules::check("PrinterColumn", &column, e));
+        at.get("additionalPrinterColumns").items().for_each(|column| rules::check_block("PrinterColumn", &column, e));
     }
     if own("selectableFields") {
         let root = at.get("schema").get("openAPIV3Schema").value;
-        selectable(&at.get("selectableFields"), root, e);
+        validate_selectable_fields(&at.get("selectableFields"), root, e);
     }
 }
 
-/// The faults of what all versions share.
-fn common_parts(spec: &At, e: &mut Errors) {
+/// Validates the fields shared by all versions.
+fn validate_shared_fields(spec: &FieldCursor, e: &mut ErrorList) {
     let versions = spec.get("versions");
     let status = versions.items().any(|version| version.get("subresources").get("status").exists());
-    let validation = shared(spec, "schema").unwrap_or(&Value::Null);
-    let place = spec.called("validation", validation);
-    schema::check(&place.get("openAPIV3Schema"), status, e);
-    let parts = shared(spec, "subresources").unwrap_or(&Value::Null);
-    rules::check("Subresources", &spec.called("subresources", parts), e);
-    let columns = shared(spec, "additionalPrinterColumns").unwrap_or(&Value::Null);
-    let columns = spec.called("additionalPrinterColumns", columns);
-    columns.items().for_each(|column| rules::check("PrinterColumn", &column, e));
-    let fields = spec.called("selectableFields", shared(spec, "selectableFields").unwrap_or(&Value::Null));
-    selectable(&fields, place.get("openAPIV3Schema").value, e);
+    let validation = shared_field(spec, "schema").unwrap_or(&Value::Null);
+    let place = spec.child_as("validation", validation);
+    schema::validate_schema(&place.get("openAPIV3Schema"), status, e);
+    let parts = shared_field(spec, "subresources").unwrap_or(&Value::Null);
+    rules::check_block("Subresources", &spec.child_as("subresources", parts), e);
+    let columns = shared_field(spec, "additionalPrinterColumns").unwrap_or(&Value::Null);
+    let columns = spec.child_as("additionalPrinterColumns", columns);
+    columns.items().for_each(|column| rules::check_block("PrinterColumn", &column, e));
+    let fields = spec.child_as("selectableFields", shared_field(spec, "selectableFields").unwrap_or(&Value::Null));
+    validate_selectable_fields(&fields, place.get("openAPIV3Schema").value, e);
 }
 
-fn version_list(spec: &At, e: &mut Errors) {
+fn validate_version_list(spec: &FieldCursor, e: &mut ErrorList) {
     let versions = spec.get("versions");
     let shown = || {
         let mut list = versions.value.clone();
         for field in ["schema", "subresources", "additionalPrinterColumns", "selectableFields"] {
-            if shared(spec, field).is_some() {
+            if shared_field(spec, field).is_some() {
                 let items = list.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut);
                 items.for_each(|version| drop(version.remove(field)));
             }
         }
-        Bad::Shown(shown_versions(&list))
+        Bad::Shown(render_versions(&list))
     };
     let mut unique = true;
-    versions.unique(|version| version.text_of("name"), |_, _| unique = false);
+    versions.for_each_duplicate(|version| version.text_at("name"), |_, _| unique = false);
     if !unique {
-        versions.fault(e, Fault::Invalid(shown()), "must contain unique version names");
+        versions.push_error(e, Fault::Invalid(shown()), "must contain unique version names");
     }
     if versions.items().filter(|version| version.get("storage").is_true()).count() != 1 {
-        versions.fault(e, Fault::Invalid(shown()), "must have exactly one version marked as storage version");
+        versions.push_error(e, Fault::Invalid(shown()), "must have exactly one version marked as storage version");
     }
 }
 
-/// Upstream's internal form of versions has pointers where the served one has structs.
-fn shown_versions(list: &Value) -> String {
+/// Renders versions in upstream's internal form, which has pointers instead of structs.
+fn render_versions(list: &Value) -> String {
     if list.as_array().is_none_or(Vec::is_empty) {
         return "null".to_owned();
     }
-    Bad::of("apiextensions/v1.CustomResourceDefinitionVersion", list).to_string()
+    Bad::render_as("apiextensions/v1.CustomResourceDefinitionVersion", list).to_string()
 }
 
-/// The faults of the names of a kind.
-pub fn kind_names(at: &At, e: &mut Errors) {
-    let each = |list: &str, e: &mut Errors| at.get(list).items().for_each(|name| joined(&name, e));
+/// Validates the names of a CRD.
+pub fn validate_kind_names(at: &FieldCursor, e: &mut ErrorList) {
+    let each = |list: &str, e: &mut ErrorList| at.get(list).items().for_each(|name| check_label_joined(&name, e));
     for name in ["plural", "singular"].map(|field| at.get(field)).iter().filter(|name| !name.is_empty()) {
-        joined(name, e);
+        check_label_joined(name, e);
     }
     for name in ["kind", "listKind"].map(|field| at.get(field)).iter().filter(|name| !name.is_empty()) {
-        admission::mixed_case_kind(name, e);
+        admission::validate_mixed_case_kind(name, e);
     }
     each("shortNames", e);
-    if !at.get("kind").is_empty() && at.text_of("kind") == at.text_of("listKind") {
+    if !at.get("kind").is_empty() && at.text_at("kind") == at.text_at("listKind") {
         at.get("listKind").invalid_text(e, "kind and listKind may not be the same");
     }
     each("categories", e);
 }
 
-fn selectable(list: &At, root: &Value, e: &mut Errors) {
+fn validate_selectable_fields(list: &FieldCursor, root: &Value, e: &mut ErrorList) {
     const MOST: usize = 8;
     let mut seen = Vec::new();
     for field in list.items() {
         let path = field.get("jsonPath");
-        if !path.require(e) {
+        if !path.require_value(e) {
             continue;
         }
         let steps: Vec<&str> = path.text().trim_start_matches('.').split('.').collect();
@@ -176,26 +179,26 @@ fn selectable(list: &At, root: &Value, e: &mut Errors) {
         }
     }
     if seen.len() > MOST {
-        list.fault(e, Fault::TooMany(seen.len()), format!("must have at most {MOST} items"));
+        list.push_error(e, Fault::TooMany(seen.len()), format!("must have at most {MOST} items"));
     }
 }
 
-/// What objects are stored under stays.
-pub fn definition_change(new: &At, e: &mut Errors) {
-    let (old, spec) = (new.before(), new.get("spec"));
+/// Requires stored identity fields to stay.
+pub fn validate_definition_change(new: &FieldCursor, e: &mut ErrorList) {
+    let (old, spec) = (new.old_cursor(), new.get("spec"));
     let status = old.get("status");
     let conditions = status.get("conditions");
-    let established = conditions.find("type", "Established");
+    let established = conditions.find_by("type", "Established");
     let kind = spec.get("names");
     let mut fixed = vec![spec.get("group"), kind.get("plural")];
-    if established.is_some_and(|condition| condition.text_of("status") == "True") {
+    if established.is_some_and(|condition| condition.text_at("status") == "True") {
         fixed.splice(..0, [spec.get("scope"), kind.get("kind")]);
     }
-    fixed.iter().filter(|field| field.differs()).for_each(|field| field.invalid(e, IMMUTABLE));
+    fixed.iter().filter(|field| field.is_changed()).for_each(|field| field.invalid(e, IMMUTABLE));
 }
 
-/// The versions that objects are stored in are still there.
-pub fn stored_versions(new: &At, e: &mut Errors) {
+/// Requires stored versions to remain in the spec.
+pub fn validate_stored_versions(new: &FieldCursor, e: &mut ErrorList) {
     let (spec, status) = (new.get("spec"), new.get("status"));
     let at = status.get("storedVersions");
     if at.is_empty() {
@@ -204,13 +207,13 @@ pub fn stored_versions(new: &At, e: &mut Errors) {
     let versions = spec.get("versions");
     for version in versions.items().filter(|version| version.get("storage").is_true()) {
         let name = version.get("name").text();
-        if !at.has(name) {
+        if !at.contains_text(name) {
             at.invalid(e, format!("must have the storage version {name}"));
         }
     }
     for stored in at.items() {
         let name = stored.text();
-        if versions.find("name", name).is_none() {
+        if versions.find_by("name", name).is_none() {
             stored.invalid_text(
                 e,
                 format!(
@@ -223,27 +226,27 @@ pub fn stored_versions(new: &At, e: &mut Errors) {
     }
 }
 
-/// Groups of the community need the community's approval.
-pub fn approval(new: &At, e: &mut Errors) {
+/// Requires the approval annotation for protected groups.
+pub fn validate_approval(new: &FieldCursor, e: &mut ErrorList) {
     let (spec, meta) = (new.get("spec"), new.get("metadata"));
     let group = spec.get("group").text();
     let protected =
         ["k8s.io", "kubernetes.io"].iter().any(|root| group == *root || group.ends_with(&format!(".{root}")));
-    let note = |at: &At| at.get("metadata").get("annotations").get(APPROVED).text().to_owned();
-    if !protected || new.is_change() && note(&new.before()) == note(new) {
+    let note = |at: &FieldCursor| at.get("metadata").get("annotations").get(APPROVED_ANNOTATION).text().to_owned();
+    if !protected || new.is_update() && note(&new.old_cursor()) == note(new) {
         return;
     }
     let notes = meta.get("annotations");
-    let at = notes.key(APPROVED);
+    let at = notes.entry(APPROVED_ANNOTATION);
     if at.is_empty() {
         let message = format!(
-            "protected groups must have approval annotation {APPROVED:?}, see \
+            "protected groups must have approval annotation {APPROVED_ANNOTATION:?}, see \
              https://github.com/kubernetes/enhancements/pull/1111"
         );
         at.required(e, message);
     } else if !at.text().starts_with("unapproved") && !at.text().contains("://") {
         let message = format!(
-            "protected groups must have approval annotation {APPROVED:?} with either a URL or a reason starting with \
+            "protected groups must have approval annotation {APPROVED_ANNOTATION:?} with either a URL or a reason starting with \
              \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111"
         );
         at.invalid_text(e, message);

@@ -1,13 +1,13 @@
-//! The schemas of custom resources, as far as the tables cannot say what is right.
+//! Validation of CRD schemas beyond the rule tables.
 
 use super::{custom_value, prelude::*};
 
-const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
-const EMBEDDED: &str = "x-kubernetes-embedded-resource";
-const LIST_KEYS: &str = "x-kubernetes-list-map-keys";
+const PRESERVE_UNKNOWN_FIELDS: &str = "x-kubernetes-preserve-unknown-fields";
+const EMBEDDED_RESOURCE: &str = "x-kubernetes-embedded-resource";
+const LIST_MAP_KEYS: &str = "x-kubernetes-list-map-keys";
 
-/// The faults of the schema of a version.
-pub(super) fn check(root: &At, has_status: bool, e: &mut Errors) {
+/// Validates the schema of a version.
+pub(super) fn validate_schema(root: &FieldCursor, has_status: bool, e: &mut ErrorList) {
     if !root.exists() {
         return;
     }
@@ -21,37 +21,38 @@ pub(super) fn check(root: &At, has_status: bool, e: &mut Errors) {
         root.get("nullable").forbidden(e, "nullable cannot be true at the root");
     }
     let mut structural = Vec::new();
-    if is_expressible(root.value) {
-        rules::check("SchemaRoot", root, &mut structural);
+    if is_structural(root.value) {
+        rules::check_block("SchemaRoot", root, &mut structural);
     }
     structural.sort_by_key(ToString::to_string);
     if structural.is_empty() {
-        defaults(root, e);
+        validate_defaults(root, e);
     }
     e.append(&mut structural);
-    supported(root, Place { root: true, ..Place::default() }, e);
+    validate_supported(root, SchemaContext { root: true, ..SchemaContext::default() }, e);
 }
 
-/// Parts that no structural schema has; where there are some, only they are told.
-const INEXPRESSIBLE: &[&str] = &["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"];
+/// The fields that a structural schema cannot have; if present, only they are reported.
+const NON_STRUCTURAL_FIELDS: &[&str] =
+    &["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"];
 
-fn is_expressible(schema: &Value) -> bool {
+fn is_structural(schema: &Value) -> bool {
     let Some(map) = schema.as_object() else { return true };
-    let own =
-        !INEXPRESSIBLE.iter().any(|field| map.contains_key(*field)) && !map.get("items").is_some_and(Value::is_array);
+    let own = !NON_STRUCTURAL_FIELDS.iter().any(|field| map.contains_key(*field))
+        && !map.get("items").is_some_and(Value::is_array);
     let parts = |field: &str| map.get(field).into_iter();
-    own && parts("items").chain(parts("additionalProperties")).chain(parts("not")).all(is_expressible)
+    own && parts("items").chain(parts("additionalProperties")).chain(parts("not")).all(is_structural)
         && ["allOf", "anyOf", "oneOf"]
             .iter()
             .flat_map(|list| parts(list))
             .flat_map(Value::as_array)
             .flatten()
-            .all(is_expressible)
-        && parts("properties").flat_map(Value::as_object).flat_map(|map| map.values()).all(is_expressible)
+            .all(is_structural)
+        && parts("properties").flat_map(Value::as_object).flat_map(|map| map.values()).all(is_structural)
 }
 
-/// Of what metadata is, a schema may say more only of names.
-pub fn only_names(at: &At, e: &mut Errors) {
+/// Allows only name and generateName constraints in metadata schemas.
+pub fn validate_only_names(at: &FieldCursor, e: &mut ErrorList) {
     let mut fields = at.value.as_object().into_iter().flatten();
     let more = fields.any(|(name, _)| !matches!(name.as_str(), "type" | "properties" | "default" | "description"));
     let named = at.get("properties").entries().all(|(name, _)| name == "name" || name == "generateName");
@@ -62,40 +63,40 @@ pub fn only_names(at: &At, e: &mut Errors) {
     }
 }
 
-/// Alternatives narrow, but for the one that stands for numbers and texts alike.
-pub fn alternatives(at: &At, e: &mut Errors) {
+/// Validates anyOf, allOf and oneOf as narrowing, except the int-or-string pattern.
+pub fn validate_alternatives(at: &FieldCursor, e: &mut ErrorList) {
     let both = serde_json::json!([{"type": "integer"}, {"type": "string"}]);
     for list in ["anyOf", "allOf", "oneOf"] {
         for (index, part) in at.get(list).items().enumerate() {
             let mixed = list == "anyOf" && at.get(list).value == &both;
             let first = list == "allOf" && index == 0 && part.get("anyOf").value == &both;
             if !mixed && !first {
-                rules::check("NarrowingSchema", &part, e);
+                rules::check_block("NarrowingSchema", &part, e);
             }
         }
     }
     if at.get("not").exists() {
-        rules::check("NarrowingSchema", &at.get("not"), e);
+        rules::check_block("NarrowingSchema", &at.get("not"), e);
     }
 }
 
-/// A default has no fields that would be dropped at once, and is what its own schema says.
-fn defaults(at: &At, e: &mut Errors) {
+/// Validates defaults: no unknown fields, and valid by the schema.
+fn validate_defaults(at: &FieldCursor, e: &mut ErrorList) {
     let default = at.get("default");
     if default.exists() {
-        if has_unknown(default.value, at.value) {
+        if has_unknown_fields(default.value, at.value) {
             default.invalid(e, "must not have unknown fields");
         }
-        custom_value::check(&At::top(at.value), default.value, &default, e);
+        custom_value::check_value(&FieldCursor::for_create(at.value), default.value, &default, e);
     }
     if at.get("items").value.is_object() {
-        defaults(&at.get("items"), e);
+        validate_defaults(&at.get("items"), e);
     }
-    at.get("properties").entries().for_each(|(_, property)| defaults(&property, e));
+    at.get("properties").entries().for_each(|(_, property)| validate_defaults(&property, e));
 }
 
-fn has_unknown(value: &Value, schema: &Value) -> bool {
-    if schema.get(PRESERVE) == Some(&Value::Bool(true)) || !schema.is_object() {
+fn has_unknown_fields(value: &Value, schema: &Value) -> bool {
+    if schema.get(PRESERVE_UNKNOWN_FIELDS) == Some(&Value::Bool(true)) || !schema.is_object() {
         return false;
     }
     match value {
@@ -103,65 +104,69 @@ fn has_unknown(value: &Value, schema: &Value) -> bool {
             let property = schema.get("properties").and_then(|properties| properties.get(key));
             match property.or(schema.get("additionalProperties")) {
                 Some(Value::Bool(allowed)) => !allowed,
-                Some(inner) => has_unknown(value, inner),
+                Some(inner) => has_unknown_fields(value, inner),
                 None => true,
             }
         }),
         Value::Array(items) => {
             let inner = schema.get("items").unwrap_or(&Value::Null);
-            items.iter().any(|item| has_unknown(item, inner))
+            items.iter().any(|item| has_unknown_fields(item, inner))
         }
         _ => false,
     }
 }
 
-/// What a part of a schema inherits from the parts around it.
+/// The context that a subschema inherits.
 #[derive(Clone, Copy, Default)]
-struct Place<'a> {
+struct SchemaContext<'a> {
     root: bool,
     in_meta: bool,
     no_defaults: Option<&'a str>,
 }
 
-/// The faults of what the server does not support.
-fn supported(at: &At, place: Place, e: &mut Errors) {
+/// Rejects unsupported schema features.
+fn validate_supported(at: &FieldCursor, place: SchemaContext, e: &mut ErrorList) {
     if !at.value.is_object() {
         return;
     }
     if let Some(reason) = place.no_defaults.filter(|_| at.get("default").exists()) {
         at.get("default").forbidden(e, format!("must not be set {reason}"));
     }
-    if place.in_meta && at.get(EMBEDDED).is_true() {
-        at.get(EMBEDDED).forbidden(e, "must not be used inside of resource meta");
+    if place.in_meta && at.get(EMBEDDED_RESOURCE).is_true() {
+        at.get(EMBEDDED_RESOURCE).forbidden(e, "must not be used inside of resource meta");
     }
-    let inner = Place { root: false, ..place };
+    let inner = SchemaContext { root: false, ..place };
     let in_meta = place.in_meta.then_some("inside additionalProperties applying to object metadata");
-    supported(&at.get("additionalProperties"), Place { no_defaults: in_meta.or(place.no_defaults), ..inner }, e);
+    validate_supported(
+        &at.get("additionalProperties"),
+        SchemaContext { no_defaults: in_meta.or(place.no_defaults), ..inner },
+        e,
+    );
     for (name, property) in at.get("properties").entries() {
-        let resource = place.root || at.get(EMBEDDED).is_true();
+        let resource = place.root || at.get(EMBEDDED_RESOURCE).is_true();
         let meta = resource && ["metadata", "kind", "apiVersion"].contains(&name);
         let reason = format!("in top-level {name}");
         let no_defaults = if meta && place.root { Some(reason.as_str()) } else { place.no_defaults };
-        supported(&property, Place { root: false, in_meta: place.in_meta || meta, no_defaults }, e);
+        validate_supported(&property, SchemaContext { root: false, in_meta: place.in_meta || meta, no_defaults }, e);
     }
-    supported(&at.get("not"), inner, e);
+    validate_supported(&at.get("not"), inner, e);
     for list in ["allOf", "oneOf", "anyOf"] {
-        at.get(list).items().for_each(|part| supported(&part, inner, e));
+        at.get(list).items().for_each(|part| validate_supported(&part, inner, e));
     }
-    supported(&at.get("items"), inner, e);
-    rules::check("SupportedSchema", at, e);
+    validate_supported(&at.get("items"), inner, e);
+    rules::check_block("SupportedSchema", at, e);
 }
 
-/// A rule of several lines says in words what it is about.
-pub fn explained_rule(rule: &At, e: &mut Errors) {
-    if rule.text_of("rule").trim().contains(['\n', '\r']) && rule.text_of("message").trim().is_empty() {
+/// Requires a message for multi-line rules.
+pub fn validate_explained_rule(rule: &FieldCursor, e: &mut ErrorList) {
+    if rule.text_at("rule").trim().contains(['\n', '\r']) && rule.text_at("message").trim().is_empty() {
         rule.get("message").required(e, "message must be specified if rule contains line breaks");
     }
 }
 
-/// What tells elements of a list apart is there in each of them, and is a scalar.
-pub fn map_keys(list: &At, e: &mut Errors) {
-    let (keys, items) = (list.get(LIST_KEYS), list.get("items"));
+/// Validates list map keys: declared, scalar, and required or defaulted.
+pub fn validate_map_keys(list: &FieldCursor, e: &mut ErrorList) {
+    let (keys, items) = (list.get(LIST_MAP_KEYS), list.get("items"));
     if keys.is_empty() {
         keys.required(e, "must not be empty if x-kubernetes-list-type is map");
     }
@@ -175,7 +180,7 @@ pub fn map_keys(list: &At, e: &mut Errors) {
     let properties = items.get("properties");
     let mut seen = Vec::new();
     for key in keys.texts() {
-        let property = properties.key(key);
+        let property = properties.entry(key);
         if !property.exists() {
             keys.invalid(e, "entries must all be names of item properties");
         } else if ["array", "object"].contains(&property.get("type").text()) {
@@ -187,8 +192,8 @@ pub fn map_keys(list: &At, e: &mut Errors) {
         }
         seen.push(key);
     }
-    for key in keys.texts().filter(|key| properties.key(key).exists()) {
-        let property = properties.key(key);
+    for key in keys.texts().filter(|key| properties.entry(key).exists()) {
+        let property = properties.entry(key);
         let required = items.get("required").texts().any(|field| field == key);
         let why = "this property is in x-kubernetes-list-map-keys, so it";
         if !required && !property.get("default").exists() {

@@ -1,5 +1,4 @@
-//! A value by a structural schema, in the order and the words of upstream's library: what custom resource definitions give as
-//! defaults.
+//! Validates a value against a structural schema in the order and wording of upstream's library; used for CRD defaults.
 
 use std::collections::HashSet;
 
@@ -8,68 +7,67 @@ use formats::{named, pattern};
 use super::{prelude::*, render};
 use crate::json;
 
-/// The faults of a value that is at `place`.
-pub(super) fn check(schema: &At, value: &Value, place: &At, e: &mut Errors) {
-    let mut found = Outcome::default();
-    Checker { schema, place, name: "" }.check(value, &mut found);
-    e.append(&mut found.faults);
+/// Validates a value at path `place`.
+pub(super) fn check_value(schema: &FieldCursor, value: &Value, place: &FieldCursor, e: &mut ErrorList) {
+    let mut found = ValidationOutcome::default();
+    SchemaValidator { schema, place, name: "" }.validate(value, &mut found);
+    e.append(&mut found.errors);
 }
 
-/// What was found, and how much of it was right: of alternatives that do not fit the faults of the nearest one are told.
+/// The errors and the number of matches: of failed alternatives, the best one is reported.
 #[derive(Default)]
-struct Outcome {
-    faults: Errors,
-    /// The faults as they are told, each once.
-    told: HashSet<String>,
+struct ValidationOutcome {
+    errors: ErrorList,
+    /// The formatted errors, for deduplication.
+    seen: HashSet<String>,
     matches: usize,
 }
 
-impl Outcome {
-    /// Adds a fault, unless it is known.
-    fn add(&mut self, fault: FieldError) {
-        if self.told.insert(fault.to_string()) {
-            self.faults.push(fault);
+impl ValidationOutcome {
+    /// Adds an error once.
+    fn add_error(&mut self, fault: FieldError) {
+        if self.seen.insert(fault.to_string()) {
+            self.errors.push(fault);
         }
     }
 
-    fn merge(&mut self, other: Outcome) {
+    fn merge_outcome(&mut self, other: ValidationOutcome) {
         self.matches += other.matches;
-        other.faults.into_iter().for_each(|fault| self.add(fault));
+        other.errors.into_iter().for_each(|fault| self.add_error(fault));
     }
 }
 
-/// What is checked of values of some types.
-type Check<'a> = fn(&Checker<'a>, &Value, &mut Outcome);
+/// A check of values of some types.
+type ValueCheck<'a> = fn(&SchemaValidator<'a>, &Value, &mut ValidationOutcome);
 
-/// What a number is compared with.
-struct Limit {
+/// The bound of a numeric keyword.
+struct NumericLimit {
     number: f64,
     shown: String,
-    /// How the number itself is shown.
+    /// The rendering of the number itself.
     bad: Bad,
-    /// Integers are compared.
+    /// Whether integers are compared.
     whole: bool,
 }
 
-/// A schema, and the value that it is about: faults are told at `place` and the way from there, `name`, which messages tell
-/// too.
-struct Checker<'a> {
-    schema: &'a At<'a, 'a>,
-    place: &'a At<'a, 'a>,
+/// A schema with the path of the value: errors are reported at `place` plus `name`.
+struct SchemaValidator<'a> {
+    schema: &'a FieldCursor<'a, 'a>,
+    place: &'a FieldCursor<'a, 'a>,
     name: &'a str,
 }
 
-impl<'a> Checker<'a> {
-    fn check(&self, value: &Value, out: &mut Outcome) {
+impl<'a> SchemaValidator<'a> {
+    fn validate(&self, value: &Value, out: &mut ValidationOutcome) {
         let says = |field: &str| !self.schema.get(field).is_empty();
-        let checks: [(bool, Check<'a>); 7] = [
-            (value.is_null() || says("type") || says("format"), Self::form),
-            (!value.is_null(), Self::alternatives),
-            (value.is_string(), Self::text),
-            (value.is_number(), Self::number),
-            (value.is_array(), Self::list),
-            (true, Self::one_of),
-            (value.is_object(), Self::object),
+        let checks: [(bool, ValueCheck<'a>); 7] = [
+            (value.is_null() || says("type") || says("format"), Self::check_type),
+            (!value.is_null(), Self::check_composition),
+            (value.is_string(), Self::check_string),
+            (value.is_number(), Self::check_number),
+            (value.is_array(), Self::check_array),
+            (true, Self::check_enum),
+            (value.is_object(), Self::check_object),
         ];
         let counts = usize::from(!value.is_null());
         for (_, check) in checks.iter().filter(|(applies, _)| *applies) {
@@ -79,49 +77,49 @@ impl<'a> Checker<'a> {
         out.matches += counts;
     }
 
-    /// As another schema says.
-    fn by(&self, schema: &At, name: &str, value: &Value) -> Outcome {
-        let mut out = Outcome::default();
-        Checker { schema, place: self.place, name }.check(value, &mut out);
+    /// Validates by another schema.
+    fn validate_with(&self, schema: &FieldCursor, name: &str, value: &Value) -> ValidationOutcome {
+        let mut out = ValidationOutcome::default();
+        SchemaValidator { schema, place: self.place, name }.validate(value, &mut out);
         out
     }
 
-    fn path(&self, name: &str) -> String {
+    fn error_path(&self, name: &str) -> String {
         let name = name.trim_start_matches('.');
         if name.is_empty() { self.place.to_string() } else { format!("{}.{name}", self.place) }
     }
 
-    fn fault(&self, out: &mut Outcome, fault: Fault, message: String) {
-        out.add(FieldError::new(self.path(self.name), fault, message));
+    fn push_error(&self, out: &mut ValidationOutcome, fault: Fault, message: String) {
+        out.add_error(FieldError::new(self.error_path(self.name), fault, message));
     }
 
-    fn invalid(&self, out: &mut Outcome, bad: impl Into<Bad>, what: String) {
-        self.fault(out, Fault::Invalid(bad.into()), format!("{} in body {what}", self.name));
+    fn push_invalid(&self, out: &mut ValidationOutcome, bad: impl Into<Bad>, what: String) {
+        self.push_error(out, Fault::Invalid(bad.into()), format!("{} in body {what}", self.name));
     }
 
-    /// A value that does not fit, shown by a word or by itself.
-    fn mismatch(&self, out: &mut Outcome, wanted: &str, shown: &str) {
+    /// Reports a type mismatch, with a type name or value.
+    fn push_type_mismatch(&self, out: &mut ValidationOutcome, wanted: &str, shown: &str) {
         let message = format!("{} in body must be of type {wanted}: {shown:?}", self.name);
-        self.fault(out, Fault::TypeInvalid(shown.into()), message);
+        self.push_error(out, Fault::TypeInvalid(shown.into()), message);
     }
 
-    /// A fault of the whole, which is told at the place itself.
-    fn composed(&self, out: &mut Outcome, what: String) {
+    /// Reports a composition error, at the path itself.
+    fn push_composition_error(&self, out: &mut ValidationOutcome, what: String) {
         let message = format!("{:?} {what}", self.name);
-        out.add(FieldError::new(self.place.to_string(), Fault::Invalid("".into()), message));
+        out.add_error(FieldError::new(self.place.to_string(), Fault::Invalid("".into()), message));
     }
 
-    fn bound(&self, name: &str) -> Option<f64> {
+    fn numeric_keyword(&self, name: &str) -> Option<f64> {
         self.schema.get(name).value.as_f64()
     }
 
-    fn form(&self, value: &Value, out: &mut Outcome) {
-        let (wanted, found, format) = (self.schema.text_of("type"), type_of(value), self.schema.text_of("format"));
+    fn check_type(&self, value: &Value, out: &mut ValidationOutcome) {
+        let (wanted, found, format) = (self.schema.text_at("type"), json_type(value), self.schema.text_at("format"));
         let fits = match value {
             Value::Null => wanted.is_empty() || self.schema.get("nullable").is_true(),
             Value::String(_) | Value::Array(_) if !format.is_empty() && !matches!(wanted, "number" | "integer") => true,
             Value::Number(number) => {
-                let whole = !number.is_f64() || number.as_f64().is_some_and(is_integer);
+                let whole = !number.is_f64() || number.as_f64().is_some_and(is_integral);
                 wanted == "number" || wanted == "integer" && whole
             }
             _ => wanted == found,
@@ -137,127 +135,143 @@ impl<'a> Checker<'a> {
         };
         let by_format = matches!(value, Value::Bool(_) | Value::Object(_) | Value::Number(_)) && !format.is_empty();
         if by_format && guessed != format {
-            self.mismatch(out, format, guessed);
+            self.push_type_mismatch(out, format, guessed);
         } else {
-            self.mismatch(out, wanted, found);
+            self.push_type_mismatch(out, wanted, found);
         }
     }
 
-    /// At least one, exactly one, all or none of other schemas.
-    fn alternatives(&self, value: &Value, out: &mut Outcome) {
-        let mut whole = Outcome::default();
-        let by_each = |field: &str| -> Vec<Outcome> {
-            self.schema.get(field).items().map(|schema| self.by(&schema, self.name, value)).collect()
+    /// Checks anyOf, oneOf, allOf and not.
+    fn check_composition(&self, value: &Value, out: &mut ValidationOutcome) {
+        let mut whole = ValidationOutcome::default();
+        let by_each = |field: &str| -> Vec<ValidationOutcome> {
+            self.schema.get(field).items().map(|schema| self.validate_with(&schema, self.name, value)).collect()
         };
         let (any, one, all) = (by_each("anyOf"), by_each("oneOf"), by_each("allOf"));
-        let right = |list: &[Outcome]| list.iter().filter(|outcome| outcome.faults.is_empty()).count();
+        let right = |list: &[ValidationOutcome]| list.iter().filter(|outcome| outcome.errors.is_empty()).count();
         if !any.is_empty() {
             if right(&any) == 0 {
-                self.composed(&mut whole, "must validate at least one schema (anyOf)".to_owned());
+                self.push_composition_error(&mut whole, "must validate at least one schema (anyOf)".to_owned());
             }
-            whole.merge(nearest(any));
+            whole.merge_outcome(best_outcome(any));
         }
         if !one.is_empty() {
             let count = right(&one);
             let told =
                 if count == 0 { "Found none valid".to_owned() } else { format!("Found {count} valid alternatives") };
             if count != 1 {
-                self.composed(&mut whole, format!("must validate one and only one schema (oneOf). {told}"));
+                self.push_composition_error(
+                    &mut whole,
+                    format!("must validate one and only one schema (oneOf). {told}"),
+                );
             }
             if count < 2 {
-                whole.merge(nearest(one));
+                whole.merge_outcome(best_outcome(one));
             }
         }
         if !all.is_empty() {
             let (count, total) = (right(&all), all.len());
-            all.into_iter().for_each(|outcome| whole.merge(outcome));
+            all.into_iter().for_each(|outcome| whole.merge_outcome(outcome));
             if count < total {
                 let told = if count == 0 { ". None validated" } else { "" };
-                self.composed(&mut whole, format!("must validate all the schemas (allOf){told}"));
+                self.push_composition_error(&mut whole, format!("must validate all the schemas (allOf){told}"));
             }
         }
         let not = self.schema.get("not");
-        if not.exists() && self.by(&not, self.name, value).faults.is_empty() {
-            self.composed(&mut whole, "must not validate the schema (not)".to_owned());
+        if not.exists() && self.validate_with(&not, self.name, value).errors.is_empty() {
+            self.push_composition_error(&mut whole, "must not validate the schema (not)".to_owned());
         }
         whole.matches += 1;
-        out.merge(whole);
+        out.merge_outcome(whole);
     }
 
-    /// The first fault of the length and the pattern of a text, and its format.
-    fn text(&self, value: &Value, out: &mut Outcome) {
+    /// Checks length, then pattern (the first error counts), and the format of a string.
+    fn check_string(&self, value: &Value, out: &mut ValidationOutcome) {
         let text = value.as_str().unwrap_or_default();
         let length = text.chars().count() as f64;
-        if let Some(most) = self.bound("maxLength").filter(|most| length > *most) {
+        if let Some(most) = self.numeric_keyword("maxLength").filter(|most| length > *most) {
             let unit = if most == 1.0 { "byte" } else { "bytes" };
-            self.fault(out, Fault::TooLong, format!("may not be more than {most} {unit}"));
-        } else if let Some(least) = self.bound("minLength").filter(|least| length < *least) {
-            self.invalid(out, text, format!("should be at least {least} chars long"));
-        } else if let Some(wanted) = Some(self.schema.text_of("pattern")).filter(|wanted| !wanted.is_empty()) {
+            self.push_error(out, Fault::TooLong, format!("may not be more than {most} {unit}"));
+        } else if let Some(least) = self.numeric_keyword("minLength").filter(|least| length < *least) {
+            self.push_invalid(out, text, format!("should be at least {least} chars long"));
+        } else if let Some(wanted) = Some(self.schema.text_at("pattern")).filter(|wanted| !wanted.is_empty()) {
             match pattern::compile(wanted) {
                 Ok(regex) if regex.is_match(text) => {}
-                Ok(_) => self.invalid(out, text, format!("should match '{wanted}'")),
-                Err(why) => self.invalid(out, text, format!("should match '{wanted}, but pattern is invalid: {why}'")),
+                Ok(_) => self.push_invalid(out, text, format!("should match '{wanted}'")),
+                Err(why) => {
+                    self.push_invalid(out, text, format!("should match '{wanted}, but pattern is invalid: {why}'"))
+                }
             }
         }
-        let format = self.schema.text_of("format");
+        let format = self.schema.text_at("format");
         if let Some(right) = named::check(format, text) {
             out.matches += 1;
             if !right {
-                self.mismatch(out, format, text);
+                self.push_type_mismatch(out, format, text);
             }
         }
     }
 
-    /// Whether a number has room in its format, and its bounds.
-    fn number(&self, value: &Value, out: &mut Outcome) {
+    /// Checks the format and the bounds of a number.
+    fn check_number(&self, value: &Value, out: &mut ValidationOutcome) {
         let Some(number) = value.as_f64() else { return };
-        if !self.has_room(number) {
-            out.add(self.cramped("Checked"));
+        if !self.fits_format(number) {
+            out.add_error(self.format_error("Checked"));
         }
-        if let Some(factor) = self.limit("multipleOf", "MultipleOf", value, out) {
+        if let Some(factor) = self.numeric_limit("multipleOf", "MultipleOf", value, out) {
             let times = if factor.number < 1.0 { 1.0 / factor.number * number } else { number / factor.number };
-            let is_multiple = if factor.whole { number % factor.number == 0.0 } else { is_integer(times) };
+            let is_multiple = if factor.whole { number % factor.number == 0.0 } else { is_integral(times) };
             if factor.number <= 0.0 {
                 let message =
                     format!("factor MultipleOf declared for {} must be positive: {}", self.name, factor.shown);
-                self.fault(out, Fault::Invalid(Bad::Shown(factor.shown)), message);
+                self.push_error(out, Fault::Invalid(Bad::Shown(factor.shown)), message);
             } else if !is_multiple {
-                self.invalid(out, factor.bad, format!("should be a multiple of {}", factor.shown));
+                self.push_invalid(out, factor.bad, format!("should be a multiple of {}", factor.shown));
             }
         }
         for (field, exclusive, than, what) in [
             ("minimum", "exclusiveMinimum", "greater", "Minimum boundary"),
             ("maximum", "exclusiveMaximum", "less", "Maximum boundary"),
         ] {
-            let Some(limit) = self.limit(field, what, value, out) else { continue };
+            let Some(limit) = self.numeric_limit(field, what, value, out) else { continue };
             let strict = self.schema.get(exclusive).is_true();
             let beyond = if than == "less" { number > limit.number } else { number < limit.number };
             if beyond || strict && number == limit.number {
                 let equal = if strict { "" } else { " or equal to" };
-                self.invalid(out, limit.bad, format!("should be {than} than{equal} {}", limit.shown));
+                self.push_invalid(out, limit.bad, format!("should be {than} than{equal} {}", limit.shown));
             }
         }
         out.matches += 1;
     }
 
-    /// What a number is compared with: integers with integers, unless the type has no room for what the schema says.
-    fn limit(&self, field: &str, what: &str, value: &Value, out: &mut Outcome) -> Option<Limit> {
-        let number = self.bound(field)?;
-        let fits = self.has_room(number);
+    /// Returns the bound of a keyword: an integer for integers, unless it does not fit the type.
+    fn numeric_limit(
+        &self,
+        field: &str,
+        what: &str,
+        value: &Value,
+        out: &mut ValidationOutcome,
+    ) -> Option<NumericLimit> {
+        let number = self.numeric_keyword(field)?;
+        let fits = self.fits_format(number);
         if !fits {
-            out.add(self.cramped(what));
+            out.add_error(self.format_error(what));
         }
         Some(if fits && !value.is_f64() {
-            Limit { number: number.trunc(), shown: number.trunc().to_string(), bad: value.clone().into(), whole: true }
+            NumericLimit {
+                number: number.trunc(),
+                shown: number.trunc().to_string(),
+                bad: value.clone().into(),
+                whole: true,
+            }
         } else {
             let bad = Bad::Shown(json::go_float(value.as_f64().unwrap_or_default()));
-            Limit { number, shown: json::go_float(number), bad, whole: false }
+            NumericLimit { number, shown: json::go_float(number), bad, whole: false }
         })
     }
 
-    fn has_room(&self, number: f64) -> bool {
-        let (least, most) = match (self.schema.text_of("type"), self.number_format()) {
+    fn fits_format(&self, number: f64) -> bool {
+        let (least, most) = match (self.schema.text_at("type"), self.number_format()) {
             ("integer", "int32") => (f64::from(i32::MIN), f64::from(i32::MAX)),
             ("integer", _) => (-(2f64.powi(63)), 2f64.powi(63)),
             ("number", "float") => return number.abs() <= f64::from(f32::MAX),
@@ -266,91 +280,94 @@ impl<'a> Checker<'a> {
         number.fract() == 0.0 && (least..=most).contains(&number)
     }
 
-    /// The format of the type, if it is one of numbers.
+    /// The numeric format of the type.
     fn number_format(&self) -> &str {
-        match (self.schema.text_of("type"), self.schema.text_of("format")) {
+        match (self.schema.text_at("type"), self.schema.text_at("format")) {
             ("integer", format @ ("int32" | "int64")) | ("number", format @ ("float" | "double")) => format,
             _ => "",
         }
     }
 
-    fn cramped(&self, what: &str) -> FieldError {
+    fn format_error(&self, what: &str) -> FieldError {
         let format = match self.number_format() {
             "" => "(default format)".to_owned(),
             format => format!("with format {format}"),
         };
-        let kind = self.schema.text_of("type");
+        let kind = self.schema.text_at("type");
         let message = format!("{what} value must be of type {kind} {format} in {}", self.name);
         FieldError::new(self.place.to_string(), Fault::Invalid("".into()), message)
     }
 
-    /// How many elements or fields there are.
-    fn size(&self, count: usize, [least, most, what]: [&str; 3], out: &mut Outcome) {
+    /// Checks the number of elements or properties.
+    fn check_size(&self, count: usize, [least, most, what]: [&str; 3], out: &mut ValidationOutcome) {
         let bound = |name: &str| self.schema.get(name).value.as_u64().map(|bound| bound as usize);
         if let Some(least) = bound(least).filter(|least| count < *least) {
-            self.invalid(out, count, format!("should have at least {least} {what}"));
+            self.push_invalid(out, count, format!("should have at least {least} {what}"));
         }
         if let Some(most) = bound(most).filter(|most| count > *most) {
             let unit = if most == 1 { "item" } else { "items" };
-            self.fault(out, Fault::TooMany(count), format!("must have at most {most} {unit}"));
+            self.push_error(out, Fault::TooMany(count), format!("must have at most {most} {unit}"));
         }
     }
 
-    fn list(&self, value: &Value, out: &mut Outcome) {
+    fn check_array(&self, value: &Value, out: &mut ValidationOutcome) {
         let items = value.as_array().map_or(&[][..], Vec::as_slice);
         let inner = self.schema.get("items");
         for (index, item) in items.iter().enumerate().filter(|_| inner.value.is_object()) {
-            out.merge(self.by(&inner, &format!("{}[{index}]", self.name), item));
+            out.merge_outcome(self.validate_with(&inner, &format!("{}[{index}]", self.name), item));
         }
-        self.size(items.len(), ["minItems", "maxItems", "items"], out);
+        self.check_size(items.len(), ["minItems", "maxItems", "items"], out);
         out.matches += 1;
     }
 
-    fn one_of(&self, value: &Value, out: &mut Outcome) {
+    fn check_enum(&self, value: &Value, out: &mut ValidationOutcome) {
         let allowed = self.schema.get("enum");
-        if !allowed.is_empty() && !allowed.items().any(|one| is_like(value, one.value)) {
-            let shown = |one: At| one.value.as_str().map_or_else(|| render::json(one.value), str::to_owned);
+        if !allowed.is_empty() && !allowed.items().any(|one| enum_equals(value, one.value)) {
+            let shown =
+                |one: FieldCursor| one.value.as_str().map_or_else(|| render::render_json(one.value), str::to_owned);
             let texts: Vec<String> = allowed.items().map(shown).collect();
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            out.add(FieldError::not_supported(self.path(self.name), value.clone(), &texts));
+            out.add_error(FieldError::not_supported(self.error_path(self.name), value.clone(), &texts));
         }
     }
 
-    fn object(&self, value: &Value, out: &mut Outcome) {
+    fn check_object(&self, value: &Value, out: &mut ValidationOutcome) {
         let fields = value.as_object().into_iter().flatten();
-        self.size(fields.clone().count(), ["minProperties", "maxProperties", "properties"], out);
+        self.check_size(fields.clone().count(), ["minProperties", "maxProperties", "properties"], out);
         let (properties, others) = (self.schema.get("properties"), self.schema.get("additionalProperties"));
-        let (known, unknown): (Vec<_>, Vec<_>) = fields.partition(|(name, _)| properties.key(name).exists());
+        let (known, unknown): (Vec<_>, Vec<_>) = fields.partition(|(name, _)| properties.entry(name).exists());
         for (name, value) in unknown {
             match others.value {
-                Value::Object(_) => out.merge(self.by(&others, &format!("{}.{name}", self.name), value)),
+                Value::Object(_) => {
+                    out.merge_outcome(self.validate_with(&others, &format!("{}.{name}", self.name), value))
+                }
                 Value::Bool(false) => {
                     let message = format!("{}.{name} in body is a forbidden property", self.name);
-                    self.fault(out, Fault::Invalid(name.as_str().into()), message);
+                    self.push_error(out, Fault::Invalid(name.as_str().into()), message);
                 }
                 _ => {}
             }
         }
         for (name, value) in known {
             let path = if self.name.is_empty() { name.clone() } else { format!("{}.{name}", self.name) };
-            out.merge(self.by(&properties.key(name), &path, value));
+            out.merge_outcome(self.validate_with(&properties.entry(name), &path, value));
         }
         for name in self.schema.get("required").texts().filter(|name| value.get(name).is_none()) {
-            out.add(FieldError::required(self.path(&format!("{}.{name}", self.name)), ""));
+            out.add_error(FieldError::required(self.error_path(&format!("{}.{name}", self.name)), ""));
         }
     }
 }
 
-/// The first outcome without faults, or else the first of those that are right in most.
-fn nearest(mut list: Vec<Outcome>) -> Outcome {
-    let best = list.iter().position(|outcome| outcome.faults.is_empty());
+/// Returns the first outcome without errors, or the first with most matches.
+fn best_outcome(mut list: Vec<ValidationOutcome>) -> ValidationOutcome {
+    let best = list.iter().position(|outcome| outcome.errors.is_empty());
     let most = list.iter().map(|outcome| outcome.matches).max();
     let at = best.or_else(|| list.iter().position(|outcome| Some(outcome.matches) == most));
     list.swap_remove(at.unwrap_or(0))
 }
 
-/// Whether a value is one of an enumeration: numbers are converted as Go converts them, and nothing is like null.
-fn is_like(value: &Value, wanted: &Value) -> bool {
+/// Compares with an enum value: numbers are converted as in Go, and null equals nothing.
+fn enum_equals(value: &Value, wanted: &Value) -> bool {
     match (value, wanted) {
         (Value::Number(value), Value::Number(wanted)) if wanted.is_f64() => value.as_f64() == wanted.as_f64(),
         (Value::Number(value), Value::Number(wanted)) => value.as_f64().map(f64::trunc) == wanted.as_f64(),
@@ -359,14 +376,14 @@ fn is_like(value: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// Whether a float is so near to an integer that upstream takes it for one.
-fn is_integer(number: f64) -> bool {
+/// Whether a float is so close to an integer that upstream treats it as one.
+fn is_integral(number: f64) -> bool {
     let whole = number.trunc();
     let near = whole != 0.0 && (number - whole).abs() / (number.abs() + whole.abs()) < 1e-9;
     number.abs() < 2f64.powi(53) && (number == whole || near)
 }
 
-fn type_of(value: &Value) -> &'static str {
+fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
@@ -384,16 +401,16 @@ mod tests {
 
     use super::*;
 
-    /// What is told of a default in a schema.
+    /// Returns the errors about a default.
     fn told(schema: Value, value: Value) -> Vec<String> {
         let (object, mut e) = (json!({"default": value}), Vec::new());
-        let top = At::top(&object);
-        super::check(&At::top(&schema), &object["default"], &top.get("default"), &mut e);
+        let top = FieldCursor::for_create(&object);
+        super::check_value(&FieldCursor::for_create(&schema), &object["default"], &top.get("default"), &mut e);
         e.iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn values_are_checked_as_upstreams_library_does_it() {
+    fn values_are_validated_like_upstream() {
         let text = json!({"type": "string", "maxLength": 3, "pattern": "^a+$"});
         let count = json!({"type": "integer", "format": "int32", "minimum": 2, "multipleOf": 2});
         let object = json!({"type": "object", "required": ["b"], "properties": {"a": {"type": "string", "format": "ipv4"}},
@@ -441,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn alternatives_are_told_with_the_faults_of_the_nearest() {
+    fn failed_composition_reports_the_best_alternative() {
         let far = json!({"properties": {"a": {"minimum": 5}, "b": {"minimum": 5}}});
         let near = json!({"properties": {"a": {"minimum": 5}, "b": {"minimum": 1}, "c": {"minimum": 1}}});
         let fault = "default.a: Invalid value: 2: a in body should be greater than or equal to 5";
@@ -465,14 +482,14 @@ mod tests {
         assert_eq!(not, [r#"default: Invalid value: "": "" must not validate the schema (not)"#]);
     }
 
-    /// What upstream's library said of made up schemas and values.
+    /// Compares with recorded results of upstream's library.
     #[test]
-    fn recorded_values_are_told_the_same() {
+    fn recorded_values_have_upstreams_errors() {
         for line in include_str!("../../tests/custom_values.jsonl").lines() {
             let case: Value = serde_json::from_str(line).unwrap();
             let mut want: Vec<&str> = case["told"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
             let mut got = told(case["schema"].clone(), case["value"].clone());
-            // Go walks through fields in no order.
+            // Go iterates over fields in random order.
             want.sort_unstable();
             got.sort_unstable();
             assert_eq!(got, want, "{line}");

@@ -1,66 +1,66 @@
-//! What validation says: one wrong field, the kind of fault, and its text as upstream writes it.
+//! Field errors: path, type and message in upstream's wording.
 
 use std::fmt;
 
 use super::render;
 use crate::{Value, json};
 
-/// One wrong field.
+/// An error about one field, upstream's `field.Error`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
-    /// The path, for example `spec.containers[0].name`.
+    /// The field path, for example `spec.containers[0].name`.
     pub field: String,
-    /// What kind of fault it is, with the bad value where there is one.
+    /// The error type, with the bad value where there is one.
     pub kind: Fault,
-    /// What would be right.
+    /// The detail.
     pub message: String,
 }
 
-/// The kinds of fault, as upstream names them.
+/// The error types, as upstream's `field.ErrorType`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
-    /// Nothing is there.
+    /// A value is missing.
     Required,
-    /// The value is wrong.
+    /// The value is invalid.
     Invalid(Bad),
-    /// The value is of the wrong type.
+    /// The value has the wrong type.
     TypeInvalid(Bad),
-    /// The value is not one of those allowed.
+    /// The value is not supported.
     NotSupported(Bad),
-    /// What the value refers to does not exist.
+    /// The value refers to a missing object.
     NotFound(Bad),
-    /// The value occurs twice.
+    /// The value is a duplicate.
     Duplicate(Bad),
-    /// The field must not be set, or must not change.
+    /// The field must not be set or changed.
     Forbidden,
-    /// The value is too long to be shown.
+    /// The value is too long; it is not rendered.
     TooLong,
-    /// The list has too many elements; how many it has.
+    /// The list has too many elements, with their number.
     TooMany(usize),
-    /// The list has too few elements; how many it has.
+    /// The list has too few elements, with their number.
     TooFew(usize),
-    /// The check itself failed.
+    /// The check failed internally.
     Internal,
-    /// Nothing is wrong, but something is worth telling.
+    /// A warning.
     Warning,
 }
 
-/// A bad value, as it is to be shown.
+/// A bad value as rendered in the message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Bad {
     /// The value itself.
     Value(Value),
-    /// Text that was made for it: upstream shows some values in the form of its own types.
+    /// Text rendered for it, such as upstream's internal types.
     Shown(String),
-    /// Upstream does not show it.
+    /// Upstream omits the value.
     Omitted,
 }
 
 impl Bad {
-    /// A struct, or a list of structs, as upstream's type has it.
-    pub(super) fn of(ty: &str, value: &Value) -> Self {
+    /// Renders a struct, or a list of structs, as upstream's type.
+    pub(super) fn render_as(ty: &str, value: &Value) -> Self {
         let list = value.is_array();
-        Bad::Shown(if list { render::internal_list(ty, value) } else { render::internal(ty, value) })
+        Bad::Shown(if list { render::render_internal_list(ty, value) } else { render::render_internal(ty, value) })
     }
 }
 
@@ -75,7 +75,7 @@ impl fmt::Display for Bad {
         match self {
             Bad::Value(Value::String(text)) => f.write_str(&render::quoted(text)),
             Bad::Value(Value::Number(number)) => f.write_str(&json::go_number(number)),
-            Bad::Value(value) => f.write_str(&render::json(value)),
+            Bad::Value(value) => f.write_str(&render::render_json(value)),
             Bad::Shown(text) => f.write_str(text),
             Bad::Omitted => Ok(()),
         }
@@ -101,8 +101,8 @@ impl Fault {
         }
     }
 
-    /// The words and the value that a message begins with.
-    fn head(&self) -> String {
+    /// The error type and bad value that begin a message.
+    fn message_prefix(&self) -> String {
         let (words, bad) = match self {
             Fault::Required => return "Required value".to_owned(),
             Fault::Forbidden => return "Forbidden".to_owned(),
@@ -124,41 +124,41 @@ impl Fault {
 }
 
 impl FieldError {
-    /// A fault with its message.
+    /// Builds an error.
     pub fn new(field: impl Into<String>, kind: Fault, message: impl Into<String>) -> Self {
         Self { field: field.into(), kind, message: message.into() }
     }
 
-    /// A value is missing.
+    /// Builds an error about a missing value.
     pub fn required(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self::new(field, Fault::Required, message)
     }
 
-    /// A value is wrong.
+    /// Builds an error about an invalid value.
     pub fn invalid(field: impl Into<String>, value: impl Into<Bad>, message: impl Into<String>) -> Self {
         Self::new(field, Fault::Invalid(value.into()), message)
     }
 
-    /// A value is not among the supported ones.
+    /// Builds an error about an unsupported value.
     pub fn not_supported(field: impl Into<String>, value: impl Into<Bad>, supported: &[&str]) -> Self {
         let list = supported.iter().map(|text| render::quoted(text)).collect::<Vec<_>>().join(", ");
         let message = if supported.is_empty() { list } else { format!("supported values: {list}") };
         Self::new(field, Fault::NotSupported(value.into()), message)
     }
 
-    /// A value occurs twice.
+    /// Builds an error about a duplicate value.
     pub fn duplicate(field: impl Into<String>, value: impl Into<Bad>) -> Self {
         Self::new(field, Fault::Duplicate(value.into()), "")
     }
 
-    /// Something that must not be done.
+    /// Builds an error about a forbidden value.
     pub fn forbidden(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self::new(field, Fault::Forbidden, message)
     }
 
-    /// The fault without the field, as in a `Status` cause.
-    pub fn detail(&self) -> String {
-        match (self.kind.head(), self.message.as_str()) {
+    /// Formats the error without the field, as in a `Status` cause.
+    pub fn error_body(&self) -> String {
+        match (self.kind.message_prefix(), self.message.as_str()) {
             (head, "") => head,
             (head, message) if head.is_empty() => message.to_owned(),
             (head, message) => format!("{head}: {message}"),
@@ -171,6 +171,6 @@ impl fmt::Display for FieldError {
         if self.kind == Fault::Warning && self.field.is_empty() {
             return f.write_str(&self.message);
         }
-        write!(f, "{}: {}", self.field, self.detail())
+        write!(f, "{}: {}", self.field, self.error_body())
     }
 }

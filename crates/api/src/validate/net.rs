@@ -1,4 +1,4 @@
-//! IP addresses and networks: strict parsing, with upstream's words for what old clusters let pass.
+//! Validation of IP addresses and CIDRs: strict parsing, with upstream's messages for legacy values.
 
 use super::prelude::*;
 pub(super) use formats::net::{lenient_cidr, lenient_ip};
@@ -7,31 +7,31 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 const BAD_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const BAD_CIDR: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
-/// The address with the bits beyond the prefix cleared.
-pub(super) fn masked(ip: IpAddr, length: u32) -> IpAddr {
+/// Clears the bits beyond the prefix.
+pub(super) fn mask_address(ip: IpAddr, length: u32) -> IpAddr {
     match ip {
         IpAddr::V4(ip) => Ipv4Addr::from(u32::from(ip) & u32::MAX.checked_shl(32 - length).unwrap_or(0)).into(),
         IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) & u128::MAX.checked_shl(128 - length).unwrap_or(0)).into(),
     }
 }
 
-/// Whether a network lies in another and is not the same.
-pub(super) fn strictly_inside(inner: &str, outer: &str) -> bool {
+/// Whether a network is a strict subset of another.
+pub(super) fn is_strict_subnet(inner: &str, outer: &str) -> bool {
     let (Some((inner, inner_length)), Some((outer, outer_length))) = (lenient_cidr(inner), lenient_cidr(outer)) else {
         return false;
     };
     inner.is_ipv4() == outer.is_ipv4()
         && outer_length < inner_length
-        && masked(masked(inner, inner_length), outer_length) == masked(outer, outer_length)
+        && mask_address(mask_address(inner, inner_length), outer_length) == mask_address(outer, outer_length)
 }
 
 fn is_mapped(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some())
 }
 
-impl At<'_, '_> {
-    /// The text here must be an address, unless it was one of `old`. Whether it is.
-    pub(super) fn ip(&self, e: &mut Errors, old: &[&str]) -> bool {
+impl FieldCursor<'_, '_> {
+    /// Checks an address, unless it is one of `old`; returns whether it is valid.
+    pub(super) fn check_ip(&self, e: &mut ErrorList, old: &[&str]) -> bool {
         if old.contains(&self.text()) {
             return true;
         }
@@ -45,41 +45,41 @@ impl At<'_, '_> {
         false
     }
 
-    /// The text here must be an address in its one canonical form. Whether it is.
-    pub(super) fn canonical_ip(&self, e: &mut Errors) -> bool {
+    /// Checks that an address is in canonical form; returns whether it is.
+    pub(super) fn check_canonical_ip(&self, e: &mut ErrorList) -> bool {
         let before = e.len();
-        self.form(e, canonical_ip);
+        self.check_format(e, canonical_ip_errors);
         e.len() == before
     }
 
-    /// The text here must be a network, unless it was one of `old`.
-    pub(super) fn cidr(&self, e: &mut Errors, old: &[&str]) {
-        self.cidr_as(e, self.text(), old);
+    /// Checks a CIDR, unless it is one of `old`.
+    pub(super) fn check_cidr(&self, e: &mut ErrorList, old: &[&str]) {
+        self.check_cidr_as(e, self.text(), old);
     }
 
-    /// As [`Self::cidr`], for a text that is a part of what is here.
-    pub(super) fn cidr_as(&self, e: &mut Errors, text: &str, old: &[&str]) {
+    /// As [`Self::cidr`], for a part of the value.
+    pub(super) fn check_cidr_as(&self, e: &mut ErrorList, text: &str, old: &[&str]) {
         if !old.contains(&text)
-            && let Some(fault) = cidr_fault(text)
+            && let Some(fault) = cidr_error(text)
         {
             self.invalid_as(e, text, fault);
         }
     }
 
-    /// The text here must be a network in its one canonical form.
-    pub(super) fn canonical_cidr(&self, e: &mut Errors) {
-        if let Some(fault) = cidr_fault(self.text()) {
+    /// Checks that a CIDR is in canonical form.
+    pub(super) fn check_canonical_cidr(&self, e: &mut ErrorList) {
+        if let Some(fault) = cidr_error(self.text()) {
             return self.invalid_text(e, fault);
         }
         let Some((ip, length)) = lenient_cidr(self.text()) else { return };
-        let canonical = format!("{}/{length}", masked(ip, length));
+        let canonical = format!("{}/{length}", mask_address(ip, length));
         if canonical != self.text() {
             self.invalid_text(e, format!("must be in canonical form ({canonical:?})"));
         }
     }
 
-    /// The address here must be one that others can reach.
-    pub(super) fn endpoint_ip(&self, e: &mut Errors) {
+    /// Checks that an address is usable as an endpoint.
+    pub(super) fn check_endpoint_ip(&self, e: &mut ErrorList) {
         let Some(ip) = lenient_ip(self.text()) else {
             return self.invalid_text(e, "must be a valid IP address");
         };
@@ -102,16 +102,16 @@ impl At<'_, '_> {
     }
 }
 
-pub fn ip(at: &At, e: &mut Errors) {
-    at.ip(e, &[]);
+pub fn validate_ip(at: &FieldCursor, e: &mut ErrorList) {
+    at.check_ip(e, &[]);
 }
 
-pub fn reachable(at: &At, e: &mut Errors) {
-    at.endpoint_ip(e);
+pub fn validate_reachable(at: &FieldCursor, e: &mut ErrorList) {
+    at.check_endpoint_ip(e);
 }
 
-/// An address of an interface, with the length of its network.
-pub fn interface_address(at: &At, e: &mut Errors) {
+/// Validates an interface address with its prefix length.
+pub fn validate_interface_address(at: &FieldCursor, e: &mut ErrorList) {
     let Some((ip, length)) = lenient_cidr(at.text()) else {
         return at.invalid_text(e, "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)");
     };
@@ -121,17 +121,17 @@ pub fn interface_address(at: &At, e: &mut Errors) {
     }
 }
 
-/// The faults of the number or name of a port.
-pub fn port_or_name(at: &At, e: &mut Errors) {
+/// Validates a port number or name.
+pub fn validate_port_or_name(at: &FieldCursor, e: &mut ErrorList) {
     if at.value.is_string() {
-        at.form(e, names::port);
+        at.check_format(e, names::port);
     } else if !(1..=65535).contains(&at.int()) {
         at.invalid_int(e, names::range(1, 65535));
     }
 }
 
-/// What is wrong with a text as an address in canonical form.
-pub(super) fn canonical_ip(text: &str) -> Vec<String> {
+/// Returns the errors about an address in canonical form.
+pub(super) fn canonical_ip_errors(text: &str) -> Vec<String> {
     match lenient_ip(text) {
         None => vec![BAD_IP.to_owned()],
         Some(_) if text.parse::<IpAddr>().is_err() => vec!["must not have leading 0s".to_owned()],
@@ -141,7 +141,7 @@ pub(super) fn canonical_ip(text: &str) -> Vec<String> {
     }
 }
 
-fn cidr_fault(text: &str) -> Option<&'static str> {
+fn cidr_error(text: &str) -> Option<&'static str> {
     let Some((ip, length)) = lenient_cidr(text) else { return Some(BAD_CIDR) };
     let (address, digits) = text.split_once('/').unwrap_or_default();
     if address.parse::<IpAddr>().is_err() || digits != length.to_string() {
@@ -150,11 +150,11 @@ fn cidr_fault(text: &str) -> Option<&'static str> {
     if is_mapped(ip) {
         return Some("must not have an IPv4-mapped IPv6 address");
     }
-    (masked(ip, length) != ip).then_some("must not have bits set beyond the prefix length")
+    (mask_address(ip, length) != ip).then_some("must not have bits set beyond the prefix length")
 }
 
-/// Whether two addresses are one of each family; `None` if one is no address.
-pub(super) fn dual_stack<'a>(texts: impl Iterator<Item = &'a str>) -> Option<bool> {
+/// Whether addresses are of both families; `None` if one is malformed.
+pub(super) fn is_dual_stack<'a>(texts: impl Iterator<Item = &'a str>) -> Option<bool> {
     let ips = texts.map(|text| lenient_ip(text.split('/').next().unwrap_or_default())).collect::<Option<Vec<_>>>()?;
     Some(ips.iter().any(IpAddr::is_ipv4) && ips.iter().any(IpAddr::is_ipv6))
 }

@@ -1,12 +1,12 @@
-//! What nearly every file of rules needs: places, faults, forms of names, and the tables that call them.
+//! The common imports of rule functions.
 
 pub(in crate::validate) use super::{
-    Errors,
-    at::{At, IMMUTABLE},
+    ErrorList,
+    at::{FieldCursor, IMMUTABLE},
     error::{Bad, Fault, FieldError},
     names,
-    render::same,
-    restore::put,
+    render::semantically_equal,
+    restore::set_or_remove,
     rules,
 };
 pub(in crate::validate) use crate::Value;

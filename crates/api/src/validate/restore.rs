@@ -1,9 +1,9 @@
-//! Objects in which what may change is put back as it was: what still differs may not.
+//! Helper for update validation: mutable fields are reset before comparing objects.
 
 use crate::Value;
 
-/// Sets a field of an object; nothing takes it away.
-pub(in crate::validate) fn put(object: &mut Value, field: &str, value: &Value) {
+/// Sets a field of an object; null removes it.
+pub(in crate::validate) fn set_or_remove(object: &mut Value, field: &str, value: &Value) {
     let Some(map) = object.as_object_mut() else { return };
     if value.is_null() {
         map.remove(field);

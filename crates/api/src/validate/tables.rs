@@ -1,17 +1,22 @@
-//! The tables of rules, and the one list of the functions that they call.
+//! The rule tables, and the registry of the functions that they call.
 
-use super::rules::{Function, WithArgument};
+use super::rules::{RuleFunction, RuleFunctionWithArgument};
 
-/// The tables, joined.
-const RULES: &str = include_str!(concat!(env!("OUT_DIR"), "/rules.txt"));
+/// The joined rule tables.
+const RULE_TABLES: &str = include_str!(concat!(env!("OUT_DIR"), "/rules.txt"));
 
-/// The tables; those of unit tests have the example of `CONTRIBUTING.md` too.
-pub(super) fn rules() -> &'static str {
+/// Returns the rule tables; unit tests append the example of `CONTRIBUTING.md`.
+pub(super) fn rule_tables() -> &'static str {
     #[cfg(test)]
-    let joined = format!("{RULES}\n{}", crate::schema::example::example_lines("schema/rules/*.txt")).leak();
+    let joined = format!("{RULE_TABLES}\n{}", crate::schema::example::example_lines("schema/rules/*.txt")).leak();
     #[cfg(not(test))]
-    let joined = RULES;
+    let joined = RULE_TABLES;
     joined
+}
+
+/// The word by which tables call a function: its name without the prefix `validate_` or `warn_`.
+pub(super) fn function_word(name: &'static str) -> &'static str {
+    name.strip_prefix("validate_").or_else(|| name.strip_prefix("warn_")).unwrap_or(name)
 }
 
 macro_rules! functions {
@@ -23,68 +28,84 @@ macro_rules! functions {
     };
 }
 
-/// The functions by module; tables call them by their names.
-pub(super) const FUNCTIONS: &[&[(&str, Function)]] = functions! { Function:
-    access: aggregation;
-    admission: rule_resources group_and_version mixed_case_kind variable_name audit_annotation webhook_name no_subresource
-        side_effects review_versions url_path https_url service_name no_bundle;
-    certificates: signing_request usages requested_signer request_conditions issued_certificate signer_name
-        bundle_is_named_after_signer trust_bundle;
-    config: config_keys secret_keys credentials;
-    cron: schedule time_zone;
-    custom_formats: unknown_formats;
-    custom_resource: definition_name definition definition_change kind_names stored_versions approval domain_of_group;
-    custom_schema: alternatives only_names map_keys explained_rule;
-    device: one_request json_parameters request_name full_name attribute_names binding_conditions taint_effect
-        device_statuses uuid reserved_for pool_name segmented_pool_name;
-    endpoints: changed_subsets named_ports slice_ports changed_endpoints slice_address few_hints;
-    flow_control: verbs flow_namespaces flow_urls hand_size;
-    job: generated_selector job_selector indexed_name job_change domain_path container_of_template exit_codes
-        success_counts uncounted nothing_uncounted ends_after_start done_indexes;
-    metadata: annotations only_labels known_finalizer condition_types;
-    net: ip reachable port_or_name interface_address;
-    network: policy_peers service_cidrs ingress_rules ingress_tls plain_path class_annotation;
-    node: taint_annotation taints_of_node node_amounts features pod_networks node_change;
-    pod::annotations: pod_annotations annotations_match_fields;
-    pod::container: init_names debug_names host_ports own_host_ports port_names resize_policy sleep pod_host_ports
-        search_length search_domain file_of_volume;
-    pod::resize: pod_resize;
-    pod::resources: container_resources pod_resources pod_claims overhead;
-    pod::scheduling: spread label_keys affinity;
-    pod::security: sysctls no_sys_admin host_process user_name;
-    pod::status: container_transitions claim_of_pod pod_addresses;
-    pod::update: pod_change pod_debug annotations_kept;
-    pod::volume: volumes created_claim_name image_of_pod mounted_volume mount_points device device_paths
-        projected_paths named_bundle user_annotations;
-    pod_certificate: possession pod_certificate_status;
-    quota: quota_amount scopes scope_fits conflicting_scopes scopes_kept limit_type limit_relations;
-    resource_slice: slice_place slice_devices slice_device device_place counter_names one_value policy_values
-        policy_range resource_mapping;
-    scheduling: priority_name distinct_tolerations lease_strategy candidate_versions;
-    selector: labels kept_selector;
-    service: an_address topology_annotations service_ports external_name external_ips node_ports source_ranges
-        node_ports_allocated external_traffic ingress_points;
-    service_addresses: addresses address_change;
-    storage: provisioner parameters topologies attachment_metadata error_message topology_keys drivers_kept
-        token_requests decodable migration_status;
-    volume: capacity volume_affinity no_recycled_root volume_change portal_length named_portal_length quobyte
-        foreign_option;
-    volume_claim: used_by_one_pod claimed_size same_source source_group claim_change amount_of_storage resize_statuses
-        allocated_resources;
-    warnings: lower_case pod_name_part zone_in_schedule old_label_key old_label old_label_message old_labels_of_map
-        old_labels_by_name wrong_label_value overlapping_paths container_warnings port_warnings odd_ip odd_cidr
-        odd_endpoints;
-    workload: selected_template some_progress daemon_selector surge_or_unavailable stateful_template stateful_change
-        controller_selector amount at_most_all not_none scaling_to_zero target_version group_version metric_source
-        name_of_container_resource;
+/// The functions by module; tables call them by name without the `validate_` or `warn_` prefix.
+pub(super) const RULE_FUNCTIONS: &[&[(&str, RuleFunction)]] = functions! { RuleFunction:
+    access: validate_aggregation;
+    admission: validate_rule_resources validate_group_and_version validate_mixed_case_kind validate_variable_name
+        validate_audit_annotation validate_webhook_name validate_no_subresource validate_side_effects
+        validate_review_versions validate_url_path validate_https_url validate_service_name validate_no_bundle;
+    certificates: validate_signing_request validate_usages validate_requested_signer validate_request_conditions
+        validate_issued_certificate validate_signer_name validate_bundle_is_named_after_signer
+        validate_trust_bundle;
+    config: validate_config_keys validate_secret_keys validate_credentials;
+    cron: validate_schedule validate_time_zone;
+    custom_formats: validate_unknown_formats;
+    custom_resource: validate_definition_name validate_definition validate_definition_change validate_kind_names
+        validate_stored_versions validate_approval validate_domain_of_group;
+    custom_schema: validate_alternatives validate_only_names validate_map_keys validate_explained_rule;
+    device: validate_one_request validate_json_parameters validate_request_name validate_full_name
+        validate_attribute_names validate_binding_conditions validate_taint_effect validate_device_statuses
+        validate_uuid validate_reserved_for validate_pool_name validate_segmented_pool_name;
+    endpoints: validate_changed_subsets validate_named_ports validate_slice_ports validate_changed_endpoints
+        validate_slice_address validate_few_hints;
+    flow_control: validate_verbs validate_flow_namespaces validate_flow_urls validate_hand_size;
+    job: validate_generated_selector validate_job_selector validate_indexed_name validate_job_change
+        validate_domain_path validate_container_of_template validate_exit_codes validate_success_counts
+        validate_uncounted validate_nothing_uncounted validate_ends_after_start validate_done_indexes;
+    metadata: validate_annotations validate_only_labels validate_known_finalizer validate_condition_types;
+    net: validate_ip validate_reachable validate_port_or_name validate_interface_address;
+    network: validate_policy_peers validate_service_cidrs validate_ingress_rules validate_ingress_tls
+        validate_plain_path validate_class_annotation;
+    node: validate_taint_annotation validate_taints_of_node validate_node_amounts validate_features
+        validate_pod_networks validate_node_change;
+    pod::annotations: validate_pod_annotations validate_annotations_match_fields;
+    pod::container: validate_init_names validate_debug_names validate_host_ports validate_own_host_ports
+        validate_port_names validate_resize_policy validate_sleep validate_pod_host_ports validate_search_length
+        validate_search_domain validate_file_of_volume;
+    pod::resize: validate_pod_resize;
+    pod::resources: validate_container_resources validate_pod_resources validate_pod_claims validate_overhead;
+    pod::scheduling: validate_spread validate_label_keys validate_affinity;
+    pod::security: validate_sysctls validate_no_sys_admin validate_host_process validate_user_name;
+    pod::status: validate_container_transitions validate_claim_of_pod validate_pod_addresses;
+    pod::update: validate_pod_change validate_pod_debug validate_annotations_kept;
+    pod::volume: validate_volumes validate_created_claim_name validate_image_of_pod validate_mounted_volume
+        validate_mount_points validate_device validate_device_paths validate_projected_paths validate_named_bundle
+        validate_user_annotations;
+    pod_certificate: validate_possession validate_pod_certificate_status;
+    quota: validate_quota_amount validate_scopes validate_scope_fits validate_conflicting_scopes
+        validate_scopes_kept validate_limit_type validate_limit_relations;
+    resource_slice: validate_slice_place validate_slice_devices validate_slice_device validate_device_place
+        validate_counter_names validate_one_value validate_policy_values validate_policy_range
+        validate_resource_mapping;
+    scheduling: validate_priority_name validate_distinct_tolerations validate_lease_strategy
+        validate_candidate_versions;
+    selector: validate_labels validate_kept_selector;
+    service: validate_an_address validate_topology_annotations validate_service_ports validate_external_name
+        validate_external_ips validate_node_ports validate_source_ranges validate_node_ports_allocated
+        validate_external_traffic validate_ingress_points;
+    service_addresses: validate_addresses validate_address_change;
+    storage: validate_provisioner validate_parameters validate_topologies validate_attachment_metadata
+        validate_error_message validate_topology_keys validate_drivers_kept validate_token_requests
+        validate_decodable validate_migration_status;
+    volume: validate_capacity validate_volume_affinity validate_no_recycled_root validate_volume_change
+        validate_portal_length validate_named_portal_length validate_quobyte validate_foreign_option;
+    volume_claim: validate_used_by_one_pod validate_claimed_size validate_same_source validate_source_group
+        validate_claim_change validate_amount_of_storage validate_resize_statuses validate_allocated_resources;
+    warnings: warn_lower_case warn_pod_name_part warn_zone_in_schedule warn_old_label_key warn_old_label
+        warn_old_label_message warn_old_labels_of_map warn_old_labels_by_name warn_wrong_label_value
+        warn_overlapping_paths container_warnings port_warnings warn_odd_ip warn_odd_cidr warn_odd_endpoints;
+    workload: validate_selected_template validate_some_progress validate_daemon_selector
+        validate_surge_or_unavailable validate_stateful_template validate_stateful_change
+        validate_controller_selector validate_amount validate_at_most_all validate_not_none validate_scaling_to_zero
+        validate_target_version validate_group_version validate_metric_source validate_name_of_container_resource;
 };
 
-/// The functions that take an argument: `@name(argument)`.
-pub(super) const WITH_ARGUMENT: &[&[(&str, WithArgument)]] = functions! { WithArgument:
-    access: empty_but_for;
-    certificates: request_change;
-    pod::env: field_of_pod resource_of_container;
-    quota: limited;
-    volume: iscsi_name;
-    warnings: fractions;
+/// The functions with an argument: `@name(argument)`.
+pub(super) const RULE_FUNCTIONS_WITH_ARGUMENT: &[&[(&str, RuleFunctionWithArgument)]] = functions! { RuleFunctionWithArgument:
+    access: validate_empty_but_for;
+    certificates: validate_request_change;
+    pod::env: validate_field_of_pod validate_resource_of_container;
+    quota: validate_limited;
+    volume: validate_iscsi_name;
+    warnings: warn_fractions;
 };

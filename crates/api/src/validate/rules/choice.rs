@@ -1,44 +1,44 @@
-//! Fields of which one is to be set, each with rules of its own: handlers of probes, sources of volumes.
+//! Unions: fields of which one is set, each with its rule block, such as probe handlers and volume sources.
 
 use std::collections::HashMap;
 
-use super::{At, Errors, RULES, Scheme, fields::Fields};
+use super::{ErrorList, FieldCursor, MetadataRules, RULES, fields::BlockFields};
 
-/// The fields, in the order in which they are looked at.
-pub(super) struct Choices {
-    fields: Fields,
-    choices: Vec<Choice>,
+/// The members in the order of their checks.
+pub(super) struct UnionChoices {
+    fields: BlockFields,
+    choices: Vec<UnionMember>,
 }
 
-/// One of them: `+cephfs>cephFS=CephFS@place`.
-struct Choice {
+/// A member: `+cephfs>cephFS=CephFS@place`.
+struct UnionMember {
     field: &'static str,
-    /// Where it is among the fields.
+    /// The position among the fields.
     position: usize,
-    /// The name in the message about one too many.
+    /// The name in the message about a surplus member.
     surplus: &'static str,
     /// The name under which it is checked.
-    place: &'static str,
+    path: &'static str,
     block: usize,
-    /// It is checked beside another too.
+    /// Whether it is checked beside another member too.
     always: bool,
 }
 
-impl Choices {
-    /// Reads a list of choices.
+impl UnionChoices {
+    /// Parses a list of members.
     pub fn parse(text: &'static str, blocks: &HashMap<&'static str, usize>) -> Self {
-        let mut choices: Vec<Choice> = text.split(',').map(|text| Choice::parse(text, blocks)).collect();
-        let fields = Fields::new(choices.iter().map(|choice| choice.field));
+        let mut choices: Vec<UnionMember> = text.split(',').map(|text| UnionMember::parse(text, blocks)).collect();
+        let fields = BlockFields::new(choices.iter().map(|choice| choice.field));
         for choice in &mut choices {
-            choice.position = fields.position(choice.field).expect("a choice is one of the fields");
+            choice.position = fields.field_position(choice.field).expect("a choice is one of the fields");
         }
         Self { fields, choices }
     }
 
-    /// Checks the first that is set; `messages` are what is said of those after it, and where none is set.
-    pub fn check(&self, at: &At, messages: &str, scheme: &Scheme, e: &mut Errors) {
+    /// Checks the first member that is set; `messages` are for surplus members, and for none.
+    pub fn check_choice(&self, at: &FieldCursor, messages: &str, scheme: &MetadataRules, e: &mut ErrorList) {
         let (many, none) = messages.split_once('|').unwrap_or_default();
-        self.fields.find(at, |values| {
+        self.fields.with_values(at, |values| {
             let mut found = false;
             for choice in self.choices.iter().filter(|choice| !values[choice.position].is_null()) {
                 if found && !choice.always {
@@ -46,7 +46,7 @@ impl Choices {
                     continue;
                 }
                 found = true;
-                RULES.blocks[choice.block].run(&at.get_called(choice.field, choice.place), scheme, e);
+                RULES.blocks[choice.block].run_block(&at.get_as(choice.field, choice.path), scheme, e);
             }
             if !found {
                 at.required(e, none);
@@ -55,13 +55,13 @@ impl Choices {
     }
 }
 
-impl Choice {
+impl UnionMember {
     fn parse(text: &'static str, blocks: &HashMap<&'static str, usize>) -> Self {
         let (names, block) = text.split_once('=').expect("a choice has a block");
         let (always, names) = names.strip_prefix('+').map_or((false, names), |names| (true, names));
         let (field, surplus) = names.split_once('>').unwrap_or((names, names));
         let (block, place) = block.split_once('@').unwrap_or((block, field));
         let block = *blocks.get(block).unwrap_or_else(|| panic!("there is no block {block}"));
-        Self { field, position: 0, surplus, place, block, always }
+        Self { field, position: 0, surplus, path: place, block, always }
     }
 }

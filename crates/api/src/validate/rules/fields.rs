@@ -1,56 +1,56 @@
-//! The fields that a block of rules looks at, so that a struct is gone through once, not once per rule.
+//! The fields that a rule block reads, collected in one pass over a struct.
 
-use super::At;
+use super::FieldCursor;
 use crate::Value;
 
-/// How many fields of a struct are found at once; rules about more look them up themselves.
-const MOST: usize = 48;
+/// The maximum number of fields collected at once; rules look up further ones themselves.
+const MAX_FIELDS: usize = 48;
 
-static NOTHING: Value = Value::Null;
+static NULL: Value = Value::Null;
 
-/// Names of fields; a number made of the beginning and the length of each tells nearly all of them apart.
+/// Field names with a hash of beginning and length, which distinguishes nearly all.
 #[derive(Default)]
-pub(super) struct Fields {
+pub(super) struct BlockFields {
     heads: Vec<u64>,
     names: Vec<&'static str>,
 }
 
 /// The values of fields, in the order of their names.
-pub(super) type Values<'v> = [&'v Value];
+pub(super) type FieldValues<'v> = [&'v Value];
 
-impl Fields {
-    /// The fields with these names; of one or two it is less work to look them up.
+impl BlockFields {
+    /// Collects field names; one or two are cheaper to look up.
     pub fn new(names: impl Iterator<Item = &'static str>) -> Self {
         let mut names: Vec<&str> = names.collect();
         names.sort_unstable();
         names.dedup();
-        names.truncate(if names.len() < 3 { 0 } else { MOST });
-        Self { heads: names.iter().map(|name| head(name)).collect(), names }
+        names.truncate(if names.len() < 3 { 0 } else { MAX_FIELDS });
+        Self { heads: names.iter().map(|name| name_head(name)).collect(), names }
     }
 
-    /// Where the value of a field is.
-    pub fn position(&self, name: &str) -> Option<usize> {
-        let head = head(name);
+    /// The position of a field's value.
+    pub fn field_position(&self, name: &str) -> Option<usize> {
+        let head = name_head(name);
         let mut heads = self.heads.iter().enumerate();
         heads.find(|(at, known)| **known == head && self.names[*at] == name).map(|(at, _)| at)
     }
 
-    /// Finds the values of the fields of a struct, and hands them on; nothing where there is none.
-    pub fn find<'v>(&self, at: &At<'v, '_>, then: impl FnOnce(&Values<'v>)) {
+    /// Calls `then` with the values of the fields of a struct; null if absent.
+    pub fn with_values<'v>(&self, at: &FieldCursor<'v, '_>, then: impl FnOnce(&FieldValues<'v>)) {
         if self.names.is_empty() {
             return then(&[]);
         }
-        let mut found = [&NOTHING; MOST];
+        let mut found = [&NULL; MAX_FIELDS];
         match at.value.as_object() {
-            // A great map is one of names that clients give.
-            Some(map) if map.len() > 2 * MOST => {
+            // A large map has user-defined keys.
+            Some(map) if map.len() > 2 * MAX_FIELDS => {
                 for (found, name) in found.iter_mut().zip(&self.names) {
-                    *found = map.get(*name).unwrap_or(&NOTHING);
+                    *found = map.get(*name).unwrap_or(&NULL);
                 }
             }
             Some(map) => {
                 for (name, value) in map {
-                    if let Some(position) = self.position(name) {
+                    if let Some(position) = self.field_position(name) {
                         found[position] = value;
                     }
                 }
@@ -61,8 +61,8 @@ impl Fields {
     }
 }
 
-/// The first eight bytes of a name and its length, as a number.
-fn head(name: &str) -> u64 {
+/// Packs the first eight bytes of a name and its length into an integer.
+fn name_head(name: &str) -> u64 {
     let bytes = name.as_bytes();
     let number = match bytes.first_chunk::<8>() {
         Some(first) => u64::from_le_bytes(*first),

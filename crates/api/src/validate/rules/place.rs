@@ -1,93 +1,106 @@
-//! Where a rule looks: `spec.ports[].name`, `limits{}`, `properties{kind}`, `../nodeAffinity` a step above.
+//! Target paths of rules: `spec.ports[].name`, `limits{}`, `properties{kind}`, `../nodeAffinity`.
 //!
-//! `attachRequired>attachedRequired` is a field that messages name otherwise, `metadata>.labels` one that they leave out.
-//! What is wrong with `gates[].name^` is told one step above, with `value^>operator` at another field there.
+//! `attachRequired>attachedRequired` renames a field in messages, `metadata>.labels` omits one. Errors of
+//! `gates[].name^` are reported one level up, those of `value^>operator` at another field there.
 
-use super::{At, fields::Values};
+use super::{FieldCursor, fields::FieldValues};
 
-/// The way from a struct to what a rule is about; `.` is the struct itself.
-pub(super) struct Place {
-    steps: Vec<Step>,
-    /// How many steps above faults are told, and at which field there.
-    told: Option<(usize, &'static str)>,
+/// The path from a struct to the target; `.` is the struct itself.
+pub(super) struct TargetPath {
+    steps: Vec<TargetStep>,
+    /// The levels up where errors are reported, and the field there.
+    report_at: Option<(usize, &'static str)>,
 }
 
-enum Step {
-    /// A field, and the name that upstream gives it in messages.
+enum TargetStep {
+    /// A field, and its name in messages.
     Field(&'static str, &'static str),
-    /// An entry of a map.
+    /// A map entry.
     Key(&'static str),
-    /// Every element of a list.
+    /// Every list element.
     Items,
-    /// Every value of a map.
+    /// Every map value.
     Entries,
-    /// The struct around.
+    /// The enclosing struct.
     Up,
 }
 
-impl Place {
-    /// Reads a place.
+impl TargetPath {
+    /// Parses a path.
     pub fn parse(text: &'static str) -> Self {
         let mut steps = Vec::new();
         let (mut text, told) = match text.find('^') {
-            Some(at) => (&text[..at], Some(told(&text[at..]))),
+            Some(at) => (&text[..at], Some(parse_report_target(&text[at..]))),
             None => (text, None),
         };
         while let Some(rest) = text.strip_prefix("../") {
-            steps.push(Step::Up);
+            steps.push(TargetStep::Up);
             text = rest;
         }
-        for part in parts(text) {
+        for part in path_parts(text) {
             let (name, each) = match (part.strip_suffix("[]"), part.strip_suffix("{}")) {
-                (Some(name), _) => (name, Some(Step::Items)),
-                (_, Some(name)) => (name, Some(Step::Entries)),
+                (Some(name), _) => (name, Some(TargetStep::Items)),
+                (_, Some(name)) => (name, Some(TargetStep::Entries)),
                 _ => (part, None),
             };
             let (name, key) = name.strip_suffix('}').and_then(|name| name.split_once('{')).unwrap_or((name, ""));
             if !name.is_empty() {
                 let (name, shown) = name.split_once('>').unwrap_or((name, name));
-                steps.push(Step::Field(name, shown));
+                steps.push(TargetStep::Field(name, shown));
             }
-            steps.extend((!key.is_empty()).then_some(Step::Key(key)));
+            steps.extend((!key.is_empty()).then_some(TargetStep::Key(key)));
             steps.extend(each);
         }
-        Self { steps, told }
+        Self { steps, report_at: told }
     }
 
-    /// The field of the struct that the way begins with, if it does so.
-    pub fn first(&self) -> Option<&'static str> {
+    /// The first field of the path, if it starts with one.
+    pub fn first_field(&self) -> Option<&'static str> {
         match self.steps.first() {
-            Some(Step::Field(name, _)) => Some(name),
+            Some(TargetStep::Field(name, _)) => Some(name),
             _ => None,
         }
     }
 
-    /// Whether nothing is meant where the first field is not there: what is meant is in lists or maps.
-    pub fn is_within(&self) -> bool {
-        self.first().is_some() && self.steps.iter().any(|step| matches!(step, Step::Items | Step::Entries))
+    /// Whether the target is inside a list or map, so that an absent first field passes.
+    pub fn is_inside_collection(&self) -> bool {
+        self.first_field().is_some()
+            && self.steps.iter().any(|step| matches!(step, TargetStep::Items | TargetStep::Entries))
     }
 
-    /// Calls `visit` for every value that is meant, there or not; `first` is where the first field is among the values.
-    pub fn visit(&self, at: &At, first: Option<usize>, values: &Values, visit: &mut dyn FnMut(&At)) {
-        let Some((up, field)) = self.told else { return self.walk(at, first, values, visit) };
-        self.walk(at, first, values, &mut |at| {
-            let above = at.up(up);
-            if field.is_empty() { visit(&above.holding(at.value)) } else { visit(&above.called(field, at.value)) }
+    /// Calls `visit` for every target, present or not; `first` is the position of the first field among the values.
+    pub fn visit_targets(
+        &self,
+        at: &FieldCursor,
+        first: Option<usize>,
+        values: &FieldValues,
+        visit: &mut dyn FnMut(&FieldCursor),
+    ) {
+        let Some((up, field)) = self.report_at else { return self.walk_steps(at, first, values, visit) };
+        self.walk_steps(at, first, values, &mut |at| {
+            let above = at.ancestor(up);
+            if field.is_empty() { visit(&above.with_value(at.value)) } else { visit(&above.child_as(field, at.value)) }
         });
     }
 
-    fn walk(&self, at: &At, first: Option<usize>, values: &Values, visit: &mut dyn FnMut(&At)) {
+    fn walk_steps(
+        &self,
+        at: &FieldCursor,
+        first: Option<usize>,
+        values: &FieldValues,
+        visit: &mut dyn FnMut(&FieldCursor),
+    ) {
         match (self.steps.as_slice(), first) {
-            ([Step::Field(name, shown), rest @ ..], Some(first)) => {
-                step(rest, &at.with(name, shown, values[first]), visit);
+            ([TargetStep::Field(name, shown), rest @ ..], Some(first)) => {
+                visit_step(rest, &at.child_with_value(name, shown, values[first]), visit);
             }
-            (steps, _) => step(steps, at, visit),
+            (steps, _) => visit_step(steps, at, visit),
         }
     }
 }
 
-/// The parts between dots; a name in braces may have some.
-fn parts(text: &'static str) -> impl Iterator<Item = &'static str> {
+/// Splits at dots outside of braces.
+fn path_parts(text: &'static str) -> impl Iterator<Item = &'static str> {
     let mut inside = false;
     let parts = text.split(move |c: char| {
         inside = (inside || c == '{') && c != '}';
@@ -96,19 +109,19 @@ fn parts(text: &'static str) -> impl Iterator<Item = &'static str> {
     parts.filter(|part| !part.is_empty())
 }
 
-/// `^^>name` in two.
-fn told(text: &'static str) -> (usize, &'static str) {
+/// Parses `^^>name`.
+fn parse_report_target(text: &'static str) -> (usize, &'static str) {
     let field = text.trim_start_matches('^');
     (text.len() - field.len(), field.trim_start_matches('>'))
 }
 
-fn step(steps: &[Step], at: &At, visit: &mut dyn FnMut(&At)) {
+fn visit_step(steps: &[TargetStep], at: &FieldCursor, visit: &mut dyn FnMut(&FieldCursor)) {
     let [first, rest @ ..] = steps else { return visit(at) };
     match first {
-        Step::Field(name, shown) => step(rest, &at.get_called(name, shown), visit),
-        Step::Key(key) => step(rest, &at.key(key), visit),
-        Step::Items => at.items().for_each(|item| step(rest, &item, visit)),
-        Step::Up => step(rest, at.up(1), visit),
-        Step::Entries => at.entries().for_each(|(_, entry)| step(rest, &entry, visit)),
+        TargetStep::Field(name, shown) => visit_step(rest, &at.get_as(name, shown), visit),
+        TargetStep::Key(key) => visit_step(rest, &at.entry(key), visit),
+        TargetStep::Items => at.items().for_each(|item| visit_step(rest, &item, visit)),
+        TargetStep::Up => visit_step(rest, at.ancestor(1), visit),
+        TargetStep::Entries => at.entries().for_each(|(_, entry)| visit_step(rest, &entry, visit)),
     }
 }

@@ -1,69 +1,69 @@
-//! How rules show a wrong value: as it is, as upstream's type, by a field, or not at all.
+//! The rendering of bad values: as is, as upstream's type, by a field, or omitted.
 
-use super::At;
+use super::FieldCursor;
 use crate::{Value, validate::error::Bad};
 
-/// How a wrong value is shown: that of the place or, after a `^` each, of what is around it.
-pub(super) struct Shown {
+/// The format of a bad value: that of the target or, with `^`, of an enclosing one.
+pub(super) struct BadValueFormat {
     up: usize,
-    how: How,
+    source: BadValueSource,
 }
 
-enum How {
-    /// As it is.
+enum BadValueSource {
+    /// The value itself.
     Value,
-    /// As text; none is "".
+    /// As a string; "" if absent.
     Text,
-    /// As a number; none is 0.
+    /// As an integer; 0 if absent.
     Number,
-    /// As nothing.
+    /// As null.
     Null,
-    /// Not at all.
+    /// Omitted.
     Omitted,
-    /// By a text: `'resource'`.
+    /// A literal: `'resource'`.
     Quote(&'static str),
-    /// By a field: `.kind`.
+    /// A field: `.kind`.
     Field(&'static str),
-    /// By the text of a field, "" if there is none: `text.kind`.
+    /// The string of a field, or "": `text.kind`.
     TextField(&'static str),
     /// As upstream's type.
     Type(&'static str),
 }
 
-impl Shown {
-    /// Reads what stands in parentheses.
+impl BadValueFormat {
+    /// Parses the argument in parentheses.
     pub fn parse(argument: &'static str) -> Self {
         let inner = argument.trim_start_matches('^');
         let how = match inner {
-            "" => How::Value,
-            "text" => How::Text,
-            "int" => How::Number,
-            "null" => How::Null,
-            "omitted" => How::Omitted,
-            inner if inner.starts_with("text.") => How::TextField(&inner[5..]),
+            "" => BadValueSource::Value,
+            "text" => BadValueSource::Text,
+            "int" => BadValueSource::Number,
+            "null" => BadValueSource::Null,
+            "omitted" => BadValueSource::Omitted,
+            inner if inner.starts_with("text.") => BadValueSource::TextField(&inner[5..]),
             inner => match (inner.strip_prefix('.'), inner.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')))
             {
-                (Some(field), _) => How::Field(field),
-                (_, Some(text)) => How::Quote(text),
-                _ => How::Type(inner),
+                (Some(field), _) => BadValueSource::Field(field),
+                (_, Some(text)) => BadValueSource::Quote(text),
+                _ => BadValueSource::Type(inner),
             },
         };
-        Self { up: argument.len() - inner.len(), how }
+        Self { up: argument.len() - inner.len(), source: how }
     }
 
-    /// The value as it is to be shown.
-    pub fn bad(&self, at: &At) -> Bad {
-        let at = at.up(self.up);
-        match self.how {
-            How::Value => at.value.clone().into(),
-            How::Text => at.text().into(),
-            How::Number => at.int().into(),
-            How::Null => Value::Null.into(),
-            How::Omitted => Bad::Omitted,
-            How::Quote(text) => text.into(),
-            How::Field(name) => at.value.get(name).cloned().unwrap_or_default().into(),
-            How::TextField(name) => at.text_of(name).into(),
-            How::Type(ty) => Bad::of(ty, at.value),
+    /// Returns the bad value.
+    pub fn bad_value(&self, at: &FieldCursor) -> Bad {
+        let at = at.ancestor(self.up);
+        match self.source {
+            BadValueSource::Value => at.value.clone().into(),
+            BadValueSource::Text => at.text().into(),
+            BadValueSource::Number => at.int().into(),
+            BadValueSource::Null => Value::Null.into(),
+            BadValueSource::Omitted => Bad::Omitted,
+            BadValueSource::Quote(text) => text.into(),
+            BadValueSource::Field(name) => at.value.get(name).cloned().unwrap_or_default().into(),
+            BadValueSource::TextField(name) => at.text_at(name).into(),
+            BadValueSource::Type(ty) => Bad::render_as(ty, at.value),
         }
     }
 }

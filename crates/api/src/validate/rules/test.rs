@@ -1,190 +1,193 @@
-//! When a rule holds: `create`, `change`, `regenerated`, `type=Localhost`, `!secretRef`, `some(rules)`, `true(suspend)`, `completions>0`,
-//! `differs(ready)`, `is(Complete)` and `was(Complete|Failed)` for conditions of the status.
+//! Conditions of rules: `create`, `change`, `regenerated`, `type=Localhost`, `!secretRef`, `some(rules)`,
+//! `true(suspend)`, `completions>0`, `differs(ready)`, `is(Complete)` and `was(Complete|Failed)` for status conditions.
 //!
-//! `starts(uri,https://)`, `has(actions,Deny)`, `minus(limit)`, `plus(value)`, `same(a,b)`, `less(a,b)` look at texts, lists, amounts
-//! and numbers.
-//! `none(a|b)`, `one(a|b)`, `many(a|b)` count fields that are set, `any(a|b)` asks for one that is not empty.
-//! Paths begin at the struct, with `/` at the whole object, with `../` a step above; `old:` means what was there before.
+//! `starts(uri,https://)`, `has(actions,Deny)`, `minus(limit)`, `plus(value)`, `same(a,b)`, `less(a,b)` test strings,
+//! lists, quantities and integers.
+//! `none(a|b)`, `one(a|b)`, `many(a|b)` count set fields, `any(a|b)` requires one that is not empty.
+//! Paths start at the struct, with `/` at the root, with `../` one level up; `old:` reads the old object.
 
 use super::{
-    At,
-    fields::{Fields, Values},
+    FieldCursor,
+    fields::{BlockFields, FieldValues},
 };
 use crate::{Value, validate::render};
 
-static NOTHING: Value = Value::Null;
+static NULL: Value = Value::Null;
 
-/// One condition.
-pub(super) struct Test {
-    path: Path,
-    is: Is,
+/// A condition.
+pub(super) struct RuleCondition {
+    path: ConditionPath,
+    kind: ConditionKind,
     not: bool,
 }
 
-/// What a value must be.
-enum Is {
-    /// The object changes.
+/// The kinds of conditions.
+enum ConditionKind {
+    /// The object is updated.
     Changing,
-    /// The object is new, or its specification changed.
+    /// The object is created, or its spec changed.
     Regenerated,
-    /// It is not what it was.
+    /// The value changed.
     Different,
-    /// A condition of one of these types is true.
+    /// A status condition of one of these types is true.
     Condition(Vec<&'static str>),
-    /// Something is there.
+    /// The value is present.
     There,
-    /// Something with something in it is there.
+    /// The value is present and not empty.
     Some,
-    /// One of these fields has something in it.
+    /// One of these fields is not empty.
     Any(Vec<&'static str>),
-    /// Of these fields so many are set.
+    /// The number of set fields is in a range.
     Count(Vec<&'static str>, std::ops::RangeInclusive<usize>),
-    /// It is a text of blanks.
+    /// The string is blank.
     Blank,
-    /// It is a text.
+    /// The value is a string.
     String,
-    /// It is a struct or a map.
+    /// The value is an object.
     Object,
-    /// It is a list.
+    /// The value is a list.
     List,
-    /// It is this.
+    /// The value is this boolean.
     Bool(bool),
-    /// It is one of these texts.
+    /// The value is one of these strings.
     Text(Vec<&'static str>),
-    /// It is greater than this number.
+    /// The integer is greater.
     Greater(i64),
-    /// It is a text that begins so.
+    /// The string has this prefix.
     Starts(&'static str),
-    /// It is a list with this text.
+    /// The list contains this string.
     Has(&'static str),
-    /// It is an amount of this sign.
+    /// The quantity has this sign.
     Sign(i32),
-    /// It is the same as another value.
-    Same(Path),
-    /// It is a number, 0 if there is none, less than another.
-    Less(Path),
+    /// The value equals another one.
+    Same(ConditionPath),
+    /// The integer, 0 if absent, is less than another one.
+    Less(ConditionPath),
 }
 
-/// The way from a struct to a value.
-struct Path {
+/// The path from a struct to a value.
+struct ConditionPath {
     old: bool,
     from_top: bool,
     up: usize,
     steps: Vec<&'static str>,
-    /// Where the first step is among the fields of the block.
+    /// The position of the first step among the block's fields.
     first: Option<usize>,
 }
 
-impl Test {
-    /// Reads a condition.
+impl RuleCondition {
+    /// Parses a condition.
     pub fn parse(text: &'static str) -> Self {
         let (not, bare) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
         let called = bare.strip_suffix(')').and_then(|text| text.split_once('('));
         let (path, is, negated) = match (bare, called) {
-            ("change", _) => ("", Is::Changing, false),
-            ("create", _) => ("", Is::Changing, true),
-            ("regenerated", _) => ("", Is::Regenerated, false),
+            ("change", _) => ("", ConditionKind::Changing, false),
+            ("create", _) => ("", ConditionKind::Changing, true),
+            ("regenerated", _) => ("", ConditionKind::Regenerated, false),
             (_, Some((name, argument))) => {
-                let (path, is) = word(name, argument).unwrap_or_else(|| panic!("there is no condition {text}"));
+                let (path, is) =
+                    parse_condition_call(name, argument).unwrap_or_else(|| panic!("there is no condition {text}"));
                 (path, is, false)
             }
-            _ => compared(bare),
+            _ => parse_comparison(bare),
         };
-        Test { path: Path::parse(path), is, not: not != negated }
+        RuleCondition { path: ConditionPath::parse(path), kind: is, not: not != negated }
     }
 
-    /// The field of the struct that its path begins with, if it does so.
-    pub fn first(&self) -> Option<&'static str> {
+    /// The first field of its path, if it starts with one.
+    pub fn first_field(&self) -> Option<&'static str> {
         let own = !self.path.old && !self.path.from_top && self.path.up == 0;
         self.path.steps.first().copied().filter(|_| own)
     }
 
-    /// Remembers where the first field is.
-    pub fn resolve(&mut self, fields: &Fields) {
-        self.path.first = self.first().and_then(|name| fields.position(name));
+    /// Resolves the position of the first field.
+    pub fn resolve_fields(&mut self, fields: &BlockFields) {
+        self.path.first = self.first_field().and_then(|name| fields.field_position(name));
     }
 
-    /// Whether it holds at a struct with these values.
-    pub fn holds(&self, at: &At, values: &Values) -> bool {
-        let value = || self.path.value(at, values);
-        let holds = match &self.is {
-            Is::Changing => at.is_change(),
-            Is::Regenerated => {
-                let whole = at.whole();
-                !at.is_change() || whole.get("metadata").get("generation").differs()
+    /// Whether the condition is met for a struct with these values.
+    pub fn is_met(&self, at: &FieldCursor, values: &FieldValues) -> bool {
+        let value = || self.path.current_value(at, values);
+        let holds = match &self.kind {
+            ConditionKind::Changing => at.is_update(),
+            ConditionKind::Regenerated => {
+                let whole = at.root();
+                !at.is_update() || whole.get("metadata").get("generation").is_changed()
             }
-            Is::Different => !render::same(value(), self.path.before(at)),
-            Is::Condition(types) => {
+            ConditionKind::Different => !render::semantically_equal(value(), self.path.old_value(at)),
+            ConditionKind::Condition(types) => {
                 let list = value().as_array().into_iter().flatten();
                 let is = |condition: &Value, kind: &&str| condition["type"] == **kind && condition["status"] == "True";
                 list.into_iter().any(|condition| types.iter().any(|kind| is(condition, kind)))
             }
-            Is::There => !value().is_null(),
-            Is::Count(fields, range) => {
+            ConditionKind::There => !value().is_null(),
+            ConditionKind::Count(fields, range) => {
                 range.contains(&fields.iter().filter(|field| at.value.get(field).is_some()).count())
             }
-            Is::Blank => value().as_str().is_some_and(|text| !text.is_empty() && text.trim().is_empty()),
-            Is::String => value().is_string(),
-            Is::Object => value().is_object(),
-            Is::List => value().is_array(),
-            Is::Some => is_some(value()),
-            Is::Any(fields) => fields.iter().any(|field| at.value.get(field).is_some_and(is_some)),
-            Is::Bool(wanted) => value() == &Value::Bool(*wanted),
-            Is::Text(texts) => texts.contains(&value().as_str().unwrap_or_default()),
-            Is::Starts(prefix) => value().as_str().unwrap_or_default().starts_with(prefix),
-            Is::Has(text) => value().as_array().is_some_and(|list| list.iter().any(|item| item == *text)),
-            Is::Sign(sign) => At::top(value()).sign() == *sign,
-            Is::Same(other) => value() == other.value(at, values),
-            Is::Less(other) => {
-                value().as_i64().unwrap_or_default() < other.value(at, values).as_i64().unwrap_or_default()
+            ConditionKind::Blank => value().as_str().is_some_and(|text| !text.is_empty() && text.trim().is_empty()),
+            ConditionKind::String => value().is_string(),
+            ConditionKind::Object => value().is_object(),
+            ConditionKind::List => value().is_array(),
+            ConditionKind::Some => is_nonempty(value()),
+            ConditionKind::Any(fields) => fields.iter().any(|field| at.value.get(field).is_some_and(is_nonempty)),
+            ConditionKind::Bool(wanted) => value() == &Value::Bool(*wanted),
+            ConditionKind::Text(texts) => texts.contains(&value().as_str().unwrap_or_default()),
+            ConditionKind::Starts(prefix) => value().as_str().unwrap_or_default().starts_with(prefix),
+            ConditionKind::Has(text) => value().as_array().is_some_and(|list| list.iter().any(|item| item == *text)),
+            ConditionKind::Sign(sign) => FieldCursor::for_create(value()).quantity_sign() == *sign,
+            ConditionKind::Same(other) => value() == other.current_value(at, values),
+            ConditionKind::Less(other) => {
+                value().as_i64().unwrap_or_default() < other.current_value(at, values).as_i64().unwrap_or_default()
             }
-            Is::Greater(number) => value().as_i64().unwrap_or_default() > *number,
+            ConditionKind::Greater(number) => value().as_i64().unwrap_or_default() > *number,
         };
         holds != self.not
     }
 }
 
-/// `name(argument)`: where it looks, and what must be there.
-fn word(name: &str, argument: &'static str) -> Option<(&'static str, Is)> {
+/// Parses `name(argument)` into path and kind.
+fn parse_condition_call(name: &str, argument: &'static str) -> Option<(&'static str, ConditionKind)> {
     let list = || argument.split('|').collect::<Vec<_>>();
     let (path, other) = argument.split_once(',').unwrap_or((argument, ""));
     Some(match name {
-        "any" => ("", Is::Any(list())),
-        "none" => ("", Is::Count(list(), 0..=0)),
-        "one" => ("", Is::Count(list(), 1..=1)),
-        "many" => ("", Is::Count(list(), 2..=usize::MAX)),
-        "is" => ("/status.conditions", Is::Condition(list())),
-        "was" => ("old:/status.conditions", Is::Condition(list())),
-        "starts" => (path, Is::Starts(other)),
-        "has" => (path, Is::Has(other)),
-        "same" => (path, Is::Same(Path::parse(other))),
-        "less" => (path, Is::Less(Path::parse(other))),
-        "some" => (argument, Is::Some),
-        "minus" => (argument, Is::Sign(-1)),
-        "plus" => (argument, Is::Sign(1)),
-        "blank" => (argument, Is::Blank),
-        "object" => (argument, Is::Object),
-        "list" => (argument, Is::List),
-        "text" => (argument, Is::String),
-        "differs" => (argument, Is::Different),
-        "true" => (argument, Is::Bool(true)),
-        "false" => (argument, Is::Bool(false)),
+        "any" => ("", ConditionKind::Any(list())),
+        "none" => ("", ConditionKind::Count(list(), 0..=0)),
+        "one" => ("", ConditionKind::Count(list(), 1..=1)),
+        "many" => ("", ConditionKind::Count(list(), 2..=usize::MAX)),
+        "is" => ("/status.conditions", ConditionKind::Condition(list())),
+        "was" => ("old:/status.conditions", ConditionKind::Condition(list())),
+        "starts" => (path, ConditionKind::Starts(other)),
+        "has" => (path, ConditionKind::Has(other)),
+        "same" => (path, ConditionKind::Same(ConditionPath::parse(other))),
+        "less" => (path, ConditionKind::Less(ConditionPath::parse(other))),
+        "some" => (argument, ConditionKind::Some),
+        "minus" => (argument, ConditionKind::Sign(-1)),
+        "plus" => (argument, ConditionKind::Sign(1)),
+        "blank" => (argument, ConditionKind::Blank),
+        "object" => (argument, ConditionKind::Object),
+        "list" => (argument, ConditionKind::List),
+        "text" => (argument, ConditionKind::String),
+        "differs" => (argument, ConditionKind::Different),
+        "true" => (argument, ConditionKind::Bool(true)),
+        "false" => (argument, ConditionKind::Bool(false)),
         _ => return None,
     })
 }
 
-/// `type=A|B`, `type!=A`, `count>0`, or only that something is there; the last part says whether it must not be so.
-fn compared(text: &'static str) -> (&'static str, Is, bool) {
+/// Parses `type=A|B`, `type!=A`, `count>0`, or presence; the last part is whether it is negated.
+fn parse_comparison(text: &'static str) -> (&'static str, ConditionKind, bool) {
     match (text.split_once("!="), text.split_once('='), text.split_once('>')) {
-        (Some((path, texts)), ..) => (path, Is::Text(texts.split('|').collect()), true),
-        (_, Some((path, texts)), _) => (path, Is::Text(texts.split('|').collect()), false),
-        (_, _, Some((path, number))) => (path, Is::Greater(number.parse().expect("a number after >")), false),
-        _ => (text, Is::There, false),
+        (Some((path, texts)), ..) => (path, ConditionKind::Text(texts.split('|').collect()), true),
+        (_, Some((path, texts)), _) => (path, ConditionKind::Text(texts.split('|').collect()), false),
+        (_, _, Some((path, number))) => {
+            (path, ConditionKind::Greater(number.parse().expect("a number after >")), false)
+        }
+        _ => (text, ConditionKind::There, false),
     }
 }
 
-/// Whether a value is there that is not empty.
-fn is_some(value: &Value) -> bool {
+/// Whether a value is present and not empty.
+fn is_nonempty(value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::String(text) => !text.is_empty(),
@@ -195,7 +198,7 @@ fn is_some(value: &Value) -> bool {
     }
 }
 
-impl Path {
+impl ConditionPath {
     fn parse(text: &'static str) -> Self {
         let (old, text) = text.strip_prefix("old:").map_or((false, text), |rest| (true, rest));
         let (from_top, mut text) = text.strip_prefix('/').map_or((false, text), |rest| (true, rest));
@@ -206,17 +209,17 @@ impl Path {
         Self { old, from_top, up, steps: text.split('.').filter(|step| !step.is_empty()).collect(), first: None }
     }
 
-    /// What was there.
-    fn before<'v>(&self, at: &At<'v, '_>) -> &'v Value {
-        self.steps.iter().fold(at.up(self.up).old, |value, step| value.get(step).unwrap_or(&NOTHING))
+    /// The old value.
+    fn old_value<'v>(&self, at: &FieldCursor<'v, '_>) -> &'v Value {
+        self.steps.iter().fold(at.ancestor(self.up).old, |value, step| value.get(step).unwrap_or(&NULL))
     }
 
-    fn value<'v>(&self, at: &At<'v, '_>, values: &Values<'v>) -> &'v Value {
-        let follow = |value: &'v Value, step: &&str| value.get(*step).unwrap_or(&NOTHING);
+    fn current_value<'v>(&self, at: &FieldCursor<'v, '_>, values: &FieldValues<'v>) -> &'v Value {
+        let follow = |value: &'v Value, step: &&str| value.get(*step).unwrap_or(&NULL);
         if let Some(first) = self.first {
             return self.steps[1..].iter().fold(values[first], follow);
         }
-        let start = if self.from_top { at.whole() } else { at.up(self.up) };
+        let start = if self.from_top { at.root() } else { at.ancestor(self.up) };
         let value = if self.old { start.old } else { start.value };
         self.steps.iter().fold(value, follow)
     }
