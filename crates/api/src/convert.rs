@@ -3,11 +3,11 @@
 //! Objects are stored in the version they were written in. Most versions differ in name only; those that differ in
 //! structure have a function here.
 
-mod autoscaler;
-mod definitions;
-mod devices;
+mod custom_resource_definition;
+mod device_requests;
+mod horizontal_pod_autoscaler;
 
-pub(crate) use devices::EXACT_REQUEST_FIELDS;
+pub(crate) use device_requests::EXACT_REQUEST_FIELDS;
 
 use crate::{
     Map, Value, decode, meta,
@@ -46,11 +46,11 @@ pub fn to(resource: &Resource, mut object: Value) -> Value {
             ("events.k8s.io/v1", "v1") => {
                 rename_fields(map, EVENT_FIELDS.iter().map(|(core, events)| (*events, *core)))
             }
-            ("autoscaling/v2", "autoscaling/v1") => autoscaler::to_v1(map),
-            ("autoscaling/v1", "autoscaling/v2") => autoscaler::to_v2(map),
-            ("apiextensions.k8s.io/v1beta1", _) => definitions::from_v1beta1(map),
-            ("resource.k8s.io/v1beta1", _) => devices::from_flat_requests(map),
-            (_, "resource.k8s.io/v1beta1") => devices::to_flat_requests(map),
+            ("autoscaling/v2", "autoscaling/v1") => horizontal_pod_autoscaler::to_v1(map),
+            ("autoscaling/v1", "autoscaling/v2") => horizontal_pod_autoscaler::to_v2(map),
+            ("apiextensions.k8s.io/v1beta1", _) => custom_resource_definition::from_v1beta1(map),
+            ("resource.k8s.io/v1beta1", _) => device_requests::from_flat_requests(map),
+            (_, "resource.k8s.io/v1beta1") => device_requests::to_flat_requests(map),
             _ => {}
         }
         map.insert("apiVersion".into(), wanted.into());

@@ -1,16 +1,16 @@
 //! Decodes client input into canonical objects: known fields only, of the right types, zero values as Go writes them.
-//! [`parse_node`] decodes JSON bytes, [`canonical`] a value; every object enters the server through this module.
+//! [`decode_json`] decodes JSON bytes, [`canonical`] a value; every object enters the server through this module.
 
-mod body;
-mod custom;
+mod custom_resource;
 mod error;
+mod json_text;
+mod request_body;
 mod scalar;
-mod text;
 
-pub use body::{Format, body, check_kind, unrecognized};
-pub use custom::{canonicalize_metadata, custom};
+pub use custom_resource::{canonicalize_metadata, custom};
 pub use error::DecodeError;
 pub use formats::json::MAX_DEPTH;
+pub use request_body::{Format, body, check_kind, unrecognized};
 
 use crate::{
     Map, Value,
@@ -43,7 +43,7 @@ pub enum Mode {
 
 /// Decodes JSON as an object of type `ty`; returns the object and the warnings for the client.
 pub fn decode_json(ty: TypeId, bytes: &[u8], mode: Mode) -> Result<(Value, Vec<String>), DecodeError> {
-    let (object, violations) = text::decode_text(ty, bytes)?;
+    let (object, violations) = json_text::decode_text(ty, bytes)?;
     let violations: Vec<String> = violations.iter().map(Violation::to_string).collect();
     match mode {
         Mode::Strict if !violations.is_empty() => Err(DecodeError::StrictViolations(violations)),

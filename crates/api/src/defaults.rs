@@ -2,8 +2,8 @@
 //!
 //! [`apply`] walks an object by its type. Computed defaults are functions in `defaults/`, registered by type below.
 
-mod core;
-mod groups;
+mod core_group;
+mod other_groups;
 mod pod;
 
 use std::sync::LazyLock;
@@ -19,9 +19,9 @@ type ComputedDefault = fn(&mut Map);
 
 /// Computed defaults by type, before the static defaults of the struct: those that depend on unset fields.
 const BEFORE_STATIC: &[(&str, ComputedDefault)] = &[
-    ("apps/v1.StatefulSetUpdateStrategy", groups::default_stateful_set_strategy),
-    ("batch/v1.JobSpec", groups::default_backoff_limit),
-    ("core/v1.NodeSpec", core::default_pod_cidrs),
+    ("apps/v1.StatefulSetUpdateStrategy", other_groups::default_stateful_set_strategy),
+    ("batch/v1.JobSpec", other_groups::default_backoff_limit),
+    ("core/v1.NodeSpec", core_group::default_pod_cidrs),
 ];
 
 /// Computed defaults by type, after the static defaults of the struct and its content.
@@ -32,28 +32,28 @@ const AFTER_STATIC: &[(&str, ComputedDefault)] = &[
     ("core/v1.Pod", pod::default_pod),
     ("core/v1.PodSpec", pod::default_service_account),
     ("core/v1.Volume", pod::default_volume),
-    ("core/v1.Secret", core::default_secret),
-    ("core/v1.Service", core::default_service),
-    ("core/v1.Namespace", core::default_namespace),
-    ("core/v1.NodeStatus", core::default_node_status),
-    ("core/v1.LimitRangeItem", core::default_limit_range_item),
-    ("core/v1.ReplicationController", core::default_replication_controller),
-    ("apps/v1.DeploymentStrategy", groups::default_deployment_strategy),
-    ("apps/v1.DaemonSet", groups::default_template_generation),
-    ("apps/v1.DaemonSetUpdateStrategy", groups::default_daemon_set_strategy),
-    ("batch/v1.Job", groups::default_job_labels),
-    ("batch/v1.JobSpec", groups::default_job_spec),
-    ("autoscaling/v2.HorizontalPodAutoscalerSpec", groups::default_autoscaler),
-    ("rbac/v1.Subject", groups::default_subject),
-    ("networking/v1.NetworkPolicySpec", groups::default_policy_types),
-    ("networking/v1.IngressClassParametersReference", groups::default_class_parameters),
-    ("resource/v1.ExactDeviceRequest", groups::default_device_request),
-    ("resource/v1.DeviceSubRequest", groups::default_device_request),
-    ("resource/v1beta2.ExactDeviceRequest", groups::default_device_request),
-    ("resource/v1beta2.DeviceSubRequest", groups::default_device_request),
-    ("resource/v1beta1.DeviceRequest", groups::default_flat_device_request),
-    ("resource/v1beta1.DeviceSubRequest", groups::default_device_request),
-    ("apiextensions/v1.CustomResourceDefinition", groups::default_custom_resource_definition),
+    ("core/v1.Secret", core_group::default_secret),
+    ("core/v1.Service", core_group::default_service),
+    ("core/v1.Namespace", core_group::default_namespace),
+    ("core/v1.NodeStatus", core_group::default_node_status),
+    ("core/v1.LimitRangeItem", core_group::default_limit_range_item),
+    ("core/v1.ReplicationController", core_group::default_replication_controller),
+    ("apps/v1.DeploymentStrategy", other_groups::default_deployment_strategy),
+    ("apps/v1.DaemonSet", other_groups::default_template_generation),
+    ("apps/v1.DaemonSetUpdateStrategy", other_groups::default_daemon_set_strategy),
+    ("batch/v1.Job", other_groups::default_job_labels),
+    ("batch/v1.JobSpec", other_groups::default_job_spec),
+    ("autoscaling/v2.HorizontalPodAutoscalerSpec", other_groups::default_autoscaler),
+    ("rbac/v1.Subject", other_groups::default_subject),
+    ("networking/v1.NetworkPolicySpec", other_groups::default_policy_types),
+    ("networking/v1.IngressClassParametersReference", other_groups::default_class_parameters),
+    ("resource/v1.ExactDeviceRequest", other_groups::default_device_request),
+    ("resource/v1.DeviceSubRequest", other_groups::default_device_request),
+    ("resource/v1beta2.ExactDeviceRequest", other_groups::default_device_request),
+    ("resource/v1beta2.DeviceSubRequest", other_groups::default_device_request),
+    ("resource/v1beta1.DeviceRequest", other_groups::default_flat_device_request),
+    ("resource/v1beta1.DeviceSubRequest", other_groups::default_device_request),
+    ("apiextensions/v1.CustomResourceDefinition", other_groups::default_custom_resource_definition),
 ];
 
 /// Fields whose struct is not defaulted: the job of a CronJob's template stays as requested.

@@ -3,7 +3,7 @@
 //! Disabled group-versions are left out. Order, empty fields and hashes are upstream's: clients cache and compare these
 //! documents.
 
-mod pages;
+mod document_cache;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::{
     schema::{Resource, Subresource, schema},
 };
 
-pub use pages::{Name, Page, Pages};
+pub use document_cache::{Name, Page, Pages};
 
 /// A filter of enabled group-versions.
 pub type EnabledFilter<'a> = &'a dyn Fn(&str, &str) -> bool;

@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use super::{
-    check::SchemaMismatch,
-    element::PathElement,
-    managed::{ManagedFieldsEntry, ManagedFieldsError, format_path},
-    view::ListKeyError,
+    managed_fields::{ManagedFieldsEntry, ManagedFieldsError, format_path},
+    path_element::PathElement,
+    schema_check::SchemaMismatch,
+    type_view::ListKeyError,
 };
 use crate::{Value, decode, status::Status};
 

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::{compare::Comparison, conflict::FieldConflict, fields, kind::Kind, set::FieldSet};
+use super::{comparison::Comparison, conflict::FieldConflict, field_set::FieldSet, object_fields, target::Kind};
 use crate::{Value, meta};
 
 /// The field manager of the annotation.
@@ -26,10 +26,10 @@ fn unchanged_fields(kind: &Kind, live: &Value) -> Option<FieldSet> {
         return None;
     }
     let view = kind.type_view();
-    super::check::check_object(view, &applied, false).ok()?;
-    super::check::check_object(view, live, false).ok()?;
+    super::schema_check::check_object(view, &applied, false).ok()?;
+    super::schema_check::check_object(view, live, false).ok()?;
     let since = Comparison::between(view, &applied, live).ok()?;
-    let all = fields::to_field_set(view, &applied);
+    let all = object_fields::to_field_set(view, &applied);
     Some(all.difference(&since.modified).difference(&since.added).difference(&since.removed))
 }
 

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    compare::{as_items, as_map, is_empty_value},
-    element::PathElement,
-    set::FieldSet,
-    view::{ListKeyError, TypeView, ViewForm},
+    comparison::{as_items, as_map, is_empty_value},
+    field_set::FieldSet,
+    path_element::PathElement,
+    type_view::{ListKeyError, TypeView, ViewForm},
 };
 use crate::{Map, Value};
 

@@ -1,35 +1,35 @@
 //! Server-side apply: field ownership and merging of applied configurations.
 //!
-//! [`validate_object_meta_update`] runs for every write other than an apply, with the object as the client sent it; [`apply`] merges a
+//! [`update`] runs for every write other than an apply, with the object as the client sent it; [`apply`] merges a
 //! configuration into an object. Both maintain `metadata.managedFields` as upstream does.
 
-mod check;
-mod compare;
+mod comparison;
 mod conflict;
-mod element;
-mod fields;
-mod kind;
+mod field_set;
 mod last_applied;
-mod managed;
+mod managed_fields;
 mod merge;
-mod overlay;
-mod owners;
+mod object_fields;
+mod ownership;
+mod path_element;
 pub mod scale;
-mod set;
-mod view;
+mod schema_check;
+mod target;
+mod type_view;
+mod unowned_apply;
 
 #[cfg(test)]
 mod tests;
 
-pub use check::SchemaMismatch;
-pub use compare::Comparison;
+pub use comparison::Comparison;
 pub use conflict::{ApplyError, FieldConflict};
-pub use element::{FieldName, MalformedElement, PathElement};
-pub use kind::{Kind, Versions};
-pub use managed::{ManagedFields, ManagedFieldsEntry, ManagedFieldsError};
-pub use overlay::{OverlayError, overlay};
-pub use set::{FieldNode, FieldSet};
-pub use view::{ChildView, KeyOrigin, ListKeyError, StructuralView, TypeView, ViewForm};
+pub use field_set::{FieldNode, FieldSet};
+pub use managed_fields::{ManagedFields, ManagedFieldsEntry, ManagedFieldsError};
+pub use path_element::{FieldName, MalformedElement, PathElement};
+pub use schema_check::SchemaMismatch;
+pub use target::{Kind, Versions};
+pub use type_view::{ChildView, KeyOrigin, ListKeyError, StructuralView, TypeView, ViewForm};
+pub use unowned_apply::{OverlayError, overlay};
 
 use crate::{Value, decode, defaults, meta};
 
@@ -108,9 +108,9 @@ fn assign_difference(
     manager: &str,
 ) -> Result<(), ApplyError> {
     let kind = &writer.kind;
-    owners::reconcile_entries(kind, managed);
-    let difference = owners::transfer_ownership(kind, (live, object), managed, None, true)?;
-    let set = managed::strip_unowned_fields(difference.modified.union(difference.added));
+    ownership::reconcile_entries(kind, managed);
+    let difference = ownership::transfer_ownership(kind, (live, object), managed, None, true)?;
+    let set = managed_fields::strip_unowned_fields(difference.modified.union(difference.added));
     if !set.is_empty() {
         let mut entry = writer.new_entry(manager, false, set);
         if let Some(known) = managed.find_entry(&entry) {
@@ -182,19 +182,19 @@ fn merge_and_own(
     let view = kind.type_view();
     let name =
         || format!("{}/{}; {}, Kind={}", meta::namespace(config), meta::name(config), kind.api_version, kind.kind);
-    check::check_object(view, config, false).map_err(|source| ApplyError::Patch { object: name(), source })?;
-    check::check_object(view, live, true).map_err(|source| ApplyError::Live { object: name(), source })?;
-    owners::reconcile_entries(kind, &mut managed);
+    schema_check::check_object(view, config, false).map_err(|source| ApplyError::Patch { object: name(), source })?;
+    schema_check::check_object(view, live, true).map_err(|source| ApplyError::Live { object: name(), source })?;
+    ownership::reconcile_entries(kind, &mut managed);
     let merged = merge::merge_config(view, live, config)?;
-    let set = fields::to_field_set(view, config).recursive_difference(&kind.reset_fields);
+    let set = object_fields::to_field_set(view, config).recursive_difference(&kind.reset_fields);
     let mut mine = writer.new_entry(writer.manager, true, set);
     let last = managed.find_entry(&mine).cloned();
     managed.put_entry(mine.clone());
-    let merged = owners::prune_abandoned(kind, merged, &managed, &mine, last.as_ref());
-    owners::transfer_ownership(kind, (live, &merged), &mut managed, Some(&mine), force)?;
+    let merged = ownership::prune_abandoned(kind, merged, &managed, &mine, last.as_ref());
+    ownership::transfer_ownership(kind, (live, &merged), &mut managed, Some(&mine), force)?;
     let same = *live == merged;
     managed.entries.retain(|entry| !entry.has_same_manager(&mine));
-    mine.fields = managed::strip_unowned_fields(mine.fields);
+    mine.fields = managed_fields::strip_unowned_fields(mine.fields);
     if same {
         mine.time = last.and_then(|last| last.time);
     }

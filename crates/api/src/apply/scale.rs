@@ -1,8 +1,8 @@
 //! Managed fields of the `scale` subresource, mapped between an object's replicas and its `Scale`.
 
 use super::{
-    managed::{ManagedFields, ManagedFieldsError},
-    set::FieldSet,
+    field_set::FieldSet,
+    managed_fields::{ManagedFields, ManagedFieldsError},
 };
 use crate::Value;
 

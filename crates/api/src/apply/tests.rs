@@ -60,7 +60,7 @@ fn check(name: &str, writes: &[Write]) -> Result<(Value, Vec<String>), ApplyErro
     }
     let object = live.unwrap();
     let text = |entry: &ManagedFieldsEntry| {
-        let paths: Vec<String> = entry.fields.paths().iter().map(|path| managed::format_path(path)).collect();
+        let paths: Vec<String> = entry.fields.paths().iter().map(|path| managed_fields::format_path(path)).collect();
         format!("{}: {}", entry.manager, paths.join(" "))
     };
     let owners = ManagedFields::from_object(&object).unwrap().entries.iter().map(text).collect();
@@ -309,7 +309,7 @@ fn field_sets_round_trip() {
     let text = json!({"f:a": {".": {}, "f:b": {}}, "k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {"f:x": {}}, "v:\"\\u003cx\\u003e\"": {}, "i:3": {}});
     let set = FieldSet::from_value(&text).unwrap();
     assert_eq!(set.to_value(), text);
-    let paths: Vec<String> = set.paths().iter().map(|path| managed::format_path(path)).collect();
+    let paths: Vec<String> = set.paths().iter().map(|path| managed_fields::format_path(path)).collect();
     assert_eq!(paths, [".a", r#"[="<x>"]"#, "[3]", ".a.b", r#"[containerPort=80,protocol="TCP"].x"#]);
     assert_eq!(
         FieldSet::from_value(&json!({"z:1": {}, "f:a": {}})).unwrap(),
@@ -339,9 +339,9 @@ fn field_set_union_and_difference() {
 
 #[test]
 fn newly_atomic_fields_are_owned_as_a_whole() {
-    let view = view::TypeView::for_object(resource("deployments").ty);
+    let view = type_view::TypeView::for_object(resource("deployments").ty);
     let mut set = FieldSet::from_paths(&["spec.selector.matchLabels.x", "spec.replicas"]);
-    fields::reconcile_with_schema(view, &mut set);
+    object_fields::reconcile_with_schema(view, &mut set);
     assert_eq!(set, FieldSet::from_paths(&["spec.selector", "spec.replicas"]));
 }
 

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::json;
 
 use super::{
-    custom,
+    custom_resources,
     descriptions::Descriptions,
-    kinds::{self, Kind},
-    paths::title,
+    group_version_kinds::{self, Kind},
+    path_names::title,
 };
 use crate::{
     Map, Value,
@@ -45,16 +45,16 @@ impl Components {
 
     /// For a v3 document of custom resources.
     pub fn v3_custom() -> Self {
-        Self::new(Dialect::V3, kinds::of_clients())
+        Self::new(Dialect::V3, group_version_kinds::of_clients())
     }
 
     /// For the v2 document.
     pub fn v2() -> Self {
-        Self::new(Dialect::V2, kinds::group_versions())
+        Self::new(Dialect::V2, group_version_kinds::group_versions())
     }
 
     fn new(dialect: Dialect, common: BTreeSet<(&'static str, &'static str)>) -> Self {
-        Self { dialect, descriptions: Descriptions::load(), kinds: kinds::by_type(), common }
+        Self { dialect, descriptions: Descriptions::load(), kinds: group_version_kinds::by_type(), common }
     }
 
     /// Returns the schemas of some components and of all components that they refer to.
@@ -258,7 +258,7 @@ fn reference(ty: &Ty, field: &StructField) -> Option<String> {
 
 /// Returns the component name: `io.k8s.api.core.v1.Pod` for `core/v1.Pod`.
 pub(super) fn name(key: &str) -> String {
-    if let Some(name) = custom::name(key) {
+    if let Some(name) = custom_resources::name(key) {
         return name.to_owned();
     }
     const MACHINERY: &str = "io.k8s.apimachinery.pkg";

@@ -1,8 +1,8 @@
 //! The list of OpenAPI documents and their routes.
 
 use super::{
-    paths,
-    resource_paths::routes,
+    path_names,
+    resource_routes::routes,
     route::{DISCOVERY, JSON, OBJECT, Parameter, Route, Shape},
 };
 use crate::{
@@ -29,12 +29,12 @@ pub(super) fn list(enabled: EnabledFilter) -> Vec<Document> {
 }
 
 fn version_document(group: &'static str, version: &'static str) -> Document {
-    let path = paths::of_version(group, version);
-    let id = format!("get{}APIResources", paths::infix(group, version));
+    let path = path_names::of_version(group, version);
+    let id = format!("get{}APIResources", path_names::infix(group, version));
     let list = Shape::Component("meta/v1.APIResourceList".to_owned());
     let mut all = vec![Route {
         consumes: OBJECT,
-        ..get(format!("/{path}/"), id, paths::tag(group, version), OBJECT, Some(list))
+        ..get(format!("/{path}/"), id, path_names::tag(group, version), OBJECT, Some(list))
     }];
     let resources = schema().resources().iter().filter(|r| r.group == group && r.version == version);
     all.extend(resources.flat_map(routes));
@@ -43,8 +43,8 @@ fn version_document(group: &'static str, version: &'static str) -> Document {
 
 fn group(group: &'static str) -> Document {
     let path = format!("apis/{group}");
-    let word = paths::group_word(group);
-    let id = format!("get{}APIGroup", paths::title(&word));
+    let word = path_names::group_word(group);
+    let id = format!("get{}APIGroup", path_names::title(&word));
     discovery(path, id, word, "meta/v1.APIGroup")
 }
 

@@ -6,19 +6,19 @@
 
 mod components;
 mod conventions;
-mod custom;
+mod custom_resources;
 mod descriptions;
+mod document_writer;
 mod documents;
-mod gnostic;
-mod kinds;
+mod group_version_kinds;
+mod operation_descriptions;
 mod operations;
-mod paths;
-mod resource_paths;
+mod path_names;
+mod resource_routes;
 mod route;
-mod versions;
-mod words;
+mod v2_protobuf;
 
-pub use custom::{added_v2, document_of, model_name};
+pub use custom_resources::{added_v2, document_of, model_name};
 
 use std::sync::OnceLock;
 
@@ -42,7 +42,7 @@ pub fn index(enabled: EnabledFilter) -> Value {
 /// The document at a path below `/openapi/v3/`, for example `apis/apps/v1`, `apis/apps`, `api` or `version`.
 pub fn document_at(path: &str) -> Option<Value> {
     let document = documents::list(ALL_ENABLED).into_iter().find(|document| document.path == path)?;
-    Some(versions::v3(&document))
+    Some(document_writer::v3(&document))
 }
 
 /// Whether a document exists at a path below `/openapi/v3/`.
@@ -52,17 +52,17 @@ pub fn has_document(path: &str, enabled: EnabledFilter) -> bool {
 
 /// `/openapi/v2` with the enabled group-versions.
 pub fn v2(enabled: EnabledFilter) -> Value {
-    versions::v2(&documents::list(enabled))
+    document_writer::v2(&documents::list(enabled))
 }
 
 /// Encodes a v2 document as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
 pub fn protobuf_of(document: &Value) -> Vec<u8> {
-    gnostic::encode(document)
+    v2_protobuf::encode(document)
 }
 
 /// `/openapi/v2` with the enabled group-versions as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
 pub fn v2_protobuf(enabled: EnabledFilter) -> Vec<u8> {
-    gnostic::encode(&v2(enabled))
+    v2_protobuf::encode(&v2(enabled))
 }
 
 /// Path and hash of every v3 document.
@@ -71,7 +71,7 @@ fn hashes() -> &'static [(String, String)] {
     HASHES.get_or_init(|| {
         documents::list(ALL_ENABLED)
             .into_iter()
-            .map(|document| (document.path.clone(), Page::new(versions::v3(&document).to_string()).hash))
+            .map(|document| (document.path.clone(), Page::new(document_writer::v3(&document).to_string()).hash))
             .collect()
     })
 }
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn every_reference_resolves() {
         for document in documents::list(ALL_ENABLED) {
-            let body = versions::v3(&document);
+            let body = document_writer::v3(&document);
             let text = body.to_string();
             for reference in text.split("#/components/schemas/").skip(1) {
                 let name = reference.split('"').next().unwrap();

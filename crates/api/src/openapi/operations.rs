@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::{
     components::{Components, Dialect},
+    operation_descriptions,
     route::{Body, Parameter, Route, Shape, by_path, split_common},
-    words,
 };
 use crate::{Map, Value};
 
@@ -51,7 +51,7 @@ impl<'a> Writer<'a> {
     }
 
     fn operation(&mut self, route: &Route, parameters: &[Parameter]) -> Value {
-        let mut out = json!({"operationId": route.id, "description": words::operation(route), "tags": [route.tag],
+        let mut out = json!({"operationId": route.id, "description": operation_descriptions::operation(route), "tags": [route.tag],
             "responses": self.responses(route)});
         let mut taken = Vec::new();
         if self.is_v2() {
@@ -118,7 +118,7 @@ impl<'a> Writer<'a> {
             (true, Value::Object(mut form)) => out.as_object_mut().into_iter().for_each(|out| out.append(&mut form)),
             (_, form) => out["schema"] = form,
         }
-        if let Some(text) = words::parameter(parameter) {
+        if let Some(text) = operation_descriptions::parameter(parameter) {
             out["description"] = text.into();
         }
         require(&mut out, parameter.place == "path");

@@ -1,6 +1,6 @@
 //! One operation on one path, independent of the OpenAPI version.
 
-use super::kinds::Kind;
+use super::group_version_kinds::Kind;
 use crate::schema::{Ty, schema};
 
 /// An operation of the server.

@@ -1,9 +1,9 @@
 //! JSON patch, merge patch and strategic merge patch.
 
-mod operations;
-mod order;
-mod step;
-mod strategic;
+mod element_order;
+mod json_patch_document;
+mod json_patch_operation;
+mod strategic_merge;
 
 use crate::{Value, budget::Budget, json, schema::TypeId};
 
@@ -55,7 +55,7 @@ impl Kind {
     /// Applies the patch to an object of type `ty`.
     pub fn apply(self, ty: TypeId, object: &Value, patch: &Value) -> Result<Value, Error> {
         match self {
-            Kind::Json => operations::apply_json_patch(object, patch),
+            Kind::Json => json_patch_document::apply_json_patch(object, patch),
             Kind::Merge if !patch.is_object() => {
                 Err(Error::Malformed("error decoding patch: a merge patch must be an object".to_owned()))
             }
@@ -64,7 +64,7 @@ impl Kind {
                 json_patch::merge(&mut out, patch);
                 Ok(out)
             }
-            Kind::Strategic => strategic::apply_strategic_merge_patch(ty, object, patch),
+            Kind::Strategic => strategic_merge::apply_strategic_merge_patch(ty, object, patch),
         }
     }
 }

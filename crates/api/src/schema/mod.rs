@@ -3,23 +3,23 @@
 //! [`schema`] is the entry point of the whole crate. The tables are compiled into the binary; a malformed table is a
 //! bug that this module's tests find.
 
-mod custom;
 #[cfg(test)]
-pub(crate) mod example;
-mod gate;
-mod index;
-mod old_versions;
-mod parse;
-mod resources;
+pub(crate) mod contributing_example;
+mod custom_resource;
+mod field_index;
+mod resource_table;
+mod table_gate;
+mod type_tables;
+mod unserved_versions;
 
 use std::{collections::HashMap, sync::LazyLock};
 
-pub use custom::{CustomResourceSchema, ObjectWrite, PrinterColumn, Row, intern_name};
-pub use gate::{TooLate, open_gate};
-pub(crate) use old_versions::versions_without_resources;
-pub use resources::{Resource, ResourceScope, SelectableField, Subresource, UnknownFieldError};
+pub use custom_resource::{CustomResourceSchema, ObjectWrite, PrinterColumn, Row, intern_name};
+pub use resource_table::{Resource, ResourceScope, SelectableField, Subresource, UnknownFieldError};
+pub use table_gate::{TooLate, open_gate};
+pub(crate) use unserved_versions::versions_without_resources;
 
-use self::index::FieldIndex;
+use self::field_index::FieldIndex;
 use crate::{Map, Value};
 
 /// All types and resources of the API.
@@ -205,9 +205,9 @@ pub struct PatchStrategy {
 
 #[cfg(not(test))]
 static SCHEMA: LazyLock<ApiSchema> =
-    LazyLock::new(|| parse::parse_schema(parse::TYPE_TABLES, resources::RESOURCE_TABLE));
+    LazyLock::new(|| type_tables::parse_schema(type_tables::TYPE_TABLES, resource_table::RESOURCE_TABLE));
 #[cfg(test)]
-static SCHEMA: LazyLock<ApiSchema> = LazyLock::new(example::schema_with_example);
+static SCHEMA: LazyLock<ApiSchema> = LazyLock::new(contributing_example::schema_with_example);
 
 /// The schema of Kubernetes 1.36.
 pub fn schema() -> &'static ApiSchema {

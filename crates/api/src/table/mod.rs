@@ -3,18 +3,18 @@
 //! `schema/columns.txt` has the columns of each kind; functions here compute the cells that it cannot express. Kinds
 //! without an entry print name and age.
 
-mod cell;
-mod columns;
-mod functions;
-mod network;
-mod pod;
-mod row;
+mod cell_expression;
+mod network_cells;
+mod pod_cells;
+mod printed_object;
+mod printer_functions;
+mod printers;
 
 use std::borrow::Cow;
 
-use columns::TablePrinter;
 use jiff::Timestamp;
-use row::Row;
+use printed_object::Row;
+use printers::TablePrinter;
 use serde_json::json;
 
 use crate::{
@@ -49,7 +49,7 @@ pub fn table<'a>(
     let printer = objects
         .first()
         .and_then(|first| printer_of(first))
-        .unwrap_or_else(|| columns::printer_for(resource.group, resource.kind));
+        .unwrap_or_else(|| printers::printer_for(resource.group, resource.kind));
     if let Some(order) = printer.sort_path {
         objects.sort_by_cached_key(|object| (Row { object, now }.number(order), meta::name(object).to_owned()));
     }
@@ -93,11 +93,11 @@ fn printer_of(object: &Value) -> Option<&'static TablePrinter> {
         return None;
     }
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    Some(columns::printer_for(group, kind))
+    Some(printers::printer_for(group, kind))
 }
 
 fn column_definitions(printer: &TablePrinter) -> Vec<Value> {
-    let column = |column: &columns::ColumnDefinition| json!({"name": column.name, "type": column.ty, "format": column.format, "description": "", "priority": column.priority});
+    let column = |column: &printers::ColumnDefinition| json!({"name": column.name, "type": column.ty, "format": column.format, "description": "", "priority": column.priority});
     printer.columns.iter().map(column).collect()
 }
 

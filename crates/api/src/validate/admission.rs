@@ -1,6 +1,6 @@
 //! Validation of admission policies, webhooks and APIServices beyond the rule tables.
 
-use super::{config, prelude::*};
+use super::{config_map, prelude::*};
 
 /// Rejects overlapping resources and subresources.
 pub fn validate_rule_resources(list: &FieldCursor, e: &mut ErrorList) {
@@ -182,7 +182,7 @@ pub fn validate_service_name(new: &FieldCursor, e: &mut ErrorList) {
 
 pub fn validate_no_bundle(bundle: &FieldCursor, e: &mut ErrorList) {
     if !bundle.is_empty() {
-        let bytes = config::decoded_length(bundle.text());
+        let bytes = config_map::decoded_length(bundle.text());
         bundle.invalid_as(e, format!("{bytes} bytes"), "local APIServices may not have a caBundle");
     }
 }

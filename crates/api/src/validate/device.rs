@@ -185,7 +185,7 @@ pub fn validate_pool_name(at: &FieldCursor, e: &mut ErrorList) {
     at.text().split('/').for_each(|part| at.check_format_as(e, part, names::subdomain));
 }
 
-/// As [`pool_name`], with the wording of declarative validation.
+/// As [`validate_pool_name`], with the wording of declarative validation.
 pub fn validate_segmented_pool_name(at: &FieldCursor, e: &mut ErrorList) {
     if at.text().len() > 253 {
         at.too_long(e, 253);

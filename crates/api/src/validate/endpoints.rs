@@ -1,6 +1,6 @@
 //! Validation of Endpoints and EndpointSlices beyond the rule tables. Unchanged invalid values are tolerated.
 
-use super::{net, prelude::*};
+use super::{ip_address, prelude::*};
 
 pub fn validate_changed_subsets(list: &FieldCursor, e: &mut ErrorList) {
     if !list.is_update() || list.is_changed() {
@@ -48,7 +48,7 @@ pub fn validate_slice_address(at: &FieldCursor, e: &mut ErrorList) {
         _ => return,
     };
     if right {
-        if net::is_ipv6(at.text()) != (kind == "IPv6") {
+        if ip_address::is_ipv6(at.text()) != (kind == "IPv6") {
             at.ancestor(1).invalid_as(e, at.text(), format!("must be an {kind} address"));
         }
         at.check_endpoint_ip(e);

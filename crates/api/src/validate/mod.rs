@@ -1,28 +1,24 @@
 //! Validation: metadata of every object, and the rules of its kind from `schema/rules`.
 //!
-//! [`create`], [`update`] and [`update_subresource`] return all errors with upstream's field paths, types, order and
+//! [`create`], [`update`] and [`validate_subresource_update`] return all errors with upstream's field paths, types, order and
 //! wording. They never change the object. Objects are canonical; values may be arbitrary. Functions that the rule
 //! tables call by name are in one file per subject.
 
-mod access;
 mod admission;
-mod at;
 mod certificates;
-mod config;
+mod config_map;
 mod cron;
-mod custom_formats;
-mod custom_resource;
-mod custom_schema;
-mod custom_value;
+mod custom_resource_definition;
 mod device;
 mod endpoints;
-mod error;
+mod field_cursor;
+mod field_error;
 mod flow_control;
-mod internal;
+mod internal_types;
+mod ip_address;
 mod job;
 mod metadata;
 pub mod names;
-mod net;
 mod network;
 mod node;
 mod pem;
@@ -30,26 +26,30 @@ mod pod;
 mod pod_certificate;
 mod prelude;
 mod quota;
+mod rbac;
 pub(crate) mod render;
+mod reset_fields;
 mod resource_name;
 mod resource_slice;
-mod restore;
+mod rule_functions;
 mod rules;
 mod scheduling;
+mod schema_formats;
+mod schema_value;
 mod selector;
 mod service;
 mod service_addresses;
 mod storage;
-mod tables;
+mod structural_schema;
 mod volume;
 mod volume_claim;
 mod warnings;
 mod workload;
 mod x509;
 
-pub use error::{Bad, Fault, FieldError};
+pub use field_error::{Bad, Fault, FieldError};
 
-use at::FieldCursor;
+use field_cursor::FieldCursor;
 use jiff::Timestamp;
 use metadata::MetadataRules;
 
@@ -132,7 +132,7 @@ pub fn validate_subresource_update(
     update_subresource_at(resource, subresource, object, old, None)
 }
 
-/// As [`update_subresource`], with the current time: some timestamps must be recent.
+/// As [`validate_subresource_update`], with the current time: some timestamps must be recent.
 pub fn update_subresource_at(
     resource: &Resource,
     subresource: &str,

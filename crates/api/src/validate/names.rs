@@ -40,7 +40,7 @@ const NAME_FORMATS: &[(&str, Form)] = &[
     ("relative", relative),
     ("inner", inner),
     ("slashless", |text| unless(!text.contains('/'), "must not contain '/'")),
-    ("canonical_ip", super::net::canonical_ip_errors),
+    ("canonical_ip", super::ip_address::canonical_ip_errors),
     ("stored_version", super::storage::storage_version_name),
     ("condition_reason", super::metadata::condition_reason),
     ("extended_resource", |text| {

@@ -1,7 +1,7 @@
 //! Validation of NetworkPolicies, ServiceCIDRs and Ingresses beyond the rule tables. Stored invalid values of an
 //! Ingress are tolerated.
 
-use super::{net, prelude::*, selector};
+use super::{ip_address, prelude::*, selector};
 
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 
@@ -49,12 +49,14 @@ fn validate_ip_block(at: &FieldCursor, known: &[&str], e: &mut ErrorList) {
         return;
     }
     cidr.check_cidr(e, known);
-    if net::lenient_cidr(cidr.text()).is_none() {
+    if ip_address::lenient_cidr(cidr.text()).is_none() {
         return;
     }
     for except in at.get("except").items() {
         except.check_cidr(e, known);
-        if net::lenient_cidr(except.text()).is_some() && !net::is_strict_subnet(except.text(), cidr.text()) {
+        if ip_address::lenient_cidr(except.text()).is_some()
+            && !ip_address::is_strict_subnet(except.text(), cidr.text())
+        {
             except.invalid_text(e, "must be a strict subset of `cidr`");
         }
     }
@@ -93,7 +95,7 @@ fn validate_cidrs(spec: &FieldCursor, e: &mut ErrorList) {
         );
     }
     list.items().for_each(|cidr| cidr.check_canonical_cidr(e));
-    if list.len() == 2 && net::is_dual_stack(list.texts()) == Some(false) {
+    if list.len() == 2 && ip_address::is_dual_stack(list.texts()) == Some(false) {
         let message = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
         list.invalid(e, message);
     }
@@ -121,7 +123,7 @@ fn validate_host(host: &FieldCursor, e: &mut ErrorList) {
     if host.is_empty() {
         return;
     }
-    if net::lenient_ip(host.text()).is_some() {
+    if ip_address::lenient_ip(host.text()).is_some() {
         host.invalid_text(e, "must be a DNS name, not an IP address");
     }
     host.check_format(e, host_format(host.text()));

@@ -1,6 +1,6 @@
 //! Validation of nodes and namespaces beyond the rule tables. Upstream reports some node errors under `metadata`.
 
-use super::{net, pod::resources, prelude::*};
+use super::{ip_address, pod::resources, prelude::*};
 
 pub fn validate_taint_annotation(notes: &FieldCursor, e: &mut ErrorList) {
     const TAINTS: &str = "scheduler.alpha.kubernetes.io/taints";
@@ -70,13 +70,13 @@ fn is_feature_name(text: &str) -> bool {
 pub fn validate_pod_networks(cidrs: &FieldCursor, e: &mut ErrorList) {
     cidrs.items().for_each(|cidr| cidr.check_cidr(e, &[]));
     if cidrs.len() > 1
-        && let Some((at, text)) = cidrs.texts().enumerate().find(|(_, text)| net::lenient_cidr(text).is_none())
+        && let Some((at, text)) = cidrs.texts().enumerate().find(|(_, text)| ip_address::lenient_cidr(text).is_none())
     {
         let why = format!("invalid CIDR[{at}]: <nil> (invalid CIDR address: {text})");
         let message = format!("invalid PodCIDRs. failed to check with dual stack with error:{why}");
         cidrs.push_error(e, Fault::Internal, message);
     }
-    if cidrs.len() > 1 && (net::is_dual_stack(cidrs.texts()) != Some(true) || cidrs.len() > 2) {
+    if cidrs.len() > 1 && (ip_address::is_dual_stack(cidrs.texts()) != Some(true) || cidrs.len() > 2) {
         cidrs.invalid(e, "may specify no more than one CIDR for each IP family");
     }
 }

@@ -2,11 +2,11 @@
 
 pub(in crate::validate) use super::{
     ErrorList,
-    at::{FieldCursor, IMMUTABLE},
-    error::{Bad, Fault, FieldError},
+    field_cursor::{FieldCursor, IMMUTABLE},
+    field_error::{Bad, Fault, FieldError},
     names,
     render::semantically_equal,
-    restore::set_or_remove,
+    reset_fields::set_or_remove,
     rules,
 };
 pub(in crate::validate) use crate::Value;

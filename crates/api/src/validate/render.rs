@@ -10,7 +10,7 @@ use formats::{
 };
 use serde_json::json;
 
-use super::internal::{go_field_name, host_fields, internal_field_order};
+use super::internal_types::{go_field_name, host_fields, internal_field_order};
 use crate::{
     Value, decode,
     quantity::Quantity,

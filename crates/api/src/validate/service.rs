@@ -1,6 +1,6 @@
 //! Validation of Services beyond the rule tables; addresses are in `service_addresses`.
 
-use super::{net, prelude::*, service_addresses as addresses};
+use super::{ip_address, prelude::*, service_addresses as addresses};
 
 const LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
@@ -159,7 +159,7 @@ pub fn validate_ingress_points(list: &FieldCursor, e: &mut ErrorList) {
         }
         if !host.is_empty() {
             host.check_format(e, names::subdomain);
-            if net::lenient_ip(host.text()).is_some() {
+            if ip_address::lenient_ip(host.text()).is_some() {
                 host.invalid_text(e, "must be a DNS name, not an IP address");
             }
         }

@@ -1,6 +1,6 @@
 //! Validation of cluster IPs and IP families of Services.
 
-use super::{net, prelude::*};
+use super::{ip_address, prelude::*};
 
 const FAMILIES: &[&str] = &["IPv4", "IPv6"];
 const POLICIES: &[&str] = &["PreferDualStack", "RequireDualStack", "SingleStack"];
@@ -48,12 +48,12 @@ pub fn validate_addresses(spec: &FieldCursor, e: &mut ErrorList) {
     if wrong {
         return;
     }
-    if ips.len() > 1 && net::is_dual_stack(ips.texts()) != Some(true) {
+    if ips.len() > 1 && ip_address::is_dual_stack(ips.texts()) != Some(true) {
         ips.invalid(e, "may specify no more than one IP for each IP family");
     }
     if !is_headless(spec) {
         for (at, (ip, family)) in ips.items().zip(families.texts()).enumerate() {
-            let six = net::is_ipv6(ip.text());
+            let six = ip_address::is_ipv6(ip.text());
             if family == "IPv4" && six || family == "IPv6" && !six {
                 ip.invalid_text(e, format!("expected an {family} value as indicated by `ipFamilies[{at}]`"));
             }

@@ -143,7 +143,7 @@ pub fn validate_portal_length(volume: &FieldCursor, e: &mut ErrorList) {
     }
 }
 
-/// As [`portal_length`], for a PersistentVolume.
+/// As [`validate_portal_length`], for a PersistentVolume.
 pub fn validate_named_portal_length(source: &FieldCursor, e: &mut ErrorList) {
     let name = source.root().get("metadata").text_at("name");
     let portal = source.child_as("targetportal", source.get("targetPortal").value);

@@ -1,6 +1,6 @@
 //! Warnings beyond the rule tables: deprecated labels, non-canonical addresses, hidden definitions.
 
-use super::{net, pod, prelude::*};
+use super::{ip_address, pod, prelude::*};
 use std::{collections::HashMap, net::IpAddr};
 
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
@@ -267,7 +267,7 @@ fn warn_overlaps(volume: &str, what: &str, paths: Vec<(&str, String)>, e: &mut E
 /// Warns about addresses in non-canonical form.
 pub fn warn_odd_ip(at: &FieldCursor, e: &mut ErrorList) {
     let text = at.text();
-    let Some(ip) = net::lenient_ip(text) else { return };
+    let Some(ip) = ip_address::lenient_ip(text) else { return };
     let canonical = ip.to_canonical();
     if text.parse::<IpAddr>().is_err() || canonical != ip {
         at.warn(e, format!("non-standard IP address {text:?} is invalid: use {:?}", canonical.to_string()));
@@ -278,11 +278,11 @@ pub fn warn_odd_ip(at: &FieldCursor, e: &mut ErrorList) {
 
 pub fn warn_odd_cidr(at: &FieldCursor, e: &mut ErrorList) {
     let text = at.text();
-    let Some((ip, length)) = net::lenient_cidr(text) else { return };
+    let Some((ip, length)) = ip_address::lenient_cidr(text) else { return };
     let (address, digits) = text.split_once('/').unwrap_or_default();
-    let network = format!("{}/{length}", net::mask_address(ip, length));
+    let network = format!("{}/{length}", ip_address::mask_address(ip, length));
     let before = e.len();
-    if net::mask_address(ip, length) != ip {
+    if ip_address::mask_address(ip, length) != ip {
         let whole = if ip.is_ipv4() { 32 } else { 128 };
         let message =
             format!("CIDR value {text:?} is ambiguous in this context (should be {network:?} or \"{ip}/{whole}\"?)");

@@ -11,7 +11,7 @@ pub(super) mod status;
 pub(super) mod update;
 pub(super) mod volume;
 
-use super::at::FieldCursor;
+use super::field_cursor::FieldCursor;
 use crate::validate::prelude::*;
 
 /// The annotation of mirror pods.

@@ -1,6 +1,6 @@
 //! Validation of the `status` subresource of pods.
 
-use crate::validate::net;
+use crate::validate::ip_address;
 use crate::validate::prelude::*;
 
 /// Requires terminated containers to stay so unless they may restart.
@@ -102,7 +102,7 @@ pub fn validate_pod_addresses(status: &FieldCursor, e: &mut ErrorList) {
             faults.into_iter().for_each(|fault| list.element(at).push_error(e, fault.kind, fault.message));
         }
         if ips.len() > 1 {
-            let dual = net::is_dual_stack(ips.iter().map(String::as_str)).unwrap_or(false);
+            let dual = ip_address::is_dual_stack(ips.iter().map(String::as_str)).unwrap_or(false);
             if !dual || ips.len() > 2 {
                 let ty = if field == "podIPs" { "core/v1.PodIP" } else { "core/v1.HostIP" };
                 list.invalid_as(

@@ -1,26 +1,26 @@
 //! Validation rules, parsed once from `schema/rules/*.txt`.
 //!
-//! [`kind`] finds the rules of a kind, and [`Block::run`] checks a value by them in the order of the table, which is
+//! [`kind_rules`] finds the rules of a kind, and [`RuleBlock::run_block`] checks a value by them in the order of the table, which is
 //! upstream's. Relations that the tables cannot express are functions, called by name. The words are documented in
 //! `docs/validation-rules.md`.
 
-mod check;
-mod choice;
-mod fields;
+mod bad_value;
+mod block_fields;
+mod condition;
 mod parse;
-mod place;
-mod shown;
-mod test;
+mod rule_check;
+mod target_path;
+mod union_choice;
 
 use std::{collections::HashMap, sync::LazyLock};
 
 use self::{
-    check::RuleCheck,
-    fields::{BlockFields, FieldValues},
-    place::TargetPath,
-    test::RuleCondition,
+    block_fields::{BlockFields, FieldValues},
+    condition::RuleCondition,
+    rule_check::RuleCheck,
+    target_path::TargetPath,
 };
-use super::{ErrorList, at::FieldCursor, metadata::MetadataRules, names};
+use super::{ErrorList, field_cursor::FieldCursor, metadata::MetadataRules, names};
 use crate::schema::{Resource, ResourceScope};
 
 /// A rule function.

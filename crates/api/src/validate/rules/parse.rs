@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use super::{BlockFields, FieldRule, KindRules, RuleBlock, RuleCheck, RuleCondition, RuleSet, RuleTarget, TargetPath};
-use crate::validate::{names, tables};
+use crate::validate::{names, rule_functions};
 
 /// A block whose rules are not parsed yet.
 struct BlockHeader {
@@ -20,7 +20,7 @@ struct BlockHeader {
 
 /// Parses all tables.
 pub(super) fn parse_rules() -> RuleSet {
-    let heads = split_blocks(tables::rule_tables());
+    let heads = split_blocks(rule_functions::rule_tables());
     let by_name: HashMap<&str, usize> = heads.iter().enumerate().map(|(at, head)| (head.name, at)).collect();
     assert_eq!(by_name.len(), heads.len(), "a block of rules is there twice");
     let blocks = heads.iter().map(|head| parse_block(&head.lines, &by_name));
