@@ -1,4 +1,4 @@
-//! Discovery, compared with the documents of an upstream server and with its recorded answers.
+//! Compares discovery documents with upstream's fixtures and recorded responses.
 
 mod shared;
 
@@ -8,8 +8,8 @@ use ferry_api::{
 };
 use shared::{differences, fixture, fixtures, report};
 
-/// The answer to a path, all group-versions on.
-fn legacy(name: &str) -> Option<Value> {
+/// The unaggregated document at a path, with all group-versions enabled.
+fn unaggregated_document(name: &str) -> Option<Value> {
     let parts: Vec<&str> = name.trim_end_matches(".json").split("__").collect();
     match parts.as_slice() {
         ["api"] => Some(discovery::core_versions("10.10.10.10:8050")),
@@ -22,14 +22,14 @@ fn legacy(name: &str) -> Option<Value> {
 }
 
 #[test]
-fn documents_are_upstreams() {
+fn documents_equal_upstreams_fixtures() {
     let Some(files) = fixtures("fixtures/discovery") else { return };
     let mut found = Vec::new();
     for name in &files {
         let want = fixture(&format!("fixtures/discovery/{name}"));
         let got = match name.as_str() {
             "aggregated_v2.json" => discovery::aggregated_document(false, AggregatedVersion::V2, ALL_ENABLED),
-            name => legacy(name).unwrap_or_default(),
+            name => unaggregated_document(name).unwrap_or_default(),
         };
         differences(name, &want, &got, &mut found);
     }
@@ -37,7 +37,7 @@ fn documents_are_upstreams() {
 }
 
 #[test]
-fn answers_are_those_recorded() {
+fn responses_equal_recorded_ones() {
     let Some(exchanges) = shared::exchanges() else { return };
     let mut found = Vec::new();
     let mut compared = 0;

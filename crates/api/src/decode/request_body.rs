@@ -14,7 +14,7 @@ use crate::{
     yaml,
 };
 
-/// How many bytes of an unreadable body an error quotes.
+/// The number of bytes of an unreadable body that an error quotes.
 const SUMMARY_LENGTH: usize = 30;
 
 /// The encodings of request bodies.

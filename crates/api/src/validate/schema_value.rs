@@ -402,7 +402,7 @@ mod tests {
     use super::*;
 
     /// Returns the errors about a default.
-    fn told(schema: Value, value: Value) -> Vec<String> {
+    fn errors_for(schema: Value, value: Value) -> Vec<String> {
         let (object, mut e) = (json!({"default": value}), Vec::new());
         let top = FieldCursor::for_create(&object);
         super::check_value(&FieldCursor::for_create(&schema), &object["default"], &top.get("default"), &mut e);
@@ -453,7 +453,7 @@ mod tests {
             ),
         ];
         for (schema, value, want) in cases {
-            assert_eq!(told(schema.clone(), value.clone()), want, "{value}");
+            assert_eq!(errors_for(schema.clone(), value.clone()), want, "{value}");
         }
     }
 
@@ -471,14 +471,14 @@ mod tests {
             ),
         ];
         for (field, want) in cases {
-            assert_eq!(told(json!({field: [far, near]}), value.clone()), [want, fault]);
-            assert!(told(json!({field: [far, {"minProperties": 3}]}), value.clone()).is_empty());
+            assert_eq!(errors_for(json!({field: [far, near]}), value.clone()), [want, fault]);
+            assert!(errors_for(json!({field: [far, {"minProperties": 3}]}), value.clone()).is_empty());
         }
-        let both = told(json!({"oneOf": [{}, {}]}), value.clone());
+        let both = errors_for(json!({"oneOf": [{}, {}]}), value.clone());
         assert!(both[0].ends_with("(oneOf). Found 2 valid alternatives"), "{both:?}");
-        let all = told(json!({"allOf": [{}, near]}), value.clone());
+        let all = errors_for(json!({"allOf": [{}, near]}), value.clone());
         assert_eq!(all, [fault, r#"default: Invalid value: "": "" must validate all the schemas (allOf)"#]);
-        let not = told(json!({"not": {"required": ["a"]}}), value);
+        let not = errors_for(json!({"not": {"required": ["a"]}}), value);
         assert_eq!(not, [r#"default: Invalid value: "": "" must not validate the schema (not)"#]);
     }
 
@@ -488,7 +488,7 @@ mod tests {
         for line in include_str!("../../tests/custom_values.jsonl").lines() {
             let case: Value = serde_json::from_str(line).unwrap();
             let mut want: Vec<&str> = case["told"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-            let mut got = told(case["schema"].clone(), case["value"].clone());
+            let mut got = errors_for(case["schema"].clone(), case["value"].clone());
             // Go iterates over fields in random order.
             want.sort_unstable();
             got.sort_unstable();
