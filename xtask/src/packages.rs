@@ -18,6 +18,7 @@ const fn package(name: &'static str, proof: &'static str) -> Package {
 }
 
 pub const KUBECTL: Package = package("kubernetes-client", "kubectl");
+pub const GIT: Package = package("git", "git");
 pub const MMDEBSTRAP: Package = package("mmdebstrap", "mmdebstrap");
 pub const CONTAINERD: Package = package("containerd", "containerd");
 pub const RUNC: Package = package("runc", "runc");
