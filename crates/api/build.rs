@@ -1,8 +1,8 @@
-//! Joins the tables of types and of rules, each after a line with `@` and its name, so that a new one is a file and no more;
-//! takes the descriptions of types and fields, which `kubectl explain` shows, from the sources of the `k8s-openapi` crate.
+//! Joins the type tables and the rule tables, each after a line with `@` and its name; extracts the descriptions of
+//! types and fields for `kubectl explain` from the sources of the `k8s-openapi` crate.
 //!
-//! Descriptions are read where cargo has put them and kept as `descriptions.txt`: `@component<tab>text`, then `field<tab>text` for
-//! each of its fields, the texts with the escapes of JSON. Where the crate is not found there are no descriptions.
+//! Descriptions are written to `descriptions.txt`: `@component<tab>text`, then `field<tab>text` per field, with JSON
+//! escapes. Without the crate's sources there are no descriptions.
 
 use std::{
     env,
@@ -12,30 +12,30 @@ use std::{
     process::Command,
 };
 
-/// The folder of `k8s-openapi` with the API of the version that is served.
-const API: &str = "src/v1_36";
+/// The folder of `k8s-openapi` with the served API version.
+const API_FOLDER: &str = "src/v1_36";
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=schema");
     println!("cargo::rerun-if-changed=../../Cargo.lock");
     let mut text = String::new();
-    match from_cargo().or_else(from_registry) {
-        Some(folder) => read(&folder, &mut text)?,
-        None => println!("cargo::warning=k8s-openapi is not here: OpenAPI documents will have no descriptions"),
+    match find_with_cargo().or_else(find_in_registry) {
+        Some(folder) => read_folder(&folder, &mut text)?,
+        None => println!("cargo::warning=k8s-openapi sources not found: OpenAPI documents will have no descriptions"),
     }
     let out = env::var_os("OUT_DIR").map(PathBuf::from).ok_or(io::ErrorKind::NotFound)?;
     fs::write(out.join("descriptions.txt"), text)?;
     for tables in ["types", "rules"] {
-        fs::write(out.join(tables).with_extension("txt"), joined(&Path::new("schema").join(tables))?)?;
+        fs::write(out.join(tables).with_extension("txt"), join_tables(&Path::new("schema").join(tables))?)?;
     }
     Ok(())
 }
 
-/// The tables in a folder, in the order of their names.
-fn joined(folder: &Path) -> io::Result<String> {
+/// Joins the tables of a folder, sorted by name.
+fn join_tables(folder: &Path) -> io::Result<String> {
     let mut out = String::new();
-    for path in sorted(folder)? {
+    for path in sorted_paths(folder)? {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         // Writing to a String cannot fail.
         let _ = writeln!(out, "@{name}\n{}", fs::read_to_string(&path)?);
@@ -43,14 +43,14 @@ fn joined(folder: &Path) -> io::Result<String> {
     Ok(out)
 }
 
-fn sorted(folder: &Path) -> io::Result<Vec<PathBuf>> {
+fn sorted_paths(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths: Vec<PathBuf> = fs::read_dir(folder)?.flatten().map(|entry| entry.path()).collect();
     paths.sort();
     Ok(paths)
 }
 
-/// Where cargo says that the crate is; it says nothing before all crates of the workspace are there.
-fn from_cargo() -> Option<PathBuf> {
+/// Finds the crate with `cargo metadata`, which fails until all crates of the workspace are downloaded.
+fn find_with_cargo() -> Option<PathBuf> {
     let target = env::var("TARGET").ok()?;
     let arguments = ["metadata", "--offline", "--format-version=1", "--filter-platform", &target];
     let answer = Command::new(env::var_os("CARGO")?).args(arguments).output().ok()?;
@@ -59,11 +59,11 @@ fn from_cargo() -> Option<PathBuf> {
         text.match_indices("/Cargo.toml\"").filter_map(|(end, _)| Some(&text[text[..end].rfind('"')? + 1..end]));
     let mut openapi =
         folders.filter(|folder| folder.rsplit('/').next().is_some_and(|name| name.starts_with("k8s-openapi")));
-    openapi.next().map(|folder| Path::new(folder).join(API)).filter(|folder| folder.is_dir())
+    openapi.next().map(|folder| Path::new(folder).join(API_FOLDER)).filter(|folder| folder.is_dir())
 }
 
-/// Where cargo unpacks crates of a registry.
-fn from_registry() -> Option<PathBuf> {
+/// Finds the crate among cargo's unpacked registry sources.
+fn find_in_registry() -> Option<PathBuf> {
     let home = env::var_os("CARGO_HOME")
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cargo")))?;
@@ -72,24 +72,23 @@ fn from_registry() -> Option<PathBuf> {
     let folders = crates.flat_map(|entries| entries.flatten().map(|entry| entry.path()));
     let openapi =
         folders.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("k8s-openapi-")));
-    openapi.map(|path| path.join(API)).find(|folder| folder.is_dir())
+    openapi.map(|path| path.join(API_FOLDER)).find(|folder| folder.is_dir())
 }
 
-/// Reads all files below a folder, in the order of their names.
-fn read(folder: &Path, out: &mut String) -> io::Result<()> {
-    for path in sorted(folder)? {
+/// Reads all files of a folder recursively, sorted by name.
+fn read_folder(folder: &Path, out: &mut String) -> io::Result<()> {
+    for path in sorted_paths(folder)? {
         if path.is_dir() {
-            read(&path, out)?;
+            read_folder(&path, out)?;
         } else {
-            describe(&fs::read_to_string(&path)?, out);
+            extract_descriptions(&fs::read_to_string(&path)?, out);
         }
     }
     Ok(())
 }
 
-/// Takes the descriptions out of the schema that a file has for its type. The files are written by a program: how far a line
-/// is indented says what it describes.
-fn describe(file: &str, out: &mut String) {
+/// Extracts the descriptions from the generated schema of a file; indentation tells types from fields.
+fn extract_descriptions(file: &str, out: &mut String) {
     let Some(component) = file.lines().next().and_then(|line| line.strip_prefix("// Generated from definition "))
     else {
         return;
@@ -100,7 +99,7 @@ fn describe(file: &str, out: &mut String) {
     for line in schema {
         let indent = line.len() - line.trim_start().len();
         let line = line.trim_start();
-        match (indent, text(line)) {
+        match (indent, description_text(line)) {
             // Writing to a String cannot fail.
             (12, Some(text)) => _ = writeln!(out, "@{component}\t{text}"),
             (20, Some(text)) => _ = writeln!(out, "{field}\t{text}"),
@@ -112,8 +111,8 @@ fn describe(file: &str, out: &mut String) {
     }
 }
 
-/// What a line says a description is.
-fn text(line: &str) -> Option<&str> {
+/// Returns the description in a line.
+fn description_text(line: &str) -> Option<&str> {
     let plain = line.strip_prefix("\"description\": \"").and_then(|rest| rest.strip_suffix("\","));
     plain.or_else(|| line.split_once("insert(\"description\".into(), \"")?.1.strip_suffix("\".into());"))
 }

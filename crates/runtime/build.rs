@@ -14,7 +14,7 @@ fn main() {
     for argument in ["-nostartfiles", "-static", "-Wl,--build-id=none"] {
         rustc.args(["-C", &format!("link-arg={argument}")]);
     }
-    // The linker that cargo was told to use for this target.
+    // The linker configured for this target.
     if let Ok(linker) = env::var("RUSTC_LINKER") {
         rustc.args(["-C", &format!("linker={linker}")]);
     }

@@ -1,5 +1,6 @@
 //! Tasks around the repository that are more than one command: `cargo xtask <task>`.
 
+mod fresh;
 mod image;
 mod measure;
 mod packages;
@@ -28,6 +29,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Task {
+    Fresh(fresh::Args),
     Image(image::Args),
     Measure(measure::Args),
     Upstream(upstream::Args),
@@ -40,6 +42,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().task {
+        Task::Fresh(args) => fresh::run(&args),
         Task::Image(args) => image::run(&args),
         Task::Measure(args) => measure::run(&args),
         Task::Upstream(args) => upstream::run(&args),

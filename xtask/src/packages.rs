@@ -17,8 +17,8 @@ const fn package(name: &'static str, proof: &'static str) -> Package {
     Package { name, proof }
 }
 
-pub const PROTOC: Package = package("protobuf-compiler", "protoc");
 pub const KUBECTL: Package = package("kubernetes-client", "kubectl");
+pub const GIT: Package = package("git", "git");
 pub const MMDEBSTRAP: Package = package("mmdebstrap", "mmdebstrap");
 pub const CONTAINERD: Package = package("containerd", "containerd");
 pub const RUNC: Package = package("runc", "runc");

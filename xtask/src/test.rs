@@ -3,13 +3,13 @@
 use anyhow::Result;
 
 use crate::{
-    packages::{self, CNI_PLUGINS, CONTAINERD, ETCD, IPROUTE, KUBECTL, MMDEBSTRAP, NFTABLES, PROTOC, RUNC, UTIL_LINUX},
+    packages::{self, CNI_PLUGINS, CONTAINERD, ETCD, IPROUTE, KUBECTL, MMDEBSTRAP, NFTABLES, RUNC, UTIL_LINUX},
     process::{self, command},
     repository,
 };
 
-const NEEDED: [packages::Package; 10] =
-    [PROTOC, KUBECTL, CONTAINERD, RUNC, CNI_PLUGINS, NFTABLES, IPROUTE, MMDEBSTRAP, ETCD, UTIL_LINUX];
+const NEEDED: [packages::Package; 9] =
+    [KUBECTL, CONTAINERD, RUNC, CNI_PLUGINS, NFTABLES, IPROUTE, MMDEBSTRAP, ETCD, UTIL_LINUX];
 
 /// Programs are built before the tests run, because the end-to-end tests start them.
 const COMMANDS: [&str; 5] = [

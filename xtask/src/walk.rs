@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::{
-    packages::{self, KUBECTL, PROTOC},
+    packages::{self, KUBECTL},
     process::{self, as_root, command, output, step},
     repository,
 };
@@ -42,7 +42,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<()> {
     let walk = Walk::new(args)?;
-    step("what the build needs", || packages::ensure(&[PROTOC, KUBECTL]))?;
+    step("what the walk needs", || packages::ensure(&[KUBECTL]))?;
     step("build", || {
         process::run(command("cargo build -p ferry --profile").arg(&args.profile).current_dir(repository()))
     })?;

@@ -1,4 +1,4 @@
-//! How fast a Pod of 10 KB is read, changed between JSON and protobuf, and merged with what somebody applies to it.
+//! Benchmarks decoding, transcoding and applying a Pod of 10 KB.
 
 use divan::{
     Bencher,
@@ -8,7 +8,7 @@ use ferry_api::{
     Value, apply,
     decode::{self, Mode},
     defaults,
-    discovery::{ALL, Name, Pages},
+    discovery::{ALL_ENABLED, Name, Pages},
     json, openapi, protobuf,
     schema::{Resource, schema},
     validate, yaml,
@@ -23,7 +23,7 @@ fn pods() -> &'static Resource {
     schema().resource("", "v1", "pods").expect("there are pods")
 }
 
-/// A pod of containers as people write them.
+/// A typical pod with several containers.
 fn pod() -> Value {
     let container = |at: usize| {
         json!({"name": format!("container-{at}"), "image": format!("registry.example.com/team/service-{at}:v1.2.{at}"),
@@ -46,21 +46,21 @@ fn pod() -> Value {
                 {"labelSelector": {"matchLabels": {"app": "example"}}, "topologyKey": "kubernetes.io/hostname"}]}}}})
 }
 
-fn text() -> Vec<u8> {
+fn pod_json() -> Vec<u8> {
     let text = pod().to_string().into_bytes();
     assert!((9_000..11_000).contains(&text.len()), "the pod has {} bytes", text.len());
     text
 }
 
-fn canonical() -> Value {
-    decode::read(pods().ty, &text(), Mode::Strict).expect("a pod").0
+fn canonical_pod() -> Value {
+    decode::decode_json(pods().ty, &pod_json(), Mode::Strict).expect("a pod").0
 }
 
 #[divan::bench]
 fn strict_decode_default_validate(bencher: Bencher) {
-    let text = text();
+    let text = pod_json();
     bencher.counter(BytesCount::of_slice(&text)).bench_local(|| {
-        let (mut object, _) = decode::read(pods().ty, &text, Mode::Strict).expect("a pod");
+        let (mut object, _) = decode::decode_json(pods().ty, &text, Mode::Strict).expect("a pod");
         defaults::apply(pods().ty, &mut object);
         let errors = validate::create(pods(), &object);
         assert!(errors.is_empty(), "{errors:?}");
@@ -70,58 +70,58 @@ fn strict_decode_default_validate(bencher: Bencher) {
 
 #[divan::bench]
 fn strict_decode(bencher: Bencher) {
-    let text = text();
+    let text = pod_json();
     bencher
         .counter(BytesCount::of_slice(&text))
-        .bench_local(|| decode::read(pods().ty, &text, Mode::Strict).expect("a pod"));
+        .bench_local(|| decode::decode_json(pods().ty, &text, Mode::Strict).expect("a pod"));
 }
 
 #[divan::bench]
 fn json_parse(bencher: Bencher) {
-    let text = text();
+    let text = pod_json();
     bencher.counter(BytesCount::of_slice(&text)).bench_local(|| json::parse(&text).expect("JSON"));
 }
 
 #[divan::bench]
 fn json_write(bencher: Bencher) {
-    let object = canonical();
-    bencher.counter(BytesCount::of_slice(&text())).bench_local(|| object.to_string());
+    let object = canonical_pod();
+    bencher.counter(BytesCount::of_slice(&pod_json())).bench_local(|| object.to_string());
 }
 
 #[divan::bench]
 fn protobuf_encode(bencher: Bencher) {
-    let object = canonical();
+    let object = canonical_pod();
     let bytes = protobuf::encode_object(pods(), &object);
     bencher.counter(BytesCount::of_slice(&bytes)).bench_local(|| protobuf::encode_object(pods(), &object));
 }
 
 #[divan::bench]
 fn protobuf_decode(bencher: Bencher) {
-    let bytes = protobuf::encode_object(pods(), &canonical());
+    let bytes = protobuf::encode_object(pods(), &canonical_pod());
     bencher.counter(BytesCount::of_slice(&bytes)).bench_local(|| protobuf::decode_object(&bytes).expect("a pod"));
 }
 
 #[divan::bench]
 fn json_to_protobuf(bencher: Bencher) {
-    let text = text();
+    let text = pod_json();
     bencher.counter(BytesCount::of_slice(&text)).bench_local(|| {
-        let (object, _) = decode::read(pods().ty, &text, Mode::Strict).expect("a pod");
+        let (object, _) = decode::decode_json(pods().ty, &text, Mode::Strict).expect("a pod");
         protobuf::encode_object(pods(), &object)
     });
 }
 
 #[divan::bench]
 fn protobuf_to_json(bencher: Bencher) {
-    let bytes = protobuf::encode_object(pods(), &canonical());
+    let bytes = protobuf::encode_object(pods(), &canonical_pod());
     bencher
         .counter(BytesCount::of_slice(&bytes))
         .bench_local(|| protobuf::decode_object(&bytes).expect("a pod").to_string());
 }
 
-/// A second manager applies labels, an image and a variable to a pod that another one has applied.
+/// A second manager applies labels, an image and a variable to a pod of another manager.
 #[divan::bench]
 fn apply_merge(bencher: Bencher) {
-    let (config, _) = json::parse(&text()).expect("JSON");
+    let (config, _) = json::parse(&pod_json()).expect("JSON");
     let writer = |manager| apply::Writer { kind: apply::Kind::of(pods(), ""), manager, now: "2026-01-01T00:00:00Z" };
     let live = apply::apply(&writer("first"), None, &config, false).expect("a new pod");
     let second = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "example", "labels": {"team": "a"}},
@@ -134,20 +134,20 @@ fn apply_merge(bencher: Bencher) {
 
 #[divan::bench]
 fn yaml_decode(bencher: Bencher) {
-    let text = yaml::write(&canonical());
+    let text = yaml::write(&canonical_pod());
     bencher
         .counter(BytesCount::of_str(&text))
-        .bench_local(|| yaml::read(pods().ty, text.as_bytes(), Mode::Strict).expect("a pod"));
+        .bench_local(|| yaml::decode_yaml(pods().ty, text.as_bytes(), Mode::Strict).expect("a pod"));
 }
 
 #[divan::bench(sample_count = 10)]
 fn openapi_2(bencher: Bencher) {
-    bencher.bench_local(|| openapi::v2(ALL).to_string());
+    bencher.bench_local(|| openapi::v2(ALL_ENABLED).to_string());
 }
 
 #[divan::bench(sample_count = 10)]
 fn openapi_2_protobuf(bencher: Bencher) {
-    bencher.bench_local(|| openapi::v2_protobuf(ALL));
+    bencher.bench_local(|| openapi::v2_protobuf(ALL_ENABLED));
 }
 
 #[divan::bench]

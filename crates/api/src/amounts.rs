@@ -1,58 +1,64 @@
-//! Lists of resources and how much of each: what containers ask for, what pods come to, what quotas count.
+//! Arithmetic on resource lists: requests and limits of containers and pods, usage of quotas.
 
 use std::collections::BTreeMap;
 
 use crate::{Value, meta, quantity::Quantity};
 
-/// Names of resources, and how much of each.
+/// Quantities by resource name, upstream's `ResourceList`.
 pub type Amounts = BTreeMap<String, Quantity>;
 
-/// What pods as a whole may ask for.
-pub(crate) const WHOLE: [&str; 2] = ["cpu", "memory"];
+/// The resources that pod-level `spec.resources` may set, besides huge pages.
+pub(crate) const POD_LEVEL_RESOURCES: [&str; 2] = ["cpu", "memory"];
 
-/// Reads a list as the API writes it; what cannot be read is left out.
+/// Parses a resource list; malformed quantities are skipped.
 pub fn read(list: Option<&Value>) -> Amounts {
     let list = list.and_then(Value::as_object).into_iter().flatten();
     list.filter_map(|(name, amount)| Some((name.clone(), Quantity::parse(amount.as_str()?)?))).collect()
 }
 
-/// Writes a list as the API has it.
+/// Encodes a resource list for the API.
 pub fn write(amounts: &Amounts) -> Value {
     amounts.iter().map(|(name, amount)| (name.clone(), Value::from(amount.to_string()))).collect()
 }
 
-/// Adds to each amount.
+/// Adds `more` to `to`, per resource.
 pub fn add(to: &mut Amounts, more: &Amounts) {
     for (name, amount) in more {
         to.entry(name.clone()).and_modify(|sum| *sum = sum.plus(*amount)).or_insert(*amount);
     }
 }
 
-/// Takes from each amount.
-pub fn subtract(from: &mut Amounts, less: &Amounts) {
+/// Subtracts `less` from `from`, per resource.
+pub fn subtract_resources(from: &mut Amounts, less: &Amounts) {
     for (name, amount) in less {
         let left = from.get(name).copied().unwrap_or(Quantity::ZERO).minus(*amount);
         from.insert(name.clone(), left);
     }
 }
 
-/// Raises each amount to another.
-pub fn raise(to: &mut Amounts, other: &Amounts) {
+/// Raises each quantity in `to` to that in `other` where it is larger.
+pub fn raise_to_max(to: &mut Amounts, other: &Amounts) {
     for (name, amount) in other {
         to.entry(name.clone()).and_modify(|own| *own = if *own < *amount { *amount } else { *own }).or_insert(*amount);
     }
 }
 
-/// What a pod comes to, in `requests` or `limits`: its containers, unless it says something of itself as a whole.
+/// Returns the effective `requests` or `limits` of a pod: pod-level resources where set, otherwise those of its
+/// containers.
 pub fn of_pod(pod: &Value, which: &str) -> Amounts {
-    let mut sum = meta::at(pod, &["spec"]).map(|spec| of_containers(spec, which)).unwrap_or_default();
+    let mut sum = meta::at(pod, &["spec"]).map(|spec| container_resources(spec, which)).unwrap_or_default();
     let whole = read(meta::at(pod, &["spec", "resources", which]));
-    sum.extend(whole.into_iter().filter(|(name, _)| WHOLE.contains(&name.as_str()) || name.starts_with("hugepages-")));
+    sum.extend(
+        whole
+            .into_iter()
+            .filter(|(name, _)| POD_LEVEL_RESOURCES.contains(&name.as_str()) || name.starts_with("hugepages-")),
+    );
     sum
 }
 
-/// What the containers of a specification come to at their worst: all that run together, or one that runs before them.
-pub fn of_containers(spec: &Value, which: &str) -> Amounts {
+/// Returns the effective `requests` or `limits` of the containers of a pod spec: the maximum of all running containers
+/// together and of any init container with the sidecars started before it.
+pub fn container_resources(spec: &Value, which: &str) -> Amounts {
     let of = |container: &Value| read(meta::at(container, &["resources", which]));
     let mut sum = Amounts::new();
     for container in meta::list(spec, &["containers"]) {
@@ -64,14 +70,14 @@ pub fn of_containers(spec: &Value, which: &str) -> Amounts {
         if meta::text(container, &["restartPolicy"]) == "Always" {
             add(&mut sum, &own);
             add(&mut beside, &own);
-            raise(&mut before, &beside);
+            raise_to_max(&mut before, &beside);
         } else {
             let mut then = own;
             add(&mut then, &beside);
-            raise(&mut before, &then);
+            raise_to_max(&mut before, &then);
         }
     }
-    raise(&mut sum, &before);
+    raise_to_max(&mut sum, &before);
     sum
 }
 
@@ -82,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_needs_what_runs_together_or_the_most_of_what_runs_before() {
+    fn pod_resources_are_the_larger_of_init_and_running_containers() {
         let container = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu}}});
         let sidecar = |cpu: &str| json!({"restartPolicy": "Always", "resources": {"requests": {"cpu": cpu}}});
         let check = |spec: Value, want: &str| {
@@ -97,10 +103,10 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_written_as_their_parts() {
+    fn sums_keep_the_quantity_format() {
         let mut sum = read(Some(&json!({"memory": "1Gi", "pods": "1"})));
         add(&mut sum, &read(Some(&json!({"memory": "1Gi", "cpu": "100m"}))));
-        subtract(&mut sum, &read(Some(&json!({"pods": "1"}))));
+        subtract_resources(&mut sum, &read(Some(&json!({"pods": "1"}))));
         assert_eq!(write(&sum), json!({"cpu": "100m", "memory": "2Gi", "pods": "0"}));
     }
 }

@@ -1,20 +1,20 @@
-//! Conversion between the versions in which one stored object can be read.
+//! Conversion between API versions of built-in objects.
 //!
-//! Objects are stored in the version they were written in. Most versions differ in the name only; what differs in form has
-//! a function here.
+//! Objects are stored in the version they were written in. Most versions differ in name only; those that differ in
+//! structure have a function here.
 
-mod autoscaler;
-mod definitions;
-mod devices;
+mod custom_resource_definition;
+mod device_requests;
+mod horizontal_pod_autoscaler;
 
-pub(crate) use devices::EXACT;
+pub(crate) use device_requests::EXACT_REQUEST_FIELDS;
 
 use crate::{
     Map, Value, decode, meta,
     schema::{Resource, schema},
 };
 
-/// The fields of an Event under their names in `v1` and in `events.k8s.io/v1`.
+/// The field names of an Event in `v1` and in `events.k8s.io/v1`.
 const EVENT_FIELDS: &[(&str, &str)] = &[
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -25,15 +25,15 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
     ("reportingComponent", "reportingController"),
 ];
 
-/// Whether a stored object must be converted to be read through `resource`.
-pub fn needed(resource: &Resource, object: &Value) -> bool {
+/// Whether a stored object must be converted to be served through `resource`.
+pub fn needs_conversion(resource: &Resource, object: &Value) -> bool {
     meta::text(object, &["apiVersion"]) != resource.api_version()
 }
 
-/// The object in the version of `resource`.
+/// Converts an object to the version of `resource`.
 pub fn to(resource: &Resource, mut object: Value) -> Value {
     if let Some(custom) = &resource.custom {
-        return custom.read(object);
+        return custom.from_stored(object);
     }
     let from = meta::text(&object, &["apiVersion"]).to_owned();
     let wanted = resource.api_version();
@@ -42,32 +42,34 @@ pub fn to(resource: &Resource, mut object: Value) -> Value {
     }
     if let Value::Object(map) = &mut object {
         match (from.as_str(), wanted.as_str()) {
-            ("v1", "events.k8s.io/v1") => rename(map, EVENT_FIELDS.iter().copied()),
-            ("events.k8s.io/v1", "v1") => rename(map, EVENT_FIELDS.iter().map(|(core, events)| (*events, *core))),
-            ("autoscaling/v2", "autoscaling/v1") => autoscaler::to_v1(map),
-            ("autoscaling/v1", "autoscaling/v2") => autoscaler::to_v2(map),
-            ("apiextensions.k8s.io/v1beta1", _) => definitions::from_beta(map),
-            ("resource.k8s.io/v1beta1", _) => devices::from_flat_requests(map),
-            (_, "resource.k8s.io/v1beta1") => devices::to_flat_requests(map),
+            ("v1", "events.k8s.io/v1") => rename_fields(map, EVENT_FIELDS.iter().copied()),
+            ("events.k8s.io/v1", "v1") => {
+                rename_fields(map, EVENT_FIELDS.iter().map(|(core, events)| (*events, *core)))
+            }
+            ("autoscaling/v2", "autoscaling/v1") => horizontal_pod_autoscaler::to_v1(map),
+            ("autoscaling/v1", "autoscaling/v2") => horizontal_pod_autoscaler::to_v2(map),
+            ("apiextensions.k8s.io/v1beta1", _) => custom_resource_definition::from_v1beta1(map),
+            ("resource.k8s.io/v1beta1", _) => device_requests::from_flat_requests(map),
+            (_, "resource.k8s.io/v1beta1") => device_requests::to_flat_requests(map),
             _ => {}
         }
         map.insert("apiVersion".into(), wanted.into());
         map.insert("kind".into(), resource.kind.into());
     }
-    // What the other version does not know is dropped; an object that was valid in one version decodes in the other.
+    // Unknown fields are dropped; an object valid in one version decodes in the other.
     match decode::canonical(resource.ty, object.clone()) {
         Ok(decoded) => decoded.object,
         Err(_) => object,
     }
 }
 
-/// The resource that a stored object was written through.
+/// Returns the resource that a stored object was written through.
 pub fn stored_as(resource: &Resource, object: &Value) -> Option<&'static Resource> {
     let version = meta::text(object, &["apiVersion"]);
     schema().resources().iter().find(|r| r.storage() == resource.storage() && r.api_version() == version)
 }
 
-fn rename<'a>(map: &mut Map, names: impl Iterator<Item = (&'a str, &'a str)>) {
+fn rename_fields<'a>(map: &mut Map, names: impl Iterator<Item = (&'a str, &'a str)>) {
     for (from, to) in names {
         if let Some(value) = map.remove(from) {
             map.insert(to.to_owned(), value);
@@ -82,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_read_the_same_in_both_groups() {
+    fn event_fields_are_renamed_between_groups() {
         let events = schema().resource("events.k8s.io", "v1", "events").unwrap();
         let core = schema().resource("", "v1", "events").unwrap();
         let given = json!({"apiVersion": "v1", "kind": "Event", "involvedObject": {"name": "p"}, "message": "hello", "count": 3});

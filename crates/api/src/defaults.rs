@@ -1,9 +1,9 @@
-//! What upstream fills in: static defaults from the tables, and those that are computed from other fields.
+//! Defaulting: static defaults of the schema, and defaults computed from other fields.
 //!
-//! [`apply`] walks an object by its type. The functions in `defaults/` are small and registered in one list.
+//! [`apply`] walks an object by its type. Computed defaults are functions in `defaults/`, registered by type below.
 
-mod core;
-mod groups;
+mod core_group;
+mod other_groups;
 mod pod;
 
 use std::sync::LazyLock;
@@ -11,86 +11,92 @@ use std::sync::LazyLock;
 use crate::{
     Map, Value, decode,
     quantity::Quantity,
-    schema::{Presence, Ty, TypeId, schema},
+    schema::{FieldPresence, Ty, TypeId, schema},
 };
 
-/// A default that depends on other fields of the same struct.
-type Computed = fn(&mut Map);
+/// A default computed from other fields of the struct.
+type ComputedDefault = fn(&mut Map);
 
-/// By type, before the static defaults of the struct: what depends on a field not being given.
-const BEFORE: &[(&str, Computed)] = &[
-    ("apps/v1.StatefulSetUpdateStrategy", groups::stateful_strategy),
-    ("batch/v1.JobSpec", groups::job_backoff),
-    ("core/v1.NodeSpec", core::node_networks),
+/// Computed defaults by type, before the static defaults of the struct: those that depend on unset fields.
+const BEFORE_STATIC: &[(&str, ComputedDefault)] = &[
+    ("apps/v1.StatefulSetUpdateStrategy", other_groups::default_stateful_set_strategy),
+    ("batch/v1.JobSpec", other_groups::default_backoff_limit),
+    ("core/v1.NodeSpec", core_group::default_pod_cidrs),
 ];
 
-/// By type, after the static defaults of the struct and of everything in it.
-const AFTER: &[(&str, Computed)] = &[
-    ("core/v1.Container", pod::container),
-    ("core/v1.EphemeralContainerCommon", pod::container),
-    ("core/v1.EphemeralContainer", pod::container),
-    ("core/v1.Pod", pod::pod),
-    ("core/v1.PodSpec", pod::spec),
-    ("core/v1.Volume", pod::volume),
-    ("core/v1.Secret", core::secret),
-    ("core/v1.Service", core::service),
-    ("core/v1.Namespace", core::namespace),
-    ("core/v1.NodeStatus", core::node_status),
-    ("core/v1.LimitRangeItem", core::limit_range),
-    ("core/v1.ReplicationController", core::replication_controller),
-    ("apps/v1.DeploymentStrategy", groups::deployment_strategy),
-    ("apps/v1.DaemonSet", groups::template_generation),
-    ("apps/v1.DaemonSetUpdateStrategy", groups::daemon_strategy),
-    ("batch/v1.Job", groups::job_labels),
-    ("batch/v1.JobSpec", groups::job),
-    ("autoscaling/v2.HorizontalPodAutoscalerSpec", groups::autoscaler),
-    ("rbac/v1.Subject", groups::subject),
-    ("networking/v1.NetworkPolicySpec", groups::policy_types),
-    ("networking/v1.IngressClassParametersReference", groups::class_parameters),
-    ("resource/v1.ExactDeviceRequest", groups::device_request),
-    ("resource/v1.DeviceSubRequest", groups::device_request),
-    ("resource/v1beta2.ExactDeviceRequest", groups::device_request),
-    ("resource/v1beta2.DeviceSubRequest", groups::device_request),
-    ("resource/v1beta1.DeviceRequest", groups::flat_device_request),
-    ("resource/v1beta1.DeviceSubRequest", groups::device_request),
-    ("apiextensions/v1.CustomResourceDefinition", groups::custom_resource),
+/// Computed defaults by type, after the static defaults of the struct and its content.
+const AFTER_STATIC: &[(&str, ComputedDefault)] = &[
+    ("core/v1.Container", pod::default_container),
+    ("core/v1.EphemeralContainerCommon", pod::default_container),
+    ("core/v1.EphemeralContainer", pod::default_container),
+    ("core/v1.Pod", pod::default_pod),
+    ("core/v1.PodSpec", pod::default_service_account),
+    ("core/v1.Volume", pod::default_volume),
+    ("core/v1.Secret", core_group::default_secret),
+    ("core/v1.Service", core_group::default_service),
+    ("core/v1.Namespace", core_group::default_namespace),
+    ("core/v1.NodeStatus", core_group::default_node_status),
+    ("core/v1.LimitRangeItem", core_group::default_limit_range_item),
+    ("core/v1.ReplicationController", core_group::default_replication_controller),
+    ("apps/v1.DeploymentStrategy", other_groups::default_deployment_strategy),
+    ("apps/v1.DaemonSet", other_groups::default_template_generation),
+    ("apps/v1.DaemonSetUpdateStrategy", other_groups::default_daemon_set_strategy),
+    ("batch/v1.Job", other_groups::default_job_labels),
+    ("batch/v1.JobSpec", other_groups::default_job_spec),
+    ("autoscaling/v2.HorizontalPodAutoscalerSpec", other_groups::default_autoscaler),
+    ("rbac/v1.Subject", other_groups::default_subject),
+    ("networking/v1.NetworkPolicySpec", other_groups::default_policy_types),
+    ("networking/v1.IngressClassParametersReference", other_groups::default_class_parameters),
+    ("resource/v1.ExactDeviceRequest", other_groups::default_device_request),
+    ("resource/v1.DeviceSubRequest", other_groups::default_device_request),
+    ("resource/v1beta2.ExactDeviceRequest", other_groups::default_device_request),
+    ("resource/v1beta2.DeviceSubRequest", other_groups::default_device_request),
+    ("resource/v1beta1.DeviceRequest", other_groups::default_flat_device_request),
+    ("resource/v1beta1.DeviceSubRequest", other_groups::default_device_request),
+    ("apiextensions/v1.CustomResourceDefinition", other_groups::default_custom_resource_definition),
 ];
 
-/// Structs whose defaults a field of another struct does not get: a template of jobs stays as it was given.
-const AS_GIVEN: &[(&str, &str)] = &[("batch/v1.JobTemplateSpec", "spec")];
+/// Fields whose struct is not defaulted: the job of a CronJob's template stays as requested.
+const UNDEFAULTED_FIELDS: &[(&str, &str)] = &[("batch/v1.JobTemplateSpec", "spec")];
 
-/// Fills in everything that a client may leave out of an object of type `ty`.
+/// Applies all defaults to an object of type `ty`.
 pub fn apply(ty: TypeId, object: &mut Value) {
     if let Value::Object(map) = object {
-        structure(ty, map, true);
+        default_struct(ty, map, true);
     }
 }
 
-/// What is done for the structs of a type.
+/// The defaulting of a struct type.
 #[derive(Default)]
-struct Plan {
-    before: Option<Computed>,
-    after: Option<Computed>,
-    /// Positions of the fields that have a default, or something with defaults inside.
+struct DefaultingPlan {
+    before: Option<ComputedDefault>,
+    after: Option<ComputedDefault>,
+    /// Positions of the fields with a default, or with defaults inside.
     fields: Vec<usize>,
 }
 
-/// The plans of all types, by their position.
-static PLANS: LazyLock<Vec<Plan>> = LazyLock::new(plans);
+/// The plans of all types, by position.
+static PLANS: LazyLock<Vec<DefaultingPlan>> = LazyLock::new(build_plans);
 
-fn plans() -> Vec<Plan> {
-    let named = |list: &[(&str, Computed)], name: &str| list.iter().find(|(ty, _)| *ty == name).map(|(_, run)| *run);
+fn build_plans() -> Vec<DefaultingPlan> {
+    let named =
+        |list: &[(&str, ComputedDefault)], name: &str| list.iter().find(|(ty, _)| *ty == name).map(|(_, run)| *run);
     let types: Vec<_> = schema().types().map(|(_, ty)| ty).collect();
-    let mut plans: Vec<Plan> = types
+    let mut plans: Vec<DefaultingPlan> = types
         .iter()
-        .map(|ty| Plan { before: named(BEFORE, &ty.name), after: named(AFTER, &ty.name), fields: Vec::new() })
+        .map(|ty| DefaultingPlan {
+            before: named(BEFORE_STATIC, &ty.name),
+            after: named(AFTER_STATIC, &ty.name),
+            fields: Vec::new(),
+        })
         .collect();
-    // What is inside of what may go round in circles: until nothing is found any more.
+    // Types may be recursive: iterate to the fixed point.
     let mut grown = true;
     while grown {
         grown = false;
         for (at, ty) in types.iter().enumerate() {
-            let has = |field: &&usize| ty.fields[**field].default.is_some() || reaches(&ty.fields[**field].ty, &plans);
+            let has =
+                |field: &&usize| ty.fields[**field].default.is_some() || has_defaults(&ty.fields[**field].ty, &plans);
             let fields: Vec<usize> = (0..ty.fields.len()).collect();
             let fields: Vec<usize> = fields.iter().filter(has).copied().collect();
             grown |= fields.len() > plans[at].fields.len();
@@ -100,20 +106,20 @@ fn plans() -> Vec<Plan> {
     plans
 }
 
-/// Whether anything is filled in within values of a type.
-fn reaches(ty: &Ty, plans: &[Plan]) -> bool {
+/// Whether values of a type contain defaults.
+fn has_defaults(ty: &Ty, plans: &[DefaultingPlan]) -> bool {
     match ty {
         Ty::Struct(id) => {
             let plan = &plans[id.position()];
             plan.before.is_some() || plan.after.is_some() || !plan.fields.is_empty()
         }
         Ty::Map(inner) if **inner == Ty::Quantity => true,
-        Ty::List(inner) | Ty::Map(inner) => reaches(inner, plans),
+        Ty::List(inner) | Ty::Map(inner) => has_defaults(inner, plans),
         _ => false,
     }
 }
 
-fn structure(id: TypeId, map: &mut Map, own: bool) {
+fn default_struct(id: TypeId, map: &mut Map, own: bool) {
     let (ty, plan) = (schema().get(id), &PLANS[id.position()]);
     if let Some(before) = plan.before.filter(|_| own) {
         before(map);
@@ -122,16 +128,16 @@ fn structure(id: TypeId, map: &mut Map, own: bool) {
         if let Some(default) = field.default.as_ref().filter(|_| own) {
             let unset = match map.get(field.name) {
                 None => true,
-                Some(value) => field.presence != Presence::Pointer && decode::is_zero(value),
+                Some(value) => field.presence != FieldPresence::Pointer && decode::is_zero(value),
             };
             if unset {
-                map.insert(field.name.to_owned(), filled(&field.ty, default));
+                map.insert(field.name.to_owned(), canonical_default(&field.ty, default));
             }
         }
-        if reaches(&field.ty, &PLANS)
+        if has_defaults(&field.ty, &PLANS)
             && let Some(value) = map.get_mut(field.name)
         {
-            inside(&field.ty, value, !AS_GIVEN.contains(&(ty.name.as_str(), field.name)));
+            default_value(&field.ty, value, !UNDEFAULTED_FIELDS.contains(&(ty.name.as_str(), field.name)));
         }
     }
     if let Some(after) = plan.after.filter(|_| own) {
@@ -139,26 +145,26 @@ fn structure(id: TypeId, map: &mut Map, own: bool) {
     }
 }
 
-/// A default in canonical form; the tables' tests prove that it has one.
-fn filled(ty: &Ty, default: &Value) -> Value {
+/// Canonicalizes a default; the tests of the tables prove that it decodes.
+fn canonical_default(ty: &Ty, default: &Value) -> Value {
     match ty {
         Ty::Struct(id) => decode::canonical(*id, default.clone()).map(|d| d.object).unwrap_or_else(|_| default.clone()),
         _ => default.clone(),
     }
 }
 
-fn inside(ty: &Ty, value: &mut Value, own: bool) {
+fn default_value(ty: &Ty, value: &mut Value, own: bool) {
     match (ty, value) {
-        (Ty::Struct(id), Value::Object(map)) => structure(*id, map, own),
-        (Ty::List(inner), Value::Array(items)) => items.iter_mut().for_each(|item| inside(inner, item, own)),
-        (Ty::Map(inner), Value::Object(map)) if **inner == Ty::Quantity => map.values_mut().for_each(round),
-        (Ty::Map(inner), Value::Object(map)) => map.values_mut().for_each(|item| inside(inner, item, own)),
+        (Ty::Struct(id), Value::Object(map)) => default_struct(*id, map, own),
+        (Ty::List(inner), Value::Array(items)) => items.iter_mut().for_each(|item| default_value(inner, item, own)),
+        (Ty::Map(inner), Value::Object(map)) if **inner == Ty::Quantity => map.values_mut().for_each(round_to_milli),
+        (Ty::Map(inner), Value::Object(map)) => map.values_mut().for_each(|item| default_value(inner, item, own)),
         _ => {}
     }
 }
 
-/// Resources are counted in thousandths at the finest; what is finer is rounded up.
-fn round(value: &mut Value) {
+/// Rounds resource quantities up to thousandths.
+fn round_to_milli(value: &mut Value) {
     let Some(exact) = value.as_str().filter(|text| text.ends_with(['n', 'u'])).and_then(Quantity::parse) else {
         return;
     };
@@ -167,8 +173,8 @@ fn round(value: &mut Value) {
     }
 }
 
-/// The text of a field, or "".
-fn text<'a>(map: &'a Map, field: &str) -> &'a str {
+/// Returns a string field, or "".
+fn string_field<'a>(map: &'a Map, field: &str) -> &'a str {
     map.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -186,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_gets_what_upstream_gives_it() {
+    fn deployment_gets_upstreams_defaults() {
         let object = check(
             "apps/v1.Deployment",
             json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "nginx"}]}}}}),
@@ -200,13 +206,13 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_given_as_text_is_kept_as_data() {
+    fn secret_string_data_becomes_data() {
         let secret = check("core/v1.Secret", json!({"data": {"a": "MQ=="}, "stringData": {"b": "2"}}));
         assert_eq!((&secret["data"], secret.get("stringData")), (&json!({"a": "MQ==", "b": "Mg=="}), None));
     }
 
     #[test]
-    fn given_zeros_of_pointers_are_kept() {
+    fn explicit_zero_of_a_pointer_is_kept() {
         assert_eq!(check("apps/v1.Deployment", json!({"spec": {"replicas": 0}}))["spec"]["replicas"], 0);
     }
 }

@@ -1,8 +1,9 @@
-//! Discovery documents: what the server offers, in the old form and in the aggregated one.
+//! Discovery documents, aggregated and unaggregated.
 //!
-//! What a server does not serve is left out. Order, empty fields and hashes are upstream's: clients cache and compare these documents.
+//! Disabled group-versions are left out. Order, empty fields and hashes are upstream's: clients cache and compare these
+//! documents.
 
-mod pages;
+mod document_cache;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::json;
@@ -13,21 +14,21 @@ use crate::{
     schema::{Resource, Subresource, schema},
 };
 
-pub use pages::{Name, Page, Pages};
+pub use document_cache::{Name, Page, Pages};
 
-/// Whether a group-version is served.
-pub type Enabled<'a> = &'a dyn Fn(&str, &str) -> bool;
+/// A filter of enabled group-versions.
+pub type EnabledFilter<'a> = &'a dyn Fn(&str, &str) -> bool;
 
-/// All group-versions of the tables.
-pub const ALL: Enabled<'static> = &|_, _| true;
+/// Enables all group-versions of the schema.
+pub const ALL_ENABLED: EnabledFilter<'static> = &|_, _| true;
 
-/// Whether upstream serves a group-version without being asked to: what is neither alpha nor beta.
+/// Whether upstream enables a group-version by default: neither alpha nor beta.
 pub fn enabled_by_default(_group: &str, version: &str) -> bool {
     !version.contains("alpha") && !version.contains("beta")
 }
 
-/// Served group and version pairs in order, without repeats.
-pub fn group_versions(enabled: Enabled) -> Vec<(&'static str, &'static str)> {
+/// The enabled group-versions in order, without duplicates.
+pub fn group_versions(enabled: EnabledFilter) -> Vec<(&'static str, &'static str)> {
     let mut out: Vec<(&str, &str)> = Vec::new();
     for resource in schema().resources() {
         let pair = (resource.group, resource.version);
@@ -38,8 +39,8 @@ pub fn group_versions(enabled: Enabled) -> Vec<(&'static str, &'static str)> {
     out
 }
 
-/// The served groups besides core, in order.
-pub fn groups(enabled: Enabled) -> Vec<&'static str> {
+/// The enabled groups except core, in order.
+pub fn groups(enabled: EnabledFilter) -> Vec<&'static str> {
     let mut out: Vec<&str> = Vec::new();
     for (group, _) in group_versions(enabled) {
         if !group.is_empty() && !out.contains(&group) {
@@ -49,31 +50,31 @@ pub fn groups(enabled: Enabled) -> Vec<&'static str> {
     out
 }
 
-/// `/api`
+/// `/api`: `APIVersions`.
 pub fn core_versions(server_address: &str) -> Value {
     json!({"kind": "APIVersions", "versions": ["v1"],
         "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": server_address}]})
 }
 
-/// `/apis`, of the served group-versions.
-pub fn group_list(enabled: Enabled) -> Value {
-    let groups: Vec<Value> = groups(enabled).into_iter().filter_map(|name| group_body(name, enabled)).collect();
+/// `/apis`: `APIGroupList` of the enabled group-versions.
+pub fn group_list(enabled: EnabledFilter) -> Value {
+    let groups: Vec<Value> = groups(enabled).into_iter().filter_map(|name| served_group_entry(name, enabled)).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
-/// `/apis/<group>`, of the served group-versions.
-pub fn group(name: &str, enabled: Enabled) -> Option<Value> {
-    group_body(name, enabled).map(whole_group)
+/// `/apis/<group>`: `APIGroup` of the enabled group-versions.
+pub fn group_document(name: &str, enabled: EnabledFilter) -> Option<Value> {
+    served_group_entry(name, enabled).map(whole_group)
 }
 
-/// A group as a document of its own.
+/// Turns a list entry into an `APIGroup` document.
 pub fn whole_group(mut body: Value) -> Value {
     body["kind"] = "APIGroup".into();
     body["apiVersion"] = "v1".into();
     body
 }
 
-/// A group in a list of groups, with its versions, the preferred first; `None` if there are none.
+/// A group in an `APIGroupList` with its versions, preferred first; `None` without versions.
 pub fn group_of(name: &str, versions: &[&str]) -> Option<Value> {
     let version = |version: &&str| json!({"groupVersion": format!("{name}/{version}"), "version": version});
     let versions: Vec<Value> = versions.iter().map(version).collect();
@@ -81,17 +82,17 @@ pub fn group_of(name: &str, versions: &[&str]) -> Option<Value> {
     Some(json!({"name": name, "versions": versions, "preferredVersion": preferred}))
 }
 
-fn group_body(name: &str, enabled: Enabled) -> Option<Value> {
+fn served_group_entry(name: &str, enabled: EnabledFilter) -> Option<Value> {
     let served = group_versions(enabled).into_iter().filter(|(group, _)| *group == name && !group.is_empty());
     group_of(name, &served.map(|(_, version)| version).collect::<Vec<_>>())
 }
 
-/// `/api/v1` and `/apis/<group>/<version>`
+/// `/api/v1` and `/apis/<group>/<version>`: `APIResourceList`.
 pub fn resource_list(group: &str, version: &str) -> Option<Value> {
-    resource_list_of(of_version(group, version))
+    resource_list_of(resources_of_version(group, version))
 }
 
-/// The list of the rows of one group-version; `None` if there are none.
+/// The `APIResourceList` of resources of one group-version; `None` if there are none.
 pub fn resource_list_of<'a>(resources: impl Iterator<Item = &'a Resource>) -> Option<Value> {
     let resources: Vec<&Resource> = resources.collect();
     let first = resources.first()?;
@@ -103,7 +104,7 @@ pub fn resource_list_of<'a>(resources: impl Iterator<Item = &'a Resource>) -> Op
     Some(body)
 }
 
-fn of_version<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static Resource> + 'a {
+fn resources_of_version<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static Resource> + 'a {
     schema().resources().iter().filter(move |r| r.group == group && r.version == version)
 }
 
@@ -114,7 +115,7 @@ fn resource_entries(resource: &Resource) -> Vec<Value> {
     entry.insert("namespaced".into(), resource.namespaced().into());
     entry.insert("kind".into(), resource.kind.into());
     entry.insert("verbs".into(), json!(resource.verbs));
-    names(resource, &mut entry);
+    insert_names(resource, &mut entry);
     if resource.verbs.contains(&"watch") {
         entry.insert("storageVersionHash".into(), storage_version_hash(resource).into());
     }
@@ -130,7 +131,7 @@ fn resource_entries(resource: &Resource) -> Vec<Value> {
     std::iter::once(Value::Object(entry)).chain(subresources).collect()
 }
 
-fn names(resource: &Resource, entry: &mut Map) {
+fn insert_names(resource: &Resource, entry: &mut Map) {
     for (field, names) in [("shortNames", &resource.short_names), ("categories", &resource.categories)] {
         if !names.is_empty() {
             entry.insert(field.into(), json!(names));
@@ -138,13 +139,13 @@ fn names(resource: &Resource, entry: &mut Map) {
     }
 }
 
-/// Tells clients that migrate storage when the stored version changes.
+/// The hash by which storage migrators notice a change of the storage version.
 fn storage_version_hash(resource: &Resource) -> String {
-    let (group, version) = resource.stored;
+    let (group, version) = resource.storage_version;
     BASE64_STANDARD.encode(&Sha256::digest(format!("{group}/{version}/{}", resource.kind))[..8])
 }
 
-/// The versions of the aggregated form, newest first.
+/// The versions of aggregated discovery, newest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AggregatedVersion {
     /// `apidiscovery.k8s.io/v2`
@@ -153,8 +154,8 @@ pub enum AggregatedVersion {
     V2Beta1,
 }
 
-/// The aggregated form of `/api` (`core`) or `/apis`, of the served group-versions.
-pub fn aggregated(core: bool, form: AggregatedVersion, enabled: Enabled) -> Value {
+/// Aggregated discovery of `/api` (`core`) or `/apis`, with the enabled group-versions.
+pub fn aggregated_document(core: bool, form: AggregatedVersion, enabled: EnabledFilter) -> Value {
     let names = if core { vec![""] } else { groups(enabled) };
     let versions = group_versions(enabled);
     let items: Vec<Value> = names.into_iter().map(|name| aggregated_group(name, &versions)).collect();
@@ -173,10 +174,10 @@ fn aggregated_group(name: &str, versions: &[(&str, &str)]) -> Value {
 }
 
 fn aggregated_version(group: &str, version: &str) -> Value {
-    aggregated_version_of(version, of_version(group, version))
+    aggregated_version_of(version, resources_of_version(group, version))
 }
 
-/// The rows of one group-version in the aggregated form.
+/// The aggregated discovery of one group-version.
 pub fn aggregated_version_of<'a>(version: &str, resources: impl Iterator<Item = &'a Resource>) -> Value {
     let resources: Vec<Value> = resources.map(aggregated_resource).collect();
     json!({"version": version, "resources": resources, "freshness": "Current"})
@@ -185,13 +186,13 @@ pub fn aggregated_version_of<'a>(version: &str, resources: impl Iterator<Item = 
 fn aggregated_resource(resource: &Resource) -> Value {
     let mut entry = Map::new();
     entry.insert("resource".into(), resource.name.into());
-    // Of definitions upstream tells everything.
+    // Upstream fills in group and version for custom resources.
     let own = resource.custom.as_ref().map(|_| (resource.group, resource.version));
     entry.insert("responseKind".into(), response_kind(own, resource.kind));
     entry.insert("scope".into(), if resource.namespaced() { "Namespaced" } else { "Cluster" }.into());
     entry.insert("singularResource".into(), resource.singular.into());
     entry.insert("verbs".into(), json!(resource.verbs));
-    names(resource, &mut entry);
+    insert_names(resource, &mut entry);
     if !resource.subresources.is_empty() {
         entry.insert(
             "subresources".into(),
@@ -206,7 +207,7 @@ fn aggregated_subresource(sub: &Subresource, own: Option<(&str, &str)>) -> Value
     json!({"subresource": sub.name, "verbs": sub.verbs, "responseKind": kind})
 }
 
-/// Group and version are empty where they are those of the document.
+/// Group and version are empty where they equal the document's.
 fn response_kind(group_version: Option<(&str, &str)>, kind: &str) -> Value {
     let (group, version) = group_version.unwrap_or_default();
     json!({"group": group, "version": version, "kind": kind})
@@ -217,18 +218,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn preferred_versions_come_first() {
-        assert_eq!(group("autoscaling", ALL).unwrap()["preferredVersion"]["version"], "v2");
-        assert_eq!(group("nope", ALL), None);
+    fn preferred_version_is_first() {
+        assert_eq!(group_document("autoscaling", ALL_ENABLED).unwrap()["preferredVersion"]["version"], "v2");
+        assert_eq!(group_document("nope", ALL_ENABLED), None);
         assert!(resource_list("apps", "v1").unwrap()["resources"].as_array().unwrap().len() > 5);
-        assert_eq!(aggregated(true, AggregatedVersion::V2, ALL)["items"].as_array().unwrap().len(), 1);
+        assert_eq!(aggregated_document(true, AggregatedVersion::V2, ALL_ENABLED)["items"].as_array().unwrap().len(), 1);
     }
 
     #[test]
-    fn what_is_not_served_is_left_out() {
-        let certificates = group("certificates.k8s.io", &enabled_by_default).unwrap();
+    fn disabled_versions_are_left_out() {
+        let certificates = group_document("certificates.k8s.io", &enabled_by_default).unwrap();
         assert_eq!(certificates["versions"].as_array().unwrap().len(), 1);
-        assert_eq!(group("internal.apiserver.k8s.io", &enabled_by_default), None);
+        assert_eq!(group_document("internal.apiserver.k8s.io", &enabled_by_default), None);
         assert!(!groups(&enabled_by_default).contains(&"storagemigration.k8s.io"));
     }
 }

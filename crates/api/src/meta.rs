@@ -1,26 +1,26 @@
-//! Reading metadata out of an object, without a type for it.
+//! Accessors for object metadata and fields of a JSON object, by path.
 
 use crate::{Map, Value};
 
-/// The annotation that counts the changes of a daemon set's template: a field in older days.
+/// The annotation that counts template changes of a DaemonSet; `spec.templateGeneration` in old versions.
 pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// The text at a path of field names, or "".
+/// Returns the string at a path of field names, or "".
 pub fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
     at(object, path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The value at a path of field names.
+/// Returns the value at a path of field names; null counts as absent.
 pub fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
     path.iter().try_fold(object, |value, name| value.get(name)).filter(|value| !value.is_null())
 }
 
-/// The number at a path of field names, or 0.
+/// Returns the integer at a path of field names, or 0.
 pub fn number(object: &Value, path: &[&str]) -> i64 {
     at(object, path).and_then(Value::as_i64).unwrap_or_default()
 }
 
-/// The list at a path of field names, or an empty one.
+/// Returns the list at a path of field names, or an empty one.
 pub fn list<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
     at(object, path).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
@@ -45,23 +45,23 @@ pub fn is_deleting(object: &Value) -> bool {
     at(object, &["metadata", "deletionTimestamp"]).is_some()
 }
 
-/// `metadata.finalizers`, as text.
+/// The entries of `metadata.finalizers`.
 pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
     list(object, &["metadata", "finalizers"]).iter().filter_map(Value::as_str)
 }
 
-/// `metadata`, made if it is absent. An object that is not a JSON object becomes one.
+/// Returns `metadata`, inserting it if absent. A value of another type becomes an object.
 pub fn metadata_mut(object: &mut Value) -> &mut Map {
     field_mut(object, "metadata")
 }
 
-/// A field that holds an object, made if it is absent or something else.
+/// Returns a field of object type, inserting it if it is absent or of another type.
 pub fn field_mut<'a>(object: &'a mut Value, name: &str) -> &'a mut Map {
     let field = object_mut(object).entry(name).or_insert_with(|| Value::Object(Map::new()));
     object_mut(field)
 }
 
-/// The value as an object; what is not one becomes an empty one.
+/// Returns the value as an object; a value of another type becomes an empty object.
 pub fn object_mut(value: &mut Value) -> &mut Map {
     if !value.is_object() {
         *value = Value::Object(Map::new());

@@ -1,12 +1,12 @@
-//! The quality of service that a pod gets, from what its containers ask for.
+//! The QoS class of a pod, from the requests and limits of its containers.
 
 use crate::{Value, meta, quantity::Quantity};
 
-/// What quality depends on.
-const RESOURCES: [&str; 2] = ["cpu", "memory"];
+/// The resources that decide the QoS class.
+const QOS_RESOURCES: [&str; 2] = ["cpu", "memory"];
 
-/// `Guaranteed` when CPU and memory are limited to what is requested, by the pod as a whole or by every container;
-/// `BestEffort` when nothing is asked for.
+/// Returns the QoS class: `Guaranteed` when the limits of CPU and memory equal the requests, for the pod or for every
+/// container; `BestEffort` when none is requested or limited; `Burstable` otherwise.
 pub fn class(pod: &Value) -> &'static str {
     let spec = pod.get("spec").unwrap_or(&Value::Null);
     let whole = ["requests", "limits"].iter().any(|kind| meta::at(spec, &["resources", kind]).is_some());
@@ -19,10 +19,10 @@ pub fn class(pod: &Value) -> &'static str {
         Quantity::parse(meta::text(asker, &["resources", kind, name])).filter(|quantity| quantity.millis() > 0)
     };
     let asks = |asker: &&Value| {
-        ["requests", "limits"].iter().any(|kind| RESOURCES.iter().any(|name| amount(asker, kind, name).is_some()))
+        ["requests", "limits"].iter().any(|kind| QOS_RESOURCES.iter().any(|name| amount(asker, kind, name).is_some()))
     };
     let guaranteed = |asker: &&Value| {
-        RESOURCES.iter().all(|name| {
+        QOS_RESOURCES.iter().all(|name| {
             let limit = amount(asker, "limits", name);
             limit.is_some() && amount(asker, "requests", name) == limit
         })
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quality_follows_from_requests_and_limits() {
+    fn qos_class_follows_from_requests_and_limits() {
         let check = |resources: Value| class(&json!({"spec": {"containers": [{"resources": resources}]}}));
         let all = json!({"cpu": "1", "memory": "1Gi"});
         assert_eq!(check(json!({})), "BestEffort");

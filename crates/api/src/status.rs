@@ -1,21 +1,21 @@
-//! Errors as the API answers them: `Status` objects with upstream's codes, reasons and messages.
+//! `Status` responses with upstream's codes, reasons and messages.
 
 use serde_json::json;
 
 use crate::{Map, Value, schema::Resource, validate::FieldError};
 
-/// An answer that says what went wrong.
+/// An error response of the API.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
     /// The HTTP status.
     pub code: u16,
-    /// The machine-readable reason; empty where upstream gives none.
+    /// The machine-readable reason; empty where upstream has none.
     pub reason: &'static str,
-    /// What a person reads.
+    /// The message for people.
     pub message: String,
-    /// Which object, and the causes.
+    /// The object that the error is about, and the causes.
     pub details: Option<Value>,
-    /// Where a list that broke off can be taken up again.
+    /// The continue token of an inconsistent continuation of an expired list.
     pub next: Option<String>,
 }
 
@@ -24,34 +24,35 @@ impl Status {
         Self { code, reason, message: message.into(), details: None, next: None }
     }
 
-    fn with(self, details: Value) -> Self {
+    fn with_details(self, details: Value) -> Self {
         Self { details: Some(details), ..self }
     }
 
-    fn about(self, resource: &Resource, name: &str) -> Self {
-        self.with(details(name, resource.group, resource.name))
+    fn with_object_details(self, resource: &Resource, name: &str) -> Self {
+        self.with_details(status_details(name, resource.group, resource.name))
     }
 
-    /// 404: no such object.
+    /// 404: the object does not exist.
     pub fn not_found(resource: &Resource, name: &str) -> Self {
-        Self::new(404, "NotFound", format!("{} {name:?} not found", resource.qualified_name())).about(resource, name)
+        Self::new(404, "NotFound", format!("{} {name:?} not found", resource.qualified_name()))
+            .with_object_details(resource, name)
     }
 
-    /// 404: no such path.
+    /// 404: no resource is served at the path.
     pub fn no_such_path() -> Self {
-        Self::new(404, "NotFound", "the server could not find the requested resource").with(json!({}))
+        Self::new(404, "NotFound", "the server could not find the requested resource").with_details(json!({}))
     }
 
-    /// 409: the name is taken.
+    /// 409: an object of this name exists.
     pub fn already_exists(resource: &Resource, name: &str) -> Self {
         let message = format!("{} {name:?} already exists", resource.qualified_name());
-        Self::new(409, "AlreadyExists", message).about(resource, name)
+        Self::new(409, "AlreadyExists", message).with_object_details(resource, name)
     }
 
-    /// 409: somebody else was faster, or a precondition does not hold.
+    /// 409: a concurrent write or a failed precondition.
     pub fn conflict(resource: &Resource, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", resource.qualified_name());
-        Self::new(409, "Conflict", message).about(resource, name)
+        Self::new(409, "Conflict", message).with_object_details(resource, name)
     }
 
     /// 409: the object changed since the client read it.
@@ -63,17 +64,17 @@ impl Status {
         )
     }
 
-    /// 422: fields are wrong.
+    /// 422: fields of an object are invalid.
     pub fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> Self {
-        // The group is the one that keeps the objects: events of both groups are refused alike.
+        // The group is that of the storage: events of both groups report the core group.
         Self::invalid_kind(resource.storage().0, resource.kind, name, errors)
     }
 
-    /// 422: fields of something that is not an object of a resource are wrong.
+    /// 422: fields of a kind that has no resource are invalid.
     pub fn invalid_kind(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let mut texts: Vec<String> = Vec::new();
         for text in errors.iter().map(ToString::to_string) {
-            // What is said twice of two fields is read once; the causes keep both.
+            // Equal messages are joined once; the causes keep all of them.
             if !texts.contains(&text) {
                 texts.push(text);
             }
@@ -82,23 +83,24 @@ impl Status {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
         };
-        let qualified = qualified(group, kind);
-        let mut details = details(name, group, kind);
+        let qualified = qualified_kind(group, kind);
+        let mut details = status_details(name, group, kind);
         details["causes"] = errors
             .iter()
-            .map(|e| json!({"reason": e.kind.reason(), "message": e.detail(), "field": e.field}))
+            .map(|e| json!({"reason": e.kind.reason(), "message": e.error_body(), "field": e.field}))
             .collect();
-        Self::new(422, "Invalid", format!("{qualified} {name:?} is invalid: {list}")).with(details)
+        Self::new(422, "Invalid", format!("{qualified} {name:?} is invalid: {list}")).with_details(details)
     }
 
-    /// 409: the object that a delete means is not the one that is there.
+    /// 409: the precondition of a delete does not match the stored object.
     pub fn other_object(resource: &Resource, name: &str, why: &str) -> Self {
         let group = resource.storage().0;
-        let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", qualified(group, resource.kind));
-        Self::new(409, "Conflict", message).with(details(name, group, resource.kind))
+        let message =
+            format!("Operation cannot be fulfilled on {} {name:?}: {why}", qualified_kind(group, resource.kind));
+        Self::new(409, "Conflict", message).with_details(status_details(name, group, resource.kind))
     }
 
-    /// What another component answered, with the reason that belongs to its code.
+    /// Wraps the error of another component in the reason that belongs to its code.
     pub fn of_code(code: u16, message: impl Into<String>) -> Self {
         let reason = match code {
             400 => "BadRequest",
@@ -114,7 +116,7 @@ impl Status {
         Self::new(code, reason, message)
     }
 
-    /// The reason of that name, where the API has one.
+    /// Returns the API's reason of this name, or "".
     pub fn of_reason(name: &str) -> &'static str {
         const REASONS: &str = "Unauthorized Forbidden NotFound AlreadyExists Conflict Gone Invalid ServerTimeout StoreReadError \
             Timeout TooManyRequests BadRequest MethodNotAllowed NotAcceptable RequestEntityTooLarge \
@@ -122,80 +124,80 @@ impl Status {
         REASONS.split(' ').find(|known| *known == name).unwrap_or_default()
     }
 
-    /// 400: the request makes no sense.
+    /// 400: the request is malformed.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// 401: who are you?
+    /// 401: the request has no valid credentials.
     pub fn unauthorized() -> Self {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// 403: you may not.
+    /// 403: the request is not allowed.
     pub fn forbidden(resource: &Resource, name: &str, why: &str) -> Self {
         let about = if name.is_empty() { String::new() } else { format!(" {name:?}") };
         let message = format!("{}{about} is forbidden: {why}", resource.qualified_name());
-        Self::new(403, "Forbidden", message).about(resource, name)
+        Self::new(403, "Forbidden", message).with_object_details(resource, name)
     }
 
-    /// 405: the resource does not do that.
+    /// 405: the resource does not support the method.
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
-        Self::new(405, "MethodNotAllowed", message).with(json!({}))
+        Self::new(405, "MethodNotAllowed", message).with_details(json!({}))
     }
 
-    /// 406: no answer in a form that the client accepts.
+    /// 406: the client accepts none of the supported media types.
     pub fn not_acceptable(supported: &str) -> Self {
         let message = format!("only the following media types are accepted: {supported}");
         Self::new(406, "NotAcceptable", message)
     }
 
-    /// 415: the body is in a form that is not understood.
+    /// 415: the media type of the body is not supported.
     pub fn unsupported_media_type(supported: &str) -> Self {
         let message =
             format!("the body of the request was in an unknown format - accepted media types include: {supported}");
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// 410: the revision is gone.
+    /// 410: the resource version or continue token has expired.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
 
-    /// 413: the body is too large.
+    /// 413: the body exceeds the limit.
     pub fn too_large(limit: usize) -> Self {
         Self::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
     }
 
-    /// 422: a JSON patch that cannot be applied.
+    /// 422: a JSON patch does not apply.
     pub fn unprocessable(message: impl Into<String>) -> Self {
-        Self::new(422, "Invalid", message).with(json!({}))
+        Self::new(422, "Invalid", message).with_details(json!({}))
     }
 
-    /// 429: come back in a second.
+    /// 429: the client must retry after one second.
     pub fn too_many_requests() -> Self {
         let message = "the server has received too many requests and has asked us to try again later";
-        Self::new(429, "TooManyRequests", message).with(json!({"retryAfterSeconds": 1}))
+        Self::new(429, "TooManyRequests", message).with_details(json!({"retryAfterSeconds": 1}))
     }
 
-    /// 500: our fault.
+    /// 500: an internal error.
     pub fn internal(message: impl std::fmt::Display) -> Self {
         Self::new(500, "InternalError", format!("Internal error occurred: {message}"))
-            .with(json!({"causes": [{"message": message.to_string()}]}))
+            .with_details(json!({"causes": [{"message": message.to_string()}]}))
     }
 
-    /// 501: Kubernetes has it, this server does not.
+    /// 501: a feature of Kubernetes that this server lacks.
     pub fn not_implemented(what: impl std::fmt::Display) -> Self {
         Self::new(501, "NotImplemented", format!("{what} is not supported by this server"))
     }
 
-    /// 503: come back later.
+    /// 503: the service is temporarily unavailable.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(503, "ServiceUnavailable", message)
     }
 
-    /// 504: a revision that is not there yet.
+    /// 504: the requested resource version is newer than the current one.
     pub fn future_revision(requested: u64, current: u64) -> Self {
         let mut status =
             Self::new(504, "Timeout", format!("Timeout: Too large resource version: {requested}, current: {current}"));
@@ -206,7 +208,7 @@ impl Status {
         status
     }
 
-    /// The object that is sent.
+    /// Encodes the `Status` object.
     pub fn to_value(&self) -> Value {
         let mut value = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -225,12 +227,12 @@ impl Status {
     }
 }
 
-/// `Pod` or `Deployment.apps`.
-fn qualified(group: &str, kind: &str) -> String {
+/// Formats a kind with its group: `Pod` or `Deployment.apps`.
+fn qualified_kind(group: &str, kind: &str) -> String {
     if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") }
 }
 
-fn details(name: &str, group: &str, kind: &str) -> Value {
+fn status_details(name: &str, group: &str, kind: &str) -> Value {
     let given = [("kind", kind), ("name", name), ("group", group)].into_iter().filter(|(_, text)| !text.is_empty());
     given.map(|(field, text)| (field.to_owned(), Value::from(text))).collect::<Map>().into()
 }

@@ -1,4 +1,4 @@
-//! YAML as objects of a type.
+//! Decodes YAML manifests into typed objects.
 
 pub use formats::yaml::*;
 
@@ -8,26 +8,26 @@ use crate::{
     schema::TypeId,
 };
 
-/// Why YAML is no object of a type.
+/// A YAML document that cannot be decoded as an object of the type.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReadError {
-    /// It is no YAML.
+pub enum YamlDecodeError {
+    /// The document is malformed YAML.
     #[error(transparent)]
     Yaml(#[from] Error),
-    /// It does not fit the type.
+    /// The document does not match the type.
     #[error(transparent)]
-    Decode(#[from] decode::Error),
+    Decode(#[from] decode::DecodeError),
 }
 
-/// Reads YAML as an object of type `ty`; the second part is what a client is warned of.
-pub fn read(ty: TypeId, bytes: &[u8], mode: Mode) -> Result<(Value, Vec<String>), ReadError> {
+/// Decodes YAML as an object of type `ty`; returns the object and the warnings for the client.
+pub fn decode_yaml(ty: TypeId, bytes: &[u8], mode: Mode) -> Result<(Value, Vec<String>), YamlDecodeError> {
     let parsed = parse(bytes)?;
     let twice = parsed.violation();
     let decoded = decode::canonical(ty, parsed.value)?;
     let unknown = decoded.unknown.iter().map(|path| format!("unknown field {path:?}"));
     let violations: Vec<String> = twice.into_iter().chain(unknown).collect();
     match mode {
-        Mode::Strict if !violations.is_empty() => Err(decode::Error::Strict(violations).into()),
+        Mode::Strict if !violations.is_empty() => Err(decode::DecodeError::StrictViolations(violations).into()),
         Mode::Warn => Ok((decoded.object, violations)),
         Mode::Strict | Mode::Ignore => Ok((decoded.object, Vec::new())),
     }
@@ -39,7 +39,7 @@ mod tests {
     use crate::schema::schema;
 
     #[test]
-    fn violations_are_told_as_upstream_tells_them() {
+    fn strict_violations_have_upstreams_wording() {
         let ty = schema().type_named("core/v1.ConfigMap").unwrap();
         let text = b"metadata: {name: a}\nzz: 1\ndata:\n  a: b\n  a: c\naa: 1\n";
         let want = [
@@ -47,8 +47,11 @@ mod tests {
             r#"unknown field "aa""#,
             r#"unknown field "zz""#,
         ];
-        assert_eq!(read(ty, text, Mode::Warn).unwrap().1, want);
-        assert!(matches!(read(ty, text, Mode::Strict), Err(ReadError::Decode(decode::Error::Strict(_)))));
-        assert_eq!(read(ty, text, Mode::Ignore).unwrap().1.len(), 0);
+        assert_eq!(decode_yaml(ty, text, Mode::Warn).unwrap().1, want);
+        assert!(matches!(
+            decode_yaml(ty, text, Mode::Strict),
+            Err(YamlDecodeError::Decode(decode::DecodeError::StrictViolations(_)))
+        ));
+        assert_eq!(decode_yaml(ty, text, Mode::Ignore).unwrap().1.len(), 0);
     }
 }

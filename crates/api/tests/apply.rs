@@ -1,4 +1,4 @@
-//! Server-side apply of generated objects of every kind: to apply what one applied changes nothing.
+//! Server-side apply of random objects of every kind: reapplying changes nothing.
 
 mod generate;
 
@@ -8,26 +8,29 @@ use ferry_api::{
     schema::{Resource, schema},
 };
 
-/// How many objects of each kind are applied, and how many are made for that at most: generated lists may name an element
-/// twice or not at all, which nobody may apply.
-const APPLIED: usize = 5;
-const MADE: usize = 200;
+/// The number of objects applied per kind, and the maximum of attempts: random lists may have duplicate or missing
+/// keys, which cannot be applied.
+const OBJECTS_PER_KIND: usize = 5;
+const MAX_ATTEMPTS: usize = 200;
 
 #[test]
-fn applying_ones_own_object_again_changes_nothing() {
+fn reapplying_an_object_changes_nothing() {
     let mut rng = Rng::with_seed(6);
     for resource in schema().resources().iter().filter(|resource| resource.verbs.contains(&"patch")) {
-        let applied = (0..MADE).filter(|_| applies(resource, &configuration(&mut rng, resource))).take(APPLIED).count();
-        assert_eq!(applied, APPLIED, "{}", resource.qualified_name());
+        let applied = (0..MAX_ATTEMPTS)
+            .filter(|_| check_reapply(resource, &random_configuration(&mut rng, resource)))
+            .take(OBJECTS_PER_KIND)
+            .count();
+        assert_eq!(applied, OBJECTS_PER_KIND, "{}", resource.qualified_name());
     }
 }
 
-/// Whether a configuration can be applied; if so, applying it again changes nothing.
-fn applies(resource: &Resource, config: &Value) -> bool {
+/// Whether a configuration can be applied; if so, reapplying it must change nothing.
+fn check_reapply(resource: &Resource, config: &Value) -> bool {
     let writer = |now| apply::Writer { kind: apply::Kind::of(resource, ""), manager: "me", now };
     let once = match apply::apply(&writer("2026-01-01T00:00:00Z"), None, config, false) {
         Ok(once) => once,
-        Err(apply::Error::Patch { .. }) => return false,
+        Err(apply::ApplyError::Patch { .. }) => return false,
         Err(error) => panic!("{}: {error}: {config}", resource.qualified_name()),
     };
     assert!(meta::at(&once, &["metadata", "managedFields"]).is_some(), "{}: {config}", resource.qualified_name());
@@ -36,9 +39,9 @@ fn applies(resource: &Resource, config: &Value) -> bool {
     true
 }
 
-/// An object as a client would apply it that read it: with defaults, which may not contradict it.
-fn configuration(rng: &mut Rng, resource: &Resource) -> Value {
-    let mut object = generate::object(rng, resource.ty);
+/// A random configuration with defaults applied.
+fn random_configuration(rng: &mut Rng, resource: &Resource) -> Value {
+    let mut object = generate::random_object(rng, resource.ty);
     defaults::apply(resource.ty, &mut object);
     object["apiVersion"] = resource.api_version().into();
     object["kind"] = resource.kind.into();

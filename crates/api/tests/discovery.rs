@@ -1,35 +1,35 @@
-//! Discovery, compared with the documents of an upstream server and with its recorded answers.
+//! Compares discovery documents with upstream's fixtures and recorded responses.
 
 mod shared;
 
 use ferry_api::{
     Value,
-    discovery::{self, ALL, AggregatedVersion},
+    discovery::{self, ALL_ENABLED, AggregatedVersion},
 };
 use shared::{differences, fixture, fixtures, report};
 
-/// The answer to a path, all group-versions on.
-fn legacy(name: &str) -> Option<Value> {
+/// The unaggregated document at a path, with all group-versions enabled.
+fn unaggregated_document(name: &str) -> Option<Value> {
     let parts: Vec<&str> = name.trim_end_matches(".json").split("__").collect();
     match parts.as_slice() {
         ["api"] => Some(discovery::core_versions("10.10.10.10:8050")),
-        ["apis"] => Some(discovery::group_list(ALL)),
+        ["apis"] => Some(discovery::group_list(ALL_ENABLED)),
         ["api", version] => discovery::resource_list("", version),
-        ["apis", group] => discovery::group(group, ALL),
+        ["apis", group] => discovery::group_document(group, ALL_ENABLED),
         ["apis", group, version] => discovery::resource_list(group, version),
         _ => None,
     }
 }
 
 #[test]
-fn documents_are_upstreams() {
+fn documents_equal_upstreams_fixtures() {
     let Some(files) = fixtures("fixtures/discovery") else { return };
     let mut found = Vec::new();
     for name in &files {
         let want = fixture(&format!("fixtures/discovery/{name}"));
         let got = match name.as_str() {
-            "aggregated_v2.json" => discovery::aggregated(false, AggregatedVersion::V2, ALL),
-            name => legacy(name).unwrap_or_default(),
+            "aggregated_v2.json" => discovery::aggregated_document(false, AggregatedVersion::V2, ALL_ENABLED),
+            name => unaggregated_document(name).unwrap_or_default(),
         };
         differences(name, &want, &got, &mut found);
     }
@@ -37,7 +37,7 @@ fn documents_are_upstreams() {
 }
 
 #[test]
-fn answers_are_those_recorded() {
+fn responses_equal_recorded_ones() {
     let Some(exchanges) = shared::exchanges() else { return };
     let mut found = Vec::new();
     let mut compared = 0;
@@ -47,7 +47,7 @@ fn answers_are_those_recorded() {
         let enabled = &discovery::enabled_by_default;
         let got = match (id, path.trim_matches('/').split('/').collect::<Vec<_>>().as_slice()) {
             ("discovery aggregated /api" | "discovery aggregated /apis", [root]) => {
-                Some(discovery::aggregated(*root == "api", AggregatedVersion::V2, enabled))
+                Some(discovery::aggregated_document(*root == "api", AggregatedVersion::V2, enabled))
             }
             ("path /apis", _) => Some(discovery::group_list(enabled)),
             (_, ["api", version]) if id.starts_with("discovery ") => discovery::resource_list("", version),

@@ -1,5 +1,5 @@
-//! Every kind of upstream's serialization fixtures, in JSON, YAML and protobuf: all three must be the same object, and what we
-//! write must be upstream's bytes. Skips, saying so, where the fixtures are not at hand.
+//! Upstream's serialization fixtures in JSON, YAML and protobuf: all three decode to the same object, and encoding
+//! yields upstream's bytes. Skipped with a message where the fixtures are absent.
 
 use std::{
     fs,
@@ -14,50 +14,50 @@ use ferry_api::{
     yaml,
 };
 
-/// One kind in its three forms.
-struct Fixture {
+/// One kind in its three encodings.
+struct SerializationFixture {
     name: String,
     json: Vec<u8>,
     yaml: Vec<u8>,
     protobuf: Vec<u8>,
 }
 
-impl Fixture {
+impl SerializationFixture {
     fn read(path: &Path) -> Self {
         let form = |extension| fs::read(path.with_extension(extension)).expect("a fixture has three forms");
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Fixture { name, json: form("json"), yaml: form("yaml"), protobuf: form("pb") }
+        SerializationFixture { name, json: form("json"), yaml: form("yaml"), protobuf: form("pb") }
     }
 
-    /// What is wrong with how we treat it.
-    fn check(&self) -> Result<(), String> {
+    /// Checks decoding and encoding.
+    fn check_formats(&self) -> Result<(), String> {
         let (value, twice) = json::parse(&self.json).map_err(|error| error.to_string())?;
-        let ty = self.ty(&value)?;
-        let (object, warnings) = decode::read(ty, &self.json, Mode::Warn).map_err(|error| error.to_string())?;
-        same("violations", &warnings, &twice)?;
-        same("JSON → object", &object, &value)?;
-        let (read, warnings) = yaml::read(ty, &self.yaml, Mode::Strict).map_err(|error| error.to_string())?;
-        same("YAML → object", &read, &value)?;
-        same("YAML violations", &warnings, &Vec::new())?;
-        same_bytes("object → YAML", yaml::write(&value).as_bytes(), &self.yaml)?;
+        let ty = self.declared_type(&value)?;
+        let (object, warnings) = decode::decode_json(ty, &self.json, Mode::Warn).map_err(|error| error.to_string())?;
+        expect_equal("violations", &warnings, &twice)?;
+        expect_equal("JSON → object", &object, &value)?;
+        let (read, warnings) = yaml::decode_yaml(ty, &self.yaml, Mode::Strict).map_err(|error| error.to_string())?;
+        expect_equal("YAML → object", &read, &value)?;
+        expect_equal("YAML violations", &warnings, &Vec::new())?;
+        expect_equal_bytes("object → YAML", yaml::write(&value).as_bytes(), &self.yaml)?;
         self.check_protobuf(ty, &value)
     }
 
     fn check_protobuf(&self, ty: TypeId, value: &Value) -> Result<(), String> {
         let envelope = protobuf::open(&self.protobuf).map_err(|error| error.to_string())?;
         if value["kind"].is_null() {
-            same_bytes("object → message", &protobuf::encode_as(ty, value), envelope.raw)?;
+            expect_equal_bytes("object → message", &protobuf::encode_as(ty, value), envelope.raw)?;
             let decoded = protobuf::decode_as(ty, envelope.raw).map_err(|error| error.to_string())?;
-            return same("message → object", &decoded, value);
+            return expect_equal("message → object", &decoded, value);
         }
         let encoded = protobuf::encode_any(value).ok_or("the kind has no protobuf")?;
         let decoded = protobuf::decode_object(&self.protobuf).map_err(|error| error.to_string())?;
-        same("protobuf → object", &decoded, value)?;
-        same_bytes("object → protobuf", &encoded, &self.protobuf)
+        expect_equal("protobuf → object", &decoded, value)?;
+        expect_equal_bytes("object → protobuf", &encoded, &self.protobuf)
     }
 
-    /// The type that the object says it is, or that the file's name says.
-    fn ty(&self, value: &Value) -> Result<TypeId, String> {
+    /// The type that the object or the file name declares.
+    fn declared_type(&self, value: &Value) -> Result<TypeId, String> {
         let kind = self.name.rsplit('.').next().unwrap_or_default();
         let api_version = value["apiVersion"].as_str().unwrap_or("v1");
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -65,12 +65,12 @@ impl Fixture {
     }
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(what: &str, ours: &T, theirs: &T) -> Result<(), String> {
+fn expect_equal<T: PartialEq + std::fmt::Debug>(what: &str, ours: &T, theirs: &T) -> Result<(), String> {
     if ours == theirs { Ok(()) } else { Err(format!("{what}:\n ours   {ours:?}\n theirs {theirs:?}")) }
 }
 
-/// Tells where bytes begin to differ.
-fn same_bytes(what: &str, ours: &[u8], theirs: &[u8]) -> Result<(), String> {
+/// Compares bytes and reports the first difference.
+fn expect_equal_bytes(what: &str, ours: &[u8], theirs: &[u8]) -> Result<(), String> {
     let at = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();
     if at == ours.len() && at == theirs.len() {
         return Ok(());
@@ -88,15 +88,15 @@ fn fixtures() -> Option<Vec<PathBuf>> {
 }
 
 #[test]
-fn every_kind_is_read_and_written_as_upstream_does() {
+fn every_kind_round_trips_like_upstream() {
     let Some(paths) = fixtures() else {
         eprintln!("skipped: the serialization fixtures are not here");
         return;
     };
     let faults: Vec<String> = paths
         .iter()
-        .map(|path| Fixture::read(path))
-        .filter_map(|fixture| Some(format!("{}: {}", fixture.name, fixture.check().err()?)))
+        .map(|path| SerializationFixture::read(path))
+        .filter_map(|fixture| Some(format!("{}: {}", fixture.name, fixture.check_formats().err()?)))
         .collect();
     assert!(faults.is_empty(), "{} of {} kinds differ:\n{}", faults.len(), paths.len(), faults.join("\n"));
     assert_eq!(paths.len(), 185);

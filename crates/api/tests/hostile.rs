@@ -1,5 +1,5 @@
-//! What clients may send, mutated without mercy: no decoder and no patch panics, and none takes more than 64 MiB for an input
-//! under 3 MiB. `FERRY_FUZZ` sets the number of executions per target, `FERRY_FUZZ_TARGET` picks one.
+//! Mutated client input: no decoder or patch panics, and none allocates more than 64 MiB for an input under 3 MiB.
+//! `FERRY_FUZZ` sets the number of executions per target, `FERRY_FUZZ_TARGET` picks one.
 
 mod generate;
 mod mutate;
@@ -26,33 +26,33 @@ use peak_alloc::PeakAlloc;
 const EXECUTIONS: usize = 2_000;
 const MAX_MEMORY: usize = 64 << 20;
 
-/// Counts what is allocated, and the most that ever was since it was reset.
+/// Tracks current and peak allocation.
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// The tests count the memory of the whole process: one at a time.
-static ONE: Mutex<()> = Mutex::new(());
+/// Tests measure the memory of the whole process, so they run one at a time.
+static SERIAL: Mutex<()> = Mutex::new(());
 
-/// What is done with the bytes.
-type Target = fn(&[u8], TypeId);
+/// A function under test.
+type FuzzTarget = fn(&[u8], TypeId);
 
-const TARGETS: [(&str, Target); 9] = [
+const TARGETS: [(&str, FuzzTarget); 9] = [
     ("json", read_json),
     ("yaml", read_yaml),
     ("protobuf", read_protobuf),
-    ("json_patch", |bytes, ty| patched(Kind::Json, bytes, ty)),
-    ("merge_patch", |bytes, ty| patched(Kind::Merge, bytes, ty)),
-    ("strategic_patch", |bytes, ty| patched(Kind::Strategic, bytes, ty)),
+    ("json_patch", |bytes, ty| apply_patch(Kind::Json, bytes, ty)),
+    ("merge_patch", |bytes, ty| apply_patch(Kind::Merge, bytes, ty)),
+    ("strategic_patch", |bytes, ty| apply_patch(Kind::Strategic, bytes, ty)),
     ("apply", apply_configuration),
-    ("selectors", select),
+    ("selectors", parse_selectors),
     ("body", read_body),
 ];
 
 fn read_json(bytes: &[u8], ty: TypeId) {
     let _ = json::type_meta(bytes);
     let _ = json::parse(bytes);
-    let _ = decode::read(ty, bytes, Mode::Strict);
-    if let Ok((object, _)) = decode::read(ty, bytes, Mode::Ignore) {
+    let _ = decode::decode_json(ty, bytes, Mode::Strict);
+    if let Ok((object, _)) = decode::decode_json(ty, bytes, Mode::Ignore) {
         let again = decode::canonical(ty, object.clone()).expect("a canonical object is of its type").object;
         assert_eq!(again, object, "canonical form is stable");
     }
@@ -61,7 +61,7 @@ fn read_json(bytes: &[u8], ty: TypeId) {
 fn read_yaml(bytes: &[u8], ty: TypeId) {
     if let Ok(parsed) = yaml::parse(bytes) {
         let written = yaml::write(&parsed.value);
-        // Line breaks that only YAML 1.1 knows are none when they are read.
+        // Line breaks of YAML 1.1 only are normalized.
         if written.len() < json::MAX_SIZE && !written.contains(['\u{85}', '\u{2028}', '\u{2029}']) {
             assert_eq!(
                 yaml::parse(written.as_bytes()).map(|parsed| parsed.value).as_ref(),
@@ -70,7 +70,7 @@ fn read_yaml(bytes: &[u8], ty: TypeId) {
             );
         }
     }
-    let _ = yaml::read(ty, bytes, Mode::Strict);
+    let _ = yaml::decode_yaml(ty, bytes, Mode::Strict);
 }
 
 fn read_protobuf(bytes: &[u8], ty: TypeId) {
@@ -82,15 +82,15 @@ fn read_protobuf(bytes: &[u8], ty: TypeId) {
     }
 }
 
-fn patched(kind: Kind, bytes: &[u8], ty: TypeId) {
-    let Ok(patch) = patch::parse(bytes) else { return };
-    let object = generate::object(&mut Rng::with_seed(bytes.len() as u64), ty);
+fn apply_patch(kind: Kind, bytes: &[u8], ty: TypeId) {
+    let Ok(patch) = patch::parse_patch(bytes) else { return };
+    let object = generate::random_object(&mut Rng::with_seed(bytes.len() as u64), ty);
     if let Ok(patched) = kind.apply(ty, &object, &patch) {
         let _ = decode::canonical(ty, patched);
     }
 }
 
-/// Somebody applies the bytes, and somebody else applies them after him.
+/// Applies the bytes by one manager, then by another.
 fn apply_configuration(bytes: &[u8], ty: TypeId) {
     let Some(resource) = schema().resources().iter().find(|resource| resource.ty == ty) else { return };
     let Ok((mut config, _)) = json::parse(bytes) else { return };
@@ -99,13 +99,13 @@ fn apply_configuration(bytes: &[u8], ty: TypeId) {
         config["kind"] = resource.kind.into();
     }
     let writer = |manager| apply::Writer { kind: apply::Kind::of(resource, ""), manager, now: "2026-01-01T00:00:00Z" };
-    let live = generate::object(&mut Rng::with_seed(bytes.len() as u64), ty);
+    let live = generate::random_object(&mut Rng::with_seed(bytes.len() as u64), ty);
     if let Ok(object) = apply::apply(&writer("a"), Some(&live), &config, true) {
         let _ = apply::apply(&writer("b"), Some(&object), &config, false);
     }
 }
 
-fn select(bytes: &[u8], ty: TypeId) {
+fn parse_selectors(bytes: &[u8], ty: TypeId) {
     let text = String::from_utf8_lossy(bytes);
     let Some(resource) = schema().resources().iter().find(|resource| resource.ty == ty) else { return };
     if let Ok(selector) = LabelSelector::parse(&text) {
@@ -123,8 +123,8 @@ fn read_body(bytes: &[u8], ty: TypeId) {
     }
 }
 
-/// Runs a target; the bytes that it took, or `None` if it panicked.
-fn measured(run: Target, bytes: &[u8], ty: TypeId) -> Option<usize> {
+/// Runs a target and returns its peak memory; `None` if it panicked.
+fn measure_memory(run: FuzzTarget, bytes: &[u8], ty: TypeId) -> Option<usize> {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
     let outcome = catch_unwind(AssertUnwindSafe(|| run(bytes, ty)));
@@ -133,8 +133,8 @@ fn measured(run: Target, bytes: &[u8], ty: TypeId) -> Option<usize> {
 }
 
 #[test]
-fn nothing_panics_and_memory_is_bounded() {
-    let _one = ONE.lock();
+fn mutated_inputs_neither_panic_nor_exceed_memory() {
+    let _one = SERIAL.lock();
     let executions = std::env::var("FERRY_FUZZ").ok().and_then(|text| text.parse().ok()).unwrap_or(EXECUTIONS);
     let wanted = std::env::var("FERRY_FUZZ_TARGET").ok();
     let types: Vec<TypeId> = schema().resources().iter().map(|resource| resource.ty).collect();
@@ -145,7 +145,7 @@ fn nothing_panics_and_memory_is_bounded() {
         for execution in 0..executions {
             let (bytes, ty) = corpus.next(&mut rng, &types);
             let shown = || bytes[..bytes.len().min(4000)].escape_ascii().to_string();
-            let Some(taken) = measured(*target, &bytes, ty) else {
+            let Some(taken) = measure_memory(*target, &bytes, ty) else {
                 panic!("{name} panicked in execution {execution} for {} on {}", schema().get(ty).name, shown());
             };
             assert!(taken < MAX_MEMORY, "{name} took {taken} bytes in execution {execution}: {}", shown());
@@ -155,15 +155,15 @@ fn nothing_panics_and_memory_is_bounded() {
     }
 }
 
-/// The worst documents we know for each decoder, as large as they may be.
+/// The most expensive documents known for each decoder, at maximum size.
 #[test]
-fn the_worst_documents_are_refused_or_small() {
-    let _one = ONE.lock();
+fn worst_case_documents_are_bounded() {
+    let _one = SERIAL.lock();
     let pod = schema().type_named("core/v1.Pod").expect("there are pods");
-    for (at, (target, bytes)) in mutate::worst().into_iter().enumerate() {
+    for (at, (target, bytes)) in mutate::worst_documents().into_iter().enumerate() {
         let (_, run) = TARGETS.iter().find(|(name, _)| *name == target).expect("a target");
         assert!(bytes.len() <= json::MAX_SIZE);
-        let taken = measured(*run, &bytes, pod);
+        let taken = measure_memory(*run, &bytes, pod);
         assert!(taken.is_some_and(|taken| taken < MAX_MEMORY), "document {at}, {target}: {taken:?} bytes");
     }
 }

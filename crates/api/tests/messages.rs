@@ -1,6 +1,6 @@
-//! What a client is told about a body that cannot be read, word for word as kube-apiserver 1.36.4 tells it.
+//! Error messages about malformed bodies, compared with kube-apiserver 1.36.4.
 //!
-//! `messages.jsonl` has a body per line: the resource it is sent to, its format, the body, what is told.
+//! `messages.jsonl` has one body per line: resource, format, body, and message.
 
 use ferry_api::{
     decode::{self, Format, Mode},
@@ -13,7 +13,7 @@ fn resource(name: &str) -> &'static Resource {
     schema().resources().iter().find(|row| row.name == name && row.version == version).expect("a resource")
 }
 
-fn told(name: &str, format: Format, body: &[u8]) -> String {
+fn decode_message(name: &str, format: Format, body: &[u8]) -> String {
     match decode::body(resource(name), format, body, Mode::Strict) {
         Ok((object, _)) => format!("read: {object}"),
         Err(status) => status.message,
@@ -21,19 +21,19 @@ fn told(name: &str, format: Format, body: &[u8]) -> String {
 }
 
 #[test]
-fn bodies_are_refused_in_upstreams_words() {
+fn malformed_bodies_have_upstreams_errors() {
     let rows: Vec<[String; 4]> =
         include_str!("messages.jsonl").lines().map(|line| serde_json::from_str(line).expect("four texts")).collect();
     assert!(rows.len() > 100);
     for [name, format, body, want] in &rows {
         let format = if format == "yaml" { Format::Yaml } else { Format::Json };
-        assert_eq!(told(name, format, body.as_bytes()), *want, "{body}");
+        assert_eq!(decode_message(name, format, body.as_bytes()), *want, "{body}");
     }
 }
 
-/// `yaml_faults.jsonl` has a text per line, and what Go's library says of it; `ok` for nothing.
+/// `yaml_faults.jsonl` has one text per line with the error of Go's library; `ok` for none.
 #[test]
-fn yaml_is_refused_in_the_words_of_gos_library() {
+fn malformed_yaml_has_gos_errors() {
     for line in include_str!("yaml_faults.jsonl").lines() {
         let [body, want]: [String; 2] = serde_json::from_str(line).expect("two texts");
         let got = yaml::parse(body.as_bytes()).map_or_else(|error| error.to_string(), |_| "ok".to_owned());
@@ -42,7 +42,7 @@ fn yaml_is_refused_in_the_words_of_gos_library() {
 }
 
 #[test]
-fn modes_differ_in_what_they_do_about_strange_fields() {
+fn field_validation_decides_about_unknown_fields() {
     let json = br#"{"kind":"ConfigMap","apiVersion":"v1","zz":{"a":1,"a":2},"metadata":{"name":"d","nmae":1,"name":"e"},"aa":0}"#;
     let yaml = b"kind: ConfigMap\napiVersion: v1\nmetadata: {name: e}\nzz: 1\ndata: {a: b, a: c}\naa: 1\n";
     let unknown = |path: &str| format!("unknown field {path:?}");
@@ -60,7 +60,7 @@ fn modes_differ_in_what_they_do_about_strange_fields() {
 }
 
 #[test]
-fn what_is_no_text_or_too_deep() {
+fn invalid_utf8_and_deep_nesting_are_rejected() {
     let unrecognized = "the object provided is unrecognized (must be of type ConfigMap): ";
     let json = "couldn't get version/kind; json parse error: ";
     let deep = [b'['; 10_001];
@@ -74,7 +74,7 @@ fn what_is_no_text_or_too_deep() {
         (Format::Protobuf, b"k8s\0\x08\x01", "proto: wrong wireType = 0 for field TypeMeta (6b3873000801)".to_owned()),
     ];
     for (format, body, want) in cases {
-        assert_eq!(told("configmaps", format, body), format!("{unrecognized}{want}"));
+        assert_eq!(decode_message("configmaps", format, body), format!("{unrecognized}{want}"));
     }
     let body = b"{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"data\":{\"a\":\"\\ud800 \xff\"}}";
     let (object, _) = decode::body(resource("configmaps"), Format::Json, body, Mode::Strict).expect("an object");
@@ -82,7 +82,7 @@ fn what_is_no_text_or_too_deep() {
 }
 
 #[test]
-fn protobuf() {
+fn malformed_protobuf_has_upstreams_errors() {
     let envelope = |kind: &[u8], raw: &[u8]| {
         let meta = [b"\x0a\x02v1\x12", &[kind.len() as u8][..], kind].concat();
         [b"k8s\0\x0a", &[meta.len() as u8][..], &meta, b"\x12", &[raw.len() as u8], raw].concat()
@@ -100,10 +100,10 @@ fn protobuf() {
     ];
     for (raw, want) in cases {
         let want = format!("ConfigMap in version \"v1\" cannot be handled as a ConfigMap: {want}");
-        assert_eq!(told("configmaps", Format::Protobuf, &envelope(b"ConfigMap", raw)), want);
+        assert_eq!(decode_message("configmaps", Format::Protobuf, &envelope(b"ConfigMap", raw)), want);
     }
     assert_eq!(
-        told("configmaps", Format::Protobuf, &envelope(b"Pod", b"")),
+        decode_message("configmaps", Format::Protobuf, &envelope(b"Pod", b"")),
         "Pod in version \"v1\" cannot be handled as a ConfigMap: converting (v1.Pod) to (core.ConfigMap): unknown conversion"
     );
 }

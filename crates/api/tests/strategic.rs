@@ -1,4 +1,4 @@
-//! Strategic merge patches that were sent to kube-apiserver 1.36.4: ours make the same of the object before.
+//! Replays strategic merge patches recorded from kube-apiserver 1.36.4.
 
 mod shared;
 
@@ -9,10 +9,10 @@ use ferry_api::{
 };
 use shared::{differences, exchanges};
 
-/// Fewer would mean that the record or this test has lost some.
-const AT_LEAST: usize = 40;
+/// A lower number means that the recording or this test lost some.
+const MIN_PATCHES: usize = 40;
 
-/// The resource of the object at a path; none if it is a custom one.
+/// The resource of the object at a path; `None` for custom resources.
 fn resource(path: &str) -> Option<&'static Resource> {
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     let (group, version, rest) = match parts[..] {
@@ -28,8 +28,8 @@ fn text<'a>(exchange: &'a Value, name: &str) -> &'a str {
     exchange[name].as_str().unwrap_or_default()
 }
 
-/// The object that an exchange left at a path, if it did.
-fn left(exchange: &Value, path: &str) -> Option<Value> {
+/// The object that an exchange stored at a path.
+fn object_after(exchange: &Value, path: &str) -> Option<Value> {
     let (at, query) = text(exchange, "path").split_once('?').unwrap_or((text(exchange, "path"), ""));
     let ok = exchange["status"].as_u64().is_some_and(|status| status < 300) && !query.contains("dryRun");
     let response = &exchange["response"];
@@ -40,7 +40,7 @@ fn left(exchange: &Value, path: &str) -> Option<Value> {
     (ok && is_object && (made || at == path && text(exchange, "method") != "DELETE")).then(|| response.clone())
 }
 
-/// What the server sets, whatever the patch says.
+/// Drops fields that the server sets.
 fn without_server_fields(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         for name in ["managedFields", "resourceVersion", "generation"] {
@@ -51,14 +51,14 @@ fn without_server_fields(mut object: Value) -> Value {
 }
 
 #[test]
-fn golden_patches_make_the_same_objects() {
+fn recorded_patches_have_upstreams_result() {
     let Some(exchanges) = exchanges() else { return };
     let (mut done, mut wrong) = (0, Vec::new());
     for (at, exchange) in exchanges.iter().enumerate() {
         let strategic = exchange["headers"]["Content-Type"] == "application/strategic-merge-patch+json";
         let path = text(exchange, "path").split('?').next().unwrap_or_default();
         let Some(resource) = resource(path).filter(|_| strategic && exchange["status"] == 200) else { continue };
-        let Some(before) = exchanges[..at].iter().rev().find_map(|exchange| left(exchange, path)) else {
+        let Some(before) = exchanges[..at].iter().rev().find_map(|exchange| object_after(exchange, path)) else {
             wrong.push(format!("{}: nothing before", text(exchange, "id")));
             continue;
         };
@@ -71,5 +71,5 @@ fn golden_patches_make_the_same_objects() {
     }
     eprintln!("{done} strategic merge patches, {} differences", wrong.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(done >= AT_LEAST, "only {done} patches");
+    assert!(done >= MIN_PATCHES, "only {done} patches");
 }

@@ -1,4 +1,4 @@
-//! Tables, compared with those that an upstream server made of the same objects.
+//! Compares tables with those that upstream printed of the same objects.
 
 mod shared;
 
@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use shared::{differences, report};
 
-/// A path of one object: group, version and resource.
+/// Group, version and resource of an object's path.
 fn resource(path: &str) -> Option<(&str, &str, &str)> {
     match path.trim_matches('/').split('/').collect::<Vec<_>>().as_slice() {
         ["api", version, "namespaces", _, resource, _] | ["api", version, resource, _] => Some(("", version, resource)),
@@ -25,7 +25,7 @@ fn resource(path: &str) -> Option<(&str, &str, &str)> {
     }
 }
 
-/// Ages differ with the clock; descriptions are upstream's text.
+/// Drops ages, which depend on the clock, and descriptions.
 fn comparable(table: &Value) -> Value {
     let mut table = table.clone();
     for column in table["columnDefinitions"].as_array_mut().into_iter().flatten() {
@@ -47,7 +47,7 @@ fn comparable(table: &Value) -> Value {
 }
 
 #[test]
-fn tables_are_those_recorded() {
+fn tables_equal_recorded_ones() {
     let Some(exchanges) = shared::exchanges() else { return };
     let objects: HashMap<&str, &Value> = exchanges
         .iter()
@@ -62,7 +62,7 @@ fn tables_are_those_recorded() {
         if !id.ends_with(" table") {
             continue;
         }
-        // Custom resources have tables of their own.
+        // Custom resources have their own columns.
         let Some((group, version, name)) = resource(path) else { continue };
         let Some(resource) = schema().resource(group, version, name) else { continue };
         let object = objects.get(path).unwrap_or_else(|| panic!("{id} has an object"));
@@ -76,8 +76,8 @@ fn tables_are_those_recorded() {
     report("tables", compared, &found);
 }
 
-/// Kinds whose line in the list of columns has another name.
-const NAMES: &[(&str, &str)] = &[
+/// Kinds whose entry in the list of columns has another name.
+const COLUMN_NAMES: &[(&str, &str)] = &[
     ("endpoint", "Endpoints"),
     ("roleBindings", "RoleBinding"),
     ("clusterRoleBindings", "ClusterRoleBinding"),
@@ -88,27 +88,27 @@ const NAMES: &[(&str, &str)] = &[
     ("deviceTaint", "DeviceTaintRule"),
 ];
 
-/// Answers of subresources and errors have no resource; a driver has more columns than its line, and upstream has columns
-/// for capacities but does not use them.
-const OTHERWISE: &[&str] = &["scale", "status", "csiDriver", "csiStorageCapacity"];
+/// Kinds without a resource (`scale`, `status`), a driver with more columns than its entry, and capacities, whose
+/// columns upstream does not use.
+const UNPRINTED_KINDS: &[&str] = &["scale", "status", "csiDriver", "csiStorageCapacity"];
 
 #[test]
-fn columns_are_those_listed() {
+fn columns_equal_upstreams_list() {
     let Some(lines) = shared::lines("facts/columns.txt") else { return };
     let mut found = Vec::new();
     for line in lines.iter().filter(|line| !line.trim().is_empty()) {
         let (name, want) = line.split_once(": ").expect("a kind and its columns");
-        if OTHERWISE.contains(&name) {
+        if UNPRINTED_KINDS.contains(&name) {
             continue;
         }
-        let kind = NAMES.iter().find(|(short, _)| *short == name).map_or(name, |(_, kind)| kind);
+        let kind = COLUMN_NAMES.iter().find(|(short, _)| *short == name).map_or(name, |(_, kind)| kind);
         let mut resources = schema().resources().iter();
         let resource =
             resources.find(|resource| resource.kind.eq_ignore_ascii_case(kind)).unwrap_or_else(|| panic!("{name}"));
         let got = table::table(resource, std::iter::empty(), json!({}), Include::None, Timestamp::UNIX_EPOCH);
-        let got: Vec<String> = got["columnDefinitions"].as_array().unwrap().iter().map(column).collect();
+        let got: Vec<String> = got["columnDefinitions"].as_array().unwrap().iter().map(format_column).collect();
         let got = got.join(" | ");
-        // The name of an event is marked as one, which the list leaves out.
+        // The name column of events has a format that the list omits.
         if got.replace("Name:string/name@1", "Name:string@1") != *want && got != *want {
             found.push(format!("{name}: want {want}, got {got}"));
         }
@@ -116,8 +116,8 @@ fn columns_are_those_listed() {
     report("columns", lines.len(), &found);
 }
 
-/// `Name:string/name@0` with what is empty left out.
-fn column(column: &Value) -> String {
+/// Formats `Name:string/name@0` without empty parts.
+fn format_column(column: &Value) -> String {
     let text = |field: &str| column[field].as_str().unwrap_or_default().to_owned();
     let format = if text("format").is_empty() { String::new() } else { format!("/{}", text("format")) };
     let priority = if column["priority"] == 0 { String::new() } else { format!("@{}", column["priority"]) };

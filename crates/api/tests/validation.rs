@@ -1,4 +1,4 @@
-//! Validation and defaults, compared with what an upstream server said about the same objects.
+//! Compares validation and defaulting with recorded exchanges of kube-apiserver.
 
 mod shared;
 
@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use ferry_api::{
     Map, Value, decode, defaults, meta,
-    schema::{Resource, Scope, schema},
+    schema::{Resource, ResourceScope, schema},
     validate::{self, FieldError},
 };
 use serde_json::json;
 use shared::{differences, lines};
 
 const FILES: [&str; 4] = ["exchanges", "watch", "custom", "gate"];
-/// What an upstream server sets beside what the client gave and the defaults.
+/// The fields that an upstream server sets besides client input and defaults.
 const SET_BY_SERVER: &[&str] = &[
     ".apiVersion",
     ".kind",
@@ -60,11 +60,11 @@ fn resource(path: &str) -> Option<(&'static Resource, String, Option<String>)> {
     Some((schema().resource(group, version, name)?, namespace.to_owned(), object))
 }
 
-/// The object as it reaches validation: canonical, with defaults, placed and prepared.
-fn prepared(resource: &Resource, namespace: &str, body: &Value) -> Option<Value> {
+/// The object as it reaches validation: canonical, defaulted and prepared for create.
+fn prepare_object(resource: &Resource, namespace: &str, body: &Value) -> Option<Value> {
     let mut object = decode::canonical(resource.ty, body.clone()).ok()?.object;
     let metadata = meta::metadata_mut(&mut object);
-    if resource.scope == Scope::Namespaced {
+    if resource.scope == ResourceScope::Namespaced {
         metadata.insert("namespace".into(), namespace.into());
     }
     if resource.kind != "SubjectAccessReview" && resource.kind != "LocalSubjectAccessReview" {
@@ -94,7 +94,7 @@ fn prepared(resource: &Resource, namespace: &str, body: &Value) -> Option<Value>
     Some(object)
 }
 
-fn causes(response: &Value) -> Vec<String> {
+fn status_causes(response: &Value) -> Vec<String> {
     let list = response["details"]["causes"].as_array().cloned().unwrap_or_default();
     let text = |cause: &Value, field: &str| cause[field].as_str().unwrap_or_default().to_owned();
     list.iter()
@@ -102,8 +102,8 @@ fn causes(response: &Value) -> Vec<String> {
         .collect()
 }
 
-fn faults(errors: &[FieldError]) -> Vec<String> {
-    errors.iter().map(|error| format!("{} {} {}", error.field, error.kind.reason(), error.detail())).collect()
+fn format_errors(errors: &[FieldError]) -> Vec<String> {
+    errors.iter().map(|error| format!("{} {} {}", error.field, error.kind.reason(), error.error_body())).collect()
 }
 
 fn exchanges() -> Option<Vec<Value>> {
@@ -115,8 +115,8 @@ fn exchanges() -> Option<Vec<Value>> {
     Some(all)
 }
 
-/// Tells how many cases of a kind differ, and at most how many may.
-fn report(title: &str, checked: usize, differing: &BTreeMap<String, Vec<String>>, allowed: usize) {
+/// Reports the number of differing cases and fails if it exceeds `allowed`.
+fn report_differences(title: &str, checked: usize, differing: &BTreeMap<String, Vec<String>>, allowed: usize) {
     let count: usize = differing.values().map(Vec::len).sum();
     eprintln!("{title}: {checked} checked, {count} differ");
     for (kind, cases) in differing {
@@ -126,8 +126,8 @@ fn report(title: &str, checked: usize, differing: &BTreeMap<String, Vec<String>>
     assert!(count <= allowed, "{title}: {count} differ, {allowed} did before");
 }
 
-/// Answers that are not validation's: expressions are compiled elsewhere, and admission speaks for itself.
-fn is_elsewhere(response: &Value) -> bool {
+/// Whether a response comes from outside validation: CEL compilation or admission.
+fn is_outside_validation(response: &Value) -> bool {
     let text = response.to_string();
     let marks =
         ["compilation failed", "cost", "must evaluate to", "ValidatingAdmissionPolicy '", "pod-security.kubernetes.io"];
@@ -135,37 +135,41 @@ fn is_elsewhere(response: &Value) -> bool {
 }
 
 #[test]
-fn refusals_are_those_of_upstream() {
+fn rejected_creates_have_upstreams_errors() {
     let Some(exchanges) = exchanges() else { return };
     let (mut checked, mut differing) = (0, BTreeMap::<String, Vec<String>>::new());
     for exchange in &exchanges {
         let (status, response) = (&exchange["status"], &exchange["response"]);
-        if exchange["method"] != "POST" || *status != 422 || response["reason"] != "Invalid" || is_elsewhere(response) {
+        if exchange["method"] != "POST"
+            || *status != 422
+            || response["reason"] != "Invalid"
+            || is_outside_validation(response)
+        {
             continue;
         }
         let Some((resource, namespace, None)) = resource(exchange["path"].as_str().unwrap_or_default()) else {
             continue;
         };
-        let Some(object) = prepared(resource, &namespace, &exchange["body"]) else { continue };
+        let Some(object) = prepare_object(resource, &namespace, &exchange["body"]) else { continue };
         checked += 1;
-        let (want, got) = (causes(response), faults(&validate::create(resource, &object)));
+        let (want, got) = (status_causes(response), format_errors(&validate::create(resource, &object)));
         if want != got {
             let case = format!("{}\n      want {want:#?}\n      got  {got:#?}", exchange["id"]);
             differing.entry(resource.kind.to_owned()).or_default().push(case);
         }
     }
-    report("refused creations", checked, &differing, 0);
+    report_differences("refused creations", checked, &differing, 0);
 }
 
 #[test]
-fn what_upstream_accepts_is_accepted_with_its_defaults() {
+fn accepted_creates_have_upstreams_defaults() {
     let Some(exchanges) = exchanges() else { return };
     let (mut checked, mut differing) = (0, BTreeMap::<String, Vec<String>>::new());
     for exchange in exchanges.iter().filter(|exchange| exchange["method"] == "POST" && exchange["status"] == 201) {
         let Some((resource, namespace, None)) = resource(exchange["path"].as_str().unwrap_or_default()) else {
             continue;
         };
-        let Some(mut object) = prepared(resource, &namespace, &exchange["body"]) else { continue };
+        let Some(mut object) = prepare_object(resource, &namespace, &exchange["body"]) else { continue };
         if resource.verbs == ["create"] {
             continue;
         }
@@ -173,7 +177,7 @@ fn what_upstream_accepts_is_accepted_with_its_defaults() {
             object["metadata"]["name"] = format!("{prefix}abcde").into();
         }
         checked += 1;
-        let mut found = faults(&validate::create(resource, &object));
+        let mut found = format_errors(&validate::create(resource, &object));
         if exchange["response"]["kind"] == resource.kind {
             differences("", &exchange["response"], &object, &mut found);
         }
@@ -182,11 +186,11 @@ fn what_upstream_accepts_is_accepted_with_its_defaults() {
             differing.entry(resource.kind.to_owned()).or_default().push(format!("{} {found:#?}", exchange["id"]));
         }
     }
-    report("accepted creations", checked, &differing, 0);
+    report_differences("accepted creations", checked, &differing, 0);
 }
 
 #[test]
-fn refused_changes_are_those_of_upstream() {
+fn rejected_updates_have_upstreams_errors() {
     let Some(exchanges) = exchanges() else { return };
     let mut known: HashMap<String, Value> = HashMap::new();
     let (mut checked, mut differing) = (0, BTreeMap::<String, Vec<String>>::new());
@@ -194,13 +198,13 @@ fn refused_changes_are_those_of_upstream() {
         let path = exchange["path"].as_str().unwrap_or_default().split('?').next().unwrap_or_default().to_owned();
         let (method, status, response) = (&exchange["method"], &exchange["status"], &exchange["response"]);
         let changed = *method == "PATCH" || *method == "PUT";
-        if changed && *status == 422 && response["reason"] == "Invalid" && !is_elsewhere(response) {
+        if changed && *status == 422 && response["reason"] == "Invalid" && !is_outside_validation(response) {
             if let (Some((resource, _, Some(_))), Some(old)) = (resource(&path), known.get(&path))
-                && let Some(object) = patched(exchange, old)
+                && let Some(object) = apply_exchange(exchange, old)
                 && let Some(object) = decode::canonical(resource.ty, object).ok().map(|decoded| decoded.object)
             {
                 checked += 1;
-                let (want, got) = (causes(response), faults(&validate::update(resource, &object, old)));
+                let (want, got) = (status_causes(response), format_errors(&validate::update(resource, &object, old)));
                 if want != got && !want.iter().any(|cause| cause.starts_with("fieldManager ")) {
                     let case = format!("{}\n      want {want:#?}\n      got  {got:#?}", exchange["id"]);
                     differing.entry(resource.kind.to_owned()).or_default().push(case);
@@ -215,26 +219,26 @@ fn refused_changes_are_those_of_upstream() {
             known.insert(path, response.clone());
         }
     }
-    // Upstream compares the bytes of a revision's data, so that a patch of its labels is refused when they had blanks.
-    report("refused changes", checked, &differing, 2);
+    // Upstream compares the bytes of a ControllerRevision's data, so that whitespace differences reject label patches.
+    report_differences("refused changes", checked, &differing, 2);
 }
 
-/// The object after a merge patch or a replacement; other patches are not this test's matter.
-fn patched(exchange: &Value, old: &Value) -> Option<Value> {
+/// The object after a merge patch or replacement; other patches are skipped.
+fn apply_exchange(exchange: &Value, old: &Value) -> Option<Value> {
     let kind = exchange["headers"]["Content-Type"].as_str().unwrap_or_default();
     let body = &exchange["body"];
     match (exchange["method"].as_str()?, kind) {
         ("PUT", _) => Some(body.clone()),
         ("PATCH", "application/merge-patch+json" | "application/strategic-merge-patch+json") => {
             let mut new = old.clone();
-            merge(&mut new, body);
+            merge_patch(&mut new, body);
             Some(new)
         }
         _ => None,
     }
 }
 
-fn merge(target: &mut Value, patch: &Value) {
+fn merge_patch(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
         return;
@@ -244,13 +248,13 @@ fn merge(target: &mut Value, patch: &Value) {
         if value.is_null() {
             target.remove(key);
         } else {
-            merge(target.entry(key.clone()).or_insert_with(|| Value::Object(Map::new())), value);
+            merge_patch(target.entry(key.clone()).or_insert_with(|| Value::Object(Map::new())), value);
         }
     }
 }
 
 #[test]
-fn nothing_panics_on_objects_in_which_every_field_is_set() {
+fn fully_populated_objects_never_panic() {
     let Some(names) = shared::fixtures("fixtures/api") else { return };
     let objects: Vec<Value> = names.iter().map(|name| shared::fixture(&format!("fixtures/api/{name}"))).collect();
     for resource in schema().resources() {
@@ -266,7 +270,7 @@ fn nothing_panics_on_objects_in_which_every_field_is_set() {
             validate::create(resource, &decoded);
             validate::update(resource, &decoded, &empty);
             validate::update(resource, &empty, &decoded);
-            validate::update_subresource(resource, "status", &decoded, &empty);
+            validate::validate_subresource_update(resource, "status", &decoded, &empty);
             let same = validate::update(resource, &decoded, &decoded);
             assert!(same.iter().all(|error| error.message != "field is immutable"), "{}: {same:?}", resource.kind);
         }
@@ -274,7 +278,7 @@ fn nothing_panics_on_objects_in_which_every_field_is_set() {
 }
 
 #[test]
-fn nothing_panics_on_values_of_any_kind() {
+fn arbitrary_values_never_panic() {
     let odd = [
         json!(null),
         json!(-1),
@@ -294,9 +298,9 @@ fn nothing_panics_on_values_of_any_kind() {
             for (new, old) in [(&object, &other), (&other, &object)] {
                 validate::create(resource, new);
                 validate::update(resource, new, old);
-                validate::update_subresource(resource, "status", new, old);
+                validate::validate_subresource_update(resource, "status", new, old);
                 for part in resource.subresources.iter().map(|part| part.name).chain(["warnings"]) {
-                    validate::update_subresource(resource, part, new, old);
+                    validate::validate_subresource_update(resource, part, new, old);
                 }
                 validate::warnings(resource, new, Some(old));
             }
@@ -304,15 +308,15 @@ fn nothing_panics_on_values_of_any_kind() {
     }
 }
 
-/// What is told whoever creates an object in the default namespace.
-fn told(group: &str, version: &str, name: &str, body: Value) -> Vec<String> {
+/// The warnings about an object created in the default namespace.
+fn create_warnings(group: &str, version: &str, name: &str, body: Value) -> Vec<String> {
     let resource = schema().resource(group, version, name).expect("there is such a resource");
-    let object = prepared(resource, "default", &body).expect("the object is of its type");
+    let object = prepare_object(resource, "default", &body).expect("the object is of its type");
     validate::warnings(resource, &object, None)
 }
 
 #[test]
-fn warnings_are_those_of_upstream() {
+fn warnings_equal_upstreams() {
     let container = |name: &str| {
         json!({"name": name, "image": "i", "ports": [{"containerPort": 80}],
             "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]})
@@ -326,20 +330,20 @@ fn warnings_are_those_of_upstream() {
         "spec.containers[1].env[1]: hides previous definition of \"A\", which may be dropped when using apply",
         "spec.containers[1].ports[0]: duplicate port definition with spec.containers[0].ports[0]",
     ];
-    assert_eq!(told("", "v1", "pods", pod), want);
+    assert_eq!(create_warnings("", "v1", "pods", pod), want);
     let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], "externalIPs": ["010.1.1.1"]}});
     let want = [
         "spec.externalIPs[0]: non-standard IP address \"010.1.1.1\" is invalid: use \"10.1.1.1\"",
         "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
     ];
-    assert_eq!(told("", "v1", "services", service), want);
+    assert_eq!(create_warnings("", "v1", "services", service), want);
     let endpoints = schema().resource("", "v1", "endpoints").and_then(Resource::deprecation);
     let want = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
     assert_eq!(endpoints.as_deref(), Some(want));
 }
 
 #[test]
-fn nothing_is_told_where_upstream_told_nothing() {
+fn no_warnings_where_upstream_has_none() {
     let Some(exchanges) = exchanges() else { return };
     let quiet = |exchange: &&Value| {
         let warnings = exchange.get("warnings").and_then(Value::as_array);
@@ -349,19 +353,19 @@ fn nothing_is_told_where_upstream_told_nothing() {
         let Some((resource, namespace, None)) = resource(exchange["path"].as_str().unwrap_or_default()) else {
             continue;
         };
-        let Some(object) = prepared(resource, &namespace, &exchange["body"]) else { continue };
+        let Some(object) = prepare_object(resource, &namespace, &exchange["body"]) else { continue };
         assert_eq!(validate::warnings(resource, &object, None), Vec::<String>::new(), "{}", exchange["id"]);
     }
 }
 
 #[test]
-fn whoever_asks_for_a_pods_certificate_has_its_key() {
-    // A request of OpenSSL for a key on P-256.
+fn pod_certificate_request_needs_proof_of_possession() {
+    // A PKCS#10 request of OpenSSL for a P-256 key.
     const REQUEST: &str = "MIHGMG4CAQAwDDEKMAgGA1UEAwwBeDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABGKS1hV0wpfoj8qCUzD12R8+VBOH8TbfI+iYwWcl\
         ulIediLooMMpyAp4HZqeQmtFtbbXyuMIsipR4JttG3X3e4ugADAKBggqhkjOPQQDAgNIADBFAiEA3XnWmf6jscD8dSq5mbGVWwY6750g\
         guHSh+oLC1ftx3YCIEN7OeQ1jQBarCcC0IA4nF60Ek6O1fc3aDqpyx3Euva1";
     let requests = schema().resource("certificates.k8s.io", "v1beta1", "podcertificaterequests").expect("a resource");
-    // One for a key on P-521, and an RSA key: what cannot be verified here is refused by name.
+    // A P-521 request and an RSA key: unsupported signatures are rejected by name.
     const P521: &str = "MIIBTjCBsQIBADAMMQowCAYDVQQDDAF4MIGbMBAGByqGSM49AgEGBSuBBAAjA4GGAAQBUOevvmAIelcM8Sgz6QlAoGLY66mjxTJh\
         IgzLil45cGMOeF6FCRguVE2H3f+LrgVJyi/3dh0lPS78INWPPorFeisAOBIprPAoboHMgOw/+06r9cUxEvoJAwB9YFs4aHaPwWxO\
         NvEwWn9xm/cqzxDKwvfsXmXCTZytXDPXnv+uRa18MZ+gADAKBggqhkjOPQQDAgOBiwAwgYcCQgCFegcOe/zSf3jZ9Heaj5zeq7rf\
@@ -379,8 +383,8 @@ fn whoever_asks_for_a_pods_certificate_has_its_key() {
             "maxExpirationSeconds": 7200}});
         let fields = fields.as_object().cloned().unwrap_or_default();
         body["spec"].as_object_mut().expect("a spec").extend(fields);
-        let object = prepared(requests, "default", &body).expect("the object is of its type");
-        faults(&validate::create(requests, &object))
+        let object = prepare_object(requests, "default", &body).expect("the object is of its type");
+        format_errors(&validate::create(requests, &object))
     };
     let check = |request: &str| spec(json!({"stubPKCS10Request": request}));
     assert_eq!(check(REQUEST), Vec::<String>::new());
@@ -394,7 +398,7 @@ fn whoever_asks_for_a_pods_certificate_has_its_key() {
 }
 
 #[test]
-fn schemas_as_deep_as_documents_may_be_are_checked() {
+fn deeply_nested_schemas_are_validated() {
     let crds = schema().resource("apiextensions.k8s.io", "v1", "customresourcedefinitions").expect("a resource");
     let mut inner = json!({"type": "string"});
     for _ in 0..115 {
@@ -405,19 +409,19 @@ fn schemas_as_deep_as_documents_may_be_are_checked() {
         "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": inner}}]}});
     let text = body.to_string();
     let (mut object, _) =
-        decode::read(crds.ty, text.as_bytes(), decode::Mode::Strict).expect("not too deep to be read");
+        decode::decode_json(crds.ty, text.as_bytes(), decode::Mode::Strict).expect("not too deep to be read");
     object["status"] = json!({"storedVersions": ["v1"]});
-    assert_eq!(faults(&validate::create(crds, &object)), Vec::<String>::new());
+    assert_eq!(format_errors(&validate::create(crds, &object)), Vec::<String>::new());
 }
 
-/// The faults of a new object that is given whole.
-fn refused(group: &str, version: &str, name: &str, body: Value) -> Vec<String> {
+/// The errors about a new object.
+fn create_errors(group: &str, version: &str, name: &str, body: Value) -> Vec<String> {
     let resource = schema().resource(group, version, name).expect("a resource");
     validate::create(resource, &body).iter().map(ToString::to_string).collect()
 }
 
 #[test]
-fn defaults_of_custom_schemas_fit_their_schemas() {
+fn crd_defaults_must_match_their_schema() {
     let told = |schema: Value| {
         let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object",
             "properties": {"spec": {"type": "object", "properties": {"a": schema}}}}}});
@@ -425,7 +429,7 @@ fn defaults_of_custom_schemas_fit_their_schemas() {
             "names": {"plural": "as", "singular": "a", "kind": "A", "listKind": "AList"}});
         let body = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": {"name": "as.g.example.com"}, "spec": spec, "status": {"storedVersions": ["v1"]}});
-        refused("apiextensions.k8s.io", "v1", "customresourcedefinitions", body)
+        create_errors("apiextensions.k8s.io", "v1", "customresourcedefinitions", body)
     };
     let check = |schema: Value, want: &[&str]| {
         let at = "spec.validation.openAPIV3Schema.properties[spec].properties[a].default";
@@ -459,9 +463,9 @@ fn defaults_of_custom_schemas_fit_their_schemas() {
 }
 
 #[test]
-fn the_cpu_target_of_an_old_autoscaler_is_a_share() {
+fn v1_autoscaler_target_is_validated_as_utilization() {
     let body = json!({"metadata": {"name": "h", "namespace": "n"}, "spec": {"maxReplicas": 2, "targetCPUUtilizationPercentage": 0,
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}});
     let want = "spec.metrics[0].resource.target.averageUtilization: Invalid value: 0: must be greater than 0";
-    assert_eq!(refused("autoscaling", "v1", "horizontalpodautoscalers", body), [want]);
+    assert_eq!(create_errors("autoscaling", "v1", "horizontalpodautoscalers", body), [want]);
 }

@@ -1,6 +1,6 @@
 //! The columns of tables: a name, and what paths of the definition lead to.
 
-use api::{Value, meta, schema::Column, time};
+use api::{Value, meta, schema::PrinterColumn, time};
 use jiff::Timestamp;
 
 use crate::jsonpath::Path;
@@ -8,7 +8,7 @@ use crate::jsonpath::Path;
 /// How the objects of a version are printed.
 #[derive(Debug)]
 pub struct Printer {
-    columns: Vec<(Column, Option<Path>)>,
+    columns: Vec<(PrinterColumn, Option<Path>)>,
 }
 
 impl Printer {
@@ -18,7 +18,7 @@ impl Printer {
         let columns = match given {
             Some(list) => list.iter().map(column).collect(),
             None => {
-                let age = Column {
+                let age = PrinterColumn {
                     name: "Age".into(),
                     ty: "date".into(),
                     format: String::new(),
@@ -32,8 +32,8 @@ impl Printer {
     }
 
     /// What stands above the cells.
-    pub fn columns(&self) -> Vec<Column> {
-        let name = Column {
+    pub fn columns(&self) -> Vec<PrinterColumn> {
+        let name = PrinterColumn {
             name: "Name".into(),
             ty: "string".into(),
             format: "name".into(),
@@ -45,7 +45,7 @@ impl Printer {
 
     /// The row of an object.
     pub fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
-        let cell = |(column, path): &(Column, Option<Path>)| {
+        let cell = |(column, path): &(PrinterColumn, Option<Path>)| {
             let found = path.as_ref().map(|path| path.find(object)).unwrap_or_default();
             found.first().map_or(Value::Null, |value| cell(&column.ty, value, now))
         };
@@ -53,7 +53,7 @@ impl Printer {
     }
 }
 
-fn column(given: &Value) -> (Column, Option<Path>) {
+fn column(given: &Value) -> (PrinterColumn, Option<Path>) {
     let text = |name: &str| given.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let path = text("jsonPath");
     let description = match text("description") {
@@ -61,7 +61,7 @@ fn column(given: &Value) -> (Column, Option<Path>) {
         text => text,
     };
     let priority = given.get("priority").and_then(Value::as_i64).unwrap_or(0);
-    let column = Column { name: text("name"), ty: text("type"), format: text("format"), description, priority };
+    let column = PrinterColumn { name: text("name"), ty: text("type"), format: text("format"), description, priority };
     (column, Path::parse(&path))
 }
 

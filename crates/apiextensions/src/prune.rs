@@ -140,7 +140,7 @@ impl Walk {
             }
         }
         let given = value.get("metadata").cloned().unwrap_or_default();
-        let dropped = decode::metadata(value)
+        let dropped = decode::canonicalize_metadata(value)
             .map_err(|error| FieldError::invalid(format!("{}.metadata", self.path), given, error.to_string()))?;
         self.unknown.extend(dropped.iter().map(|path| format!("{}.{path}", self.path)));
         Ok(())

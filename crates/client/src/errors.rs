@@ -1,6 +1,6 @@
-//! What an API server's refusal means to a loop: told by the status code and reason, never by text.
+//! Classifies API errors by status code and reason, never by message text.
 
-/// Questions that every loop asks about a failed request.
+/// Predicates that controllers use on a failed request.
 pub trait ApiErrorExt {
     /// The object does not exist.
     fn is_not_found(&self) -> bool;
@@ -8,14 +8,14 @@ pub trait ApiErrorExt {
     fn is_conflict(&self) -> bool;
     /// An object of that name exists.
     fn is_already_exists(&self) -> bool;
-    /// The namespace is being deleted: nothing can be created in it any more.
+    /// The namespace is being deleted and accepts no new objects.
     fn is_namespace_terminating(&self) -> bool;
-    /// The server gave up waiting: an object that was to be created is there, but not yet as others will see it.
+    /// The server timed out; a create may have succeeded without being visible yet.
     fn is_timeout(&self) -> bool;
-    /// The server found the object not valid, so sending it again does not help.
+    /// The object failed validation; sending it again unchanged fails again.
     fn is_invalid(&self) -> bool;
-    /// What the server said, without the wrapping of the client.
-    fn reply(&self) -> String;
+    /// The message of the returned `Status`, without the client's prefix.
+    fn server_message(&self) -> String;
 }
 
 impl ApiErrorExt for kube::Error {
@@ -45,7 +45,7 @@ impl ApiErrorExt for kube::Error {
         matches!(self, kube::Error::Api(status) if status.code == 422)
     }
 
-    fn reply(&self) -> String {
+    fn server_message(&self) -> String {
         match self {
             kube::Error::Api(status) => status.message.clone(),
             other => other.to_string(),

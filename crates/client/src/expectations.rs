@@ -1,8 +1,8 @@
-//! Expectations: what a loop has asked for and its informer has not shown yet.
+//! Controller expectations: creations and deletions that were requested and not yet observed by the informer.
 //!
-//! A loop that counts objects in its cache must not count again before its own creations and deletions arrive there:
-//! it would create or delete twice. Expectations that are not met expire after five minutes, so that an event that
-//! never comes does not stop the loop.
+//! A controller that counts objects in its cache must wait until its own writes arrive there, or it would create or
+//! delete twice. Unfulfilled expectations expire after five minutes, so a missing event cannot block a controller
+//! forever.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,82 +12,84 @@ use std::{
 
 use tokio::time::Instant;
 
-/// After this time unmet expectations no longer hold a loop back.
-pub const EXPIRY: Duration = Duration::from_secs(5 * 60);
+/// Age after which unfulfilled expectations no longer block a sync.
+pub const EXPECTATIONS_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// What each key's loop waits to see: creations by number, deletions by uid.
+/// Expected creations (by count) and deletions (by uid) per controller key.
 #[derive(Default)]
-pub struct Expectations {
-    entries: Mutex<HashMap<String, Entry>>,
+pub struct ControllerExpectations {
+    entries: Mutex<HashMap<String, KeyExpectations>>,
 }
 
-struct Entry {
+struct KeyExpectations {
     creations: usize,
     deletions: HashSet<String>,
-    since: Instant,
+    created_at: Instant,
 }
 
-impl Expectations {
-    /// None yet.
+impl ControllerExpectations {
+    /// Creates an empty set of expectations.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// `count` more creations are about to be asked for.
+    /// Expects `count` more creations.
     pub fn expect_creations(&self, key: &str, count: usize) {
-        self.expect(key).entry(key.into()).and_modify(|entry| entry.creations += count);
+        self.ensure_entry(key).entry(key.into()).and_modify(|entry| entry.creations += count);
     }
 
-    /// The objects with these uids are about to be deleted.
+    /// Expects the deletion of the objects with these uids.
     pub fn expect_deletions(&self, key: &str, uids: impl IntoIterator<Item = String>) {
-        self.expect(key).entry(key.into()).and_modify(|entry| entry.deletions.extend(uids));
+        self.ensure_entry(key).entry(key.into()).and_modify(|entry| entry.deletions.extend(uids));
     }
 
-    /// A creation was seen, or failed and will never be seen.
+    /// Records a creation that was observed, or that failed and will never be observed.
     pub fn creation_observed(&self, key: &str) {
-        if let Some(entry) = self.entries().get_mut(key) {
+        if let Some(entry) = self.lock_entries().get_mut(key) {
             entry.creations = entry.creations.saturating_sub(1);
         }
     }
 
-    /// A deletion was seen, or failed and will never be seen.
+    /// Records a deletion that was observed, or that failed and will never be observed.
     pub fn deletion_observed(&self, key: &str, uid: &str) {
-        if let Some(entry) = self.entries().get_mut(key) {
+        if let Some(entry) = self.lock_entries().get_mut(key) {
             entry.deletions.remove(uid);
         }
     }
 
-    /// Whether the cache shows all that was asked for, or it is too late to wait for it.
-    pub fn satisfied(&self, key: &str) -> bool {
-        self.entries().get(key).is_none_or(|entry| entry.is_met() || entry.since.elapsed() > EXPIRY)
+    /// Whether all expectations of `key` are fulfilled or expired.
+    pub fn is_satisfied(&self, key: &str) -> bool {
+        self.lock_entries()
+            .get(key)
+            .is_none_or(|entry| entry.is_fulfilled() || entry.created_at.elapsed() > EXPECTATIONS_TIMEOUT)
     }
 
-    /// Drops what is known of a key whose object is gone.
+    /// Drops the expectations of a deleted object.
     pub fn forget(&self, key: &str) {
-        self.entries().remove(key);
+        self.lock_entries().remove(key);
     }
 
-    /// Makes sure that `key` has an entry, a new one if the last one is met or expired.
-    fn expect(&self, key: &str) -> MutexGuard<'_, HashMap<String, Entry>> {
-        let mut entries = self.entries();
-        let entry = entries.entry(key.into()).or_insert_with(Entry::new);
-        if entry.is_met() || entry.since.elapsed() > EXPIRY {
-            *entry = Entry::new();
+    /// Ensures an entry for `key`, replacing one that is fulfilled or expired.
+    fn ensure_entry(&self, key: &str) -> MutexGuard<'_, HashMap<String, KeyExpectations>> {
+        let mut entries = self.lock_entries();
+        let entry = entries.entry(key.into()).or_insert_with(KeyExpectations::new);
+        if entry.is_fulfilled() || entry.created_at.elapsed() > EXPECTATIONS_TIMEOUT {
+            *entry = KeyExpectations::new();
         }
         entries
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
+    fn lock_entries(&self) -> MutexGuard<'_, HashMap<String, KeyExpectations>> {
         self.entries.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
-impl Entry {
+impl KeyExpectations {
     fn new() -> Self {
-        Self { creations: 0, deletions: HashSet::new(), since: Instant::now() }
+        Self { creations: 0, deletions: HashSet::new(), created_at: Instant::now() }
     }
 
-    fn is_met(&self) -> bool {
+    fn is_fulfilled(&self) -> bool {
         self.creations == 0 && self.deletions.is_empty()
     }
 }
@@ -97,36 +99,36 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn creations_count() {
-        let expectations = Expectations::new();
-        assert!(expectations.satisfied("rs"));
+    async fn creations_are_counted_down() {
+        let expectations = ControllerExpectations::new();
+        assert!(expectations.is_satisfied("rs"));
         expectations.expect_creations("rs", 2);
         expectations.creation_observed("rs");
-        assert!(!expectations.satisfied("rs") && expectations.satisfied("other"));
+        assert!(!expectations.is_satisfied("rs") && expectations.is_satisfied("other"));
         expectations.creation_observed("rs");
         expectations.creation_observed("rs");
-        assert!(expectations.satisfied("rs"));
+        assert!(expectations.is_satisfied("rs"));
     }
 
     #[tokio::test]
-    async fn deletions_are_told_apart() {
-        let expectations = Expectations::new();
+    async fn deletions_are_tracked_by_uid() {
+        let expectations = ControllerExpectations::new();
         expectations.expect_deletions("rs", ["a".to_owned(), "b".to_owned()]);
         expectations.deletion_observed("rs", "a");
         expectations.deletion_observed("rs", "a");
-        assert!(!expectations.satisfied("rs"));
+        assert!(!expectations.is_satisfied("rs"));
         expectations.deletion_observed("rs", "b");
-        assert!(expectations.satisfied("rs"));
+        assert!(expectations.is_satisfied("rs"));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn unmet_expectations_expire() {
-        let expectations = Expectations::new();
+    async fn unfulfilled_expectations_expire() {
+        let expectations = ControllerExpectations::new();
         expectations.expect_creations("rs", 1);
-        tokio::time::advance(EXPIRY + Duration::from_secs(1)).await;
-        assert!(expectations.satisfied("rs"));
+        tokio::time::advance(EXPECTATIONS_TIMEOUT + Duration::from_secs(1)).await;
+        assert!(expectations.is_satisfied("rs"));
         expectations.expect_creations("rs", 1);
         expectations.creation_observed("rs");
-        assert!(expectations.satisfied("rs"));
+        assert!(expectations.is_satisfied("rs"));
     }
 }

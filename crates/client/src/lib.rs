@@ -1,19 +1,20 @@
-//! How components speak to an API server: transports, informers, the work queue, expectations and the event recorder.
+//! Client-side machinery shared by the components: transports, informers, work queue, expectations, event recorder.
 //!
-//! The client itself is [`kube::Client`]. It speaks TLS to any Kubernetes API server ([`transport::from_kubeconfig`]) or
-//! to the API server's own service in this process ([`transport::in_process`]): same requests, same pipeline.
+//! The client itself is [`kube::Client`]. It speaks TLS to any Kubernetes API server
+//! ([`transport::client_from_kubeconfig`]) or calls the API server's service in this process
+//! ([`transport::in_process_client`]): same requests, same handler chain.
 
-mod cache;
-mod delay;
 pub mod errors;
+pub mod event_recorder;
 pub mod expectations;
+mod indexer;
 pub mod informer;
-pub mod queue;
-pub mod recorder;
+mod rate_limiter;
 pub mod transport;
+pub mod work_queue;
 
 pub use errors::ApiErrorExt;
-pub use expectations::Expectations;
-pub use informer::{Change, Informer, Informers};
-pub use queue::{Queue, Requeue};
-pub use recorder::Recorder;
+pub use event_recorder::EventRecorder;
+pub use expectations::ControllerExpectations;
+pub use informer::{ResourceEvent, SharedInformer, SharedInformerFactory};
+pub use work_queue::{RequeueAction, WorkQueue};

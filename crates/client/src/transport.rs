@@ -1,4 +1,4 @@
-//! The two ways to reach an API server.
+//! Builds clients: in-process or over TLS.
 
 use std::path::Path;
 
@@ -7,9 +7,9 @@ use http::{HeaderValue, header::USER_AGENT};
 use kube::{Client, client::Body};
 use tower::{BoxError, Service, ServiceExt};
 
-/// A client whose requests go straight into `service`, an API server of this process: no socket, no TLS. `component` is
-/// its `User-Agent`, which names the manager of what it writes.
-pub fn in_process<S, B>(service: S, component: &'static str) -> Client
+/// Returns a client whose requests go straight into `service`, the API server of this process, without socket or TLS.
+/// `component` becomes the `User-Agent`, and so the field manager of its writes.
+pub fn in_process_client<S, B>(service: S, component: &'static str) -> Client
 where
     S: Service<http::Request<Body>, Response = http::Response<B>> + Send + 'static,
     S::Future: Send + 'static,
@@ -24,20 +24,20 @@ where
     Client::new(named, "default")
 }
 
-/// A client over TLS, as the current context of a kubeconfig file says.
-pub async fn from_kubeconfig(path: &Path) -> Result<Client, Error> {
+/// Returns a client for the current context of a kubeconfig file.
+pub async fn client_from_kubeconfig(path: &Path) -> Result<Client, ClientError> {
     let kubeconfig = kube::config::Kubeconfig::read_from(path)?;
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
     Ok(Client::try_from(config)?)
 }
 
-/// Why no client could be made.
+/// A client could not be built.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The kubeconfig cannot be read or lacks something.
+pub enum ClientError {
+    /// The kubeconfig is unreadable or incomplete.
     #[error("kubeconfig: {0}")]
     Kubeconfig(#[from] kube::config::KubeconfigError),
-    /// The TLS configuration is not usable.
+    /// The TLS configuration is invalid.
     #[error("client: {0}")]
     Client(#[from] kube::Error),
 }

@@ -1,9 +1,9 @@
-//! Cluster roles whose rules are those of others: a role with an aggregation rule gets the rules of all roles that its
-//! selectors choose, anew whenever any cluster role changes.
+//! clusterrole-aggregation-controller: fills the rules of aggregated cluster roles from the roles their selectors
+//! match.
 
 use std::sync::Arc;
 
-use client::{ApiErrorExt, Informer, Queue, Requeue};
+use client::{ApiErrorExt, RequeueAction, SharedInformer, WorkQueue};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::{
     Api, Client, ResourceExt,
@@ -12,55 +12,57 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::Context;
+use crate::ControllerContext;
 
-const NAME: &str = "clusterrole-aggregation-controller";
+const FIELD_MANAGER: &str = "clusterrole-aggregation-controller";
 
-struct Controller {
+struct ClusterRoleAggregationController {
     client: Client,
-    roles: Informer<ClusterRole>,
+    roles: SharedInformer<ClusterRole>,
 }
 
-/// Runs the loop until shutdown.
-pub(crate) async fn run(context: Context) {
-    let controller = Arc::new(Controller { roles: context.informers.of(), client: context.client });
-    let queue: Queue<String> = Queue::new();
+/// Runs the controller until shutdown.
+pub(crate) async fn run(context: ControllerContext) {
+    let controller =
+        Arc::new(ClusterRoleAggregationController { roles: context.informers.informer_for(), client: context.client });
+    let queue: WorkQueue<String> = WorkQueue::new();
     let (wake, roles) = (queue.clone(), controller.roles.clone());
-    controller.roles.on_change(move |_| {
+    controller.roles.add_event_handler(move |_| {
         let aggregating = roles.list().into_iter().filter(|role| role.aggregation_rule.is_some());
         aggregating.for_each(|role| wake.add(role.name_any()));
     });
-    controller.roles.synced().await;
+    controller.roles.wait_for_cache_sync().await;
     for role in controller.roles.list() {
         queue.add(role.name_any());
     }
     let sync = move |name: String| {
         let controller = controller.clone();
-        async move { controller.sync(&name).await }
+        async move { controller.sync_cluster_role(&name).await }
     };
-    queue.run(5, context.shutdown, sync).await;
+    queue.run_workers(5, context.shutdown, sync).await;
 }
 
-impl Controller {
-    async fn sync(&self, name: &str) -> Result<Requeue, kube::Error> {
-        let Some(role) = self.roles.get("", name) else { return Ok(Requeue::No) };
-        let Some(rules) = aggregated(&role, self.roles.list()) else { return Ok(Requeue::No) };
+impl ClusterRoleAggregationController {
+    async fn sync_cluster_role(&self, name: &str) -> Result<RequeueAction, kube::Error> {
+        let Some(role) = self.roles.get("", name) else { return Ok(RequeueAction::AwaitChange) };
+        let Some(rules) = aggregate_rules(&role, self.roles.list()) else { return Ok(RequeueAction::AwaitChange) };
         if role.rules.as_deref().unwrap_or_default() == rules {
-            return Ok(Requeue::No);
+            return Ok(RequeueAction::AwaitChange);
         }
         let apply = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": {"name": name}, "rules": rules});
         let api: Api<ClusterRole> = Api::all(self.client.clone());
-        match api.patch(name, &PatchParams::apply(NAME).force(), &Patch::Apply(apply)).await {
-            Ok(_) => Ok(Requeue::No),
-            Err(error) if error.is_not_found() => Ok(Requeue::No),
+        match api.patch(name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(apply)).await {
+            Ok(_) => Ok(RequeueAction::AwaitChange),
+            Err(error) if error.is_not_found() => Ok(RequeueAction::AwaitChange),
             Err(error) => Err(error),
         }
     }
 }
 
-/// The rules that a role gathers, in the order of the names of whose they are, each once; `None`: it gathers none.
-fn aggregated(role: &ClusterRole, mut others: Vec<Arc<ClusterRole>>) -> Option<Vec<PolicyRule>> {
+/// Collects the rules of the matching roles, ordered by role name and without duplicates; `None` if `role` is not
+/// aggregated.
+fn aggregate_rules(role: &ClusterRole, mut others: Vec<Arc<ClusterRole>>) -> Option<Vec<PolicyRule>> {
     let selectors = role.aggregation_rule.as_ref()?.cluster_role_selectors.as_deref().unwrap_or_default();
     others.sort_by_key(|other| other.name_any());
     let mut rules: Vec<PolicyRule> = Vec::new();
@@ -87,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_gathers_the_rules_of_those_that_it_chooses() {
+    fn aggregated_role_collects_the_rules_of_matching_roles() {
         let gathers: ClusterRole = serde_json::from_value(json!({"metadata": {"name": "all", "labels": {"a": "true"}},
             "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"b": "true"}}, {"matchLabels": {"a": "true"}}]},
             "rules": [{"verbs": ["own"]}]}))
@@ -99,9 +101,9 @@ mod tests {
             role("w", "c", &["delete"]),
             Arc::new(gathers.clone()),
         ];
-        let rules = aggregated(&gathers, others.clone()).unwrap();
+        let rules = aggregate_rules(&gathers, others.clone()).unwrap();
         let verbs: Vec<&str> = rules.iter().map(|rule| rule.verbs[0].as_str()).collect();
         assert_eq!(verbs, ["get", "watch", "list"]);
-        assert_eq!(aggregated(&others[0], others.clone()), None);
+        assert_eq!(aggregate_rules(&others[0], others.clone()), None);
     }
 }

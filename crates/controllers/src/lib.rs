@@ -1,113 +1,125 @@
-//! The control loops of kube-controller-manager: each one a file that watches, queues keys and syncs one key at a time.
+//! The controllers of kube-controller-manager.
 //!
-//! Every loop is level-triggered: `sync` reads the caches and the server, never the event that woke it, so a loop that
-//! was stopped at any moment goes on where the state of the cluster says it should.
+//! Every controller is level-triggered: `sync` reads the caches and the server, never the event that queued its key, so
+//! a controller that stopped at any moment resumes from the state of the cluster.
 
-mod availability;
 mod cluster_role_aggregation;
+mod controller_ref;
 mod deployment;
 mod discovery;
 mod garbage_collector;
 mod int_or_percent;
-mod key;
 mod namespace;
+mod namespaced_default;
 mod node_lifecycle;
-mod ownership;
-mod per_namespace;
+mod object_key;
+mod pod_availability;
 mod pod_gc;
-mod policy_status;
 mod replicaset;
 mod resource_quota;
-mod root_ca;
+mod root_ca_publisher;
 mod service_account;
 mod storage_protection;
+mod validating_admission_policy_status;
 
 use std::sync::Arc;
 
-use client::Informers;
+use client::SharedInformerFactory;
 use futures::{FutureExt, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
-use storage_protection::Protected;
+use storage_protection::ProtectedResource;
 
-/// What the loops need to know of the cluster.
+/// Cluster facts that controllers need.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ControllerOptions {
     /// The cluster's CA certificate (PEM), published as `kube-root-ca.crt` in every namespace.
     pub root_ca: String,
 }
 
-/// What every loop is given.
+/// Dependencies of a controller.
 #[derive(Clone)]
-pub(crate) struct Context {
+pub(crate) struct ControllerContext {
     pub(crate) client: kube::Client,
-    pub(crate) informers: Informers,
-    pub(crate) options: Arc<Options>,
+    pub(crate) informers: SharedInformerFactory,
+    pub(crate) options: Arc<ControllerOptions>,
     pub(crate) shutdown: CancellationToken,
 }
 
-type Start = fn(Context) -> BoxFuture<'static, ()>;
+type StartFn = fn(ControllerContext) -> BoxFuture<'static, ()>;
 
-/// A loop.
-struct Loop {
-    /// Its upstream name.
+/// A controller of the table [`CONTROLLERS`].
+struct ControllerDescriptor {
+    /// Upstream's controller name.
     name: &'static str,
-    /// The service account in `kube-system` that it acts as, which has the rights that it needs and no others.
-    account: &'static str,
-    start: Start,
+    /// The service account in `kube-system` that it acts as.
+    service_account: &'static str,
+    start: StartFn,
 }
 
-const fn row(name: &'static str, account: &'static str, start: Start) -> Loop {
-    Loop { name, account, start }
+const fn descriptor(name: &'static str, account: &'static str, start: StartFn) -> ControllerDescriptor {
+    ControllerDescriptor { name, service_account: account, start }
 }
 
-/// Every loop.
-const LOOPS: &[Loop] = &[
-    row("deployment-controller", "deployment-controller", |context| deployment::run(context).boxed()),
-    row("replicaset-controller", "replicaset-controller", |context| replicaset::run(context).boxed()),
-    row("namespace-controller", "namespace-controller", |context| namespace::run(context).boxed()),
-    row("garbage-collector-controller", "generic-garbage-collector", |context| garbage_collector::run(context).boxed()),
-    row("serviceaccount-controller", "service-account-controller", |context| service_account::run(context).boxed()),
-    row("root-ca-certificate-publisher-controller", "root-ca-cert-publisher", |context| root_ca::run(context).boxed()),
-    row("node-lifecycle-controller", "node-controller", |context| node_lifecycle::run(context).boxed()),
-    row("persistentvolumeclaim-protection-controller", "pvc-protection-controller", |context| {
-        storage_protection::run(context, Protected::Claims).boxed()
+/// All controllers.
+const CONTROLLERS: &[ControllerDescriptor] = &[
+    descriptor("deployment-controller", "deployment-controller", |context| deployment::run(context).boxed()),
+    descriptor("replicaset-controller", "replicaset-controller", |context| replicaset::run(context).boxed()),
+    descriptor("namespace-controller", "namespace-controller", |context| namespace::run(context).boxed()),
+    descriptor("garbage-collector-controller", "generic-garbage-collector", |context| {
+        garbage_collector::run(context).boxed()
     }),
-    row("persistentvolume-protection-controller", "pv-protection-controller", |context| {
-        storage_protection::run(context, Protected::Volumes).boxed()
+    descriptor("serviceaccount-controller", "service-account-controller", |context| {
+        service_account::run(context).boxed()
     }),
-    row("volumeattributesclass-protection-controller", "volumeattributesclass-protection-controller", |context| {
-        storage_protection::run(context, Protected::Classes).boxed()
+    descriptor("root-ca-certificate-publisher-controller", "root-ca-cert-publisher", |context| {
+        root_ca_publisher::run(context).boxed()
     }),
-    row("resourcequota-controller", "resourcequota-controller", |context| resource_quota::run(context).boxed()),
-    row("pod-garbage-collector-controller", "pod-garbage-collector", |context| pod_gc::run(context).boxed()),
-    row("clusterrole-aggregation-controller", "clusterrole-aggregation-controller", |context| {
+    descriptor("node-lifecycle-controller", "node-controller", |context| node_lifecycle::run(context).boxed()),
+    descriptor("persistentvolumeclaim-protection-controller", "pvc-protection-controller", |context| {
+        storage_protection::run(context, ProtectedResource::Claims).boxed()
+    }),
+    descriptor("persistentvolume-protection-controller", "pv-protection-controller", |context| {
+        storage_protection::run(context, ProtectedResource::Volumes).boxed()
+    }),
+    descriptor(
+        "volumeattributesclass-protection-controller",
+        "volumeattributesclass-protection-controller",
+        |context| storage_protection::run(context, ProtectedResource::Classes).boxed(),
+    ),
+    descriptor("resourcequota-controller", "resourcequota-controller", |context| resource_quota::run(context).boxed()),
+    descriptor("pod-garbage-collector-controller", "pod-garbage-collector", |context| pod_gc::run(context).boxed()),
+    descriptor("clusterrole-aggregation-controller", "clusterrole-aggregation-controller", |context| {
         cluster_role_aggregation::run(context).boxed()
     }),
-    row("validatingadmissionpolicy-status-controller", "validatingadmissionpolicy-status-controller", |context| {
-        policy_status::run(context).boxed()
-    }),
+    descriptor(
+        "validatingadmissionpolicy-status-controller",
+        "validatingadmissionpolicy-status-controller",
+        |context| validating_admission_policy_status::run(context).boxed(),
+    ),
 ];
 
-/// Runs every loop until `shutdown`. `client_of` gives the client of a service account in `kube-system`.
-pub async fn run(
+/// Runs every controller until `shutdown`. `client_of` returns the client of a service account in `kube-system`.
+pub async fn run_controllers(
     client_of: impl Fn(&'static str) -> kube::Client,
-    informers: Informers,
-    options: Options,
+    informers: SharedInformerFactory,
+    options: ControllerOptions,
     shutdown: CancellationToken,
 ) {
     let options = Arc::new(options);
-    let loops: Vec<_> = LOOPS
+    let loops: Vec<_> = CONTROLLERS
         .iter()
-        .map(|Loop { name, account, start }| {
-            tracing::debug!(name, account, "starting");
+        .map(|ControllerDescriptor { name, service_account: account, start }| {
+            tracing::debug!(name, account, "controller manager: starting controller");
             let (informers, options, shutdown) = (informers.clone(), options.clone(), shutdown.clone());
-            tokio::spawn(start(Context { client: client_of(account), informers, options, shutdown }))
+            tokio::spawn(start(ControllerContext { client: client_of(account), informers, options, shutdown }))
         })
         .collect();
-    for (ended, Loop { name, .. }) in futures::future::join_all(loops).await.into_iter().zip(LOOPS) {
+    for (ended, ControllerDescriptor { name, .. }) in
+        futures::future::join_all(loops).await.into_iter().zip(CONTROLLERS)
+    {
         if let Err(error) = ended {
-            tracing::error!(name, %error, "ended unexpectedly");
+            tracing::error!(name, %error, "controller manager: controller ended unexpectedly");
         }
     }
 }

@@ -1,26 +1,26 @@
-//! A ServiceAccount `default` in every active namespace, for pods that name none.
+//! serviceaccount-controller: maintains the ServiceAccount `default` in every namespace.
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 
 use crate::{
-    Context,
-    per_namespace::{self, Kept},
+    ControllerContext,
+    namespaced_default::{self, NamespacedDefault},
 };
 
-struct DefaultAccount;
+struct DefaultServiceAccount;
 
-/// Runs the loop until shutdown.
-pub(crate) async fn run(context: Context) {
-    per_namespace::run(context, DefaultAccount).await;
+/// Runs the controller until shutdown.
+pub(crate) async fn run(context: ControllerContext) {
+    namespaced_default::run(context, DefaultServiceAccount).await;
 }
 
-impl Kept for DefaultAccount {
+impl NamespacedDefault for DefaultServiceAccount {
     type Object = ServiceAccount;
     const NAME: &'static str = "default";
 
-    fn mend(&self, _: &mut ServiceAccount) {}
+    fn apply(&self, _: &mut ServiceAccount) {}
 
-    fn is_right(&self, _: &ServiceAccount) -> bool {
+    fn is_up_to_date(&self, _: &ServiceAccount) -> bool {
         true
     }
 }

@@ -1,9 +1,9 @@
-//! Volumes, claims and attribute classes that are deleted stay as long as they are used: their finalizers, which the API
-//! server puts there, go when nobody uses them any more.
+//! Storage protection controllers: remove the protection finalizers of deleted PersistentVolumes,
+//! PersistentVolumeClaims and VolumeAttributesClasses once they are unused.
 
 use std::{fmt, sync::Arc};
 
-use client::{ApiErrorExt, Informer, Queue, Requeue};
+use client::{ApiErrorExt, RequeueAction, SharedInformer, WorkQueue};
 use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
     storage::v1::VolumeAttributesClass,
@@ -11,159 +11,178 @@ use k8s_openapi::api::{
 use kube::{Api, Client, Resource, api::PostParams};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Context, key::Key};
+use crate::{ControllerContext, object_key::ObjectKey};
 
-const CLAIM: &str = "kubernetes.io/pvc-protection";
-const VOLUME: &str = "kubernetes.io/pv-protection";
-const CLASS: &str = "kubernetes.io/vac-protection";
+const PVC_FINALIZER: &str = "kubernetes.io/pvc-protection";
+const PV_FINALIZER: &str = "kubernetes.io/pv-protection";
+const VAC_FINALIZER: &str = "kubernetes.io/vac-protection";
 
-/// Which of them a loop is about: each has rights of its own.
+/// The resource that one of the three controllers handles with its own service account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protected {
+pub(crate) enum ProtectedResource {
     Claims,
     Volumes,
     Classes,
 }
 
-/// What may be waiting to go.
+/// A queued object of a protected resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Item {
-    Claim(Key),
+enum ProtectedObject {
+    Claim(ObjectKey),
     Volume(String),
     Class(String),
 }
 
-impl Item {
-    fn is_of(&self, protected: Protected) -> bool {
+impl ProtectedObject {
+    fn is_resource(&self, protected: ProtectedResource) -> bool {
         let own = match self {
-            Item::Claim(_) => Protected::Claims,
-            Item::Volume(_) => Protected::Volumes,
-            Item::Class(_) => Protected::Classes,
+            ProtectedObject::Claim(_) => ProtectedResource::Claims,
+            ProtectedObject::Volume(_) => ProtectedResource::Volumes,
+            ProtectedObject::Class(_) => ProtectedResource::Classes,
         };
         own == protected
     }
 }
 
-struct Controller {
-    protected: Protected,
+struct StorageProtectionController {
+    protected: ProtectedResource,
     client: Client,
-    pods: Informer<Pod>,
-    claims: Informer<PersistentVolumeClaim>,
-    volumes: Informer<PersistentVolume>,
-    classes: Informer<VolumeAttributesClass>,
-    queue: Queue<Item>,
+    pods: SharedInformer<Pod>,
+    claims: SharedInformer<PersistentVolumeClaim>,
+    volumes: SharedInformer<PersistentVolume>,
+    classes: SharedInformer<VolumeAttributesClass>,
+    queue: WorkQueue<ProtectedObject>,
 }
 
-/// Runs the loop until shutdown.
-pub(crate) async fn run(context: Context, protected: Protected) {
-    let controller = Arc::new(Controller {
+/// Runs the controller until shutdown.
+pub(crate) async fn run(context: ControllerContext, protected: ProtectedResource) {
+    let controller = Arc::new(StorageProtectionController {
         protected,
-        pods: context.informers.of(),
-        claims: context.informers.of(),
-        volumes: context.informers.of(),
-        classes: context.informers.of(),
-        queue: Queue::new(),
+        pods: context.informers.informer_for(),
+        claims: context.informers.informer_for(),
+        volumes: context.informers.informer_for(),
+        classes: context.informers.informer_for(),
+        queue: WorkQueue::new(),
         client: context.client,
     });
-    controller.watch();
-    controller.pods.synced().await;
-    controller.claims.synced().await;
-    controller.volumes.synced().await;
-    controller.classes.synced().await;
+    controller.add_event_handlers();
+    controller.pods.wait_for_cache_sync().await;
+    controller.claims.wait_for_cache_sync().await;
+    controller.volumes.wait_for_cache_sync().await;
+    controller.classes.wait_for_cache_sync().await;
     let worker = controller.clone();
-    let sync = move |item: Item| {
+    let sync = move |item: ProtectedObject| {
         let controller = worker.clone();
-        async move { controller.sync(&item).await }
+        async move { controller.sync_object(&item).await }
     };
-    controller.queue.run(2, context.shutdown, sync).await;
+    controller.queue.run_workers(2, context.shutdown, sync).await;
 }
 
-impl Controller {
-    fn watch(self: &Arc<Self>) {
+impl StorageProtectionController {
+    fn add_event_handlers(self: &Arc<Self>) {
         let this = self.clone();
-        self.claims.on_change(move |change| {
+        self.claims.add_event_handler(move |change| {
             let claim = change.object();
-            this.add(Item::Claim(Key::of(claim.as_ref())));
-            classes_of(claim).for_each(|class| this.add(Item::Class(class)));
+            this.enqueue_object(ProtectedObject::Claim(ObjectKey::from_object(claim.as_ref())));
+            claim_class_names(claim).for_each(|class| this.enqueue_object(ProtectedObject::Class(class)));
         });
         let this = self.clone();
-        self.pods.on_change(move |change| {
+        self.pods.add_event_handler(move |change| {
             let namespace = change.object().metadata.namespace.as_deref().unwrap_or_default();
-            claims_of(change.object()).for_each(|name| this.add(Item::Claim(Key::new(namespace, &name))));
+            pod_claim_names(change.object())
+                .for_each(|name| this.enqueue_object(ProtectedObject::Claim(ObjectKey::new(namespace, &name))));
         });
         let this = self.clone();
-        self.volumes.on_change(move |change| {
+        self.volumes.add_event_handler(move |change| {
             let volume = change.object();
-            volume.metadata.name.iter().for_each(|name| this.add(Item::Volume(name.clone())));
+            volume.metadata.name.iter().for_each(|name| this.enqueue_object(ProtectedObject::Volume(name.clone())));
             let class = volume.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.clone());
-            class.into_iter().for_each(|class| this.add(Item::Class(class)));
+            class.into_iter().for_each(|class| this.enqueue_object(ProtectedObject::Class(class)));
         });
         let this = self.clone();
-        self.classes.on_change(move |change| {
-            change.object().metadata.name.iter().for_each(|name| this.add(Item::Class(name.clone())));
+        self.classes.add_event_handler(move |change| {
+            change
+                .object()
+                .metadata
+                .name
+                .iter()
+                .for_each(|name| this.enqueue_object(ProtectedObject::Class(name.clone())));
         });
     }
 
-    fn add(&self, item: Item) {
-        if item.is_of(self.protected) {
+    fn enqueue_object(&self, item: ProtectedObject) {
+        if item.is_resource(self.protected) {
             self.queue.add(item);
         }
     }
 
-    async fn sync(&self, item: &Item) -> Result<Requeue, kube::Error> {
+    async fn sync_object(&self, item: &ProtectedObject) -> Result<RequeueAction, kube::Error> {
         match item {
-            Item::Claim(key) => {
-                let waits =
-                    self.claims.get(&key.namespace, &key.name).filter(|claim| is_waiting(claim.as_ref(), CLAIM));
+            ProtectedObject::Claim(key) => {
+                let waits = self
+                    .claims
+                    .get(&key.namespace, &key.name)
+                    .filter(|claim| awaits_finalizer(claim.as_ref(), PVC_FINALIZER));
                 match waits {
-                    Some(claim) if !self.is_mounted(key) => {
-                        release(
+                    Some(claim) if !self.is_claim_in_use(key) => {
+                        remove_finalizer(
                             Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &key.namespace),
                             claim.as_ref(),
-                            CLAIM,
+                            PVC_FINALIZER,
                         )
                         .await
                     }
-                    _ => Ok(Requeue::No),
+                    _ => Ok(RequeueAction::AwaitChange),
                 }
             }
-            Item::Volume(name) => match self.volumes.get("", name).filter(|volume| is_waiting(volume.as_ref(), VOLUME))
+            ProtectedObject::Volume(name) => match self
+                .volumes
+                .get("", name)
+                .filter(|volume| awaits_finalizer(volume.as_ref(), PV_FINALIZER))
             {
-                Some(volume) if !is_bound(&volume) => {
-                    release(Api::<PersistentVolume>::all(self.client.clone()), volume.as_ref(), VOLUME).await
+                Some(volume) if !is_volume_bound(&volume) => {
+                    remove_finalizer(Api::<PersistentVolume>::all(self.client.clone()), volume.as_ref(), PV_FINALIZER)
+                        .await
                 }
-                _ => Ok(Requeue::No),
+                _ => Ok(RequeueAction::AwaitChange),
             },
-            Item::Class(name) => match self.classes.get("", name).filter(|class| is_waiting(class.as_ref(), CLASS)) {
-                Some(class) if !self.is_chosen(name) => {
-                    release(Api::<VolumeAttributesClass>::all(self.client.clone()), class.as_ref(), CLASS).await
+            ProtectedObject::Class(name) => {
+                match self.classes.get("", name).filter(|class| awaits_finalizer(class.as_ref(), VAC_FINALIZER)) {
+                    Some(class) if !self.is_class_in_use(name) => {
+                        remove_finalizer(
+                            Api::<VolumeAttributesClass>::all(self.client.clone()),
+                            class.as_ref(),
+                            VAC_FINALIZER,
+                        )
+                        .await
+                    }
+                    _ => Ok(RequeueAction::AwaitChange),
                 }
-                _ => Ok(Requeue::No),
-            },
+            }
         }
     }
 
-    /// Whether a pod on a node uses a claim. One that is not on a node yet never starts with a claim that is deleted.
-    fn is_mounted(&self, key: &Key) -> bool {
+    /// Whether a scheduled pod uses the claim. An unscheduled pod never starts with a deleted claim.
+    fn is_claim_in_use(&self, key: &ObjectKey) -> bool {
         self.pods.list().iter().any(|pod| {
             pod.metadata.namespace.as_deref() == Some(&key.namespace)
                 && pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())
-                && claims_of(pod).any(|name| name == key.name)
+                && pod_claim_names(pod).any(|name| name == key.name)
         })
     }
 
-    /// Whether a claim or a volume names a class.
-    fn is_chosen(&self, name: &str) -> bool {
+    /// Whether a claim or a volume refers to the class.
+    fn is_class_in_use(&self, name: &str) -> bool {
         let by_volume = |volume: &PersistentVolume| {
             volume.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref()) == Some(name)
         };
-        self.claims.list().iter().any(|claim| classes_of(claim).any(|class| class == name))
+        self.claims.list().iter().any(|claim| claim_class_names(claim).any(|class| class == name))
             || self.volumes.list().iter().any(|volume| by_volume(volume))
     }
 }
 
-/// The claims that a pod uses, those made for it included.
-fn claims_of(pod: &Pod) -> impl Iterator<Item = String> {
+/// Returns the names of the pod's claims, including those of ephemeral volumes.
+fn pod_claim_names(pod: &Pod) -> impl Iterator<Item = String> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     volumes.filter_map(move |volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
@@ -173,7 +192,7 @@ fn claims_of(pod: &Pod) -> impl Iterator<Item = String> {
     })
 }
 
-fn classes_of(claim: &PersistentVolumeClaim) -> impl Iterator<Item = String> {
+fn claim_class_names(claim: &PersistentVolumeClaim) -> impl Iterator<Item = String> {
     let wanted = claim.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.clone());
     let current = claim.status.as_ref().and_then(|status| status.current_volume_attributes_class_name.clone());
     let modified = claim.status.as_ref().and_then(|status| status.modify_volume_status.as_ref());
@@ -181,18 +200,18 @@ fn classes_of(claim: &PersistentVolumeClaim) -> impl Iterator<Item = String> {
     [wanted, current, target].into_iter().flatten()
 }
 
-fn is_bound(volume: &PersistentVolume) -> bool {
+fn is_volume_bound(volume: &PersistentVolume) -> bool {
     volume.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound")
 }
 
-/// Whether an object is deleted and only waits for us, among others.
-fn is_waiting<K: Resource>(object: &K, finalizer: &str) -> bool {
+/// Whether the object is being deleted and has the finalizer.
+fn awaits_finalizer<K: Resource>(object: &K, finalizer: &str) -> bool {
     let meta = object.meta();
     meta.deletion_timestamp.is_some() && meta.finalizers.iter().flatten().any(|known| known == finalizer)
 }
 
-/// Takes a finalizer away, if the object is still the one that was seen.
-async fn release<K>(api: Api<K>, object: &K, finalizer: &str) -> Result<Requeue, kube::Error>
+/// Removes a finalizer from the observed version of the object.
+async fn remove_finalizer<K>(api: Api<K>, object: &K, finalizer: &str) -> Result<RequeueAction, kube::Error>
 where
     K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Serialize,
 {
@@ -200,10 +219,10 @@ where
     released.meta_mut().finalizers.iter_mut().for_each(|known| known.retain(|name| name != finalizer));
     let name = object.meta().name.as_deref().unwrap_or_default();
     match api.replace(name, &PostParams::default(), &released).await {
-        Ok(_) => Ok(Requeue::No),
-        Err(error) if error.is_not_found() => Ok(Requeue::No),
-        // A newer one is about to be seen.
-        Err(error) if error.is_conflict() => Ok(Requeue::Retry),
+        Ok(_) => Ok(RequeueAction::AwaitChange),
+        Err(error) if error.is_not_found() => Ok(RequeueAction::AwaitChange),
+        // The newer version is about to arrive in the cache.
+        Err(error) if error.is_conflict() => Ok(RequeueAction::Backoff),
         Err(error) => Err(error),
     }
 }
@@ -215,15 +234,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pods_use_named_claims_and_those_made_for_them() {
+    fn pod_uses_named_and_ephemeral_claims() {
         let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": {"containers": [], "volumes": [
             {"name": "a", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "b", "ephemeral": {}}, {"name": "c", "emptyDir": {}}]}}))
         .unwrap();
-        assert_eq!(claims_of(&pod).collect::<Vec<_>>(), ["data", "p-b"]);
+        assert_eq!(pod_claim_names(&pod).collect::<Vec<_>>(), ["data", "p-b"]);
     }
 
     #[test]
-    fn only_what_is_deleted_waits() {
+    fn only_deleted_objects_with_the_finalizer_are_processed() {
         let claim = |deleted: bool, finalizers: &[&str]| -> PersistentVolumeClaim {
             let mut claim = json!({"metadata": {"finalizers": finalizers}});
             if deleted {
@@ -231,7 +250,10 @@ mod tests {
             }
             serde_json::from_value(claim).unwrap()
         };
-        assert!(is_waiting(&claim(true, &[CLAIM, "other"]), CLAIM));
-        assert!(!is_waiting(&claim(false, &[CLAIM]), CLAIM) && !is_waiting(&claim(true, &["other"]), CLAIM));
+        assert!(awaits_finalizer(&claim(true, &[PVC_FINALIZER, "other"]), PVC_FINALIZER));
+        assert!(
+            !awaits_finalizer(&claim(false, &[PVC_FINALIZER]), PVC_FINALIZER)
+                && !awaits_finalizer(&claim(true, &["other"]), PVC_FINALIZER)
+        );
     }
 }

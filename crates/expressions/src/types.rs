@@ -3,7 +3,7 @@
 //! They are what upstream's published schemas make of them: quantities and free-form JSON have no type there, so that fields of
 //! them cannot be named; a type within itself is an object of which nothing is known.
 
-use api::schema::{Field, Ty, TypeId, schema};
+use api::schema::{StructField, Ty, TypeId, schema};
 use cel::{ObjectType, Type, unescape};
 
 /// The type of the objects of a kind; `None` if there is no such kind.
@@ -55,7 +55,7 @@ impl ObjectType for Declared {
 }
 
 impl Declared {
-    fn typed(&self, ty: &Ty, field: &Field, name: &str) -> Option<Type> {
+    fn typed(&self, ty: &Ty, field: &StructField, name: &str) -> Option<Type> {
         Some(match ty {
             Ty::String | Ty::Duration => Type::String,
             Ty::Bool => Type::Bool,

@@ -105,7 +105,7 @@ pub struct Up {
 
     /// The range of pod addresses
     #[arg(long, value_name = "CIDR", default_value = "10.42.0.0/24")]
-    pub pod_cidr: sys::net::Cidr,
+    pub pod_cidr: sys::net::Ipv4Cidr,
 
     /// Let InitializerConfigurations say who must look at new objects before anybody sees them
     ///

@@ -5,24 +5,24 @@ use std::{fs, io, net::Ipv4Addr, path::Path};
 
 use anyhow::Context;
 use serde_json::json;
-use sys::net::{self, Cidr};
+use sys::net::{self, Ipv4Cidr};
 
 use crate::{atomic, instance::Instance, state::State};
 
 /// The range of service addresses.
-pub const SERVICE_CIDR: Cidr = Cidr { base: Ipv4Addr::new(10, 96, 0, 0), prefix: 16 };
+pub const SERVICE_CIDR: Ipv4Cidr = Ipv4Cidr { base: Ipv4Addr::new(10, 96, 0, 0), prefix: 16 };
 /// Where CNI's library remembers what it attached.
 const CNI_RESULTS: &str = "/var/lib/cni/results";
 
 /// Prepares the network; what could not be done but is not needed to run pods comes back as warnings.
-pub fn set_up(instance: &Instance, pods: Cidr, state: &mut State) -> anyhow::Result<Vec<String>> {
+pub fn set_up(instance: &Instance, pods: Ipv4Cidr, state: &mut State) -> anyhow::Result<Vec<String>> {
     let directory = instance.cni();
     fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
     let file = directory.join("10-ferry.conflist");
     let text = conflist(instance, pods, uplink_mtu());
     atomic::write(&file, text.as_bytes(), atomic::PUBLIC).with_context(|| file.display().to_string())?;
     forward(instance, state)?;
-    match net::nft(&ruleset(instance, pods)) {
+    match net::load_nft_ruleset(&ruleset(instance, pods)) {
         Ok(_) => Ok(Vec::new()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Ok(vec!["nft is not installed: pods cannot reach other machines (Debian: apt-get install nftables)".into()])
@@ -37,7 +37,7 @@ pub fn set_up(instance: &Instance, pods: Cidr, state: &mut State) -> anyhow::Res
 
 /// Remembers how forwarding was before it is turned on, so that a crash in between cannot forget it.
 fn forward(instance: &Instance, state: &mut State) -> anyhow::Result<()> {
-    let before = net::ip_forward().context("net.ipv4.ip_forward")?;
+    let before = net::is_ip_forward_enabled().context("net.ipv4.ip_forward")?;
     if state.ip_forward_before.is_none() {
         state.ip_forward_before = Some(before);
         state.save(instance)?;
@@ -50,11 +50,11 @@ fn forward(instance: &Instance, state: &mut State) -> anyhow::Result<()> {
 
 /// Packets on the bridge need not be larger than what the link to the world carries.
 fn uplink_mtu() -> Option<u32> {
-    let route = net::default_routes().ok()?.into_iter().next()?;
-    net::links().ok()?.into_iter().find(|link| link.index == route.link).map(|link| link.mtu)
+    let route = net::list_default_routes().ok()?.into_iter().next()?;
+    net::list_links().ok()?.into_iter().find(|link| link.index == route.link).map(|link| link.mtu)
 }
 
-fn conflist(instance: &Instance, pods: Cidr, mtu: Option<u32>) -> String {
+fn conflist(instance: &Instance, pods: Ipv4Cidr, mtu: Option<u32>) -> String {
     let mut bridge = json!({
         "type": "bridge",
         "bridge": instance.bridge(),
@@ -76,7 +76,7 @@ fn conflist(instance: &Instance, pods: Cidr, mtu: Option<u32>) -> String {
 }
 
 /// Replaces the whole table in one transaction.
-fn ruleset(instance: &Instance, pods: Cidr) -> String {
+fn ruleset(instance: &Instance, pods: Ipv4Cidr) -> String {
     let (table, bridge) = (instance.nft_table(), instance.bridge());
     format!(
         "table ip {table} {{}}
@@ -112,13 +112,13 @@ pub fn tear_down(instance: &Instance, state: &mut State) -> anyhow::Result<Vec<S
     let tables = tables();
     if tables.contains(&instance.nft_table()) {
         let table = instance.nft_table();
-        let deleted = net::nft(&format!("delete table ip {table}\n"));
+        let deleted = net::load_nft_ruleset(&format!("delete table ip {table}\n"));
         deleted.with_context(|| format!("cannot delete the packet filters of table {table}"))?;
         removed.push("packet filters".into());
     }
     // Another cluster on this machine still needs it.
     let shared = tables.iter().any(|table| *table != instance.nft_table());
-    if state.ip_forward_before.take() == Some(false) && !shared && net::ip_forward().context("net.ipv4.ip_forward")? {
+    if state.ip_forward_before.take() == Some(false) && !shared && net::is_ip_forward_enabled().context("net.ipv4.ip_forward")? {
         net::set_ip_forward(false).context("net.ipv4.ip_forward")?;
         removed.push("forwarding".into());
     }
@@ -127,14 +127,14 @@ pub fn tear_down(instance: &Instance, state: &mut State) -> anyhow::Result<Vec<S
 
 /// The tables of packet filters that ferry made, for this cluster or another; none if there is no `nft`.
 fn tables() -> Vec<String> {
-    let listed = net::nft("list tables ip\n").unwrap_or_default();
+    let listed = net::load_nft_ruleset("list tables ip\n").unwrap_or_default();
     let names = listed.lines().filter_map(|line| line.strip_prefix("table ip "));
     names.filter(|name| *name == "ferry" || name.starts_with("ferry_")).map(str::to_owned).collect()
 }
 
 /// The ports of the bridge, then the bridge.
 fn own_links(instance: &Instance) -> io::Result<Vec<String>> {
-    let links = net::links()?;
+    let links = net::list_links()?;
     let Some(bridge) = links.iter().find(|link| link.name == instance.bridge()) else { return Ok(Vec::new()) };
     let ports = links.iter().filter(|link| link.master == Some(bridge.index));
     Ok(ports.chain([bridge]).map(|link| link.name.clone()).collect())

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context;
-use sys::net::Cidr;
+use sys::net::Ipv4Cidr;
 
 use crate::{
     caller::Caller, cli::Up, instance::Instance, pki::Names, refusal::refusal, state::State, storage::Storage,
@@ -50,7 +50,7 @@ pub struct Options {
     /// The image mirror's port; `None`: any.
     pub mirror_port: Option<u16>,
     /// The range of pod addresses.
-    pub pod_cidr: Cidr,
+    pub pod_cidr: Ipv4Cidr,
     /// Whether there are initializers.
     pub initializers: bool,
     /// Where the objects are kept.

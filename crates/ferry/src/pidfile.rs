@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
-use sys::process::Process;
+use sys::process::ProcessHandle;
 
 use crate::{atomic, instance::Instance};
 
@@ -36,7 +36,7 @@ impl Lock {
 
     /// Says that this process runs the cluster.
     pub fn claim(&self) -> anyhow::Result<()> {
-        let text = describe(&Process::current()?)?;
+        let text = describe(&ProcessHandle::current()?)?;
         let path = self.instance.pid_file();
         atomic::write(&path, text.as_bytes(), atomic::PUBLIC).with_context(|| path.display().to_string())
     }
@@ -49,14 +49,14 @@ impl Lock {
 }
 
 /// The process that runs the cluster.
-pub fn running(instance: &Instance) -> Option<Process> {
+pub fn running(instance: &Instance) -> Option<ProcessHandle> {
     let text = atomic::read(&instance.pid_file()).ok()??;
-    let process = Process::of(text.lines().next()?.parse().ok()?).ok()?;
+    let process = ProcessHandle::from_pid(text.lines().next()?.parse().ok()?).ok()?;
     (describe(&process).ok()? == text).then_some(process)
 }
 
 /// Pid, start, program and arguments, a line each.
-fn describe(process: &Process) -> io::Result<String> {
+fn describe(process: &ProcessHandle) -> io::Result<String> {
     let program = process.executable()?;
     // The program may have been replaced by a newer one meanwhile.
     let program = program.to_string_lossy();

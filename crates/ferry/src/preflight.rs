@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
-use sys::{net::Cidr, process};
+use sys::{net::Ipv4Cidr, process};
 
 use crate::{
     containerd::{install, programs::Programs},
@@ -123,7 +123,7 @@ fn port_free(whose: &str, flag: &str, address: IpAddr, port: u16) -> anyhow::Res
             "Choose another --bind-address.",
         ));
     }
-    let holder = process::listener_of(port)
+    let holder = process::find_listener(port)
         .map(|holder| format!(" by {} (pid {})", holder.name().unwrap_or_else(|_| "a process".into()), holder.pid));
     Err(refusal(
         format!("{whose} port {port} is in use{}", holder.unwrap_or_default()),
@@ -145,8 +145,8 @@ fn pod_range_free(options: &Options) -> anyhow::Result<()> {
             "Choose another --pod-cidr.",
         ));
     }
-    let links = sys::net::links().context("cannot read the network links")?;
-    for address in sys::net::addresses().context("cannot read the network addresses")? {
+    let links = sys::net::list_links().context("cannot read the network links")?;
+    for address in sys::net::list_addresses().context("cannot read the network addresses")? {
         let IpAddr::V4(ip) = address.ip else { continue };
         let name = links.iter().find(|link| link.index == address.link).map_or("?", |link| &link.name);
         if name != options.instance.bridge() && pods.overlaps(&network_of(ip, address.prefix)) {
@@ -159,9 +159,9 @@ fn pod_range_free(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn network_of(ip: Ipv4Addr, prefix: u8) -> Cidr {
+fn network_of(ip: Ipv4Addr, prefix: u8) -> Ipv4Cidr {
     let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-    Cidr { base: Ipv4Addr::from(u32::from(ip) & mask), prefix }
+    Ipv4Cidr { base: Ipv4Addr::from(u32::from(ip) & mask), prefix }
 }
 
 async fn container_runtime(options: &Options) -> anyhow::Result<()> {

@@ -13,7 +13,7 @@ use apiserver::{
     AdmissionSettings, Aggregation, Authentication, Authority, Authorization, ClientCertificate, Mode, Server,
     Settings, User,
 };
-use client::Informers;
+use client::SharedInformerFactory;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::{Api, Client, runtime::wait::await_condition};
@@ -154,7 +154,7 @@ async fn container_runtime(
     };
     state.runtime_endpoint = Some(endpoint.clone());
     state.save(instance)?;
-    let version = cri.version().await?;
+    let version = cri.fetch_version().await?;
     let how = if found { "found" } else { "started" };
     Ok((endpoint, format!("{how} {} {}", version.runtime_name, version.runtime_version)))
 }
@@ -172,7 +172,7 @@ async fn serve_mirror(options: &Options, state: &mut State, components: &mut Com
     state.mirror_port = Some(port);
     let images = options.instance.images();
     components.start("image mirror", |shutdown| async move {
-        runtime::mirror::serve(listener, images, shutdown).await;
+        runtime::mirror::serve_mirror(listener, images, shutdown).await;
         Ok(())
     });
     Ok(())
@@ -241,7 +241,7 @@ fn admission() -> anyhow::Result<AdmissionSettings> {
 async fn loops(server: &Server, pki: &Pki, components: &mut Components) -> anyhow::Result<((), String)> {
     let manager = in_process(server, "kube-controller-manager", "system:kube-controller-manager".into(), &[]);
     let planner = in_process(server, "kube-scheduler", "system:kube-scheduler".into(), &[]);
-    let options = controllers::Options { root_ca: pki.ca.clone() };
+    let options = controllers::ControllerOptions { root_ca: pki.ca.clone() };
     // One set of informers for both; it lives as long as the first of the two that started, which ends last.
     let (share, shared) = std::sync::mpsc::channel();
     let accounts = server.clone();
@@ -251,17 +251,17 @@ async fn loops(server: &Server, pki: &Pki, components: &mut Components) -> anyho
         in_process(&accounts, "kube-controller-manager", name, &groups)
     };
     components.start("controllers", |shutdown| {
-        let informers = Informers::new(manager, shutdown.clone());
+        let informers = SharedInformerFactory::new(manager, shutdown.clone());
         // The receiver is read below, before it can be dropped.
         let _ = share.send(informers.clone());
         async move {
-            controllers::run(client_of, informers, options, shutdown).await;
+            controllers::run_controllers(client_of, informers, options, shutdown).await;
             Ok(())
         }
     });
     let informers = shared.recv().context("informers")?;
     components.start("scheduler", |shutdown| async move {
-        scheduler::run(planner, informers, shutdown).await;
+        scheduler::run_scheduler(planner, informers, shutdown).await;
         Ok(())
     });
     Ok(((), String::new()))
@@ -278,7 +278,7 @@ impl Kubelet<'_> {
     async fn start(self, client: Client, components: &mut Components) -> anyhow::Result<((), String)> {
         let Self { options, pki, endpoint, listener } = self;
         let instance = &options.instance;
-        let config = kubelet::Config {
+        let config = kubelet::KubeletConfig {
             node_name: options.node_name.clone(),
             node_ip: options.node_ip,
             pod_cidr: options.pod_cidr.to_string(),
@@ -289,7 +289,7 @@ impl Kubelet<'_> {
             listener,
             tls: Arc::new(pki::kubelet_tls(pki)?),
         };
-        components.start("kubelet", |shutdown| async move { Ok(kubelet::run(config, client, shutdown).await?) });
+        components.start("kubelet", |shutdown| async move { Ok(kubelet::run_kubelet(config, client, shutdown).await?) });
         Ok(((), format!("port {}", options.kubelet_port)))
     }
 }
@@ -297,7 +297,7 @@ impl Kubelet<'_> {
 /// A client of this process's API server for a component.
 fn in_process(server: &Server, component: &'static str, name: String, groups: &[&str]) -> Client {
     let groups = groups.iter().chain(&["system:authenticated"]).map(|group| (*group).to_owned()).collect();
-    client::transport::in_process(server.local(User { name, groups, ..User::default() }), component)
+    client::transport::in_process_client(server.local(User { name, groups, ..User::default() }), component)
 }
 
 async fn node_ready(client: Client, name: &str) -> anyhow::Result<()> {

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use anyhow::anyhow;
-use runtime::cri::Cri;
+use runtime::cri::CriClient;
 
 use crate::refusal::refusal;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A client for the runtime at `endpoint`, or a refusal that says what it lacks.
-pub async fn external(endpoint: &str) -> anyhow::Result<Cri> {
+pub async fn external(endpoint: &str) -> anyhow::Result<CriClient> {
     let cri = connect(endpoint).await.map_err(|error| {
         refusal(
             format!("no container runtime answers at {endpoint}: {error:#}"),
@@ -18,7 +18,7 @@ pub async fn external(endpoint: &str) -> anyhow::Result<Cri> {
              (for example `systemctl start containerd`), or name its socket with --runtime-endpoint unix:///PATH.",
         )
     })?;
-    let readiness = cri.readiness().await?;
+    let readiness = cri.fetch_readiness().await?;
     if let Some(why) = readiness.runtime {
         return Err(refusal(
             format!("the container runtime at {endpoint} is not ready: {why}"),
@@ -36,11 +36,11 @@ pub async fn external(endpoint: &str) -> anyhow::Result<Cri> {
 }
 
 /// A client for a runtime that answers soon.
-pub async fn connect(endpoint: &str) -> anyhow::Result<Cri> {
+pub async fn connect(endpoint: &str) -> anyhow::Result<CriClient> {
     if let Some(path) = endpoint.strip_prefix("unix://") {
         std::fs::metadata(path).map_err(|error| anyhow!("{error}"))?;
     }
-    match tokio::time::timeout(PATIENCE, Cri::connect(endpoint)).await {
+    match tokio::time::timeout(PATIENCE, CriClient::connect(endpoint)).await {
         Ok(connected) => Ok(connected?),
         Err(_) => Err(anyhow!("no answer within {} s", PATIENCE.as_secs())),
     }

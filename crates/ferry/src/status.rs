@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Api, api::ListParams};
-use sys::process::Process;
+use sys::process::ProcessHandle;
 
 use crate::{cli, containerd, instance::Instance, pidfile, pki, run, runtime_check, screen::Screen, state::State};
 
@@ -64,7 +64,7 @@ impl Report {
         let Some(endpoint) = &state.runtime_endpoint else { return };
         let process = if state.own_runtime { containerd::process(instance) } else { None };
         let who = process.map(|process| format!(", {}", describe(&process))).unwrap_or_default();
-        let answer = async { Ok::<_, anyhow::Error>(runtime_check::connect(endpoint).await?.version().await?) };
+        let answer = async { Ok::<_, anyhow::Error>(runtime_check::connect(endpoint).await?.fetch_version().await?) };
         match answer.await {
             Ok(version) => {
                 let version = format!("{} {}", version.runtime_name, version.runtime_version);
@@ -144,20 +144,20 @@ impl Report {
 }
 
 async fn ask(instance: &Instance, state: &State) -> anyhow::Result<(Vec<Node>, Vec<Pod>)> {
-    let client = client::transport::from_kubeconfig(&instance.admin_kubeconfig()).await?;
+    let client = client::transport::client_from_kubeconfig(&instance.admin_kubeconfig()).await?;
     let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await?.items;
     let pods = Api::<Pod>::all(client).list(&ListParams::default()).await?.items;
     let own = nodes.into_iter().filter(|node| state.node_name.is_none() || node.metadata.name == state.node_name);
     Ok((own.collect(), pods))
 }
 
-fn describe(process: &Process) -> String {
+fn describe(process: &ProcessHandle) -> String {
     let memory = process.resident_memory().map(|bytes| format!(", {} MB resident", bytes / 1_000_000));
     format!("pid {}, since {}{}", process.pid, since(process), memory.unwrap_or_default())
 }
 
 /// When a process started, for people.
-pub fn since(process: &Process) -> String {
+pub fn since(process: &ProcessHandle) -> String {
     process.started_at().map_or_else(|_| "?".into(), time)
 }
 

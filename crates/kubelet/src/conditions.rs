@@ -1,24 +1,24 @@
-//! The conditions of a pod: what is done of it, in upstream's types, reasons and messages.
+//! Pod conditions with upstream's types, reasons and messages.
 
 use k8s_openapi::{
     api::core::v1::{ContainerStatus, PodCondition, PodSpec, PodStatus},
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-use crate::status::{View, is_sidecar_status, passed};
+use crate::pod_status::{PodStatusInput, is_init_passed, is_sidecar_status};
 
-/// The conditions that this kubelet owns; all others are kept as they are.
-const OWNED: [&str; 4] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"];
+/// Conditions owned by the kubelet; others are preserved.
+const OWNED_CONDITIONS: [&str; 4] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"];
 
-/// A condition without its times.
-struct Finding {
+/// A condition without timestamps.
+struct ConditionState {
     kind: &'static str,
     holds: bool,
     reason: Option<&'static str>,
     message: Option<String>,
 }
 
-impl Finding {
+impl ConditionState {
     fn holds(kind: &'static str) -> Self {
         Self { kind, holds: true, reason: None, message: None }
     }
@@ -28,85 +28,91 @@ impl Finding {
     }
 }
 
-/// All conditions of the pod, given its phase, its containers' statuses and the status that it had.
-pub fn compute(view: &View<'_>, spec: &PodSpec, status: &PodStatus, old: &PodStatus) -> Vec<PodCondition> {
+/// Computes the pod's conditions from its phase, container statuses and previous status.
+pub fn compute_conditions(
+    input: &PodStatusInput<'_>,
+    spec: &PodSpec,
+    status: &PodStatus,
+    old: &PodStatus,
+) -> Vec<PodCondition> {
     let old = old.conditions.as_deref().unwrap_or_default();
-    let theirs = view.pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let theirs = input.pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let phase = status.phase.as_deref().unwrap_or_default();
     let init = status.init_container_statuses.as_deref().unwrap_or_default();
     let sidecars = init.iter().filter(|status| is_sidecar_status(spec, status));
     let lasting: Vec<_> = sidecars.chain(status.container_statuses.iter().flatten()).collect();
     let containers_ready = containers_ready(phase, &lasting);
     let findings = [
-        sandbox_ready(view),
+        sandbox_ready(input),
         initialized(phase, spec, init, status),
-        ready(&containers_ready, spec, theirs),
+        pod_ready(&containers_ready, spec, theirs),
         containers_ready,
     ];
-    let generation = view.pod.metadata.generation;
+    let generation = input.pod.metadata.generation;
     let mut conditions: Vec<_> =
-        findings.into_iter().map(|finding| dated(finding, old, generation, Time(view.now))).collect();
-    conditions.extend(theirs.iter().filter(|condition| !OWNED.contains(&condition.type_.as_str())).cloned());
+        findings.into_iter().map(|condition| to_pod_condition(condition, old, generation, Time(input.now))).collect();
+    conditions.extend(theirs.iter().filter(|condition| !OWNED_CONDITIONS.contains(&condition.type_.as_str())).cloned());
     if !conditions.iter().any(|condition| condition.type_ == "PodScheduled") {
-        conditions.push(dated(Finding::holds("PodScheduled"), old, generation, Time(view.now)));
+        conditions.push(to_pod_condition(ConditionState::holds("PodScheduled"), old, generation, Time(input.now)));
     }
     conditions
 }
 
-/// The time of a condition is when its status changed, not when it was looked at.
-fn dated(finding: Finding, old: &[PodCondition], generation: Option<i64>, now: Time) -> PodCondition {
-    let status = if finding.holds { "True" } else { "False" };
-    let same = old.iter().find(|condition| condition.type_ == finding.kind && condition.status == status);
+/// Converts to a `PodCondition`; the transition time changes only with the status.
+fn to_pod_condition(state: ConditionState, old: &[PodCondition], generation: Option<i64>, now: Time) -> PodCondition {
+    let status = if state.holds { "True" } else { "False" };
+    let same = old.iter().find(|condition| condition.type_ == state.kind && condition.status == status);
     PodCondition {
-        type_: finding.kind.into(),
+        type_: state.kind.into(),
         status: status.into(),
-        reason: finding.reason.map(Into::into),
-        message: finding.message,
+        reason: state.reason.map(Into::into),
+        message: state.message,
         last_transition_time: same.and_then(|condition| condition.last_transition_time.clone()).or(Some(now)),
         last_probe_time: None,
         observed_generation: generation,
     }
 }
 
-fn sandbox_ready(view: &View<'_>) -> Finding {
-    let host_network = view.pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true));
-    let holds = view.truth.sandbox().is_some() && (host_network || !view.truth.ips().is_empty());
-    Finding { kind: OWNED[0], holds, reason: None, message: None }
+fn sandbox_ready(input: &PodStatusInput<'_>) -> ConditionState {
+    let host_network = input.pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true));
+    let holds =
+        input.runtime_status.ready_sandbox().is_some() && (host_network || !input.runtime_status.pod_ips().is_empty());
+    ConditionState { kind: OWNED_CONDITIONS[0], holds, reason: None, message: None }
 }
 
-fn initialized(phase: &str, spec: &PodSpec, init: &[ContainerStatus], status: &PodStatus) -> Finding {
-    let incomplete = init.iter().filter(|status| !passed(spec, status));
+fn initialized(phase: &str, spec: &PodSpec, init: &[ContainerStatus], status: &PodStatus) -> ConditionState {
+    let incomplete = init.iter().filter(|status| !is_init_passed(spec, status));
     let incomplete: Vec<_> = incomplete.map(|status| status.name.as_str()).collect();
     if phase == "Succeeded" {
-        return Finding { reason: Some("PodCompleted"), ..Finding::holds("Initialized") };
+        return ConditionState { reason: Some("PodCompleted"), ..ConditionState::holds("Initialized") };
     }
-    // A container that ran proves that initialization was over.
+    // A container that started proves that initialization completed.
     let ran = status.container_statuses.iter().flatten().any(|status| status.started == Some(true));
     if incomplete.is_empty() || ran {
-        return Finding::holds("Initialized");
+        return ConditionState::holds("Initialized");
     }
     let message = format!("containers with incomplete status: [{}]", incomplete.join(" "));
-    Finding::fails("Initialized", "ContainersNotInitialized", Some(message))
+    ConditionState::fails("Initialized", "ContainersNotInitialized", Some(message))
 }
 
-fn containers_ready(phase: &str, containers: &[&ContainerStatus]) -> Finding {
+fn containers_ready(phase: &str, containers: &[&ContainerStatus]) -> ConditionState {
     match phase {
-        "Succeeded" => return Finding::fails("ContainersReady", "PodCompleted", None),
-        "Failed" => return Finding::fails("ContainersReady", "PodFailed", None),
+        "Succeeded" => return ConditionState::fails("ContainersReady", "PodCompleted", None),
+        "Failed" => return ConditionState::fails("ContainersReady", "PodFailed", None),
         _ => {}
     }
     let unready: Vec<_> = containers.iter().filter(|status| !status.ready).map(|status| status.name.as_str()).collect();
     if unready.is_empty() {
-        return Finding::holds("ContainersReady");
+        return ConditionState::holds("ContainersReady");
     }
     let message = format!("containers with unready status: [{}]", unready.join(" "));
-    Finding::fails("ContainersReady", "ContainersNotReady", Some(message))
+    ConditionState::fails("ContainersReady", "ContainersNotReady", Some(message))
 }
 
-/// Ready is what containers say, and every readiness gate.
-fn ready(containers: &Finding, spec: &PodSpec, theirs: &[PodCondition]) -> Finding {
+/// Computes Ready from ContainersReady and the readiness gates.
+fn pod_ready(containers: &ConditionState, spec: &PodSpec, theirs: &[PodCondition]) -> ConditionState {
     if !containers.holds {
-        return Finding { kind: "Ready", message: containers.message.clone(), ..*containers };
+        return ConditionState { kind: "Ready", message: containers.message.clone(), ..*containers };
     }
     let closed = |gate: &str| match theirs.iter().find(|condition| condition.type_ == gate) {
         None => Some(format!("corresponding condition of pod readiness gate {gate:?} does not exist.")),
@@ -118,7 +124,7 @@ fn ready(containers: &Finding, spec: &PodSpec, theirs: &[PodCondition]) -> Findi
     let gates = spec.readiness_gates.iter().flatten();
     let closed: Vec<_> = gates.filter_map(|gate| closed(&gate.condition_type)).collect();
     if closed.is_empty() {
-        return Finding::holds("Ready");
+        return ConditionState::holds("Ready");
     }
-    Finding::fails("Ready", "ReadinessGatesNotReady", Some(closed.join(", ")))
+    ConditionState::fails("Ready", "ReadinessGatesNotReady", Some(closed.join(", ")))
 }

@@ -1,4 +1,4 @@
-//! Makes and starts one container of a pod.
+//! Creates and starts a container of a pod.
 
 use std::{fs, io, os::unix::fs::PermissionsExt, path::PathBuf};
 
@@ -9,73 +9,76 @@ use runtime::cri::types::{
 };
 
 use crate::{
-    agent::{self, Agent, container_reference},
-    backoff::Backoffs,
-    env::{self, Sources},
+    backoff::KeyedBackoff,
+    config_objects::ConfigObjects,
+    context::{self, KubeletContext, container_reference},
+    environment::{self, EnvironmentSources},
     hosts, images,
-    objects::Objects,
-    plan::hash_of,
-    resources, sandbox, security,
-    status::Waiting,
-    truth::labels,
+    pod_actions::container_hash,
+    pod_sandbox,
+    pod_status::WaitingReason,
+    resources,
+    runtime_status::labels,
+    security_context,
     volumes::PodDir,
 };
 
-/// A container to be started.
-pub struct Launch<'a> {
-    /// The shared parts.
-    pub agent: &'a Agent,
-    /// Whose it is.
+/// The inputs of a container start.
+pub struct ContainerLaunch<'a> {
+    /// The kubelet's shared state.
+    pub kubelet: &'a KubeletContext,
+    /// The pod.
     pub pod: &'a Pod,
-    /// What it is.
+    /// The container's spec.
     pub container: &'a Container,
-    /// How often it was restarted.
+    /// Restart count.
     pub attempt: u32,
-    /// Where it goes.
+    /// The sandbox to run in.
     pub sandbox: &'a PodSandboxStatus,
-    /// The sandbox's addresses.
+    /// The pod's IPs.
     pub ips: &'a [String],
-    /// How long failing pulls wait.
-    pub backoffs: &'a Backoffs,
+    /// Back-off of image pulls.
+    pub backoffs: &'a KeyedBackoff,
 }
 
-impl Launch<'_> {
-    /// Gets the image, makes the container and starts it; returns its id, or why it does not run.
-    pub async fn run(&self) -> Result<String, Waiting> {
+impl ContainerLaunch<'_> {
+    /// Ensures the image, creates the container and starts it; returns its id, or the reason why it waits.
+    pub async fn start_container(&self) -> Result<String, WaitingReason> {
         let spec = self.pod.spec.clone().unwrap_or_default();
         let attempt = self.sandbox.metadata.as_ref().map_or(0, |metadata| metadata.attempt);
-        let sandbox_config = sandbox::config(self.agent, self.pod, attempt);
-        let image = images::ensure(self.agent, self.pod, self.container, self.backoffs, &sandbox_config).await?;
-        if let Some(message) = security::forbids_root(&spec, self.container, &image) {
-            return Err(self.failed("CreateContainerConfigError", message));
+        let sandbox_config = pod_sandbox::sandbox_config(self.kubelet, self.pod, attempt);
+        let image =
+            images::ensure_image_exists(self.kubelet, self.pod, self.container, self.backoffs, &sandbox_config).await?;
+        if let Some(message) = security_context::verify_run_as_non_root(&spec, self.container, &image) {
+            return Err(self.record_failure("CreateContainerConfigError", message));
         }
-        let config = self.config(&spec, &image.id).await;
-        let config = config.map_err(|message| self.failed("CreateContainerConfigError", message))?;
-        let created = self.agent.cri.create_container(&self.sandbox.id, config, sandbox_config).await;
-        let id = created.map_err(|error| self.failed("CreateContainerError", error.message()))?;
+        let config = self.container_config(&spec, &image.id).await;
+        let config = config.map_err(|message| self.record_failure("CreateContainerConfigError", message))?;
+        let created = self.kubelet.cri.create_container(&self.sandbox.id, config, sandbox_config).await;
+        let id = created.map_err(|error| self.record_failure("CreateContainerError", error.message()))?;
         let about = || container_reference(self.pod, self.container);
-        self.agent.recorder.normal(about(), "Created", "Container created");
-        let started = self.agent.cri.start_container(&id).await;
-        started.map_err(|error| self.failed("RunContainerError", error.message()))?;
-        self.agent.recorder.normal(about(), "Started", "Container started");
+        self.kubelet.recorder.record_normal(about(), "Created", "Container created");
+        let started = self.kubelet.cri.start_container(&id).await;
+        started.map_err(|error| self.record_failure("RunContainerError", error.message()))?;
+        self.kubelet.recorder.record_normal(about(), "Started", "Container started");
         Ok(id)
     }
 
-    fn failed(&self, reason: &'static str, message: String) -> Waiting {
+    fn record_failure(&self, reason: &'static str, message: String) -> WaitingReason {
         let about = container_reference(self.pod, self.container);
-        self.agent.recorder.warning(about, "Failed", format!("Error: {message}"));
-        Waiting { reason, message }
+        self.kubelet.recorder.record_warning(about, "Failed", format!("Error: {message}"));
+        WaitingReason { reason, message }
     }
 
-    async fn config(&self, spec: &PodSpec, image: &str) -> Result<ContainerConfig, String> {
+    async fn container_config(&self, spec: &PodSpec, image: &str) -> Result<ContainerConfig, String> {
         let container = self.container;
-        let environment = self.environment(spec).await.map_err(|error| error.to_string())?;
+        let environment = self.resolve_environment(spec).await.map_err(|error| error.to_string())?;
         let expand = |words: &Option<Vec<String>>| -> Vec<String> {
-            words.iter().flatten().map(|word| env::expand(word, &environment)).collect()
+            words.iter().flatten().map(|word| environment::expand_references(word, &environment)).collect()
         };
-        let mounts = self.mounts(spec)?;
+        let mounts = self.container_mounts(spec)?;
         let log_path = format!("{}/{}.log", container.name, self.attempt);
-        let log_dir = self.agent.log_dir(self.pod).join(&container.name);
+        let log_dir = self.kubelet.pod_log_dir(self.pod).join(&container.name);
         fs::create_dir_all(&log_dir).map_err(|error| format!("{}: {error}", log_dir.display()))?;
         Ok(ContainerConfig {
             metadata: Some(ContainerMetadata { name: container.name.clone(), attempt: self.attempt }),
@@ -87,53 +90,56 @@ impl Launch<'_> {
             command: expand(&container.command),
             args: expand(&container.args),
             working_dir: container.working_dir.clone().unwrap_or_default(),
-            envs: environment.into_iter().map(|(key, value)| KeyValue { key, value }).collect(),
+            envs: environment.into_iter().map(|(key, value)| KeyValue { key, value: value.into() }).collect(),
             mounts,
-            labels: self.labels(),
-            annotations: self.annotations(),
+            labels: self.container_labels(),
+            annotations: self.container_annotations(),
             log_path,
             stdin: container.stdin == Some(true),
             stdin_once: container.stdin_once == Some(true),
             tty: container.tty == Some(true),
             linux: Some(LinuxContainerConfig {
-                resources: Some(resources::container(spec, container, self.agent.capacity[1])),
-                security_context: Some(security::container(spec, container)),
+                resources: Some(resources::container_resources(spec, container, self.kubelet.capacity[1])),
+                security_context: Some(security_context::container_security_context(spec, container)),
             }),
             ..Default::default()
         })
     }
 
-    async fn environment(&self, spec: &PodSpec) -> Result<Vec<(String, String)>, env::Error> {
-        let objects = Objects::new(self.agent.client.clone(), agent::namespace(self.pod));
+    async fn resolve_environment(
+        &self,
+        spec: &PodSpec,
+    ) -> Result<Vec<(String, String)>, environment::EnvironmentError> {
+        let objects = ConfigObjects::new(self.kubelet.client.clone(), context::pod_namespace(self.pod));
         let links = spec.enable_service_links != Some(false);
-        let mut services = self.agent.services.list();
+        let mut services = self.kubelet.services.list();
         services.retain(|service| {
             let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
             let is_master = namespace == "default" && service.metadata.name.as_deref() == Some("kubernetes");
-            is_master || (links && namespace == agent::namespace(self.pod))
+            is_master || (links && namespace == context::pod_namespace(self.pod))
         });
         services.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-        let sources = Sources {
+        let sources = EnvironmentSources {
             pod: self.pod,
             objects: &objects,
             pod_ips: self.ips,
-            host_ip: self.agent.node_ip.to_string(),
-            capacity: self.agent.capacity,
+            host_ip: self.kubelet.node_ip.to_string(),
+            capacity: self.kubelet.capacity,
             services,
         };
-        env::resolve(self.container, &sources).await
+        environment::resolve_environment(self.container, &sources).await
     }
 
-    fn labels(&self) -> std::collections::HashMap<String, String> {
+    fn container_labels(&self) -> std::collections::HashMap<String, String> {
         let own = (labels::CONTAINER.to_string(), self.container.name.clone());
-        sandbox::pod_labels(self.pod).into_iter().chain([own]).collect()
+        pod_sandbox::pod_labels(self.pod).into_iter().chain([own]).collect()
     }
 
-    fn annotations(&self) -> std::collections::HashMap<String, String> {
+    fn container_annotations(&self) -> std::collections::HashMap<String, String> {
         let path = termination_path(self.container).to_string();
         let policy = self.container.termination_message_policy.clone().unwrap_or_else(|| "File".into());
         [
-            (labels::HASH, hash_of(self.container)),
+            (labels::HASH, container_hash(self.container)),
             (labels::RESTART_COUNT, self.attempt.to_string()),
             ("io.kubernetes.container.terminationMessagePath", path),
             ("io.kubernetes.container.terminationMessagePolicy", policy),
@@ -143,9 +149,9 @@ impl Launch<'_> {
         .collect()
     }
 
-    /// The volumes, and the files that the kubelet manages: `/etc/hosts` and the termination log.
-    fn mounts(&self, spec: &PodSpec) -> Result<Vec<Mount>, String> {
-        let dir = PodDir::new(&self.agent.root_dir, agent::uid(self.pod));
+    /// Returns the volume mounts and the kubelet-managed files `/etc/hosts` and the termination log.
+    fn container_mounts(&self, spec: &PodSpec) -> Result<Vec<Mount>, String> {
+        let dir = PodDir::new(&self.kubelet.root_dir, context::pod_uid(self.pod));
         let mut mounts = Vec::new();
         for mount in self.container.volume_mounts.iter().flatten() {
             let volume = spec.volumes.iter().flatten().find(|volume| volume.name == mount.name);
@@ -160,8 +166,8 @@ impl Launch<'_> {
                 _ => MountPropagation::PropagationPrivate,
             };
             mounts.push(Mount {
-                container_path: absolute(&mount.mount_path),
-                host_path: dir.volume(volume).display().to_string(),
+                container_path: absolute_path(&mount.mount_path),
+                host_path: dir.volume_path(volume).display().to_string(),
                 readonly: mount.read_only == Some(true) || content,
                 propagation: propagation as i32,
                 ..Default::default()
@@ -169,17 +175,17 @@ impl Launch<'_> {
         }
         let failed = |error: io::Error| format!("{}: {error}", dir.path().display());
         if !mounts.iter().any(|mount| mount.container_path == "/etc/hosts") {
-            let hosts = hosts::write(dir.path(), self.pod, self.ips).map_err(failed)?;
+            let hosts = hosts::write_hosts_file(dir.path(), self.pod, self.ips).map_err(failed)?;
             mounts.push(file_mount("/etc/hosts", hosts));
         }
         let log = termination_log(&dir, &self.container.name, self.attempt);
-        make_termination_log(&log).map_err(failed)?;
+        create_termination_log(&log).map_err(failed)?;
         mounts.push(file_mount(termination_path(self.container), log));
         Ok(mounts)
     }
 }
 
-fn absolute(path: &str) -> String {
+fn absolute_path(path: &str) -> String {
     if path.starts_with('/') { path.into() } else { format!("/{path}") }
 }
 
@@ -193,16 +199,16 @@ fn termination_path(container: &Container) -> &str {
     path.unwrap_or("/dev/termination-log")
 }
 
-/// Where the node keeps what the container leaves to say.
+/// Returns the host path of a container's termination log.
 pub fn termination_log(dir: &PodDir, container: &str, attempt: u32) -> PathBuf {
     dir.path().join("containers").join(container).join(attempt.to_string())
 }
 
-fn make_termination_log(path: &PathBuf) -> io::Result<()> {
+fn create_termination_log(path: &PathBuf) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
     }
     fs::File::create(path)?;
-    // A container may write it as any user.
+    // The container may run as any user.
     fs::set_permissions(path, fs::Permissions::from_mode(0o666))
 }

@@ -1,20 +1,20 @@
-//! Lines of the logs that CRI runtimes write: a time, a stream, tags, and the text.
+//! Parser for lines of CRI container logs: timestamp, stream, tags, text.
 
-/// One line as it is in the file.
+/// A parsed log line.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Line<'a> {
-    /// When it was written, in RFC 3339.
+pub struct LogLine<'a> {
+    /// Timestamp in RFC 3339.
     pub time: &'a str,
-    /// Whether it was written to the error output.
+    /// Whether the stream is stderr.
     pub stderr: bool,
-    /// Whether the container's own line goes on in the next one.
+    /// Whether the line continues in the next entry.
     pub partial: bool,
-    /// The container's words.
+    /// The text.
     pub text: &'a str,
 }
 
-/// Takes a line apart, without its newline; nothing if it is not a log line.
-pub fn parse(line: &str) -> Option<Line<'_>> {
+/// Parses a line without its newline; `None` if it is malformed.
+pub fn parse_log_line(line: &str) -> Option<LogLine<'_>> {
     let (time, rest) = line.split_once(' ')?;
     let (stream, rest) = rest.split_once(' ')?;
     let (tags, text) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -23,7 +23,7 @@ pub fn parse(line: &str) -> Option<Line<'_>> {
         "stderr" => true,
         _ => return None,
     };
-    Some(Line { time, stderr, partial: tags.split(':').next() == Some("P"), text })
+    Some(LogLine { time, stderr, partial: tags.split(':').next() == Some("P"), text })
 }
 
 #[cfg(test)]
@@ -31,12 +31,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_taken_apart() {
-        let line = parse("2026-01-01T00:00:00.5Z stdout F hello  world").unwrap();
-        assert_eq!(line, Line { time: "2026-01-01T00:00:00.5Z", stderr: false, partial: false, text: "hello  world" });
-        assert!(parse("2026-01-01T00:00:00.5Z stderr P half").unwrap().partial);
-        assert_eq!(parse("2026-01-01T00:00:00.5Z stdout F").unwrap().text, "");
-        assert_eq!(parse("nonsense"), None);
-        assert_eq!(parse("a b c"), None);
+    fn log_line_is_split_into_fields() {
+        let line = parse_log_line("2026-01-01T00:00:00.5Z stdout F hello  world").unwrap();
+        assert_eq!(
+            line,
+            LogLine { time: "2026-01-01T00:00:00.5Z", stderr: false, partial: false, text: "hello  world" }
+        );
+        assert!(parse_log_line("2026-01-01T00:00:00.5Z stderr P half").unwrap().partial);
+        assert_eq!(parse_log_line("2026-01-01T00:00:00.5Z stdout F").unwrap().text, "");
+        assert_eq!(parse_log_line("nonsense"), None);
+        assert_eq!(parse_log_line("a b c"), None);
     }
 }

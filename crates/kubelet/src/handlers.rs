@@ -1,4 +1,4 @@
-//! The actions that probes and lifecycle hooks have in common: a command, a request, a connection.
+//! Handlers shared by probes and lifecycle hooks: exec, httpGet, tcpSocket.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,61 +14,61 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::agent::Agent;
+use crate::context::KubeletContext;
 
-/// More of an answer is not read.
-const MAX_BODY: usize = 10 << 10;
+/// Maximum number of response bytes read.
+const MAX_RESPONSE_BODY: usize = 10 << 10;
 
-/// What an action is done to.
-pub struct Target<'a> {
-    /// The shared parts.
-    pub agent: &'a Agent,
+/// The target of a handler.
+pub struct HandlerTarget<'a> {
+    /// The kubelet's shared state.
+    pub kubelet: &'a KubeletContext,
     /// The container's spec.
     pub container: &'a Container,
-    /// Its id.
+    /// The container's id.
     pub id: &'a str,
-    /// The pod's address.
+    /// The pod's IP.
     pub ip: &'a str,
-    /// How long an action may take.
+    /// Timeout of the action.
     pub timeout: Duration,
 }
 
-impl Target<'_> {
-    /// Runs a command in the container; an error is what it wrote.
-    pub async fn exec(&self, action: &ExecAction) -> Result<(), String> {
+impl HandlerTarget<'_> {
+    /// Runs a command in the container; the error is its output.
+    pub async fn run_exec(&self, action: &ExecAction) -> Result<(), String> {
         let command = action.command.clone().unwrap_or_default();
-        match self.agent.cri.exec_sync(self.id, command, self.timeout).await {
+        match self.kubelet.cri.exec_sync(self.id, command, self.timeout).await {
             Ok(answer) if answer.exit_code == 0 => Ok(()),
             Ok(answer) => {
                 let output = [answer.stdout, answer.stderr].concat();
-                Err(String::from_utf8_lossy(&output[..output.len().min(MAX_BODY)]).into_owned())
+                Err(String::from_utf8_lossy(&output[..output.len().min(MAX_RESPONSE_BODY)]).into_owned())
             }
             Err(error) => Err(error.message()),
         }
     }
 
-    /// Opens a connection and closes it.
-    pub async fn tcp(&self, action: &TCPSocketAction) -> Result<(), String> {
+    /// Opens and closes a TCP connection.
+    pub async fn check_tcp(&self, action: &TCPSocketAction) -> Result<(), String> {
         let host = action.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(self.ip);
-        let port = self.port(&action.port)?;
-        self.in_time(async { TcpStream::connect((host, port)).await.map(drop).map_err(|error| error.to_string()) })
+        let port = self.resolve_port(&action.port)?;
+        self.with_timeout(async { TcpStream::connect((host, port)).await.map(drop).map_err(|error| error.to_string()) })
             .await
     }
 
-    /// Sends a request; 200 to 399 is good.
-    pub async fn http(&self, action: &HTTPGetAction) -> Result<(), String> {
-        let status = self.in_time(self.request(action)).await?;
+    /// Sends an HTTP GET; status 200 through 399 is a success.
+    pub async fn check_http(&self, action: &HTTPGetAction) -> Result<(), String> {
+        let status = self.with_timeout(self.send_http_get(action)).await?;
         if (200..400).contains(&status) { Ok(()) } else { Err(format!("HTTP probe failed with statuscode: {status}")) }
     }
 
-    async fn in_time<T>(&self, action: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    async fn with_timeout<T>(&self, action: impl Future<Output = Result<T, String>>) -> Result<T, String> {
         let late = || "context deadline exceeded (Client.Timeout exceeded while awaiting headers)".to_string();
         tokio::time::timeout(self.timeout, action).await.unwrap_or_else(|_| Err(late()))
     }
 
-    async fn request(&self, action: &HTTPGetAction) -> Result<u16, String> {
+    async fn send_http_get(&self, action: &HTTPGetAction) -> Result<u16, String> {
         let host = action.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(self.ip);
-        let port = self.port(&action.port)?;
+        let port = self.resolve_port(&action.port)?;
         let stream =
             TcpStream::connect((host, port)).await.map_err(|error| format!("dial tcp {host}:{port}: {error}"))?;
         let path = action.path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/");
@@ -83,12 +83,12 @@ impl Target<'_> {
         }
         let request = request.body(Empty::<Bytes>::new()).map_err(|error| error.to_string())?;
         if action.scheme.as_deref() == Some("HTTPS") {
-            return send(tls(stream, host).await?, request).await;
+            return send_request(connect_tls(stream, host).await?, request).await;
         }
-        send(stream, request).await
+        send_request(stream, request).await
     }
 
-    fn port(&self, port: &IntOrString) -> Result<u16, String> {
+    fn resolve_port(&self, port: &IntOrString) -> Result<u16, String> {
         let number = match port {
             IntOrString::Int(number) => Some(*number),
             IntOrString::String(name) => {
@@ -101,39 +101,39 @@ impl Target<'_> {
     }
 }
 
-async fn send(
+async fn send_request(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: http::Request<Empty<Bytes>>,
 ) -> Result<u16, String> {
     let text = |error: hyper::Error| error.to_string();
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(text)?;
-    // It ends when the sender and the answer are dropped.
+    // The connection task ends when the sender and the response are dropped.
     tokio::spawn(connection);
     let response = sender.send_request(request).await.map_err(text)?;
     let status = response.status().as_u16();
-    // What cannot be read or is too long does not matter: the status came.
-    let _ = Limited::new(response.into_body(), MAX_BODY).collect().await;
+    // Only the status matters; an oversized or broken body is ignored.
+    let _ = Limited::new(response.into_body(), MAX_RESPONSE_BODY).collect().await;
     Ok(status)
 }
 
-async fn tls(stream: TcpStream, host: &str) -> Result<tokio_rustls::client::TlsStream<TcpStream>, String> {
+async fn connect_tls(stream: TcpStream, host: &str) -> Result<tokio_rustls::client::TlsStream<TcpStream>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+        .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
         .with_no_client_auth();
     let name = rustls::pki_types::ServerName::try_from(host.to_string()).map_err(|error| error.to_string())?;
     let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
     connector.connect(name, stream).await.map_err(|error| error.to_string())
 }
 
-/// Probes ask whether a server answers, not who it is: any certificate will do, as upstream has it.
+/// Accepts every certificate: probes check liveness, not identity, as upstream.
 #[derive(Debug)]
-struct AnyCertificate(Arc<rustls::crypto::CryptoProvider>);
+struct AcceptAnyCertificate(Arc<rustls::crypto::CryptoProvider>);
 
-impl rustls::client::danger::ServerCertVerifier for AnyCertificate {
+impl rustls::client::danger::ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &rustls::pki_types::CertificateDer<'_>,

@@ -1,52 +1,59 @@
-//! Lifecycle hooks: what a container wants done right after its start and right before its end.
+//! Container lifecycle hooks.
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 
 use crate::{
-    agent::{Agent, container_reference},
-    handlers::Target,
-    status::Waiting,
+    context::{KubeletContext, container_reference},
+    handlers::HandlerTarget,
+    pod_status::WaitingReason,
 };
 
-/// A hook after the start has no other limit.
-const POST_START: Duration = Duration::from_secs(600);
+/// Timeout of postStart hooks.
+const POST_START_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Runs the hook after the start. If it fails the container is ended and this says why.
-pub async fn post_start(agent: &Agent, pod: &Pod, container: &Container, id: &str, ips: &[String]) -> Option<Waiting> {
+/// Runs the postStart hook; on failure stops the container and returns the waiting reason.
+pub async fn run_post_start(
+    kubelet: &KubeletContext,
+    pod: &Pod,
+    container: &Container,
+    id: &str,
+    ips: &[String],
+) -> Option<WaitingReason> {
     let handler = container.lifecycle.as_ref()?.post_start.as_ref()?;
     let ip = ips.first().map_or("", String::as_str);
-    let target = Target { agent, container, id, ip, timeout: POST_START };
-    let error = run(&target, handler).await.err()?;
-    agent.recorder.warning(container_reference(pod, container), "FailedPostStartHook", "PostStartHook failed");
+    let target = HandlerTarget { kubelet, container, id, ip, timeout: POST_START_TIMEOUT };
+    let error = run_handler(&target, handler).await.err()?;
+    kubelet.recorder.record_warning(container_reference(pod, container), "FailedPostStartHook", "PostStartHook failed");
     let message = format!("FailedPostStartHook: {error}");
-    agent.recorder.normal(container_reference(pod, container), "Killing", "FailedPostStartHook");
-    if let Err(error) = agent.cri.stop_container(id, crate::terminate::grace(pod)).await {
-        tracing::warn!(container = container.name, %error, "a container cannot be stopped");
+    kubelet.recorder.record_normal(container_reference(pod, container), "Killing", "FailedPostStartHook");
+    if let Err(error) = kubelet.cri.stop_container(id, crate::pod_termination::pod_grace_period(pod)).await {
+        tracing::warn!(container = container.name, %error, "kubelet: container not stopped after failed postStart hook");
     }
-    Some(Waiting { reason: "PostStartHookError", message })
+    Some(WaitingReason { reason: "PostStartHookError", message })
 }
 
-/// Runs the hook before the end, no longer than `grace`. The container ends whatever it says.
-pub async fn pre_stop(agent: &Agent, pod: &Pod, container: &Container, id: &str, grace: Duration) {
+/// Runs the preStop hook within `grace`; the container is stopped regardless of its result.
+pub async fn run_pre_stop(kubelet: &KubeletContext, pod: &Pod, container: &Container, id: &str, grace: Duration) {
     let Some(handler) = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref()) else { return };
     let ip = pod.status.as_ref().and_then(|status| status.pod_ip.clone()).unwrap_or_default();
-    let target = Target { agent, container, id, ip: &ip, timeout: grace };
-    // A hook that takes too long is not waited for.
-    let result = tokio::time::timeout(grace, run(&target, handler)).await.unwrap_or_else(|_| Err("timed out".into()));
+    let target = HandlerTarget { kubelet, container, id, ip: &ip, timeout: grace };
+    // The hook is abandoned after the grace period.
+    let result =
+        tokio::time::timeout(grace, run_handler(&target, handler)).await.unwrap_or_else(|_| Err("timed out".into()));
     if let Err(error) = result {
-        tracing::debug!(container = container.name, error, "a preStop hook failed");
-        agent.recorder.warning(container_reference(pod, container), "FailedPreStopHook", "PreStopHook failed");
+        tracing::debug!(container = container.name, error, "kubelet: preStop hook failed");
+        kubelet.recorder.record_warning(container_reference(pod, container), "FailedPreStopHook", "PreStopHook failed");
     }
 }
 
-async fn run(target: &Target<'_>, handler: &LifecycleHandler) -> Result<(), String> {
+async fn run_handler(target: &HandlerTarget<'_>, handler: &LifecycleHandler) -> Result<(), String> {
     if let Some(action) = &handler.exec {
-        return target.exec(action).await;
+        return target.run_exec(action).await;
     }
     if let Some(action) = &handler.http_get {
-        return target.http(action).await;
+        return target.check_http(action).await;
     }
     if let Some(action) = &handler.sleep {
         tokio::time::sleep(Duration::from_secs(action.seconds.max(0) as u64)).await;

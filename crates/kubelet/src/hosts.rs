@@ -1,4 +1,4 @@
-//! The `/etc/hosts` of a pod: its own name, and the aliases that its spec gives.
+//! The kubelet-managed `/etc/hosts` of a pod.
 
 use std::{
     fs, io,
@@ -7,26 +7,26 @@ use std::{
 
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::sandbox::hostname;
+use crate::pod_sandbox::pod_hostname;
 
-const LOCAL: &str = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::\tip6-localnet\nfe00::\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n";
+const LOCALHOST_ENTRIES: &str = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::\tip6-localnet\nfe00::\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n";
 
-/// Writes the file into the pod's directory and returns its path.
-pub fn write(dir: &Path, pod: &Pod, ips: &[String]) -> io::Result<PathBuf> {
+/// Writes the hosts file into the pod's directory and returns its path.
+pub fn write_hosts_file(dir: &Path, pod: &Pod, ips: &[String]) -> io::Result<PathBuf> {
     let host_network = pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true));
     let own = if host_network { fs::read_to_string("/etc/hosts").unwrap_or_default() } else { String::new() };
     let path = dir.join("etc-hosts");
-    fs::write(&path, content(pod, ips, host_network.then_some(&own)))?;
+    fs::write(&path, hosts_file_content(pod, ips, host_network.then_some(&own)))?;
     Ok(path)
 }
 
-fn content(pod: &Pod, ips: &[String], host: Option<&String>) -> String {
+fn hosts_file_content(pod: &Pod, ips: &[String], host: Option<&String>) -> String {
     let mut text = match host {
         Some(host) => format!("# Kubernetes-managed hosts file (host network).\n{host}"),
-        None => format!("# Kubernetes-managed hosts file.\n{LOCAL}"),
+        None => format!("# Kubernetes-managed hosts file.\n{LOCALHOST_ENTRIES}"),
     };
     if host.is_none() {
-        ips.iter().for_each(|ip| text.push_str(&format!("{ip}\t{}\n", hostname(pod))));
+        ips.iter().for_each(|ip| text.push_str(&format!("{ip}\t{}\n", pod_hostname(pod))));
     }
     let aliases = pod.spec.as_ref().and_then(|spec| spec.host_aliases.as_deref()).unwrap_or_default();
     if !aliases.is_empty() {
@@ -43,11 +43,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pod_knows_itself_and_its_aliases() {
+    fn hosts_file_has_the_pod_and_its_aliases() {
         let pod: Pod = serde_json::from_value(serde_json::json!({ "metadata": { "name": "web" },
             "spec": { "containers": [], "hostAliases": [{ "ip": "1.2.3.4", "hostnames": ["a", "b"] }] } }))
         .unwrap();
-        let text = content(&pod, &["10.0.0.5".into()], None);
+        let text = hosts_file_content(&pod, &["10.0.0.5".into()], None);
         assert!(text.starts_with("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n"));
         assert!(text.contains("10.0.0.5\tweb\n") && text.ends_with("1.2.3.4\ta\tb\n"), "{text}");
     }

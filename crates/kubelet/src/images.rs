@@ -1,4 +1,4 @@
-//! Makes sure that a container's image is there, as its pull policy says.
+//! Ensures that a container's image exists, according to its pull policy.
 
 use std::time::Instant;
 
@@ -10,75 +10,75 @@ use k8s_openapi::{
 use runtime::cri::types::{AuthConfig, Image, PodSandboxConfig};
 
 use crate::{
-    agent::{self, Agent, container_reference},
-    backoff::Backoffs,
-    status::Waiting,
+    backoff::KeyedBackoff,
+    context::{self, KubeletContext, container_reference},
+    pod_status::WaitingReason,
 };
 
-/// Finds or pulls the image of `container`; says why it is not there otherwise.
-pub async fn ensure(
-    agent: &Agent,
+/// Finds or pulls the image of `container`; otherwise returns the waiting reason.
+pub async fn ensure_image_exists(
+    kubelet: &KubeletContext,
     pod: &Pod,
     container: &Container,
-    backoffs: &Backoffs,
+    backoffs: &KeyedBackoff,
     sandbox: &PodSandboxConfig,
-) -> Result<Image, Waiting> {
+) -> Result<Image, WaitingReason> {
     let image = container.image.as_deref().unwrap_or_default();
     let about = || container_reference(pod, container);
-    if !is_valid(image) {
+    if !is_valid_reference(image) {
         let message = format!(
             "Failed to apply default image tag {image:?}: couldn't parse image name {image:?}: invalid reference format"
         );
-        agent.recorder.warning(about(), "InspectFailed", message.clone());
-        agent.recorder.warning(about(), "Failed", "Error: InvalidImageName");
-        return Err(Waiting { reason: "InvalidImageName", message });
+        kubelet.recorder.record_warning(about(), "InspectFailed", message.clone());
+        kubelet.recorder.record_warning(about(), "Failed", "Error: InvalidImageName");
+        return Err(WaitingReason { reason: "InvalidImageName", message });
     }
-    let present = agent.cri.image(&with_tag(image)).await.map_err(|error| Waiting {
+    let present = kubelet.cri.image_status(&with_default_tag(image)).await.map_err(|error| WaitingReason {
         reason: "ImageInspectError",
         message: format!("Failed to inspect image {image:?}: {}", error.message()),
     })?;
-    // The API server fills it in.
+    // Defaulted by the API server.
     let policy = container.image_pull_policy.as_deref().unwrap_or("IfNotPresent");
     match (policy, present) {
-        ("Always", _) | ("IfNotPresent", None) => pull(agent, pod, container, backoffs, sandbox).await,
+        ("Always", _) | ("IfNotPresent", None) => pull_image(kubelet, pod, container, backoffs, sandbox).await,
         (_, Some(present)) => {
             let message =
                 format!("Container image {image:?} already present on machine and can be accessed by the pod");
-            agent.recorder.normal(about(), "Pulled", message);
+            kubelet.recorder.record_normal(about(), "Pulled", message);
             Ok(present)
         }
         (_, None) => {
             let message = format!("Container image {image:?} is not present with pull policy of Never");
-            agent.recorder.warning(about(), "ErrImageNeverPull", message.clone());
-            agent.recorder.warning(about(), "Failed", "Error: ErrImageNeverPull");
-            Err(Waiting { reason: "ErrImageNeverPull", message })
+            kubelet.recorder.record_warning(about(), "ErrImageNeverPull", message.clone());
+            kubelet.recorder.record_warning(about(), "Failed", "Error: ErrImageNeverPull");
+            Err(WaitingReason { reason: "ErrImageNeverPull", message })
         }
     }
 }
 
-async fn pull(
-    agent: &Agent,
+async fn pull_image(
+    kubelet: &KubeletContext,
     pod: &Pod,
     container: &Container,
-    backoffs: &Backoffs,
+    backoffs: &KeyedBackoff,
     sandbox: &PodSandboxConfig,
-) -> Result<Image, Waiting> {
+) -> Result<Image, WaitingReason> {
     let image = container.image.as_deref().unwrap_or_default();
     let about = || container_reference(pod, container);
     let key = format!("pull {image}");
     let now = Timestamp::now();
-    if backoffs.updated(&key).is_some_and(|failed| backoffs.waiting(&key, failed, now).is_some()) {
-        agent.recorder.normal(about(), "BackOff", format!("Back-off pulling image {image:?}"));
-        agent.recorder.warning(about(), "Failed", "Error: ImagePullBackOff");
-        let message = format!("Back-off pulling image {image:?}: {}", backoffs.cause(&key));
-        return Err(Waiting { reason: "ImagePullBackOff", message });
+    if backoffs.last_update(&key).is_some_and(|failed| backoffs.remaining_delay(&key, failed, now).is_some()) {
+        kubelet.recorder.record_normal(about(), "BackOff", format!("Back-off pulling image {image:?}"));
+        kubelet.recorder.record_warning(about(), "Failed", "Error: ImagePullBackOff");
+        let message = format!("Back-off pulling image {image:?}: {}", backoffs.last_cause(&key));
+        return Err(WaitingReason { reason: "ImagePullBackOff", message });
     }
-    agent.recorder.normal(about(), "Pulling", format!("Pulling image {image:?}"));
+    kubelet.recorder.record_normal(about(), "Pulling", format!("Pulling image {image:?}"));
     let started = Instant::now();
-    let full = with_tag(image);
-    let auth = credentials(agent, pod, &full).await;
-    let pulled = match agent.cri.pull_image(&full, auth, Some(sandbox.clone())).await {
-        Ok(reference) => agent.cri.image(&reference).await.map(Option::unwrap_or_default),
+    let full = with_default_tag(image);
+    let auth = pull_credentials(kubelet, pod, &full).await;
+    let pulled = match kubelet.cri.pull_image(&full, auth, Some(sandbox.clone())).await {
+        Ok(reference) => kubelet.cri.image_status(&reference).await.map(Option::unwrap_or_default),
         Err(error) => Err(error),
     };
     match pulled {
@@ -89,23 +89,23 @@ async fn pull(
             let message = format!(
                 "Successfully pulled image {image:?} in {took} ({took} including waiting). Image size: {size} bytes."
             );
-            agent.recorder.normal(about(), "Pulled", message);
+            kubelet.recorder.record_normal(about(), "Pulled", message);
             Ok(pulled)
         }
         Err(error) => {
             let message = error.message();
-            backoffs.next_because(&key, now, Timestamp::now(), format!("ErrImagePull: {message}"));
-            agent.recorder.warning(about(), "Failed", format!("Failed to pull image {image:?}: {message}"));
-            agent.recorder.warning(about(), "Failed", "Error: ErrImagePull");
-            Err(Waiting { reason: "ErrImagePull", message })
+            backoffs.record_retry_with_cause(&key, now, Timestamp::now(), format!("ErrImagePull: {message}"));
+            kubelet.recorder.record_warning(about(), "Failed", format!("Failed to pull image {image:?}: {message}"));
+            kubelet.recorder.record_warning(about(), "Failed", "Error: ErrImagePull");
+            Err(WaitingReason { reason: "ErrImagePull", message })
         }
     }
 }
 
-/// The credentials for the image's registry in the pod's `imagePullSecrets`. A missing secret is as good as none.
-async fn credentials(agent: &Agent, pod: &Pod, image: &str) -> Option<AuthConfig> {
-    let host = registry(image);
-    let secrets: kube::Api<Secret> = kube::Api::namespaced(agent.client.clone(), agent::namespace(pod));
+/// Returns the credentials for the image's registry from the pod's `imagePullSecrets`; missing secrets are skipped.
+async fn pull_credentials(kubelet: &KubeletContext, pod: &Pod, image: &str) -> Option<AuthConfig> {
+    let host = registry_host(image);
+    let secrets: kube::Api<Secret> = kube::Api::namespaced(kubelet.client.clone(), context::pod_namespace(pod));
     for reference in pod.spec.iter().flat_map(|spec| spec.image_pull_secrets.iter().flatten()) {
         let Ok(Some(secret)) = secrets.get_opt(&reference.name).await else { continue };
         let data = secret.data.unwrap_or_default();
@@ -117,7 +117,7 @@ async fn credentials(agent: &Agent, pod: &Pod, image: &str) -> Option<AuthConfig
     None
 }
 
-/// The entry for `host` of a docker configuration.
+/// Returns the entry for `host` of a docker config.
 fn find_auth(config: &serde_json::Value, host: &str) -> Option<AuthConfig> {
     let auths = config.get("auths")?.as_object()?;
     let bare =
@@ -136,22 +136,22 @@ fn find_auth(config: &serde_json::Value, host: &str) -> Option<AuthConfig> {
     })
 }
 
-/// The host that an image name points to.
-fn registry(image: &str) -> &str {
+/// Returns the registry host of an image reference.
+fn registry_host(image: &str) -> &str {
     match image.split_once('/') {
         Some((host, _)) if host.contains(['.', ':']) || host == "localhost" => host,
         _ => "docker.io",
     }
 }
 
-/// The image with `:latest` if it has neither tag nor digest.
-fn with_tag(image: &str) -> String {
+/// Appends `:latest` if the reference has neither tag nor digest.
+fn with_default_tag(image: &str) -> String {
     let last = image.rsplit('/').next().unwrap_or_default();
     if last.contains(':') || image.contains('@') { image.into() } else { format!("{image}:latest") }
 }
 
-/// Whether this can be an image's name.
-fn is_valid(image: &str) -> bool {
+/// Whether the image reference is well-formed.
+fn is_valid_reference(image: &str) -> bool {
     let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
     let (path, tag) = match name.rsplit_once(':') {
         Some((path, tag)) if !tag.contains('/') => (path, Some(tag)),
@@ -176,10 +176,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_get_a_tag_and_are_checked() {
-        assert_eq!(with_tag("nginx"), "nginx:latest");
-        assert_eq!(with_tag("localhost:5000/a"), "localhost:5000/a:latest");
-        assert_eq!(with_tag("a:1"), "a:1");
+    fn references_get_a_default_tag_and_are_validated() {
+        assert_eq!(with_default_tag("nginx"), "nginx:latest");
+        assert_eq!(with_default_tag("localhost:5000/a"), "localhost:5000/a:latest");
+        assert_eq!(with_default_tag("a:1"), "a:1");
         for good in [
             "nginx",
             "nginx:1.2",
@@ -187,19 +187,24 @@ mod tests {
             "localhost:5000/a/b",
             "a@sha256:0123456789abcdef0123456789abcdef",
         ] {
-            assert!(is_valid(good), "{good}");
+            assert!(is_valid_reference(good), "{good}");
         }
         for bad in ["", "Nginx", "a b", "a/", "a:", "a/B", "a@sha256:xyz", "/a"] {
-            assert!(!is_valid(bad), "{bad}");
+            assert!(!is_valid_reference(bad), "{bad}");
         }
         assert_eq!(
-            [registry("nginx:1"), registry("a/b"), registry("quay.io/a"), registry("localhost:5/a")],
+            [
+                registry_host("nginx:1"),
+                registry_host("a/b"),
+                registry_host("quay.io/a"),
+                registry_host("localhost:5/a")
+            ],
             ["docker.io", "docker.io", "quay.io", "localhost:5"]
         );
     }
 
     #[test]
-    fn credentials_are_found_by_host() {
+    fn credentials_are_selected_by_registry_host() {
         let auth = base64::engine::general_purpose::STANDARD.encode("me:secret");
         let config = serde_json::json!({ "auths": { "https://index.docker.io/v1/": { "auth": auth }, "quay.io": { "username": "u", "password": "p" } } });
         let found = |host: &str| find_auth(&config, host).map(|auth| (auth.username, auth.password));

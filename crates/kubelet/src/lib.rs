@@ -1,4 +1,7 @@
-//! The node agent: registers its node, runs the pods bound to it over CRI, and reports what became of them.
+//! The kubelet: registers its node, runs the pods bound to it over CRI, and reports their status.
+//!
+//! The pod workers run on a tokio runtime of their own ([`run_kubelet`]), so that a busy node and a busy API server in
+//! one process do not delay each other. File, mount and cgroup work runs on its blocking threads.
 
 use std::{
     net::IpAddr,
@@ -6,107 +9,111 @@ use std::{
     sync::Arc,
 };
 
-use client::{Informer, Recorder};
+use client::{EventRecorder, SharedInformer};
 use kube::{Api, runtime::watcher};
-use runtime::cri::Cri;
-use sys::cgroup::Cgroups;
+use runtime::cri::CriClient;
+use sys::cgroup::CgroupManager;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-mod access;
-mod agent;
+mod auth;
 mod backoff;
 mod conditions;
+mod config_objects;
 mod containers;
+mod context;
 mod cri_log;
-mod env;
+mod environment;
 mod handlers;
 mod hooks;
 mod hosts;
 mod images;
 mod logs;
-mod machine;
-mod messages;
+mod machine_info;
 mod metrics;
-mod node;
-mod objects;
-mod plan;
-mod pods;
-mod probes;
+mod node_registration;
+mod pod_actions;
+mod pod_sandbox;
+mod pod_status;
+mod pod_termination;
+mod pod_worker;
+mod pod_workers;
+mod prober;
 mod quantity;
+mod resource_metrics;
 mod resources;
-mod sandbox;
-mod security;
+mod runtime_status;
+mod security_context;
 mod server;
-mod status;
 mod status_writer;
 mod streams;
-mod terminate;
-mod truth;
+mod termination_message;
 mod unsupported;
-mod usage;
 mod volumes;
-mod worker;
 
-/// Where the kernel shows control groups.
+/// Mount point of the cgroup hierarchy.
 const CGROUP_MOUNT: &str = "/sys/fs/cgroup";
 
-/// Everything a kubelet needs to know; validated by the caller.
-pub struct Config {
+/// Kubelet configuration, validated by the caller.
+pub struct KubeletConfig {
     /// The node's name.
     pub node_name: String,
-    /// The address under which the node is reached.
+    /// The node's IP.
     pub node_ip: IpAddr,
-    /// The range of the node's pod addresses, for `spec.podCIDR`.
+    /// The node's pod CIDR, for `spec.podCIDR`.
     pub pod_cidr: String,
-    /// The CRI runtime's socket, `unix:///…`.
+    /// The CRI endpoint, `unix:///…`.
     pub runtime_endpoint: String,
     /// Pod directories: `pods/<uid>/volumes/…`.
     pub root_dir: PathBuf,
     /// Container logs: `<namespace>_<pod>_<uid>/<container>/<n>.log`.
     pub pod_logs_dir: PathBuf,
-    /// The control group under which those of pods are made, for example `/ferry/kubepods`.
+    /// The parent cgroup of pod cgroups, for example `/ferry/kubepods`.
     pub cgroup_root: String,
-    /// Accepts the API server's connections for logs and exec.
+    /// Listener of the kubelet API.
     pub listener: TcpListener,
-    /// Its certificate, and the CA of certificates that clients may show; others show a token.
+    /// Serving certificate and client CA of the kubelet API; clients without a certificate use a bearer token.
     pub tls: Arc<rustls::ServerConfig>,
 }
 
-/// Why a kubelet could not start.
+/// The kubelet could not start.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The container runtime does not answer.
+pub enum KubeletError {
+    /// The container runtime is unreachable.
     #[error("the container runtime at {endpoint} does not answer: {message}")]
     Runtime {
-        /// The socket.
+        /// The CRI endpoint.
         endpoint: String,
-        /// What it said.
+        /// The runtime's error.
         message: String,
     },
-    /// A directory cannot be used.
+    /// A directory could not be created.
     #[error("{}: {source}", path.display())]
     Directory {
-        /// Which.
+        /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// The listener has no address.
+    /// The listener has no local address.
     #[error("the kubelet's listener: {0}")]
     Listener(std::io::Error),
 }
 
-/// Runs until `shutdown`. Containers keep running afterwards; the next start takes them over.
-pub async fn run(config: Config, client: kube::Client, shutdown: CancellationToken) -> Result<(), Error> {
+/// Runs the kubelet until `shutdown`. Containers keep running and are adopted by the next start.
+pub async fn run_kubelet(
+    config: KubeletConfig,
+    client: kube::Client,
+    shutdown: CancellationToken,
+) -> Result<(), KubeletError> {
     for path in [&config.root_dir, &config.pod_logs_dir] {
-        std::fs::create_dir_all(path).map_err(|source| Error::Directory { path: path.clone(), source })?;
+        std::fs::create_dir_all(path).map_err(|source| KubeletError::Directory { path: path.clone(), source })?;
     }
-    let port = config.listener.local_addr().map_err(Error::Listener)?.port();
-    let (cri, version) = connect(&config.runtime_endpoint).await?;
+    let port = config.listener.local_addr().map_err(KubeletError::Listener)?.port();
+    let (cri, version) = connect_runtime(&config.runtime_endpoint).await?;
     let runtime_version = format!("{}://{}", version.runtime_name, version.runtime_version);
-    let machine = machine::Machine::read(&config.root_dir, runtime_version);
-    let registration = node::Registration {
+    let machine = machine_info::MachineInfo::read(&config.root_dir, runtime_version);
+    let registration = node_registration::NodeRegistration {
         name: config.node_name.clone(),
         ip: config.node_ip,
         pod_cidr: config.pod_cidr.clone(),
@@ -115,17 +122,17 @@ pub async fn run(config: Config, client: kube::Client, shutdown: CancellationTok
         client: client.clone(),
         cri: cri.clone(),
     };
-    let access = Arc::new(access::Access::new(client.clone(), &config.node_name));
+    let access = Arc::new(auth::KubeletAuth::new(client.clone(), &config.node_name));
     let own = watcher::Config::default().fields(&format!("spec.nodeName={}", config.node_name));
-    let agent = Arc::new(agent::Agent {
-        recorder: Recorder::new(client.clone(), "kubelet", Some(&config.node_name)),
-        pods: Informer::start(Api::all(client.clone()), own, shutdown.clone()),
-        services: Informer::start(Api::all(client.clone()), watcher::Config::default(), shutdown.clone()),
+    let kubelet = Arc::new(context::KubeletContext {
+        recorder: EventRecorder::new(client.clone(), "kubelet", Some(&config.node_name)),
+        pods: SharedInformer::start(Api::all(client.clone()), own, shutdown.clone()),
+        services: SharedInformer::start(Api::all(client.clone()), watcher::Config::default(), shutdown.clone()),
         changes: tokio::sync::broadcast::channel(256).0,
         node_ip: config.node_ip,
         root_dir: config.root_dir,
         pod_logs_dir: config.pod_logs_dir,
-        cgroups: cgroups(&config.cgroup_root),
+        cgroups: create_qos_cgroups(&config.cgroup_root),
         cgroup_root: config.cgroup_root,
         capacity: [machine.cpus * 1000, machine.memory],
         runtime_name: version.runtime_name,
@@ -134,33 +141,34 @@ pub async fn run(config: Config, client: kube::Client, shutdown: CancellationTok
     });
     tokio::join!(
         registration.run(shutdown.clone()),
-        server::serve(agent.clone(), access, config.listener, config.tls, shutdown.clone()),
-        pods::run(agent, shutdown),
+        server::serve_kubelet_api(kubelet.clone(), access, config.listener, config.tls, shutdown.clone()),
+        pod_workers::run_pod_workers(kubelet, shutdown),
     );
     Ok(())
 }
 
-/// The runtime and what it calls itself.
-async fn connect(endpoint: &str) -> Result<(Cri, runtime::cri::types::VersionResponse), Error> {
-    let failed = |error: runtime::cri::Error| Error::Runtime { endpoint: endpoint.into(), message: error.message() };
-    let cri = Cri::lazy(endpoint).map_err(failed)?;
-    let version = cri.version().await.map_err(failed)?;
+/// Connects to the runtime and returns its version.
+async fn connect_runtime(endpoint: &str) -> Result<(CriClient, runtime::cri::types::VersionResponse), KubeletError> {
+    let failed =
+        |error: runtime::cri::CriError| KubeletError::Runtime { endpoint: endpoint.into(), message: error.message() };
+    let cri = CriClient::connect_lazily(endpoint).map_err(failed)?;
+    let version = cri.fetch_version().await.map_err(failed)?;
     Ok((cri, version))
 }
 
-/// Makes the control groups of the QoS classes. Without groups of its own the kubelet leaves limits to the runtime.
-fn cgroups(root: &str) -> Option<Cgroups> {
+/// Creates the cgroups of the QoS classes; without them limits are left to the runtime.
+fn create_qos_cgroups(root: &str) -> Option<CgroupManager> {
     let make = || {
-        let cgroups = Cgroups::detect(Path::new(CGROUP_MOUNT))?;
+        let cgroups = CgroupManager::detect(Path::new(CGROUP_MOUNT))?;
         for class in ["burstable", "besteffort"] {
             cgroups.create(&format!("{}/{class}", root.trim_end_matches('/')))?;
         }
-        // Pods that asked for nothing get what nobody else wants.
-        let least = sys::cgroup::Limits { cpu_shares: Some(2), ..Default::default() };
-        cgroups.set(&format!("{}/besteffort", root.trim_end_matches('/')), &least)?;
+        // BestEffort pods get the minimum CPU share.
+        let least = sys::cgroup::CgroupLimits { cpu_shares: Some(2), ..Default::default() };
+        cgroups.set_limits(&format!("{}/besteffort", root.trim_end_matches('/')), &least)?;
         Ok(cgroups)
     };
     make()
-        .inspect_err(|error: &sys::cgroup::Error| tracing::warn!(%error, "pods get no control groups of their own"))
+        .inspect_err(|error: &sys::cgroup::CgroupError| tracing::warn!(%error, "kubelet: pod cgroups unavailable, limits are left to the runtime"))
         .ok()
 }

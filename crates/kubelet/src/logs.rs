@@ -1,6 +1,6 @@
-//! Container logs, from the files that the runtime writes: `kubectl logs`, with all its options.
+//! Serves container logs from the runtime's log files with the options of `kubectl logs`.
 //!
-//! A followed log is read when the file changes, and ends when the container has.
+//! A followed log is read when its file changes and ends with the container.
 
 use std::{io::SeekFrom, path::Path, sync::Arc};
 
@@ -20,19 +20,19 @@ use tokio::{
 };
 
 use crate::{
-    agent::{self, Agent},
+    context::{self, KubeletContext},
     cri_log,
-    server::{Body, Query, text},
-    truth::{Seen, Truth},
+    runtime_status::{ContainerRecord, PodRuntimeStatus},
+    server::{QueryParameters, ResponseBody, text_response},
 };
 
-/// A line longer than this is cut; runtimes cut theirs at 16 KiB.
-const MAX_LINE: u64 = 1 << 20;
-const BLOCK: u64 = 64 << 10;
+/// Maximum line length; runtimes split lines at 16 KiB.
+const MAX_LINE_LENGTH: u64 = 1 << 20;
+const TAIL_BLOCK_SIZE: u64 = 64 << 10;
 
-/// What of a log is wanted.
+/// Options of a log request.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Options {
+struct LogOptions {
     follow: bool,
     previous: bool,
     timestamps: bool,
@@ -41,9 +41,9 @@ struct Options {
     since: Option<Timestamp>,
 }
 
-impl Options {
-    fn parse(query: &Query, now: Timestamp) -> Result<Self, String> {
-        let mut since = match query.number("sinceSeconds")? {
+impl LogOptions {
+    fn parse(query: &QueryParameters, now: Timestamp) -> Result<Self, String> {
+        let mut since = match query.get_number("sinceSeconds")? {
             Some(seconds) => now.checked_sub(SignedDuration::from_secs(seconds.min(1 << 40) as i64)).ok(),
             None => None,
         };
@@ -54,46 +54,50 @@ impl Options {
             follow: query.is_set("follow"),
             previous: query.is_set("previous"),
             timestamps: query.is_set("timestamps"),
-            tail: query.number("tailLines")?,
-            limit: query.number("limitBytes")?,
+            tail: query.get_number("tailLines")?,
+            limit: query.get_number("limitBytes")?,
             since,
         })
     }
 }
 
-/// Answers a request for the log of a container: namespace, pod, container.
-pub async fn serve(agent: &Arc<Agent>, of: [&str; 3], query: &Query) -> Response<Body> {
-    let options = match Options::parse(query, Timestamp::now()) {
+/// Serves the log of a container given as namespace, pod and container name.
+pub async fn serve_container_logs(
+    kubelet: &Arc<KubeletContext>,
+    of: [&str; 3],
+    query: &QueryParameters,
+) -> Response<ResponseBody> {
+    let options = match LogOptions::parse(query, Timestamp::now()) {
         Ok(options) => options,
-        Err(message) => return text(StatusCode::BAD_REQUEST, &message),
+        Err(message) => return text_response(StatusCode::BAD_REQUEST, &message),
     };
-    let seen = match find(agent, of, options.previous).await {
-        Ok(seen) => seen,
-        Err((status, message)) => return text(status, &message),
+    let record = match find_container(kubelet, of, options.previous).await {
+        Ok(record) => record,
+        Err((status, message)) => return text_response(status, &message),
     };
-    let file = match File::open(&seen.status.log_path).await {
+    let file = match File::open(&record.status.log_path).await {
         Ok(file) => file,
         Err(error) => {
-            let message = format!("failed to try resolving symlinks in path {:?}: {error}", seen.status.log_path);
-            return text(StatusCode::INTERNAL_SERVER_ERROR, &message);
+            let message = format!("failed to try resolving symlinks in path {:?}: {error}", record.status.log_path);
+            return text_response(StatusCode::INTERNAL_SERVER_ERROR, &message);
         }
     };
     let (sender, receiver) = mpsc::channel(16);
-    let reader = Reader { agent: agent.clone(), seen, options, sender };
+    let reader = LogReader { kubelet: kubelet.clone(), record, options, sender };
     tokio::spawn(async move {
         if let Err(error) = reader.run(file).await {
-            tracing::debug!(%error, "a log cannot be read on");
+            tracing::debug!(%error, "kubelet: log stream failed");
         }
     });
     let stream = futures::stream::unfold(receiver, |mut receiver: mpsc::Receiver<Bytes>| async move {
         receiver.recv().await.map(|bytes| (Ok(Frame::data(bytes)), receiver))
     });
-    let mut response = text(StatusCode::OK, "");
+    let mut response = text_response(StatusCode::OK, "");
     *response.body_mut() = BodyExt::boxed(StreamBody::new(SyncStream(Box::pin(stream))));
     response
 }
 
-/// A body must be `Sync`; this one is only ever polled from one place.
+/// Makes a stream `Sync`, as a response body requires; only one task polls it.
 struct SyncStream<S>(S);
 
 impl<S: futures::Stream + Unpin> futures::Stream for SyncStream<S> {
@@ -107,10 +111,14 @@ impl<S: futures::Stream + Unpin> futures::Stream for SyncStream<S> {
     }
 }
 
-/// The container whose log is wanted.
-async fn find(agent: &Agent, of: [&str; 3], previous: bool) -> Result<Seen, (StatusCode, String)> {
+/// Finds the container whose log is requested.
+async fn find_container(
+    kubelet: &KubeletContext,
+    of: [&str; 3],
+    previous: bool,
+) -> Result<ContainerRecord, (StatusCode, String)> {
     let [namespace, name, container] = of;
-    let pod = agent.pods.get(namespace, name);
+    let pod = kubelet.pods.get(namespace, name);
     let pod = pod.ok_or_else(|| (StatusCode::NOT_FOUND, format!("pod {name:?} not found")))?;
     let spec = pod.spec.clone().unwrap_or_default();
     let mut containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
@@ -118,21 +126,28 @@ async fn find(agent: &Agent, of: [&str; 3], previous: bool) -> Result<Seen, (Sta
         let message = format!("container {container} is not valid for pod {name}");
         return Err((StatusCode::BAD_REQUEST, message));
     }
-    let truth = Truth::read(&agent.cri, agent::uid(&pod)).await;
-    let truth = truth.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.message()))?;
-    let found = if previous { truth.previous(container) } else { truth.latest(container) };
-    let found = found.filter(|seen| !seen.status.log_path.is_empty());
+    let runtime_status = PodRuntimeStatus::fetch(&kubelet.cri, context::pod_uid(&pod)).await;
+    let runtime_status = runtime_status.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.message()))?;
+    let found = if previous {
+        runtime_status.previous_container(container)
+    } else {
+        runtime_status.latest_container(container)
+    };
+    let found = found.filter(|record| !record.status.log_path.is_empty());
     found.cloned().ok_or_else(|| {
         let message = match previous {
             true => format!("previous terminated container {container:?} in pod {name:?} not found"),
-            false => format!("container {container:?} in pod {name:?} is waiting to start: {}", why(&pod, container)),
+            false => format!(
+                "container {container:?} in pod {name:?} is waiting to start: {}",
+                waiting_reason(&pod, container)
+            ),
         };
         (StatusCode::BAD_REQUEST, message)
     })
 }
 
-/// Why a container has no log yet, in upstream's words.
-fn why(pod: &Pod, container: &str) -> String {
+/// Returns why a container has no log yet, in upstream's words.
+fn waiting_reason(pod: &Pod, container: &str) -> String {
     let status = pod.status.as_ref();
     let init = status.iter().flat_map(|status| status.init_container_statuses.iter().flatten());
     let mut all = init.chain(status.iter().flat_map(|status| status.container_statuses.iter().flatten()));
@@ -145,43 +160,43 @@ fn why(pod: &Pod, container: &str) -> String {
     }
 }
 
-/// Reads one log for one client.
-struct Reader {
-    agent: Arc<Agent>,
-    seen: Seen,
-    options: Options,
+/// Streams one log to one client.
+struct LogReader {
+    kubelet: Arc<KubeletContext>,
+    record: ContainerRecord,
+    options: LogOptions,
     sender: mpsc::Sender<Bytes>,
 }
 
-impl Reader {
+impl LogReader {
     async fn run(self, mut file: File) -> std::io::Result<()> {
-        let mut changes = self.agent.changes.subscribe();
-        let watch = self.options.follow.then(|| FileWatch::new(Path::new(&self.seen.status.log_path))).transpose()?;
+        let mut changes = self.kubelet.changes.subscribe();
+        let watch = self.options.follow.then(|| FileWatch::new(Path::new(&self.record.status.log_path))).transpose()?;
         if let Some(lines) = self.options.tail {
             let start = tail_start(&mut file, lines).await?;
             file.seek(SeekFrom::Start(start)).await?;
         }
         let mut file = BufReader::new(file);
-        let mut output = Output::new(&self.options);
+        let mut output = LogFormatter::new(&self.options);
         let mut line = String::new();
         let mut ended = !self.options.follow;
         loop {
             while read_line(&mut file, &mut line).await? {
-                let bytes = output.format(&line);
+                let bytes = output.format_line(&line);
                 line.clear();
-                if !bytes.is_empty() && self.sender.send(bytes).await.is_err() || output.full() {
+                if !bytes.is_empty() && self.sender.send(bytes).await.is_err() || output.is_exhausted() {
                     return Ok(());
                 }
             }
             let Some(watch) = watch.as_ref().filter(|_| !ended) else { return Ok(()) };
-            // What was written before the container ended is read in one more turn.
+            // One more pass reads what was written before the container exited.
             ended = !self.is_running().await;
             if ended {
                 continue;
             }
             tokio::select! {
-                result = watch.changed() => result?,
-                // Lagging behind is a change too.
+                result = watch.wait_for_change() => result?,
+                // A lagged receiver counts as a change.
                 _ = changes.recv() => {}
                 () = self.sender.closed() => return Ok(()),
             }
@@ -189,21 +204,21 @@ impl Reader {
     }
 
     async fn is_running(&self) -> bool {
-        let status = self.agent.cri.container_status(&self.seen.status.id).await;
-        status.is_ok_and(|status| Seen { sandbox: String::new(), status }.running())
+        let status = self.kubelet.cri.container_status(&self.record.status.id).await;
+        status.is_ok_and(|status| ContainerRecord { sandbox: String::new(), status }.is_running())
     }
 }
 
-/// Appends to `line` up to its newline; false if there is no whole line yet.
+/// Appends to `line` up to its newline; returns whether the line is complete.
 async fn read_line(file: &mut BufReader<File>, line: &mut String) -> std::io::Result<bool> {
     let mut bytes = Vec::new();
-    let room = MAX_LINE.saturating_sub(line.len() as u64).max(1);
+    let room = MAX_LINE_LENGTH.saturating_sub(line.len() as u64).max(1);
     let count = (&mut *file).take(room).read_until(b'\n', &mut bytes).await?;
     line.push_str(&String::from_utf8_lossy(&bytes));
-    Ok(count > 0 && (line.ends_with('\n') || line.len() as u64 >= MAX_LINE))
+    Ok(count > 0 && (line.ends_with('\n') || line.len() as u64 >= MAX_LINE_LENGTH))
 }
 
-/// Where the last `lines` lines begin.
+/// Returns the offset of the last `lines` lines.
 async fn tail_start(file: &mut File, lines: u64) -> std::io::Result<u64> {
     let length = file.metadata().await?.len();
     if lines == 0 {
@@ -212,13 +227,13 @@ async fn tail_start(file: &mut File, lines: u64) -> std::io::Result<u64> {
     let mut found = 0;
     let mut end = length;
     while end > 0 {
-        let start = end.saturating_sub(BLOCK);
+        let start = end.saturating_sub(TAIL_BLOCK_SIZE);
         let mut block = vec![0; (end - start) as usize];
         file.seek(SeekFrom::Start(start)).await?;
         file.read_exact(&mut block).await?;
         for (index, _) in block.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n') {
             let at = start + index as u64;
-            // The newline at the very end closes the last line and begins none.
+            // The final newline terminates the last line and starts none.
             if at + 1 < length {
                 found += 1;
                 if found == lines {
@@ -231,25 +246,25 @@ async fn tail_start(file: &mut File, lines: u64) -> std::io::Result<u64> {
     Ok(0)
 }
 
-/// Turns lines of the file into what the client gets.
-struct Output<'a> {
-    options: &'a Options,
+/// Formats log lines for the client.
+struct LogFormatter<'a> {
+    options: &'a LogOptions,
     left: Option<u64>,
-    /// The last piece did not end its line.
+    /// Whether the last entry was partial.
     open: bool,
 }
 
-impl<'a> Output<'a> {
-    fn new(options: &'a Options) -> Self {
+impl<'a> LogFormatter<'a> {
+    fn new(options: &'a LogOptions) -> Self {
         Self { options, left: options.limit, open: false }
     }
 
-    fn full(&self) -> bool {
+    fn is_exhausted(&self) -> bool {
         self.left == Some(0)
     }
 
-    fn format(&mut self, line: &str) -> Bytes {
-        let Some(line) = cri_log::parse(line.trim_end_matches('\n')) else { return Bytes::new() };
+    fn format_line(&mut self, line: &str) -> Bytes {
+        let Some(line) = cri_log::parse_log_line(line.trim_end_matches('\n')) else { return Bytes::new() };
         let too_old = |since: Timestamp| line.time.parse::<Timestamp>().is_ok_and(|time| time < since);
         if self.options.since.is_some_and(too_old) {
             return Bytes::new();
@@ -278,7 +293,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_tail_begins_at_a_line() {
+    async fn tail_starts_at_a_line() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let lines: String = (0..5000).map(|n| format!("line number {n}\n")).collect();
@@ -293,23 +308,24 @@ mod tests {
     }
 
     #[test]
-    fn options_shape_the_output() {
+    fn options_filter_and_format_lines() {
         let check = |query: &str, expected: &str| {
-            let options = Options::parse(&Query::parse(Some(query)), Timestamp::from_second(100).unwrap()).unwrap();
-            let mut output = Output::new(&options);
+            let options =
+                LogOptions::parse(&QueryParameters::parse(Some(query)), Timestamp::from_second(100).unwrap()).unwrap();
+            let mut output = LogFormatter::new(&options);
             let lines = [
                 "1970-01-01T00:00:50Z stdout F old\n",
                 "1970-01-01T00:01:35Z stdout P ha\n",
                 "1970-01-01T00:01:35Z stdout F lf\n",
                 "junk\n",
             ];
-            let text: Vec<u8> = lines.iter().flat_map(|line| output.format(line)).collect();
+            let text: Vec<u8> = lines.iter().flat_map(|line| output.format_line(line)).collect();
             assert_eq!(String::from_utf8(text).unwrap(), expected, "{query}");
         };
         check("", "old\nhalf\n");
         check("sinceSeconds=10", "half\n");
         check("sinceTime=1970-01-01T00:01:00Z&timestamps=true", "1970-01-01T00:01:35Z half\n");
         check("limitBytes=6", "old\nha");
-        assert!(Options::parse(&Query::parse(Some("sinceTime=x")), Timestamp::UNIX_EPOCH).is_err());
+        assert!(LogOptions::parse(&QueryParameters::parse(Some("sinceTime=x")), Timestamp::UNIX_EPOCH).is_err());
     }
 }

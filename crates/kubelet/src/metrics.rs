@@ -1,37 +1,37 @@
-//! `/metrics`: what the node runs, in Prometheus' text format, counted from the pods' own statuses when it is asked for.
+//! The `/metrics` endpoint in Prometheus text format.
 
 use std::{fmt::Write, sync::Arc};
 
 use k8s_openapi::api::core::v1::Pod;
 
-/// The text for these pods.
-pub fn render(pods: &[Arc<Pod>]) -> String {
-    let running = pods.iter().filter(|pod| phase(pod) == "Running").count();
+/// Renders the metrics of these pods.
+pub fn render_metrics(pods: &[Arc<Pod>]) -> String {
+    let running = pods.iter().filter(|pod| pod_phase(pod) == "Running").count();
     let mut text = String::new();
-    head(&mut text, "kubelet_running_pods", "Number of pods that have a running pod sandbox");
-    line(&mut text, "kubelet_running_pods", running);
-    head(&mut text, "kubelet_running_containers", "Number of containers currently running");
-    for (state, count) in ["created", "exited", "running"].into_iter().zip(containers(pods)) {
-        line(&mut text, &format!("kubelet_running_containers{{container_state=\"{state}\"}}"), count);
+    write_header(&mut text, "kubelet_running_pods", "Number of pods that have a running pod sandbox");
+    write_sample(&mut text, "kubelet_running_pods", running);
+    write_header(&mut text, "kubelet_running_containers", "Number of containers currently running");
+    for (state, count) in ["created", "exited", "running"].into_iter().zip(count_containers(pods)) {
+        write_sample(&mut text, &format!("kubelet_running_containers{{container_state=\"{state}\"}}"), count);
     }
     text
 }
 
-fn head(text: &mut String, name: &str, help: &str) {
+fn write_header(text: &mut String, name: &str, help: &str) {
     // Writing to a string cannot fail.
     let _ = writeln!(text, "# HELP {name} [ALPHA] {help}\n# TYPE {name} gauge");
 }
 
-fn line(text: &mut String, name: &str, value: usize) {
+fn write_sample(text: &mut String, name: &str, value: usize) {
     let _ = writeln!(text, "{name} {value}");
 }
 
-fn phase(pod: &Pod) -> &str {
+fn pod_phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
 }
 
-/// How many containers wait, have ended, and run.
-fn containers(pods: &[Arc<Pod>]) -> [usize; 3] {
+/// Counts waiting, terminated and running containers.
+fn count_containers(pods: &[Arc<Pod>]) -> [usize; 3] {
     let statuses = pods.iter().filter_map(|pod| pod.status.as_ref());
     let containers = statuses.flat_map(|status| status.container_statuses.iter().flatten());
     let mut counts = [0; 3];
@@ -61,7 +61,7 @@ mod tests {
                 .collect();
             Arc::new(serde_json::from_value(json!({"status": {"phase": phase, "containerStatuses": states}})).unwrap())
         };
-        let text = render(&[pod("Running", &["running", "terminated"]), pod("Pending", &["waiting"])]);
+        let text = render_metrics(&[pod("Running", &["running", "terminated"]), pod("Pending", &["waiting"])]);
         let values: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(
             values,

@@ -1,13 +1,13 @@
-//! Resource quantities as whole numbers, rounded up as upstream does.
+//! Resource quantities as integers, rounded up as upstream.
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// The value in units, for example bytes or processes. What cannot be parsed is zero: the API server has validated it.
-pub fn value(quantity: &Quantity) -> i64 {
+/// Returns the value in units. Validation guarantees that it parses.
+pub fn to_units(quantity: &Quantity) -> i64 {
     api::quantity::Quantity::parse(&quantity.0).map_or(0, api::quantity::Quantity::value)
 }
 
-/// The value in thousandths, for processor time.
-pub fn milli(quantity: &Quantity) -> i64 {
+/// Returns the value in thousandths.
+pub fn to_millis(quantity: &Quantity) -> i64 {
     api::quantity::Quantity::parse(&quantity.0).map_or(0, api::quantity::Quantity::millis)
 }

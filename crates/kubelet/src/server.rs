@@ -1,7 +1,6 @@
-//! The kubelet's HTTPS server: what the API server asks on behalf of `kubectl logs`, `exec`, `attach` and `port-forward`.
+//! The kubelet's HTTPS server: logs, exec, attach, port-forward, pods and metrics.
 //!
-//! A certificate that a client shows has been verified by TLS before a request is read; [`Access`] asks the API server about
-//! everything else.
+//! Client certificates are verified by TLS; everything else is checked by [`KubeletAuth`].
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -16,23 +15,22 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    access::{Access, User},
-    agent::Agent,
-    logs, metrics,
-    streams::{self, Purpose},
-    usage,
+    auth::{KubeletAuth, UserInfo},
+    context::KubeletContext,
+    logs, metrics, resource_metrics,
+    streams::{self, StreamKind},
 };
 
-/// What an answer carries.
-pub type Body = BoxBody<Bytes, std::io::Error>;
+/// Body of a response.
+pub type ResponseBody = BoxBody<Bytes, std::io::Error>;
 
-/// A client must have shaken hands by then.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Timeout of the TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Accepts connections until `shutdown`.
-pub async fn serve(
-    agent: Arc<Agent>,
-    access: Arc<Access>,
+pub async fn serve_kubelet_api(
+    kubelet: Arc<KubeletContext>,
+    access: Arc<KubeletAuth>,
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
     shutdown: CancellationToken,
@@ -45,44 +43,44 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, _)) => {
-                let parts = (agent.clone(), access.clone());
-                tokio::spawn(connection(parts, acceptor.clone(), stream, shutdown.clone()));
+                let parts = (kubelet.clone(), access.clone());
+                tokio::spawn(serve_connection(parts, acceptor.clone(), stream, shutdown.clone()));
             }
-            // Out of descriptors, most likely: the next connection can wait a moment.
+            // Probably out of file descriptors; retry shortly.
             Err(error) => {
-                tracing::warn!(%error, "the kubelet cannot accept a connection");
+                tracing::warn!(%error, "kubelet: accept failed, retrying");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
     }
 }
 
-async fn connection(
-    (agent, access): (Arc<Agent>, Arc<Access>),
+async fn serve_connection(
+    (kubelet, access): (Arc<KubeletContext>, Arc<KubeletAuth>),
     acceptor: TlsAcceptor,
     stream: TcpStream,
     shutdown: CancellationToken,
 ) {
-    // A client that does not want small packets at once has no use for these streams.
+    // Best effort: only latency suffers.
     let _ = stream.set_nodelay(true);
-    let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+    let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return tracing::debug!(%error, "a client failed to shake hands"),
+        Ok(Err(error)) => return tracing::debug!(%error, "kubelet: TLS handshake failed"),
         Err(_) => return,
     };
     let ending = shutdown.clone();
-    let shown = stream.get_ref().1.peer_certificates().and_then(|chain| User::of(chain.first()?));
+    let shown = stream.get_ref().1.peer_certificates().and_then(|chain| UserInfo::from_certificate(chain.first()?));
     let shown = Arc::new(shown);
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
-        let (agent, access, shown, ending) = (agent.clone(), access.clone(), shown.clone(), ending.clone());
+        let (kubelet, access, shown, ending) = (kubelet.clone(), access.clone(), shown.clone(), ending.clone());
         async move {
             let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-            let checked = access.check((*shown).as_ref(), &method, &path, request.headers_mut()).await;
+            let checked = access.authorize_request((*shown).as_ref(), &method, &path, request.headers_mut()).await;
             Ok::<_, Infallible>(match checked {
-                Ok(()) => answer(agent, request, ending).await,
+                Ok(()) => handle_request(kubelet, request, ending).await,
                 Err(refused) => {
-                    let (status, message) = refused.answer();
-                    text(status, message)
+                    let (status, message) = refused.status_and_message();
+                    text_response(status, message)
                 }
             })
         }
@@ -90,54 +88,60 @@ async fn connection(
     let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
     tokio::select! {
         result = builder.serve_connection_with_upgrades(TokioIo::new(stream), service) => if let Err(error) = result {
-            tracing::debug!(error, "a connection to the kubelet broke off");
+            tracing::debug!(error, "kubelet: connection failed");
         },
         () = shutdown.cancelled() => {}
     }
 }
 
-async fn answer(agent: Arc<Agent>, request: Request<Incoming>, shutdown: CancellationToken) -> Response<Body> {
+async fn handle_request(
+    kubelet: Arc<KubeletContext>,
+    request: Request<Incoming>,
+    shutdown: CancellationToken,
+) -> Response<ResponseBody> {
     let path = request.uri().path().to_string();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match (request.method(), parts.as_slice()) {
-        (&Method::GET, ["healthz"]) => text(StatusCode::OK, "ok"),
-        (&Method::GET, ["pods"]) => pods(&agent),
-        (&Method::GET, ["metrics"]) => text(StatusCode::OK, &metrics::render(&agent.pods.list())),
-        (&Method::GET, ["metrics", "resource"]) => text(StatusCode::OK, &usage::page(&agent.cri).await),
+        (&Method::GET, ["healthz"]) => text_response(StatusCode::OK, "ok"),
+        (&Method::GET, ["pods"]) => list_pods(&kubelet),
+        (&Method::GET, ["metrics"]) => text_response(StatusCode::OK, &metrics::render_metrics(&kubelet.pods.list())),
+        (&Method::GET, ["metrics", "resource"]) => {
+            text_response(StatusCode::OK, &resource_metrics::render_resource_metrics(&kubelet.cri).await)
+        }
         (&Method::GET, ["containerLogs", namespace, pod, container]) => {
-            let query = Query::parse(request.uri().query());
-            logs::serve(&agent, [namespace, pod, container], &query).await
+            let query = QueryParameters::parse(request.uri().query());
+            logs::serve_container_logs(&kubelet, [namespace, pod, container], &query).await
         }
         (
             &Method::GET | &Method::POST,
             [stream @ ("exec" | "attach"), namespace, pod, container]
             | [stream @ ("exec" | "attach"), namespace, pod, _, container],
         ) => {
-            let purpose = if *stream == "exec" { Purpose::Exec } else { Purpose::Attach };
-            streams::serve(agent, purpose((*container).to_string()), [namespace, pod], request, shutdown).await
+            let purpose = if *stream == "exec" { StreamKind::Exec } else { StreamKind::Attach };
+            streams::serve_stream(kubelet, purpose((*container).to_string()), [namespace, pod], request, shutdown).await
         }
         (&Method::GET | &Method::POST, ["portForward", namespace, pod] | ["portForward", namespace, pod, _]) => {
-            streams::serve(agent, Purpose::PortForward, [namespace, pod], request, shutdown).await
+            streams::serve_stream(kubelet, StreamKind::PortForward, [namespace, pod], request, shutdown).await
         }
         (_, ["run" | "cri" | "checkpoint", ..]) => {
             let message = format!("{} is not supported by this kubelet", parts[0]);
-            text(StatusCode::NOT_IMPLEMENTED, &message)
+            text_response(StatusCode::NOT_IMPLEMENTED, &message)
         }
-        _ => text(StatusCode::NOT_FOUND, "404 page not found"),
+        _ => text_response(StatusCode::NOT_FOUND, "404 page not found"),
     }
 }
 
-fn pods(agent: &Agent) -> Response<Body> {
-    let items: Vec<Arc<Pod>> = agent.pods.list();
+fn list_pods(kubelet: &KubeletContext) -> Response<ResponseBody> {
+    let items: Vec<Arc<Pod>> = kubelet.pods.list();
     let items: Vec<&Pod> = items.iter().map(|pod| &**pod).collect();
     let list = serde_json::json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items });
-    let mut response = text(StatusCode::OK, &list.to_string());
+    let mut response = text_response(StatusCode::OK, &list.to_string());
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
     response
 }
 
-/// A plain answer.
-pub fn text(status: StatusCode, message: &str) -> Response<Body> {
+/// Builds a plain-text response.
+pub fn text_response(status: StatusCode, message: &str) -> Response<ResponseBody> {
     let body = Full::new(Bytes::copy_from_slice(message.as_bytes())).map_err(|never| match never {}).boxed();
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -146,43 +150,43 @@ pub fn text(status: StatusCode, message: &str) -> Response<Body> {
     response
 }
 
-/// The query of a request, decoded.
-pub struct Query(Vec<(String, String)>);
+/// Decoded query parameters.
+pub struct QueryParameters(Vec<(String, String)>);
 
-impl Query {
-    /// Takes a query apart.
+impl QueryParameters {
+    /// Parses a query string.
     pub fn parse(query: Option<&str>) -> Self {
         let pair = |pair: &str| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(key), decode(value))
+            (percent_decode(key), percent_decode(value))
         };
         Self(query.unwrap_or_default().split('&').filter(|part| !part.is_empty()).map(pair).collect())
     }
 
-    /// The first value of `key`.
+    /// Returns the first value of `key`.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// All values of `key`.
-    pub fn all(&self, key: &str) -> Vec<String> {
+    /// Returns all values of `key`.
+    pub fn get_all(&self, key: &str) -> Vec<String> {
         self.0.iter().filter(|(name, _)| name == key).map(|(_, value)| value.clone()).collect()
     }
 
-    /// Whether `key` is there and does not say no.
+    /// Whether `key` is present and not `0` or `false`.
     pub fn is_set(&self, key: &str) -> bool {
         self.get(key).is_some_and(|value| !matches!(value, "0" | "false"))
     }
 
-    /// A number; an error names the key.
-    pub fn number(&self, key: &str) -> Result<Option<u64>, String> {
+    /// Parses a number; the error names the key.
+    pub fn get_number(&self, key: &str) -> Result<Option<u64>, String> {
         let parse = |value: &str| value.parse().map_err(|_| format!("{key}: {value:?} is not a number"));
         self.get(key).filter(|value| !value.is_empty()).map(parse).transpose()
     }
 }
 
-/// Undoes percent-encoding and `+`.
-fn decode(text: &str) -> String {
+/// Decodes percent-encoding and `+`.
+fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
@@ -206,12 +210,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queries_are_decoded() {
-        let query =
-            Query::parse(Some("command=sh&command=-c&command=echo%20%22a%26b%22+c&tty=1&stdin=false&tailLines=x"));
-        assert_eq!(query.all("command"), ["sh", "-c", "echo \"a&b\" c"]);
+    fn query_parameters_are_decoded() {
+        let query = QueryParameters::parse(Some(
+            "command=sh&command=-c&command=echo%20%22a%26b%22+c&tty=1&stdin=false&tailLines=x",
+        ));
+        assert_eq!(query.get_all("command"), ["sh", "-c", "echo \"a&b\" c"]);
         assert!(query.is_set("tty") && !query.is_set("stdin") && !query.is_set("absent"));
-        assert!(query.number("tailLines").is_err());
-        assert_eq!(query.number("absent"), Ok(None));
+        assert!(query.get_number("tailLines").is_err());
+        assert_eq!(query.get_number("absent"), Ok(None));
     }
 }

@@ -1,4 +1,4 @@
-//! Writes a pod's status to the API server: only what changed, the newest wins, and nobody waits unless he asks to.
+//! The status manager of one pod: patches changed status fields in the background; the newest status wins.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,12 +10,12 @@ use kube::{
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use crate::agent;
+use crate::context;
 
-/// The pause after a failed write.
-const RETRY: Duration = Duration::from_millis(500);
+/// Delay after a failed write.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// Writes the status of one pod. Dropping it drops what was not written.
+/// Writes the status of one pod. Dropping it discards a pending write.
 pub struct StatusWriter {
     wanted: watch::Sender<Option<Arc<PodStatus>>>,
     written: watch::Receiver<Option<Arc<PodStatus>>>,
@@ -29,21 +29,21 @@ impl Drop for StatusWriter {
 }
 
 impl StatusWriter {
-    /// A writer for `pod`, which starts from the status that the pod has.
+    /// Creates a writer that starts from the pod's current status.
     pub fn new(client: Client, pod: &Pod) -> Self {
         let known = pod.status.clone().map(Arc::new);
         let (wanted, receiver) = watch::channel(known.clone());
         let (sender, written) = watch::channel(known);
-        let target = Target {
-            api: Api::namespaced(client, agent::namespace(pod)),
-            name: agent::name(pod).into(),
-            uid: agent::uid(pod).into(),
+        let target = StatusTarget {
+            api: Api::namespaced(client, context::pod_namespace(pod)),
+            name: context::pod_name(pod).into(),
+            uid: context::pod_uid(pod).into(),
         };
-        Self { wanted, written, task: tokio::spawn(target.run(receiver, sender)) }
+        Self { wanted, written, task: tokio::spawn(target.run_writer(receiver, sender)) }
     }
 
-    /// Asks for `status` to be written.
-    pub fn set(&self, status: PodStatus) {
+    /// Schedules `status` to be written.
+    pub fn set_status(&self, status: PodStatus) {
         self.wanted.send_if_modified(|wanted| {
             let new = wanted.as_deref() != Some(&status);
             if new {
@@ -53,31 +53,31 @@ impl StatusWriter {
         });
     }
 
-    /// What was asked for last.
-    pub fn last(&self) -> Option<Arc<PodStatus>> {
+    /// Returns the last scheduled status.
+    pub fn last_status(&self) -> Option<Arc<PodStatus>> {
         self.wanted.borrow().clone()
     }
 
-    /// Returns once what was asked for last is written, or can never be.
-    pub async fn flushed(&mut self) {
+    /// Waits until the last scheduled status is written or the pod is gone.
+    pub async fn wait_until_written(&mut self) {
         let wanted = self.wanted.borrow().clone();
-        // An error means that the task has ended: the pod is gone.
-        let _ = self.written.wait_for(|written| same(written, &wanted)).await;
+        // An error means that the task has ended because the pod is gone.
+        let _ = self.written.wait_for(|written| is_same_status(written, &wanted)).await;
     }
 }
 
-fn same(a: &Option<Arc<PodStatus>>, b: &Option<Arc<PodStatus>>) -> bool {
+fn is_same_status(a: &Option<Arc<PodStatus>>, b: &Option<Arc<PodStatus>>) -> bool {
     a.as_deref() == b.as_deref()
 }
 
-struct Target {
+struct StatusTarget {
     api: Api<Pod>,
     name: String,
     uid: String,
 }
 
-impl Target {
-    async fn run(
+impl StatusTarget {
+    async fn run_writer(
         self,
         mut wanted: watch::Receiver<Option<Arc<PodStatus>>>,
         written: watch::Sender<Option<Arc<PodStatus>>>,
@@ -86,40 +86,40 @@ impl Target {
             loop {
                 let status = wanted.borrow_and_update().clone();
                 let old = written.borrow().clone();
-                let (Some(new), false) = (&status, same(&status, &old)) else { break };
-                match self.write(old.as_deref(), new).await {
+                let (Some(new), false) = (&status, is_same_status(&status, &old)) else { break };
+                match self.patch_status(old.as_deref(), new).await {
                     Ok(()) => {
                         written.send_replace(status);
                         break;
                     }
-                    Err(error) if answered(&error, 404) => return,
-                    Err(error) if answered(&error, 422) => {
-                        tracing::error!(pod = self.name, %error, "the API server refuses a pod's status");
+                    Err(error) if has_status_code(&error, 404) => return,
+                    Err(error) if has_status_code(&error, 422) => {
+                        tracing::error!(pod = self.name, %error, "kubelet: pod status rejected as invalid");
                         written.send_replace(status);
                         break;
                     }
                     Err(error) => {
-                        tracing::warn!(pod = self.name, %error, "a pod's status cannot be written");
-                        tokio::time::sleep(RETRY).await;
+                        tracing::warn!(pod = self.name, %error, "kubelet: pod status not written, retrying");
+                        tokio::time::sleep(RETRY_DELAY).await;
                     }
                 }
             }
         }
     }
 
-    async fn write(&self, old: Option<&PodStatus>, new: &PodStatus) -> kube::Result<()> {
-        let patch = json!({ "metadata": { "uid": self.uid }, "status": difference(old, new) });
+    async fn patch_status(&self, old: Option<&PodStatus>, new: &PodStatus) -> kube::Result<()> {
+        let patch = json!({ "metadata": { "uid": self.uid }, "status": changed_fields(old, new) });
         self.api.patch_status(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
     }
 }
 
-/// Whether the API server answered with this code.
-pub fn answered(error: &kube::Error, code: u16) -> bool {
+/// Whether the API server responded with this status code.
+pub fn has_status_code(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
 }
 
-/// The fields of the status that changed; those that are gone are null.
-fn difference(old: Option<&PodStatus>, new: &PodStatus) -> Map<String, Value> {
+/// Returns the changed fields of the status, with null for removed ones.
+fn changed_fields(old: Option<&PodStatus>, new: &PodStatus) -> Map<String, Value> {
     let fields = |status: &PodStatus| match serde_json::to_value(status) {
         Ok(Value::Object(fields)) => fields,
         _ => Map::new(),
@@ -144,7 +144,7 @@ mod tests {
             ..Default::default()
         };
         let new = PodStatus { phase: Some("Running".into()), host_ip: Some("h".into()), ..Default::default() };
-        let sent = Value::Object(difference(Some(&old), &new));
+        let sent = Value::Object(changed_fields(Some(&old), &new));
         assert_eq!(sent, json!({ "phase": "Running", "reason": null }));
     }
 }

@@ -1,7 +1,6 @@
-//! Streams to containers and ports of pods: exec, attach and port-forward, passed on to the runtime's streaming server.
+//! Exec, attach and port-forward streams, proxied to the runtime's streaming server.
 //!
-//! Whatever the client asks to be upgraded to, SPDY or WebSocket, the runtime agrees to or refuses; afterwards bytes go
-//! both ways as they are.
+//! The runtime accepts or rejects the requested protocol, SPDY or WebSocket; afterwards bytes are copied unchanged.
 
 use std::sync::Arc;
 
@@ -17,14 +16,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agent::{self, Agent},
-    server::{Body, Query, text},
-    truth::Truth,
+    context::{self, KubeletContext},
+    runtime_status::PodRuntimeStatus,
+    server::{QueryParameters, ResponseBody, text_response},
 };
 
-/// What a client is connected to: in a pod of a namespace.
+/// The kind of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum StreamKind {
     /// A new command in a container.
     Exec(String),
     /// A container's main process.
@@ -33,72 +32,80 @@ pub enum Purpose {
     PortForward,
 }
 
-/// Why there is no stream.
-struct Refusal(StatusCode, String);
+/// A stream could not be opened: status and message.
+struct StreamError(StatusCode, String);
 
-/// Answers a request for a stream to a pod: namespace and name.
-pub async fn serve(
-    agent: Arc<Agent>,
-    purpose: Purpose,
+/// Serves a stream to a pod given as namespace and name.
+pub async fn serve_stream(
+    kubelet: Arc<KubeletContext>,
+    purpose: StreamKind,
     of: [&str; 2],
     request: Request<Incoming>,
     shutdown: CancellationToken,
-) -> Response<Body> {
-    let query = Query::parse(request.uri().query());
-    let url = match url(&agent, &purpose, of, &query).await {
+) -> Response<ResponseBody> {
+    let query = QueryParameters::parse(request.uri().query());
+    let url = match stream_url(&kubelet, &purpose, of, &query).await {
         Ok(url) => url,
-        Err(Refusal(status, why)) => return text(status, &why),
+        Err(StreamError(status, why)) => return text_response(status, &why),
     };
-    match pass(&url, request, shutdown).await {
+    match proxy_upgrade(&url, request, shutdown).await {
         Ok(answer) => answer,
-        Err(Refusal(status, why)) => text(status, &why),
+        Err(StreamError(status, why)) => text_response(status, &why),
     }
 }
 
-/// Where the runtime offers the stream.
-async fn url(agent: &Agent, purpose: &Purpose, of: [&str; 2], query: &Query) -> Result<String, Refusal> {
+/// Asks the runtime for the URL of the stream.
+async fn stream_url(
+    kubelet: &KubeletContext,
+    purpose: &StreamKind,
+    of: [&str; 2],
+    query: &QueryParameters,
+) -> Result<String, StreamError> {
     let [namespace, name] = of;
-    let missing = || Refusal(StatusCode::NOT_FOUND, "pod does not exist".into());
-    let pod = agent.pods.get(namespace, name).ok_or_else(missing)?;
-    let failed = |error: runtime::cri::Error| Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.message());
-    let truth = Truth::read(&agent.cri, agent::uid(&pod)).await.map_err(failed)?;
+    let missing = || StreamError(StatusCode::NOT_FOUND, "pod does not exist".into());
+    let pod = kubelet.pods.get(namespace, name).ok_or_else(missing)?;
+    let failed = |error: runtime::cri::CriError| StreamError(StatusCode::INTERNAL_SERVER_ERROR, error.message());
+    let runtime_status = PodRuntimeStatus::fetch(&kubelet.cri, context::pod_uid(&pod)).await.map_err(failed)?;
     let container = |container: &str| {
-        let running = truth.latest(container).filter(|seen| seen.running());
-        let missing = || Refusal(StatusCode::NOT_FOUND, format!("container not found ({container:?})"));
-        running.map(|seen| seen.status.id.clone()).ok_or_else(missing)
+        let running = runtime_status.latest_container(container).filter(|record| record.is_running());
+        let missing = || StreamError(StatusCode::NOT_FOUND, format!("container not found ({container:?})"));
+        running.map(|record| record.status.id.clone()).ok_or_else(missing)
     };
     let url = match purpose {
-        Purpose::Exec(name) => {
-            let Streams { stdin, stdout, stderr, tty } = Streams::of(query)?;
-            let (container_id, cmd) = (container(name)?, query.all("command"));
-            agent.cri.exec(ExecRequest { container_id, cmd, tty, stdin, stdout, stderr }).await
+        StreamKind::Exec(name) => {
+            let StreamOptions { stdin, stdout, stderr, tty } = StreamOptions::from_query(query)?;
+            let (container_id, cmd) = (container(name)?, query.get_all("command"));
+            kubelet.cri.prepare_exec(ExecRequest { container_id, cmd, tty, stdin, stdout, stderr }).await
         }
-        Purpose::Attach(name) => {
-            let Streams { stdin, stdout, stderr, tty } = Streams::of(query)?;
-            agent.cri.attach(AttachRequest { container_id: container(name)?, stdin, tty, stdout, stderr }).await
+        StreamKind::Attach(name) => {
+            let StreamOptions { stdin, stdout, stderr, tty } = StreamOptions::from_query(query)?;
+            kubelet
+                .cri
+                .prepare_attach(AttachRequest { container_id: container(name)?, stdin, tty, stdout, stderr })
+                .await
         }
-        Purpose::PortForward => {
-            let missing = || Refusal(StatusCode::NOT_FOUND, format!("pod {name:?} does not run"));
-            let pod_sandbox_id = truth.sandbox().ok_or_else(missing)?.id.clone();
-            agent.cri.port_forward(PortForwardRequest { pod_sandbox_id, port: ports(query)? }).await
+        StreamKind::PortForward => {
+            let missing = || StreamError(StatusCode::NOT_FOUND, format!("pod {name:?} does not run"));
+            let pod_sandbox_id = runtime_status.ready_sandbox().ok_or_else(missing)?.id.clone();
+            kubelet.cri.prepare_port_forward(PortForwardRequest { pod_sandbox_id, port: parse_ports(query)? }).await
         }
     };
     url.map_err(failed)
 }
 
-/// Which streams a command has.
-struct Streams {
+/// The streams of a command.
+struct StreamOptions {
     stdin: bool,
     stdout: bool,
     stderr: bool,
     tty: bool,
 }
 
-impl Streams {
-    fn of(query: &Query) -> Result<Self, Refusal> {
+impl StreamOptions {
+    fn from_query(query: &QueryParameters) -> Result<Self, StreamError> {
         let either = |a: &str, b: &str| query.is_set(a) || query.is_set(b);
         let tty = query.is_set("tty");
-        // A terminal has one output.
+        // A terminal has a single output stream.
         let streams = Self {
             stdin: either("input", "stdin"),
             stdout: either("output", "stdout"),
@@ -108,32 +115,32 @@ impl Streams {
         if streams.stdin || streams.stdout || streams.stderr {
             return Ok(streams);
         }
-        Err(Refusal(StatusCode::BAD_REQUEST, "you must specify at least 1 of stdin, stdout, stderr".into()))
+        Err(StreamError(StatusCode::BAD_REQUEST, "you must specify at least 1 of stdin, stdout, stderr".into()))
     }
 }
 
-/// The ports that clients without SPDY name in the query.
-fn ports(query: &Query) -> Result<Vec<i32>, Refusal> {
-    let all = query.all("port");
+/// Parses the ports that WebSocket clients pass in the query.
+fn parse_ports(query: &QueryParameters) -> Result<Vec<i32>, StreamError> {
+    let all = query.get_all("port");
     let parts = all.iter().flat_map(|value| value.split(',')).filter(|port| !port.is_empty());
     let parse = |port: &str| match port.parse::<u16>() {
         Ok(number) if number > 0 => Ok(i32::from(number)),
-        _ => Err(Refusal(StatusCode::BAD_REQUEST, format!("port: {port:?} is not a port number"))),
+        _ => Err(StreamError(StatusCode::BAD_REQUEST, format!("port: {port:?} is not a port number"))),
     };
     parts.map(parse).collect()
 }
 
-/// Passes an upgrade on and joins both connections once the runtime has agreed.
-async fn pass(
+/// Proxies an upgrade request and connects both sides once the runtime accepts.
+async fn proxy_upgrade(
     url: &str,
     mut request: Request<Incoming>,
     shutdown: CancellationToken,
-) -> Result<Response<Body>, Refusal> {
-    if !is_upgrade(request.headers()) {
-        return Err(Refusal(StatusCode::BAD_REQUEST, "Upgrade request required".into()));
+) -> Result<Response<ResponseBody>, StreamError> {
+    if !is_upgrade_request(request.headers()) {
+        return Err(StreamError(StatusCode::BAD_REQUEST, "Upgrade request required".into()));
     }
     let failed = |why: &dyn std::fmt::Display| {
-        Refusal(StatusCode::INTERNAL_SERVER_ERROR, format!("error dialing backend: {why}"))
+        StreamError(StatusCode::INTERNAL_SERVER_ERROR, format!("error dialing backend: {why}"))
     };
     let client = hyper::upgrade::on(&mut request);
     let uri: http::Uri = url.parse().map_err(|error| failed(&error))?;
@@ -158,22 +165,26 @@ async fn pass(
     let backend = hyper::upgrade::on(&mut answer);
     tokio::spawn(async move {
         match tokio::try_join!(client, backend) {
-            Ok((client, backend)) => join(TokioIo::new(client), TokioIo::new(backend), shutdown).await,
-            Err(error) => tracing::debug!(%error, "an upgrade failed"),
+            Ok((client, backend)) => copy_bidirectional(TokioIo::new(client), TokioIo::new(backend), shutdown).await,
+            Err(error) => tracing::debug!(%error, "kubelet: stream upgrade failed"),
         }
     });
     Ok(answer.map(|_| Empty::new().map_err(|never| match never {}).boxed()))
 }
 
-fn is_upgrade(headers: &http::HeaderMap) -> bool {
+fn is_upgrade_request(headers: &http::HeaderMap) -> bool {
     let mut connection = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     headers.contains_key(header::UPGRADE) && connection.any(|value| value.to_ascii_lowercase().contains("upgrade"))
 }
 
-/// Copies both ways until one side ends or the kubelet does; then both are closed.
-async fn join(client: impl AsyncRead + AsyncWrite, backend: impl AsyncRead + AsyncWrite, shutdown: CancellationToken) {
+/// Copies both ways until one side closes or the kubelet stops; then closes both.
+async fn copy_bidirectional(
+    client: impl AsyncRead + AsyncWrite,
+    backend: impl AsyncRead + AsyncWrite,
+    shutdown: CancellationToken,
+) {
     let ((mut from_client, mut to_client), (mut from_backend, mut to_backend)) = (split(client), split(backend));
-    // Either side may just go away: that ends the stream, and is no fault.
+    // Either side may disconnect, which ends the stream.
     tokio::select! {
         _ = tokio::io::copy(&mut from_client, &mut to_backend) => {}
         _ = tokio::io::copy(&mut from_backend, &mut to_client) => {}
@@ -194,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// A runtime's streaming server: answers with `head` and then repeats what it gets. Returns its URL.
+    /// Starts a streaming server that responds with `head` and echoes; returns its URL.
     async fn runtime(head: &'static str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/exec/token", listener.local_addr().unwrap());
@@ -209,20 +220,20 @@ mod tests {
             assert!(!asked.contains("authorization"), "{asked}");
             stream.write_all(head.as_bytes()).await.unwrap();
             let (mut from, mut to) = stream.split();
-            // The test ends when it has seen enough.
+            // The test disconnects when it is done.
             let _ = tokio::io::copy(&mut from, &mut to).await;
         });
         url
     }
 
-    /// A client of a kubelet that passes everything on to `url`.
+    /// Returns a client of a kubelet that proxies everything to `url`.
     fn client(url: String, shutdown: CancellationToken) -> DuplexStream {
         let (client, server) = tokio::io::duplex(1 << 16);
         let service = hyper::service::service_fn(move |request| {
             let (url, shutdown) = (url.clone(), shutdown.clone());
             async move {
-                let answer = pass(&url, request, shutdown).await;
-                Ok::<_, Infallible>(answer.unwrap_or_else(|Refusal(status, why)| text(status, &why)))
+                let answer = proxy_upgrade(&url, request, shutdown).await;
+                Ok::<_, Infallible>(answer.unwrap_or_else(|StreamError(status, why)| text_response(status, &why)))
             }
         });
         let served = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(server), service);
@@ -244,7 +255,7 @@ mod tests {
     const AGREED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n";
 
     #[tokio::test]
-    async fn an_upgrade_is_passed_on_byte_for_byte() {
+    async fn upgraded_stream_is_copied_unchanged() {
         let shutdown = CancellationToken::new();
         let mut client = client(runtime(AGREED).await, shutdown.clone());
         let head = ask(&mut client, UPGRADE).await;
@@ -258,29 +269,32 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_is_passed_on() {
-        let refusal = "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno";
-        let mut client = client(runtime(refusal).await, CancellationToken::new());
+    async fn rejection_is_passed_through() {
+        let rejection = "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno";
+        let mut client = client(runtime(rejection).await, CancellationToken::new());
         assert!(ask(&mut client, UPGRADE).await.starts_with("HTTP/1.1 403 Forbidden"));
     }
 
     #[tokio::test]
-    async fn what_is_no_upgrade_is_refused() {
+    async fn request_without_upgrade_is_rejected() {
         let mut client = client("http://127.0.0.1:1/".into(), CancellationToken::new());
         assert!(ask(&mut client, "").await.starts_with("HTTP/1.1 400"));
     }
 
     #[test]
-    fn ports_are_read_from_the_query() {
-        let check = |query: &str| ports(&Query::parse(Some(query))).map_err(|refusal| refusal.1);
+    fn ports_are_parsed_from_the_query() {
+        let check = |query: &str| parse_ports(&QueryParameters::parse(Some(query))).map_err(|rejection| rejection.1);
         assert_eq!(check("port=80%2C81&port=82"), Ok(vec![80, 81, 82]));
         assert_eq!(check(""), Ok(vec![]));
         assert!(check("port=0").is_err() && check("port=x").is_err() && check("port=65536").is_err());
     }
 
     #[test]
-    fn a_command_has_at_least_one_stream() {
-        let check = |query: &str| Streams::of(&Query::parse(Some(query))).map(|s| [s.stdin, s.stdout, s.stderr, s.tty]);
+    fn command_requires_at_least_one_stream() {
+        let check = |query: &str| {
+            StreamOptions::from_query(&QueryParameters::parse(Some(query)))
+                .map(|s| [s.stdin, s.stdout, s.stderr, s.tty])
+        };
         assert_eq!(check("input=1&output=1&error=1&tty=1").ok(), Some([true, true, false, true]));
         assert_eq!(check("stdin=true&stderr=true").ok(), Some([true, false, true, false]));
         assert!(check("tty=1").is_err());

@@ -1,22 +1,23 @@
-//! What a pod may ask for and this node does not have: it is refused by name, before anything is done for it.
+//! Rejects pods that use unsupported fields, naming the field.
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
-use crate::plan::is_sidecar;
+use crate::pod_actions::is_sidecar;
 
-const VOLUMES: [&str; 6] = ["emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected"];
+const SUPPORTED_VOLUMES: [&str; 6] = ["emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected"];
 
-/// The first field of the pod that is not supported, in the words of its status.
-pub fn find(pod: &Pod) -> Option<String> {
+/// Returns a message naming the first unsupported field of the pod.
+pub fn find_unsupported_field(pod: &Pod) -> Option<String> {
     let spec = pod.spec.as_ref()?;
-    let field = volume(spec).or_else(|| of_pod(spec)).or_else(|| containers(spec))?;
+    let field =
+        unsupported_volume(spec).or_else(|| unsupported_pod_field(spec)).or_else(|| unsupported_container(spec))?;
     Some(format!("{field} is not supported by this node"))
 }
 
-fn volume(spec: &PodSpec) -> Option<String> {
+fn unsupported_volume(spec: &PodSpec) -> Option<String> {
     for (index, volume) in spec.volumes.iter().flatten().enumerate() {
         let fields = serde_json::to_value(volume).unwrap_or_default();
-        let known = |key: &str| key == "name" || VOLUMES.contains(&key);
+        let known = |key: &str| key == "name" || SUPPORTED_VOLUMES.contains(&key);
         if let Some(kind) = fields.as_object().and_then(|map| map.keys().find(|key| !known(key))) {
             return Some(format!("spec.volumes[{index}].{kind}"));
         }
@@ -37,7 +38,7 @@ fn volume(spec: &PodSpec) -> Option<String> {
     None
 }
 
-fn of_pod(spec: &PodSpec) -> Option<String> {
+fn unsupported_pod_field(spec: &PodSpec) -> Option<String> {
     let context = spec.security_context.clone().unwrap_or_default();
     let checks = [
         (spec.runtime_class_name.is_some(), "spec.runtimeClassName"),
@@ -45,9 +46,12 @@ fn of_pod(spec: &PodSpec) -> Option<String> {
         (spec.host_users == Some(false), "spec.hostUsers: false"),
         (spec.os.as_ref().is_some_and(|os| os.name != "linux"), "spec.os.name"),
         (context.windows_options.is_some(), "spec.securityContext.windowsOptions"),
-        (localhost(context.seccomp_profile.as_ref().map(|p| p.type_.as_str())), "spec.securityContext.seccompProfile"),
         (
-            localhost(context.app_armor_profile.as_ref().map(|p| p.type_.as_str())),
+            is_localhost_profile(context.seccomp_profile.as_ref().map(|p| p.type_.as_str())),
+            "spec.securityContext.seccompProfile",
+        ),
+        (
+            is_localhost_profile(context.app_armor_profile.as_ref().map(|p| p.type_.as_str())),
             "spec.securityContext.appArmorProfile",
         ),
         (
@@ -58,23 +62,23 @@ fn of_pod(spec: &PodSpec) -> Option<String> {
     checks.into_iter().find(|(used, _)| *used).map(|(_, field)| field.into())
 }
 
-fn localhost(kind: Option<&str>) -> bool {
+fn is_localhost_profile(kind: Option<&str>) -> bool {
     kind == Some("Localhost")
 }
 
-fn containers(spec: &PodSpec) -> Option<String> {
+fn unsupported_container(spec: &PodSpec) -> Option<String> {
     let host_network = spec.host_network == Some(true);
     let init = spec.init_containers.iter().flatten().enumerate();
     let init = init.map(|(index, container)| (format!("spec.initContainers[{index}]"), container, true));
     let regular = spec.containers.iter().enumerate();
     let regular = regular.map(|(index, container)| (format!("spec.containers[{index}]"), container, false));
     init.chain(regular).find_map(|(path, container, init)| {
-        let field = of_container(container, host_network, init)?;
+        let field = unsupported_container_field(container, host_network, init)?;
         Some(format!("{path}.{field}"))
     })
 }
 
-fn of_container(container: &Container, host_network: bool, init: bool) -> Option<String> {
+fn unsupported_container_field(container: &Container, host_network: bool, init: bool) -> Option<String> {
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
         let set = |field: &Option<String>| field.as_ref().is_some_and(|value| !value.is_empty());
         if set(&mount.sub_path) || set(&mount.sub_path_expr) {
@@ -100,8 +104,14 @@ fn of_container(container: &Container, host_network: bool, init: bool) -> Option
         (grpc(&container.startup_probe), "startupProbe.grpc"),
         (init && !sidecar && container.lifecycle.is_some(), "lifecycle"),
         (context.windows_options.is_some(), "securityContext.windowsOptions"),
-        (localhost(context.seccomp_profile.as_ref().map(|p| p.type_.as_str())), "securityContext.seccompProfile"),
-        (localhost(context.app_armor_profile.as_ref().map(|p| p.type_.as_str())), "securityContext.appArmorProfile"),
+        (
+            is_localhost_profile(context.seccomp_profile.as_ref().map(|p| p.type_.as_str())),
+            "securityContext.seccompProfile",
+        ),
+        (
+            is_localhost_profile(context.app_armor_profile.as_ref().map(|p| p.type_.as_str())),
+            "securityContext.appArmorProfile",
+        ),
     ];
     checks.into_iter().find(|(used, _)| *used).map(|(_, field)| field.into())
 }
@@ -112,9 +122,11 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_field_is_named() {
+    fn unsupported_field_is_named() {
         let refused = |spec: serde_json::Value| {
-            find(&serde_json::from_value(json!({ "metadata": { "name": "p" }, "spec": spec })).unwrap())
+            find_unsupported_field(
+                &serde_json::from_value(json!({ "metadata": { "name": "p" }, "spec": spec })).unwrap(),
+            )
         };
         let nfs = json!({ "containers": [], "volumes": [{ "name": "v", "nfs": { "server": "s", "path": "/" } }] });
         assert_eq!(refused(nfs).as_deref(), Some("spec.volumes[0].nfs is not supported by this node"));

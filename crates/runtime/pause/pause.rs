@@ -1,6 +1,6 @@
-//! The process that holds a pod's namespaces: it reaps orphans and ends when it is told to.
+//! The pause process: holds a pod's namespaces, reaps orphans, exits on SIGTERM.
 //!
-//! Static, without a standard library and without heap, because it runs once per pod and must cost nothing.
+//! Static, without standard library and heap, because it runs once per pod.
 #![no_std]
 #![no_main]
 
@@ -11,7 +11,7 @@ const SIGTERM: u64 = 15;
 const SIGCHLD: u64 = 17;
 const SIG_BLOCK: usize = 0;
 const WNOHANG: usize = 1;
-/// The signals that are waited for instead of being handled, one bit each.
+/// Signals that are awaited instead of handled, one bit each.
 const AWAITED: u64 = 1 << (SIGINT - 1) | 1 << (SIGTERM - 1) | 1 << (SIGCHLD - 1);
 
 #[cfg(target_arch = "x86_64")]

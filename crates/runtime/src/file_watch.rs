@@ -1,11 +1,11 @@
-//! Hears when a file grows: for whoever follows the log that a runtime writes.
+//! Watches a log file for writes with inotify.
 
 use std::{io, mem::MaybeUninit, os::fd::OwnedFd, path::Path};
 
 use rustix::fs::inotify;
 use tokio::io::unix::AsyncFd;
 
-/// A watch on one file. Dropping it ends it.
+/// A watch on one file, ended by dropping it.
 pub struct FileWatch(AsyncFd<OwnedFd>);
 
 impl FileWatch {
@@ -19,11 +19,11 @@ impl FileWatch {
         Ok(Self(registered.map_err(io::Error::from)?))
     }
 
-    /// Returns when the file was written to since the last call, or since the watch began.
-    pub async fn changed(&self) -> io::Result<()> {
+    /// Waits until the file was written since the last call or since the watch began.
+    pub async fn wait_for_change(&self) -> io::Result<()> {
         let mut ready = self.0.readable().await?;
         let mut buffer = [MaybeUninit::<u8>::uninit(); 4096];
-        // What the events say does not matter; reading them all lets the next one be heard.
+        // Drains the queue; the event contents are irrelevant.
         while rustix::io::read(&self.0, &mut buffer).is_ok() {}
         ready.clear_ready();
         Ok(())
@@ -36,12 +36,12 @@ mod tests {
     use std::io::Write;
 
     #[tokio::test]
-    async fn writes_are_heard() {
+    async fn writes_are_observed() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let watch = FileWatch::new(file.path()).unwrap();
         for _ in 0..2 {
             file.write_all(b"x").unwrap();
-            watch.changed().await.unwrap();
+            watch.wait_for_change().await.unwrap();
         }
         assert!(FileWatch::new(Path::new("/nonexistent")).is_err());
     }

@@ -1,6 +1,6 @@
-//! Container runtimes: the CRI client, the pause image, the mirror for images loaded by hand.
+//! Container runtimes: the CRI client, the pause image, the mirror for loaded images.
 //!
-//! It knows nothing of the Kubernetes API: `kubelet` and `ferry` call it.
+//! Independent of the Kubernetes API; used by `kubelet` and `ferry`.
 
 pub mod cri;
 pub mod file_watch;

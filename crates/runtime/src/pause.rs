@@ -1,21 +1,21 @@
-//! The pause image: one static binary that holds a pod's namespaces and reaps its orphans.
+//! The pause image: a static binary that holds a pod's namespaces and reaps orphans.
 //!
-//! The binary is compiled with this crate and the image is made in memory, so a node needs no registry for its sandboxes.
+//! The binary is compiled with this crate and the image is built in memory, so that sandboxes need no registry.
 
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-/// The name under which the image is loaded and that sandboxes ask for.
-pub const IMAGE: &str = "ferry.local/pause:1";
+/// Name of the loaded image, used by sandboxes.
+pub const PAUSE_IMAGE: &str = "ferry.local/pause:1";
 
-static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pause"));
+static PAUSE_BINARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pause"));
 
-/// The image as a docker archive, for `ctr images import`.
-pub fn archive() -> Vec<u8> {
-    let layer = tar_of(&[("pause", PROGRAM, 0o755)]);
-    let diff_id = sha256(&layer);
+/// Builds the image as a docker archive for `ctr images import`.
+pub fn build_image_archive() -> Vec<u8> {
+    let layer = build_tar(&[("pause", PAUSE_BINARY, 0o755)]);
+    let diff_id = sha256_hex(&layer);
     let config = json!({
-        "architecture": architecture(),
+        "architecture": oci_architecture(),
         "os": "linux",
         "created": "1970-01-01T00:00:00Z",
         "config": { "Entrypoint": ["/pause"], "User": "65535:65535", "WorkingDir": "/" },
@@ -23,18 +23,18 @@ pub fn archive() -> Vec<u8> {
         "history": [{ "created": "1970-01-01T00:00:00Z", "created_by": "ferry" }],
     })
     .to_string();
-    let config_name = format!("{}.json", sha256(config.as_bytes()));
+    let config_name = format!("{}.json", sha256_hex(config.as_bytes()));
     let layer_name = format!("{diff_id}.tar");
-    let manifest = json!([{ "Config": config_name, "RepoTags": [IMAGE], "Layers": [layer_name] }]).to_string();
-    tar_of(&[
+    let manifest = json!([{ "Config": config_name, "RepoTags": [PAUSE_IMAGE], "Layers": [layer_name] }]).to_string();
+    build_tar(&[
         (&layer_name, &layer, 0o644),
         (&config_name, config.as_bytes(), 0o644),
         ("manifest.json", manifest.as_bytes(), 0o644),
     ])
 }
 
-/// The architecture as image manifests spell it.
-fn architecture() -> &'static str {
+/// Returns the architecture as in image manifests.
+fn oci_architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
@@ -42,12 +42,12 @@ fn architecture() -> &'static str {
     }
 }
 
-fn sha256(data: &[u8]) -> String {
+fn sha256_hex(data: &[u8]) -> String {
     Sha256::digest(data).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A tar of regular files owned by root, the same bytes every time.
-fn tar_of(files: &[(&str, &[u8], u32)]) -> Vec<u8> {
+/// Builds a reproducible tar of regular files owned by root.
+fn build_tar(files: &[(&str, &[u8], u32)]) -> Vec<u8> {
     let mut tar = tar::Builder::new(Vec::new());
     for (name, content, mode) in files {
         let mut header = tar::Header::new_gnu();
@@ -64,8 +64,8 @@ mod tests {
     use std::io::Read;
 
     #[test]
-    fn the_archive_names_what_it_holds() {
-        let archive = archive();
+    fn archive_manifest_matches_its_contents() {
+        let archive = build_image_archive();
         let mut entries = std::collections::HashMap::new();
         for entry in tar::Archive::new(archive.as_slice()).entries().unwrap() {
             let mut entry = entry.unwrap();
@@ -74,17 +74,17 @@ mod tests {
             entries.insert(entry.path().unwrap().display().to_string(), content);
         }
         let manifest: serde_json::Value = serde_json::from_slice(&entries["manifest.json"]).unwrap();
-        assert_eq!(manifest[0]["RepoTags"][0], IMAGE);
+        assert_eq!(manifest[0]["RepoTags"][0], PAUSE_IMAGE);
         let config: serde_json::Value =
             serde_json::from_slice(&entries[manifest[0]["Config"].as_str().unwrap()]).unwrap();
         let layer = &entries[manifest[0]["Layers"][0].as_str().unwrap()];
-        assert_eq!(config["rootfs"]["diff_ids"][0], format!("sha256:{}", sha256(layer)));
+        assert_eq!(config["rootfs"]["diff_ids"][0], format!("sha256:{}", sha256_hex(layer)));
     }
 
     #[test]
-    fn the_program_is_small_and_static() {
-        assert!(PROGRAM.starts_with(b"\x7fELF"));
-        assert!(PROGRAM.len() < 64 << 10, "{} bytes", PROGRAM.len());
-        assert!(!PROGRAM.windows(8).any(|window| window == b"ld-linux"), "it asks for a dynamic linker");
+    fn binary_is_small_and_static() {
+        assert!(PAUSE_BINARY.starts_with(b"\x7fELF"));
+        assert!(PAUSE_BINARY.len() < 64 << 10, "{} bytes", PAUSE_BINARY.len());
+        assert!(!PAUSE_BINARY.windows(8).any(|window| window == b"ld-linux"), "it asks for a dynamic linker");
     }
 }

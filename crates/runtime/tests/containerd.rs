@@ -1,8 +1,7 @@
-//! The CRI client and the pause image against a real containerd.
+//! Tests the CRI client and the pause image against a real containerd.
 //!
-//! The test runs itself again inside fresh network, mount and PID namespaces, so that nothing is left of it whatever
-//! happens: processes die with the PID namespace, mounts and links with theirs. It needs root, containerd, runc, CNI's
-//! bridge and a static busybox; without them it says so and passes.
+//! The test reruns itself inside fresh network, mount and PID namespaces, so that it leaves nothing behind. It needs
+//! root, containerd, runc, CNI's bridge and a static busybox; without them it prints a message and passes.
 
 use std::{
     collections::HashMap,
@@ -14,7 +13,7 @@ use std::{
 
 use futures::StreamExt;
 use runtime::{
-    cri::{Change, Cri, types},
+    cri::{CriClient, RuntimeEvent, types},
     pause,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -60,14 +59,14 @@ fn missing() -> Option<String> {
         .or_else(|| (!Path::new(CNI).join("bridge").exists()).then(|| format!("no CNI plug-ins in {CNI}")))
 }
 
-/// A containerd of this test's own.
+/// A containerd instance of this test.
 struct Containerd {
     dir: PathBuf,
     daemon: Child,
     cgroup: String,
 }
 
-/// The group of this test's containers, which outlives the namespaces.
+/// Returns the cgroup of this test's containers, which outlives the namespaces.
 fn cgroup_of(dir: &Path) -> String {
     format!("ferry-test-{}", dir.file_name().unwrap().display().to_string().replace('.', ""))
 }
@@ -79,7 +78,7 @@ impl Drop for Containerd {
     }
 }
 
-/// Deepest first; one that is still in use stays, and the test says so.
+/// Removes cgroups, deepest first; reports those still in use.
 fn remove_cgroups(name: &str) {
     fn remove(dir: &Path) {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -120,7 +119,7 @@ state = "{state}"
             root = path("root"),
             state = path("state"),
             socket = path("containerd.sock"),
-            pause = pause::IMAGE,
+            pause = pause::PAUSE_IMAGE,
             cni = path("cni"),
         );
         std::fs::write(path("config.toml"), config).unwrap();
@@ -165,7 +164,7 @@ fn run(program: &str, arguments: &[&str]) {
     assert!(Command::new(program).args(arguments).status().unwrap().success(), "{program} {arguments:?}");
 }
 
-/// A docker archive with a static busybox.
+/// Builds a docker archive with a static busybox.
 fn busybox() -> Vec<u8> {
     use sha2::{Digest, Sha256};
     let tar = |files: &[(&str, &[u8])]| {
@@ -191,10 +190,10 @@ fn busybox() -> Vec<u8> {
     ])
 }
 
-async fn connect(containerd: &Containerd) -> Cri {
+async fn connect(containerd: &Containerd) -> CriClient {
     let mut last = None;
     for _ in 0..200 {
-        match Cri::connect(&containerd.endpoint()).await {
+        match CriClient::connect(&containerd.endpoint()).await {
             Ok(cri) => return cri,
             Err(error) => last = Some(error),
         }
@@ -238,14 +237,14 @@ fn container_config(name: &str, command: &[&str]) -> types::ContainerConfig {
 async fn inside(dir: PathBuf) {
     let containerd = Containerd::start(dir);
     let cri = connect(&containerd).await;
-    assert_eq!(cri.version().await.unwrap().runtime_name, "containerd");
-    containerd.import(&pause::archive());
+    assert_eq!(cri.fetch_version().await.unwrap().runtime_name, "containerd");
+    containerd.import(&pause::build_image_archive());
     containerd.import(&busybox());
-    assert!(cri.image(IMAGE).await.unwrap().is_some());
-    assert!(cri.image("ferry.local/absent:1").await.unwrap().is_none());
+    assert!(cri.image_status(IMAGE).await.unwrap().is_some());
+    assert!(cri.image_status("ferry.local/absent:1").await.unwrap().is_none());
 
     let (_wanted, receiver) = tokio::sync::watch::channel(true);
-    let mut changes = cri.changes(receiver);
+    let mut changes = cri.watch_events(receiver);
     let config = sandbox_config(&containerd);
     let sandbox = cri.run_sandbox(config.clone(), "").await.unwrap();
     let status = cri.sandbox_status(&sandbox).await.unwrap();
@@ -254,7 +253,7 @@ async fn inside(dir: PathBuf) {
     let sleeper = container_config("main", &["/bin/busybox", "sleep", "1000"]);
     let container = cri.create_container(&sandbox, sleeper, config.clone()).await.unwrap();
     cri.start_container(&container).await.unwrap();
-    assert!(cri.readiness().await.unwrap().network.is_none());
+    assert!(cri.fetch_readiness().await.unwrap().network.is_none());
 
     commands(&cri, &container).await;
     death(&cri, &sandbox, config, &mut changes).await;
@@ -270,8 +269,8 @@ async fn inside(dir: PathBuf) {
     assert!(cri.container_status(&container).await.unwrap_err().is_not_found());
 }
 
-/// A command's outputs and exit code arrive; its streams are offered to whoever upgrades to SPDY.
-async fn commands(cri: &Cri, container: &str) {
+/// Checks output and exit code of a command, and the SPDY endpoint of a streaming exec.
+async fn commands(cri: &CriClient, container: &str) {
     let script = "echo done; echo oops >&2; exit 3";
     let command = ["/bin/sh", "-c", script].map(String::from);
     let answer = cri.exec_sync(container, command.clone().into(), Duration::from_secs(5)).await.unwrap();
@@ -279,7 +278,7 @@ async fn commands(cri: &Cri, container: &str) {
     assert_eq!(answer.exit_code, 3);
     let container_id = container.to_owned();
     let request = types::ExecRequest { container_id, cmd: command.into(), stdout: true, ..Default::default() };
-    let url = cri.exec(request).await.unwrap();
+    let url = cri.prepare_exec(request).await.unwrap();
     let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let mut stream = tokio::net::TcpStream::connect(host).await.unwrap();
     let ask = format!(
@@ -292,12 +291,12 @@ async fn commands(cri: &Cri, container: &str) {
     assert_eq!(&head, b"HTTP/1.1 101");
 }
 
-/// A container that ends by itself is told of.
+/// Checks that a container exit is reported.
 async fn death(
-    cri: &Cri,
+    cri: &CriClient,
     sandbox: &str,
     config: types::PodSandboxConfig,
-    changes: &mut (impl futures::Stream<Item = Change> + Unpin),
+    changes: &mut (impl futures::Stream<Item = RuntimeEvent> + Unpin),
 ) {
     let short = container_config("short", &["/bin/busybox", "sh", "-c", "exit 7"]);
     let container = cri.create_container(sandbox, short, config).await.unwrap();
@@ -305,18 +304,25 @@ async fn death(
     loop {
         let change = tokio::time::timeout(Duration::from_secs(20), changes.next()).await.expect("a change").unwrap();
         let status = cri.container_status(&container).await.unwrap();
-        if change == Change::Pod("uid-1".into()) && status.state == types::ContainerState::ContainerExited as i32 {
+        if change == RuntimeEvent::PodChanged("uid-1".into())
+            && status.state == types::ContainerState::ContainerExited as i32
+        {
             return assert_eq!(status.exit_code, 7);
         }
     }
 }
 
-/// A sandbox that is killed is told of, and the runtime shows it as dead by then.
-async fn sandbox_death(cri: &Cri, sandbox: &str, changes: &mut (impl futures::Stream<Item = Change> + Unpin)) {
+/// Checks that a killed sandbox is reported after CRI shows it as not ready.
+async fn sandbox_death(
+    cri: &CriClient,
+    sandbox: &str,
+    changes: &mut (impl futures::Stream<Item = RuntimeEvent> + Unpin),
+) {
     loop {
         let change = tokio::time::timeout(Duration::from_secs(20), changes.next()).await.expect("a change").unwrap();
         let state = cri.sandbox_status(sandbox).await.unwrap().state;
-        if change == Change::Pod("uid-1".into()) && state == types::PodSandboxState::SandboxNotready as i32 {
+        if change == RuntimeEvent::PodChanged("uid-1".into()) && state == types::PodSandboxState::SandboxNotready as i32
+        {
             return;
         }
     }

@@ -1,4 +1,4 @@
-//! What the scheduler knows of nodes: how much they have and what runs there, or is assumed to.
+//! The scheduler cache: nodes, their resources, and assigned or assumed pods.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -7,18 +7,18 @@ use std::{
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 
-use crate::resources::Resources;
+use crate::resources::ResourceAmounts;
 
-/// A pod with what the cycle needs of it.
+/// A pod with the values that the scheduling cycle reads.
 #[derive(Clone, Debug)]
 pub(crate) struct PodInfo {
     pub(crate) pod: Arc<Pod>,
-    pub(crate) requests: Resources,
-    pub(crate) requests_for_score: Resources,
+    pub(crate) requests: ResourceAmounts,
+    pub(crate) requests_for_score: ResourceAmounts,
     pub(crate) ports: Vec<HostPort>,
 }
 
-/// A port that a container wants on the node itself.
+/// A host port of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostPort {
     pub(crate) ip: String,
@@ -28,7 +28,8 @@ pub(crate) struct HostPort {
 
 impl PodInfo {
     pub(crate) fn new(pod: Arc<Pod>) -> Self {
-        let (requests, requests_for_score) = (Resources::of_pod(&pod), Resources::of_pod_for_score(&pod));
+        let (requests, requests_for_score) =
+            (ResourceAmounts::from_pod_requests(&pod), ResourceAmounts::from_pod_requests_for_score(&pod));
         let ports = host_ports(&pod);
         Self { pod, requests, requests_for_score, ports }
     }
@@ -49,31 +50,32 @@ fn host_ports(pod: &Pod) -> Vec<HostPort> {
         .collect()
 }
 
-/// A node and the pods on it. The sums are those of `pods`.
+/// A node and its pods. Invariant: the requested amounts are the sums over `pods`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeInfo {
-    /// Absent while pods are known of a node that is not.
+    /// Absent while pods of an unobserved node are known.
     pub(crate) node: Option<Arc<Node>>,
-    pub(crate) allocatable: Resources,
-    pub(crate) requested: Resources,
-    pub(crate) requested_for_score: Resources,
+    pub(crate) allocatable: ResourceAmounts,
+    pub(crate) requested: ResourceAmounts,
+    pub(crate) requested_for_score: ResourceAmounts,
     /// By uid.
     pub(crate) pods: HashMap<String, PodInfo>,
 }
 
 impl NodeInfo {
     pub(crate) fn set_node(&mut self, node: Arc<Node>) {
-        self.allocatable = Resources::from_list(node.status.as_ref().and_then(|status| status.allocatable.as_ref()));
+        self.allocatable =
+            ResourceAmounts::from_list(node.status.as_ref().and_then(|status| status.allocatable.as_ref()));
         self.node = Some(node);
     }
 
-    pub(crate) fn add(&mut self, uid: String, pod: PodInfo) {
+    pub(crate) fn add_pod(&mut self, uid: String, pod: PodInfo) {
         self.requested.add(&pod.requests);
         self.requested_for_score.add(&pod.requests_for_score);
         self.pods.insert(uid, pod);
     }
 
-    fn remove(&mut self, uid: &str) {
+    fn remove_pod(&mut self, uid: &str) {
         if let Some(pod) = self.pods.remove(uid) {
             self.requested.subtract(&pod.requests);
             self.requested_for_score.subtract(&pod.requests_for_score);
@@ -81,16 +83,16 @@ impl NodeInfo {
     }
 }
 
-/// All nodes. A pod is on at most one node, the one that `placed` says.
+/// All nodes. Invariant: a pod is on at most one node, the one in `assigned`.
 #[derive(Default)]
-pub(crate) struct Cache {
+pub(crate) struct SchedulerCache {
     nodes: BTreeMap<String, NodeInfo>,
-    /// The node of each pod, by uid.
-    placed: HashMap<String, String>,
+    /// Node name by pod uid.
+    assigned: HashMap<String, String>,
 }
 
-impl Cache {
-    /// The nodes that exist.
+impl SchedulerCache {
+    /// Returns the existing nodes.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (&str, &NodeInfo)> {
         self.nodes.iter().filter(|(_, info)| info.node.is_some()).map(|(name, info)| (name.as_str(), info))
     }
@@ -99,36 +101,36 @@ impl Cache {
         self.nodes.entry(name.into()).or_default().set_node(node);
     }
 
-    /// Pods may outlive their node's object for a while.
+    /// Removes a node; its pods may outlive the Node object.
     pub(crate) fn remove_node(&mut self, name: &str) {
         if let Some(info) = self.nodes.get_mut(name) {
             info.node = None;
         }
-        self.drop_if_empty(name);
+        self.remove_if_empty(name);
     }
 
-    /// Puts a pod on a node, whether the API says so or a binding is under way.
-    pub(crate) fn place(&mut self, uid: &str, node: &str, pod: PodInfo) {
-        self.remove(uid);
-        self.nodes.entry(node.into()).or_default().add(uid.into(), pod);
-        self.placed.insert(uid.into(), node.into());
+    /// Adds a pod to a node, whether bound or assumed.
+    pub(crate) fn add_pod(&mut self, uid: &str, node: &str, pod: PodInfo) {
+        self.remove_pod(uid);
+        self.nodes.entry(node.into()).or_default().add_pod(uid.into(), pod);
+        self.assigned.insert(uid.into(), node.into());
     }
 
-    /// Takes a pod away that ended or could not be bound; says whether it was there.
-    pub(crate) fn remove(&mut self, uid: &str) -> bool {
-        let Some(node) = self.placed.remove(uid) else { return false };
+    /// Removes a pod that terminated or could not be bound; returns whether it was present.
+    pub(crate) fn remove_pod(&mut self, uid: &str) -> bool {
+        let Some(node) = self.assigned.remove(uid) else { return false };
         if let Some(info) = self.nodes.get_mut(&node) {
-            info.remove(uid);
+            info.remove_pod(uid);
         }
-        self.drop_if_empty(&node);
+        self.remove_if_empty(&node);
         true
     }
 
-    pub(crate) fn is_placed(&self, uid: &str) -> bool {
-        self.placed.contains_key(uid)
+    pub(crate) fn contains_pod(&self, uid: &str) -> bool {
+        self.assigned.contains_key(uid)
     }
 
-    fn drop_if_empty(&mut self, name: &str) {
+    fn remove_if_empty(&mut self, name: &str) {
         if self.nodes.get(name).is_some_and(|info| info.node.is_none() && info.pods.is_empty()) {
             self.nodes.remove(name);
         }
@@ -146,28 +148,28 @@ mod tests {
         PodInfo::new(Arc::new(serde_json::from_value(json!({"spec": spec})).unwrap()))
     }
 
-    fn used(cache: &Cache, name: &str) -> i64 {
+    fn used(cache: &SchedulerCache, name: &str) -> i64 {
         cache.nodes().find(|(node, _)| *node == name).map_or(-1, |(_, info)| info.requested.get("cpu"))
     }
 
     #[test]
-    fn pods_move_and_end() {
-        let mut cache = Cache::default();
+    fn pods_are_moved_and_removed() {
+        let mut cache = SchedulerCache::default();
         cache.set_node("a", Arc::default());
         cache.set_node("b", Arc::default());
-        cache.place("1", "a", pod("1"));
-        cache.place("2", "a", pod("2"));
+        cache.add_pod("1", "a", pod("1"));
+        cache.add_pod("2", "a", pod("2"));
         assert_eq!((used(&cache, "a"), used(&cache, "b")), (3000, 0));
-        cache.place("1", "b", pod("1"));
+        cache.add_pod("1", "b", pod("1"));
         assert_eq!((used(&cache, "a"), used(&cache, "b")), (2000, 1000));
-        assert!(cache.remove("2") && !cache.remove("2"));
+        assert!(cache.remove_pod("2") && !cache.remove_pod("2"));
         assert_eq!(used(&cache, "a"), 0);
     }
 
     #[test]
-    fn pods_may_be_seen_before_and_after_their_node() {
-        let mut cache = Cache::default();
-        cache.place("1", "a", pod("1"));
+    fn pods_may_be_observed_before_and_after_their_node() {
+        let mut cache = SchedulerCache::default();
+        cache.add_pod("1", "a", pod("1"));
         assert_eq!(cache.nodes().count(), 0);
         cache.set_node("a", Arc::default());
         assert_eq!(used(&cache, "a"), 1000);
@@ -176,7 +178,7 @@ mod tests {
         cache.set_node("a", Arc::default());
         assert_eq!(used(&cache, "a"), 1000);
         cache.remove_node("a");
-        cache.remove("1");
-        assert!(cache.nodes.is_empty() && cache.placed.is_empty());
+        cache.remove_pod("1");
+        assert!(cache.nodes.is_empty() && cache.assigned.is_empty());
     }
 }

@@ -1,60 +1,60 @@
-//! The scheduler: gives every pod without a node the best node that fits, and binds it there through the API.
+//! The scheduler: assigns pending pods to nodes through the binding subresource.
 //!
-//! Pods wait in the [`queue`], nodes and what runs on them are in the [`cache`], the [`cycle`] filters and scores nodes
-//! with the [`plugins`]. Binding happens in the background; until it shows, the cache assumes it.
+//! Pods wait in the [`scheduling_queue`]; nodes and their pods are in the [`cache`]; the [`scheduling_cycle`] filters
+//! and scores nodes with the [`plugins`]. Binding runs in the background; until it is observed, the cache assumes it.
 
 mod cache;
-mod cycle;
+mod event_handlers;
 mod plugins;
-mod queue;
 mod resources;
-mod watch;
+mod scheduling_cycle;
+mod scheduling_queue;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use client::{Informer, Informers, Recorder};
+use client::{EventRecorder, SharedInformer, SharedInformerFactory};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-use self::{cache::Cache, queue::Queue};
+use self::{cache::SchedulerCache, scheduling_queue::SchedulingQueue};
 
-/// Pods that name this scheduler, or none, are scheduled here.
-const NAME: &str = "default-scheduler";
+/// Value of `spec.schedulerName` of the pods scheduled here; an empty name counts too.
+const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
 
 struct Scheduler {
     client: Client,
-    nodes: Informer<Node>,
-    pods: Informer<Pod>,
-    cache: Mutex<Cache>,
-    queue: Queue,
-    recorder: Recorder,
+    nodes: SharedInformer<Node>,
+    pods: SharedInformer<Pod>,
+    cache: Mutex<SchedulerCache>,
+    queue: SchedulingQueue,
+    recorder: EventRecorder,
 }
 
 /// Schedules pods whose `schedulerName` is `default-scheduler` until `shutdown`.
-pub async fn run(client: Client, informers: Informers, shutdown: CancellationToken) {
+pub async fn run_scheduler(client: Client, informers: SharedInformerFactory, shutdown: CancellationToken) {
     let scheduler = Arc::new(Scheduler {
-        nodes: informers.of(),
-        pods: informers.of(),
+        nodes: informers.informer_for(),
+        pods: informers.informer_for(),
         cache: Mutex::default(),
-        queue: Queue::default(),
-        recorder: Recorder::new(client.clone(), NAME, None),
+        queue: SchedulingQueue::default(),
+        recorder: EventRecorder::new(client.clone(), DEFAULT_SCHEDULER_NAME, None),
         client,
     });
     let work = async {
-        scheduler.watch();
-        scheduler.nodes.synced().await;
-        scheduler.pods.synced().await;
+        scheduler.add_event_handlers();
+        scheduler.nodes.wait_for_cache_sync().await;
+        scheduler.pods.wait_for_cache_sync().await;
         loop {
-            let waiting = scheduler.queue.next().await;
-            scheduler.schedule(waiting).await;
+            let waiting = scheduler.queue.pop().await;
+            scheduler.schedule_one(waiting).await;
         }
     };
     shutdown.run_until_cancelled(work).await;
 }
 
 impl Scheduler {
-    fn cache(&self) -> MutexGuard<'_, Cache> {
+    fn lock_cache(&self) -> MutexGuard<'_, SchedulerCache> {
         self.cache.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

@@ -1,4 +1,4 @@
-//! Amounts of what pods ask for and nodes have.
+//! Resource amounts of pods and nodes.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity as Text,
 };
 
-/// Container requests that scores assume when none are given: a tenth of a core and 200 MB.
-const ASSUMED_CPU: i64 = 100;
-const ASSUMED_MEMORY: i64 = 200 * 1024 * 1024;
+/// Requests assumed for scoring when a container has none: a tenth of a core and 200 MB.
+const DEFAULT_MILLI_CPU_REQUEST: i64 = 100;
+const DEFAULT_MEMORY_REQUEST: i64 = 200 * 1024 * 1024;
 
-type List = BTreeMap<String, Text>;
+type ResourceList = BTreeMap<String, Text>;
 
-/// CPU in thousandths, all else in whole units, by resource name.
+/// Amounts by resource name; CPU in millicores, everything else in whole units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Resources(BTreeMap<String, i64>);
+pub(crate) struct ResourceAmounts(BTreeMap<String, i64>);
 
-impl Resources {
-    /// What a list of quantities says; what cannot be read, the API server does not let in.
-    pub(crate) fn from_list(list: Option<&List>) -> Self {
+impl ResourceAmounts {
+    /// Parses a resource list; validation guarantees that its quantities parse.
+    pub(crate) fn from_list(list: Option<&ResourceList>) -> Self {
         let amount = |(name, text): (&String, &Text)| {
             let quantity = Quantity::parse(&text.0)?;
             Some((name.clone(), if name == "cpu" { quantity.millis() } else { quantity.value() }))
@@ -28,26 +28,28 @@ impl Resources {
         Self(list.into_iter().flatten().filter_map(amount).collect())
     }
 
-    /// What a pod needs on its node: the sum of its containers, or more if starting needs more.
-    pub(crate) fn of_pod(pod: &Pod) -> Self {
-        Self::sum(pod, |container| Self::from_list(container.resources.as_ref().and_then(|all| all.requests.as_ref())))
+    /// Sums a pod's requests: its containers, or the init phase where that needs more.
+    pub(crate) fn from_pod_requests(pod: &Pod) -> Self {
+        Self::sum_pod_requests(pod, |container| {
+            Self::from_list(container.resources.as_ref().and_then(|all| all.requests.as_ref()))
+        })
     }
 
-    /// As [`Resources::of_pod`], where containers that ask for no CPU or memory count as asking for a little.
-    pub(crate) fn of_pod_for_score(pod: &Pod) -> Self {
-        Self::sum(pod, |container| {
+    /// Like [`ResourceAmounts::from_pod_requests`], with default requests for containers that have none.
+    pub(crate) fn from_pod_requests_for_score(pod: &Pod) -> Self {
+        Self::sum_pod_requests(pod, |container| {
             let mut requests = Self::from_list(container.resources.as_ref().and_then(|all| all.requests.as_ref()));
-            requests.0.entry("cpu".into()).or_insert(ASSUMED_CPU);
-            requests.0.entry("memory".into()).or_insert(ASSUMED_MEMORY);
+            requests.0.entry("cpu".into()).or_insert(DEFAULT_MILLI_CPU_REQUEST);
+            requests.0.entry("memory".into()).or_insert(DEFAULT_MEMORY_REQUEST);
             requests
         })
     }
 
-    fn sum(pod: &Pod, requests: impl Fn(&Container) -> Self) -> Self {
+    fn sum_pod_requests(pod: &Pod, requests: impl Fn(&Container) -> Self) -> Self {
         let Some(spec) = &pod.spec else { return Self::default() };
         let mut running = Self::default();
         spec.containers.iter().for_each(|container| running.add(&requests(container)));
-        // Init containers run one by one, beside the sidecars that were started before them.
+        // Init containers run one after the other, beside the sidecars started before them.
         let (mut sidecars, mut starting) = (Self::default(), Self::default());
         for container in spec.init_containers.iter().flatten() {
             let mut step = requests(container);
@@ -58,9 +60,9 @@ impl Resources {
             } else {
                 step.add(&sidecars);
             }
-            starting.raise_to(&step);
+            starting.set_max(&step);
         }
-        running.raise_to(&starting);
+        running.set_max(&starting);
         let whole = Self::from_list(spec.resources.as_ref().and_then(|all| all.requests.as_ref()));
         running.0.extend(whole.0);
         running.add(&Self::from_list(spec.overhead.as_ref()));
@@ -83,7 +85,7 @@ impl Resources {
         other.0.iter().for_each(|(name, amount)| *self.0.entry(name.clone()).or_default() -= amount);
     }
 
-    fn raise_to(&mut self, other: &Self) {
+    fn set_max(&mut self, other: &Self) {
         for (name, amount) in &other.0 {
             let present = self.0.entry(name.clone()).or_default();
             *present = (*present).max(*amount);
@@ -99,7 +101,7 @@ mod tests {
 
     fn check(spec: Value, cpu: i64, memory: i64) {
         let pod: Pod = serde_json::from_value(json!({"spec": spec})).unwrap();
-        let resources = Resources::of_pod(&pod);
+        let resources = ResourceAmounts::from_pod_requests(&pod);
         assert_eq!((resources.get("cpu"), resources.get("memory")), (cpu, memory), "{spec}");
     }
 
@@ -114,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_add_up_and_init_containers_do_not() {
+    fn container_requests_add_up_and_init_requests_do_not() {
         check(json!({"containers": [container("100m", "1Ki"), container("1", "1k")]}), 1100, 2024);
         check(json!({"containers": [{"name": "c"}]}), 0, 0);
         check(
@@ -126,13 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn sidecars_stay() {
+    fn sidecar_requests_persist() {
         let init = json!([sidecar("500m", "10"), container("1", "200")]);
         check(json!({"containers": [container("1", "100")], "initContainers": init}), 1500, 210);
     }
 
     #[test]
-    fn requests_of_the_whole_pod_count_instead() {
+    fn pod_level_requests_take_precedence() {
         let spec = json!({"containers": [container("1", "100")], "resources": {"requests": {"cpu": "3"}}});
         check(spec, 3000, 100);
     }

@@ -1,6 +1,6 @@
-//! The kernel behind safe functions: control groups, mounts, network links and filters, processes.
+//! Safe wrappers of kernel interfaces: cgroups, mounts, network links and filters, processes.
 //!
-//! The only crate, with `runtime`, that may hold `unsafe`. It knows nothing of Kubernetes.
+//! With `runtime` the only crate that may contain `unsafe`. It is independent of Kubernetes.
 
 pub mod cgroup;
 pub mod mount;

@@ -1,6 +1,4 @@
-//! Mounts: temporary file systems and binds, and what is mounted where.
-//!
-//! Every error names the operation and the path.
+//! Mounts: tmpfs, bind mounts, the mount table.
 
 use std::{
     ffi::CString,
@@ -11,34 +9,37 @@ use std::{
 
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 
-/// A mount operation that the kernel refused.
+/// A mount operation failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {operation} {}: {source}", path.display())]
-pub struct Error {
-    /// What was tried.
+pub struct MountError {
+    /// The operation.
     pub operation: &'static str,
-    /// On which path.
+    /// The path.
     pub path: PathBuf,
-    /// What the kernel said.
+    /// The I/O error.
     pub source: io::Error,
 }
 
-/// Mounts a file system in memory on the directory `target`; `size` in bytes limits it.
-pub fn tmpfs(target: &Path, size: Option<u64>, mode: u32) -> Result<(), Error> {
+/// Mounts a tmpfs on `target`, limited to `size` bytes if given.
+pub fn mount_tmpfs(target: &Path, size: Option<u64>, mode: u32) -> Result<(), MountError> {
     let mut options = format!("mode={mode:o}");
     if let Some(size) = size {
         options.push_str(&format!(",size={size}"));
     }
-    let failed = |source: io::Error| Error { operation: "mount a tmpfs on", path: target.into(), source };
+    let failed = |source: io::Error| MountError { operation: "mount a tmpfs on", path: target.into(), source };
     let options = CString::new(options).map_err(|error| failed(error.into()))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     rustix::mount::mount(c"tmpfs", target, c"tmpfs", flags, &*options).map_err(|errno| failed(errno.into()))
 }
 
-/// Shows `source` at `target` too, with what is mounted below it.
-pub fn bind(source: &Path, target: &Path, read_only: bool) -> Result<(), Error> {
-    let failed =
-        |errno: rustix::io::Errno| Error { operation: "bind a mount to", path: target.into(), source: errno.into() };
+/// Bind-mounts `source` recursively at `target`.
+pub fn bind_mount(source: &Path, target: &Path, read_only: bool) -> Result<(), MountError> {
+    let failed = |errno: rustix::io::Errno| MountError {
+        operation: "bind a mount to",
+        path: target.into(),
+        source: errno.into(),
+    };
     rustix::mount::mount_bind_recursive(source, target).map_err(failed)?;
     rustix::mount::mount_change(target, MountPropagationFlags::PRIVATE).map_err(failed)?;
     if !read_only {
@@ -48,41 +49,41 @@ pub fn bind(source: &Path, target: &Path, read_only: bool) -> Result<(), Error> 
     rustix::mount::mount_remount(target, flags, c"").map_err(failed)
 }
 
-/// Unmounts `target`: at once, or as soon as nobody uses it. What is not mounted is no error.
-pub fn unmount(target: &Path) -> Result<(), Error> {
+/// Unmounts `target`, lazily if it is busy. A path that is not mounted is not an error.
+pub fn unmount(target: &Path) -> Result<(), MountError> {
     let mut result = rustix::mount::unmount(target, UnmountFlags::NOFOLLOW);
     if result == Err(rustix::io::Errno::BUSY) {
         result = rustix::mount::unmount(target, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH);
     }
     match result {
         Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => Ok(()),
-        Err(errno) => Err(Error { operation: "unmount", path: target.into(), source: errno.into() }),
+        Err(errno) => Err(MountError { operation: "unmount", path: target.into(), source: errno.into() }),
     }
 }
 
-/// The mount points at `path` and below it, the latest first: the order in which to unmount them.
-pub fn mounts_under(path: &Path) -> Result<Vec<PathBuf>, Error> {
+/// Lists the mount points at and below `path`, in unmount order.
+pub fn mounts_under(path: &Path) -> Result<Vec<PathBuf>, MountError> {
     let table = Path::new("/proc/self/mountinfo");
-    let text = fs::read(table).map_err(|source| Error { operation: "read", path: table.into(), source })?;
-    let mut points = mount_points(&text);
+    let text = fs::read(table).map_err(|source| MountError { operation: "read", path: table.into(), source })?;
+    let mut points = parse_mount_points(&text);
     points.retain(|point| point.starts_with(path));
     points.reverse();
     Ok(points)
 }
 
-/// Unmounts everything at `path` and below it.
-pub fn unmount_all(path: &Path) -> Result<(), Error> {
+/// Unmounts everything at and below `path`.
+pub fn unmount_all(path: &Path) -> Result<(), MountError> {
     mounts_under(path)?.iter().try_for_each(|point| unmount(point))
 }
 
-/// The fifth field of every line of `mountinfo`.
-fn mount_points(table: &[u8]) -> Vec<PathBuf> {
-    let field = |line: &[u8]| line.split(|byte| *byte == b' ').nth(4).map(unescape);
+/// Parses the mount points (fifth field) of `mountinfo`.
+fn parse_mount_points(table: &[u8]) -> Vec<PathBuf> {
+    let field = |line: &[u8]| line.split(|byte| *byte == b' ').nth(4).map(unescape_octal);
     table.split(|byte| *byte == b'\n').filter_map(field).collect()
 }
 
-/// The kernel writes space, tab, newline and backslash as a backslash and three octal digits.
-fn unescape(field: &[u8]) -> PathBuf {
+/// Decodes the kernel's octal escapes of space, tab, newline and backslash.
+fn unescape_octal(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
     while let [first, tail @ ..] = rest {
@@ -105,13 +106,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mount_points_are_read_as_the_kernel_writes_them() {
+    fn mount_points_are_parsed_and_unescaped() {
         let table = b"1 0 0:1 / / rw - ext4 /dev/vda rw\n2 1 0:2 / /a\\040b rw,nosuid shared:1 - tmpfs tmpfs rw\n\n";
-        assert_eq!(mount_points(table), [PathBuf::from("/"), PathBuf::from("/a b")]);
+        assert_eq!(parse_mount_points(table), [PathBuf::from("/"), PathBuf::from("/a b")]);
     }
 
     #[test]
-    fn what_is_not_mounted_needs_no_unmount() {
+    fn unmounted_directory_needs_no_unmount() {
         let dir = tempfile::tempdir().unwrap();
         assert!(mounts_under(dir.path()).unwrap().is_empty());
         unmount_all(dir.path()).unwrap();

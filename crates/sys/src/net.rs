@@ -1,6 +1,6 @@
-//! Network links, addresses and routes over rtnetlink, packet filters through `nft`, and two kernel switches.
+//! Network links, addresses and routes over rtnetlink, packet filters through `nft`, IP forwarding.
 //!
-//! Everything acts on the network namespace of the calling thread. Links are few, so every call asks the kernel anew.
+//! All functions act on the network namespace of the calling thread.
 
 mod netlink;
 
@@ -11,7 +11,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use netlink::{attributes, u32_at};
+use netlink::{parse_attributes, read_u32};
 
 const RTM_DELLINK: u16 = 17;
 const RTM_GETLINK: u16 = 18;
@@ -24,60 +24,60 @@ const IP_FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
 
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
-    /// The kernel's number for it.
+pub struct NetworkLink {
+    /// Interface index.
     pub index: u32,
-    /// Its name, for example `eth0`.
+    /// Interface name, for example `eth0`.
     pub name: String,
     /// Whether it is administratively up.
     pub up: bool,
-    /// The largest packet it carries.
+    /// Maximum transmission unit.
     pub mtu: u32,
-    /// The index of the bridge that it is a port of.
+    /// Index of the bridge that it is a port of.
     pub master: Option<u32>,
 }
 
 /// An address of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
-    /// The link's index.
+pub struct LinkAddress {
+    /// Interface index.
     pub link: u32,
     /// The address.
     pub ip: IpAddr,
-    /// How many leading bits name the link's network.
+    /// Prefix length.
     pub prefix: u8,
-    /// Valid everywhere, as opposed to only on the link or the host.
+    /// Whether the scope is global.
     pub global: bool,
 }
 
-/// An IPv4 route for everything that no other route covers.
+/// An IPv4 default route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefaultRoute {
-    /// The index of the link that packets leave through.
+    /// Index of the outgoing interface.
     pub link: u32,
-    /// The source address that the route prefers.
+    /// Preferred source address.
     pub source: Option<Ipv4Addr>,
-    /// The lowest wins.
+    /// Metric; the lowest wins.
     pub metric: u32,
 }
 
-/// A range of IPv4 addresses.
+/// An IPv4 address range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cidr {
-    /// Its first address.
+pub struct Ipv4Cidr {
+    /// The first address.
     pub base: Ipv4Addr,
-    /// How many leading bits are fixed.
+    /// Prefix length.
     pub prefix: u8,
 }
 
-impl Cidr {
+impl Ipv4Cidr {
     /// Whether `ip` is in the range.
     pub fn contains(&self, ip: Ipv4Addr) -> bool {
         u32::from(ip) & self.mask() == u32::from(self.base)
     }
 
     /// Whether the two ranges have an address in common.
-    pub fn overlaps(&self, other: &Cidr) -> bool {
+    pub fn overlaps(&self, other: &Ipv4Cidr) -> bool {
         self.contains(other.base) || other.contains(self.base)
     }
 
@@ -86,18 +86,18 @@ impl Cidr {
     }
 }
 
-impl std::fmt::Display for Cidr {
+impl std::fmt::Display for Ipv4Cidr {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.base, self.prefix)
     }
 }
 
-impl std::str::FromStr for Cidr {
+impl std::str::FromStr for Ipv4Cidr {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let parsed = text.split_once('/').and_then(|(ip, prefix)| {
-            let cidr = Cidr { base: ip.parse().ok()?, prefix: prefix.parse().ok().filter(|prefix| *prefix <= 32)? };
+            let cidr = Ipv4Cidr { base: ip.parse().ok()?, prefix: prefix.parse().ok().filter(|prefix| *prefix <= 32)? };
             Some(cidr)
         });
         let cidr = parsed.ok_or_else(|| format!("{text:?} is not an IPv4 range such as 10.42.0.0/24"))?;
@@ -109,69 +109,69 @@ impl std::str::FromStr for Cidr {
     }
 }
 
-/// Every link of this network namespace.
-pub fn links() -> io::Result<Vec<Link>> {
-    netlink::dump(RTM_GETLINK, &ifinfo(0))?.iter().map(|message| link(message)).collect()
+/// Lists the links of this network namespace.
+pub fn list_links() -> io::Result<Vec<NetworkLink>> {
+    netlink::dump_objects(RTM_GETLINK, &ifinfo_header(0))?.iter().map(|message| parse_link(message)).collect()
 }
 
-fn link(message: &[u8]) -> io::Result<Link> {
-    let mut link = Link {
-        index: u32_at(message, 4)?,
+fn parse_link(message: &[u8]) -> io::Result<NetworkLink> {
+    let mut link = NetworkLink {
+        index: read_u32(message, 4)?,
         name: String::new(),
-        up: u32_at(message, 8)? & IFF_UP != 0,
+        up: read_u32(message, 8)? & IFF_UP != 0,
         mtu: 0,
         master: None,
     };
-    for (kind, value) in attributes(message, 16)? {
+    for (kind, value) in parse_attributes(message, 16)? {
         match kind {
             3 => link.name = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned(),
-            4 => link.mtu = u32_at(value, 0)?,
-            10 => link.master = Some(u32_at(value, 0)?),
+            4 => link.mtu = read_u32(value, 0)?,
+            10 => link.master = Some(read_u32(value, 0)?),
             _ => {}
         }
     }
     Ok(link)
 }
 
-/// Every address of this network namespace.
-pub fn addresses() -> io::Result<Vec<Address>> {
-    let dump = netlink::dump(RTM_GETADDR, &[AF_UNSPEC, 0, 0, 0, 0, 0, 0, 0])?;
-    dump.iter().filter_map(|message| address(message).transpose()).collect()
+/// Lists the addresses of this network namespace.
+pub fn list_addresses() -> io::Result<Vec<LinkAddress>> {
+    let dump = netlink::dump_objects(RTM_GETADDR, &[AF_UNSPEC, 0, 0, 0, 0, 0, 0, 0])?;
+    dump.iter().filter_map(|message| parse_address(message).transpose()).collect()
 }
 
-fn address(message: &[u8]) -> io::Result<Option<Address>> {
-    let header = message.get(..8).ok_or_else(netlink::malformed)?;
-    let (prefix, scope, link) = (header[1], header[3], u32_at(message, 4)?);
-    let attributes = attributes(message, 8)?;
-    // IFA_LOCAL is the link's own address; IFA_ADDRESS is the peer's on a point-to-point link, else the same.
+fn parse_address(message: &[u8]) -> io::Result<Option<LinkAddress>> {
+    let header = message.get(..8).ok_or_else(netlink::malformed_error)?;
+    let (prefix, scope, link) = (header[1], header[3], read_u32(message, 4)?);
+    let attributes = parse_attributes(message, 8)?;
+    // IFA_LOCAL is the local address; on point-to-point links IFA_ADDRESS is the peer's.
     let own = attributes.iter().find(|(kind, _)| *kind == 2).or(attributes.iter().find(|(kind, _)| *kind == 1));
-    Ok(own.and_then(|(_, value)| ip(value)).map(|ip| Address { link, ip, prefix, global: scope == 0 }))
+    Ok(own.and_then(|(_, value)| parse_ip(value)).map(|ip| LinkAddress { link, ip, prefix, global: scope == 0 }))
 }
 
-/// The IPv4 default routes, the preferred one first.
-pub fn default_routes() -> io::Result<Vec<DefaultRoute>> {
+/// Lists the IPv4 default routes, the preferred one first.
+pub fn list_default_routes() -> io::Result<Vec<DefaultRoute>> {
     let mut header = [0; 12];
     header[0] = AF_INET;
     let mut routes = Vec::new();
-    for message in netlink::dump(RTM_GETROUTE, &header)? {
-        routes.extend(default_route(&message)?);
+    for message in netlink::dump_objects(RTM_GETROUTE, &header)? {
+        routes.extend(parse_default_route(&message)?);
     }
     routes.sort_by_key(|route| route.metric);
     Ok(routes)
 }
 
-fn default_route(message: &[u8]) -> io::Result<Option<DefaultRoute>> {
+fn parse_default_route(message: &[u8]) -> io::Result<Option<DefaultRoute>> {
     const MAIN_TABLE: u8 = 254;
     const UNICAST: u8 = 1;
-    let header = message.get(..12).ok_or_else(netlink::malformed)?;
+    let header = message.get(..12).ok_or_else(netlink::malformed_error)?;
     if (header[0], header[1], header[4], header[7]) != (AF_INET, 0, MAIN_TABLE, UNICAST) {
         return Ok(None);
     }
     let mut route = DefaultRoute { link: 0, source: None, metric: 0 };
-    for (kind, value) in attributes(message, 12)? {
-        match (kind, ip(value)) {
-            (4, _) => route.link = u32_at(value, 0)?,
-            (6, _) => route.metric = u32_at(value, 0)?,
+    for (kind, value) in parse_attributes(message, 12)? {
+        match (kind, parse_ip(value)) {
+            (4, _) => route.link = read_u32(value, 0)?,
+            (6, _) => route.metric = read_u32(value, 0)?,
             (7, Some(IpAddr::V4(source))) => route.source = Some(source),
             _ => {}
         }
@@ -179,11 +179,11 @@ fn default_route(message: &[u8]) -> io::Result<Option<DefaultRoute>> {
     Ok(Some(route))
 }
 
-/// The address under which other hosts most likely reach this one: that of the default route's link, else the first
-/// global one of a link that is up and not among `ours`, else loopback.
+/// Returns the address under which other hosts most likely reach this one: that of the default route, else the first
+/// global address of a link that is up and not in `ours`, else loopback.
 pub fn host_address(ours: &[&str]) -> io::Result<Ipv4Addr> {
-    let links = links()?;
-    let addresses = addresses()?;
+    let links = list_links()?;
+    let addresses = list_addresses()?;
     let of_link = |index: u32| {
         addresses.iter().filter(move |address| address.link == index && address.global).find_map(
             |address| match address.ip {
@@ -192,7 +192,7 @@ pub fn host_address(ours: &[&str]) -> io::Result<Ipv4Addr> {
             },
         )
     };
-    let by_route = default_routes()?.into_iter().find_map(|route| route.source.or_else(|| of_link(route.link)));
+    let by_route = list_default_routes()?.into_iter().find_map(|route| route.source.or_else(|| of_link(route.link)));
     let by_link = || {
         let foreign = links.iter().filter(|link| link.up && !ours.contains(&link.name.as_str()));
         foreign.filter_map(|link| of_link(link.index)).find(|ip| !ip.is_loopback())
@@ -200,16 +200,16 @@ pub fn host_address(ours: &[&str]) -> io::Result<Ipv4Addr> {
     Ok(by_route.or_else(by_link).unwrap_or(Ipv4Addr::LOCALHOST))
 }
 
-/// Deletes the link of that name; false if there is none.
+/// Deletes a link by name; returns whether it existed.
 pub fn delete_link(name: &str) -> io::Result<bool> {
-    match links()?.into_iter().find(|link| link.name == name) {
-        Some(link) => netlink::act(RTM_DELLINK, &ifinfo(link.index)).map(|()| true),
+    match list_links()?.into_iter().find(|link| link.name == name) {
+        Some(link) => netlink::send_command(RTM_DELLINK, &ifinfo_header(link.index)).map(|()| true),
         None => Ok(false),
     }
 }
 
-/// Loads a ruleset of `nft` syntax in one transaction: all of it or nothing. Returns what was asked to be listed.
-pub fn nft(ruleset: &str) -> io::Result<String> {
+/// Loads an `nft` ruleset in one transaction and returns its output.
+pub fn load_nft_ruleset(ruleset: &str) -> io::Result<String> {
     let mut child = Command::new("nft")
         .args(["-f", "-"])
         .stdin(Stdio::piped())
@@ -226,23 +226,23 @@ pub fn nft(ruleset: &str) -> io::Result<String> {
     Err(io::Error::other(format!("nft: {}", String::from_utf8_lossy(&output.stderr).trim())))
 }
 
-/// Whether this host forwards IPv4 packets between links.
-pub fn ip_forward() -> io::Result<bool> {
+/// Whether IPv4 forwarding is enabled.
+pub fn is_ip_forward_enabled() -> io::Result<bool> {
     Ok(fs::read_to_string(IP_FORWARD)?.trim() != "0")
 }
 
-/// Turns forwarding of IPv4 packets on or off.
+/// Enables or disables IPv4 forwarding.
 pub fn set_ip_forward(on: bool) -> io::Result<()> {
     fs::write(IP_FORWARD, if on { "1" } else { "0" })
 }
 
-fn ifinfo(index: u32) -> [u8; 16] {
+fn ifinfo_header(index: u32) -> [u8; 16] {
     let mut header = [0; 16];
     header[4..8].copy_from_slice(&index.to_ne_bytes());
     header
 }
 
-fn ip(value: &[u8]) -> Option<IpAddr> {
+fn parse_ip(value: &[u8]) -> Option<IpAddr> {
     match value.len() {
         4 => <[u8; 4]>::try_from(value).ok().map(|octets| Ipv4Addr::from(octets).into()),
         16 => <[u8; 16]>::try_from(value).ok().map(|octets| Ipv6Addr::from(octets).into()),
@@ -255,30 +255,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_is_a_link_with_its_address() {
-        let links = links().unwrap();
+    fn loopback_link_is_listed_with_its_address() {
+        let links = list_links().unwrap();
         let lo = links.iter().find(|link| link.name == "lo").unwrap();
         assert!(lo.mtu >= 1280);
-        let addresses = addresses().unwrap();
+        let addresses = list_addresses().unwrap();
         let own: Vec<_> = addresses.iter().filter(|address| address.link == lo.index).collect();
         assert!(own.iter().all(|address| !address.global || !address.ip.is_loopback()));
     }
 
     #[test]
-    fn an_absent_link_is_not_deleted() {
+    fn deleting_an_absent_link_returns_false() {
         assert!(!delete_link("no-such-link").unwrap());
     }
 
     #[test]
-    fn ranges() {
-        let pods: Cidr = "10.42.0.0/24".parse().unwrap();
+    fn cidr_is_parsed_and_compared() {
+        let pods: Ipv4Cidr = "10.42.0.0/24".parse().unwrap();
         assert!(pods.contains(Ipv4Addr::new(10, 42, 0, 255)));
         assert!(!pods.contains(Ipv4Addr::new(10, 42, 1, 0)));
         assert!(pods.overlaps(&"10.0.0.0/8".parse().unwrap()));
         assert!(!pods.overlaps(&"10.96.0.0/16".parse().unwrap()));
-        assert!("0.0.0.0/0".parse::<Cidr>().unwrap().contains(Ipv4Addr::BROADCAST));
+        assert!("0.0.0.0/0".parse::<Ipv4Cidr>().unwrap().contains(Ipv4Addr::BROADCAST));
         for wrong in ["10.42.0.0", "10.42.0.0/33", "x/8", "10.42.0.1/24"] {
-            assert!(wrong.parse::<Cidr>().is_err(), "{wrong}");
+            assert!(wrong.parse::<Ipv4Cidr>().is_err(), "{wrong}");
         }
     }
 }

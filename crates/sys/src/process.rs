@@ -1,6 +1,6 @@
-//! Processes as `/proc` shows them: who one is, since when, what it holds; and how to start and end one.
+//! Processes through `/proc` and pidfd.
 //!
-//! A pid alone is reused by the kernel; a [`Process`] also knows when it started, so that it never means another one.
+//! The kernel reuses pids; a [`ProcessHandle`] includes the start time and so never refers to another process.
 
 use std::{
     fs, io,
@@ -16,20 +16,20 @@ use rustix::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// One process, for as long as it lives.
+/// A process, identified by pid and start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Process {
-    /// The kernel's number for it.
+pub struct ProcessHandle {
+    /// The pid.
     pub pid: u32,
-    /// When it started, in clock ticks since boot.
+    /// Start time in clock ticks since boot.
     pub started: u64,
 }
 
-impl Process {
-    /// The running process of that number.
-    pub fn of(pid: u32) -> io::Result<Self> {
+impl ProcessHandle {
+    /// Returns the running process with this pid.
+    pub fn from_pid(pid: u32) -> io::Result<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        // The name, in brackets, may hold anything, even a bracket.
+        // The command name in parentheses may contain anything, even a parenthesis.
         let after_name = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
         let fields: Vec<&str> = after_name.split_whitespace().collect();
         if matches!(fields.first(), Some(&"Z" | &"X")) {
@@ -39,47 +39,47 @@ impl Process {
         started.map(|started| Self { pid, started }).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// This process.
+    /// Returns the current process.
     pub fn current() -> io::Result<Self> {
-        Self::of(std::process::id())
+        Self::from_pid(std::process::id())
     }
 
-    /// Every process that can be seen.
-    pub fn all() -> io::Result<Vec<Self>> {
+    /// Lists all visible processes.
+    pub fn list_all() -> io::Result<Vec<Self>> {
         let names = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-        Ok(names.filter_map(|name| Self::of(name.parse().ok()?).ok()).collect())
+        Ok(names.filter_map(|name| Self::from_pid(name.parse().ok()?).ok()).collect())
     }
 
-    /// Whether it still runs.
-    pub fn alive(&self) -> bool {
-        Self::of(self.pid).is_ok_and(|now| now == *self)
+    /// Whether the process still runs.
+    pub fn is_alive(&self) -> bool {
+        Self::from_pid(self.pid).is_ok_and(|now| now == *self)
     }
 
-    /// Its arguments, the program's name first.
+    /// Returns its arguments, the program name first.
     pub fn arguments(&self) -> io::Result<Vec<String>> {
         let raw = fs::read(format!("/proc/{}/cmdline", self.pid))?;
         let text = String::from_utf8_lossy(&raw);
         Ok(text.trim_end_matches('\0').split('\0').map(str::to_owned).collect())
     }
 
-    /// The file that it executes; ends in ` (deleted)` when that was replaced.
+    /// Returns its executable; ends in ` (deleted)` if the file was replaced.
     pub fn executable(&self) -> io::Result<PathBuf> {
         fs::read_link(format!("/proc/{}/exe", self.pid))
     }
 
-    /// Its short name.
+    /// Returns its short name.
     pub fn name(&self) -> io::Result<String> {
         Ok(fs::read_to_string(format!("/proc/{}/comm", self.pid))?.trim().to_owned())
     }
 
-    /// The memory that it holds, in bytes.
+    /// Returns its resident memory in bytes.
     pub fn resident_memory(&self) -> io::Result<u64> {
         let statm = fs::read_to_string(format!("/proc/{}/statm", self.pid))?;
         let pages: Option<u64> = statm.split_whitespace().nth(1).and_then(|pages| pages.parse().ok());
         pages.map(|pages| pages * rustix::param::page_size() as u64).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// When it started.
+    /// Returns its start time.
     pub fn started_at(&self) -> io::Result<SystemTime> {
         let stat = fs::read_to_string("/proc/stat")?;
         let boot = stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok());
@@ -88,15 +88,15 @@ impl Process {
         Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(boot) + Duration::from_secs_f64(since_boot))
     }
 
-    /// Returns once it has ended.
+    /// Waits until the process has exited.
     #[allow(unsafe_code)]
-    pub async fn ended(&self) -> io::Result<()> {
+    pub async fn wait_for_exit(&self) -> io::Result<()> {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return Ok(()) };
         let handle = match pidfd_open(pid, PidfdFlags::empty()) {
             Err(rustix::io::Errno::SRCH) => return Ok(()),
             opened => opened?,
         };
-        if self.alive() {
+        if self.is_alive() {
             // SAFETY: an `OwnedFd` always returns the same descriptor, which stays open until it is dropped.
             let handle = unsafe { AsyncFd::register_with_interest(handle, Interest::READABLE) }?;
             let _ended = handle.readable().await?;
@@ -104,13 +104,13 @@ impl Process {
         Ok(())
     }
 
-    /// Asks it to end, and makes it end after `grace`. Returns once it is gone.
+    /// Sends SIGTERM, then SIGKILL after `grace`. Returns once the process is gone.
     pub fn terminate(&self, grace: Duration) -> io::Result<()> {
         self.signal_and_wait(Signal::TERM, grace)?;
         self.kill()
     }
 
-    /// Ends it at once. Returns once it is gone.
+    /// Sends SIGKILL. Returns once the process is gone.
     pub fn kill(&self) -> io::Result<()> {
         if self.signal_and_wait(Signal::KILL, Duration::from_secs(10))? {
             return Ok(());
@@ -118,7 +118,7 @@ impl Process {
         Err(io::Error::new(io::ErrorKind::TimedOut, format!("process {} does not end", self.pid)))
     }
 
-    /// Sends a signal and waits for the end; false if it still runs after `patience`.
+    /// Sends a signal and waits for the exit; returns false after `patience`.
     fn signal_and_wait(&self, signal: Signal, patience: Duration) -> io::Result<bool> {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return Ok(true) };
         let handle = match pidfd_open(pid, PidfdFlags::empty()) {
@@ -126,8 +126,8 @@ impl Process {
             Err(rustix::io::Errno::SRCH) => return Ok(true),
             Err(error) => return Err(error.into()),
         };
-        // Checked after the handle is open: from here on it can mean no other process.
-        if !self.alive() {
+        // Checked after opening the pidfd: from here on it refers to this process only.
+        if !self.is_alive() {
             return Ok(true);
         }
         match pidfd_send_signal(&handle, signal) {
@@ -148,7 +148,7 @@ impl Process {
     }
 }
 
-/// Starts a command in a session of its own, so that it neither gets the terminal's signals nor ends with its parent.
+/// Spawns a command in its own session, detached from the terminal and the parent's lifetime.
 #[allow(unsafe_code)]
 pub fn spawn_detached(command: &mut Command) -> io::Result<Child> {
     // SAFETY: between fork and exec the closure makes one system call and touches no memory of the parent.
@@ -158,19 +158,19 @@ pub fn spawn_detached(command: &mut Command) -> io::Result<Child> {
     command.spawn()
 }
 
-/// The process that listens on a TCP port of this network namespace, if it can be found.
-pub fn listener_of(port: u16) -> Option<Process> {
+/// Finds the process listening on a TCP port of this network namespace.
+pub fn find_listener(port: u16) -> Option<ProcessHandle> {
     let sockets: Vec<PathBuf> = ["/proc/net/tcp", "/proc/net/tcp6"]
         .into_iter()
         .filter_map(|table| fs::read_to_string(table).ok())
         .flat_map(|table| table.lines().filter_map(|line| listening_inode(line, port)).collect::<Vec<_>>())
         .map(|inode| PathBuf::from(format!("socket:[{inode}]")))
         .collect();
-    let holds = |process: &Process| {
+    let holds = |process: &ProcessHandle| {
         let descriptors = fs::read_dir(format!("/proc/{}/fd", process.pid)).into_iter().flatten().flatten();
         descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|target| sockets.contains(&target))
     };
-    if sockets.is_empty() { None } else { Process::all().ok()?.into_iter().find(holds) }
+    if sockets.is_empty() { None } else { ProcessHandle::list_all().ok()?.into_iter().find(holds) }
 }
 
 fn listening_inode(line: &str, port: u16) -> Option<u64> {
@@ -187,7 +187,7 @@ pub fn has_capability(number: u32) -> io::Result<bool> {
     set.map(|set| set >> number & 1 == 1).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// The first file of that name in the directories, as a shell would search a path.
+/// Finds a program in a list of directories.
 pub fn find_program(name: &str, directories: &[&Path]) -> Option<PathBuf> {
     directories.iter().map(|directory| directory.join(name)).find(|file| file.is_file())
 }
@@ -199,41 +199,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_alive_and_another_start_is_not() {
-        let me = Process::current().unwrap();
-        assert!(me.alive());
-        assert!(!Process { started: me.started + 1, ..me }.alive());
+    fn process_with_another_start_time_is_not_alive() {
+        let me = ProcessHandle::current().unwrap();
+        assert!(me.is_alive());
+        assert!(!ProcessHandle { started: me.started + 1, ..me }.is_alive());
         assert!(me.started_at().unwrap() <= SystemTime::now());
         assert!(me.resident_memory().unwrap() > 0);
     }
 
     #[tokio::test]
-    async fn the_end_of_a_child_is_noticed() {
+    async fn exit_of_a_child_is_observed() {
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
-        let process = Process::of(child.id()).unwrap();
-        let mut ended = std::pin::pin!(process.ended());
+        let process = ProcessHandle::from_pid(child.id()).unwrap();
+        let mut ended = std::pin::pin!(process.wait_for_exit());
         assert!(tokio::time::timeout(Duration::from_millis(1), &mut ended).await.is_err());
         process.kill().unwrap();
         ended.await.unwrap();
         child.wait().unwrap();
-        process.ended().await.unwrap();
+        process.wait_for_exit().await.unwrap();
     }
 
     #[test]
-    fn a_child_ends_when_asked() {
+    fn child_terminates_on_request() {
         let mut child = spawn_detached(Command::new("sleep").arg("1000").stdin(Stdio::null())).unwrap();
-        let process = Process::of(child.id()).unwrap();
+        let process = ProcessHandle::from_pid(child.id()).unwrap();
         assert_eq!(process.arguments().unwrap().last().unwrap(), "1000");
         process.terminate(Duration::from_secs(10)).unwrap();
         assert!(!child.wait().unwrap().success());
-        assert!(!process.alive());
+        assert!(!process.is_alive());
         process.kill().unwrap();
     }
 
     #[test]
-    fn the_holder_of_a_port_is_found() {
+    fn listener_of_a_port_is_found() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        assert_eq!(listener_of(port).unwrap().pid, std::process::id());
+        assert_eq!(find_listener(port).unwrap().pid, std::process::id());
     }
 }

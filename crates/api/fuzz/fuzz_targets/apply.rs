@@ -1,4 +1,4 @@
-//! What one manager and then another applies to an object: the first line is the object, the rest the configuration.
+//! Applies a configuration by one manager, then another: the first line is the object, the rest the configuration.
 #![no_main]
 
 use api::{apply, json, schema::schema};

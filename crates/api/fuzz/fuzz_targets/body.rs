@@ -1,4 +1,4 @@
-//! The body of a request, in every format: the first byte picks the resource.
+//! Decodes a request body in every format: the first byte picks the resource.
 #![no_main]
 
 use api::{

@@ -1,4 +1,4 @@
-//! JSON of any type: the first byte picks the type.
+//! Decodes JSON as any type: the first byte picks the type.
 #![no_main]
 
 use api::{
@@ -14,8 +14,8 @@ fuzz_target!(|data: &[u8]| {
     let ty = resources[usize::from(*first) % resources.len()].ty;
     let _ = json::type_meta(text);
     let _ = json::parse(text);
-    let _ = decode::read(ty, text, Mode::Strict);
-    if let Ok((object, _)) = decode::read(ty, text, Mode::Ignore) {
+    let _ = decode::decode_json(ty, text, Mode::Strict);
+    if let Ok((object, _)) = decode::decode_json(ty, text, Mode::Ignore) {
         let again = decode::canonical(ty, object.clone()).expect("a canonical object is of its type").object;
         assert_eq!(again, object);
     }

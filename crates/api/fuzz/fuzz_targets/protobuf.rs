@@ -1,4 +1,4 @@
-//! Protobuf, in an envelope and of any type: the first byte picks the type.
+//! Decodes protobuf, in an envelope and as any type: the first byte picks the type.
 #![no_main]
 
 use api::{protobuf, schema::schema};

@@ -1,4 +1,4 @@
-//! Selectors of labels and of fields.
+//! Parses label and field selectors.
 #![no_main]
 
 use api::{

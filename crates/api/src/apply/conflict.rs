@@ -1,71 +1,71 @@
-//! Why an apply is refused, and how clients are told.
+//! Errors of server-side apply and their API responses.
 
 use serde_json::json;
 
 use super::{
-    check::Mismatch,
-    element::Element,
-    managed::{Entry, Unreadable, path_text},
-    view::NoKey,
+    managed_fields::{ManagedFieldsEntry, ManagedFieldsError, format_path},
+    path_element::PathElement,
+    schema_check::SchemaMismatch,
+    type_view::ListKeyError,
 };
 use crate::{Value, decode, status::Status};
 
-/// A field that another manager owns with another value.
+/// A field owned by another manager with a different value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Conflict {
-    /// The owner, without the fields.
-    pub owner: Entry,
-    /// The field.
-    pub path: Vec<Element>,
+pub struct FieldConflict {
+    /// The managing entry, without its fields.
+    pub owner: ManagedFieldsEntry,
+    /// The field path.
+    pub path: Vec<PathElement>,
 }
 
-/// Why an apply is refused.
+/// A rejected apply request.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Another kind or version than that of the path.
+pub enum ApplyError {
+    /// The object has another kind or version than the path.
     #[error("invalid object type: {0}")]
-    Type(String),
-    /// A client does not apply who owns what.
+    WrongType(String),
+    /// The configuration contains managed fields.
     #[error("metadata.managedFields must be nil")]
     ManagedFields,
-    /// What is applied does not fit the schema.
+    /// The configuration does not match the schema.
     #[error("failed to create typed patch object ({object}): {source}")]
     Patch {
         /// The object.
         object: String,
-        /// What does not fit.
-        source: Mismatch,
+        /// The mismatch.
+        source: SchemaMismatch,
     },
     /// The stored object does not fit the schema.
     #[error("failed to create typed live object ({object}): {source}")]
     Live {
         /// The object.
         object: String,
-        /// What does not fit.
-        source: Mismatch,
+        /// The mismatch.
+        source: SchemaMismatch,
     },
-    /// List items that cannot be told apart.
+    /// List items without keys.
     #[error("failed to merge config: {0}")]
-    Merge(#[from] NoKey),
-    /// The result is no object of the kind.
+    Merge(#[from] ListKeyError),
+    /// The result does not decode as the kind.
     #[error("failed to convert new object to proper version: {0}")]
-    Result(#[from] decode::Error),
-    /// What is stored about owners cannot be read.
+    Result(#[from] decode::DecodeError),
+    /// The stored managed fields are malformed.
     #[error("failed to decode managed fields: {0}")]
-    Stored(#[from] Unreadable),
-    /// Others own the fields.
-    #[error("{}", message(.0))]
-    Conflicts(Vec<Conflict>),
+    ManagedFieldsUnreadable(#[from] ManagedFieldsError),
+    /// Fields are owned by other managers.
+    #[error("{}", conflict_message(.0))]
+    Conflicts(Vec<FieldConflict>),
 }
 
-impl Error {
-    /// What a client is told.
+impl ApplyError {
+    /// Builds the API response.
     pub fn status(&self) -> Status {
         let message = self.to_string();
         match self {
-            Error::Type(_) | Error::ManagedFields => Status::bad_request(message),
-            Error::Conflicts(conflicts) => {
-                let causes: Vec<Value> = conflicts.iter().map(cause).collect();
+            ApplyError::WrongType(_) | ApplyError::ManagedFields => Status::bad_request(message),
+            ApplyError::Conflicts(conflicts) => {
+                let causes: Vec<Value> = conflicts.iter().map(conflict_cause).collect();
                 Status { code: 409, reason: "Conflict", message, details: Some(json!({"causes": causes})), next: None }
             }
             _ => Status { code: 500, reason: "", message, details: None, next: None },
@@ -73,16 +73,16 @@ impl Error {
     }
 }
 
-fn cause(conflict: &Conflict) -> Value {
+fn conflict_cause(conflict: &FieldConflict) -> Value {
     json!({
         "reason": "FieldManagerConflict",
-        "message": format!("conflict with {}", owner(&conflict.owner)),
-        "field": path_text(&conflict.path),
+        "message": format!("conflict with {}", describe_manager(&conflict.owner)),
+        "field": format_path(&conflict.path),
     })
 }
 
-/// `"name" with subresource "status" using apps/v1`; appliers have no version.
-fn owner(entry: &Entry) -> String {
+/// Formats `"name" with subresource "status" using apps/v1`; Apply entries have no version.
+fn describe_manager(entry: &ManagedFieldsEntry) -> String {
     let mut text = format!("{:?}", entry.manager);
     if !entry.subresource.is_empty() {
         text += &format!(" with subresource {:?}", entry.subresource);
@@ -93,14 +93,18 @@ fn owner(entry: &Entry) -> String {
     text
 }
 
-fn message(conflicts: &[Conflict]) -> String {
+fn conflict_message(conflicts: &[FieldConflict]) -> String {
     if let [one] = conflicts {
-        return format!("Apply failed with 1 conflict: conflict with {}: {}", owner(&one.owner), path_text(&one.path));
+        return format!(
+            "Apply failed with 1 conflict: conflict with {}: {}",
+            describe_manager(&one.owner),
+            format_path(&one.path)
+        );
     }
     let mut lines = Vec::new();
-    for same in conflicts.chunk_by(|a, b| a.owner.is_same(&b.owner)) {
-        lines.push(format!("conflicts with {}:", owner(&same[0].owner)));
-        lines.extend(same.iter().map(|conflict| format!("- {}", path_text(&conflict.path))));
+    for same in conflicts.chunk_by(|a, b| a.owner.has_same_manager(&b.owner)) {
+        lines.push(format!("conflicts with {}:", describe_manager(&same[0].owner)));
+        lines.extend(same.iter().map(|conflict| format!("- {}", format_path(&conflict.path))));
     }
     format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
 }

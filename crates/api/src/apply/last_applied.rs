@@ -1,57 +1,57 @@
-//! From `kubectl apply` to `kubectl apply --server-side`: what the annotation of the former says is not in conflict with
-//! the latter, and the annotation is kept up to date for those who go on with the former.
+//! Migration from client-side to server-side apply: fields of the last-applied annotation do not conflict, and the
+//! annotation is kept up to date for clients that continue with client-side apply.
 
 use serde_json::json;
 
-use super::{compare::Comparison, conflict::Conflict, fields, kind::Kind, set::Set};
+use super::{comparison::Comparison, conflict::FieldConflict, field_set::FieldSet, object_fields, target::Kind};
 use crate::{Value, meta};
 
-/// The manager that the annotation belongs to.
-pub const MANAGER: &str = "kubectl";
-const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// All annotations of an object together, keys included.
+/// The field manager of the annotation.
+pub const KUBECTL_MANAGER: &str = "kubectl";
+const LAST_APPLIED_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// The size limit of all annotations of an object, keys included.
 const MAX_ANNOTATIONS: usize = 256 << 10;
 
-/// The conflicts that the annotation does not allow; `None` if there is no annotation that counts.
-pub fn remaining(kind: &Kind, live: &Value, conflicts: &[Conflict]) -> Option<Vec<Conflict>> {
-    let allowed = unchanged_since(kind, live)?;
+/// Returns the conflicts that the annotation does not cover; `None` without a usable annotation.
+pub fn remaining_conflicts(kind: &Kind, live: &Value, conflicts: &[FieldConflict]) -> Option<Vec<FieldConflict>> {
+    let allowed = unchanged_fields(kind, live)?;
     Some(conflicts.iter().filter(|conflict| !allowed.has(&conflict.path)).cloned().collect())
 }
 
-/// The fields of the annotation that still have its values.
-fn unchanged_since(kind: &Kind, live: &Value) -> Option<Set> {
-    let text = annotation(live)?;
+/// The fields of the annotation whose values are unchanged.
+fn unchanged_fields(kind: &Kind, live: &Value) -> Option<FieldSet> {
+    let text = last_applied_annotation(live)?;
     let applied: Value = serde_json::from_str(text).ok()?;
     if meta::text(&applied, &["apiVersion"]) != kind.api_version || meta::text(&applied, &["kind"]) != kind.kind {
         return None;
     }
-    let view = kind.view();
-    super::check::check(view, &applied, false).ok()?;
-    super::check::check(view, live, false).ok()?;
-    let since = Comparison::of(view, &applied, live).ok()?;
-    let all = fields::of_object(view, &applied);
+    let view = kind.type_view();
+    super::schema_check::check_object(view, &applied, false).ok()?;
+    super::schema_check::check_object(view, live, false).ok()?;
+    let since = Comparison::between(view, &applied, live).ok()?;
+    let all = object_fields::to_field_set(view, &applied);
     Some(all.difference(&since.modified).difference(&since.added).difference(&since.removed))
 }
 
-/// Writes what was applied into the annotation of an object that has one.
-pub fn refresh(object: &mut Value, config: &Value) {
-    if annotation(object).is_none() {
+/// Updates the annotation of an object that has one.
+pub fn refresh_annotation(object: &mut Value, config: &Value) {
+    if last_applied_annotation(object).is_none() {
         return;
     }
     let mut config = config.clone();
     let own = config.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations"));
     if let Some(annotations) = own.and_then(Value::as_object_mut) {
-        annotations.remove(ANNOTATION);
+        annotations.remove(LAST_APPLIED_ANNOTATION);
     }
     let annotations = meta::metadata_mut(object).entry("annotations").or_insert_with(|| json!({}));
     let annotations = meta::object_mut(annotations);
-    annotations.insert(ANNOTATION.to_owned(), format!("{config}\n").into());
+    annotations.insert(LAST_APPLIED_ANNOTATION.to_owned(), format!("{config}\n").into());
     let size: usize = annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
     if size > MAX_ANNOTATIONS {
-        annotations.remove(ANNOTATION);
+        annotations.remove(LAST_APPLIED_ANNOTATION);
     }
 }
 
-fn annotation(object: &Value) -> Option<&str> {
-    Some(meta::text(object, &["metadata", "annotations", ANNOTATION])).filter(|text| !text.is_empty())
+fn last_applied_annotation(object: &Value) -> Option<&str> {
+    Some(meta::text(object, &["metadata", "annotations", LAST_APPLIED_ANNOTATION])).filter(|text| !text.is_empty())
 }

@@ -1,59 +1,59 @@
-//! Applying a configuration to an object, and taking fields out of one.
+//! Merges applied configurations into objects, and removes field sets from objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    compare::{array, is_empty, object},
-    element::Element,
-    set::Set,
-    view::{Form, NoKey, View},
+    comparison::{as_items, as_map, is_empty_value},
+    field_set::FieldSet,
+    path_element::PathElement,
+    type_view::{ListKeyError, TypeView, ViewForm},
 };
 use crate::{Map, Value};
 
-/// The object with what the configuration says.
-pub fn merge(view: View, live: &Value, config: &Value) -> Result<Value, NoKey> {
-    Ok(merged(view, Some(live), Some(config))?.unwrap_or_default())
+/// Merges the configuration into the live object.
+pub fn merge_config(view: TypeView, live: &Value, config: &Value) -> Result<Value, ListKeyError> {
+    Ok(merge_values(view, Some(live), Some(config))?.unwrap_or_default())
 }
 
-/// One value after the merge; at most one side is absent.
-fn merged(view: View, live: Option<&Value>, config: Option<&Value>) -> Result<Option<Value>, NoKey> {
-    let view = view.settled([live, config]);
-    if view.atomic || (is_empty(live) && is_empty(config)) {
+/// Merges one value; at most one side is absent.
+fn merge_values(view: TypeView, live: Option<&Value>, config: Option<&Value>) -> Result<Option<Value>, ListKeyError> {
+    let view = view.deduced_for([live, config]);
+    if view.atomic || (is_empty_value(live) && is_empty_value(config)) {
         return Ok(config.or(live).cloned());
     }
     match (view.form, live, config) {
         (_, Some(live), None) => Ok(Some(live.clone())),
-        (Form::List(..) | Form::Items(_), live, config) => {
-            Ok(Some(Value::Array(items(view, array(live), array(config))?)))
+        (ViewForm::List(..) | ViewForm::Items(_), live, config) => {
+            Ok(Some(Value::Array(merge_items(view, as_items(live), as_items(config))?)))
         }
-        (_, live, config) => fields(view, object(live), object(config)).map(Some),
+        (_, live, config) => merge_fields(view, as_map(live), as_map(config)).map(Some),
     }
 }
 
-fn fields(view: View, live: Option<&Map>, config: Option<&Map>) -> Result<Value, NoKey> {
+fn merge_fields(view: TypeView, live: Option<&Map>, config: Option<&Map>) -> Result<Value, ListKeyError> {
     let mut out = live.cloned().unwrap_or_default();
     for (name, value) in config.into_iter().flatten() {
-        let Some(child) = view.child(name) else { continue };
+        let Some(child) = view.child_view(name) else { continue };
         let current = out.get(name);
-        if let Some(value) = merged(child.view, current, Some(value))? {
+        if let Some(value) = merge_values(child.view, current, Some(value))? {
             out.insert(name.clone(), value);
         }
     }
     Ok(Value::Object(out))
 }
 
-/// The items of both lists. Those in both take the order of the configuration; the others stay beside their neighbours.
-fn items(view: View, live: &[Value], config: &[Value]) -> Result<Vec<Value>, NoKey> {
+/// Merges two lists. Items in both take the order of the configuration; others stay next to their neighbours.
+fn merge_items(view: TypeView, live: &[Value], config: &[Value]) -> Result<Vec<Value>, ListKeyError> {
     let elements = |items: &[Value]| items.iter().map(|item| view.item_element(item)).collect::<Result<Vec<_>, _>>();
     let (left, right) = (elements(live)?, elements(config)?);
-    let mut in_live: BTreeMap<&Element, Option<usize>> = BTreeMap::new();
+    let mut in_live: BTreeMap<&PathElement, Option<usize>> = BTreeMap::new();
     for (at, element) in left.iter().enumerate() {
-        // An item that is there twice is not merged with anything.
+        // Duplicate items are not merged.
         in_live.entry(element).and_modify(|place| *place = None).or_insert(Some(at));
     }
-    let in_config: BTreeSet<&Element> = right.iter().collect();
+    let in_config: BTreeSet<&PathElement> = right.iter().collect();
     let mut shared = right.iter().filter(|element| in_live.contains_key(element)).peekable();
-    let mut done: BTreeSet<&Element> = BTreeSet::new();
+    let mut done: BTreeSet<&PathElement> = BTreeSet::new();
     let mut out = Vec::with_capacity(live.len().max(config.len()));
     let (mut l, mut r) = (0, 0);
     while l < left.len() || r < right.len() {
@@ -61,7 +61,7 @@ fn items(view: View, live: &[Value], config: &[Value]) -> Result<Vec<Value>, NoK
             let element = &left[l];
             let both = in_config.contains(element);
             if r < right.len() && both && *element != right[r] && shared.peek().is_some_and(|next| *next != element) {
-                // In both lists, but not the one whose turn it is.
+                // In both lists, but not next in the configuration's order.
                 l += 1;
                 continue;
             }
@@ -78,7 +78,7 @@ fn items(view: View, live: &[Value], config: &[Value]) -> Result<Vec<Value>, NoK
             let element = &right[r];
             done.insert(element);
             let current = in_live.get(element).copied().flatten().map(|at| &live[at]);
-            out.extend(merged(view.item(), current, Some(&config[r]))?);
+            out.extend(merge_values(view.item_view(), current, Some(&config[r]))?);
             shared.next_if(|next| *next == element);
             r += 1;
         }
@@ -86,21 +86,21 @@ fn items(view: View, live: &[Value], config: &[Value]) -> Result<Vec<Value>, NoK
     Ok(out)
 }
 
-/// The value without the fields of a set.
-pub fn without(view: View, value: &Value, fields: &Set) -> Value {
-    let view = view.settled([Some(value), None]);
+/// Returns the value without the fields of a set.
+pub fn remove_fields(view: TypeView, value: &Value, fields: &FieldSet) -> Value {
+    let view = view.deduced_for([Some(value), None]);
     match (view.form, value) {
-        (Form::Scalar(_), value) => value.clone(),
-        (Form::Any, value) if !value.is_object() && !value.is_array() => value.clone(),
-        _ if view.atomic || is_empty(Some(value)) => Value::Null,
-        (Form::List(..) | Form::Items(_), Value::Array(list)) => {
-            let kept: Vec<Value> = list.iter().filter_map(|item| item_without(view, item, fields)).collect();
+        (ViewForm::Scalar(_), value) => value.clone(),
+        (ViewForm::Any, value) if !value.is_object() && !value.is_array() => value.clone(),
+        _ if view.atomic || is_empty_value(Some(value)) => Value::Null,
+        (ViewForm::List(..) | ViewForm::Items(_), Value::Array(list)) => {
+            let kept: Vec<Value> = list.iter().filter_map(|item| remove_from_item(view, item, fields)).collect();
             if kept.is_empty() { Value::Null } else { Value::Array(kept) }
         }
         (_, Value::Object(map)) => {
             let kept: Map = map
                 .iter()
-                .filter_map(|(name, value)| Some((name.clone(), field_without(view, name, value, fields)?)))
+                .filter_map(|(name, value)| Some((name.clone(), remove_from_field(view, name, value, fields)?)))
                 .collect();
             if kept.is_empty() { Value::Null } else { Value::Object(kept) }
         }
@@ -108,20 +108,20 @@ pub fn without(view: View, value: &Value, fields: &Set) -> Value {
     }
 }
 
-fn item_without(view: View, item: &Value, fields: &Set) -> Option<Value> {
+fn remove_from_item(view: TypeView, item: &Value, fields: &FieldSet) -> Option<Value> {
     let found = view.item_element(item).ok().and_then(|element| fields.get(&element));
     match found {
         None => Some(item.clone()),
         Some(node) if node.member => None,
-        Some(node) => Some(without(view.item(), item, &node.children)),
+        Some(node) => Some(remove_fields(view.item_view(), item, &node.children)),
     }
 }
 
-fn field_without(view: View, name: &str, value: &Value, fields: &Set) -> Option<Value> {
-    let Some(child) = view.child(name) else { return Some(value.clone()) };
+fn remove_from_field(view: TypeView, name: &str, value: &Value, fields: &FieldSet) -> Option<Value> {
+    let Some(child) = view.child_view(name) else { return Some(value.clone()) };
     match fields.get(&child.element(name)) {
         None => Some(value.clone()),
         Some(node) if node.member => None,
-        Some(node) => Some(without(child.view, value, &node.children)),
+        Some(node) => Some(remove_fields(child.view, value, &node.children)),
     }
 }

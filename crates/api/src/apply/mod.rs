@@ -1,73 +1,73 @@
-//! Server-side apply: who owns which fields of an object, and what an applied configuration makes of it.
+//! Server-side apply: field ownership and merging of applied configurations.
 //!
-//! [`update`] is called for every write that is not an apply, with the object as the client wants it and before the server
-//! changes it; [`apply`] merges a configuration into an object. Both keep `metadata.managedFields` as upstream does.
+//! [`update`] runs for every write other than an apply, with the object as the client sent it; [`apply`] merges a
+//! configuration into an object. Both maintain `metadata.managedFields` as upstream does.
 
-mod check;
-mod compare;
+mod comparison;
 mod conflict;
-mod element;
-mod fields;
-mod kind;
+mod field_set;
 mod last_applied;
-mod managed;
+mod managed_fields;
 mod merge;
-mod overlay;
-mod owners;
+mod object_fields;
+mod ownership;
+mod path_element;
 pub mod scale;
-mod set;
-mod view;
+mod schema_check;
+mod target;
+mod type_view;
+mod unowned_apply;
 
 #[cfg(test)]
 mod tests;
 
-pub use check::Mismatch;
-pub use compare::Comparison;
-pub use conflict::{Conflict, Error};
-pub use element::{Element, Malformed, Name};
-pub use kind::{Kind, Versions};
-pub use managed::{Entry, Managed, Unreadable};
-pub use overlay::{OverlayError, overlay};
-pub use set::{Node, Set};
-pub use view::{Child, Form, Named, NoKey, Structure, View};
+pub use comparison::Comparison;
+pub use conflict::{ApplyError, FieldConflict};
+pub use field_set::{FieldNode, FieldSet};
+pub use managed_fields::{ManagedFields, ManagedFieldsEntry, ManagedFieldsError};
+pub use path_element::{FieldName, MalformedElement, PathElement};
+pub use schema_check::SchemaMismatch;
+pub use target::{Kind, Versions};
+pub use type_view::{ChildView, KeyOrigin, ListKeyError, StructuralView, TypeView, ViewForm};
+pub use unowned_apply::{OverlayError, overlay};
 
 use crate::{Value, decode, defaults, meta};
 
-/// The manager of what an object had before somebody applied for the first time.
-const BEFORE: &str = "before-first-apply";
-/// The manager of clients that say nothing of themselves.
-const UNKNOWN: &str = "unknown";
+/// The manager of fields set before the first apply.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+/// The manager of clients without a user agent.
+const UNKNOWN_MANAGER: &str = "unknown";
 
-/// Who writes, through which path, and when.
+/// The target, manager and time of an apply or update.
 pub struct Writer<'a> {
-    /// What is written.
+    /// The target kind and path.
     pub kind: Kind<'a>,
-    /// Who; empty if unknown.
+    /// The field manager; empty if unknown.
     pub manager: &'a str,
-    /// In seconds, as the API writes times.
+    /// The current time in the API's format, with seconds.
     pub now: &'a str,
 }
 
 impl Writer<'_> {
-    fn entry(&self, manager: &str, applied: bool, set: Set) -> Entry {
-        let manager = if manager.is_empty() { UNKNOWN } else { manager };
-        Entry {
+    fn new_entry(&self, manager: &str, applied: bool, set: FieldSet) -> ManagedFieldsEntry {
+        let manager = if manager.is_empty() { UNKNOWN_MANAGER } else { manager };
+        ManagedFieldsEntry {
             manager: manager.to_owned(),
             applied,
             api_version: self.kind.api_version.clone(),
             subresource: self.kind.subresource.to_owned(),
             time: Some(self.now.to_owned()),
-            set,
+            fields: set,
         }
     }
 }
 
-/// Notes the owner of what a write changes. `live` is absent when the object is created; `object` is what the client wants,
-/// canonical and with defaults. Where owners cannot be told, none are kept.
+/// Records the manager of the fields that a write changes. `live` is absent on create; `object` is the requested
+/// object, canonical and defaulted. Managed fields are dropped where they cannot be computed.
 pub fn update(writer: &Writer, live: Option<&Value>, object: &mut Value) {
-    let mut managed = given_or_live(writer, live, object);
+    let mut managed = requested_or_live(writer, live, object);
     meta::metadata_mut(object).remove("managedFields");
-    // Who asked to forget the owners of an object is not its owner.
+    // A client that resets the managed fields does not become a manager.
     if managed.entries.is_empty() && live.is_some_and(|live| !meta::uid(live).is_empty()) {
         return;
     }
@@ -79,48 +79,54 @@ pub fn update(writer: &Writer, live: Option<&Value>, object: &mut Value) {
             &nothing
         }
     };
-    if note(writer, live, object, &mut managed, writer.manager).is_ok() {
+    if assign_difference(writer, live, object, &mut managed, writer.manager).is_ok() {
         managed.write(object);
     }
 }
 
-/// The owners that a client gives, if it gives any that can be read; otherwise those that are known.
-fn given_or_live(writer: &Writer, live: Option<&Value>, object: &Value) -> Managed {
-    let known = || live.and_then(|live| Managed::of(live).ok()).unwrap_or_default();
+/// Returns the managed fields that a client sends, if readable and not empty; otherwise the live ones.
+fn requested_or_live(writer: &Writer, live: Option<&Value>, object: &Value) -> ManagedFields {
+    let known = || live.and_then(|live| ManagedFields::from_object(live).ok()).unwrap_or_default();
     if !writer.kind.subresource.is_empty() {
         return known();
     }
-    if Managed::is_reset(object) {
-        return Managed::default();
+    if ManagedFields::requests_reset(object) {
+        return ManagedFields::default();
     }
-    match Managed::of(object) {
+    match ManagedFields::from_object(object) {
         Ok(given) if !given.entries.is_empty() => given,
         _ => known(),
     }
 }
 
-/// Gives what differs to a manager.
-fn note(writer: &Writer, live: &Value, object: &Value, managed: &mut Managed, manager: &str) -> Result<(), Error> {
+/// Assigns the changed fields to a manager.
+fn assign_difference(
+    writer: &Writer,
+    live: &Value,
+    object: &Value,
+    managed: &mut ManagedFields,
+    manager: &str,
+) -> Result<(), ApplyError> {
     let kind = &writer.kind;
-    owners::reconcile(kind, managed);
-    let difference = owners::take(kind, (live, object), managed, None, true)?;
-    let set = managed::ownable(difference.modified.union(difference.added));
+    ownership::reconcile_entries(kind, managed);
+    let difference = ownership::transfer_ownership(kind, (live, object), managed, None, true)?;
+    let set = managed_fields::strip_unowned_fields(difference.modified.union(difference.added));
     if !set.is_empty() {
-        let mut entry = writer.entry(manager, false, set);
-        if let Some(known) = managed.find(&entry) {
-            entry.set = entry.set.union(known.set.clone());
+        let mut entry = writer.new_entry(manager, false, set);
+        if let Some(known) = managed.find_entry(&entry) {
+            entry.fields = entry.fields.union(known.fields.clone());
         }
-        managed.put(entry);
+        managed.put_entry(entry);
     }
-    managed.cap();
+    managed.cap_update_managers();
     Ok(())
 }
 
-/// The object after a configuration is applied: merged, without what the manager applied before and does not apply any
-/// more, canonical, with defaults and owners. `live` is absent when the object does not exist.
-pub fn apply(writer: &Writer, live: Option<&Value>, config: &Value, force: bool) -> Result<Value, Error> {
+/// Applies a configuration: merges it, removes fields that the manager no longer applies, canonicalizes and defaults
+/// the result, and updates managed fields. `live` is absent when the object does not exist.
+pub fn apply(writer: &Writer, live: Option<&Value>, config: &Value, force: bool) -> Result<Value, ApplyError> {
     let kind = &writer.kind;
-    of_kind(kind, config)?;
+    check_kind(kind, config)?;
     let nothing;
     let live = match live {
         Some(live) => live,
@@ -129,76 +135,79 @@ pub fn apply(writer: &Writer, live: Option<&Value>, config: &Value, force: bool)
             &nothing
         }
     };
-    let mut managed = Managed::of(live)?;
+    let mut managed = ManagedFields::from_object(live)?;
     if managed.entries.is_empty() {
-        note(writer, &kind.nothing(), live, &mut managed, BEFORE)?;
+        assign_difference(writer, &kind.nothing(), live, &mut managed, BEFORE_FIRST_APPLY)?;
     }
-    let mut result = merged(writer, live, config, managed.clone(), force);
-    if writer.manager == last_applied::MANAGER
-        && let Err(Error::Conflicts(conflicts)) = &result
-        && let Some(rest) = last_applied::remaining(kind, live, conflicts)
+    let mut result = merge_and_own(writer, live, config, managed.clone(), force);
+    if writer.manager == last_applied::KUBECTL_MANAGER
+        && let Err(ApplyError::Conflicts(conflicts)) = &result
+        && let Some(rest) = last_applied::remaining_conflicts(kind, live, conflicts)
     {
-        result =
-            if rest.is_empty() { merged(writer, live, config, managed, true) } else { Err(Error::Conflicts(rest)) };
+        result = if rest.is_empty() {
+            merge_and_own(writer, live, config, managed, true)
+        } else {
+            Err(ApplyError::Conflicts(rest))
+        };
     }
     let (mut object, managed) = result?;
     managed.write(&mut object);
-    if writer.manager == last_applied::MANAGER {
-        last_applied::refresh(&mut object, config);
+    if writer.manager == last_applied::KUBECTL_MANAGER {
+        last_applied::refresh_annotation(&mut object, config);
     }
     Ok(object)
 }
 
-/// What is applied must be of the kind and version of the path, and say nothing about owners.
-fn of_kind(kind: &Kind, config: &Value) -> Result<(), Error> {
+/// Checks that the configuration has the kind and version of the path and no managed fields.
+fn check_kind(kind: &Kind, config: &Value) -> Result<(), ApplyError> {
     let (version, name) = (meta::text(config, &["apiVersion"]), meta::text(config, &["kind"]));
     if version != kind.api_version || name != kind.kind {
         let slash = if version.contains('/') { "" } else { "/" };
-        return Err(Error::Type(format!("{slash}{version}, Kind={name}")));
+        return Err(ApplyError::WrongType(format!("{slash}{version}, Kind={name}")));
     }
     match meta::at(config, &["metadata", "managedFields"]) {
-        Some(_) => Err(Error::ManagedFields),
+        Some(_) => Err(ApplyError::ManagedFields),
         None => Ok(()),
     }
 }
 
-fn merged(
+fn merge_and_own(
     writer: &Writer,
     live: &Value,
     config: &Value,
-    mut managed: Managed,
+    mut managed: ManagedFields,
     force: bool,
-) -> Result<(Value, Managed), Error> {
+) -> Result<(Value, ManagedFields), ApplyError> {
     let kind = &writer.kind;
-    let view = kind.view();
+    let view = kind.type_view();
     let name =
         || format!("{}/{}; {}, Kind={}", meta::namespace(config), meta::name(config), kind.api_version, kind.kind);
-    check::check(view, config, false).map_err(|source| Error::Patch { object: name(), source })?;
-    check::check(view, live, true).map_err(|source| Error::Live { object: name(), source })?;
-    owners::reconcile(kind, &mut managed);
-    let merged = merge::merge(view, live, config)?;
-    let set = fields::of_object(view, config).recursive_difference(&kind.reset);
-    let mut mine = writer.entry(writer.manager, true, set);
-    let last = managed.find(&mine).cloned();
-    managed.put(mine.clone());
-    let merged = owners::prune(kind, merged, &managed, &mine, last.as_ref());
-    owners::take(kind, (live, &merged), &mut managed, Some(&mine), force)?;
+    schema_check::check_object(view, config, false).map_err(|source| ApplyError::Patch { object: name(), source })?;
+    schema_check::check_object(view, live, true).map_err(|source| ApplyError::Live { object: name(), source })?;
+    ownership::reconcile_entries(kind, &mut managed);
+    let merged = merge::merge_config(view, live, config)?;
+    let set = object_fields::to_field_set(view, config).recursive_difference(&kind.reset_fields);
+    let mut mine = writer.new_entry(writer.manager, true, set);
+    let last = managed.find_entry(&mine).cloned();
+    managed.put_entry(mine.clone());
+    let merged = ownership::prune_abandoned(kind, merged, &managed, &mine, last.as_ref());
+    ownership::transfer_ownership(kind, (live, &merged), &mut managed, Some(&mine), force)?;
     let same = *live == merged;
-    managed.entries.retain(|entry| !entry.is_same(&mine));
-    mine.set = managed::ownable(mine.set);
+    managed.entries.retain(|entry| !entry.has_same_manager(&mine));
+    mine.fields = managed_fields::strip_unowned_fields(mine.fields);
     if same {
         mine.time = last.and_then(|last| last.time);
     }
-    if !mine.set.is_empty() {
-        managed.put(mine);
+    if !mine.fields.is_empty() {
+        managed.put_entry(mine);
     }
-    let object = if same { live.clone() } else { defaulted(kind, merged)? };
+    let object = if same { live.clone() } else { canonicalize_result(kind, merged)? };
     Ok((object, managed))
 }
 
-fn defaulted(kind: &Kind, mut object: Value) -> Result<Value, decode::Error> {
-    if let Some(custom) = kind.custom() {
-        decode::metadata(&mut object)?;
+fn canonicalize_result(kind: &Kind, mut object: Value) -> Result<Value, decode::DecodeError> {
+    if let Some(custom) = kind.custom_schema() {
+        decode::canonicalize_metadata(&mut object)?;
         custom.default(&mut object);
         return Ok(object);
     }
@@ -207,24 +216,24 @@ fn defaulted(kind: &Kind, mut object: Value) -> Result<Value, decode::Error> {
     Ok(object)
 }
 
-/// Whether two objects differ in nothing but when their fields were written.
+/// Whether two objects are equal apart from the times of managed fields.
 pub fn same_but_times(object: &Value, other: &Value) -> bool {
     let (Some(a), Some(b)) = (object.as_object(), other.as_object()) else { return object == other };
     a.len() == b.len()
         && a.iter()
             .zip(b)
-            .all(|(a, b)| a.0 == b.0 && if a.0 == "metadata" { same_metadata(a.1, b.1) } else { a.1 == b.1 })
+            .all(|(a, b)| a.0 == b.0 && if a.0 == "metadata" { equal_metadata(a.1, b.1) } else { a.1 == b.1 })
 }
 
-fn same_metadata(a: &Value, b: &Value) -> bool {
+fn equal_metadata(a: &Value, b: &Value) -> bool {
     let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return a == b };
     a.len() == b.len()
         && a.iter()
             .zip(b)
-            .all(|(a, b)| a.0 == b.0 && if a.0 == "managedFields" { same_entries(a.1, b.1) } else { a.1 == b.1 })
+            .all(|(a, b)| a.0 == b.0 && if a.0 == "managedFields" { equal_entries(a.1, b.1) } else { a.1 == b.1 })
 }
 
-fn same_entries(a: &Value, b: &Value) -> bool {
+fn equal_entries(a: &Value, b: &Value) -> bool {
     let (Some(a), Some(b)) = (a.as_array(), b.as_array()) else { return a == b };
     let timeless = |entry: &Value| {
         let mut entry = entry.clone();

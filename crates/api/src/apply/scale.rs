@@ -1,51 +1,56 @@
-//! The owners of an object's replicas, as a `Scale` shows them, and back.
+//! Managed fields of the `scale` subresource, mapped between an object's replicas and its `Scale`.
 
 use super::{
-    managed::{Managed, Unreadable},
-    set::Set,
+    field_set::FieldSet,
+    managed_fields::{ManagedFields, ManagedFieldsError},
 };
 use crate::Value;
 
-/// Where a `Scale`, and everything built in that is scaled, has its replicas.
+/// The path of the replicas in a `Scale` and in built-in scalable kinds.
 pub const REPLICAS: &str = "spec.replicas";
-const VERSION: &str = "autoscaling/v1";
+const SCALE_VERSION: &str = "autoscaling/v1";
 
-/// Gives a `Scale` the owners of the replicas of its object, which are at `path`.
-pub fn show(parent: &Value, scale: &mut Value, path: &str) -> Result<(), Unreadable> {
-    let mut managed = Managed::of(parent)?;
-    let (replicas, scaled) = (Set::of_fields(&[REPLICAS]), Set::of_fields(&[path]));
+/// Sets the managed fields of a `Scale` from the managers of the parent's replicas at `path`.
+pub fn show(parent: &Value, scale: &mut Value, path: &str) -> Result<(), ManagedFieldsError> {
+    let mut managed = ManagedFields::from_object(parent)?;
+    let (replicas, scaled) = (FieldSet::from_paths(&[REPLICAS]), FieldSet::from_paths(&[path]));
     managed.entries.retain_mut(|entry| {
-        let owns = !entry.set.intersection(&scaled).is_empty();
-        entry.set = replicas.clone();
-        entry.api_version = VERSION.to_owned();
+        let owns = !entry.fields.intersection(&scaled).is_empty();
+        entry.fields = replicas.clone();
+        entry.api_version = SCALE_VERSION.to_owned();
         owns
     });
     managed.write(scale);
     Ok(())
 }
 
-/// The owners of an object, whose replicas are at `path`, after its `Scale` was written, in a version.
-pub fn merge(parent: &Value, scale: &Value, api_version: &str, path: &str) -> Result<Managed, Unreadable> {
-    let (parents, mut scales) = (Managed::of(parent)?, Managed::of(scale)?);
-    let (shown, replicas) = (Set::of_fields(&[REPLICAS]), Set::of_fields(&[path]));
-    let mut out = Managed::default();
+/// Returns the parent's managed fields, in a version, after its `Scale` was written; the replicas are at `path`.
+pub fn merge(
+    parent: &Value,
+    scale: &Value,
+    api_version: &str,
+    path: &str,
+) -> Result<ManagedFields, ManagedFieldsError> {
+    let (parents, mut scales) = (ManagedFields::from_object(parent)?, ManagedFields::from_object(scale)?);
+    let (shown, replicas) = (FieldSet::from_paths(&[REPLICAS]), FieldSet::from_paths(&[path]));
+    let mut out = ManagedFields::default();
     for mut entry in parents.entries.iter().cloned() {
-        if !entry.set.intersection(&replicas).is_empty() {
-            match scales.entries.iter().position(|scale| scale.is_same(&entry)) {
+        if !entry.fields.intersection(&replicas).is_empty() {
+            match scales.entries.iter().position(|scale| scale.has_same_manager(&entry)) {
                 Some(at) => {
                     scales.entries.remove(at);
                 }
-                None => entry.set = std::mem::take(&mut entry.set).difference(&replicas),
+                None => entry.fields = std::mem::take(&mut entry.fields).difference(&replicas),
             }
         }
-        if !entry.set.is_empty() {
+        if !entry.fields.is_empty() {
             out.entries.push(entry);
         }
     }
     for mut entry in scales.entries {
-        if !entry.set.intersection(&shown).is_empty() {
-            entry.time = parents.find(&entry).and_then(|known| known.time.clone());
-            entry.set = replicas.clone();
+        if !entry.fields.intersection(&shown).is_empty() {
+            entry.time = parents.find_entry(&entry).and_then(|known| known.time.clone());
+            entry.fields = replicas.clone();
             entry.api_version = api_version.to_owned();
             out.entries.push(entry);
         }

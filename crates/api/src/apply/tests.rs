@@ -28,7 +28,7 @@ fn resource(name: &str) -> &'static Resource {
 }
 
 /// One write; the object gets an identity as a server would give it.
-fn perform(resource: &Resource, live: Option<&Value>, write: &Write, now: &str) -> Result<Value, Error> {
+fn perform_write(resource: &Resource, live: Option<&Value>, write: &Write, now: &str) -> Result<Value, ApplyError> {
     let (manager, given, subresource) = match write {
         Put(manager, value) | Apply(manager, value) | Force(manager, value) => (manager, value, ""),
         Status(manager, value) => (manager, value, "status"),
@@ -41,7 +41,7 @@ fn perform(resource: &Resource, live: Option<&Value>, write: &Write, now: &str) 
         Apply(..) => apply(&writer, live, &value, false)?,
         Force(..) => apply(&writer, live, &value, true)?,
         Put(..) | Status(..) => {
-            let mut object = defaulted(&writer.kind, value)?;
+            let mut object = canonicalize_result(&writer.kind, value)?;
             update(&writer, live, &mut object);
             object
         }
@@ -52,22 +52,22 @@ fn perform(resource: &Resource, live: Option<&Value>, write: &Write, now: &str) 
 
 /// Does the writes in order, a second each, and returns the object and its owners as `manager: paths`. Only the last write
 /// may fail.
-fn check(name: &str, writes: &[Write]) -> Result<(Value, Vec<String>), Error> {
+fn check(name: &str, writes: &[Write]) -> Result<(Value, Vec<String>), ApplyError> {
     let mut live: Option<Value> = None;
     for (at, write) in writes.iter().enumerate() {
-        let done = perform(resource(name), live.as_ref(), write, &format!("2026-01-01T00:00:{at:02}Z"));
+        let done = perform_write(resource(name), live.as_ref(), write, &format!("2026-01-01T00:00:{at:02}Z"));
         live = Some(if at + 1 == writes.len() { done? } else { done.unwrap() });
     }
     let object = live.unwrap();
-    let text = |entry: &Entry| {
-        let paths: Vec<String> = entry.set.paths().iter().map(|path| managed::path_text(path)).collect();
+    let text = |entry: &ManagedFieldsEntry| {
+        let paths: Vec<String> = entry.fields.paths().iter().map(|path| managed_fields::format_path(path)).collect();
         format!("{}: {}", entry.manager, paths.join(" "))
     };
-    let owners = Managed::of(&object).unwrap().entries.iter().map(text).collect();
+    let owners = ManagedFields::from_object(&object).unwrap().entries.iter().map(text).collect();
     Ok((object, owners))
 }
 
-fn owners(name: &str, writes: &[Write]) -> Vec<String> {
+fn managers_after(name: &str, writes: &[Write]) -> Vec<String> {
     check(name, writes).unwrap().1
 }
 
@@ -80,15 +80,15 @@ fn pod(containers: Value) -> Value {
 }
 
 #[test]
-fn a_write_takes_what_it_changes() {
+fn update_owns_changed_fields() {
     let created = Put("a", json!({"metadata": {"labels": {"x": "1"}}, "data": {"k": "v", "l": "v"}}));
     assert_eq!(
-        owners("configmaps", std::slice::from_ref(&created)),
+        managers_after("configmaps", std::slice::from_ref(&created)),
         ["a: .data .data.k .data.l .metadata.labels .metadata.labels.x"]
     );
     let changed = Put("b", json!({"metadata": {"labels": {"x": "1"}}, "data": {"k": "w"}}));
     assert_eq!(
-        owners("configmaps", &[created.clone(), changed]),
+        managers_after("configmaps", &[created.clone(), changed]),
         ["a: .data .metadata.labels .metadata.labels.x", "b: .data.k"]
     );
     let (object, _) = check("configmaps", &[created.clone(), created]).unwrap();
@@ -97,16 +97,16 @@ fn a_write_takes_what_it_changes() {
 }
 
 #[test]
-fn status_is_owned_through_its_path() {
+fn status_update_owns_status_only() {
     let spec = json!({"spec": {"minReadySeconds": 3}, "status": {"replicas": 1}});
     let status = json!({"spec": {"minReadySeconds": 4}, "status": {"replicas": 2}});
-    let all = owners("replicasets", &[Put("a", spec), Status("b", status)]);
+    let all = managers_after("replicasets", &[Put("a", spec), Status("b", status)]);
     assert!(all[0].starts_with("a: .spec.minReadySeconds .spec.replicas ") && !all[0].contains("status"), "{all:?}");
     assert_eq!(all[1], "b: .status.replicas");
 }
 
 #[test]
-fn applied_fields_are_owned_and_abandoned_ones_removed() {
+fn abandoned_applied_fields_are_removed() {
     let (object, all) =
         check("configmaps", &[Apply("a", map(json!({"k": "v", "l": "v"}))), Apply("a", map(json!({"k": "v"})))])
             .unwrap();
@@ -130,7 +130,7 @@ fn applied_fields_are_owned_and_abandoned_ones_removed() {
 }
 
 #[test]
-fn others_fields_are_in_conflict() {
+fn fields_of_other_managers_conflict() {
     let first = Put("u", map(json!({"k": "v", "l": "v"})));
     let error = check("configmaps", &[first.clone(), Apply("a", map(json!({"k": "w"})))]).unwrap_err();
     assert_eq!(error.to_string(), "Apply failed with 1 conflict: conflict with \"u\" using v1: .data.k");
@@ -147,11 +147,14 @@ fn others_fields_are_in_conflict() {
         check("configmaps", &both).unwrap_err().to_string(),
         "Apply failed with 3 conflicts: conflicts with \"a\":\n- .data.l\nconflicts with \"u\" using v1:\n- .data.k\n- .data.l"
     );
-    assert_eq!(owners("configmaps", &[first, Force("a", map(json!({"k": "w"})))]), ["a: .data.k", "u: .data .data.l"]);
+    assert_eq!(
+        managers_after("configmaps", &[first, Force("a", map(json!({"k": "w"})))]),
+        ["a: .data.k", "u: .data .data.l"]
+    );
 }
 
 #[test]
-fn lists_are_merged_by_what_the_tables_say() {
+fn lists_are_merged_by_list_type() {
     let first = Apply(
         "a",
         pod(json!([{"name": "x", "image": "1", "ports": [{"containerPort": 80}]}, {"name": "y", "image": "1"}])),
@@ -192,11 +195,14 @@ fn lists_are_merged_by_what_the_tables_say() {
     let error = check("deployments", &[Apply("a", selector("x")), Apply("b", selector("y"))]).unwrap_err();
     assert_eq!(error.to_string(), r#"Apply failed with 1 conflict: conflict with "a": .spec.selector"#);
     let data = |data: Value| json!({"revision": 1, "data": data});
-    assert_eq!(owners("controllerrevisions", &[Apply("a", data(json!({"x": {"y": 1}})))]), ["a: .data .revision"]);
+    assert_eq!(
+        managers_after("controllerrevisions", &[Apply("a", data(json!({"x": {"y": 1}})))]),
+        ["a: .data .revision"]
+    );
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn schema_mismatch_is_rejected() {
     let refused = |name, value| check(name, &[Apply("a", value)]).unwrap_err().to_string();
     let head = "failed to create typed patch object (/p; v1, Kind=Pod): ";
     let twice = pod(json!([{"name": "x"}, {"name": "x"}]));
@@ -215,22 +221,28 @@ fn what_does_not_fit_is_refused() {
 }
 
 #[test]
-fn clients_may_give_or_forget_owners() {
+fn clients_may_set_or_reset_managed_fields() {
     let given = |owners: Value| json!({"metadata": {"managedFields": owners}, "data": {"k": "v", "l": "w"}});
     let first = Put("a", map(json!({"k": "v"})));
     for reset in [json!([]), json!([{}])] {
-        assert!(owners("configmaps", &[first.clone(), Put("b", given(reset))]).is_empty());
+        assert!(managers_after("configmaps", &[first.clone(), Put("b", given(reset))]).is_empty());
     }
     let entry = json!({"manager": "c", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:k": {}}}});
-    assert_eq!(owners("configmaps", &[first.clone(), Put("b", given(json!([entry])))]), ["c: .data.k", "b: .data.l"]);
+    assert_eq!(
+        managers_after("configmaps", &[first.clone(), Put("b", given(json!([entry])))]),
+        ["c: .data.k", "b: .data.l"]
+    );
     let broken = json!([{"manager": "c", "operation": "Nope"}]);
-    assert_eq!(owners("configmaps", &[first.clone(), Put("b", given(broken))]), ["a: .data .data.k", "b: .data.l"]);
+    assert_eq!(
+        managers_after("configmaps", &[first.clone(), Put("b", given(broken))]),
+        ["a: .data .data.k", "b: .data.l"]
+    );
     let forgotten = [first, Put("b", given(json!([]))), Apply("c", map(json!({"k": "v"})))];
-    assert_eq!(owners("configmaps", &forgotten)[1], "before-first-apply: .data .data.k .data.l");
+    assert_eq!(managers_after("configmaps", &forgotten)[1], "before-first-apply: .data .data.k .data.l");
 }
 
 #[test]
-fn only_the_latest_updaters_are_told_apart() {
+fn old_update_managers_are_merged() {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
     let mut data = Map::new();
     let writes: Vec<Write> = names
@@ -240,14 +252,14 @@ fn only_the_latest_updaters_are_told_apart() {
             Put(name, map(Value::Object(data.clone())))
         })
         .collect();
-    let all = owners("configmaps", &writes);
+    let all = managers_after("configmaps", &writes);
     assert_eq!(all.len(), 10);
     assert_eq!(all[0], "ancient-changes: .data .data.a .data.b .data.c");
     assert_eq!(all[9], "l: .data.l");
 }
 
 #[test]
-fn kubectl_goes_from_the_client_to_the_server() {
+fn last_applied_annotation_prevents_conflicts() {
     let annotation = "kubectl.kubernetes.io/last-applied-configuration";
     let applied =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"k": "v"}}).to_string();
@@ -264,16 +276,16 @@ fn kubectl_goes_from_the_client_to_the_server() {
 }
 
 #[test]
-fn owners_in_other_versions_keep_their_fields() {
+fn managers_of_other_versions_keep_their_fields() {
     let (v1, v2) = (resource("horizontalpodautoscalers/v1"), resource("horizontalpodautoscalers/v2"));
     let given = json!({"metadata": {"name": "h"}, "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "D", "name": "x"}, "targetCPUUtilizationPercentage": 50}});
-    let first = perform(v1, None, &Apply("a", given), "2026-01-01T00:00:00Z").unwrap();
+    let first = perform_write(v1, None, &Apply("a", given), "2026-01-01T00:00:00Z").unwrap();
     let live = crate::convert::to(v2, first);
     let next = json!({"metadata": {"name": "h"}, "spec": {"maxReplicas": 4}});
-    let error = perform(v2, Some(&live), &Apply("b", next.clone()), "").unwrap_err();
+    let error = perform_write(v2, Some(&live), &Apply("b", next.clone()), "").unwrap_err();
     assert_eq!(error.to_string(), "Apply failed with 1 conflict: conflict with \"a\": .spec.maxReplicas");
-    let forced = perform(v2, Some(&live), &Force("b", next), "2026-01-01T00:00:01Z").unwrap();
-    let entries = Managed::of(&forced).unwrap().entries;
+    let forced = perform_write(v2, Some(&live), &Force("b", next), "2026-01-01T00:00:01Z").unwrap();
+    let entries = ManagedFields::from_object(&forced).unwrap().entries;
     let versions: Vec<&str> = entries.iter().map(|entry| entry.api_version.as_str()).collect();
     assert_eq!(versions, ["autoscaling/v1", "autoscaling/v2"]);
     let gone = |fields: Value| {
@@ -293,44 +305,48 @@ fn owners_in_other_versions_keep_their_fields() {
 }
 
 #[test]
-fn sets_are_written_and_read_as_upstream_writes_them() {
+fn field_sets_round_trip() {
     let text = json!({"f:a": {".": {}, "f:b": {}}, "k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {"f:x": {}}, "v:\"\\u003cx\\u003e\"": {}, "i:3": {}});
-    let set = Set::from_value(&text).unwrap();
+    let set = FieldSet::from_value(&text).unwrap();
     assert_eq!(set.to_value(), text);
-    let paths: Vec<String> = set.paths().iter().map(|path| managed::path_text(path)).collect();
+    let paths: Vec<String> = set.paths().iter().map(|path| managed_fields::format_path(path)).collect();
     assert_eq!(paths, [".a", r#"[="<x>"]"#, "[3]", ".a.b", r#"[containerPort=80,protocol="TCP"].x"#]);
     assert_eq!(
-        Set::from_value(&json!({"z:1": {}, "f:a": {}})).unwrap(),
-        Set::of_fields(&["a"]),
+        FieldSet::from_value(&json!({"z:1": {}, "f:a": {}})).unwrap(),
+        FieldSet::from_paths(&["a"]),
         "unknown kinds are ignored"
     );
     for wrong in
         [json!({"f": {}}), json!({"fa": {}}), json!({"k:1": {}}), json!({"i:x": {}}), json!({"f:a": 1}), json!([])]
     {
-        Set::from_value(&wrong).unwrap_err();
+        FieldSet::from_value(&wrong).unwrap_err();
     }
 }
 
 #[test]
-fn sets_are_united_and_divided() {
-    let (a, b) = (Set::of_fields(&["x", "x.y", "z.q"]), Set::of_fields(&["x", "z.q", "z.r"]));
-    assert_eq!(a.clone().union(b.clone()), Set::of_fields(&["x", "x.y", "z.q", "z.r"]));
-    assert_eq!(a.intersection(&b), Set::of_fields(&["x", "z.q"]));
-    assert_eq!(a.clone().difference(&b), Set::of_fields(&["x.y"]));
-    assert_eq!(a.clone().recursive_difference(&b), Set::default());
-    assert!(Set::of_fields(&["x", "z.q"]).is_in(&a) && !a.is_in(&b) && !Set::of_fields(&["z"]).is_in(&a));
+fn field_set_union_and_difference() {
+    let (a, b) = (FieldSet::from_paths(&["x", "x.y", "z.q"]), FieldSet::from_paths(&["x", "z.q", "z.r"]));
+    assert_eq!(a.clone().union(b.clone()), FieldSet::from_paths(&["x", "x.y", "z.q", "z.r"]));
+    assert_eq!(a.intersection(&b), FieldSet::from_paths(&["x", "z.q"]));
+    assert_eq!(a.clone().difference(&b), FieldSet::from_paths(&["x.y"]));
+    assert_eq!(a.clone().recursive_difference(&b), FieldSet::default());
+    assert!(
+        FieldSet::from_paths(&["x", "z.q"]).is_subset(&a)
+            && !a.is_subset(&b)
+            && !FieldSet::from_paths(&["z"]).is_subset(&a)
+    );
 }
 
 #[test]
-fn what_was_divided_before_is_owned_as_a_whole_now() {
-    let view = view::View::object(resource("deployments").ty);
-    let mut set = Set::of_fields(&["spec.selector.matchLabels.x", "spec.replicas"]);
-    fields::reconcile(view, &mut set);
-    assert_eq!(set, Set::of_fields(&["spec.selector", "spec.replicas"]));
+fn newly_atomic_fields_are_owned_as_a_whole() {
+    let view = type_view::TypeView::for_object(resource("deployments").ty);
+    let mut set = FieldSet::from_paths(&["spec.selector.matchLabels.x", "spec.replicas"]);
+    object_fields::reconcile_with_schema(view, &mut set);
+    assert_eq!(set, FieldSet::from_paths(&["spec.selector", "spec.replicas"]));
 }
 
 /// Values of any shape, of which many are almost right.
-fn arbitrary(random: &mut fastrand::Rng, depth: usize) -> Value {
+fn arbitrary_value(random: &mut fastrand::Rng, depth: usize) -> Value {
     const KEYS: [&str; 24] = [
         "metadata",
         "spec",
@@ -362,37 +378,37 @@ fn arbitrary(random: &mut fastrand::Rng, depth: usize) -> Value {
         1 => random.i64(-3..3).into(),
         2 => random.bool().into(),
         3 | 4 => KEYS[random.usize(..KEYS.len())].into(),
-        5 | 6 => (0..random.usize(0..4)).map(|_| arbitrary(random, depth + 1)).collect(),
+        5 | 6 => (0..random.usize(0..4)).map(|_| arbitrary_value(random, depth + 1)).collect(),
         _ => {
             let key = |random: &mut fastrand::Rng| KEYS[random.usize(..KEYS.len())].to_owned();
-            (0..random.usize(0..5)).map(|_| (key(random), arbitrary(random, depth + 1))).collect::<Map>().into()
+            (0..random.usize(0..5)).map(|_| (key(random), arbitrary_value(random, depth + 1))).collect::<Map>().into()
         }
     }
 }
 
 #[test]
-fn nothing_that_a_client_sends_is_a_panic() {
+fn arbitrary_input_never_panics() {
     let mut random = fastrand::Rng::with_seed(7);
     let live = check("pods", &[Put("u", pod(json!([{"name": "a", "image": "1", "ports": [{"containerPort": 1}]}])))])
         .unwrap()
         .0;
     let resource = resource("pods");
     for _ in 0..4_000 {
-        let mut config = arbitrary(&mut random, 0);
-        let _ = Set::from_value(&config);
+        let mut config = arbitrary_value(&mut random, 0);
+        let _ = FieldSet::from_value(&config);
         if config.is_object() {
-            let _ = perform(resource, Some(&live), &Force("a", config.clone()), "");
-            config["metadata"] = json!({"managedFields": arbitrary(&mut random, 0)});
+            let _ = perform_write(resource, Some(&live), &Force("a", config.clone()), "");
+            config["metadata"] = json!({"managedFields": arbitrary_value(&mut random, 0)});
             let mut given = live.clone();
             given["metadata"]["managedFields"] = config["metadata"]["managedFields"].clone();
             update(&Writer { kind: Kind::of(resource, ""), manager: "a", now: "" }, Some(&live), &mut given);
-            let _ = perform(resource, Some(&given), &Apply("a", json!({"metadata": {"labels": {"x": "1"}}})), "");
+            let _ = perform_write(resource, Some(&given), &Apply("a", json!({"metadata": {"labels": {"x": "1"}}})), "");
         }
     }
 }
 
 /// A part of an object: some of its fields, and items of lists whole.
-fn part(random: &mut fastrand::Rng, value: &Value) -> Value {
+fn random_part(random: &mut fastrand::Rng, value: &Value) -> Value {
     match value {
         Value::Object(map) => {
             map.iter().filter(|_| random.u8(..4) > 0).map(|(k, v)| (k.clone(), v.clone())).collect::<Map>().into()
@@ -402,7 +418,7 @@ fn part(random: &mut fastrand::Rng, value: &Value) -> Value {
 }
 
 #[test]
-fn applying_again_changes_nothing() {
+fn repeated_apply_changes_nothing() {
     let mut random = fastrand::Rng::with_seed(11);
     let whole = json!({"metadata": {"name": "d", "labels": {"a": "1", "b": "2"}, "finalizers": ["x/1", "x/2"]}, "spec": {
         "replicas": 2, "selector": {"matchLabels": {"a": "1"}}, "strategy": {"type": "RollingUpdate"},
@@ -415,15 +431,16 @@ fn applying_again_changes_nothing() {
         let mut live: Option<Value> = None;
         for step in 0..4 {
             let manager = ["a", "b"][random.usize(..2)];
-            let mut config =
-                json!({"metadata": part(&mut random, &whole["metadata"]), "spec": part(&mut random, &whole["spec"])});
+            let mut config = json!({"metadata": random_part(&mut random, &whole["metadata"]), "spec": random_part(&mut random, &whole["spec"])});
             if random.bool() {
                 config["metadata"]["labels"] = json!({"a": step.to_string()});
             }
             config["metadata"]["name"] = "d".into();
             let once =
-                perform(deployments, live.as_ref(), &Force(manager, config.clone()), "2026-01-01T00:00:01Z").unwrap();
-            let twice = perform(deployments, Some(&once), &Apply(manager, config), "2026-01-01T00:00:02Z").unwrap();
+                perform_write(deployments, live.as_ref(), &Force(manager, config.clone()), "2026-01-01T00:00:01Z")
+                    .unwrap();
+            let twice =
+                perform_write(deployments, Some(&once), &Apply(manager, config), "2026-01-01T00:00:02Z").unwrap();
             assert_eq!(once, twice);
             live = Some(once);
         }

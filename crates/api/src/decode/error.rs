@@ -1,92 +1,92 @@
-//! What is wrong with an object, in the words of Go: its types, its paths through structs that embed others.
+//! Decode errors in Go's wording, with Go type names and paths through embedded structs.
 
-use super::{MAX_DEPTH, Place};
+use super::{FieldContext, MAX_DEPTH};
 use crate::{
     Value,
     budget::Exceeded,
     json,
     path::Path,
-    schema::{Part, Ty, Type, schema},
+    schema::{SlotContent, StructType, Ty, schema},
 };
 
-/// Why an object does not fit its type.
+/// An object that does not match its type.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum DecodeError {
     /// A value of the wrong type.
     #[error("json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {wanted}")]
-    Type {
-        /// What was sent: `string`, `number`, `number 1.5`, `bool`, `object` or `array`.
+    TypeMismatch {
+        /// The JSON type sent: `string`, `number`, `number 1.5`, `bool`, `object` or `array`.
         found: String,
-        /// The type that has the field.
+        /// The struct that has the field.
         owner: String,
-        /// Where it is.
+        /// The field path.
         path: String,
-        /// What should be there.
+        /// The expected Go type.
         wanted: String,
     },
-    /// The whole is no object.
+    /// The root is not an object.
     #[error("json: cannot unmarshal {found} into Go value of type {wanted}")]
-    Whole {
-        /// What was sent.
+    NotAnObject {
+        /// The JSON type sent.
         found: String,
-        /// What should be there.
+        /// The expected Go type.
         wanted: String,
     },
-    /// A value of the right type that cannot be read.
+    /// A malformed value of the right JSON type.
     #[error("{message}")]
-    Value {
-        /// Where it is.
+    InvalidValue {
+        /// The field path.
         path: String,
-        /// What is wrong.
+        /// The message.
         message: String,
     },
-    /// Fields that the schema does not know or that are there twice.
+    /// Unknown or duplicate fields under strict field validation.
     #[error("strict decoding error: {}", .0.join(", "))]
-    Strict(Vec<String>),
-    /// A field that no type is for.
+    StrictViolations(Vec<String>),
+    /// A field without a type.
     #[error("{0}")]
     Field(String),
     /// Nested too deeply.
     #[error("the object is nested more than {MAX_DEPTH} levels deep")]
-    Depth,
-    /// Too much memory.
+    TooDeep,
+    /// The memory budget is exceeded.
     #[error(transparent)]
-    Memory(#[from] Exceeded),
-    /// No JSON.
+    MemoryLimit(#[from] Exceeded),
+    /// Malformed JSON.
     #[error(transparent)]
-    Json(#[from] json::Error),
+    MalformedJson(#[from] json::Error),
 }
 
-/// A value of the wrong type at a place of an object of type `top`.
-pub(super) fn mismatch(top: &Type, place: Place, found: String) -> Error {
-    Error::Type {
+/// Builds the error of a value of the wrong type in an object of type `top`.
+pub(super) fn type_mismatch(top: &StructType, place: FieldContext, found: String) -> DecodeError {
+    DecodeError::TypeMismatch {
         found,
         owner: place.owner.short_name().to_owned(),
         path: go_path(top, place.path),
-        wanted: go_type(place.ty),
+        wanted: go_type_name(place.ty),
     }
 }
 
-/// The whole is no object.
-pub(super) fn whole(found: &str, ty: &Type) -> Error {
-    Error::Whole { found: found.to_owned(), wanted: go_struct(ty) }
+/// Builds the error of a root that is not an object.
+pub(super) fn not_an_object(found: &str, ty: &StructType) -> DecodeError {
+    DecodeError::NotAnObject { found: found.to_owned(), wanted: go_struct_name(ty) }
 }
 
-/// What a value is to a field of a type.
-pub(super) fn found(ty: &Ty, value: &Value) -> String {
+/// Names the JSON type of a value for a field of type `ty`.
+pub(super) fn describe_value(ty: &Ty, value: &Value) -> String {
     match value {
         Value::Number(number) if matches!(ty, Ty::Int32 | Ty::Int64 | Ty::IntOrString) => format!("number {number}"),
         other => json::kind_of_value(other).to_owned(),
     }
 }
 
-/// The fields on the way to a place, and the structs that Go embeds on it.
-fn go_path(top: &Type, path: &Path) -> String {
+/// Joins the field names of a path with the structs that Go embeds on it.
+fn go_path(top: &StructType, path: &Path) -> String {
     let mut at = Some(top);
     let mut steps = Vec::new();
     for name in path.fields().split('.') {
         if let Some(ty) = at {
-            embedding(ty, name, &mut steps);
+            push_embedded_structs(ty, name, &mut steps);
             at = ty.field(name).and_then(|field| field.ty.element_struct()).map(|id| schema().get(id));
         }
         steps.push(name.to_owned());
@@ -94,20 +94,20 @@ fn go_path(top: &Type, path: &Path) -> String {
     steps.join(".")
 }
 
-/// The structs embedded in `ty` that have a field.
-fn embedding(ty: &Type, name: &str, steps: &mut Vec<String>) {
-    let nested = ty.slots.iter().find_map(|slot| match slot.part {
-        Part::Nested(id) => Some(schema().get(id)).filter(|inner| inner.field(name).is_some()),
-        Part::Field(_) => None,
+/// Appends the structs embedded in `ty` that declare a field.
+fn push_embedded_structs(ty: &StructType, name: &str, steps: &mut Vec<String>) {
+    let nested = ty.slots.iter().find_map(|slot| match slot.content {
+        SlotContent::Nested(id) => Some(schema().get(id)).filter(|inner| inner.field(name).is_some()),
+        SlotContent::Field(_) => None,
     });
     if let Some(inner) = nested {
         steps.push(inner.short_name().to_owned());
-        embedding(inner, name, steps);
+        push_embedded_structs(inner, name, steps);
     }
 }
 
-/// The type as Go's messages name it.
-fn go_type(ty: &Ty) -> String {
+/// The Go type name in messages.
+fn go_type_name(ty: &Ty) -> String {
     match ty {
         Ty::String | Ty::Quantity | Ty::Time | Ty::MicroTime | Ty::Duration => "string".to_owned(),
         Ty::Bool => "bool".to_owned(),
@@ -116,15 +116,15 @@ fn go_type(ty: &Ty) -> String {
         Ty::Double => "float64".to_owned(),
         Ty::Bytes => "[]uint8".to_owned(),
         Ty::Raw => "v1.JSON".to_owned(),
-        Ty::List(inner) => format!("[]{}", go_type(inner)),
-        // The one such map in the API has a name.
+        Ty::List(inner) => format!("[]{}", go_type_name(inner)),
+        // The only such map in the API has a named type.
         Ty::Map(inner) if **inner == Ty::Quantity => "v1.ResourceList".to_owned(),
-        Ty::Map(inner) => format!("map[string]{}", go_type(inner)),
-        Ty::Struct(id) => go_struct(schema().get(*id)),
+        Ty::Map(inner) => format!("map[string]{}", go_type_name(inner)),
+        Ty::Struct(id) => go_struct_name(schema().get(*id)),
     }
 }
 
-/// `v1.Pod`
-fn go_struct(ty: &Type) -> String {
+/// Formats `v1.Pod`.
+fn go_struct_name(ty: &StructType) -> String {
     ty.name.rsplit('/').next().unwrap_or_default().to_owned()
 }

@@ -1,34 +1,34 @@
-//! What pods get: pull policies, requests from limits, ports of the host, and sources of volumes.
+//! Computed defaults of pods: pull policies, requests from limits, host ports and volume sources.
 
 use serde_json::json;
 
-use super::text;
+use super::string_field;
 use crate::{Map, Value, amounts, decode, meta};
 
-/// `Always` for images that move (`:latest` or no tag), `IfNotPresent` for the rest.
-fn pull_policy(image: &str) -> &'static str {
+/// `Always` for the tag `:latest` or no tag, `IfNotPresent` otherwise.
+fn default_pull_policy(image: &str) -> &'static str {
     let name = image.rsplit('/').next().unwrap_or_default();
     let moves = !name.contains('@') && name.rsplit_once(':').is_none_or(|(_, tag)| tag == "latest");
     if moves && !image.is_empty() { "Always" } else { "IfNotPresent" }
 }
 
-pub(super) fn container(map: &mut Map) {
-    let policy = pull_policy(text(map, "image"));
+pub(super) fn default_container(map: &mut Map) {
+    let policy = default_pull_policy(string_field(map, "image"));
     map.entry("imagePullPolicy").or_insert(policy.into());
 }
 
-/// A volume without a source is an empty directory.
-pub(super) fn volume(map: &mut Map) {
+/// Defaults a volume without a source to `emptyDir`.
+pub(super) fn default_volume(map: &mut Map) {
     if map.iter().all(|(field, value)| field == "name" || value.is_null()) {
         map.insert("emptyDir".into(), json!({}));
     }
     if let Some(image) = map.get_mut("image").and_then(Value::as_object_mut) {
-        let policy = pull_policy(text(image, "reference"));
+        let policy = default_pull_policy(string_field(image, "reference"));
         image.entry("pullPolicy").or_insert(policy.into());
     }
 }
 
-fn requests_follow_limits(owner: &mut Map) {
+fn default_requests_to_limits(owner: &mut Map) {
     let Some(resources) = owner.get_mut("resources") else { return };
     let Some(limits) = meta::at(resources, &["limits"]).and_then(Value::as_object).cloned() else { return };
     let requests = meta::field_mut(resources, "requests");
@@ -37,35 +37,35 @@ fn requests_follow_limits(owner: &mut Map) {
     }
 }
 
-pub(super) fn pod(map: &mut Map) {
+pub(super) fn default_pod(map: &mut Map) {
     let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) else { return };
     spec.entry("enableServiceLinks").or_insert(true.into());
     let on_host = spec.get("hostNetwork").and_then(Value::as_bool) == Some(true);
     for list in ["containers", "initContainers"] {
         let containers = spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
         for container in containers.filter_map(Value::as_object_mut) {
-            requests_follow_limits(container);
+            default_requests_to_limits(container);
             if on_host {
-                host_ports(container);
+                default_host_ports(container);
             }
         }
     }
-    whole_requests(spec);
+    default_pod_level_requests(spec);
     if let Some(grace) = spec.get_mut("terminationGracePeriodSeconds").filter(|grace| grace.as_i64() < Some(0)) {
         *grace = 1.into();
     }
 }
 
-/// A pod with limits as a whole requests what its containers do, and the limits of what they do not.
-fn whole_requests(spec: &mut Map) {
+/// Defaults pod-level requests to those of the containers, then to the pod-level limits.
+fn default_pod_level_requests(spec: &mut Map) {
     let limits =
         spec.get("resources").and_then(|resources| resources.get("limits")).and_then(Value::as_object).cloned();
     let Some(limits) = limits.filter(|limits| !limits.is_empty()) else { return };
     let whole = Value::Object(spec.clone());
-    let totals = amounts::of_containers(&whole, "requests");
+    let totals = amounts::container_resources(&whole, "requests");
     let resources = meta::object_mut(spec.entry("resources").or_insert_with(|| json!({})));
     let requests = meta::object_mut(resources.entry("requests").or_insert_with(|| json!({})));
-    for (name, total) in totals.into_iter().filter(|(name, _)| amounts::WHOLE.contains(&name.as_str())) {
+    for (name, total) in totals.into_iter().filter(|(name, _)| amounts::POD_LEVEL_RESOURCES.contains(&name.as_str())) {
         requests.entry(name).or_insert(total.to_string().into());
     }
     for (name, limit) in limits {
@@ -78,8 +78,8 @@ fn whole_requests(spec: &mut Map) {
     }
 }
 
-/// On the host's network, every container port is a host port.
-fn host_ports(container: &mut Map) {
+/// Defaults host ports to container ports on the host network.
+fn default_host_ports(container: &mut Map) {
     let ports = container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten();
     for port in ports.filter_map(Value::as_object_mut) {
         let number = port.get("containerPort").cloned().unwrap_or_default();
@@ -89,8 +89,8 @@ fn host_ports(container: &mut Map) {
     }
 }
 
-/// `serviceAccount` mirrors `serviceAccountName`.
-pub(super) fn spec(map: &mut Map) {
+/// Mirrors `serviceAccountName` and `serviceAccount`.
+pub(super) fn default_service_account(map: &mut Map) {
     if let Some(name) = map.get("serviceAccountName").or(map.get("serviceAccount")).cloned() {
         map.insert("serviceAccountName".into(), name.clone());
         map.insert("serviceAccount".into(), name);

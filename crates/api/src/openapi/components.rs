@@ -1,30 +1,30 @@
-//! Types as schemas, in the words of either version of OpenAPI.
+//! Component schemas of OpenAPI v2 and v3.
 //!
-//! A component is known by a key: `core/v1.Pod` for a struct of the tables, `Quantity` and the like for what is none.
+//! A component has a key: `core/v1.Pod` for a struct of the schema, `Quantity` and the like for special types.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::json;
 
 use super::{
-    custom,
+    custom_resources,
     descriptions::Descriptions,
-    kinds::{self, Kind},
-    paths::title,
+    group_version_kinds::{self, Kind},
+    path_names::title,
 };
 use crate::{
     Map, Value,
-    schema::{Field, ListKind, Ty, Type, TypeId, schema},
+    schema::{ListType, StructField, StructType, Ty, TypeId, schema},
 };
 
-/// Which version of OpenAPI is written.
+/// The OpenAPI version of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     V2,
     V3,
 }
 
-/// The fields of `/version`; the first nine are always there.
+/// The fields of `/version`; the first nine are required.
 const INFO: &str = "major minor gitVersion gitCommit gitTreeState buildDate goVersion compiler platform \
     emulationMajor emulationMinor minCompatibilityMajor minCompatibilityMinor";
 
@@ -33,31 +33,31 @@ pub(super) struct Components {
     pub dialect: Dialect,
     descriptions: Descriptions,
     kinds: HashMap<TypeId, Kind>,
-    /// Where the kinds that every group has are: in the document's group, or in all that are known.
+    /// The group-versions of the common kinds: that of the document, or all.
     common: BTreeSet<(&'static str, &'static str)>,
 }
 
 impl Components {
-    /// For a document of version 3 about one group-version, or about none.
+    /// For a v3 document of one group-version, or of none.
     pub fn v3(group_version: Option<(&'static str, &'static str)>) -> Self {
         Self::new(Dialect::V3, group_version.into_iter().chain([("", "v1")]).collect())
     }
 
-    /// For a document of version 3 about custom resources.
+    /// For a v3 document of custom resources.
     pub fn v3_custom() -> Self {
-        Self::new(Dialect::V3, kinds::of_clients())
+        Self::new(Dialect::V3, group_version_kinds::of_clients())
     }
 
-    /// For the document of version 2.
+    /// For the v2 document.
     pub fn v2() -> Self {
-        Self::new(Dialect::V2, kinds::group_versions())
+        Self::new(Dialect::V2, group_version_kinds::group_versions())
     }
 
     fn new(dialect: Dialect, common: BTreeSet<(&'static str, &'static str)>) -> Self {
-        Self { dialect, descriptions: Descriptions::load(), kinds: kinds::by_type(), common }
+        Self { dialect, descriptions: Descriptions::load(), kinds: group_version_kinds::by_type(), common }
     }
 
-    /// The schemas of some components and of all that they refer to.
+    /// Returns the schemas of some components and of all components that they refer to.
     pub fn closure(&self, keys: impl Iterator<Item = String>) -> Map {
         let mut found: BTreeMap<String, Value> = BTreeMap::new();
         let mut waiting: Vec<String> = keys.collect();
@@ -77,7 +77,7 @@ impl Components {
         found.into_iter().map(|(key, schema)| (name(&key), schema)).collect()
     }
 
-    /// `{"$ref": …}`
+    /// Returns `{"$ref": …}`.
     pub fn reference(&self, key: &str) -> Value {
         let place = if self.dialect == Dialect::V2 { "definitions" } else { "components/schemas" };
         json!({"$ref": format!("#/{place}/{}", name(key))})
@@ -149,7 +149,7 @@ impl Components {
         out
     }
 
-    fn kinds_of(&self, id: TypeId, ty: &Type) -> Vec<Kind> {
+    fn kinds_of(&self, id: TypeId, ty: &StructType) -> Vec<Kind> {
         let everywhere = matches!(ty.name.as_str(), "meta/v1.DeleteOptions" | "meta/v1.WatchEvent");
         if everywhere {
             let kind = |(group, version): &(&'static str, &'static str)| Kind {
@@ -162,13 +162,13 @@ impl Components {
         self.kinds.get(&id).cloned().into_iter().collect()
     }
 
-    fn describe(&self, ty: &Type, field: &str, schema: &mut Value) {
+    fn describe(&self, ty: &StructType, field: &str, schema: &mut Value) {
         if let Some(text) = self.descriptions.of_field(&name(&ty.name), field) {
             schema["description"] = text.into();
         }
     }
 
-    fn property(&self, ty: &Type, field: &Field) -> Value {
+    fn property(&self, ty: &StructType, field: &StructField) -> Value {
         let mut out = self.element(&field.ty, field);
         self.describe(ty, field.name, &mut out);
         if self.dialect == Dialect::V3
@@ -180,10 +180,10 @@ impl Components {
             let extension = if matches!(field.ty, Ty::List(_) | Ty::Bytes) { "list" } else { "map" };
             out[format!("x-kubernetes-{extension}-type")] = topology.into();
         }
-        if let ListKind::Map(keys) = &field.list {
+        if let ListType::Map(keys) = &field.list_type {
             out["x-kubernetes-list-map-keys"] = json!(keys);
         }
-        if let Some(key) = field.patch.merge_key.filter(|key| !key.is_empty()) {
+        if let Some(key) = field.patch_strategy.merge_key.filter(|key| !key.is_empty()) {
             out["x-kubernetes-patch-merge-key"] = key.into();
         }
         let strategies = patch_strategies(field);
@@ -196,7 +196,7 @@ impl Components {
         }
     }
 
-    fn element(&self, ty: &Ty, field: &Field) -> Value {
+    fn element(&self, ty: &Ty, field: &StructField) -> Value {
         match ty {
             Ty::String => json!({"type": "string"}),
             Ty::Bool => json!({"type": "boolean"}),
@@ -210,11 +210,11 @@ impl Components {
         }
     }
 
-    /// An element of a list or a map, with the default of its type.
-    fn inner(&self, ty: &Ty, field: &Field) -> Value {
+    /// The schema of a list or map element, with the default of its type.
+    fn inner(&self, ty: &Ty, field: &StructField) -> Value {
         let mut out = self.element(ty, field);
         if self.dialect == Dialect::V3
-            && let Some(zero) = ty.zero()
+            && let Some(zero) = ty.zero_value()
         {
             out["default"] = zero;
             return wrap(out);
@@ -223,7 +223,7 @@ impl Components {
     }
 }
 
-/// A reference with something beside it, as version 3 allows it.
+/// Wraps a reference with siblings in `allOf`, as v3 requires.
 fn wrap(mut schema: Value) -> Value {
     if let Some(reference) = schema.as_object_mut().and_then(|map| map.remove("$ref")) {
         schema["allOf"] = json!([{"$ref": reference}]);
@@ -231,17 +231,17 @@ fn wrap(mut schema: Value) -> Value {
     schema
 }
 
-fn patch_strategies(field: &Field) -> Vec<&'static str> {
+fn patch_strategies(field: &StructField) -> Vec<&'static str> {
     let rules = [
-        (field.patch.merge_key.is_some(), "merge"),
-        (field.patch.retain_keys, "retainKeys"),
-        (field.patch.replace, "replace"),
+        (field.patch_strategy.merge_key.is_some(), "merge"),
+        (field.patch_strategy.retain_keys, "retainKeys"),
+        (field.patch_strategy.replace, "replace"),
     ];
     rules.into_iter().filter_map(|(on, name)| on.then_some(name)).collect()
 }
 
-/// The key of the component that a type, or the elements of it, are.
-fn reference(ty: &Ty, field: &Field) -> Option<String> {
+/// The component key of a type or of its elements.
+fn reference(ty: &Ty, field: &StructField) -> Option<String> {
     let name = match ty {
         Ty::Struct(id) => return Some(schema().get(*id).name.clone()),
         Ty::List(inner) | Ty::Map(inner) => return reference(inner, field),
@@ -256,9 +256,9 @@ fn reference(ty: &Ty, field: &Field) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// `core/v1.Pod` is `io.k8s.api.core.v1.Pod`.
+/// Returns the component name: `io.k8s.api.core.v1.Pod` for `core/v1.Pod`.
 pub(super) fn name(key: &str) -> String {
-    if let Some(name) = custom::name(key) {
+    if let Some(name) = custom_resources::name(key) {
         return name.to_owned();
     }
     const MACHINERY: &str = "io.k8s.apimachinery.pkg";
@@ -283,7 +283,7 @@ pub(super) fn name(key: &str) -> String {
     }
 }
 
-fn union(ty: &Type) -> Option<Value> {
+fn union(ty: &StructType) -> Option<Value> {
     let union = ty.union.as_ref()?;
     let fields: Map = union.fields.iter().map(|field| ((*field).to_owned(), title(field).into())).collect();
     let mut out = json!({"fields-to-discriminateBy": fields});

@@ -1,41 +1,41 @@
-//! In what the routes of built-in and of custom resources differ. kube-apiserver writes the two by different programs, and
-//! clients are generated from what either says; the routes themselves are made in one way, which asks here.
+//! Differences between the OpenAPI routes of built-in and custom resources. kube-apiserver generates the two
+//! separately, and clients are generated from both.
 
 use super::route::{ANY, LIST, OBJECT, PATCH};
 
-/// What the routes of a resource have.
+/// The conventions of a resource's routes.
 #[derive(Debug)]
 pub(super) struct Conventions {
-    /// What requests with an object are written in.
+    /// Media types of request bodies.
     pub consumes: &'static [&'static str],
-    /// What patches are written in.
+    /// Media types of patches.
     pub patches: &'static [&'static str],
-    /// What objects are answered in.
+    /// Media types of responses with an object.
     pub produces: &'static [&'static str],
-    /// What lists and watches are answered in.
+    /// Media types of lists and watches.
     pub lists: &'static [&'static str],
-    /// The options of reading an object.
+    /// The options struct of reads.
     pub read: Option<&'static str>,
-    /// How a patch is answered: an apply may create.
+    /// The response codes of patches: an apply may create.
     pub patched: &'static [u16],
-    /// How a collection is deleted.
+    /// The parameters of deletecollection.
     pub delete_collection: CollectionDelete,
-    /// Whether operations on a part of an object are told by the kind of the part instead of the object's.
+    /// Whether subresource operations carry the subresource's kind instead of the object's.
     pub parts_have_kinds: bool,
-    /// Whether there are the old paths of watches.
+    /// Whether the deprecated watch paths exist.
     pub watch_paths: bool,
 }
 
-/// What a request takes that deletes a collection.
+/// The parameters of deletecollection.
 #[derive(Debug)]
 pub(super) struct CollectionDelete {
     pub options: &'static [&'static str],
-    /// Which of the options are left out.
+    /// The options that are left out.
     pub without: &'static [&'static str],
     pub body: Option<&'static str>,
 }
 
-/// The forms of objects that the schemas of definitions know.
+/// The media types of custom resources.
 const FORMS: &[&str] = &["application/json", "application/yaml"];
 
 pub(super) static BUILT_IN: Conventions = Conventions {

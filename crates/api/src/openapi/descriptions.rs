@@ -1,6 +1,6 @@
-//! What types and fields are for, as `kubectl explain` shows it.
+//! Descriptions of types and fields, as shown by `kubectl explain`.
 //!
-//! The texts were found when the crate was built; lists, of which there are none, are described here.
+//! The build script extracts them; lists, which are missing there, are described here.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ const TEXTS: &str = include_str!(concat!(env!("OUT_DIR"), "/descriptions.txt"));
 pub(super) struct Descriptions(HashMap<(&'static str, &'static str), &'static str>);
 
 impl Descriptions {
-    /// Reads the texts, which takes a moment: not to be kept.
+    /// Parses the table, which is slow; the result is not cached.
     pub fn load() -> Self {
         let mut component = "";
         let mut texts = HashMap::new();
@@ -26,19 +26,19 @@ impl Descriptions {
         Self(texts)
     }
 
-    /// What a type is for.
+    /// The description of a type.
     pub fn of_type(&self, component: &str) -> Option<String> {
         self.get(component, "").or_else(|| of_list(component).map(|kind| format!("A list of {kind} objects.")))
     }
 
-    /// What a field is for.
+    /// The description of a field.
     pub fn of_field(&self, component: &str, field: &str) -> Option<String> {
         self.get(component, field).or_else(|| {
             of_list(component)?;
             match field {
                 "items" => Some("The objects of the list.".to_owned()),
                 "metadata" => Some("Metadata of the list.".to_owned()),
-                // Every kind says the same of these.
+                // Common to all kinds.
                 "apiVersion" | "kind" => self.get("io.k8s.apimachinery.pkg.apis.meta.v1.Status", field),
                 _ => None,
             }
@@ -51,7 +51,7 @@ impl Descriptions {
     }
 }
 
-/// The kind whose lists a component is.
+/// The item kind of a list component.
 fn of_list(component: &str) -> Option<&str> {
     component.rsplit('.').next()?.strip_suffix("List").filter(|kind| !kind.is_empty())
 }

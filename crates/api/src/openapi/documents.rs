@@ -1,27 +1,27 @@
-//! Which documents there are, and the routes of each.
+//! The list of OpenAPI documents and their routes.
 
 use super::{
-    paths,
-    resource_paths::routes,
+    path_names,
+    resource_routes::routes,
     route::{DISCOVERY, JSON, OBJECT, Parameter, Route, Shape},
 };
 use crate::{
-    discovery::{Enabled, group_versions, groups},
+    discovery::{EnabledFilter, group_versions, groups},
     schema::schema,
 };
 
-/// One document of version 3; version 2 is all of them.
+/// One v3 document; the v2 document joins all of them.
 #[derive(Debug)]
 pub(super) struct Document {
-    /// Below `/openapi/v3/`.
+    /// The path below `/openapi/v3/`.
     pub path: String,
-    /// The group and version whose kinds it has.
+    /// The group-version of its kinds.
     pub group_version: Option<(&'static str, &'static str)>,
     pub routes: Vec<Route>,
 }
 
-/// All documents of the served group-versions.
-pub(super) fn list(enabled: Enabled) -> Vec<Document> {
+/// All documents of the enabled group-versions.
+pub(super) fn list(enabled: EnabledFilter) -> Vec<Document> {
     let mut documents = fixed();
     documents.extend(groups(enabled).into_iter().map(group));
     documents.extend(group_versions(enabled).into_iter().map(|(group, version)| version_document(group, version)));
@@ -29,12 +29,12 @@ pub(super) fn list(enabled: Enabled) -> Vec<Document> {
 }
 
 fn version_document(group: &'static str, version: &'static str) -> Document {
-    let path = paths::of_version(group, version);
-    let id = format!("get{}APIResources", paths::infix(group, version));
+    let path = path_names::of_version(group, version);
+    let id = format!("get{}APIResources", path_names::infix(group, version));
     let list = Shape::Component("meta/v1.APIResourceList".to_owned());
     let mut all = vec![Route {
         consumes: OBJECT,
-        ..get(format!("/{path}/"), id, paths::tag(group, version), OBJECT, Some(list))
+        ..get(format!("/{path}/"), id, path_names::tag(group, version), OBJECT, Some(list))
     }];
     let resources = schema().resources().iter().filter(|r| r.group == group && r.version == version);
     all.extend(resources.flat_map(routes));
@@ -43,8 +43,8 @@ fn version_document(group: &'static str, version: &'static str) -> Document {
 
 fn group(group: &'static str) -> Document {
     let path = format!("apis/{group}");
-    let word = paths::group_word(group);
-    let id = format!("get{}APIGroup", paths::title(&word));
+    let word = path_names::group_word(group);
+    let id = format!("get{}APIGroup", path_names::title(&word));
     discovery(path, id, word, "meta/v1.APIGroup")
 }
 
@@ -54,7 +54,7 @@ fn discovery(path: String, id: String, tag: String, component: &str) -> Document
     Document { path, group_version: None, routes: vec![route] }
 }
 
-/// What is served besides groups and their versions.
+/// The documents besides groups and versions.
 fn fixed() -> Vec<Document> {
     let plain = |path: &str, routes: Vec<Route>| Document { path: path.to_owned(), group_version: None, routes };
     let text = |path: &str, id: &str, tag: &str, produces| {

@@ -1,24 +1,24 @@
-//! OpenAPI documents, made from the tables when they are asked for: version 3 as one document per group-version, version 2
-//! as one for all, in JSON and in protobuf.
+//! OpenAPI documents, built from the schema on demand: v3 as one document per group-version, v2 as one document, in
+//! JSON and protobuf.
 //!
-//! Documents are large and rarely read, so that none is kept here, but [`Pages`](crate::discovery::Pages) keeps those that
-//! were asked for; of version 3 there are hashes, which clients cache by.
+//! Documents are large and rarely read: they are cached by [`Pages`](crate::discovery::Pages) after the first request.
+//! v3 documents have hashes for client caches.
 
 mod components;
 mod conventions;
-mod custom;
+mod custom_resources;
 mod descriptions;
+mod document_writer;
 mod documents;
-mod gnostic;
-mod kinds;
+mod group_version_kinds;
+mod operation_descriptions;
 mod operations;
-mod paths;
-mod resource_paths;
+mod path_names;
+mod resource_routes;
 mod route;
-mod versions;
-mod words;
+mod v2_protobuf;
 
-pub use custom::{added_v2, document_of, model_name};
+pub use custom_resources::{added_v2, document_of, model_name};
 
 use std::sync::OnceLock;
 
@@ -26,11 +26,11 @@ use serde_json::json;
 
 use crate::{
     Map, Value,
-    discovery::{ALL, Enabled, Page},
+    discovery::{ALL_ENABLED, EnabledFilter, Page},
 };
 
-/// `/openapi/v3`: where the documents of the served group-versions are, with a hash of each for caches.
-pub fn index(enabled: Enabled) -> Value {
+/// `/openapi/v3`: the paths of the enabled documents with their hashes.
+pub fn index(enabled: EnabledFilter) -> Value {
     let served = documents::list(enabled);
     let entry = |(path, hash): &(String, String)| {
         (path.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")}))
@@ -41,37 +41,37 @@ pub fn index(enabled: Enabled) -> Value {
 
 /// The document at a path below `/openapi/v3/`, for example `apis/apps/v1`, `apis/apps`, `api` or `version`.
 pub fn document_at(path: &str) -> Option<Value> {
-    let document = documents::list(ALL).into_iter().find(|document| document.path == path)?;
-    Some(versions::v3(&document))
+    let document = documents::list(ALL_ENABLED).into_iter().find(|document| document.path == path)?;
+    Some(document_writer::v3(&document))
 }
 
-/// Whether there is a document at a path below `/openapi/v3/`, of the served group-versions.
-pub fn has_document(path: &str, enabled: Enabled) -> bool {
+/// Whether a document exists at a path below `/openapi/v3/`.
+pub fn has_document(path: &str, enabled: EnabledFilter) -> bool {
     documents::list(enabled).iter().any(|document| document.path == path)
 }
 
-/// `/openapi/v2` of the served group-versions.
-pub fn v2(enabled: Enabled) -> Value {
-    versions::v2(&documents::list(enabled))
+/// `/openapi/v2` with the enabled group-versions.
+pub fn v2(enabled: EnabledFilter) -> Value {
+    document_writer::v2(&documents::list(enabled))
 }
 
-/// A document of version 2 as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
+/// Encodes a v2 document as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
 pub fn protobuf_of(document: &Value) -> Vec<u8> {
-    gnostic::encode(document)
+    v2_protobuf::encode(document)
 }
 
-/// `/openapi/v2` of the served group-versions as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
-pub fn v2_protobuf(enabled: Enabled) -> Vec<u8> {
-    gnostic::encode(&v2(enabled))
+/// `/openapi/v2` with the enabled group-versions as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
+pub fn v2_protobuf(enabled: EnabledFilter) -> Vec<u8> {
+    v2_protobuf::encode(&v2(enabled))
 }
 
-/// The path and the hash of every document of version 3.
+/// Path and hash of every v3 document.
 fn hashes() -> &'static [(String, String)] {
     static HASHES: OnceLock<Vec<(String, String)>> = OnceLock::new();
     HASHES.get_or_init(|| {
-        documents::list(ALL)
+        documents::list(ALL_ENABLED)
             .into_iter()
-            .map(|document| (document.path.clone(), Page::new(versions::v3(&document).to_string()).hash))
+            .map(|document| (document.path.clone(), Page::new(document_writer::v3(&document).to_string()).hash))
             .collect()
     })
 }
@@ -82,15 +82,15 @@ mod tests {
 
     #[test]
     fn every_reference_resolves() {
-        for document in documents::list(ALL) {
-            let body = versions::v3(&document);
+        for document in documents::list(ALL_ENABLED) {
+            let body = document_writer::v3(&document);
             let text = body.to_string();
             for reference in text.split("#/components/schemas/").skip(1) {
                 let name = reference.split('"').next().unwrap();
                 assert!(!body["components"]["schemas"][name].is_null(), "{}: {name}", document.path);
             }
         }
-        let body = v2(ALL);
+        let body = v2(ALL_ENABLED);
         for reference in body.to_string().split("#/definitions/").skip(1) {
             let name = reference.split('"').next().unwrap();
             assert!(!body["definitions"][name].is_null(), "{name}");

@@ -1,5 +1,4 @@
-//! Paths and their operations, in the words of either version of OpenAPI. In version 2 parameters that many operations take
-//! stand once, beside the paths.
+//! Path items and operations of OpenAPI v2 and v3. In v2, parameters of several operations are shared beside the paths.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +7,20 @@ use serde_json::json;
 
 use super::{
     components::{Components, Dialect},
+    operation_descriptions,
     route::{Body, Parameter, Route, Shape, by_path, split_common},
-    words,
 };
 use crate::{Map, Value};
 
-/// Clients look for these in the operations themselves.
+/// The parameters that v2 keeps in operations.
 const NEVER_SHARED: &[&str] = &["name", "fieldValidation", "dryRun"];
 
 /// Writes the paths of a document.
 pub(super) struct Writer<'a> {
     components: &'a Components,
-    /// Version 2: the parameters that stand beside the paths.
+    /// The shared parameters of v2.
     pub shared: BTreeMap<String, Value>,
-    /// Parameters as they were written: operations take the same few.
+    /// Encoded parameters; operations repeat the same few.
     written: BTreeMap<Parameter, Value>,
 }
 
@@ -30,7 +29,7 @@ impl<'a> Writer<'a> {
         Self { components, shared: BTreeMap::new(), written: BTreeMap::new() }
     }
 
-    /// All paths of some routes.
+    /// Writes the path items of routes.
     pub fn paths(&mut self, routes: &[Route]) -> Map {
         by_path(routes).into_iter().map(|(path, routes)| (path.to_owned(), self.item(&routes))).collect()
     }
@@ -52,7 +51,7 @@ impl<'a> Writer<'a> {
     }
 
     fn operation(&mut self, route: &Route, parameters: &[Parameter]) -> Value {
-        let mut out = json!({"operationId": route.id, "description": words::operation(route), "tags": [route.tag],
+        let mut out = json!({"operationId": route.id, "description": operation_descriptions::operation(route), "tags": [route.tag],
             "responses": self.responses(route)});
         let mut taken = Vec::new();
         if self.is_v2() {
@@ -119,7 +118,7 @@ impl<'a> Writer<'a> {
             (true, Value::Object(mut form)) => out.as_object_mut().into_iter().for_each(|out| out.append(&mut form)),
             (_, form) => out["schema"] = form,
         }
-        if let Some(text) = words::parameter(parameter) {
+        if let Some(text) = operation_descriptions::parameter(parameter) {
             out["description"] = text.into();
         }
         require(&mut out, parameter.place == "path");
@@ -145,7 +144,7 @@ fn content(types: &[&str], schema: &Value) -> Value {
     types.iter().map(|media| ((*media).to_owned(), json!({"schema": schema}))).collect::<Map>().into()
 }
 
-/// What a status code is called.
+/// The description of a status code.
 fn reason(code: u16) -> &'static str {
     match code {
         201 => "Created",
@@ -154,7 +153,7 @@ fn reason(code: u16) -> &'static str {
     }
 }
 
-/// Eight letters: the start of FNV-1 of the text.
+/// Eight characters: the base64 start of the FNV-1 hash.
 fn short_hash(text: &str) -> String {
     let hash = text
         .bytes()

@@ -1,14 +1,14 @@
-//! One operation on one path, before it is written in either version of OpenAPI.
+//! One operation on one path, independent of the OpenAPI version.
 
-use super::kinds::Kind;
+use super::group_version_kinds::Kind;
 use crate::schema::{Ty, schema};
 
-/// A request that the server answers.
+/// An operation of the server.
 #[derive(Debug)]
 pub(super) struct Route {
     pub path: String,
     pub method: &'static str,
-    /// The name of the operation, unique in all documents.
+    /// The operation ID, unique in all documents.
     pub id: String,
     pub tag: String,
     pub action: Option<&'static str>,
@@ -17,11 +17,11 @@ pub(super) struct Route {
     pub body: Option<Body>,
     pub consumes: &'static [&'static str],
     pub produces: &'static [&'static str],
-    /// Answers besides 401.
+    /// The responses besides 401.
     pub answers: Vec<(u16, Shape)>,
 }
 
-/// Part of a path or of a query.
+/// A path or query parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Parameter {
     pub name: &'static str,
@@ -29,15 +29,15 @@ pub(super) struct Parameter {
     pub ty: &'static str,
 }
 
-/// What a request carries.
+/// A request body.
 #[derive(Debug)]
 pub(super) struct Body {
-    /// The key of the component, as [`super::components`] knows it.
+    /// The component key, see [`super::components`].
     pub component: String,
     pub required: bool,
 }
 
-/// What an answer carries.
+/// A response body.
 #[derive(Clone, Debug)]
 pub(super) enum Shape {
     Component(String),
@@ -69,7 +69,7 @@ pub(super) const PATCH: &[&str] = &[
 ];
 
 impl Route {
-    /// The components that the route refers to.
+    /// The component keys that the route refers to.
     pub fn components(&self) -> Vec<String> {
         let body = self.body.iter().map(|body| body.component.clone());
         let answers = self.answers.iter().filter_map(|(_, shape)| match shape {
@@ -93,7 +93,7 @@ impl Parameter {
         Self::in_query("pretty", "string")
     }
 
-    /// The fields of a struct of options that fit into a query: all but structs and times.
+    /// The fields of an options struct that fit a query: all but structs and times.
     pub fn options(struct_name: &str) -> Vec<Self> {
         let Some(id) = schema().type_named(struct_name) else { return Vec::new() };
         let fields = schema().get(id).fields.iter();
@@ -111,7 +111,7 @@ fn query_type(ty: &Ty) -> Option<&'static str> {
     }
 }
 
-/// The routes of one path: what all of them take, and the rest of each in the same order.
+/// Splits the parameters of one path into those common to all routes and the rest of each.
 pub(super) fn split_common(routes: &[&Route]) -> (Vec<Parameter>, Vec<Vec<Parameter>>) {
     let everywhere = |parameter: &&Parameter| routes.iter().all(|route| route.parameters.contains(parameter));
     let mut common: Vec<Parameter> =
@@ -126,7 +126,7 @@ pub(super) fn split_common(routes: &[&Route]) -> (Vec<Parameter>, Vec<Vec<Parame
     (common, own)
 }
 
-/// Routes by path, in the order of the paths.
+/// Groups routes by path, sorted.
 pub(super) fn by_path(routes: &[Route]) -> std::collections::BTreeMap<&str, Vec<&Route>> {
     let mut paths = std::collections::BTreeMap::<&str, Vec<&Route>>::new();
     for route in routes {

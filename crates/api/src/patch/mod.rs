@@ -1,13 +1,13 @@
-//! Patches: JSON patch, merge patch and strategic merge patch, each a function from object and patch to object.
+//! JSON patch, merge patch and strategic merge patch.
 
-mod operations;
-mod order;
-mod step;
-mod strategic;
+mod element_order;
+mod json_patch_document;
+mod json_patch_operation;
+mod strategic_merge;
 
 use crate::{Value, budget::Budget, json, schema::TypeId};
 
-/// The kinds of patch, by content type.
+/// The patch types, by content type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `application/json-patch+json`
@@ -18,30 +18,31 @@ pub enum Kind {
     Strategic,
 }
 
-/// Why a patch cannot be applied.
+/// A patch that cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The patch cannot be read.
+    /// The patch is malformed.
     #[error("{0}")]
     Malformed(String),
-    /// The patch can be read but does not fit the object.
+    /// The patch does not apply to the object.
     #[error("{0}")]
     Unprocessable(String),
-    /// An operation of a JSON patch does not apply. Clients are not told why, those who patch on their behalf are.
+    /// An operation of a JSON patch does not apply. The cause is reported to mutating webhooks' callers, not to
+    /// clients.
     #[error("the server rejected our request due to an error in our request")]
     Inapplicable {
-        /// What the operation lacks.
+        /// The cause.
         why: String,
-        /// Whether it is a test that failed.
+        /// Whether a `test` operation failed.
         test: bool,
     },
-    /// The patch contradicts itself, which upstream takes for a fault of the server.
+    /// The patch contradicts itself, which upstream reports as an internal error.
     #[error("{0}")]
     Failed(String),
 }
 
 impl Kind {
-    /// The kind that a content type names.
+    /// Returns the patch type of a content type.
     pub fn of(content_type: &str) -> Option<Self> {
         match content_type {
             "application/json-patch+json" => Some(Kind::Json),
@@ -51,10 +52,10 @@ impl Kind {
         }
     }
 
-    /// The object of type `ty` after the patch.
+    /// Applies the patch to an object of type `ty`.
     pub fn apply(self, ty: TypeId, object: &Value, patch: &Value) -> Result<Value, Error> {
         match self {
-            Kind::Json => operations::apply(object, patch),
+            Kind::Json => json_patch_document::apply_json_patch(object, patch),
             Kind::Merge if !patch.is_object() => {
                 Err(Error::Malformed("error decoding patch: a merge patch must be an object".to_owned()))
             }
@@ -63,12 +64,12 @@ impl Kind {
                 json_patch::merge(&mut out, patch);
                 Ok(out)
             }
-            Kind::Strategic => strategic::apply(ty, object, patch),
+            Kind::Strategic => strategic_merge::apply_strategic_merge_patch(ty, object, patch),
         }
     }
 }
 
-/// Reads a patch. It may take a quarter of the memory of an object, as it is copied while it is applied.
-pub fn parse(bytes: &[u8]) -> Result<Value, json::Error> {
+/// Parses a patch. Its budget is a quarter of an object's, since applying copies it.
+pub fn parse_patch(bytes: &[u8]) -> Result<Value, json::Error> {
     json::parse_within(bytes, &mut Budget::quarter())
 }

@@ -1,48 +1,54 @@
-//! From a message to the canonical object: fields that the schema does not have are skipped, zeros are written as JSON has
-//! them, and a field that comes twice is merged or replaced as protobuf says.
+//! Decodes protobuf messages into canonical objects: unknown fields are skipped, zero values are written as in JSON,
+//! repeated fields are merged or replaced as protobuf specifies.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use formats::wire::{self, Reader, Wire};
 use jiff::Timestamp;
 
-use super::{Error, MAGIC, MAX_DEPTH, decode_enveloped, encode::ZERO_TIME};
+use super::{MAGIC, MAX_DEPTH, ProtobufError, decode_enveloped, encode::ZERO_TIME_SECONDS};
 use crate::{
     Map, Value,
     budget::Budget,
-    decode::{fill, shows, zero},
+    decode::{fill_zero_fields, is_written, zero_value},
     duration, json,
     quantity::{self, Quantity},
-    schema::{Field, Part, Shapes, Ty, Type, schema},
+    schema::{SchemaShape, SlotContent, StructField, StructType, Ty, schema},
     time,
 };
 
-/// Reads the messages of one object.
-pub struct Decoder<'b> {
+/// Decodes the messages of one object.
+pub struct MessageDecoder<'b> {
     budget: &'b mut Budget,
 }
 
-impl<'b> Decoder<'b> {
+impl<'b> MessageDecoder<'b> {
     pub fn new(budget: &'b mut Budget) -> Self {
         Self { budget }
     }
 
-    /// A struct with its zeros.
-    pub fn whole(&mut self, ty: &Type, bytes: &[u8], depth: usize) -> Result<Map, Error> {
+    /// Decodes a struct with its zero values.
+    pub fn decode_struct(&mut self, ty: &StructType, bytes: &[u8], depth: usize) -> Result<Map, ProtobufError> {
         let mut map = Map::new();
-        self.structure(ty, bytes, &mut map, depth)?;
-        fill(ty, &mut map, self.budget)?;
+        self.decode_fields(ty, bytes, &mut map, depth)?;
+        fill_zero_fields(ty, &mut map, self.budget)?;
         Ok(map)
     }
 
-    /// The fields that a message sets.
-    fn structure(&mut self, ty: &Type, bytes: &[u8], map: &mut Map, depth: usize) -> Result<(), Error> {
+    /// Decodes the fields that a message sets.
+    fn decode_fields(
+        &mut self,
+        ty: &StructType,
+        bytes: &[u8],
+        map: &mut Map,
+        depth: usize,
+    ) -> Result<(), ProtobufError> {
         if depth > MAX_DEPTH {
-            return Err(Error::Depth);
+            return Err(ProtobufError::Depth);
         }
         let mut fields = Reader::new(bytes);
         let mut at = 0;
         while let Some((number, value)) = fields.field().map_err(|error| error.within(ty.short_name()))? {
-            // Writers keep the order of the numbers: it is this slot again or the next one.
+            // Encoders keep number order: it is usually the same slot or the next one.
             let is_at = |at: usize| ty.slots.get(at).is_some_and(|slot| slot.number == number);
             at = match (is_at(at), is_at(at + 1)) {
                 (true, _) => at,
@@ -55,28 +61,39 @@ impl<'b> Decoder<'b> {
                     },
                 },
             };
-            match ty.slots[at].part {
-                Part::Nested(id) => {
+            match ty.slots[at].content {
+                SlotContent::Nested(id) => {
                     let inner = schema().get(id);
                     let Wire::Bytes(bytes) = value else {
-                        return Err(Error::WireType { wire: value.kind(), field: inner.short_name().to_owned() });
+                        return Err(ProtobufError::WireType {
+                            wire: value.kind(),
+                            field: inner.short_name().to_owned(),
+                        });
                     };
-                    self.structure(inner, bytes, map, depth + 1)?;
+                    self.decode_fields(inner, bytes, map, depth + 1)?;
                 }
-                Part::Field(at) => self.field(&ty.fields[at], value, map, depth)?,
+                SlotContent::Field(at) => self.decode_field(&ty.fields[at], value, map, depth)?,
             }
         }
         Ok(())
     }
 
-    fn field(&mut self, field: &Field, value: Wire, map: &mut Map, depth: usize) -> Result<(), Error> {
+    fn decode_field(
+        &mut self,
+        field: &StructField,
+        value: Wire,
+        map: &mut Map,
+        depth: usize,
+    ) -> Result<(), ProtobufError> {
         match &field.ty {
             Ty::List(inner) => {
-                let Value::Array(items) = self.slot(field, map, || Value::Array(Vec::new()))? else { return Ok(()) };
-                if field.wrapped {
-                    return self.wrapped(field, inner, value, items, depth);
+                let Value::Array(items) = self.field_entry(field, map, || Value::Array(Vec::new()))? else {
+                    return Ok(());
+                };
+                if field.protobuf_wrapped {
+                    return self.decode_wrapped_list(field, inner, value, items, depth);
                 }
-                self.item(field, inner, value, items, depth)?;
+                self.decode_item(field, inner, value, items, depth)?;
                 // Packed elements may be none at all.
                 if items.is_empty() {
                     map.remove(field.name);
@@ -84,22 +101,24 @@ impl<'b> Decoder<'b> {
                 Ok(())
             }
             Ty::Map(inner) => {
-                let Value::Object(entries) = self.slot(field, map, || Value::Object(Map::new()))? else {
+                let Value::Object(entries) = self.field_entry(field, map, || Value::Object(Map::new()))? else {
                     return Ok(());
                 };
-                self.entry(field, inner, value, entries, depth)
+                self.decode_map_entry(field, inner, value, entries, depth)
             }
             Ty::Struct(id) => {
-                let Value::Object(inner) = self.slot(field, map, || Value::Object(Map::new()))? else { return Ok(()) };
+                let Value::Object(inner) = self.field_entry(field, map, || Value::Object(Map::new()))? else {
+                    return Ok(());
+                };
                 let ty = schema().get(*id);
-                self.structure(ty, message(field, value)?, inner, depth + 1)?;
-                Ok(fill(ty, inner, self.budget)?)
+                self.decode_fields(ty, expect_bytes(field, value)?, inner, depth + 1)?;
+                Ok(fill_zero_fields(ty, inner, self.budget)?)
             }
             ty => {
-                let value = self.element(field, ty, value, depth)?;
-                let unset = value.is_null() && (field.optional || !matches!(field.ty, Ty::Raw));
-                if unset || !shows(field, &value) {
-                    // What came before in the message counts no more.
+                let value = self.decode_element(field, ty, value, depth)?;
+                let unset = value.is_null() && (field.protobuf_optional || !matches!(field.ty, Ty::Raw));
+                if unset || !is_written(field, &value) {
+                    // Overrides an earlier value in the message.
                     map.remove(field.name);
                     return Ok(());
                 }
@@ -112,8 +131,13 @@ impl<'b> Decoder<'b> {
         }
     }
 
-    /// The place of a field in its struct, made if it is not there.
-    fn slot<'m>(&mut self, field: &Field, map: &'m mut Map, new: fn() -> Value) -> Result<&'m mut Value, Error> {
+    /// Returns the entry of a field in its struct, inserting it if absent.
+    fn field_entry<'m>(
+        &mut self,
+        field: &StructField,
+        map: &'m mut Map,
+        new: fn() -> Value,
+    ) -> Result<&'m mut Value, ProtobufError> {
         if !map.contains_key(field.name) {
             self.budget.entry(map.len(), field.name.len())?;
             map.insert(field.name.to_owned(), new());
@@ -121,20 +145,20 @@ impl<'b> Decoder<'b> {
         map.get_mut(field.name).ok_or(wire::Error::End.into())
     }
 
-    /// One element of a list, or several that are packed.
-    fn item(
+    /// Decodes one list element, or several packed ones.
+    fn decode_item(
         &mut self,
-        field: &Field,
+        field: &StructField,
         inner: &Ty,
         value: Wire,
         items: &mut Vec<Value>,
         depth: usize,
-    ) -> Result<(), Error> {
+    ) -> Result<(), ProtobufError> {
         let packed = match (inner, value) {
             (Ty::Int32 | Ty::Int64 | Ty::Bool | Ty::Double, Wire::Bytes(bytes)) => Reader::new(bytes),
             _ => {
                 self.budget.element()?;
-                items.push(self.element(field, inner, value, depth)?);
+                items.push(self.decode_element(field, inner, value, depth)?);
                 return Ok(());
             }
         };
@@ -145,36 +169,43 @@ impl<'b> Decoder<'b> {
                 _ => Wire::Varint(packed.varint()?),
             };
             self.budget.element()?;
-            items.push(self.element(field, inner, value, depth)?);
+            items.push(self.decode_element(field, inner, value, depth)?);
         }
         Ok(())
     }
 
-    /// A message with the elements of a list as field 1.
-    fn wrapped(
+    /// Decodes a message with the list elements as field 1.
+    fn decode_wrapped_list(
         &mut self,
-        field: &Field,
+        field: &StructField,
         inner: &Ty,
         value: Wire,
         items: &mut Vec<Value>,
         depth: usize,
-    ) -> Result<(), Error> {
-        let mut fields = Reader::new(message(field, value)?);
+    ) -> Result<(), ProtobufError> {
+        let mut fields = Reader::new(expect_bytes(field, value)?);
         while let Some((number, value)) = fields.field()? {
             if number == 1 {
-                self.item(field, inner, value, items, depth)?;
+                self.decode_item(field, inner, value, items, depth)?;
             }
         }
         Ok(())
     }
 
-    fn entry(&mut self, field: &Field, inner: &Ty, value: Wire, entries: &mut Map, depth: usize) -> Result<(), Error> {
-        let mut fields = Reader::new(message(field, value)?);
+    fn decode_map_entry(
+        &mut self,
+        field: &StructField,
+        inner: &Ty,
+        value: Wire,
+        entries: &mut Map,
+        depth: usize,
+    ) -> Result<(), ProtobufError> {
+        let mut fields = Reader::new(expect_bytes(field, value)?);
         let (mut key, mut found) = (String::new(), None);
         while let Some((number, value)) = fields.field()? {
             match number {
-                1 => key = text(message(field, value)?),
-                2 => found = Some(self.element(field, inner, value, depth)?),
+                1 => key = decode_text(expect_bytes(field, value)?),
+                2 => found = Some(self.decode_element(field, inner, value, depth)?),
                 _ => {}
             }
         }
@@ -184,57 +215,65 @@ impl<'b> Decoder<'b> {
         let value = match found {
             Some(value) => value,
             None if matches!(inner, Ty::List(_)) => Value::Array(Vec::new()),
-            None => zero(inner, self.budget)?,
+            None => zero_value(inner, self.budget)?,
         };
         entries.insert(key, value);
         Ok(())
     }
 
-    fn element(&mut self, field: &Field, ty: &Ty, value: Wire, depth: usize) -> Result<Value, Error> {
+    fn decode_element(
+        &mut self,
+        field: &StructField,
+        ty: &Ty,
+        value: Wire,
+        depth: usize,
+    ) -> Result<Value, ProtobufError> {
         Ok(match (ty, value) {
             (Ty::String, Wire::Bytes(bytes)) => {
                 self.budget.text(bytes.len())?;
-                Value::String(text(bytes))
+                Value::String(decode_text(bytes))
             }
             (Ty::Bool, Wire::Varint(value)) => Value::Bool(value != 0),
             (Ty::Int32, Wire::Varint(value)) => (value as i32).into(),
             (Ty::Int64, Wire::Varint(value)) => (value as i64).into(),
             (Ty::Double, Wire::Fixed64(bits)) => {
                 let value = f64::from_bits(bits);
-                json::float(value).ok_or_else(|| invalid(field, format!("unsupported value: {value}")))?
+                json::float(value).ok_or_else(|| invalid_value(field, format!("unsupported value: {value}")))?
             }
             (Ty::Bytes, Wire::Bytes(bytes)) => {
                 self.budget.text(bytes.len() / 3 * 4 + 4)?;
                 Value::String(BASE64_STANDARD.encode(bytes))
             }
-            (Ty::Time, Wire::Bytes(bytes)) => instant(field, bytes, false)?,
-            (Ty::MicroTime, Wire::Bytes(bytes)) => instant(field, bytes, true)?,
-            (Ty::Duration, Wire::Bytes(bytes)) => duration::write(varint_field(bytes, 1)? as i64).into(),
-            (Ty::Quantity, Wire::Bytes(bytes)) => quantity(field, bytes)?,
-            (Ty::IntOrString, Wire::Bytes(bytes)) => self.int_or_string(field, bytes)?,
-            (Ty::Raw, Wire::Bytes(bytes)) => match field.shapes {
-                Some(shapes) => self.shape(field, shapes, bytes, depth + 1)?,
-                None => self.raw(bytes, depth + 1)?,
+            (Ty::Time, Wire::Bytes(bytes)) => decode_time(field, bytes, false)?,
+            (Ty::MicroTime, Wire::Bytes(bytes)) => decode_time(field, bytes, true)?,
+            (Ty::Duration, Wire::Bytes(bytes)) => duration::write(last_varint(bytes, 1)? as i64).into(),
+            (Ty::Quantity, Wire::Bytes(bytes)) => decode_quantity(field, bytes)?,
+            (Ty::IntOrString, Wire::Bytes(bytes)) => self.decode_int_or_string(field, bytes)?,
+            (Ty::Raw, Wire::Bytes(bytes)) => match field.schema_shape {
+                Some(shapes) => self.decode_schema_shape(field, shapes, bytes, depth + 1)?,
+                None => self.decode_raw(bytes, depth + 1)?,
             },
-            (Ty::Struct(id), Wire::Bytes(bytes)) => Value::Object(self.whole(schema().get(*id), bytes, depth + 1)?),
+            (Ty::Struct(id), Wire::Bytes(bytes)) => {
+                Value::Object(self.decode_struct(schema().get(*id), bytes, depth + 1)?)
+            }
             (Ty::List(inner), Wire::Bytes(_)) => {
                 let mut items = Vec::new();
-                self.wrapped(field, inner, value, &mut items, depth + 1)?;
+                self.decode_wrapped_list(field, inner, value, &mut items, depth + 1)?;
                 Value::Array(items)
             }
-            _ => return Err(wrong(field, value)),
+            _ => return Err(wrong_wire_type(field, value)),
         })
     }
 
-    fn int_or_string(&mut self, field: &Field, bytes: &[u8]) -> Result<Value, Error> {
+    fn decode_int_or_string(&mut self, field: &StructField, bytes: &[u8]) -> Result<Value, ProtobufError> {
         let (mut kind, mut number, mut string) = (0, 0, String::new());
         let mut fields = Reader::new(bytes);
         while let Some(part) = fields.field()? {
             match part {
                 (1, Wire::Varint(value)) => kind = value,
                 (2, Wire::Varint(value)) => number = value as i32,
-                (3, Wire::Bytes(bytes)) => string = text(bytes),
-                (1..=3, value) => return Err(wrong(field, value)),
+                (3, Wire::Bytes(bytes)) => string = decode_text(bytes),
+                (1..=3, value) => return Err(wrong_wire_type(field, value)),
                 _ => {}
             }
         }
@@ -242,14 +281,14 @@ impl<'b> Decoder<'b> {
         match kind {
             0 => Ok(number.into()),
             1 => Ok(string.into()),
-            _ => Err(invalid(field, "impossible IntOrString.Type".to_owned())),
+            _ => Err(invalid_value(field, "impossible IntOrString.Type".to_owned())),
         }
     }
 
-    /// Any JSON, or an object in an envelope.
-    fn raw(&mut self, bytes: &[u8], depth: usize) -> Result<Value, Error> {
+    /// Decodes arbitrary JSON, or an object in an envelope.
+    fn decode_raw(&mut self, bytes: &[u8], depth: usize) -> Result<Value, ProtobufError> {
         if depth > MAX_DEPTH {
-            return Err(Error::Depth);
+            return Err(ProtobufError::Depth);
         }
         let mut raw: &[u8] = b"";
         let mut fields = Reader::new(bytes);
@@ -265,27 +304,34 @@ impl<'b> Decoder<'b> {
         }
     }
 
-    fn shape(&mut self, field: &Field, shapes: Shapes, bytes: &[u8], depth: usize) -> Result<Value, Error> {
-        let (Shapes::SchemaOrBool(id) | Shapes::SchemaOrArray(id) | Shapes::SchemaOrStrings(id)) = shapes;
+    fn decode_schema_shape(
+        &mut self,
+        field: &StructField,
+        shapes: SchemaShape,
+        bytes: &[u8],
+        depth: usize,
+    ) -> Result<Value, ProtobufError> {
+        let (SchemaShape::SchemaOrBool(id) | SchemaShape::SchemaOrArray(id) | SchemaShape::SchemaOrStrings(id)) =
+            shapes;
         let (one, many) = match shapes {
-            Shapes::SchemaOrBool(_) => (2, 0),
-            Shapes::SchemaOrArray(_) | Shapes::SchemaOrStrings(_) => (1, 2),
+            SchemaShape::SchemaOrBool(_) => (2, 0),
+            SchemaShape::SchemaOrArray(_) | SchemaShape::SchemaOrStrings(_) => (1, 2),
         };
-        let inner = if matches!(shapes, Shapes::SchemaOrStrings(_)) { Ty::String } else { Ty::Struct(id) };
+        let inner = if matches!(shapes, SchemaShape::SchemaOrStrings(_)) { Ty::String } else { Ty::Struct(id) };
         let (mut allows, mut schema, mut items) = (false, None, Vec::new());
         let mut fields = Reader::new(bytes);
         while let Some((number, value)) = fields.field()? {
             match (number, value) {
                 (1, Wire::Varint(value)) => allows = value != 0,
                 (number, value) if number == one => {
-                    schema = Some(self.element(field, &Ty::Struct(id), value, depth)?)
+                    schema = Some(self.decode_element(field, &Ty::Struct(id), value, depth)?)
                 }
-                (number, value) if number == many => self.item(field, &inner, value, &mut items, depth)?,
+                (number, value) if number == many => self.decode_item(field, &inner, value, &mut items, depth)?,
                 _ => {}
             }
         }
         Ok(match (shapes, schema) {
-            (Shapes::SchemaOrBool(_), None) => Value::Bool(allows),
+            (SchemaShape::SchemaOrBool(_), None) => Value::Bool(allows),
             (_, Some(schema)) if items.is_empty() => schema,
             _ if items.is_empty() => Value::Null,
             _ => Value::Array(items),
@@ -293,25 +339,25 @@ impl<'b> Decoder<'b> {
     }
 }
 
-fn message<'a>(field: &Field, value: Wire<'a>) -> Result<&'a [u8], Error> {
+fn expect_bytes<'a>(field: &StructField, value: Wire<'a>) -> Result<&'a [u8], ProtobufError> {
     match value {
         Wire::Bytes(bytes) => Ok(bytes),
-        _ => Err(wrong(field, value)),
+        _ => Err(wrong_wire_type(field, value)),
     }
 }
 
-/// A value of another wire type than the field's, which Go names by its struct.
-fn wrong(field: &Field, value: Wire) -> Error {
+/// The error of a wrong wire type; Go names the field by its struct.
+fn wrong_wire_type(field: &StructField, value: Wire) -> ProtobufError {
     let name = match (field.name, field.type_name.rsplit('.').next()) {
         ("metadata", Some(ty @ ("ObjectMeta" | "ListMeta"))) => ty.to_owned(),
         ("uid", _) => "UID".to_owned(),
         (name, _) => name[..1].to_ascii_uppercase() + &name[1..],
     };
-    Error::WireType { wire: value.kind(), field: name }
+    ProtobufError::WireType { wire: value.kind(), field: name }
 }
 
-/// The last varint of a number in a message; 0 without one.
-fn varint_field(bytes: &[u8], wanted: u32) -> Result<u64, Error> {
+/// Returns the last varint with a field number; 0 if absent.
+fn last_varint(bytes: &[u8], wanted: u32) -> Result<u64, ProtobufError> {
     let mut found = 0;
     let mut fields = Reader::new(bytes);
     while let Some((number, value)) = fields.field()? {
@@ -324,39 +370,39 @@ fn varint_field(bytes: &[u8], wanted: u32) -> Result<u64, Error> {
     Ok(found)
 }
 
-/// Null for Go's zero time.
-fn instant(field: &Field, bytes: &[u8], micros: bool) -> Result<Value, Error> {
-    let (seconds, nanos) = (varint_field(bytes, 1)? as i64, varint_field(bytes, 2)? as i32);
+/// Returns null for Go's zero time.
+fn decode_time(field: &StructField, bytes: &[u8], micros: bool) -> Result<Value, ProtobufError> {
+    let (seconds, nanos) = (last_varint(bytes, 1)? as i64, last_varint(bytes, 2)? as i32);
     let nanos = if micros { nanos / 1000 * 1000 } else { 0 };
-    if bytes.is_empty() || (seconds, nanos) == (ZERO_TIME, 0) {
+    if bytes.is_empty() || (seconds, nanos) == (ZERO_TIME_SECONDS, 0) {
         return Ok(Value::Null);
     }
     let time = Timestamp::from_second(seconds)
         .and_then(|time| time.checked_add(jiff::SignedDuration::from_nanos(nanos.into())));
-    let time = time.map_err(|error| invalid(field, error.to_string()))?;
+    let time = time.map_err(|error| invalid_value(field, error.to_string()))?;
     Ok(if micros { time::micros(time) } else { time::seconds(time) }.into())
 }
 
-fn quantity(field: &Field, bytes: &[u8]) -> Result<Value, Error> {
+fn decode_quantity(field: &StructField, bytes: &[u8]) -> Result<Value, ProtobufError> {
     let mut string = None;
     let mut fields = Reader::new(bytes);
     while let Some((number, value)) = fields.field()? {
         if let (1, Wire::Bytes(bytes)) = (number, value) {
-            string = Some(text(bytes));
+            string = Some(decode_text(bytes));
         }
     }
     let Some(string) = string else { return Ok("0".into()) };
     if quantity::is_canonical(&string) {
         return Ok(string.into());
     }
-    Quantity::canonical(&string).map(Value::from).map_err(|fault| invalid(field, fault.to_owned()))
+    Quantity::canonical(&string).map(Value::from).map_err(|fault| invalid_value(field, fault.to_owned()))
 }
 
-fn invalid(field: &Field, message: String) -> Error {
-    Error::Value { path: field.name, message }
+fn invalid_value(field: &StructField, message: String) -> ProtobufError {
+    ProtobufError::Value { path: field.name, message }
 }
 
-/// Text as Go writes it to JSON: bytes that are no UTF-8 become U+FFFD.
-fn text(bytes: &[u8]) -> String {
+/// Decodes text as Go writes it to JSON: invalid UTF-8 becomes U+FFFD.
+fn decode_text(bytes: &[u8]) -> String {
     json::replace_invalid(bytes).into_owned()
 }

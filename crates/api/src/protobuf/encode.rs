@@ -1,51 +1,56 @@
-//! From an object to its message, in the order and with the zeros that upstream's generated code writes: single fields always
-//! unless they are optional, lists and maps by element, maps sorted by key.
+//! Encodes objects as protobuf messages in upstream's field order and with its zero values: singular fields always
+//! unless optional, lists and maps per element, maps sorted by key.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use formats::wire;
 
 use crate::{
     Map, Value, duration,
-    schema::{Field, Part, Shapes, Ty, Type, schema},
+    schema::{SchemaShape, SlotContent, StructField, StructType, Ty, schema},
     time,
 };
 
-/// The seconds of Go's zero time, which is written as an empty message.
-pub const ZERO_TIME: i64 = -62_135_596_800;
+/// The seconds of Go's zero time, encoded as an empty message.
+pub const ZERO_TIME_SECONDS: i64 = -62_135_596_800;
 
-/// Appends the fields of a struct. A value of the wrong type counts as not set: canonical objects have none.
-pub fn structure(out: &mut Vec<u8>, ty: &Type, map: Option<&Map>) {
+/// Appends the fields of a struct. A value of the wrong type counts as unset; canonical objects have none.
+pub fn encode_struct(out: &mut Vec<u8>, ty: &StructType, map: Option<&Map>) {
     for slot in &ty.slots {
-        match slot.part {
-            Part::Nested(id) => wire::message(out, slot.number, |out| structure(out, schema().get(id), map)),
-            Part::Field(at) => {
+        match slot.content {
+            SlotContent::Nested(id) => wire::message(out, slot.number, |out| encode_struct(out, schema().get(id), map)),
+            SlotContent::Field(at) => {
                 let field = &ty.fields[at];
-                self::field(out, slot.number, field, map.and_then(|map| map.get(field.name)).unwrap_or(&Value::Null));
+                self::encode_field(
+                    out,
+                    slot.number,
+                    field,
+                    map.and_then(|map| map.get(field.name)).unwrap_or(&Value::Null),
+                );
             }
         }
     }
 }
 
-fn field(out: &mut Vec<u8>, number: u32, field: &Field, value: &Value) {
+fn encode_field(out: &mut Vec<u8>, number: u32, field: &StructField, value: &Value) {
     match &field.ty {
-        Ty::List(inner) if field.wrapped => {
+        Ty::List(inner) if field.protobuf_wrapped => {
             if let Some(items) = value.as_array() {
-                wire::message(out, number, |out| elements(out, 1, field, inner, items));
+                wire::message(out, number, |out| encode_elements(out, 1, field, inner, items));
             }
         }
-        Ty::List(inner) => elements(out, number, field, inner, value.as_array().map_or(&[], Vec::as_slice)),
-        Ty::Map(inner) => entries(out, number, field, inner, value),
+        Ty::List(inner) => encode_elements(out, number, field, inner, value.as_array().map_or(&[], Vec::as_slice)),
+        Ty::Map(inner) => encode_map_entries(out, number, field, inner, value),
         Ty::Bytes if value.is_null() => {}
-        _ if field.optional && value.is_null() => {}
-        ty => element(out, number, field, ty, value),
+        _ if field.protobuf_optional && value.is_null() => {}
+        ty => encode_element(out, number, field, ty, value),
     }
 }
 
-fn elements(out: &mut Vec<u8>, number: u32, field: &Field, inner: &Ty, items: &[Value]) {
-    items.iter().for_each(|item| element(out, number, field, inner, item));
+fn encode_elements(out: &mut Vec<u8>, number: u32, field: &StructField, inner: &Ty, items: &[Value]) {
+    items.iter().for_each(|item| encode_element(out, number, field, inner, item));
 }
 
-fn entries(out: &mut Vec<u8>, number: u32, field: &Field, inner: &Ty, value: &Value) {
+fn encode_map_entries(out: &mut Vec<u8>, number: u32, field: &StructField, inner: &Ty, value: &Value) {
     let Some(map) = value.as_object() else { return };
     let mut entries: Vec<(&String, &Value)> = map.iter().collect();
     entries.sort_unstable_by_key(|(key, _)| *key);
@@ -53,14 +58,14 @@ fn entries(out: &mut Vec<u8>, number: u32, field: &Field, inner: &Ty, value: &Va
         wire::message(out, number, |out| {
             wire::bytes(out, 1, key.as_bytes());
             if *inner != Ty::Bytes || !value.is_null() {
-                element(out, 2, field, inner, value);
+                encode_element(out, 2, field, inner, value);
             }
         });
     }
 }
 
-/// One value with its tag, zero or not.
-fn element(out: &mut Vec<u8>, number: u32, field: &Field, ty: &Ty, value: &Value) {
+/// Encodes one value with its tag, zero or not.
+fn encode_element(out: &mut Vec<u8>, number: u32, field: &StructField, ty: &Ty, value: &Value) {
     match ty {
         Ty::String => wire::bytes(out, number, value.as_str().unwrap_or_default().as_bytes()),
         Ty::Bool => wire::number(out, number, value.as_bool().unwrap_or_default().into()),
@@ -70,8 +75,8 @@ fn element(out: &mut Vec<u8>, number: u32, field: &Field, ty: &Ty, value: &Value
             let decoded = BASE64_STANDARD.decode(value.as_str().unwrap_or_default()).unwrap_or_default();
             wire::bytes(out, number, &decoded);
         }
-        Ty::Time => wire::message(out, number, |out| instant(out, value, false)),
-        Ty::MicroTime => wire::message(out, number, |out| instant(out, value, true)),
+        Ty::Time => wire::message(out, number, |out| encode_time(out, value, false)),
+        Ty::MicroTime => wire::message(out, number, |out| encode_time(out, value, true)),
         Ty::Duration => {
             let nanos = value.as_str().and_then(duration::parse).unwrap_or_default();
             wire::message(out, number, |out| wire::number(out, 1, nanos as u64));
@@ -85,51 +90,53 @@ fn element(out: &mut Vec<u8>, number: u32, field: &Field, ty: &Ty, value: &Value
             wire::number(out, 2, value.as_i64().unwrap_or_default() as u64);
             wire::bytes(out, 3, value.as_str().unwrap_or_default().as_bytes());
         }),
-        Ty::Raw => wire::message(out, number, |out| raw(out, field, value)),
-        Ty::Struct(id) => wire::message(out, number, |out| structure(out, schema().get(*id), value.as_object())),
+        Ty::Raw => wire::message(out, number, |out| encode_raw(out, field, value)),
+        Ty::Struct(id) => wire::message(out, number, |out| encode_struct(out, schema().get(*id), value.as_object())),
         Ty::List(inner) => {
             let items = value.as_array().map_or(&[][..], Vec::as_slice);
-            wire::message(out, number, |out| elements(out, 1, field, inner, items));
+            wire::message(out, number, |out| encode_elements(out, 1, field, inner, items));
         }
-        // No type of the tables has a map within a list or a map.
+        // No type of the schema has a map within a list or map.
         Ty::Map(_) => {}
     }
 }
 
-fn instant(out: &mut Vec<u8>, value: &Value, micros: bool) {
+fn encode_time(out: &mut Vec<u8>, value: &Value, micros: bool) {
     let Some(time) = value.as_str().and_then(time::parse) else { return };
-    // A time before the epoch has its fraction counted forwards.
+    // A time before the epoch has a positive fraction.
     let nanos = time.as_nanosecond();
     let (seconds, fraction) = (nanos.div_euclid(1_000_000_000) as i64, nanos.rem_euclid(1_000_000_000) as u64);
-    if seconds == ZERO_TIME && (!micros || fraction == 0) {
+    if seconds == ZERO_TIME_SECONDS && (!micros || fraction == 0) {
         return;
     }
     wire::number(out, 1, seconds as u64);
     wire::number(out, 2, if micros { fraction / 1000 * 1000 } else { 0 });
 }
 
-fn raw(out: &mut Vec<u8>, field: &Field, value: &Value) {
-    match field.shapes {
-        Some(shapes) => shape(out, field, shapes, value),
+fn encode_raw(out: &mut Vec<u8>, field: &StructField, value: &Value) {
+    match field.schema_shape {
+        Some(shapes) => encode_schema_shape(out, field, shapes, value),
         None if value.is_null() => {}
         None => wire::bytes(out, 1, value.to_string().as_bytes()),
     }
 }
 
-fn shape(out: &mut Vec<u8>, field: &Field, shapes: Shapes, value: &Value) {
+fn encode_schema_shape(out: &mut Vec<u8>, field: &StructField, shapes: SchemaShape, value: &Value) {
     match shapes {
-        Shapes::SchemaOrBool(id) => {
+        SchemaShape::SchemaOrBool(id) => {
             wire::number(out, 1, (value.is_object() || *value == Value::Bool(true)).into());
             if value.is_object() {
-                element(out, 2, field, &Ty::Struct(id), value);
+                encode_element(out, 2, field, &Ty::Struct(id), value);
             }
         }
-        Shapes::SchemaOrArray(id) | Shapes::SchemaOrStrings(id) if value.is_object() => {
-            element(out, 1, field, &Ty::Struct(id), value);
+        SchemaShape::SchemaOrArray(id) | SchemaShape::SchemaOrStrings(id) if value.is_object() => {
+            encode_element(out, 1, field, &Ty::Struct(id), value);
         }
-        Shapes::SchemaOrArray(id) => {
-            elements(out, 2, field, &Ty::Struct(id), value.as_array().map_or(&[], Vec::as_slice));
+        SchemaShape::SchemaOrArray(id) => {
+            encode_elements(out, 2, field, &Ty::Struct(id), value.as_array().map_or(&[], Vec::as_slice));
         }
-        Shapes::SchemaOrStrings(_) => elements(out, 2, field, &Ty::String, value.as_array().map_or(&[], Vec::as_slice)),
+        SchemaShape::SchemaOrStrings(_) => {
+            encode_elements(out, 2, field, &Ty::String, value.as_array().map_or(&[], Vec::as_slice))
+        }
     }
 }

@@ -1,38 +1,39 @@
-//! The envelope around every object on the wire: four bytes, then a message with `apiVersion`, `kind` and the object.
+//! The protobuf envelope (`runtime.Unknown`): four magic bytes, then a message with `apiVersion`, `kind` and the
+//! object.
 
 use formats::wire::{self, Reader, Wire};
 
-use super::Error;
+use super::ProtobufError;
 
-/// What every envelope begins with.
+/// The magic prefix.
 pub const MAGIC: &[u8; 4] = b"k8s\0";
 
-/// What an envelope holds.
+/// The content of an envelope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unknown<'a> {
+pub struct UnknownObject<'a> {
     /// The object's `apiVersion`.
     pub api_version: String,
     /// The object's `kind`.
     pub kind: String,
     /// The object's message.
     pub raw: &'a [u8],
-    /// How `raw` is compressed; empty if it is not.
+    /// The content encoding; empty if uncompressed.
     pub encoding: String,
-    /// What `raw` is; empty for protobuf.
+    /// The content type; empty for protobuf.
     pub content_type: String,
 }
 
-/// Puts a message into an envelope.
-pub fn seal(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
-    let (mut out, tail) = around(api_version, kind, raw.len());
+/// Wraps a message in an envelope.
+pub fn seal_envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+    let (mut out, tail) = envelope_around(api_version, kind, raw.len());
     out.reserve_exact(raw.len() + tail.len());
     out.extend_from_slice(raw);
     out.extend_from_slice(&tail);
     out
 }
 
-/// What comes before and after a message of so many bytes.
-pub fn around(api_version: &str, kind: &str, length: usize) -> (Vec<u8>, Vec<u8>) {
+/// Returns the bytes before and after a message of a given length.
+pub fn envelope_around(api_version: &str, kind: &str, length: usize) -> (Vec<u8>, Vec<u8>) {
     let mut head = Vec::with_capacity(api_version.len() + kind.len() + 32);
     head.extend_from_slice(MAGIC);
     wire::message(&mut head, 1, |out| {
@@ -47,23 +48,23 @@ pub fn around(api_version: &str, kind: &str, length: usize) -> (Vec<u8>, Vec<u8>
 }
 
 /// Opens an envelope.
-pub fn open(bytes: &[u8]) -> Result<Unknown<'_>, Error> {
+pub fn open_envelope(bytes: &[u8]) -> Result<UnknownObject<'_>, ProtobufError> {
     let mut fields = match bytes.strip_prefix(MAGIC) {
-        None if bytes.is_empty() => return Err(Error::Empty),
-        None => return Err(Error::Prefix),
-        Some(b"") => return Err(Error::EmptyBody),
+        None if bytes.is_empty() => return Err(ProtobufError::Empty),
+        None => return Err(ProtobufError::Prefix),
+        Some(b"") => return Err(ProtobufError::EmptyBody),
         Some(rest) => Reader::new(rest),
     };
-    let mut unknown = Unknown::default();
+    let mut unknown = UnknownObject::default();
     while let Some((number, value)) = fields.field().map_err(|error| error.within("Unknown"))? {
         match (number, value) {
-            (1, Wire::Bytes(bytes)) => type_meta(bytes, &mut unknown)?,
+            (1, Wire::Bytes(bytes)) => read_type_meta(bytes, &mut unknown)?,
             (2, Wire::Bytes(bytes)) => unknown.raw = bytes,
-            (3, Wire::Bytes(bytes)) => unknown.encoding = text(bytes),
-            (4, Wire::Bytes(bytes)) => unknown.content_type = text(bytes),
+            (3, Wire::Bytes(bytes)) => unknown.encoding = decode_text(bytes),
+            (4, Wire::Bytes(bytes)) => unknown.content_type = decode_text(bytes),
             (1..=4, value) => {
                 let field = ["TypeMeta", "Raw", "ContentEncoding", "ContentType"][number as usize - 1].to_owned();
-                return Err(Error::WireType { wire: value.kind(), field });
+                return Err(ProtobufError::WireType { wire: value.kind(), field });
             }
             _ => {}
         }
@@ -71,15 +72,15 @@ pub fn open(bytes: &[u8]) -> Result<Unknown<'_>, Error> {
     Ok(unknown)
 }
 
-fn type_meta(bytes: &[u8], unknown: &mut Unknown<'_>) -> Result<(), Error> {
+fn read_type_meta(bytes: &[u8], unknown: &mut UnknownObject<'_>) -> Result<(), ProtobufError> {
     let mut fields = Reader::new(bytes);
     while let Some((number, value)) = fields.field().map_err(|error| error.within("TypeMeta"))? {
         match (number, value) {
-            (1, Wire::Bytes(bytes)) => unknown.api_version = text(bytes),
-            (2, Wire::Bytes(bytes)) => unknown.kind = text(bytes),
+            (1, Wire::Bytes(bytes)) => unknown.api_version = decode_text(bytes),
+            (2, Wire::Bytes(bytes)) => unknown.kind = decode_text(bytes),
             (1 | 2, value) => {
                 let field = ["APIVersion", "Kind"][number as usize - 1].to_owned();
-                return Err(Error::WireType { wire: value.kind(), field });
+                return Err(ProtobufError::WireType { wire: value.kind(), field });
             }
             _ => {}
         }
@@ -87,6 +88,6 @@ fn type_meta(bytes: &[u8], unknown: &mut Unknown<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-fn text(bytes: &[u8]) -> String {
+fn decode_text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -1,7 +1,7 @@
-//! Kubernetes protobuf, both ways, driven by the tables.
+//! Kubernetes protobuf encoding and decoding, driven by the schema.
 //!
-//! [`encode_object`], [`list_item`] and [`encode_watch_event`] write what upstream writes, byte for byte; [`decode_object`]
-//! reads what any client sends into the canonical object, never panics, and bounds depth and memory.
+//! [`encode_object`], [`list_item`] and [`encode_watch_event`] produce upstream's bytes; [`decode_object`] decodes
+//! client input into the canonical object, never panics, and bounds depth and memory.
 
 mod decode;
 mod encode;
@@ -13,115 +13,115 @@ use crate::{
     Map, Value,
     budget::{Budget, Exceeded},
     json,
-    schema::{Resource, Schema, TypeId, schema},
+    schema::{ApiSchema, Resource, TypeId, schema},
 };
 
-pub use envelope::{MAGIC, Unknown};
+pub use envelope::{MAGIC, UnknownObject};
 
-/// How deep messages may be nested.
+/// The maximum nesting depth of messages.
 const MAX_DEPTH: usize = 128;
 
-/// Why bytes cannot be read as protobuf.
+/// Bytes that cannot be decoded.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// The envelope's first bytes are missing.
+pub enum ProtobufError {
+    /// The magic prefix is missing.
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
     Prefix,
-    /// Bytes that are no fields.
+    /// The wire format is malformed.
     #[error(transparent)]
     Wire(#[from] wire::Error),
-    /// There is nothing.
+    /// The input is empty.
     #[error("empty data")]
     Empty,
-    /// There is nothing after the first bytes of an envelope.
+    /// The envelope is empty.
     #[error("empty body")]
     EmptyBody,
-    /// A field with the wrong wire type.
+    /// A field has the wrong wire type.
     #[error("proto: wrong wireType = {wire} for field {field}")]
     WireType {
-        /// What was sent.
+        /// The wire type sent.
         wire: u8,
-        /// The field as Go names it.
+        /// The Go field name.
         field: String,
     },
-    /// A value that its type does not allow.
+    /// A value is invalid for its type.
     #[error("{message}")]
     Value {
         /// The field.
         path: &'static str,
-        /// What is wrong.
+        /// The message.
         message: String,
     },
-    /// A kind that the schema does not have, or that has no protobuf.
+    /// The kind is unknown or has no protobuf encoding.
     #[error("no kind {kind:?} is registered for version {api_version:?}")]
     Kind {
-        /// What the envelope says.
+        /// The `apiVersion` of the envelope.
         api_version: String,
-        /// What the envelope says.
+        /// The `kind` of the envelope.
         kind: String,
     },
-    /// Compressed or the like.
+    /// The content encoding is not supported.
     #[error("the content encoding {0:?} is not supported")]
     Encoding(String),
     /// Nested too deeply.
     #[error("the object is nested more than {MAX_DEPTH} messages deep")]
     Depth,
-    /// Too many bytes.
+    /// The input is too large.
     #[error("Request entity too large: limit is {}", json::MAX_SIZE)]
     Size,
-    /// Too much memory.
+    /// The memory budget is exceeded.
     #[error(transparent)]
     Memory(#[from] Exceeded),
-    /// JSON within the object cannot be read.
+    /// Embedded JSON is malformed.
     #[error(transparent)]
     Json(#[from] json::Error),
 }
 
-/// The object of a resource in an envelope. The object's own `apiVersion` and `kind` count, where it has them and the
-/// schema knows them: a subresource answers with another kind.
+/// Encodes an object of a resource in an envelope. A known `apiVersion` and `kind` of the object take precedence:
+/// subresources respond with other kinds.
 pub fn encode_object(resource: &Resource, object: &Value) -> Vec<u8> {
     if let Some(bytes) = encode_any(object) {
         return bytes;
     }
     let mut raw = Vec::new();
-    encode::structure(&mut raw, schema().get(resource.ty), object.as_object());
-    envelope::seal(&resource.api_version(), resource.kind, &raw)
+    encode::encode_struct(&mut raw, schema().get(resource.ty), object.as_object());
+    envelope::seal_envelope(&resource.api_version(), resource.kind, &raw)
 }
 
-/// An object that says its `apiVersion` and `kind`, in an envelope; `None` if the kind has no protobuf.
+/// Encodes an object by its own `apiVersion` and `kind`; `None` if the kind has no protobuf encoding.
 pub fn encode_any(object: &Value) -> Option<Vec<u8>> {
     let (api_version, kind) = (object["apiVersion"].as_str()?, object["kind"].as_str()?);
-    let ty = type_of(schema(), api_version, kind)?;
-    Some(envelope::seal(api_version, kind, &encode_as(ty, object)))
+    let ty = protobuf_type(schema(), api_version, kind)?;
+    Some(envelope::seal_envelope(api_version, kind, &encode_as(ty, object)))
 }
 
-/// A message of a type, without an envelope.
+/// Encodes a message of a type without an envelope.
 pub fn encode_as(ty: TypeId, object: &Value) -> Vec<u8> {
     let mut raw = Vec::new();
-    encode::structure(&mut raw, schema().get(ty), object.as_object());
+    encode::encode_struct(&mut raw, schema().get(ty), object.as_object());
     raw
 }
 
-/// An object as an item of a list.
+/// Encodes an object as an item of a list.
 pub fn list_item(resource: &Resource, item: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    wire::message(&mut out, 2, |out| encode::structure(out, schema().get(resource.ty), item.as_object()));
+    wire::message(&mut out, 2, |out| encode::encode_struct(out, schema().get(resource.ty), item.as_object()));
     out
 }
 
-/// What comes before and after the items of a list, which are so many bytes; `metadata` is the list's.
+/// Returns the bytes before and after the items of a list, given their length; `metadata` is the list's.
 pub fn around_list(resource: &Resource, metadata: &Value, length: usize) -> (Vec<u8>, Vec<u8>) {
     let mut first = Vec::new();
     if let Some(ty) = schema().type_named("meta/v1.ListMeta") {
-        wire::message(&mut first, 1, |out| encode::structure(out, schema().get(ty), metadata.as_object()));
+        wire::message(&mut first, 1, |out| encode::encode_struct(out, schema().get(ty), metadata.as_object()));
     }
     let kind = format!("{}List", resource.kind);
-    let (mut head, tail) = envelope::around(&resource.api_version(), &kind, first.len() + length);
+    let (mut head, tail) = envelope::envelope_around(&resource.api_version(), &kind, first.len() + length);
     head.extend_from_slice(&first);
     (head, tail)
 }
 
-/// A watch event, without an envelope, as it stands in a frame of a watch; the object is in an envelope of its own.
+/// Encodes a watch event without an envelope, for a frame; its object has an envelope.
 pub fn encode_watch_event(kind: &str, object: &Value) -> Vec<u8> {
     let inner = encode_any(object).unwrap_or_else(|| object.to_string().into_bytes());
     let mut out = Vec::with_capacity(inner.len() + 32);
@@ -130,67 +130,67 @@ pub fn encode_watch_event(kind: &str, object: &Value) -> Vec<u8> {
     out
 }
 
-/// A message as a watch carries it: four bytes of length, most significant first, then the message.
+/// Frames a message for a watch stream: four bytes of big-endian length, then the message.
 pub fn frame(message: &[u8]) -> Vec<u8> {
     let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
     [&length.to_be_bytes()[..], message].concat()
 }
 
-/// The object in an envelope, canonical, with `apiVersion` and `kind`.
-pub fn decode_object(bytes: &[u8]) -> Result<Value, Error> {
+/// Decodes the object in an envelope, canonical, with `apiVersion` and `kind`.
+pub fn decode_object(bytes: &[u8]) -> Result<Value, ProtobufError> {
     decode_enveloped(bytes, &mut Budget::default(), 0)
 }
 
-/// What an envelope holds, without decoding the object.
-pub fn open(bytes: &[u8]) -> Result<Unknown<'_>, Error> {
+/// Opens an envelope without decoding the object.
+pub fn open(bytes: &[u8]) -> Result<UnknownObject<'_>, ProtobufError> {
     if bytes.len() > json::MAX_SIZE {
-        return Err(Error::Size);
+        return Err(ProtobufError::Size);
     }
-    envelope::open(bytes)
+    envelope::open_envelope(bytes)
 }
 
-/// A message of a type, without an envelope.
-pub fn decode_as(ty: TypeId, raw: &[u8]) -> Result<Value, Error> {
+/// Decodes a message of a type without an envelope.
+pub fn decode_as(ty: TypeId, raw: &[u8]) -> Result<Value, ProtobufError> {
     if raw.len() > json::MAX_SIZE {
-        return Err(Error::Size);
+        return Err(ProtobufError::Size);
     }
-    let map = decode::Decoder::new(&mut Budget::default()).whole(schema().get(ty), raw, 0)?;
+    let map = decode::MessageDecoder::new(&mut Budget::default()).decode_struct(schema().get(ty), raw, 0)?;
     Ok(Value::Object(map))
 }
 
-/// The type and the object of a watch event.
-pub fn decode_watch_event(message: &[u8]) -> Result<(String, Value), Error> {
-    let ty = schema().type_named("meta/v1.WatchEvent").ok_or_else(|| unknown("v1", "WatchEvent"))?;
+/// Decodes a watch event into its type and object.
+pub fn decode_watch_event(message: &[u8]) -> Result<(String, Value), ProtobufError> {
+    let ty = schema().type_named("meta/v1.WatchEvent").ok_or_else(|| unknown_kind("v1", "WatchEvent"))?;
     let mut event = decode_as(ty, message)?;
     Ok((event["type"].as_str().unwrap_or_default().to_owned(), event["object"].take()))
 }
 
-fn decode_enveloped(bytes: &[u8], budget: &mut Budget, depth: usize) -> Result<Value, Error> {
+fn decode_enveloped(bytes: &[u8], budget: &mut Budget, depth: usize) -> Result<Value, ProtobufError> {
     let unknown_object = open(bytes)?;
-    let Unknown { api_version, kind, raw, .. } = &unknown_object;
+    let UnknownObject { api_version, kind, raw, .. } = &unknown_object;
     if !unknown_object.encoding.is_empty() {
-        return Err(Error::Encoding(unknown_object.encoding.clone()));
+        return Err(ProtobufError::Encoding(unknown_object.encoding.clone()));
     }
     if unknown_object.content_type == "application/json" {
         return Ok(json::parse_within(raw, budget)?);
     }
-    let ty = type_of(schema(), api_version, kind).ok_or_else(|| unknown(api_version, kind))?;
-    let mut map: Map = decode::Decoder::new(budget).whole(schema().get(ty), raw, depth)?;
+    let ty = protobuf_type(schema(), api_version, kind).ok_or_else(|| unknown_kind(api_version, kind))?;
+    let mut map: Map = decode::MessageDecoder::new(budget).decode_struct(schema().get(ty), raw, depth)?;
     map.insert("apiVersion".to_owned(), api_version.as_str().into());
     map.insert("kind".to_owned(), kind.as_str().into());
     Ok(Value::Object(map))
 }
 
-/// The type of a kind that has protobuf.
-fn type_of(schema: &Schema, api_version: &str, kind: &str) -> Option<TypeId> {
+/// Returns the type of a kind with a protobuf encoding.
+fn protobuf_type(schema: &ApiSchema, api_version: &str, kind: &str) -> Option<TypeId> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let id = schema.type_of_kind(group, version, kind)?;
     let ty = schema.get(id);
     (ty.fields.is_empty() || !ty.slots.is_empty()).then_some(id)
 }
 
-fn unknown(api_version: &str, kind: &str) -> Error {
-    Error::Kind { api_version: api_version.to_owned(), kind: kind.to_owned() }
+fn unknown_kind(api_version: &str, kind: &str) -> ProtobufError {
+    ProtobufError::Kind { api_version: api_version.to_owned(), kind: kind.to_owned() }
 }
 
 #[cfg(test)]
@@ -201,7 +201,7 @@ mod tests {
     use crate::decode::canonical;
 
     #[test]
-    fn lists_are_lists_of_their_kind() {
+    fn list_envelope_names_the_list_kind() {
         let pods = schema().resource("", "v1", "pods").unwrap();
         let pod = canonical(pods.ty, json!({"metadata": {"name": "a"}})).unwrap().object;
         let item = list_item(pods, &pod);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_keep_their_shapes() {
+    fn json_schema_shapes_round_trip() {
         let given = json!({"items": [{"type": "string"}], "additionalProperties": {"type": "integer"}, "additionalItems": false,
             "dependencies": {"a": ["b", "c"], "d": {"maximum": 1.5}}, "default": {"x": [1, null]}, "enum": [1, "a"]});
         let ty = schema().type_named("apiextensions/v1.JSONSchemaProps").unwrap();
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_set_is_written_as_upstream_writes_it() {
+    fn unset_fields_are_encoded_like_upstream() {
         let ty = schema().type_named("meta/v1.ObjectMeta").unwrap();
         let want = b"\x0a\0\x12\0\x1a\0\x22\0\x2a\0\x32\0\x38\0\x42\0";
         assert_eq!(encode_as(ty, &json!({})), want);
@@ -251,8 +251,8 @@ mod tests {
     }
 
     #[test]
-    fn hostile_bytes_are_refused() {
-        assert_eq!(decode_object(b"{}"), Err(Error::Prefix));
+    fn malformed_bytes_are_rejected() {
+        assert_eq!(decode_object(b"{}"), Err(ProtobufError::Prefix));
         let ty = schema().type_named("core/v1.Pod").unwrap();
         assert_eq!(decode_as(ty, b"\x0a\x05a"), Err(wire::Error::End.into()));
         assert_eq!(decode_as(ty, b"\x9b\x06\x9c\x06"), decode_as(ty, b""), "groups are skipped");
@@ -263,8 +263,8 @@ mod tests {
             wire::bytes(&mut outer, 28, &deep);
             deep = outer;
         }
-        assert_eq!(decode_as(schema_type, &deep), Err(Error::Depth));
+        assert_eq!(decode_as(schema_type, &deep), Err(ProtobufError::Depth));
         let spec = schema().type_named("core/v1.PodSpec").unwrap();
-        assert_eq!(decode_as(spec, &[0x12, 0].repeat(1_000_000)), Err(Error::Memory(Exceeded)));
+        assert_eq!(decode_as(spec, &[0x12, 0].repeat(1_000_000)), Err(ProtobufError::Memory(Exceeded)));
     }
 }

@@ -1,5 +1,5 @@
-//! What quotas count: how much of what an object uses, and which quotas are about it. Who creates objects and who counts
-//! them again later must agree, so both ask here.
+//! Quota evaluation: the usage of objects, and the scopes of quotas. Shared by admission and the quota controller,
+//! which must agree.
 
 mod pods;
 
@@ -13,39 +13,39 @@ use crate::{
     selector::LabelSelector,
 };
 
-pub use pods::missing as missing_of_pod;
+pub use pods::missing_requirements as missing_of_pod;
 
-/// Resources that quotas count under a name of their own besides `count/…`.
-const ALIASES: &[(&str, &str)] = &[
+/// Core resources that are also counted by their plain name besides `count/…`.
+const LEGACY_NAMES: &[(&str, &str)] = &[
     ("configmaps", "configmaps"),
     ("resourcequotas", "resourcequotas"),
     ("replicationcontrollers", "replicationcontrollers"),
     ("secrets", "secrets"),
 ];
-const SERVICES: &[&str] = &["services", "services.nodeports", "services.loadbalancers"];
-const CLAIMS: &[&str] = &["persistentvolumeclaims", "requests.storage"];
-const BY_CLASS: &str = ".storageclass.storage.k8s.io/";
+const SERVICE_RESOURCES: &[&str] = &["services", "services.nodeports", "services.loadbalancers"];
+const CLAIM_RESOURCES: &[&str] = &["persistentvolumeclaims", "requests.storage"];
+const STORAGE_CLASS_SUFFIX: &str = ".storageclass.storage.k8s.io/";
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
-const DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
-/// How many devices a claim for all of them counts as.
+const DEVICE_CLASS_SUFFIX: &str = ".deviceclass.resource.k8s.io/devices";
+/// The number of devices charged for a request of all devices.
 const ALL_DEVICES: i64 = 32;
 
-/// A kind of objects: group and plural name.
+/// A resource as quotas know it: group and plural name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind<'a> {
-    /// Empty for core.
+    /// The API group; empty for core.
     pub group: &'a str,
-    /// For example `pods`.
+    /// The plural name, for example `pods`.
     pub resource: &'a str,
 }
 
 impl Kind<'_> {
-    fn is(self, resource: &str) -> bool {
+    fn is_core(self, resource: &str) -> bool {
         self.group.is_empty() && self.resource == resource
     }
 
-    /// The name under which every object counts as one.
-    pub fn count(self) -> String {
+    /// The name of the object count: `count/<resource>[.<group>]`.
+    pub fn object_count_name(self) -> String {
         if self.group.is_empty() {
             format!("count/{}", self.resource)
         } else {
@@ -53,73 +53,74 @@ impl Kind<'_> {
         }
     }
 
-    /// Whether a name that a quota limits is about objects of this kind.
+    /// Whether a resource name of a quota applies to objects of this resource.
     pub fn counts_as(self, name: &str) -> bool {
         if name.strip_prefix("count/").is_some() {
-            return name == self.count();
+            return name == self.object_count_name();
         }
         match self.resource {
-            "pods" if self.group.is_empty() => pods::counts_as(name),
-            "services" if self.group.is_empty() => SERVICES.contains(&name),
+            "pods" if self.group.is_empty() => pods::is_pod_resource(name),
+            "services" if self.group.is_empty() => SERVICE_RESOURCES.contains(&name),
             "persistentvolumeclaims" if self.group.is_empty() => {
-                CLAIMS.contains(&name) || CLAIMS.iter().any(|claim| name.ends_with(&format!("{BY_CLASS}{claim}")))
+                CLAIM_RESOURCES.contains(&name)
+                    || CLAIM_RESOURCES.iter().any(|claim| name.ends_with(&format!("{STORAGE_CLASS_SUFFIX}{claim}")))
             }
-            "resourceclaims" if self.group == "resource.k8s.io" => name.ends_with(DEVICE_CLASS),
-            resource => self.group.is_empty() && ALIASES.contains(&(resource, name)),
+            "resourceclaims" if self.group == "resource.k8s.io" => name.ends_with(DEVICE_CLASS_SUFFIX),
+            resource => self.group.is_empty() && LEGACY_NAMES.contains(&(resource, name)),
         }
     }
 
-    /// Whether changes of an object can change what it uses; otherwise only its creation counts.
+    /// Whether updates can change the usage; otherwise only creates are charged.
     pub fn grows(self) -> bool {
         self.group.is_empty() && matches!(self.resource, "pods" | "services" | "persistentvolumeclaims")
             || self.group == "resource.k8s.io" && self.resource == "resourceclaims"
     }
 
-    /// What an object uses. `now` is in seconds.
+    /// Returns the usage of an object. `now` is in seconds.
     pub fn usage(self, object: &Value, now: i64) -> Amounts {
         let one = Quantity::whole(1);
-        let mut used = Amounts::from([(self.count(), one)]);
-        if self.is("pods") {
-            amounts::add(&mut used, &pods::usage(object, now));
-        } else if self.is("services") {
-            used.extend(service(object));
-        } else if self.is("persistentvolumeclaims") {
-            used.extend(claim(object));
+        let mut used = Amounts::from([(self.object_count_name(), one)]);
+        if self.is_core("pods") {
+            amounts::add(&mut used, &pods::pod_usage(object, now));
+        } else if self.is_core("services") {
+            used.extend(service_usage(object));
+        } else if self.is_core("persistentvolumeclaims") {
+            used.extend(claim_usage(object));
         } else if self.group == "resource.k8s.io" && self.resource == "resourceclaims" {
-            amounts::add(&mut used, &devices(object));
-        } else if let Some((_, alias)) = ALIASES.iter().find(|(resource, _)| self.is(resource)) {
+            amounts::add(&mut used, &device_usage(object));
+        } else if let Some((_, alias)) = LEGACY_NAMES.iter().find(|(resource, _)| self.is_core(resource)) {
             used.insert((*alias).to_owned(), one);
         }
         used
     }
 
-    /// Whether an object is within all scopes of a quota.
+    /// Whether an object matches all scopes of a quota.
     pub fn in_scope(self, quota: &Value, object: &Value) -> bool {
         scopes(quota).iter().all(|scope| self.matches(scope, object))
     }
 
-    /// Whether an object is within a scope: `{scopeName, operator, values}`.
+    /// Whether an object matches a scope: `{scopeName, operator, values}`.
     pub fn matches(self, scope: &Value, object: &Value) -> bool {
-        if self.is("pods") {
-            return pods::matches(scope, object);
+        if self.is_core("pods") {
+            return pods::pod_matches_scope(scope, object);
         }
-        if self.is("persistentvolumeclaims") && scope["scopeName"] == "VolumeAttributesClass" {
-            let names = attribute_classes(object);
-            return if scope["operator"] == "Exists" { !names.is_empty() } else { selects(scope, &names) };
+        if self.is_core("persistentvolumeclaims") && scope["scopeName"] == "VolumeAttributesClass" {
+            let names = volume_attributes_classes(object);
+            return if scope["operator"] == "Exists" { !names.is_empty() } else { scope_selects(scope, &names) };
         }
         false
     }
 }
 
-/// The scopes of a quota, all as selectors.
+/// The scopes of a quota as scope selector requirements.
 pub fn scopes(quota: &Value) -> Vec<Value> {
     let plain = meta::list(quota, &["spec", "scopes"]).iter();
     let plain = plain.map(|name| serde_json::json!({"scopeName": name, "operator": "Exists"}));
     plain.chain(meta::list(quota, &["spec", "scopeSelector", "matchExpressions"]).iter().cloned()).collect()
 }
 
-/// Whether one of some names is as a scope's selector wants it.
-fn selects(scope: &Value, names: &BTreeSet<String>) -> bool {
+/// Whether a scope's requirement selects one of some names.
+fn scope_selects(scope: &Value, names: &BTreeSet<String>) -> bool {
     let key = meta::text(scope, &["scopeName"]);
     let expression = serde_json::json!({"matchExpressions": [
         {"key": key, "operator": scope["operator"], "values": scope.get("values").unwrap_or(&Value::Null)}]});
@@ -128,7 +129,7 @@ fn selects(scope: &Value, names: &BTreeSet<String>) -> bool {
     if names.is_empty() { matches(None) } else { names.iter().any(|name| matches(Some(name))) }
 }
 
-fn service(service: &Value) -> Amounts {
+fn service_usage(service: &Value) -> Amounts {
     let ports = meta::list(service, &["spec", "ports"]);
     let kind = meta::text(service, &["spec", "type"]);
     let allocated = ports.iter().filter(|port| meta::number(port, &["nodePort"]) != 0).count();
@@ -145,26 +146,26 @@ fn service(service: &Value) -> Amounts {
     ])
 }
 
-fn claim(claim: &Value) -> Amounts {
+fn claim_usage(claim: &Value) -> Amounts {
     let class = match meta::text(claim, &["metadata", "annotations", CLASS_ANNOTATION]) {
         "" => meta::text(claim, &["spec", "storageClassName"]),
         class => class,
     };
-    let mut used = Amounts::from([(CLAIMS[0].to_owned(), Quantity::whole(1))]);
+    let mut used = Amounts::from([(CLAIM_RESOURCES[0].to_owned(), Quantity::whole(1))]);
     let asked = Quantity::parse(meta::text(claim, &["spec", "resources", "requests", "storage"]));
     let given = Quantity::parse(meta::text(claim, &["status", "allocatedResources", "storage"]));
     if let Some(asked) = asked {
-        used.insert(CLAIMS[1].to_owned(), given.filter(|given| asked < *given).unwrap_or(asked));
+        used.insert(CLAIM_RESOURCES[1].to_owned(), given.filter(|given| asked < *given).unwrap_or(asked));
     }
     if !class.is_empty() {
         let by_class: Vec<_> =
-            used.iter().map(|(name, amount)| (format!("{class}{BY_CLASS}{name}"), *amount)).collect();
+            used.iter().map(|(name, amount)| (format!("{class}{STORAGE_CLASS_SUFFIX}{name}"), *amount)).collect();
         used.extend(by_class);
     }
     used
 }
 
-fn attribute_classes(claim: &Value) -> BTreeSet<String> {
+fn volume_attributes_classes(claim: &Value) -> BTreeSet<String> {
     const PLACES: [&[&str]; 3] = [
         &["spec", "volumeAttributesClassName"],
         &["status", "currentVolumeAttributesClassName"],
@@ -174,21 +175,21 @@ fn attribute_classes(claim: &Value) -> BTreeSet<String> {
     names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// Devices by class; of alternatives, the most of each.
-fn devices(claim: &Value) -> Amounts {
+/// Devices by class; of alternatives, the maximum of each.
+fn device_usage(claim: &Value) -> Amounts {
     let count = |request: &Value| {
         let number = match meta::text(request, &["allocationMode"]) {
             "All" => ALL_DEVICES,
             _ => meta::number(request, &["count"]),
         };
         let class = meta::text(request, &["deviceClassName"]);
-        Amounts::from([(format!("{class}{DEVICE_CLASS}"), Quantity::whole(number))])
+        Amounts::from([(format!("{class}{DEVICE_CLASS_SUFFIX}"), Quantity::whole(number))])
     };
     let mut used = Amounts::new();
     for request in meta::list(claim, &["spec", "devices", "requests"]) {
         let mut most = Amounts::new();
         for other in meta::list(request, &["firstAvailable"]) {
-            amounts::raise(&mut most, &count(other));
+            amounts::raise_to_max(&mut most, &count(other));
         }
         if let Some(exactly) = meta::at(request, &["exactly"]) {
             most = count(exactly);
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_uses_something() {
+    fn usage_of_each_resource() {
         check("configmaps", json!({}), json!({"count/configmaps": "1", "configmaps": "1"}));
         check("endpoints", json!({}), json!({"count/endpoints": "1"}));
         let ports = json!([{"port": 1}, {"port": 2, "nodePort": 30000}]);
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn names_belong_to_kinds() {
+    fn quota_names_match_resources() {
         let counts = |group, resource, name: &str| Kind { group, resource }.counts_as(name);
         assert!(counts("apps", "deployments", "count/deployments.apps"));
         assert!(!counts("apps", "deployments", "count/deployments"));

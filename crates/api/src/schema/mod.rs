@@ -1,31 +1,31 @@
-//! The tables in memory: every type, field and resource of the API, parsed once from `schema/*.txt`.
+//! The API schema in memory: every type, field and resource, parsed once from `schema/*.txt`.
 //!
-//! [`schema`] is what everything else in this crate reads. The tables are part of the binary; a fault in them is a fault of
-//! the program and found by this module's tests.
+//! [`schema`] is the entry point of the whole crate. The tables are compiled into the binary; a malformed table is a
+//! bug that this module's tests find.
 
-mod custom;
 #[cfg(test)]
-pub(crate) mod example;
-mod gate;
-mod index;
-mod old_versions;
-mod parse;
-mod resources;
+pub(crate) mod contributing_example;
+mod custom_resource;
+mod field_index;
+mod resource_table;
+mod table_gate;
+mod type_tables;
+mod unserved_versions;
 
 use std::{collections::HashMap, sync::LazyLock};
 
-pub use custom::{Change, Column, Custom, Row, interned};
-pub use gate::{TooLate, open_gate};
-pub(crate) use old_versions::without_resources;
-pub use resources::{Resource, Scope, SelectableField, Subresource, UnknownField};
+pub use custom_resource::{CustomResourceSchema, ObjectWrite, PrinterColumn, Row, intern_name};
+pub use resource_table::{Resource, ResourceScope, SelectableField, Subresource, UnknownFieldError};
+pub use table_gate::{TooLate, open_gate};
+pub(crate) use unserved_versions::versions_without_resources;
 
-use self::index::Index;
+use self::field_index::FieldIndex;
 use crate::{Map, Value};
 
-/// The whole API.
+/// All types and resources of the API.
 #[derive(Debug)]
-pub struct Schema {
-    types: Vec<Type>,
+pub struct ApiSchema {
+    types: Vec<StructType>,
     by_name: HashMap<String, TypeId>,
     resources: Vec<Resource>,
     gates: Vec<&'static str>,
@@ -36,244 +36,245 @@ pub struct Schema {
 pub struct TypeId(usize);
 
 impl TypeId {
-    /// The position as a number, for tables beside the schema.
+    /// The position as an index for tables beside the schema.
     pub(crate) fn position(self) -> usize {
         self.0
     }
 }
 
-/// A struct of the API.
+/// A struct type of the API.
 #[derive(Debug)]
-pub struct Type {
-    /// Package and name, for example `core/v1.Container`.
+pub struct StructType {
+    /// Package and type name, for example `core/v1.Container`.
     pub name: String,
-    /// In the order of the table, with inlined types in place.
-    pub fields: Vec<Field>,
-    /// Server-side apply treats the whole struct as one value.
+    /// The fields in table order, with inlined types in place.
+    pub fields: Vec<StructField>,
+    /// Whether server-side apply treats the struct as one value.
     pub atomic: bool,
-    /// At most one of some fields is meant to be set.
-    pub union: Option<Union>,
-    /// Objects of it say their `apiVersion` and `kind` in JSON.
-    pub kind: bool,
-    /// What protobuf has, by number.
-    pub slots: Vec<Slot>,
-    /// Positions of the fields that stand in JSON as their zero when they are not set.
-    pub zeros: Vec<usize>,
-    index: Index,
+    /// The union of fields of which at most one is set.
+    pub union: Option<UnionFields>,
+    /// Whether objects carry `apiVersion` and `kind` in JSON.
+    pub is_kind: bool,
+    /// The protobuf fields, by number.
+    pub slots: Vec<ProtobufSlot>,
+    /// Positions of the fields that JSON has with their zero value when unset.
+    pub zero_fields: Vec<usize>,
+    index: FieldIndex,
 }
 
-/// One number of a struct in protobuf.
+/// One field number of a protobuf message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
-    /// The number.
+pub struct ProtobufSlot {
+    /// The field number.
     pub number: u32,
-    /// What it carries.
-    pub part: Part,
+    /// The content.
+    pub content: SlotContent,
 }
 
-/// What a number of a struct carries.
+/// The content of a protobuf field number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The field at this position.
+pub enum SlotContent {
+    /// The struct field at this position.
     Field(usize),
-    /// A message of this type, whose fields JSON has inline.
+    /// A nested message whose fields are inline in JSON.
     Nested(TypeId),
 }
 
-/// Fields of which one is meant to be set.
+/// A union: fields of which at most one is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Union {
-    /// The field that says which; empty where none does.
+pub struct UnionFields {
+    /// The discriminator field; empty for a union without one.
     pub discriminator: &'static str,
-    /// The fields.
+    /// The member fields.
     pub fields: Vec<&'static str>,
 }
 
-/// One field of a struct.
+/// A field of a struct.
 #[derive(Clone, Debug)]
-pub struct Field {
-    /// The name in JSON.
+pub struct StructField {
+    /// The JSON name.
     pub name: &'static str,
-    /// The number in protobuf, within the message that has it; JSON alone has fields without one.
+    /// The protobuf number within its message; fields of JSON only have none.
     pub number: Option<u32>,
-    /// Which of several shapes the innermost [`Ty::Raw`] of the type may have, where protobuf tells them apart.
-    pub shapes: Option<Shapes>,
-    /// Protobuf has the list in a message of its own, with the elements as field 1.
-    pub wrapped: bool,
-    /// Protobuf leaves it out when it is not set; other single fields are always written there.
-    pub optional: bool,
+    /// The shape of an untagged JSON schema value, where the innermost type is [`Ty::Raw`] and protobuf tags it.
+    pub schema_shape: Option<SchemaShape>,
+    /// Protobuf wraps the list in a message, with the elements as field 1.
+    pub protobuf_wrapped: bool,
+    /// Protobuf omits the field when unset; other singular fields are always written.
+    pub protobuf_optional: bool,
     /// The type.
     pub ty: Ty,
-    /// The name of the type in the table, without what makes it a list or a map.
+    /// The type name in the table, without list or map markers.
     pub type_name: &'static str,
-    /// How the table says it is merged: `atomic`, `set`, `map` or `granular`.
+    /// The topology of the table: `atomic`, `set`, `map` or `granular`.
     pub topology: Option<&'static str>,
-    /// When the field is written.
-    pub presence: Presence,
-    /// OpenAPI lists it as required.
+    /// When JSON has the field.
+    pub presence: FieldPresence,
+    /// Whether OpenAPI lists it as required.
     pub required: bool,
-    /// It is written, as nothing, even in an object in which nothing is set.
+    /// Whether it is written, as null or zero, even in an object without any field set.
     pub blank: bool,
-    /// How a list is merged by server-side apply.
-    pub list: ListKind,
-    /// How a strategic merge patch changes it.
-    pub patch: PatchRule,
-    /// What it is when a client leaves it out.
+    /// The list type for server-side apply (`x-kubernetes-list-type`).
+    pub list_type: ListType,
+    /// The strategic merge patch strategy.
+    pub patch_strategy: PatchStrategy,
+    /// The value that defaulting sets.
     pub default: Option<Value>,
-    /// Schemas name the default.
-    pub published: bool,
+    /// Whether OpenAPI publishes the default.
+    pub publishes_default: bool,
 }
 
 /// The type of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ty {
-    /// Text.
+    /// A string.
     String,
-    /// True or false.
+    /// A boolean.
     Bool,
-    /// A number of 32 bits.
+    /// A 32-bit integer.
     Int32,
-    /// A number of 64 bits.
+    /// A 64-bit integer.
     Int64,
     /// A floating-point number.
     Double,
     /// Bytes, base64 in JSON.
     Bytes,
-    /// A time in seconds, RFC 3339 in JSON.
+    /// A timestamp with seconds, RFC 3339 in JSON.
     Time,
-    /// A time in microseconds.
+    /// A timestamp with microseconds.
     MicroTime,
     /// A duration such as `1m30s`.
     Duration,
     /// A quantity such as `100m` or `1Gi`.
     Quantity,
-    /// A number or a text.
+    /// An integer or a string.
     IntOrString,
-    /// Any JSON.
+    /// Arbitrary JSON.
     Raw,
     /// A struct of the schema.
     Struct(TypeId),
     /// A list.
     List(Box<Ty>),
-    /// A map with text as keys.
+    /// A map with string keys.
     Map(Box<Ty>),
 }
 
-/// A value of several shapes, in JSON without a tag; the type is that of the schema.
+/// An untagged union in JSON around a JSON schema; the type is `JSONSchemaProps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shapes {
-    /// A schema, or whether anything is allowed.
+pub enum SchemaShape {
+    /// A schema or a boolean (`JSONSchemaPropsOrBool`).
     SchemaOrBool(TypeId),
-    /// A schema or a list of them.
+    /// A schema or a list of schemas (`JSONSchemaPropsOrArray`).
     SchemaOrArray(TypeId),
-    /// A schema or a list of texts.
+    /// A schema or a list of strings (`JSONSchemaPropsOrStringArray`).
     SchemaOrStrings(TypeId),
 }
 
-/// When a field is written.
+/// When JSON has a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    /// Unless it is zero.
+pub enum FieldPresence {
+    /// Unless it is zero (`omitempty`).
     NonZero,
-    /// Whenever it is set, zero or not.
+    /// Whenever it is set, zero or not (a pointer, or `omitzero`).
     Pointer,
-    /// Always.
+    /// Always (no `omitempty`).
     Always,
 }
 
-/// How server-side apply sees a list.
+/// The list type for server-side apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ListKind {
-    /// As one value.
+pub enum ListType {
+    /// One value with one owner.
     Atomic,
-    /// As a set of scalars.
+    /// A set of scalars.
     Set,
-    /// As a map by these fields.
+    /// An associative list with these keys.
     Map(Vec<&'static str>),
 }
 
-/// How a strategic merge patch changes a field.
+/// The strategic merge patch strategy of a field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PatchRule {
-    /// Lists are merged, not replaced; objects by this field, scalars as a set when it is empty.
+pub struct PatchStrategy {
+    /// Merges lists instead of replacing them: objects by this key, scalars as a set when it is empty.
     pub merge_key: Option<&'static str>,
-    /// Only the keys that `$retainKeys` lists are kept.
+    /// Keeps only the keys that `$retainKeys` lists.
     pub retain_keys: bool,
-    /// An object is replaced as a whole.
+    /// Replaces an object as a whole.
     pub replace: bool,
 }
 
 #[cfg(not(test))]
-static SCHEMA: LazyLock<Schema> = LazyLock::new(|| parse::load(parse::TYPES, resources::TABLE));
+static SCHEMA: LazyLock<ApiSchema> =
+    LazyLock::new(|| type_tables::parse_schema(type_tables::TYPE_TABLES, resource_table::RESOURCE_TABLE));
 #[cfg(test)]
-static SCHEMA: LazyLock<Schema> = LazyLock::new(example::schema);
+static SCHEMA: LazyLock<ApiSchema> = LazyLock::new(contributing_example::schema_with_example);
 
 /// The schema of Kubernetes 1.36.
-pub fn schema() -> &'static Schema {
+pub fn schema() -> &'static ApiSchema {
     &SCHEMA
 }
 
-impl Schema {
-    /// Whether it has what is behind a gate.
+impl ApiSchema {
+    /// Whether a gate was open when the tables were parsed.
     pub fn has_gate(&self, name: &str) -> bool {
         self.gates.contains(&name)
     }
 
-    /// A type by package and name, for example `apps/v1.Deployment`.
+    /// Returns a type by package and name, for example `apps/v1.Deployment`.
     pub fn type_named(&self, name: &str) -> Option<TypeId> {
         self.by_name.get(name).copied()
     }
 
-    /// A type by its position.
+    /// Returns a type by its position.
     #[inline]
-    pub fn get(&self, id: TypeId) -> &Type {
+    pub fn get(&self, id: TypeId) -> &StructType {
         &self.types[id.0]
     }
 
-    /// All types, in no useful order.
-    pub fn types(&self) -> impl Iterator<Item = (TypeId, &Type)> {
+    /// All types, in table order.
+    pub fn types(&self) -> impl Iterator<Item = (TypeId, &StructType)> {
         self.types.iter().enumerate().map(|(at, ty)| (TypeId(at), ty))
     }
 
-    /// All resources, in the order in which groups and versions are discovered.
+    /// All resources, in the order of discovery.
     pub fn resources(&self) -> &[Resource] {
         &self.resources
     }
 
-    /// The type of a kind; kinds such as `Status` and `DeleteOptions` are in every group.
+    /// Returns the type of a kind; kinds such as `Status` and `DeleteOptions` are part of every group.
     pub fn type_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<TypeId> {
         let package = if group.is_empty() { "core" } else { group.split('.').next().unwrap_or(group) };
         self.type_named(&format!("{package}/{version}.{kind}")).or_else(|| self.type_named(&format!("meta/v1.{kind}")))
     }
 
-    /// Whether a group-version has kinds, be they of resources or not.
+    /// Whether a group-version has kinds, of resources or not.
     pub(crate) fn has_kinds(&self, group: &str, version: &str) -> bool {
         let resources = self.resources.iter().map(|resource| (resource.group, resource.version));
-        resources.chain(without_resources()).any(|known| known == (group, version))
+        resources.chain(versions_without_resources()).any(|known| known == (group, version))
     }
 
-    /// The resource at a path such as `apps`, `v1`, `deployments`; the core group is empty.
+    /// Returns the resource of a group-version and plural name; the core group is empty.
     pub fn resource(&self, group: &str, version: &str, name: &str) -> Option<&Resource> {
         self.resources.iter().find(|r| r.name == name && r.group == group && r.version == version)
     }
 
-    /// The resource whose objects are of a kind.
+    /// Returns the resource of a kind.
     pub fn resource_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Resource> {
         self.resources.iter().find(|r| r.kind == kind && r.group == group && r.version == version)
     }
 }
 
-impl Type {
-    /// A field by its JSON name.
+impl StructType {
+    /// Returns a field by its JSON name.
     #[inline]
-    pub fn field(&self, name: &str) -> Option<&Field> {
-        self.position(name).map(|at| &self.fields[at])
+    pub fn field(&self, name: &str) -> Option<&StructField> {
+        self.field_position(name).map(|at| &self.fields[at])
     }
 
-    /// The position of a field by its JSON name.
+    /// Returns the position of a field by its JSON name.
     #[inline]
-    pub fn position(&self, name: &str) -> Option<usize> {
-        self.index.find(&self.fields, name)
+    pub fn field_position(&self, name: &str) -> Option<usize> {
+        self.index.find_position(&self.fields, name)
     }
 
     /// The name without its package.
@@ -282,43 +283,43 @@ impl Type {
     }
 }
 
-impl Field {
-    /// The default that schemas publish: what the table says, or what a field that is no pointer holds when nothing is given,
-    /// structs always, scalars where they are always written.
+impl StructField {
+    /// The default in OpenAPI: that of the table, or the zero value of a field that is no pointer (structs always,
+    /// scalars where JSON always has them).
     pub fn published_default(&self) -> Option<Value> {
         match (&self.default, &self.ty) {
-            (Some(default), _) if self.published => Some(default.clone()),
-            _ if self.optional => None,
+            (Some(default), _) if self.publishes_default => Some(default.clone()),
+            _ if self.protobuf_optional => None,
             (_, Ty::Struct(_)) => Some(Value::Object(Map::new())),
-            (_, ty) if self.presence == Presence::Always => ty.zero(),
+            (_, ty) if self.presence == FieldPresence::Always => ty.zero_value(),
             _ => None,
         }
     }
 
-    /// Whether it stands in JSON as its zero when it is not set: Go writes structs even when they are zero and "omitempty".
+    /// Whether JSON has the zero value when unset: Go writes struct values even when they are zero and `omitempty`.
     #[inline]
-    pub fn shows_zero(&self) -> bool {
+    pub fn writes_zero(&self) -> bool {
         match self.presence {
-            Presence::Pointer => false,
-            Presence::Always => true,
-            Presence::NonZero => self.ty.is_struct(),
+            FieldPresence::Pointer => false,
+            FieldPresence::Always => true,
+            FieldPresence::NonZero => self.ty.is_struct(),
         }
     }
 }
 
-impl Slot {
-    /// The same slot in a struct in which fields stand before.
-    fn moved(self, before: usize) -> Self {
-        match self.part {
-            Part::Field(at) => Slot { part: Part::Field(at + before), ..self },
-            Part::Nested(_) => self,
+impl ProtobufSlot {
+    /// The slot after `before` fields were inserted in front.
+    fn shifted_by(self, before: usize) -> Self {
+        match self.content {
+            SlotContent::Field(at) => ProtobufSlot { content: SlotContent::Field(at + before), ..self },
+            SlotContent::Nested(_) => self,
         }
     }
 }
 
 impl Ty {
-    /// What schemas say that an element is when nothing is given.
-    pub fn zero(&self) -> Option<Value> {
+    /// The default of list and map elements in OpenAPI.
+    pub fn zero_value(&self) -> Option<Value> {
         match self {
             Ty::String => Some("".into()),
             Ty::Bool => Some(false.into()),
@@ -328,14 +329,14 @@ impl Ty {
         }
     }
 
-    /// Whether Go has a struct for it.
+    /// Whether the Go type is a struct.
     #[inline]
     pub fn is_struct(&self) -> bool {
         use Ty::{Duration, IntOrString, MicroTime, Quantity, Raw, Struct, Time};
         matches!(self, Struct(_) | Time | MicroTime | Quantity | IntOrString | Raw | Duration)
     }
 
-    /// The struct that this is or that its elements are.
+    /// The struct type itself, or that of the elements.
     pub fn element_struct(&self) -> Option<TypeId> {
         match self {
             Ty::Struct(id) => Some(*id),
@@ -360,20 +361,20 @@ mod tests {
     }
 
     #[test]
-    fn fields_carry_what_the_tables_say() {
+    fn fields_carry_merge_keys_and_inlined_structs() {
         let container = schema().get(schema().type_named("core/v1.Container").unwrap());
         let ports = container.field("ports").unwrap();
-        assert_eq!(ports.patch.merge_key, Some("containerPort"));
-        assert_eq!(ports.list, ListKind::Map(vec!["containerPort", "protocol"]));
+        assert_eq!(ports.patch_strategy.merge_key, Some("containerPort"));
+        assert_eq!(ports.list_type, ListType::Map(vec!["containerPort", "protocol"]));
         let reference = schema().get(schema().type_named("core/v1.ConfigMapKeySelector").unwrap());
         assert!(reference.atomic && reference.field("name").is_some(), "inlined fields stand in place");
     }
 
     #[test]
-    fn protobuf_nests_what_json_inlines() {
+    fn inlined_structs_are_nested_in_protobuf() {
         let reference = schema().get(schema().type_named("core/v1.ConfigMapKeySelector").unwrap());
         let local = schema().type_named("core/v1.LocalObjectReference").unwrap();
-        assert_eq!(reference.slots[0], Slot { number: 1, part: Part::Nested(local) });
+        assert_eq!(reference.slots[0], ProtobufSlot { number: 1, content: SlotContent::Nested(local) });
         let key = reference.slots[1];
         assert_eq!((key.number, reference.field("key").unwrap().number), (2, Some(2)));
         for (_, ty) in schema().types() {

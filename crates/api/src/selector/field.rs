@@ -1,76 +1,77 @@
-//! Field selectors: `metadata.name=web,status.phase!=Running`, over the fields that a resource declares.
+//! Field selectors: `metadata.name=web,status.phase!=Running`, on the selectable fields of a resource.
 
 use super::Error;
 use crate::{
     Value,
-    schema::{Resource, SelectableField, UnknownField},
+    schema::{Resource, SelectableField, UnknownFieldError},
 };
 
-/// Comparisons that must all hold.
+/// A field selector: requirements that must all hold.
 #[derive(Clone, Debug, Default)]
 pub struct FieldSelector {
-    terms: Vec<Term>,
+    terms: Vec<FieldRequirement>,
 }
 
 /// A field that must, or must not, have a value.
 #[derive(Clone, Debug)]
-struct Term {
+struct FieldRequirement {
     field: SelectableField,
     equal: bool,
     value: String,
 }
 
 impl FieldSelector {
-    /// Reads a selector for `resource`; a field that it does not declare is refused.
+    /// Parses a selector for `resource`; unknown fields are rejected.
     pub fn parse(text: &str, resource: &Resource) -> Result<Self, Error> {
-        let term =
-            |(name, equal, value): (String, bool, String)| Ok(Term { field: known(&name, resource)?, equal, value });
+        let term = |(name, equal, value): (String, bool, String)| {
+            Ok(FieldRequirement { field: find_selectable_field(&name, resource)?, equal, value })
+        };
         Ok(Self { terms: comparisons(text)?.into_iter().map(term).collect::<Result<_, _>>()? })
     }
 
-    /// Whether everything matches.
+    /// Whether the selector matches everything.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// Whether the fields of `object` are as required.
+    /// Whether the selector matches `object`.
     pub fn matches(&self, object: &Value) -> bool {
         self.terms.iter().all(|term| (term.field.text(object) == term.value) == term.equal)
     }
 
-    /// The name of each field, whether it must be equal, and to what.
+    /// Iterates over field label, equality, and value of the requirements.
     pub fn terms(&self) -> impl Iterator<Item = (&'static str, bool, &str)> {
         self.terms.iter().map(|term| (term.field.name, term.equal, term.value.as_str()))
     }
 }
 
-/// Reads a selector without knowing what it is for: the name of each field, whether it must be equal, and to what.
+/// Parses a selector without a resource: field label, equality, and value of each requirement.
 pub fn comparisons(text: &str) -> Result<Vec<(String, bool, String)>, Error> {
-    split(text).iter().map(|term| comparison(term)).collect()
+    split_terms(text).iter().map(|term| parse_requirement(term)).collect()
 }
 
-/// The field of that name, or why there is none.
-fn known(name: &str, resource: &Resource) -> Result<SelectableField, Error> {
+/// Returns the selectable field of a label, or upstream's error.
+fn find_selectable_field(name: &str, resource: &Resource) -> Result<SelectableField, Error> {
     let everywhere = ["metadata.name", "metadata.namespace"].into_iter().find(|known| *known == name);
     if let Some(name) = everywhere {
         return Ok(SelectableField { name, paths: vec![name], absent: "" });
     }
     resource.field(name).cloned().ok_or_else(|| {
-        Error(match resource.unknown_field {
+        Error(match resource.unknown_field_error {
             _ if resource.fields.is_empty() => {
                 format!("{name:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
             }
-            UnknownField::Plain => format!("field label not supported: {name}"),
-            UnknownField::Quoted => format!("field label {name:?} not supported for {}", resource.kind),
-            UnknownField::Typed => {
+            UnknownFieldError::Plain => format!("field label not supported: {name}"),
+            UnknownFieldError::Quoted => format!("field label {name:?} not supported for {}", resource.kind),
+            UnknownFieldError::Typed => {
                 format!("field label not supported for {}, Kind={}: {name}", resource.api_version(), resource.kind)
             }
         })
     })
 }
 
-/// Splits at commas that are not escaped.
-fn split(text: &str) -> Vec<String> {
+/// Splits at unescaped commas.
+fn split_terms(text: &str) -> Vec<String> {
     let (mut terms, mut term, mut escaped) = (Vec::new(), String::new(), false);
     for character in text.chars() {
         match character {
@@ -84,16 +85,16 @@ fn split(text: &str) -> Vec<String> {
     terms
 }
 
-fn comparison(term: &str) -> Result<(String, bool, String), Error> {
+fn parse_requirement(term: &str) -> Result<(String, bool, String), Error> {
     for (symbol, equal) in [("!=", false), ("==", true), ("=", true)] {
         if let Some((path, value)) = term.split_once(symbol) {
-            return Ok((path.to_owned(), equal, unescape(value)));
+            return Ok((path.to_owned(), equal, unescape_value(value)));
         }
     }
     Err(Error(format!("invalid selector: '{term}'; can't understand '{term}'")))
 }
 
-fn unescape(value: &str) -> String {
+fn unescape_value(value: &str) -> String {
     let (mut out, mut escaped) = (String::new(), false);
     for character in value.chars() {
         if character == '\\' && !escaped {
@@ -114,7 +115,7 @@ mod tests {
     use crate::schema::schema;
 
     #[test]
-    fn fields_select_objects() {
+    fn field_selector_matches_objects() {
         let pods = schema().resource("", "v1", "pods").unwrap();
         let pod = json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n"}, "status": {}});
         let check = |text: &str| FieldSelector::parse(text, pods).unwrap().matches(&pod);

@@ -1,22 +1,22 @@
-//! Label selectors: `app=web,tier!=db,env in (a,b),!old`, and their object form.
+//! Label selectors: `app=web,tier!=db,env in (a,b),!old`, and the `LabelSelector` object.
 
 use super::{Error, parse};
 use crate::{Value, meta};
 
-/// Requirements that must all hold.
+/// A label selector: requirements that must all hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
-    requirements: Vec<Requirement>,
+    requirements: Vec<LabelRequirement>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Requirement {
+pub(super) struct LabelRequirement {
     pub key: String,
-    pub operator: Operator,
+    pub operator: LabelOperator,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Operator {
+pub(super) enum LabelOperator {
     In(Vec<String>),
     NotIn(Vec<String>),
     Exists,
@@ -26,17 +26,17 @@ pub(super) enum Operator {
 }
 
 impl LabelSelector {
-    /// Reads the form of queries.
+    /// Parses the query form.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        Ok(Self { requirements: parse::requirements(text)? })
+        Ok(Self { requirements: parse::parse_requirements(text)? })
     }
 
-    /// Reads the object form: `matchLabels` and `matchExpressions`.
+    /// Parses the object form: `matchLabels` and `matchExpressions`.
     pub fn from_object(selector: &Value) -> Result<Self, Error> {
         let mut requirements = Vec::new();
         for (key, value) in meta::at(selector, &["matchLabels"]).and_then(Value::as_object).into_iter().flatten() {
             let value = value.as_str().unwrap_or_default().to_owned();
-            requirements.push(Requirement { key: key.clone(), operator: Operator::In(vec![value]) });
+            requirements.push(LabelRequirement { key: key.clone(), operator: LabelOperator::In(vec![value]) });
         }
         for expression in meta::list(selector, &["matchExpressions"]) {
             let values = || {
@@ -44,59 +44,60 @@ impl LabelSelector {
                 values.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
             };
             let operator = match meta::text(expression, &["operator"]) {
-                "In" => Operator::In(values()),
-                "NotIn" => Operator::NotIn(values()),
-                "Exists" => Operator::Exists,
-                "DoesNotExist" => Operator::DoesNotExist,
+                "In" => LabelOperator::In(values()),
+                "NotIn" => LabelOperator::NotIn(values()),
+                "Exists" => LabelOperator::Exists,
+                "DoesNotExist" => LabelOperator::DoesNotExist,
                 other => return Err(Error(format!("{other:?} is not a valid label selector operator"))),
             };
-            requirements.push(Requirement { key: meta::text(expression, &["key"]).to_owned(), operator });
+            requirements.push(LabelRequirement { key: meta::text(expression, &["key"]).to_owned(), operator });
         }
         Ok(Self { requirements })
     }
 
-    /// Each key with the object form's operator and values; comparisons of numbers, which have no such form, are left out.
+    /// Iterates over key, operator and values of the object form; numeric comparisons have no such form and are
+    /// skipped.
     pub fn requirements(&self) -> impl Iterator<Item = (&str, &'static str, &[String])> {
         self.requirements.iter().filter_map(|requirement| {
             let (operator, values) = match &requirement.operator {
-                Operator::In(values) => ("In", values.as_slice()),
-                Operator::NotIn(values) => ("NotIn", values.as_slice()),
-                Operator::Exists => ("Exists", &[] as &[String]),
-                Operator::DoesNotExist => ("DoesNotExist", &[] as &[String]),
-                Operator::GreaterThan(_) | Operator::LessThan(_) => return None,
+                LabelOperator::In(values) => ("In", values.as_slice()),
+                LabelOperator::NotIn(values) => ("NotIn", values.as_slice()),
+                LabelOperator::Exists => ("Exists", &[] as &[String]),
+                LabelOperator::DoesNotExist => ("DoesNotExist", &[] as &[String]),
+                LabelOperator::GreaterThan(_) | LabelOperator::LessThan(_) => return None,
             };
             Some((requirement.key.as_str(), operator, values))
         })
     }
 
-    /// Whether everything matches.
+    /// Whether the selector matches everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Whether `labels` (a JSON object, or null for none) has what is required.
+    /// Whether the selector matches `labels` (a JSON object, or null for none).
     pub fn matches(&self, labels: &Value) -> bool {
         self.matches_by(|key| labels.get(key).and_then(Value::as_str))
     }
 
-    /// Whether the labels, of which `value_of` gives the values, are as required.
+    /// Whether the selector matches labels whose values `value_of` returns.
     pub fn matches_by<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| {
             let value = value_of(&requirement.key);
             let number = || value.and_then(|value| value.parse::<i64>().ok());
             match &requirement.operator {
-                Operator::In(values) => value.is_some_and(|value| values.iter().any(|v| v == value)),
-                Operator::NotIn(values) => value.is_none_or(|value| values.iter().all(|v| v != value)),
-                Operator::Exists => value.is_some(),
-                Operator::DoesNotExist => value.is_none(),
-                Operator::GreaterThan(bound) => number().is_some_and(|n| n > *bound),
-                Operator::LessThan(bound) => number().is_some_and(|n| n < *bound),
+                LabelOperator::In(values) => value.is_some_and(|value| values.iter().any(|v| v == value)),
+                LabelOperator::NotIn(values) => value.is_none_or(|value| values.iter().all(|v| v != value)),
+                LabelOperator::Exists => value.is_some(),
+                LabelOperator::DoesNotExist => value.is_none(),
+                LabelOperator::GreaterThan(bound) => number().is_some_and(|n| n > *bound),
+                LabelOperator::LessThan(bound) => number().is_some_and(|n| n < *bound),
             }
         })
     }
 }
 
-/// The object form, or a plain map of labels, in the form of queries: sorted by key; "" for everything.
+/// Formats the object form, or a map of labels, as a query: sorted by key, "" for everything.
 pub fn text(selector: &Value) -> String {
     let labels = meta::at(selector, &["matchLabels"]).unwrap_or(selector).as_object().into_iter().flatten();
     let mut parts: Vec<(&str, String)> =
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_are_written_as_queries() {
+    fn label_selector_object_formats_as_query() {
         let selector = json!({"matchLabels": {"b": "1"}, "matchExpressions": [
             {"key": "a", "operator": "NotIn", "values": ["y", "x"]}, {"key": "c", "operator": "Exists"}]});
         assert_eq!(text(&selector), "a notin (x,y),b=1,c");
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn requirements_select_labels() {
+    fn requirements_match_labels() {
         let labels = json!({"app": "web", "n": "5"});
         let yes = ["", "app=web", "app==web", "app in (web, db)", "app,!old", "x!=y", "x notin (a)", "n>4,n<6"];
         let no = ["app=db", "app!=web", "old", "!app", "app notin (web)", "n>5"];

@@ -1,4 +1,4 @@
-//! Label and field selectors: parsed once from a query, then matched against objects.
+//! Label and field selectors, parsed from queries or objects and matched against objects.
 
 mod field;
 mod label;
@@ -7,7 +7,7 @@ mod parse;
 pub use field::{FieldSelector, comparisons};
 pub use label::{LabelSelector, text};
 
-/// A selector that cannot be read; the text says why, in upstream's words.
+/// A malformed selector, with upstream's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(pub String);

@@ -1,35 +1,35 @@
-//! The text form of label selectors, read as upstream reads it, refusals included: `app=web,tier!=db,env in (a,b),!old`.
+//! Parses label selector queries with upstream's grammar and errors: `app=web,tier!=db,env in (a,b),!old`.
 
 use std::collections::BTreeSet;
 
 use super::{
     Error,
-    label::{Operator, Requirement},
+    label::{LabelOperator, LabelRequirement},
 };
 use crate::validate::names;
 
-/// The operators that take values, as messages name them.
-const OPERATORS: &str = "in, notin, =, ==, !=, gt, lt";
+/// The operators with values, as listed in errors.
+const OPERATOR_NAMES: &str = "in, notin, =, ==, !=, gt, lt";
 
-/// Reads all requirements of a selector.
-pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, Error> {
-    let mut parser = Parser { tokens: tokens(text), position: 0 };
+/// Parses all requirements of a selector.
+pub(super) fn parse_requirements(text: &str) -> Result<Vec<LabelRequirement>, Error> {
+    let mut parser = SelectorParser { tokens: tokenize(text), position: 0 };
     let mut requirements = Vec::new();
     loop {
         match parser.peek() {
-            Token::Word(_) | Token::Symbol("!") => {
-                let requirement = parser.requirement();
+            SelectorToken::Word(_) | SelectorToken::Symbol("!") => {
+                let requirement = parser.parse_requirement();
                 requirements.push(requirement.map_err(|why| Error(format!("unable to parse requirement: {why}")))?);
             }
-            Token::End => return Ok(requirements),
+            SelectorToken::End => return Ok(requirements),
             other => {
                 return Err(Error(format!("found '{}', expected: !, identifier, or 'end of string'", other.text())));
             }
         }
         match parser.next() {
-            Token::End => return Ok(requirements),
-            Token::Symbol(",") => match parser.peek() {
-                Token::Word(_) | Token::Symbol("!") => {}
+            SelectorToken::End => return Ok(requirements),
+            SelectorToken::Symbol(",") => match parser.peek() {
+                SelectorToken::Word(_) | SelectorToken::Symbol("!") => {}
                 other => return Err(Error(format!("found '{}', expected: identifier after ','", other.text()))),
             },
             other => return Err(Error(format!("found '{}', expected: ',' or 'end of string'", other.text()))),
@@ -38,23 +38,23 @@ pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, Error> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Token<'t> {
-    /// A name, a value, or the words `in` and `notin`.
+enum SelectorToken<'t> {
+    /// A key, a value, or the words `in` and `notin`.
     Word(&'t str),
     Symbol(&'t str),
     End,
 }
 
-impl<'t> Token<'t> {
+impl<'t> SelectorToken<'t> {
     fn text(self) -> &'t str {
         match self {
-            Token::Word(text) | Token::Symbol(text) => text,
-            Token::End => "",
+            SelectorToken::Word(text) | SelectorToken::Symbol(text) => text,
+            SelectorToken::End => "",
         }
     }
 }
 
-fn tokens(text: &str) -> Vec<Token<'_>> {
+fn tokenize(text: &str) -> Vec<SelectorToken<'_>> {
     let is_symbol = |c: char| "=!(),><".contains(c);
     let is_space = |c: char| matches!(c, ' ' | '\t' | '\r' | '\n');
     let mut tokens = Vec::new();
@@ -68,52 +68,54 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
             1
         };
         let (token, after) = rest.split_at(length);
-        tokens.push(if is_symbol(first) { Token::Symbol(token) } else { Token::Word(token) });
+        tokens.push(if is_symbol(first) { SelectorToken::Symbol(token) } else { SelectorToken::Word(token) });
         rest = after.trim_start_matches(is_space);
     }
     tokens
 }
 
-struct Parser<'t> {
-    tokens: Vec<Token<'t>>,
+struct SelectorParser<'t> {
+    tokens: Vec<SelectorToken<'t>>,
     position: usize,
 }
 
-impl<'t> Parser<'t> {
-    fn peek(&self) -> Token<'t> {
-        self.tokens.get(self.position).copied().unwrap_or(Token::End)
+impl<'t> SelectorParser<'t> {
+    fn peek(&self) -> SelectorToken<'t> {
+        self.tokens.get(self.position).copied().unwrap_or(SelectorToken::End)
     }
 
-    fn next(&mut self) -> Token<'t> {
+    fn next(&mut self) -> SelectorToken<'t> {
         let token = self.peek();
         self.position += 1;
         token
     }
 
-    fn requirement(&mut self) -> Result<Requirement, String> {
+    fn parse_requirement(&mut self) -> Result<LabelRequirement, String> {
         let mut token = self.next();
-        let absent = token == Token::Symbol("!");
+        let absent = token == SelectorToken::Symbol("!");
         if absent {
             token = self.next();
         }
-        let Token::Word(key) = token else { return Err(format!("found '{}', expected: identifier", token.text())) };
-        if let Some(fault) = fault(names::qualified(key)) {
+        let SelectorToken::Word(key) = token else {
+            return Err(format!("found '{}', expected: identifier", token.text()));
+        };
+        if let Some(fault) = join_errors(names::qualified(key)) {
             return Err(format!("<nil>: Invalid value: {key:?}: {fault}"));
         }
         let operator = match self.peek() {
-            _ if absent => Operator::DoesNotExist,
-            Token::End | Token::Symbol(",") => Operator::Exists,
-            _ => self.operator(key)?,
+            _ if absent => LabelOperator::DoesNotExist,
+            SelectorToken::End | SelectorToken::Symbol(",") => LabelOperator::Exists,
+            _ => self.parse_operator(key)?,
         };
-        Ok(Requirement { key: key.to_owned(), operator })
+        Ok(LabelRequirement { key: key.to_owned(), operator })
     }
 
-    fn operator(&mut self, key: &str) -> Result<Operator, String> {
+    fn parse_operator(&mut self, key: &str) -> Result<LabelOperator, String> {
         let token = self.next();
         let values = match token {
-            Token::Word("in" | "notin") => self.values()?,
-            Token::Symbol("=" | "==" | "!=" | ">" | "<") => BTreeSet::from([self.value()?]),
-            other => return Err(format!("found '{}', expected: {OPERATORS}", other.text())),
+            SelectorToken::Word("in" | "notin") => self.parse_values()?,
+            SelectorToken::Symbol("=" | "==" | "!=" | ">" | "<") => BTreeSet::from([self.parse_value()?]),
+            other => return Err(format!("found '{}', expected: {OPERATOR_NAMES}", other.text())),
         };
         let number = || values.first().and_then(|value| value.parse::<i64>().ok());
         let mut faults = Vec::new();
@@ -123,7 +125,7 @@ impl<'t> Parser<'t> {
             faults.push(format!("values[0]: Invalid value: {value:?}: {why}"));
         }
         for (at, value) in values.iter().enumerate() {
-            let fault = fault(names::label_value(value));
+            let fault = join_errors(names::label_value(value));
             faults.extend(fault.map(|fault| format!("values[{at}][{key}]: Invalid value: {value:?}: {fault}")));
         }
         match faults.as_slice() {
@@ -134,18 +136,18 @@ impl<'t> Parser<'t> {
         let number = number().unwrap_or(0);
         let values: Vec<String> = values.into_iter().map(str::to_owned).collect();
         Ok(match token.text() {
-            "in" | "=" | "==" => Operator::In(values),
-            ">" => Operator::GreaterThan(number),
-            "<" => Operator::LessThan(number),
-            _ => Operator::NotIn(values),
+            "in" | "=" | "==" => LabelOperator::In(values),
+            ">" => LabelOperator::GreaterThan(number),
+            "<" => LabelOperator::LessThan(number),
+            _ => LabelOperator::NotIn(values),
         })
     }
 
-    /// What follows `=`; nothing is the empty value.
-    fn value(&mut self) -> Result<&'t str, String> {
+    /// Parses the value after `=`; a missing one is empty.
+    fn parse_value(&mut self) -> Result<&'t str, String> {
         match self.peek() {
-            Token::End | Token::Symbol(",") => Ok(""),
-            Token::Word(word) => {
+            SelectorToken::End | SelectorToken::Symbol(",") => Ok(""),
+            SelectorToken::Word(word) => {
                 self.position += 1;
                 Ok(word)
             }
@@ -153,16 +155,16 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// What follows `in`: `(a,b)`, where places may be empty.
-    fn values(&mut self) -> Result<BTreeSet<&'t str>, String> {
+    /// Parses the values after `in`: `(a,b)`, possibly empty ones.
+    fn parse_values(&mut self) -> Result<BTreeSet<&'t str>, String> {
         match self.next() {
-            Token::Symbol("(") => {}
+            SelectorToken::Symbol("(") => {}
             other => return Err(format!("found '{}' expected: '('", other.text())),
         }
         let mut values = BTreeSet::new();
         match self.peek() {
-            Token::Word(_) | Token::Symbol(",") => {}
-            Token::Symbol(")") => {
+            SelectorToken::Word(_) | SelectorToken::Symbol(",") => {}
+            SelectorToken::Symbol(")") => {
                 self.position += 1;
                 return Ok(BTreeSet::from([""]));
             }
@@ -170,16 +172,16 @@ impl<'t> Parser<'t> {
         }
         loop {
             match self.next() {
-                Token::Word(word) => {
+                SelectorToken::Word(word) => {
                     values.insert(word);
                     match self.peek() {
-                        Token::Symbol("," | ")") => {}
+                        SelectorToken::Symbol("," | ")") => {}
                         other => return Err(format!("found '{}', expected: ',' or ')'", other.text())),
                     }
                 }
-                Token::Symbol(")") => return Ok(values),
-                Token::Symbol(",") => {
-                    if values.is_empty() || matches!(self.peek(), Token::Symbol(")" | ",")) {
+                SelectorToken::Symbol(")") => return Ok(values),
+                SelectorToken::Symbol(",") => {
+                    if values.is_empty() || matches!(self.peek(), SelectorToken::Symbol(")" | ",")) {
                         values.insert("");
                     }
                 }
@@ -189,7 +191,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-fn fault(faults: Vec<String>) -> Option<String> {
+fn join_errors(faults: Vec<String>) -> Option<String> {
     (!faults.is_empty()).then(|| faults.join("; "))
 }
 
@@ -198,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_read_is_refused_in_upstreams_words() {
+    fn malformed_selectors_have_upstreams_errors() {
         for (text, why) in [
             ("tier===a", "unable to parse requirement: found '=', expected: identifier"),
             ("tier in back", "unable to parse requirement: found 'back' expected: '('"),
@@ -213,14 +215,14 @@ mod tests {
                  an integer",
             ),
         ] {
-            assert_eq!(requirements(text).unwrap_err().0, why, "{text}");
+            assert_eq!(parse_requirements(text).unwrap_err().0, why, "{text}");
         }
     }
 
     #[test]
-    fn values_may_be_empty_and_words_may_be_operators() {
+    fn values_may_be_empty_or_operator_words() {
         for text in ["", " ", "a in ()", "a in (,b)", "a in (b,,c,)", "in in (notin)", "a=", "!a,b", "a==b , c!=d"] {
-            requirements(text).unwrap();
+            parse_requirements(text).unwrap();
         }
     }
 }

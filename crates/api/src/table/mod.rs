@@ -1,40 +1,40 @@
-//! Tables: what `kubectl get` prints, computed on the server as upstream does.
+//! Server-side printing: `Table` responses as for `kubectl get`.
 //!
-//! `schema/columns.txt` has the columns of each kind and what stands in them; what its words cannot say is a function here.
-//! Kinds without an entry get a name and a time of creation.
+//! `schema/columns.txt` has the columns of each kind; functions here compute the cells that it cannot express. Kinds
+//! without an entry print name and age.
 
-mod cell;
-mod columns;
-mod functions;
-mod network;
-mod pod;
-mod row;
+mod cell_expression;
+mod network_cells;
+mod pod_cells;
+mod printed_object;
+mod printer_functions;
+mod printers;
 
 use std::borrow::Cow;
 
-use columns::Printer;
 use jiff::Timestamp;
-use row::Row;
+use printed_object::Row;
+use printers::TablePrinter;
 use serde_json::json;
 
 use crate::{
     Map, Value, convert, meta,
-    schema::{Column, Custom, Resource, schema},
+    schema::{CustomResourceSchema, PrinterColumn, Resource, schema},
 };
 
-/// How much of each object a row carries.
+/// The object in each row (`includeObject`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Include {
-    /// Nothing.
+    /// No object.
     None,
     /// Its metadata.
     #[default]
     Metadata,
-    /// All of it.
+    /// The whole object.
     Object,
 }
 
-/// A table of `objects`; `metadata` is the list's.
+/// Builds the table of `objects`; `metadata` is the list's.
 pub fn table<'a>(
     resource: &Resource,
     objects: impl Iterator<Item = &'a Value>,
@@ -49,63 +49,72 @@ pub fn table<'a>(
     let printer = objects
         .first()
         .and_then(|first| printer_of(first))
-        .unwrap_or_else(|| columns::of(resource.group, resource.kind));
-    if let Some(order) = printer.order {
+        .unwrap_or_else(|| printers::printer_for(resource.group, resource.kind));
+    if let Some(order) = printer.sort_path {
         objects.sort_by_cached_key(|object| (Row { object, now }.number(order), meta::name(object).to_owned()));
     }
-    let rows: Vec<Value> = objects.into_iter().map(|object| row(printer, resource, object, include, now)).collect();
+    let rows: Vec<Value> =
+        objects.into_iter().map(|object| build_row(printer, resource, object, include, now)).collect();
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-        "columnDefinitions": columns(printer), "rows": rows,
+        "columnDefinitions": column_definitions(printer), "rows": rows,
     })
 }
 
-/// A table by the columns of a definition.
-fn custom_table(custom: &dyn Custom, objects: &[&Value], metadata: Value, include: Include, now: Timestamp) -> Value {
-    let column = |column: Column| {
+/// Builds a table with the printer columns of a CRD.
+fn custom_table(
+    custom: &dyn CustomResourceSchema,
+    objects: &[&Value],
+    metadata: Value,
+    include: Include,
+    now: Timestamp,
+) -> Value {
+    let column = |column: PrinterColumn| {
         json!({"name": column.name, "type": column.ty, "format": column.format,
             "description": column.description, "priority": column.priority})
     };
     let row = |object: &&Value| {
         let mut row = Map::new();
-        row.insert("cells".into(), custom.cells(object, now).into());
+        row.insert("cells".into(), custom.table_cells(object, now).into());
         carry(&mut row, object, include);
         Value::Object(row)
     };
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-        "columnDefinitions": custom.columns().into_iter().map(column).collect::<Vec<_>>(),
+        "columnDefinitions": custom.printer_columns().into_iter().map(column).collect::<Vec<_>>(),
         "rows": objects.iter().map(row).collect::<Vec<_>>(),
     })
 }
 
-/// The printer of an object that says what it is: subresources answer with other kinds than their resource.
-fn printer_of(object: &Value) -> Option<&'static Printer> {
+/// The printer of an object by its own kind: subresources respond with other kinds.
+fn printer_of(object: &Value) -> Option<&'static TablePrinter> {
     let (api_version, kind) = (meta::text(object, &["apiVersion"]), meta::text(object, &["kind"]));
     if kind.is_empty() {
         return None;
     }
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    Some(columns::of(group, kind))
+    Some(printers::printer_for(group, kind))
 }
 
-fn columns(printer: &Printer) -> Vec<Value> {
-    let column = |column: &columns::Column| json!({"name": column.name, "type": column.ty, "format": column.format, "description": "", "priority": column.priority});
+fn column_definitions(printer: &TablePrinter) -> Vec<Value> {
+    let column = |column: &printers::ColumnDefinition| json!({"name": column.name, "type": column.ty, "format": column.format, "description": "", "priority": column.priority});
     printer.columns.iter().map(column).collect()
 }
 
-fn row(printer: &Printer, resource: &Resource, object: &Value, include: Include, now: Timestamp) -> Value {
+fn build_row(printer: &TablePrinter, resource: &Resource, object: &Value, include: Include, now: Timestamp) -> Value {
     let printed = as_printed(printer, resource, object);
     let mut row = Map::new();
     row.insert("cells".into(), printer.cells(&Row { object: &printed, now }).into());
-    if let Some(marks) = printer.marks.map(|marks| marks(&Row { object, now })).filter(|marks| !marks.is_null()) {
+    if let Some(marks) =
+        printer.row_conditions.map(|marks| marks(&Row { object, now })).filter(|marks| !marks.is_null())
+    {
         row.insert("conditions".into(), marks);
     }
     carry(&mut row, object, include);
     Value::Object(row)
 }
 
-/// Puts as much of an object into its row as is asked for.
+/// Inserts the requested part of an object into its row.
 fn carry(row: &mut Map, object: &Value, include: Include) {
     match include {
         Include::None => {}
@@ -120,7 +129,7 @@ fn carry(row: &mut Map, object: &Value, include: Include) {
     }
 }
 
-/// Tables show upstream's inner objects, where the count of a template's changes is a field and no annotation.
+/// Tables print upstream's internal objects, where the template generation is a field instead of an annotation.
 fn hide(metadata: &mut Value) {
     let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) else { return };
     annotations.remove(meta::TEMPLATE_GENERATION);
@@ -129,9 +138,10 @@ fn hide(metadata: &mut Value) {
     }
 }
 
-/// The object in the version that its printer reads.
-fn as_printed<'a>(printer: &Printer, resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
-    let Some((group, version)) = printer.reads.filter(|reads| *reads != (resource.group, resource.version)) else {
+/// Converts the object to the version that its printer reads.
+fn as_printed<'a>(printer: &TablePrinter, resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
+    let Some((group, version)) = printer.source_version.filter(|reads| *reads != (resource.group, resource.version))
+    else {
         return Cow::Borrowed(object);
     };
     let Some(wanted) = schema().resource(group, version, resource.name) else { return Cow::Borrowed(object) };
@@ -142,7 +152,7 @@ fn as_printed<'a>(printer: &Printer, resource: &Resource, object: &'a Value) -> 
     Cow::Owned(convert::to(wanted, object))
 }
 
-/// The object's metadata as a `PartialObjectMetadata`.
+/// Wraps the object's metadata in a `PartialObjectMetadata`.
 pub fn partial_metadata(object: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
 }

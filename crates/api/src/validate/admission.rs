@@ -1,9 +1,9 @@
-//! Policies of admission, webhooks and registrations of API versions, as far as the tables cannot say what is right.
+//! Validation of admission policies, webhooks and APIServices beyond the rule tables.
 
-use super::{config, prelude::*};
+use super::{config_map, prelude::*};
 
-/// Resources and subresources do not overlap.
-pub fn rule_resources(list: &At, e: &mut Errors) {
+/// Rejects overlapping resources and subresources.
+pub fn validate_rule_resources(list: &FieldCursor, e: &mut ErrorList) {
     let (mut wild_subs, mut wild_resources): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
     let mut without_sub = false;
     for resource in list.items() {
@@ -25,15 +25,15 @@ pub fn rule_resources(list: &At, e: &mut Errors) {
             wild_resources.push(sub);
         }
     }
-    if list.len() > 1 && list.has("*/*") {
+    if list.len() > 1 && list.contains_text("*/*") {
         list.invalid(e, "if '*/*' is present, must not specify other resources");
     }
-    if without_sub && list.has("*") {
+    if without_sub && list.contains_text("*") {
         list.invalid(e, "if '*' is present, must not specify other resources without subresources");
     }
 }
 
-pub fn group_and_version(version: &At, e: &mut Errors) {
+pub fn validate_group_and_version(version: &FieldCursor, e: &mut ErrorList) {
     let (group, name) = version.text().split_once('/').unwrap_or(("", version.text()));
     if name.contains('/') {
         return version.invalid_text(e, format!("unexpected GroupVersion string: {}", version.text()));
@@ -50,8 +50,8 @@ pub fn group_and_version(version: &At, e: &mut Errors) {
     }
 }
 
-/// A kind is a label but for its capitals.
-pub fn mixed_case_kind(kind: &At, e: &mut Errors) {
+/// Validates a kind as a label apart from its case.
+pub fn validate_mixed_case_kind(kind: &FieldCursor, e: &mut ErrorList) {
     let faults = names::label_1035(&kind.text().to_lowercase());
     if !faults.is_empty() {
         let message = format!("may have mixed case, but should otherwise match: {}", faults.join(","));
@@ -59,7 +59,7 @@ pub fn mixed_case_kind(kind: &At, e: &mut Errors) {
     }
 }
 
-pub fn variable_name(name: &At, e: &mut Errors) {
+pub fn validate_variable_name(name: &FieldCursor, e: &mut ErrorList) {
     if name.text().trim().is_empty() {
         name.required(e, "name is not specified");
     } else if !names::c_identifier(name.text()).is_empty() || names::is_reserved(name.text()) {
@@ -67,11 +67,11 @@ pub fn variable_name(name: &At, e: &mut Errors) {
     }
 }
 
-/// Audit annotations are named after their policy.
-pub fn audit_annotation(annotation: &At, e: &mut Errors) {
+/// Validates audit annotation keys, which are prefixed with the policy name.
+pub fn validate_audit_annotation(annotation: &FieldCursor, e: &mut ErrorList) {
     let (key, value) = (annotation.get("key"), annotation.get("valueExpression"));
-    let full = format!("{}/{}", annotation.whole().get("metadata").text_of("name"), key.text());
-    key.form_as(e, &full, names::qualified);
+    let full = format!("{}/{}", annotation.root().get("metadata").text_at("name"), key.text());
+    key.check_format_as(e, &full, names::qualified);
     if value.text().trim().is_empty() {
         value.required(e, "valueExpression is not specified");
     } else if value.text().trim().len() > 5 * 1024 {
@@ -79,8 +79,8 @@ pub fn audit_annotation(annotation: &At, e: &mut Errors) {
     }
 }
 
-/// A name in a domain of at least three parts.
-pub fn webhook_name(at: &At, e: &mut Errors) {
+/// Requires a domain name of at least three segments.
+pub fn validate_webhook_name(at: &FieldCursor, e: &mut ErrorList) {
     let faults = names::subdomain(at.text());
     if !faults.is_empty() {
         at.invalid_text(e, faults.join(","));
@@ -89,22 +89,22 @@ pub fn webhook_name(at: &At, e: &mut Errors) {
     }
 }
 
-pub fn no_subresource(resource: &At, e: &mut Errors) {
+pub fn validate_no_subresource(resource: &FieldCursor, e: &mut ErrorList) {
     if resource.text().contains('/') {
         resource.invalid_text(e, "must not specify subresources");
     }
 }
 
-/// New webhooks have no side effects on dry runs; where there was another, there may be more.
-pub fn side_effects(effects: &At, e: &mut Errors) {
+/// Requires webhooks without side effects on dry runs, unless a stored webhook has others.
+pub fn validate_side_effects(effects: &FieldCursor, e: &mut ErrorList) {
     const NONE: &[&str] = &["None", "NoneOnDryRun"];
-    let old = effects.whole().before();
-    let any = old.get("webhooks").items().any(|hook| !NONE.contains(&hook.text_of("sideEffects")));
-    effects.one_of(e, if any { &["None", "NoneOnDryRun", "Some", "Unknown"] } else { NONE });
+    let old = effects.root().old_cursor();
+    let any = old.get("webhooks").items().any(|hook| !NONE.contains(&hook.text_at("sideEffects")));
+    effects.require_one_of(e, if any { &["None", "NoneOnDryRun", "Some", "Unknown"] } else { NONE });
 }
 
-/// The faults of a list of versions of reviews that a webhook understands.
-pub fn review_versions(at: &At, e: &mut Errors) {
+/// Validates the list of supported review versions.
+pub fn validate_review_versions(at: &FieldCursor, e: &mut ErrorList) {
     let mut seen = Vec::new();
     for version in at.items() {
         if seen.contains(&version.text()) {
@@ -112,15 +112,15 @@ pub fn review_versions(at: &At, e: &mut Errors) {
             continue;
         }
         seen.push(version.text());
-        version.form(e, names::label_1035);
+        version.check_format(e, names::label_1035);
     }
     if !seen.iter().any(|version| ["v1", "v1beta1"].contains(version)) {
         at.invalid(e, "must include at least one of v1, v1beta1");
     }
 }
 
-/// The faults of a path on a service, part by part.
-pub fn url_path(path: &At, e: &mut Errors) {
+/// Validates the path segments of a service reference.
+pub fn validate_url_path(path: &FieldCursor, e: &mut ErrorList) {
     let text = path.text();
     if matches!(text, "" | "/") {
         return;
@@ -145,8 +145,8 @@ pub fn url_path(path: &At, e: &mut Errors) {
     }
 }
 
-/// A webhook's address is plain: no user, no query, no fragment.
-pub fn https_url(at: &At, e: &mut Errors) {
+/// Validates a webhook URL: https, without user, query or fragment.
+pub fn validate_https_url(at: &FieldCursor, e: &mut ErrorList) {
     const FORM: &str = "; desired format: https://host[/path]";
     let (scheme, rest) = at.text().split_once("://").unwrap_or(("", at.text()));
     let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
@@ -170,19 +170,19 @@ pub fn https_url(at: &At, e: &mut Errors) {
     }
 }
 
-/// The name is made of version and group.
-pub fn service_name(new: &At, e: &mut Errors) {
+/// Requires the name `<version>.<group>`.
+pub fn validate_service_name(new: &FieldCursor, e: &mut ErrorList) {
     let (spec, meta) = (new.get("spec"), new.get("metadata"));
     let name = meta.get("name");
-    let wanted = format!("{}.{}", spec.text_of("version"), spec.text_of("group"));
+    let wanted = format!("{}.{}", spec.text_at("version"), spec.text_at("group"));
     if !name.is_empty() && names::path_segment(name.text()).is_empty() && name.text() != wanted {
         name.invalid_text(e, format!("must be `spec.version+\".\"+spec.group`: {wanted:?}"));
     }
 }
 
-pub fn no_bundle(bundle: &At, e: &mut Errors) {
+pub fn validate_no_bundle(bundle: &FieldCursor, e: &mut ErrorList) {
     if !bundle.is_empty() {
-        let bytes = config::decoded_length(bundle.text());
+        let bytes = config_map::decoded_length(bundle.text());
         bundle.invalid_as(e, format!("{bytes} bytes"), "local APIServices may not have a caBundle");
     }
 }

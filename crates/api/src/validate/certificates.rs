@@ -1,47 +1,47 @@
-//! Requests for certificates and bundles of trust, as far as the tables cannot say what is right.
+//! Validation of CertificateSigningRequests and ClusterTrustBundles beyond the rule tables.
 
 use super::{pem, prelude::*, x509};
 use base64::{Engine, prelude::BASE64_STANDARD};
 
-const USAGES: &str = "any,cert sign,client auth,code signing,content commitment,crl sign,data encipherment,decipher only,\
+const KEY_USAGES: &str = "any,cert sign,client auth,code signing,content commitment,crl sign,data encipherment,decipher only,\
     digital signature,email protection,encipher only,ipsec end system,ipsec tunnel,ipsec user,key agreement,key encipherment,\
     microsoft sgc,netscape sgc,ocsp signing,s/mime,server auth,signing,timestamping";
-const DECIDED: [&str; 3] = ["Approved", "Denied", "Failed"];
+const PERMANENT_CONDITIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
 
-pub fn signing_request(request: &At, e: &mut Errors) {
+pub fn validate_signing_request(request: &FieldCursor, e: &mut ErrorList) {
     let bytes = BASE64_STANDARD.decode(request.text()).unwrap_or_default();
-    let blocks = pem::blocks(&String::from_utf8_lossy(&bytes));
+    let blocks = pem::parse_pem_blocks(&String::from_utf8_lossy(&bytes));
     if blocks.first().is_none_or(|block| block.label != "CERTIFICATE REQUEST") {
         request.invalid(e, "PEM block type must be CERTIFICATE REQUEST");
-    } else if blocks.first().is_some_and(|block| x509::request(&block.bytes).is_none()) {
+    } else if blocks.first().is_some_and(|block| x509::parse_certificate_request(&block.bytes).is_none()) {
         request.invalid(e, "asn1: structure error");
     }
 }
 
-/// Usages are known ones, each once; what was let pass before stays allowed.
-pub fn usages(usages: &At, e: &mut Errors) {
-    let known: Vec<&str> = USAGES.split(',').collect();
-    if usages.before().texts().all(|usage| known.contains(&usage)) {
-        usages.items().for_each(|usage| usage.one_of(e, &known));
+/// Validates key usages; unknown stored usages are tolerated.
+pub fn validate_usages(usages: &FieldCursor, e: &mut ErrorList) {
+    let known: Vec<&str> = KEY_USAGES.split(',').collect();
+    if usages.old_cursor().texts().all(|usage| known.contains(&usage)) {
+        usages.items().for_each(|usage| usage.require_one_of(e, &known));
     }
-    if !usages.is_change() {
-        usages.unique(|usage| usage.text(), |usage, text| usage.duplicate(e, text));
+    if !usages.is_update() {
+        usages.for_each_duplicate(|usage| usage.text(), |usage, text| usage.duplicate(e, text));
     }
 }
 
-pub fn requested_signer(signer: &At, e: &mut Errors) {
+pub fn validate_requested_signer(signer: &FieldCursor, e: &mut ErrorList) {
     const LEGACY: &str = "kubernetes.io/legacy-unknown";
-    if signer.text() == LEGACY && signer.before().text() != LEGACY {
+    if signer.text() == LEGACY && signer.old_cursor().text() != LEGACY {
         return signer.invalid_text(e, "the legacy signerName is not allowed via this API version");
     }
-    signer_name(signer, e);
+    validate_signer_name(signer, e);
 }
 
-/// A request is approved or denied, once.
-pub fn request_conditions(list: &At, e: &mut Errors) {
+/// Rejects Approved together with Denied, and duplicate conditions.
+pub fn validate_request_conditions(list: &FieldCursor, e: &mut ErrorList) {
     let mut seen: Vec<&str> = Vec::new();
     for condition in list.items() {
-        rules::check("RequestCondition", &condition, e);
+        rules::check_block("RequestCondition", &condition, e);
         let kind = condition.get("type");
         let other = match kind.text() {
             "Approved" => "Denied",
@@ -58,19 +58,19 @@ pub fn request_conditions(list: &At, e: &mut Errors) {
     }
 }
 
-/// The faults of a certificate that was issued; an old one stays allowed.
-pub fn issued_certificate(at: &At, e: &mut Errors) {
-    if at.is_empty() || at.is_change() && at.old == at.value {
+/// Validates the issued certificate; an unchanged one is tolerated.
+pub fn validate_issued_certificate(at: &FieldCursor, e: &mut ErrorList) {
+    if at.is_empty() || at.is_update() && at.old == at.value {
         return;
     }
     let bytes = BASE64_STANDARD.decode(at.text()).unwrap_or_default();
-    let blocks = pem::blocks(&String::from_utf8_lossy(&bytes));
+    let blocks = pem::parse_pem_blocks(&String::from_utf8_lossy(&bytes));
     let wrong = blocks.iter().find(|block| block.label != "CERTIFICATE");
     let fault = match wrong {
         Some(block) => format!("only CERTIFICATE PEM blocks are allowed, found {:?}", block.label),
         None if blocks.is_empty() => "must contain at least one CERTIFICATE PEM block".to_owned(),
         None if blocks.iter().any(|block| block.has_headers) => "no PEM block headers are permitted".to_owned(),
-        None if blocks.iter().any(|block| x509::certificate(&block.bytes).is_none()) => {
+        None if blocks.iter().any(|block| x509::parse_certificate(&block.bytes).is_none()) => {
             "x509: malformed certificate".to_owned()
         }
         None => return,
@@ -78,16 +78,16 @@ pub fn issued_certificate(at: &At, e: &mut Errors) {
     at.invalid_as(e, "<certificate data>", fault);
 }
 
-/// The faults of a changed request; `part` is the subresource that it is changed through, or nothing.
-pub fn request_change(new: &At, part: &str, e: &mut Errors) {
-    let old = new.before();
+/// Validates an update; `part` is the subresource, or empty.
+pub fn validate_request_change(new: &FieldCursor, part: &str, e: &mut ErrorList) {
+    let old = new.old_cursor();
     let (status, before) = (new.get("status"), old.get("status"));
     let list = status.get("conditions");
-    let of = |status: &At, kind: &str| -> Vec<Value> {
+    let of = |status: &FieldCursor, kind: &str| -> Vec<Value> {
         let list = status.get("conditions").value.as_array().cloned().unwrap_or_default();
         list.into_iter().filter(|condition| condition["type"] == kind).collect()
     };
-    for kind in DECIDED {
+    for kind in PERMANENT_CONDITIONS {
         if of(&status, kind).len() < of(&before, kind).len() {
             list.forbidden(e, format!("updates may not remove a condition of type {kind:?}"));
         }
@@ -96,7 +96,7 @@ pub fn request_change(new: &At, part: &str, e: &mut Errors) {
         let (now, was) = (of(&status, kind), of(&before, kind));
         if now.len() > was.len() {
             list.forbidden(e, format!("updates may not add a condition of type {kind:?}"));
-        } else if now.len() == was.len() && !same(&now.clone().into(), &was.clone().into()) {
+        } else if now.len() == was.len() && !semantically_equal(&now.clone().into(), &was.clone().into()) {
             list.forbidden(e, format!("updates may not modify a condition of type {kind:?}"));
         }
     }
@@ -110,9 +110,9 @@ pub fn request_change(new: &At, part: &str, e: &mut Errors) {
     }
 }
 
-/// The faults of the name of a signer: `example.com/signer-name`.
-pub fn signer_name(at: &At, e: &mut Errors) {
-    if !at.require(e) {
+/// Validates a signer name: `example.com/signer-name`.
+pub fn validate_signer_name(at: &FieldCursor, e: &mut ErrorList) {
+    if !at.require_value(e) {
         return;
     }
     let parts: Vec<&str> = at.text().split('/').collect();
@@ -123,18 +123,18 @@ pub fn signer_name(at: &At, e: &mut Errors) {
     if domain.len() > 253 {
         at.too_long(e, 253);
     }
-    segments(at, domain, names::label, e);
+    validate_segments(at, domain, names::label, e);
     if !domain.contains('.') {
         at.invalid_as(e, domain, "should be a domain with at least two segments separated by dots");
     }
-    segments(at, path, names::subdomain, e);
+    validate_segments(at, path, names::subdomain, e);
     if at.text().len() > 571 {
         at.too_long(e, 571);
     }
 }
 
-/// Of several wrong parts the first is told.
-fn segments(at: &At, text: &str, form: fn(&str) -> Vec<String>, e: &mut Errors) {
+/// Validates dot-separated segments; the first invalid one is reported.
+fn validate_segments(at: &FieldCursor, text: &str, form: fn(&str) -> Vec<String>, e: &mut ErrorList) {
     if let Some(label) = text.split('.').find(|label| !form(label).is_empty()) {
         for fault in form(label) {
             at.invalid_as(e, text, format!("validating label {label:?}: {fault}"));
@@ -142,15 +142,15 @@ fn segments(at: &At, text: &str, form: fn(&str) -> Vec<String>, e: &mut Errors) 
     }
 }
 
-/// What is wrong with the name of a bundle, whose signer its name tells.
-pub(super) fn bundle_name(name: &str) -> Vec<String> {
+/// Returns the errors about a bundle name with a signer prefix.
+pub(super) fn bundle_name_errors(name: &str) -> Vec<String> {
     match name.rsplit_once(':') {
-        Some((signer, _)) => bundle_name_for(&signer.replace(':', "/"), name),
-        None => bundle_name_for("", name),
+        Some((signer, _)) => bundle_name_errors_for(&signer.replace(':', "/"), name),
+        None => bundle_name_errors_for("", name),
     }
 }
 
-fn bundle_name_for(signer: &str, name: &str) -> Vec<String> {
+fn bundle_name_errors_for(signer: &str, name: &str) -> Vec<String> {
     if signer.is_empty() {
         if name.contains(':') {
             return vec!["ClusterTrustBundle without signer name must not have \":\" in its name".to_owned()];
@@ -164,17 +164,17 @@ fn bundle_name_for(signer: &str, name: &str) -> Vec<String> {
     }
 }
 
-pub fn bundle_is_named_after_signer(bundle: &At, e: &mut Errors) {
+pub fn validate_bundle_is_named_after_signer(bundle: &FieldCursor, e: &mut ErrorList) {
     let (spec, meta) = (bundle.get("spec"), bundle.get("metadata"));
     let name = meta.get("name");
-    for fault in bundle_name_for(spec.text_of("signerName"), name.text()) {
+    for fault in bundle_name_errors_for(spec.text_at("signerName"), name.text()) {
         name.invalid_text(e, fault);
     }
 }
 
-/// The faults of a bundle; an old one stays allowed.
-pub fn trust_bundle(at: &At, e: &mut Errors) {
-    if at.is_change() && at.old == at.value {
+/// Validates the certificates of a bundle; an unchanged bundle is tolerated.
+pub fn validate_trust_bundle(at: &FieldCursor, e: &mut ErrorList) {
+    if at.is_update() && at.old == at.value {
         return;
     }
     const HIDDEN: &str = "<value omitted>";
@@ -182,13 +182,13 @@ pub fn trust_bundle(at: &At, e: &mut Errors) {
     if at.text().len() > MOST_BYTES {
         return at.too_long(e, MOST_BYTES);
     }
-    let blocks = pem::blocks(at.text());
+    let blocks = pem::parse_pem_blocks(at.text());
     let start = e.len();
     for (index, block) in blocks.iter().enumerate() {
         let fault = match block {
             block if block.label != "CERTIFICATE" => format!("entry {index} has bad block type: {}", block.label),
             block if block.has_headers => format!("entry {index} has PEM block headers"),
-            block => match x509::certificate(&block.bytes) {
+            block => match x509::parse_certificate(&block.bytes) {
                 None => format!("entry {index} does not parse as X.509"),
                 Some(certificate) if !certificate.is_ca() => format!("entry {index} does not have the CA bit set"),
                 Some(_) => continue,

@@ -1,27 +1,27 @@
-//! The schedules of cron jobs, five fields or a word such as `@daily`, and their time zones.
+//! Validation of CronJob schedules (five fields or a macro such as `@daily`) and time zones.
 
 use super::prelude::*;
 use formats::cron;
 
-/// The faults of a schedule. A time zone has a field of its own, except where the schedule had one before.
-pub fn schedule(at: &At, e: &mut Errors) {
+/// Validates a schedule. A time zone belongs in its own field, except where the stored schedule has one.
+pub fn validate_schedule(at: &FieldCursor, e: &mut ErrorList) {
     if let Err(why) = cron::check(at.text()) {
         at.invalid_text(e, why);
     }
     if !at.text().contains("TZ") {
         return;
     }
-    let had_zone = at.before().text().contains("TZ");
-    if had_zone && at.up(1).get("timeZone").exists() {
+    let had_zone = at.old_cursor().text().contains("TZ");
+    if had_zone && at.ancestor(1).get("timeZone").exists() {
         at.invalid_text(e, "cannot use both timeZone field and TZ or CRON_TZ in schedule");
     } else if !had_zone {
         at.invalid_text(e, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead");
     }
 }
 
-/// The faults of a time zone that is not the one before.
-pub fn time_zone(at: &At, e: &mut Errors) {
-    if at.is_change() && at.old == at.value {
+/// Validates a changed time zone.
+pub fn validate_time_zone(at: &FieldCursor, e: &mut ErrorList) {
+    if at.is_update() && at.old == at.value {
         return;
     }
     if at.is_empty() {

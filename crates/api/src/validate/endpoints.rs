@@ -1,63 +1,63 @@
-//! Endpoints and EndpointSlices, as far as the tables cannot say what is right. What was wrong and did not change stays allowed.
+//! Validation of Endpoints and EndpointSlices beyond the rule tables. Unchanged invalid values are tolerated.
 
-use super::{net, prelude::*};
+use super::{ip_address, prelude::*};
 
-pub fn changed_subsets(list: &At, e: &mut Errors) {
-    if !list.is_change() || list.differs() {
-        list.items().for_each(|subset| rules::check("EndpointSubset", &subset, e));
+pub fn validate_changed_subsets(list: &FieldCursor, e: &mut ErrorList) {
+    if !list.is_update() || list.is_changed() {
+        list.items().for_each(|subset| rules::check_block("EndpointSubset", &subset, e));
     }
 }
 
-/// Of several ports each has a name.
-pub fn named_ports(list: &At, e: &mut Errors) {
-    for port in list.items().filter(|port| list.len() > 1 && port.text_of("name").is_empty()) {
+/// Requires names for multiple ports.
+pub fn validate_named_ports(list: &FieldCursor, e: &mut ErrorList) {
+    for port in list.items().filter(|port| list.len() > 1 && port.text_at("name").is_empty()) {
         port.get("name").required(e, "");
     }
 }
 
-pub fn slice_ports(list: &At, e: &mut Errors) {
+pub fn validate_slice_ports(list: &FieldCursor, e: &mut ErrorList) {
     if list.len() > 20_000 {
         return list.too_many(e, 20_000);
     }
     let mut seen = std::collections::HashSet::new();
     for port in list.items() {
-        rules::check("SlicePort", &port, e);
-        if !seen.insert(port.text_of("name")) {
-            port.get("name").duplicate(e, port.text_of("name"));
+        rules::check_block("SlicePort", &port, e);
+        if !seen.insert(port.text_at("name")) {
+            port.get("name").duplicate(e, port.text_at("name"));
         }
     }
 }
 
-pub fn changed_endpoints(list: &At, e: &mut Errors) {
-    if list.is_change() && !list.differs() {
+pub fn validate_changed_endpoints(list: &FieldCursor, e: &mut ErrorList) {
+    if list.is_update() && !list.is_changed() {
         return;
     }
     if list.len() > 1000 {
         return list.too_many(e, 1000);
     }
-    list.items().for_each(|endpoint| rules::check("Endpoint", &endpoint, e));
+    list.items().for_each(|endpoint| rules::check_block("Endpoint", &endpoint, e));
 }
 
-/// An address is of the kind that the slice says.
-pub fn slice_address(at: &At, e: &mut Errors) {
-    let kind = at.whole().text_of("addressType");
+/// Validates an address by the slice's address type.
+pub fn validate_slice_address(at: &FieldCursor, e: &mut ErrorList) {
+    let kind = at.root().text_at("addressType");
     let right = match kind {
-        "IPv4" => at.ip(e, &[]),
-        "IPv6" => at.canonical_ip(e),
-        "FQDN" => return domain(at, e),
+        "IPv4" => at.check_ip(e, &[]),
+        "IPv6" => at.check_canonical_ip(e),
+        "FQDN" => return validate_domain(at, e),
         _ => return,
     };
     if right {
-        if net::is_ipv6(at.text()) != (kind == "IPv6") {
-            at.up(1).invalid_as(e, at.text(), format!("must be an {kind} address"));
+        if ip_address::is_ipv6(at.text()) != (kind == "IPv6") {
+            at.ancestor(1).invalid_as(e, at.text(), format!("must be an {kind} address"));
         }
-        at.endpoint_ip(e);
+        at.check_endpoint_ip(e);
     }
 }
 
-/// A domain name of at least two parts.
-fn domain(at: &At, e: &mut Errors) {
-    if !at.require(e) {
+/// Validates a domain name of at least two labels.
+fn validate_domain(at: &FieldCursor, e: &mut ErrorList) {
+    if !at.require_value(e) {
         return;
     }
     let name = at.text().strip_suffix('.').unwrap_or(at.text());
@@ -71,12 +71,12 @@ fn domain(at: &At, e: &mut Errors) {
     }
 }
 
-pub fn few_hints(hints: &At, e: &mut Errors) {
+pub fn validate_few_hints(hints: &FieldCursor, e: &mut ErrorList) {
     for (field, rules) in [("forZones", "ZoneHints"), ("forNodes", "NodeHints")] {
         let list = hints.get(field);
         if list.len() > 8 {
             return list.too_many(e, 8);
         }
-        rules::check(rules, &list, e);
+        rules::check_block(rules, &list, e);
     }
 }

@@ -1,17 +1,17 @@
-//! Flow schemas and priority levels, as far as the tables cannot say what is right.
+//! Validation of FlowSchemas and PriorityLevelConfigurations beyond the rule tables.
 
 use super::prelude::*;
 
 const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 
-pub fn verbs(at: &At, e: &mut Errors) {
-    if !at.has("*") && at.texts().any(|verb| !VERBS.contains(&verb)) {
-        at.unsupported_as(e, at.value.clone(), VERBS);
+pub fn validate_verbs(at: &FieldCursor, e: &mut ErrorList) {
+    if !at.contains_text("*") && at.texts().any(|verb| !VERBS.contains(&verb)) {
+        at.not_supported_as(e, at.value.clone(), VERBS);
     }
 }
 
-pub fn flow_namespaces(list: &At, e: &mut Errors) {
-    for namespace in list.items().filter(|_| !list.has("*")) {
+pub fn validate_flow_namespaces(list: &FieldCursor, e: &mut ErrorList) {
+    for namespace in list.items().filter(|_| !list.contains_text("*")) {
         for fault in names::label(namespace.text()) {
             let message = format!("each member of this list must be '*' or a DNS-1123 label; {fault}");
             namespace.invalid_text(e, message);
@@ -19,13 +19,13 @@ pub fn flow_namespaces(list: &At, e: &mut Errors) {
     }
 }
 
-pub fn flow_urls(urls: &At, e: &mut Errors) {
-    if !urls.has("*") {
-        urls.items().for_each(|url| self::url(&url, e));
+pub fn validate_flow_urls(urls: &FieldCursor, e: &mut ErrorList) {
+    if !urls.contains_text("*") {
+        urls.items().for_each(|url| self::validate_url(&url, e));
     }
 }
 
-fn url(at: &At, e: &mut Errors) {
+fn validate_url(at: &FieldCursor, e: &mut ErrorList) {
     let text = at.text();
     let stars = text.matches('*').count();
     let fault = match text {
@@ -40,22 +40,22 @@ fn url(at: &At, e: &mut Errors) {
     at.invalid_text(e, fault);
 }
 
-/// A hand is dealt from the queues, and not from too many of them.
-pub fn hand_size(hand: &At, e: &mut Errors) {
-    let queues = hand.up(1).get("queues").int();
+/// Requires the hand size to be at most the queues, within the entropy limit.
+pub fn validate_hand_size(hand: &FieldCursor, e: &mut ErrorList) {
+    let queues = hand.ancestor(1).get("queues").int();
     if hand.int() <= 0 {
         return;
     }
     if hand.int() > queues {
         hand.invalid(e, format!("should not be greater than queues ({queues})"));
-    } else if entropy(queues, hand.int()) > 60 {
+    } else if required_entropy_bits(queues, hand.int()) > 60 {
         let what = format!("required entropy bits of deckSize {queues} and handSize {}", hand.int());
         hand.invalid(e, format!("{what} should not be greater than 60"));
     }
 }
 
-/// The bits that dealing a hand needs: the logarithm of the falling factorial, rounded up.
-fn entropy(deck: i64, hand: i64) -> i64 {
+/// The entropy bits for shuffle sharding: the logarithm of the falling factorial, rounded up.
+fn required_entropy_bits(deck: i64, hand: i64) -> i64 {
     let bits: f64 = (0..hand.min(64)).map(|dealt| ((deck - dealt) as f64).log2()).sum();
     bits.ceil() as i64
 }

@@ -1,17 +1,18 @@
-//! Jobs, when they fail and succeed, lists of indexes such as `0-3,7`, and their status, as far as the tables cannot say what is right.
+//! Validation of Jobs beyond the rule tables: selectors, failure and success policies, index lists such as `0-3,7`, and
+//! status.
 
 use super::{prelude::*, selector};
 
 const LABEL_SELECTOR: &str = "meta/v1.LabelSelector";
 
-/// Unless it is the client's, the selector is made from the job's own name and number.
-pub fn generated_selector(job: &At, e: &mut Errors) {
+/// Requires the generated selector and labels, unless the selector is manual.
+pub fn validate_generated_selector(job: &FieldCursor, e: &mut ErrorList) {
     let (spec, meta) = (job.get("spec"), job.get("metadata"));
     let selector = spec.get("selector");
     if spec.get("manualSelector").is_true() || !selector.exists() {
         return;
     }
-    meta.get("uid").require(e);
+    meta.get("uid").require_value(e);
     let template = spec.get("template");
     let inner = template.get("metadata");
     let labels = inner.get("labels");
@@ -23,7 +24,7 @@ pub fn generated_selector(job: &At, e: &mut Errors) {
         ("batch.kubernetes.io/job-name", name),
     ];
     for (key, value) in expected {
-        let label = labels.key(key);
+        let label = labels.entry(key);
         if !label.exists() {
             label.required(e, format!("must be '{value}'"));
         } else if label.text() != value {
@@ -31,16 +32,16 @@ pub fn generated_selector(job: &At, e: &mut Errors) {
         }
     }
     let made: crate::Map = expected.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
-    if let Ok(Some(parsed)) = selector::parsed(selector.value)
+    if let Ok(Some(parsed)) = selector::parse_selector(selector.value)
         && !parsed.matches(&Value::Object(made))
     {
         selector.invalid_struct(e, LABEL_SELECTOR, "`selector` not auto-generated");
     }
 }
 
-/// The selector selects the pods of the template.
-pub fn job_selector(spec: &At, e: &mut Errors) {
-    if let Ok(parsed) = selector::parsed(spec.get("selector").value) {
+/// Requires the selector to match the template's labels.
+pub fn validate_job_selector(spec: &FieldCursor, e: &mut ErrorList) {
+    if let Ok(parsed) = selector::parse_selector(spec.get("selector").value) {
         let template = spec.get("template");
         let meta = template.get("metadata");
         let labels = meta.get("labels");
@@ -50,8 +51,8 @@ pub fn job_selector(spec: &At, e: &mut Errors) {
     }
 }
 
-/// The pods of an indexed job are named after it and their index.
-pub fn indexed_name(job: &At, e: &mut Errors) {
+/// Requires valid pod names for an indexed job.
+pub fn validate_indexed_name(job: &FieldCursor, e: &mut ErrorList) {
     let spec = job.get("spec");
     let completions = spec.get("completions").int();
     if spec.get("completionMode").text() != "Indexed" || completions <= 0 {
@@ -65,25 +66,25 @@ pub fn indexed_name(job: &At, e: &mut Errors) {
     }
 }
 
-/// What a job does stays as it is.
-pub fn job_change(new: &At, e: &mut Errors) {
+/// Validates a spec update.
+pub fn validate_job_change(new: &FieldCursor, e: &mut ErrorList) {
     let spec = new.get("spec");
-    let (completions, was) = (spec.get("completions"), spec.before());
+    let (completions, was) = (spec.get("completions"), spec.old_cursor());
     let was = was.get("completions");
-    if spec.text_of("completionMode") == "Indexed"
+    if spec.text_at("completionMode") == "Indexed"
         && completions.value != was.value
         && completions.exists()
         && completions.int() != spec.get("parallelism").int()
     {
         completions.invalid(e, "can only be modified in tandem with spec.parallelism");
     }
-    rules::check("FixedJobSelector", &spec, e);
-    template_change(&spec, &new.before(), e);
-    rules::check("FixedJobSpec", &spec, e);
+    rules::check_block("FixedJobSelector", &spec, e);
+    validate_template_update(&spec, &new.old_cursor(), e);
+    rules::check_block("FixedJobSpec", &spec, e);
 }
 
-/// While a job is suspended and has no pods, where its pods go and what they ask for may change.
-fn template_change(spec: &At, old: &At, e: &mut Errors) {
+/// Validates a template update: scheduling fields and resources may change while a job is suspended without pods.
+fn validate_template_update(spec: &FieldCursor, old: &FieldCursor, e: &mut ErrorList) {
     let (before, status) = (old.get("spec"), old.get("status"));
     let suspended = before.get("suspend").is_true();
     let conditions = status.get("conditions");
@@ -93,32 +94,32 @@ fn template_change(spec: &At, old: &At, e: &mut Errors) {
     let free = suspended && (!status.get("startTime").exists() || marked) && status.get("active").int() == 0;
     let (template, mut was) = (spec.get("template"), before.get("template").value.clone());
     if free {
-        take_scheduling(template.value, &mut was);
-        take_resources(template.value, &mut was);
+        copy_scheduling_fields(template.value, &mut was);
+        copy_resources(template.value, &mut was);
         let inner = template.get("spec");
-        if !same(inner.value, was.get("spec").unwrap_or(&Value::Null)) {
-            spec.get("template.spec").invalid_as(e, Bad::of("core/v1.PodSpec", inner.value), IMMUTABLE);
+        if !semantically_equal(inner.value, was.get("spec").unwrap_or(&Value::Null)) {
+            spec.get("template.spec").invalid_as(e, Bad::render_as("core/v1.PodSpec", inner.value), IMMUTABLE);
         }
-    } else if !same(template.value, &was) {
+    } else if !semantically_equal(template.value, &was) {
         template.invalid_struct(e, "core/v1.PodTemplateSpec", IMMUTABLE);
     }
 }
 
-fn take_scheduling(new: &Value, old: &mut Value) {
+fn copy_scheduling_fields(new: &Value, old: &mut Value) {
     let spec = new.get("spec").unwrap_or(&Value::Null);
     if let Some(inner) = old.get_mut("spec") {
         for field in ["nodeSelector", "tolerations", "schedulingGates"] {
-            put(inner, field, spec.get(field).unwrap_or(&Value::Null));
+            set_or_remove(inner, field, spec.get(field).unwrap_or(&Value::Null));
         }
         let mut affinity = inner.get("affinity").cloned().unwrap_or_else(|| serde_json::json!({}));
-        put(&mut affinity, "nodeAffinity", &spec["affinity"]["nodeAffinity"]);
+        set_or_remove(&mut affinity, "nodeAffinity", &spec["affinity"]["nodeAffinity"]);
         let empty = affinity.as_object().is_none_or(crate::Map::is_empty) && spec.get("affinity").is_none();
-        put(inner, "affinity", if empty { &Value::Null } else { &affinity });
+        set_or_remove(inner, "affinity", if empty { &Value::Null } else { &affinity });
     }
-    put(old, "metadata", &new["metadata"]);
+    set_or_remove(old, "metadata", &new["metadata"]);
 }
 
-fn take_resources(new: &Value, old: &mut Value) {
+fn copy_resources(new: &Value, old: &mut Value) {
     for list in ["containers", "initContainers"] {
         let now = new["spec"][list].as_array().cloned().unwrap_or_default();
         let Some(was) = old.pointer_mut(&format!("/spec/{list}")).and_then(Value::as_array_mut) else { continue };
@@ -133,15 +134,15 @@ fn take_resources(new: &Value, old: &mut Value) {
     }
 }
 
-/// A path after a domain: `acme.io/foo`.
-pub fn domain_path(at: &At, e: &mut Errors) {
-    if !at.require(e) {
+/// Validates a domain-prefixed path: `acme.io/foo`.
+pub fn validate_domain_path(at: &FieldCursor, e: &mut ErrorList) {
+    if !at.require_value(e) {
         return;
     }
     match at.text().split_once('/').filter(|(host, path)| !host.is_empty() && !path.is_empty()) {
         None => at.invalid_text(e, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
         Some((host, path)) => {
-            at.form_as(e, host, names::subdomain);
+            at.check_format_as(e, host, names::subdomain);
             if !path.chars().all(|c| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c)) {
                 let message = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
                 at.invalid_as(e, path, message);
@@ -150,22 +151,23 @@ pub fn domain_path(at: &At, e: &mut Errors) {
     }
 }
 
-/// A rule about exit codes names a container that there is.
-pub fn container_of_template(name: &At, e: &mut Errors) {
-    let template = name.up(5).get("template");
+/// Requires a container name of the template.
+pub fn validate_container_of_template(name: &FieldCursor, e: &mut ErrorList) {
+    let template = name.ancestor(5).get("template");
     let inner = template.get("spec");
-    let known = ["containers", "initContainers"].iter().any(|list| inner.get(list).find("name", name.text()).is_some());
+    let known =
+        ["containers", "initContainers"].iter().any(|list| inner.get(list).find_by("name", name.text()).is_some());
     if !known {
         name.invalid_text(e, "must be one of the container or initContainer names in the pod template");
     }
 }
 
-/// Exit codes stand in order, each once.
-pub fn exit_codes(values: &At, e: &mut Errors) {
+/// Requires exit codes to be sorted and unique.
+pub fn validate_exit_codes(values: &FieldCursor, e: &mut ErrorList) {
     let (mut seen, mut ordered) = (Vec::new(), true);
     for value in values.items() {
         let code = value.int();
-        if values.up(1).text_of("operator") == "In" && code == 0 {
+        if values.ancestor(1).text_at("operator") == "In" && code == 0 {
             value.invalid(e, "must not be 0 for the In operator");
         }
         if seen.contains(&code) {
@@ -179,15 +181,15 @@ pub fn exit_codes(values: &At, e: &mut Errors) {
     }
 }
 
-/// What must succeed is at most what there is.
-pub fn success_counts(rule: &At, e: &mut Errors) {
-    let completions = rule.up(3).get("completions").int();
+/// Validates the counts of a success policy.
+pub fn validate_success_counts(rule: &FieldCursor, e: &mut ErrorList) {
+    let completions = rule.ancestor(3).get("completions").int();
     let (count, indexes) = (rule.get("succeededCount"), rule.get("succeededIndexes"));
     let total = self::count_indexes(indexes.text(), completions);
     if let Err(why) = &total {
         indexes.invalid_text(e, format!("error parsing succeededIndexes: {why}"));
     }
-    count.nonnegative(e);
+    count.require_nonnegative(e);
     if count.exists() && count.int() > completions {
         let message = format!("must be less than or equal to {completions} (the number of specified completions)");
         count.invalid(e, message);
@@ -199,11 +201,11 @@ pub fn success_counts(rule: &At, e: &mut Errors) {
     }
 }
 
-/// How many indexes a list has.
+/// Counts the indexes of a list.
 fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     let (mut last, mut total) = (None, 0);
     for part in text.split(',').filter(|_| !text.is_empty()) {
-        let (from, to) = interval(part, completions)?;
+        let (from, to) = parse_interval(part, completions)?;
         if let Some(last) = last.filter(|last| *last >= from) {
             return Err(format!("non-increasing order, previous: {last}, current: {from}"));
         }
@@ -213,8 +215,8 @@ fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     Ok(total)
 }
 
-/// The first and last index of a part.
-fn interval(text: &str, completions: i64) -> Result<(i64, i64), String> {
+/// Parses the first and last index of an interval.
+fn parse_interval(text: &str, completions: i64) -> Result<(i64, i64), String> {
     let parts: Vec<&str> = text.split('-').collect();
     if parts.len() > 2 {
         let rule = "violates the requirement that an index interval can have at most two parts separated by '-'";
@@ -233,8 +235,8 @@ fn interval(text: &str, completions: i64) -> Result<(i64, i64), String> {
     Ok((from, to))
 }
 
-/// A pod ends in one way.
-pub fn uncounted(lists: &At, e: &mut Errors) {
+/// Validates uncounted terminated pods: each UID once.
+pub fn validate_uncounted(lists: &FieldCursor, e: &mut ErrorList) {
     let mut seen: Vec<&str> = Vec::new();
     for list in ["succeeded", "failed"] {
         for uid in lists.get(list).items() {
@@ -249,24 +251,24 @@ pub fn uncounted(lists: &At, e: &mut Errors) {
     }
 }
 
-pub fn nothing_uncounted(lists: &At, e: &mut Errors) {
+pub fn validate_nothing_uncounted(lists: &FieldCursor, e: &mut ErrorList) {
     if ["succeeded", "failed"].iter().any(|list| !lists.get(list).is_empty()) {
         lists.invalid_struct(e, "batch/v1.UncountedTerminatedPods", "must be empty for finished job");
     }
 }
 
-pub fn ends_after_start(status: &At, e: &mut Errors) {
+pub fn validate_ends_after_start(status: &FieldCursor, e: &mut ErrorList) {
     let (start, end) = (status.get("startTime"), status.get("completionTime"));
-    if start.exists() && end.exists() && end.text() < start.text() && (start.differs() || end.differs()) {
+    if start.exists() && end.exists() && end.text() < start.text() && (start.is_changed() || end.is_changed()) {
         end.invalid(e, "must be equal to or after `startTime`");
     }
 }
 
-/// Indexes that are done, and those that failed, are lists of their own.
-pub fn done_indexes(new: &At, e: &mut Errors) {
+/// Validates completed and failed indexes of the status.
+pub fn validate_done_indexes(new: &FieldCursor, e: &mut ErrorList) {
     let (spec, status) = (new.get("spec"), new.get("status"));
     let (done, failed) = (status.get("completedIndexes"), status.get("failedIndexes"));
-    let done_changed = done.text() != done.before().text();
+    let done_changed = done.text() != done.old_cursor().text();
     let failed_changed = failed.value != failed.old;
     let completions = spec.get("completions");
     let indexed = spec.get("completionMode").text() == "Indexed";
@@ -293,15 +295,15 @@ pub fn done_indexes(new: &At, e: &mut Errors) {
     if (done_changed || failed_changed)
         && completions.exists()
         && failed.exists()
-        && let Some(index) = overlap(done.text(), failed.text(), completions.int())
+        && let Some(index) = first_overlap(done.text(), failed.text(), completions.int())
     {
         failed.invalid_text(e, format!("failedIndexes and completedIndexes overlap at index: {index}"));
     }
 }
 
-fn overlap(done: &str, failed: &str, completions: i64) -> Option<i64> {
+fn first_overlap(done: &str, failed: &str, completions: i64) -> Option<i64> {
     let parts = |text: &str| -> Vec<(i64, i64)> {
-        text.split(',').filter_map(|part| interval(part, completions).ok()).collect()
+        text.split(',').filter_map(|part| parse_interval(part, completions).ok()).collect()
     };
     let failed = parts(failed);
     let pairs = parts(done).into_iter().flat_map(|a| failed.iter().map(move |b| (a, *b)));

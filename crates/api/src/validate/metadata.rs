@@ -1,60 +1,60 @@
-//! Validation of `metadata`, the same for every resource, and of conditions in the form that most kinds share.
+//! Validation of object metadata, common to all resources, and of `metav1.Condition` lists.
 
 use super::{prelude::*, selector};
 use crate::meta;
 
-/// The most bytes that annotations may have together.
+/// The size limit of all annotations.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
-/// Finalizers without a domain that Kubernetes itself uses.
-const FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
+/// The finalizers of Kubernetes without a domain.
+const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
 
-/// How a kind sees metadata.
+/// The metadata rules of a kind.
 #[derive(Clone, Copy)]
-pub(super) struct Scheme {
-    /// The form of names.
+pub(super) struct MetadataRules {
+    /// The name format.
     pub name: names::Form,
-    /// Whether objects are in namespaces.
+    /// Whether objects are namespaced.
     pub namespaced: bool,
-    /// Whether finalizers without a domain must be known.
+    /// Whether unqualified finalizers must be standard ones.
     pub known_finalizers: bool,
 }
 
-/// The faults of the metadata of a whole object.
-pub(super) fn object(object: &At, scheme: Scheme, e: &mut Errors) {
+/// Validates the metadata of an object.
+pub(super) fn validate_object_meta(object: &FieldCursor, scheme: MetadataRules, e: &mut ErrorList) {
     let meta = object.get("metadata");
     let (name, prefix) = (meta.get("name"), meta.get("generateName"));
     if !prefix.is_empty() {
-        (scheme.name)(&masked(prefix.text())).into_iter().for_each(|fault| prefix.invalid_text(e, fault));
+        (scheme.name)(&mask_trailing_dash(prefix.text())).into_iter().for_each(|fault| prefix.invalid_text(e, fault));
     }
     if name.is_empty() {
         name.required(e, "name or generateName is required");
     } else {
-        name.form(e, scheme.name);
+        name.check_format(e, scheme.name);
     }
-    namespace(&meta, scheme.namespaced, e);
-    meta.get("generation").nonnegative(e);
-    selector::labels(&meta.get("labels"), e);
-    annotations(&meta.get("annotations"), e);
-    owners(&meta.get("ownerReferences"), e);
-    finalizers(&meta.get("finalizers"), e);
+    validate_namespace(&meta, scheme.namespaced, e);
+    meta.get("generation").require_nonnegative(e);
+    selector::validate_labels(&meta.get("labels"), e);
+    validate_annotations(&meta.get("annotations"), e);
+    validate_owner_references(&meta.get("ownerReferences"), e);
+    validate_finalizers(&meta.get("finalizers"), e);
     if scheme.known_finalizers {
-        known_finalizers(&meta, e);
+        validate_known_finalizers(&meta, e);
     }
 }
 
-fn namespace(meta: &At, namespaced: bool, e: &mut Errors) {
+fn validate_namespace(meta: &FieldCursor, namespaced: bool, e: &mut ErrorList) {
     let namespace = meta.get("namespace");
     if !namespaced {
         if !namespace.is_empty() {
             namespace.forbidden(e, "not allowed on this type");
         }
     } else {
-        namespace.required_form(e, names::label);
+        namespace.require_format(e, names::label);
     }
 }
 
-/// A prefix of names as a name: a dash at its end is followed by something.
-fn masked(prefix: &str) -> String {
+/// Replaces a trailing dash of a name prefix. Upstream: `maskTrailingDash`.
+fn mask_trailing_dash(prefix: &str) -> String {
     match prefix.strip_suffix('-') {
         Some(rest) if !rest.is_empty() => {
             let mut shorter = rest.to_owned();
@@ -65,12 +65,12 @@ fn masked(prefix: &str) -> String {
     }
 }
 
-/// The faults of changed metadata.
-pub(super) fn update(object: &At, known: bool, e: &mut Errors) {
+/// Validates a metadata update.
+pub(super) fn validate_object_meta_update(object: &FieldCursor, known: bool, e: &mut ErrorList) {
     let meta = object.get("metadata");
-    let before = meta.before();
+    let before = meta.old_cursor();
     if before.get("deletionTimestamp").exists() {
-        no_new_finalizers(&meta.get("finalizers"), e);
+        forbid_new_finalizers(&meta.get("finalizers"), e);
     }
     let version = meta.get("resourceVersion");
     if version.is_empty() {
@@ -85,19 +85,19 @@ pub(super) fn update(object: &At, known: bool, e: &mut Errors) {
         }
     }
     for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
-        if meta.get(field).differs() {
+        if meta.get(field).is_changed() {
             meta.get(field).invalid(e, IMMUTABLE);
         }
     }
-    selector::labels(&meta.get("labels"), e);
-    annotations(&meta.get("annotations"), e);
-    owners(&meta.get("ownerReferences"), e);
+    selector::validate_labels(&meta.get("labels"), e);
+    validate_annotations(&meta.get("annotations"), e);
+    validate_owner_references(&meta.get("ownerReferences"), e);
     if known {
-        known_finalizers(&meta, e);
+        validate_known_finalizers(&meta, e);
     }
 }
 
-/// What is told whoever gives a custom resource finalizers that others might take for theirs.
+/// Warns about unqualified finalizers of custom resources.
 pub(super) fn finalizer_warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
     let before: Vec<&str> = old.map(|old| meta::finalizers(old).collect()).unwrap_or_default();
     let mut new: Vec<&str> = meta::finalizers(object).filter(|name| !before.contains(name)).collect();
@@ -106,7 +106,7 @@ pub(super) fn finalizer_warnings(object: &Value, old: Option<&Value>) -> Vec<Str
     let told = |name: &str| {
         let place = format!("metadata.finalizers: {name:?}");
         let mut out: Vec<String> = names::qualified(name).iter().map(|fault| format!("{place}: {fault}")).collect();
-        if !name.contains('/') && !FINALIZERS.contains(&name) {
+        if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
             let path = if name.contains('.') { " including a path (/)" } else { "" };
             let why = "to avoid accidental conflicts with other finalizer writers";
             out.push(format!("{place}: prefer a domain-qualified finalizer name{path} {why}"));
@@ -116,8 +116,8 @@ pub(super) fn finalizer_warnings(object: &Value, old: Option<&Value>) -> Vec<Str
     new.into_iter().flat_map(told).collect()
 }
 
-fn no_new_finalizers(new: &At, e: &mut Errors) {
-    let mut extra: Vec<&str> = new.texts().filter(|name| !new.before().has(name)).collect();
+fn forbid_new_finalizers(new: &FieldCursor, e: &mut ErrorList) {
+    let mut extra: Vec<&str> = new.texts().filter(|name| !new.old_cursor().contains_text(name)).collect();
     extra.sort_unstable();
     extra.dedup();
     if !extra.is_empty() {
@@ -127,19 +127,19 @@ fn no_new_finalizers(new: &At, e: &mut Errors) {
     }
 }
 
-/// A template gives its objects labels and annotations, nothing else.
-pub fn only_labels(meta: &At, e: &mut Errors) {
+/// Allows only labels and annotations in template metadata.
+pub fn validate_only_labels(meta: &FieldCursor, e: &mut ErrorList) {
     for (field, _) in meta.value.as_object().into_iter().flatten() {
         if field != "annotations" && field != "labels" {
-            // Upstream makes the names from those in Go.
+            // Upstream derives the names from Go fields.
             let shown = if field == "uid" { "uID" } else { field };
             meta.get(shown).forbidden(e, "cannot be set");
         }
     }
 }
 
-/// The faults of annotations.
-pub fn annotations(at: &At, e: &mut Errors) {
+/// Validates annotations.
+pub fn validate_annotations(at: &FieldCursor, e: &mut ErrorList) {
     let mut size = 0;
     for (key, value) in at.entries() {
         for fault in names::qualified(&key.to_lowercase()) {
@@ -152,7 +152,7 @@ pub fn annotations(at: &At, e: &mut Errors) {
     }
 }
 
-fn owners(at: &At, e: &mut Errors) {
+fn validate_owner_references(at: &FieldCursor, e: &mut ErrorList) {
     let mut controller: Option<String> = None;
     for owner in at.items() {
         let text = |name: &str| owner.value.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -166,7 +166,7 @@ fn owners(at: &At, e: &mut Errors) {
             }
         }
         if version == "v1" && text("kind") == "Event" {
-            let shown = Bad::of("meta/v1.OwnerReference", owner.value);
+            let shown = Bad::render_as("meta/v1.OwnerReference", owner.value);
             at.invalid_as(e, shown, "/v1, Kind=Event is disallowed from being an owner");
         }
         if owner.get("controller").is_true() {
@@ -183,32 +183,32 @@ fn owners(at: &At, e: &mut Errors) {
     }
 }
 
-fn finalizers(at: &At, e: &mut Errors) {
-    at.texts().for_each(|finalizer| at.form_as(e, finalizer, names::qualified));
-    if at.has("orphan") && at.has("foregroundDeletion") {
+fn validate_finalizers(at: &FieldCursor, e: &mut ErrorList) {
+    at.texts().for_each(|finalizer| at.check_format_as(e, finalizer, names::qualified));
+    if at.contains_text("orphan") && at.contains_text("foregroundDeletion") {
         at.invalid(e, "finalizer orphan and foregroundDeletion cannot be both set");
     }
 }
 
-fn known_finalizers(meta: &At, e: &mut Errors) {
+fn validate_known_finalizers(meta: &FieldCursor, e: &mut ErrorList) {
     for finalizer in meta.get("finalizers").items() {
-        known_finalizer(&finalizer, e);
+        validate_known_finalizer(&finalizer, e);
     }
 }
 
-/// A finalizer has a domain, or is one of those that Kubernetes itself uses.
-pub fn known_finalizer(at: &At, e: &mut Errors) {
-    if !at.text().contains('/') && !FINALIZERS.contains(&at.text()) {
+/// Requires a qualified or standard finalizer.
+pub fn validate_known_finalizer(at: &FieldCursor, e: &mut ErrorList) {
+    if !at.text().contains('/') && !STANDARD_FINALIZERS.contains(&at.text()) {
         at.invalid_text(e, "name is neither a standard finalizer name nor is it fully qualified");
     }
 }
 
-const REASON: &str = "a condition reason must start with alphabetic character, optionally followed by a string of \
+const REASON_FORMAT: &str = "a condition reason must start with alphabetic character, optionally followed by a string of \
     alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or \
     'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
 
-/// There is one condition of a type.
-pub fn condition_types(list: &At, e: &mut Errors) {
+/// Requires unique condition types.
+pub fn validate_condition_types(list: &FieldCursor, e: &mut ErrorList) {
     let mut seen: Vec<&str> = Vec::new();
     for condition in list.items() {
         let kind = condition.get("type");
@@ -220,12 +220,12 @@ pub fn condition_types(list: &At, e: &mut Errors) {
     }
 }
 
-/// What is wrong with the reason of a condition.
+/// Returns the errors about a condition reason.
 pub(super) fn condition_reason(text: &str) -> Vec<String> {
     let right = text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "_,:".contains(c));
-    names::unless(right, REASON)
+    names::unless(right, REASON_FORMAT)
 }
 
 #[cfg(test)]
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finalizers_of_custom_resources_should_have_a_domain() {
+    fn finalizer_without_domain_is_warned_about() {
         let check = |new: Value, old: Value| {
             let object = |list: Value| json!({"metadata": {"finalizers": list}});
             finalizer_warnings(&object(new), Some(&object(old)))

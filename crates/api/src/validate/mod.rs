@@ -1,28 +1,24 @@
-//! Validation: metadata for every object, and what is particular to a kind from the tables in `schema/rules`.
+//! Validation: metadata of every object, and the rules of its kind from `schema/rules`.
 //!
-//! [`create`], [`update`] and [`update_subresource`] return every fault with upstream's field paths, reasons, order and
-//! wording. They never change the object. Objects are canonical by the tables; values may be anything. What the tables
-//! cannot say is in a file per subject, as functions that they call by name.
+//! [`create`], [`update`] and [`validate_subresource_update`] return all errors with upstream's field paths, types, order and
+//! wording. They never change the object. Objects are canonical; values may be arbitrary. Functions that the rule
+//! tables call by name are in one file per subject.
 
-mod access;
 mod admission;
-mod at;
 mod certificates;
-mod config;
+mod config_map;
 mod cron;
-mod custom_formats;
-mod custom_resource;
-mod custom_schema;
-mod custom_value;
+mod custom_resource_definition;
 mod device;
 mod endpoints;
-mod error;
+mod field_cursor;
+mod field_error;
 mod flow_control;
-mod internal;
+mod internal_types;
+mod ip_address;
 mod job;
 mod metadata;
 pub mod names;
-mod net;
 mod network;
 mod node;
 mod pem;
@@ -30,101 +26,113 @@ mod pod;
 mod pod_certificate;
 mod prelude;
 mod quota;
+mod rbac;
 pub(crate) mod render;
+mod reset_fields;
 mod resource_name;
 mod resource_slice;
-mod restore;
+mod rule_functions;
 mod rules;
 mod scheduling;
+mod schema_formats;
+mod schema_value;
 mod selector;
 mod service;
 mod service_addresses;
 mod storage;
-mod tables;
+mod structural_schema;
 mod volume;
 mod volume_claim;
 mod warnings;
 mod workload;
 mod x509;
 
-pub use error::{Bad, Fault, FieldError};
+pub use field_error::{Bad, Fault, FieldError};
 
-use at::At;
+use field_cursor::FieldCursor;
 use jiff::Timestamp;
-use metadata::Scheme;
+use metadata::MetadataRules;
 
 use crate::{
     Value,
-    schema::{Change, Resource},
+    schema::{ObjectWrite, Resource},
 };
 
-/// Faults, in the order in which they are found.
-type Errors = Vec<FieldError>;
+/// Field errors, in the order they are found.
+type ErrorList = Vec<FieldError>;
 
-/// The faults of a new object.
+/// Validates an object on create.
 pub fn create(resource: &Resource, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if let Some(custom) = &resource.custom {
-        metadata::object(&At::top(object), rules::scheme(resource), &mut errors);
-        errors.extend(custom.faults(Change { object, old: None, subresource: "" }));
+        metadata::validate_object_meta(&FieldCursor::for_create(object), rules::metadata_rules(resource), &mut errors);
+        errors.extend(custom.validate_write(ObjectWrite { object, old: None, subresource: "" }));
         return errors;
     }
-    let (kind, at) = (rules::kind(resource), At::top(object));
+    let (kind, at) = (rules::kind_rules(resource), FieldCursor::for_create(object));
     match kind {
-        Some(kind) => kind.check(resource, &at, &mut errors),
-        None => metadata::object(&at, rules::scheme(resource), &mut errors),
+        Some(kind) => kind.check_object(resource, &at, &mut errors),
+        None => metadata::validate_object_meta(&at, rules::metadata_rules(resource), &mut errors),
     }
-    // What a kind lets pass still has a name that can stand in a path.
+    // The name must be a valid path segment in any case.
     if errors.is_empty() && kind.is_none_or(|kind| kind.stored) {
-        let any = Scheme { name: names::path_segment, known_finalizers: false, ..rules::scheme(resource) };
-        metadata::object(&at, any, &mut errors);
+        let any =
+            MetadataRules { name: names::path_segment, known_finalizers: false, ..rules::metadata_rules(resource) };
+        metadata::validate_object_meta(&at, any, &mut errors);
     }
     errors
 }
 
-/// The faults of a changed object.
+/// Validates an object on update.
 pub fn update(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let at = At::changed(object, old);
-    metadata::update(&at, false, &mut errors);
+    let at = FieldCursor::for_update(object, old);
+    metadata::validate_object_meta_update(&at, false, &mut errors);
     if let Some(custom) = &resource.custom {
-        errors.extend(custom.faults(Change { object, old: Some(old), subresource: "" }));
+        errors.extend(custom.validate_write(ObjectWrite { object, old: Some(old), subresource: "" }));
         return errors;
     }
-    match rules::kind(resource) {
-        Some(kind) => kind.check(resource, &at, &mut errors),
-        None => metadata::update(&at, rules::scheme(resource).known_finalizers, &mut errors),
+    match rules::kind_rules(resource) {
+        Some(kind) => kind.check_object(resource, &at, &mut errors),
+        None => {
+            metadata::validate_object_meta_update(&at, rules::metadata_rules(resource).known_finalizers, &mut errors)
+        }
     }
     errors
 }
 
-/// The faults of the metadata of an object within another; a name is not needed.
+/// Validates the metadata of an embedded object; the name is optional.
 pub fn embedded_metadata(object: &Value, namespaced: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut named = object.clone();
     if crate::meta::name(object).is_empty() {
         crate::meta::metadata_mut(&mut named).insert("name".into(), "fakename".into());
     }
-    let scheme = Scheme { name: names::path_segment, namespaced, known_finalizers: false };
-    metadata::object(&At::top(&named), scheme, &mut errors);
+    let scheme = MetadataRules { name: names::path_segment, namespaced, known_finalizers: false };
+    metadata::validate_object_meta(&FieldCursor::for_create(&named), scheme, &mut errors);
     errors
 }
 
-/// What is wrong with the addresses of a service, before any is handed out to it.
+/// Validates the addresses of a service before allocation.
 pub fn service_addresses(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let at = old.map_or_else(|| At::top(object), |old| At::changed(object, old));
-    service_addresses::addresses(&at.get("spec"), &mut errors);
+    let at = old.map_or_else(|| FieldCursor::for_create(object), |old| FieldCursor::for_update(object, old));
+    service_addresses::validate_addresses(&at.get("spec"), &mut errors);
     errors
 }
 
-/// The faults of a change through a subresource that takes the whole object: `status`, `resize`, `ephemeralcontainers`,
-/// `approval`, `finalize`. Where the tables have no rules for it, only metadata is looked at.
-pub fn update_subresource(resource: &Resource, subresource: &str, object: &Value, old: &Value) -> Vec<FieldError> {
+/// Validates an update through a subresource that takes the whole object: `status`, `resize`, `ephemeralcontainers`,
+/// `approval`, `finalize`. Without rules for it, only metadata is validated.
+pub fn validate_subresource_update(
+    resource: &Resource,
+    subresource: &str,
+    object: &Value,
+    old: &Value,
+) -> Vec<FieldError> {
     update_subresource_at(resource, subresource, object, old, None)
 }
 
-/// As [`update_subresource`], with what the clock says: some times must be near to now.
+/// As [`validate_subresource_update`], with the current time: some timestamps must be recent.
 pub fn update_subresource_at(
     resource: &Resource,
     subresource: &str,
@@ -133,28 +141,29 @@ pub fn update_subresource_at(
     now: Option<Timestamp>,
 ) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let at = At::changed_at(object, old, now.map(Timestamp::as_second));
-    metadata::update(&at, false, &mut errors);
+    let at = FieldCursor::for_update_at(object, old, now.map(Timestamp::as_second));
+    metadata::validate_object_meta_update(&at, false, &mut errors);
     if let Some(custom) = &resource.custom {
-        errors.extend(custom.faults(Change { object, old: Some(old), subresource }));
+        errors.extend(custom.validate_write(ObjectWrite { object, old: Some(old), subresource }));
         return errors;
     }
-    let known = rules::kind(resource).is_some_and(|kind| kind.check_part(subresource, resource, &at, &mut errors));
+    let known =
+        rules::kind_rules(resource).is_some_and(|kind| kind.check_subresource(subresource, resource, &at, &mut errors));
     if !known {
-        metadata::update(&at, rules::scheme(resource).known_finalizers, &mut errors);
+        metadata::validate_object_meta_update(&at, rules::metadata_rules(resource).known_finalizers, &mut errors);
     }
     errors
 }
 
-/// What is worth telling whoever writes an object, new or in place of an old one, that is accepted.
+/// Returns the warnings about an accepted object, on create or update.
 pub fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut told = Vec::new();
     if resource.custom.is_some() {
         return metadata::finalizer_warnings(object, old);
     }
-    if let Some(kind) = rules::kind(resource) {
-        let at = old.map_or(At::top(object), |old| At::changed(object, old));
-        kind.check_part("warnings", resource, &at, &mut told);
+    if let Some(kind) = rules::kind_rules(resource) {
+        let at = old.map_or(FieldCursor::for_create(object), |old| FieldCursor::for_update(object, old));
+        kind.check_subresource("warnings", resource, &at, &mut told);
     }
     told.iter().map(ToString::to_string).collect()
 }

@@ -1,16 +1,16 @@
-//! The forms of names, and the names that they have in tables.
+//! Name formats, and their names in the rule tables.
 
 pub use formats::names::*;
 
 use super::resource_name;
 
-/// Whether a word is one of a list of words.
-pub(super) fn listed(list: &str, word: &str) -> bool {
+/// Whether a word is in a space-separated list.
+pub(super) fn is_listed(list: &str, word: &str) -> bool {
     list.split(' ').any(|known| known == word)
 }
 
-/// The forms that tables name.
-const FORMS: &[(&str, Form)] = &[
+/// The formats by their name in the tables.
+const NAME_FORMATS: &[(&str, Form)] = &[
     ("any", |_| Vec::new()),
     ("subdomain", subdomain),
     ("long_name", |text| in_bytes(subdomain(text), 253)),
@@ -40,13 +40,15 @@ const FORMS: &[(&str, Form)] = &[
     ("relative", relative),
     ("inner", inner),
     ("slashless", |text| unless(!text.contains('/'), "must not contain '/'")),
-    ("canonical_ip", super::net::canonical_ip),
+    ("canonical_ip", super::ip_address::canonical_ip_errors),
     ("stored_version", super::storage::storage_version_name),
     ("condition_reason", super::metadata::condition_reason),
-    ("extended_resource", |text| unless(resource_name::is_extended(text), "must be a valid extended resource name")),
+    ("extended_resource", |text| {
+        unless(resource_name::is_extended_resource(text), "must be a valid extended resource name")
+    }),
 ];
 
-/// A form by its name in tables.
-pub(super) fn form(name: &str) -> Option<Form> {
-    FORMS.iter().find(|(known, _)| *known == name).map(|(_, form)| *form)
+/// Returns a format by its name in the tables.
+pub(super) fn find_format(name: &str) -> Option<Form> {
+    NAME_FORMATS.iter().find(|(known, _)| *known == name).map(|(_, form)| *form)
 }

@@ -1,31 +1,31 @@
-//! Network policies, ranges of addresses and ingresses, as far as the tables cannot say what is right. What was wrong in an
-//! ingress before stays allowed.
+//! Validation of NetworkPolicies, ServiceCIDRs and Ingresses beyond the rule tables. Stored invalid values of an
+//! Ingress are tolerated.
 
-use super::{net, prelude::*, selector};
+use super::{ip_address, prelude::*, selector};
 
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 
-/// The faults of what a network policy selects; networks that it had stay allowed.
-pub fn policy_peers(spec: &At, e: &mut Errors) {
-    let known = known_networks(&spec.before());
+/// Validates the peers of a network policy; stored networks are tolerated.
+pub fn validate_policy_peers(spec: &FieldCursor, e: &mut ErrorList) {
+    let known = stored_networks(&spec.old_cursor());
     let pods = spec.get("podSelector");
-    let loose = selector::is_faulty(pods.old);
-    selector::check(&pods, loose, e);
+    let loose = selector::is_invalid_label_selector(pods.old);
+    selector::check_label_selector(&pods, loose, e);
     for (direction, peers) in DIRECTIONS {
         for rule in spec.get(direction).items() {
-            rule.get("ports").items().for_each(|port| rules::check("NetworkPolicyPort", &port, e));
-            rule.get(peers).items().for_each(|peer| self::peer(&peer, loose, &known, e));
+            rule.get("ports").items().for_each(|port| rules::check_block("NetworkPolicyPort", &port, e));
+            rule.get(peers).items().for_each(|peer| self::validate_peer(&peer, loose, &known, e));
         }
     }
 }
 
-fn known_networks<'v>(spec: &At<'v, '_>) -> Vec<&'v str> {
+fn stored_networks<'v>(spec: &FieldCursor<'v, '_>) -> Vec<&'v str> {
     let mut known = Vec::new();
     for (direction, peers) in DIRECTIONS {
         for rule in spec.get(direction).items() {
             for peer in rule.get(peers).items() {
                 let block = peer.get("ipBlock");
-                known.push(block.text_of("cidr"));
+                known.push(block.text_at("cidr"));
                 known.extend(block.get("except").texts());
             }
         }
@@ -33,54 +33,56 @@ fn known_networks<'v>(spec: &At<'v, '_>) -> Vec<&'v str> {
     known
 }
 
-fn peer(at: &At, lenient: bool, known: &[&str], e: &mut Errors) {
+fn validate_peer(at: &FieldCursor, lenient: bool, known: &[&str], e: &mut ErrorList) {
     let (pods, namespaces, block) = (at.get("podSelector"), at.get("namespaceSelector"), at.get("ipBlock"));
-    selector::check(&pods, lenient, e);
-    selector::check(&namespaces, lenient, e);
+    selector::check_label_selector(&pods, lenient, e);
+    selector::check_label_selector(&namespaces, lenient, e);
     if block.exists() {
-        ip_block(&block, known, e);
+        validate_ip_block(&block, known, e);
     }
-    rules::check("NetworkPolicyPeer", at, e);
+    rules::check_block("NetworkPolicyPeer", at, e);
 }
 
-fn ip_block(at: &At, known: &[&str], e: &mut Errors) {
+fn validate_ip_block(at: &FieldCursor, known: &[&str], e: &mut ErrorList) {
     let cidr = at.get("cidr");
-    if !cidr.require(e) {
+    if !cidr.require_value(e) {
         return;
     }
-    cidr.cidr(e, known);
-    if net::lenient_cidr(cidr.text()).is_none() {
+    cidr.check_cidr(e, known);
+    if ip_address::lenient_cidr(cidr.text()).is_none() {
         return;
     }
     for except in at.get("except").items() {
-        except.cidr(e, known);
-        if net::lenient_cidr(except.text()).is_some() && !net::strictly_inside(except.text(), cidr.text()) {
+        except.check_cidr(e, known);
+        if ip_address::lenient_cidr(except.text()).is_some()
+            && !ip_address::is_strict_subnet(except.text(), cidr.text())
+        {
             except.invalid_text(e, "must be a strict subset of `cidr`");
         }
     }
 }
 
-/// A range of addresses for services may get a second family, and else stays.
-pub fn service_cidrs(spec: &At, e: &mut Errors) {
+/// Validates a ServiceCIDR update: a second family may be added.
+pub fn validate_service_cidrs(spec: &FieldCursor, e: &mut ErrorList) {
     let list = spec.get("cidrs");
-    if !spec.is_change() {
-        return cidrs(spec, e);
+    if !spec.is_update() {
+        return validate_cidrs(spec, e);
     }
-    let old = list.before();
+    let old = list.old_cursor();
     let changed = |at: usize| list.texts().nth(at) != old.texts().nth(at);
     if old.len() == list.len() {
-        (0..list.len()).filter(|at| changed(*at)).for_each(|at| list.index(at).invalid(e, IMMUTABLE));
+        (0..list.len()).filter(|at| changed(*at)).for_each(|at| list.element(at).invalid(e, IMMUTABLE));
     } else if old.len() == 1 && list.len() == 2 {
         if changed(0) {
-            list.index(0).invalid(e, IMMUTABLE);
+            list.element(0).invalid(e, IMMUTABLE);
         }
-        cidrs(spec, e);
+        validate_cidrs(spec, e);
     } else {
         list.invalid(e, IMMUTABLE);
     }
 }
 
-fn cidrs(spec: &At, e: &mut Errors) {
+fn validate_cidrs(spec: &FieldCursor, e: &mut ErrorList) {
     let list = spec.get("cidrs");
     if list.is_empty() {
         return list.required(e, "at least one CIDR required");
@@ -88,62 +90,62 @@ fn cidrs(spec: &At, e: &mut Errors) {
     if list.len() > 2 {
         return list.invalid_as(
             e,
-            Bad::of("networking/v1.ServiceCIDRSpec", spec.value),
+            Bad::render_as("networking/v1.ServiceCIDRSpec", spec.value),
             "may only hold up to 2 values",
         );
     }
-    list.items().for_each(|cidr| cidr.canonical_cidr(e));
-    if list.len() == 2 && net::dual_stack(list.texts()) == Some(false) {
+    list.items().for_each(|cidr| cidr.check_canonical_cidr(e));
+    if list.len() == 2 && ip_address::is_dual_stack(list.texts()) == Some(false) {
         let message = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
         list.invalid(e, message);
     }
 }
 
-pub fn ingress_rules(list: &At, e: &mut Errors) {
-    let old = list.before();
-    let is_wild = |rule: &At| rule.text_of("host").contains('*');
-    let any_wildcard = old.items().any(|rule| is_wild(&rule) && has_faulty_paths(&rule));
+pub fn validate_ingress_rules(list: &FieldCursor, e: &mut ErrorList) {
+    let old = list.old_cursor();
+    let is_wild = |rule: &FieldCursor| rule.text_at("host").contains('*');
+    let any_wildcard = old.items().any(|rule| is_wild(&rule) && has_invalid_paths(&rule));
     for rule in list.items() {
-        host(&rule.get("host"), e);
+        validate_host(&rule.get("host"), e);
         let http = rule.get("http");
         if http.exists() && !(is_wild(&rule) && any_wildcard) {
-            rules::check("IngressPaths", &http, e);
+            rules::check_block("IngressPaths", &http, e);
         }
     }
 }
 
-fn has_faulty_paths(rule: &At) -> bool {
+fn has_invalid_paths(rule: &FieldCursor) -> bool {
     let http = rule.get("http");
-    http.exists() && rules::is_faulty("IngressPaths", &http)
+    http.exists() && rules::violates_block("IngressPaths", &http)
 }
 
-fn host(host: &At, e: &mut Errors) {
+fn validate_host(host: &FieldCursor, e: &mut ErrorList) {
     if host.is_empty() {
         return;
     }
-    if net::lenient_ip(host.text()).is_some() {
+    if ip_address::lenient_ip(host.text()).is_some() {
         host.invalid_text(e, "must be a DNS name, not an IP address");
     }
-    host.form(e, wild_or_plain(host.text()));
+    host.check_format(e, host_format(host.text()));
 }
 
-fn wild_or_plain(host: &str) -> names::Form {
+fn host_format(host: &str) -> names::Form {
     if host.contains('*') { names::wildcard } else { names::subdomain }
 }
 
-pub fn ingress_tls(list: &At, e: &mut Errors) {
+pub fn validate_ingress_tls(list: &FieldCursor, e: &mut ErrorList) {
     let faulty = |name: &str| !name.is_empty() && !names::subdomain(name).is_empty();
-    let any_secret = list.before().items().any(|tls| faulty(tls.text_of("secretName")));
+    let any_secret = list.old_cursor().items().any(|tls| faulty(tls.text_at("secretName")));
     for tls in list.items() {
-        tls.get("hosts").items().for_each(|host| host.form(e, wild_or_plain(host.text())));
+        tls.get("hosts").items().for_each(|host| host.check_format(e, host_format(host.text())));
         if !any_secret {
-            tls.get("secretName").optional_form(e, names::subdomain);
+            tls.get("secretName").check_optional_format(e, names::subdomain);
         }
     }
 }
 
-/// A path that is compared has nothing in it that could be read in two ways.
-pub fn plain_path(path: &At, e: &mut Errors) {
+/// Rejects ambiguous elements in an ingress path.
+pub fn validate_plain_path(path: &FieldCursor, e: &mut ErrorList) {
     for part in ["//", "/./", "/../", "%2f", "%2F"].iter().filter(|part| path.text().contains(**part)) {
         path.invalid_text(e, format!("must not contain '{part}'"));
     }
@@ -152,8 +154,8 @@ pub fn plain_path(path: &At, e: &mut Errors) {
     }
 }
 
-/// The class is named once, or twice the same.
-pub fn class_annotation(ingress: &At, e: &mut Errors) {
+/// Requires the class annotation to equal the class field.
+pub fn validate_class_annotation(ingress: &FieldCursor, e: &mut ErrorList) {
     const CLASS: &str = "kubernetes.io/ingress.class";
     let class = ingress.get("spec").get("ingressClassName").value;
     let noted = ingress.get("metadata").get("annotations").get(CLASS).value;

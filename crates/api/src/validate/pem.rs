@@ -1,19 +1,19 @@
-//! PEM blocks, as far as validation looks into them.
+//! Parses PEM blocks for validation.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 
-/// One block.
-pub(super) struct Block {
-    /// What it says it is, for example `CERTIFICATE`.
+/// A PEM block.
+pub(super) struct PemBlock {
+    /// The label, for example `CERTIFICATE`.
     pub label: String,
-    /// Whether there are headers before the data.
+    /// Whether it has headers.
     pub has_headers: bool,
-    /// The data.
+    /// The decoded data.
     pub bytes: Vec<u8>,
 }
 
-/// The blocks of a text, whatever stands between them.
-pub(super) fn blocks(text: &str) -> Vec<Block> {
+/// Parses the PEM blocks of a text, ignoring other content.
+pub(super) fn parse_pem_blocks(text: &str) -> Vec<PemBlock> {
     let mut blocks = Vec::new();
     let mut lines = text.lines().map(str::trim_end);
     while let Some(line) = lines.next() {
@@ -24,7 +24,7 @@ pub(super) fn blocks(text: &str) -> Vec<Block> {
         let body: Vec<&str> = lines.by_ref().take_while(|line| *line != end).collect();
         let (headers, data): (Vec<&str>, Vec<&str>) = body.into_iter().partition(|line| line.contains(':'));
         if let Ok(bytes) = BASE64_STANDARD.decode(data.concat()) {
-            blocks.push(Block { label: label.to_owned(), has_headers: !headers.is_empty(), bytes });
+            blocks.push(PemBlock { label: label.to_owned(), has_headers: !headers.is_empty(), bytes });
         }
     }
     blocks

@@ -1,12 +1,12 @@
-//! What nearly every file of rules needs: places, faults, forms of names, and the tables that call them.
+//! The common imports of rule functions.
 
 pub(in crate::validate) use super::{
-    Errors,
-    at::{At, IMMUTABLE},
-    error::{Bad, Fault, FieldError},
+    ErrorList,
+    field_cursor::{FieldCursor, IMMUTABLE},
+    field_error::{Bad, Fault, FieldError},
     names,
-    render::same,
-    restore::put,
+    render::semantically_equal,
+    reset_fields::set_or_remove,
     rules,
 };
 pub(in crate::validate) use crate::Value;

@@ -1,89 +1,92 @@
-//! Quotas and limit ranges, as far as the tables cannot say what is right.
+//! Validation of ResourceQuotas and LimitRanges beyond the rule tables.
 
 use super::{pod::resources, prelude::*, resource_name as resource};
 use crate::quantity::Quantity;
 
 const SCOPES: &str = "Terminating NotTerminating BestEffort NotBestEffort PriorityClass VolumeAttributesClass \
     CrossNamespacePodAffinity";
-const CONFLICTS: [[&str; 2]; 2] = [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]];
+const CONFLICTING_SCOPES: [[&str; 2]; 2] = [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]];
 
-pub fn quota_amount(amount: &At, e: &mut Errors) {
-    resource::of_quota(amount.name(), amount, e);
-    resources::amount(amount.name(), amount, e);
+pub fn validate_quota_amount(amount: &FieldCursor, e: &mut ErrorList) {
+    resource::validate_quota_resource_name(amount.name(), amount, e);
+    resources::validate_quantity_value(amount.name(), amount, e);
 }
 
-pub fn scopes_kept(list: &At, e: &mut Errors) {
-    let same = |one: &At, other: &At| one.texts().all(|scope| other.has(scope));
-    if !same(list, &list.before()) || !same(&list.before(), list) {
+pub fn validate_scopes_kept(list: &FieldCursor, e: &mut ErrorList) {
+    let same = |one: &FieldCursor, other: &FieldCursor| one.texts().all(|scope| other.contains_text(scope));
+    if !same(list, &list.old_cursor()) || !same(&list.old_cursor(), list) {
         list.invalid(e, IMMUTABLE);
     }
 }
 
-fn applies(scope: &str, name: &str) -> bool {
+fn scope_applies_to(scope: &str, name: &str) -> bool {
     const COMPUTE: &[&str] =
         &["pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
     match scope {
         "BestEffort" => name == "pods",
         "VolumeAttributesClass" => ["persistentvolumeclaims", "requests.storage"].contains(&name),
-        scope if names::listed(SCOPES, scope) => COMPUTE.contains(&name),
+        scope if names::is_listed(SCOPES, scope) => COMPUTE.contains(&name),
         _ => true,
     }
 }
 
-pub fn scopes(spec: &At, e: &mut Errors) {
+pub fn validate_scopes(spec: &FieldCursor, e: &mut ErrorList) {
     let list = spec.get("scopes");
     for scope in list.texts() {
-        if !names::listed(SCOPES, scope) {
+        if !names::is_listed(SCOPES, scope) {
             list.invalid(e, "unsupported scope");
         }
         for (name, _) in spec.get("hard").entries() {
-            if resource::is_quota(name) && !applies(scope, name) {
+            if resource::is_quota_resource(name) && !scope_applies_to(scope, name) {
                 list.invalid(e, "unsupported scope applied to resource");
             }
         }
     }
-    for pair in CONFLICTS {
-        if pair.iter().all(|scope| list.has(scope)) {
+    for pair in CONFLICTING_SCOPES {
+        if pair.iter().all(|scope| list.contains_text(scope)) {
             list.invalid(e, "conflicting scopes");
         }
     }
 }
 
-/// A scope is about resources that the quota limits. Upstream shows the whole selector.
-pub fn scope_fits(name: &At, e: &mut Errors) {
-    let selector = name.up(3);
-    for (limit, _) in selector.up(1).get("hard").entries() {
-        if resource::is_quota(limit) && !applies(name.text(), limit) {
-            let shown = Bad::of("core/v1.ScopeSelector", selector.value);
-            name.up(2).invalid_as(e, shown, "unsupported scope applied to resource");
+/// Requires a scope to apply to the limited resources. Upstream renders the whole selector.
+pub fn validate_scope_fits(name: &FieldCursor, e: &mut ErrorList) {
+    let selector = name.ancestor(3);
+    for (limit, _) in selector.ancestor(1).get("hard").entries() {
+        if resource::is_quota_resource(limit) && !scope_applies_to(name.text(), limit) {
+            let shown = Bad::render_as("core/v1.ScopeSelector", selector.value);
+            name.ancestor(2).invalid_as(e, shown, "unsupported scope applied to resource");
         }
     }
 }
 
-pub fn conflicting_scopes(list: &At, e: &mut Errors) {
-    for _ in CONFLICTS.iter().filter(|pair| pair.iter().all(|scope| list.find("scopeName", scope).is_some())) {
-        list.invalid_as(e, list.up(2).get("scopes").value.clone(), "conflicting scopes");
+pub fn validate_conflicting_scopes(list: &FieldCursor, e: &mut ErrorList) {
+    for _ in
+        CONFLICTING_SCOPES.iter().filter(|pair| pair.iter().all(|scope| list.find_by("scopeName", scope).is_some()))
+    {
+        list.invalid_as(e, list.ancestor(2).get("scopes").value.clone(), "conflicting scopes");
     }
 }
 
-pub fn limit_type(kind: &At, e: &mut Errors) {
+pub fn validate_limit_type(kind: &FieldCursor, e: &mut ErrorList) {
     let before = e.len();
-    kind.form(e, names::qualified);
+    kind.check_format(e, names::qualified);
     let standard = ["Pod", "Container", "PersistentVolumeClaim"].contains(&kind.text());
     if e.len() == before && !kind.text().contains('/') && !standard {
         kind.invalid_text(e, "must be a standard limit type or fully qualified");
     }
 }
 
-/// A resource that containers, or anything, can be limited in.
-pub fn limited(amount: &At, by: &str, e: &mut Errors) {
-    let check = if by == "container" { resource::of_container } else { resource::any };
+/// Validates the resource name of a limit, for containers or any.
+pub fn validate_limited(amount: &FieldCursor, by: &str, e: &mut ErrorList) {
+    let check =
+        if by == "container" { resource::validate_container_resource_name } else { resource::validate_resource_name };
     check(amount.name(), amount, e);
 }
 
-/// The amounts of a limit fit together.
-pub fn limit_relations(limit: &At, e: &mut Errors) {
-    let kind = limit.text_of("type");
+/// Validates the relations between the quantities of a limit.
+pub fn validate_limit_relations(limit: &FieldCursor, e: &mut ErrorList) {
+    let kind = limit.text_at("type");
     const FIELDS: [&str; 5] = ["min", "max", "default", "defaultRequest", "maxLimitRequestRatio"];
     let mut keys: Vec<&str> =
         FIELDS.iter().flat_map(|field| limit.get(field).entries().map(|(key, _)| key).collect::<Vec<_>>()).collect();
@@ -104,7 +107,7 @@ pub fn limit_relations(limit: &At, e: &mut Errors) {
                 && low > high
             {
                 let message = format!("{} {low} is greater than {} {high}", text.0, text.1);
-                limit.get(field).key(key).invalid_as(e, shown.to_string(), message);
+                limit.get(field).entry(key).invalid_as(e, shown.to_string(), message);
             }
         };
         over(min, max, "min", min, ("min value", "max value"));
@@ -115,7 +118,7 @@ pub fn limit_relations(limit: &At, e: &mut Errors) {
         over(normal, max, "default", max, ("default value", "max value"));
         if let Some(ratio) = ratio {
             let field = limit.get("maxLimitRequestRatio");
-            let place = field.key(key);
+            let place = field.entry(key);
             if ratio.millis() < 1000 {
                 place.invalid_as(e, ratio.to_string(), format!("ratio {ratio} is less than 1"));
             }
@@ -128,11 +131,11 @@ pub fn limit_relations(limit: &At, e: &mut Errors) {
             }
         }
         if let (Some(normal), Some(request)) = (normal, request)
-            && !resource::overcommits(key)
+            && !resource::is_overcommit_allowed(key)
             && normal.partial_cmp(&request) != Some(std::cmp::Ordering::Equal)
         {
             let message = format!("default value {normal} must equal to defaultRequest value {request} in {key}");
-            limit.get("defaultRequest").key(key).invalid_as(e, request.to_string(), message);
+            limit.get("defaultRequest").entry(key).invalid_as(e, request.to_string(), message);
         }
     }
 }

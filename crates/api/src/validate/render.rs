@@ -1,7 +1,7 @@
-//! Values as upstream shows them in messages: quoted text, JSON, and structs in the form of its internal types.
+//! Renders values as in upstream's messages: quoted strings, JSON, and structs in the form of its internal types.
 //!
-//! Upstream checks objects in internal types, whose fields have Go names and no rule for leaving out zeros. The tables say
-//! which fields there are; this module writes them all.
+//! Upstream validates internal types, whose fields have Go names and no `omitempty`. This module renders all of their
+//! fields.
 
 pub use formats::json::quoted;
 use formats::{
@@ -10,35 +10,35 @@ use formats::{
 };
 use serde_json::json;
 
-use super::internal::{field_order, go_name, host_fields};
+use super::internal_types::{go_field_name, host_fields, internal_field_order};
 use crate::{
     Value, decode,
     quantity::Quantity,
-    schema::{Field, Presence, Ty, TypeId, schema},
+    schema::{FieldPresence, StructField, Ty, TypeId, schema},
 };
 
-/// JSON as Go writes it, with `<`, `>` and `&` escaped.
-pub fn json(value: &Value) -> String {
+/// Renders JSON as Go does, with `<`, `>` and `&` escaped.
+pub fn render_json(value: &Value) -> String {
     escaped(value.to_string())
 }
 
-/// A struct as upstream's internal type has it: every field, under its Go name.
-pub fn internal(ty: &str, value: &Value) -> String {
-    let Some(id) = schema().type_named(ty) else { return json(value) };
+/// Renders a struct as upstream's internal type: all fields, with Go names.
+pub fn render_internal(ty: &str, value: &Value) -> String {
+    let Some(id) = schema().type_named(ty) else { return render_json(value) };
     if value.is_null() {
         return "null".to_owned();
     }
-    escaped(write_internal(&Ty::Struct(id), Some(value), Presence::Always))
+    escaped(write_internal(&Ty::Struct(id), Some(value), FieldPresence::Always))
 }
 
-/// A list of structs as upstream's internal type has them.
-pub fn internal_list(ty: &str, value: &Value) -> String {
-    let Some(id) = schema().type_named(ty) else { return json(value) };
-    escaped(write_internal(&Ty::List(Box::new(Ty::Struct(id))), Some(value), Presence::NonZero))
+/// Renders a list of structs as upstream's internal type.
+pub fn render_internal_list(ty: &str, value: &Value) -> String {
+    let Some(id) = schema().type_named(ty) else { return render_json(value) };
+    escaped(write_internal(&Ty::List(Box::new(Ty::Struct(id))), Some(value), FieldPresence::NonZero))
 }
 
-/// A value of a type as Go writes it to JSON: structs in the order of their fields.
-pub fn external(ty: &Ty, value: &Value) -> String {
+/// Renders a value of a type as Go encodes it: struct fields in order.
+pub fn render_external(ty: &Ty, value: &Value) -> String {
     escaped(write_external(ty, value))
 }
 
@@ -47,67 +47,67 @@ fn write_external(ty: &Ty, value: &Value) -> String {
         (Ty::Struct(id), Value::Object(map)) => {
             let fields = schema().get(*id).fields.iter();
             let shown = fields.filter_map(|field| Some((field, map.get(field.name)?)));
-            object(shown.map(|(field, value)| (field.name.to_owned(), write_external(&field.ty, value))))
+            join_object(shown.map(|(field, value)| (field.name.to_owned(), write_external(&field.ty, value))))
         }
-        (Ty::List(inner), Value::Array(items)) => list(items.iter().map(|item| write_external(inner, item))),
+        (Ty::List(inner), Value::Array(items)) => join_list(items.iter().map(|item| write_external(inner, item))),
         (Ty::Map(inner), Value::Object(map)) => {
-            object(map.iter().map(|(key, value)| (key.clone(), write_external(inner, value))))
+            join_object(map.iter().map(|(key, value)| (key.clone(), write_external(inner, value))))
         }
         (_, value) => value.to_string(),
     }
 }
 
-fn write_internal(ty: &Ty, value: Option<&Value>, presence: Presence) -> String {
+fn write_internal(ty: &Ty, value: Option<&Value>, presence: FieldPresence) -> String {
     let value = value.filter(|value| !value.is_null());
     match (ty, value) {
-        (Ty::Struct(_) | Ty::String | Ty::Bool | Ty::Int32 | Ty::Int64, None) if presence == Presence::Pointer => {
+        (Ty::Struct(_) | Ty::String | Ty::Bool | Ty::Int32 | Ty::Int64, None) if presence == FieldPresence::Pointer => {
             "null".to_owned()
         }
-        (Ty::Struct(id), value) => structure(*id, value),
+        (Ty::Struct(id), value) => write_internal_struct(*id, value),
         (Ty::List(inner), Some(Value::Array(items))) => {
-            list(items.iter().map(|item| write_internal(inner, Some(item), Presence::Always)))
+            join_list(items.iter().map(|item| write_internal(inner, Some(item), FieldPresence::Always)))
         }
-        (Ty::Map(inner), Some(Value::Object(map))) => {
-            object(map.iter().map(|(key, value)| (key.clone(), write_internal(inner, Some(value), Presence::Always))))
-        }
+        (Ty::Map(inner), Some(Value::Object(map))) => join_object(
+            map.iter().map(|(key, value)| (key.clone(), write_internal(inner, Some(value), FieldPresence::Always))),
+        ),
         (_, Some(value)) => value.to_string(),
-        (ty, None) => zero(ty, presence).to_owned(),
+        (ty, None) => internal_zero(ty, presence).to_owned(),
     }
 }
 
-/// A struct of upstream's own API is internal inside too; those of `meta` are the served ones everywhere.
-fn structure(id: TypeId, value: Option<&Value>) -> String {
+/// Writes a struct of upstream's internal API; structs of `meta` are versioned everywhere.
+fn write_internal_struct(id: TypeId, value: Option<&Value>) -> String {
     let ty = schema().get(id);
     let empty = json!({});
     if ty.name.starts_with("meta/") {
         return write_external(&Ty::Struct(id), value.unwrap_or(&empty));
     }
-    let member = |field: &Field| {
+    let member = |field: &StructField| {
         let inside = value.and_then(|value| value.get(field.name));
-        (go_name(&ty.name, field.name), write_internal(&field.ty, inside, field.presence))
+        (go_field_name(&ty.name, field.name), write_internal(&field.ty, inside, field.presence))
     };
     if ty.name == "core/v1.PodSpec" {
         let spec = value.unwrap_or(&empty);
-        let member = |field: &Field| match field.name {
+        let member = |field: &StructField| match field.name {
             "securityContext" => ("SecurityContext".to_owned(), pod_security_context(field, spec)),
             _ => member(field),
         };
-        return object(field_order(ty).into_iter().map(member));
+        return join_object(internal_field_order(ty).into_iter().map(member));
     }
-    object(field_order(ty).into_iter().map(member))
+    join_object(internal_field_order(ty).into_iter().map(member))
 }
 
-/// Upstream keeps what a pod says about the host at the top of its security context.
-fn pod_security_context(field: &Field, spec: &Value) -> String {
+/// Writes a pod security context, with the host fields that upstream keeps at its top.
+fn pod_security_context(field: &StructField, spec: &Value) -> String {
     let inside = spec.get(field.name).cloned().unwrap_or_else(|| json!({}));
-    let rest = write_internal(&field.ty, Some(&inside), Presence::Always);
-    let host = object(host_fields(spec).into_iter());
+    let rest = write_internal(&field.ty, Some(&inside), FieldPresence::Always);
+    let host = join_object(host_fields(spec).into_iter());
     format!("{},{}", host.trim_end_matches('}'), rest.trim_start_matches('{'))
 }
 
-fn zero(ty: &Ty, presence: Presence) -> &'static str {
+fn internal_zero(ty: &Ty, presence: FieldPresence) -> &'static str {
     match ty {
-        _ if presence == Presence::Pointer => "null",
+        _ if presence == FieldPresence::Pointer => "null",
         Ty::String => "\"\"",
         Ty::Bool => "false",
         Ty::Int32 | Ty::Int64 | Ty::Double | Ty::IntOrString => "0",
@@ -117,31 +117,36 @@ fn zero(ty: &Ty, presence: Presence) -> &'static str {
     }
 }
 
-fn object(fields: impl Iterator<Item = (String, String)>) -> String {
+fn join_object(fields: impl Iterator<Item = (String, String)>) -> String {
     let fields: Vec<String> = fields.map(|(name, value)| format!("{}:{value}", Value::from(name))).collect();
     format!("{{{}}}", fields.join(","))
 }
 
-fn list(items: impl Iterator<Item = String>) -> String {
+fn join_list(items: impl Iterator<Item = String>) -> String {
     format!("[{}]", items.collect::<Vec<_>>().join(","))
 }
 
-/// What changed between two structs of a type, in the lines of upstream's internal JSON.
-pub fn difference(ty: &str, old: &Value, new: &Value) -> String {
-    diff::unified(&pretty(&internal(ty, old)), &pretty(&internal(ty, new)))
+/// Renders the difference between two structs as a diff of their internal JSON.
+pub fn render_difference(ty: &str, old: &Value, new: &Value) -> String {
+    diff::unified(&pretty(&render_internal(ty, old)), &pretty(&render_internal(ty, new)))
 }
 
-/// Whether two values mean the same: nothing, an empty list and an empty map are one, and quantities are compared by
-/// amount.
-pub fn same(a: &Value, b: &Value) -> bool {
+/// Whether two values are semantically equal: absent, empty list and empty map are equal, and quantities compare by
+/// amount. Upstream: `apiequality.Semantic.DeepEqual`.
+pub fn semantically_equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {
             let all = |one: &crate::Map, other: &crate::Map| {
-                one.iter().all(|(key, value)| same(value, other.get(key).unwrap_or(&Value::Null)))
+                one.iter().all(|(key, value)| semantically_equal(value, other.get(key).unwrap_or(&Value::Null)))
             };
-            all(a, b) && b.iter().filter(|(key, _)| !a.contains_key(*key)).all(|(_, value)| same(&Value::Null, value))
+            all(a, b)
+                && b.iter()
+                    .filter(|(key, _)| !a.contains_key(*key))
+                    .all(|(_, value)| semantically_equal(&Value::Null, value))
         }
-        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| semantically_equal(a, b))
+        }
         (Value::String(a), Value::String(b)) => {
             a == b
                 || matches!((Quantity::parse(a), Quantity::parse(b)), (Some(x), Some(y)) if x.partial_cmp(&y) == Some(std::cmp::Ordering::Equal) && !a.is_empty())

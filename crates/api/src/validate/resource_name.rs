@@ -1,13 +1,13 @@
-//! The names of resources: which there are, what they may be used for, and how they are counted.
+//! Resource names: classification and validation for containers, pods and quotas.
 
-use super::{names::listed, prelude::*};
+use super::{names::is_listed, prelude::*};
 
-/// Resources without a domain.
-const STANDARD: &str = "cpu memory ephemeral-storage requests.cpu requests.memory requests.ephemeral-storage limits.cpu \
+/// The unqualified resource names.
+const STANDARD_RESOURCES: &str = "cpu memory ephemeral-storage requests.cpu requests.memory requests.ephemeral-storage limits.cpu \
     limits.memory limits.ephemeral-storage pods resourcequotas services replicationcontrollers secrets \
     configmaps persistentvolumeclaims storage requests.storage services.nodeports services.loadbalancers";
-/// Resources that are counted.
-const COUNTED: &str = "pods resourcequotas services replicationcontrollers secrets configmaps persistentvolumeclaims \
+/// The resources with integer quantities.
+const INTEGER_RESOURCES: &str = "pods resourcequotas services replicationcontrollers secrets configmaps persistentvolumeclaims \
     services.nodeports services.loadbalancers";
 
 pub(super) fn is_huge_page(name: &str) -> bool {
@@ -18,71 +18,73 @@ fn is_quota_huge_page(name: &str) -> bool {
     is_huge_page(name) || name.starts_with("requests.hugepages-")
 }
 
-/// Kubernetes' own: without a domain, or in its domain.
-pub(super) fn is_native(name: &str) -> bool {
+/// Whether a name is unqualified or in a kubernetes.io domain.
+pub(super) fn is_native_resource(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-pub(super) fn is_extended(name: &str) -> bool {
-    !is_native(name) && !name.starts_with("requests.") && names::qualified(&format!("requests.{name}")).is_empty()
+pub(super) fn is_extended_resource(name: &str) -> bool {
+    !is_native_resource(name)
+        && !name.starts_with("requests.")
+        && names::qualified(&format!("requests.{name}")).is_empty()
 }
 
-/// Whether only whole amounts make sense.
-pub(super) fn is_integer(name: &str) -> bool {
+/// Whether only integer quantities are valid.
+pub(super) fn is_integer_resource(name: &str) -> bool {
     if matches!(name, "cpu" | "memory" | "ephemeral-storage") {
         return false;
     }
-    listed(COUNTED, name) || is_extended(name)
+    is_listed(INTEGER_RESOURCES, name) || is_extended_resource(name)
 }
 
-/// Whether more may be promised than there is.
-pub(super) fn overcommits(name: &str) -> bool {
-    is_native(name) && !is_huge_page(name)
+/// Whether requests may be less than limits.
+pub(super) fn is_overcommit_allowed(name: &str) -> bool {
+    is_native_resource(name) && !is_huge_page(name)
 }
 
-/// Whether a quota can limit it.
-pub(super) fn is_quota(name: &str) -> bool {
-    (listed(STANDARD, name) && name != "storage") || is_quota_huge_page(name)
+/// Whether a quota can limit the resource.
+pub(super) fn is_quota_resource(name: &str) -> bool {
+    (is_listed(STANDARD_RESOURCES, name) && name != "storage") || is_quota_huge_page(name)
 }
 
-/// The faults of the name of any resource.
-pub(super) fn any(name: &str, at: &At, e: &mut Errors) {
+/// Validates the name of any resource.
+pub(super) fn validate_resource_name(name: &str, at: &FieldCursor, e: &mut ErrorList) {
     let faults = names::qualified(name);
-    if faults.is_empty() && !name.contains('/') && !listed(STANDARD, name) && !is_quota_huge_page(name) {
+    if faults.is_empty() && !name.contains('/') && !is_listed(STANDARD_RESOURCES, name) && !is_quota_huge_page(name) {
         at.invalid_as(e, name, "must be a standard resource type or fully qualified");
     }
     faults.into_iter().for_each(|fault| at.invalid_as(e, name, fault));
 }
 
-/// The faults of the name of a resource that a container may ask for.
-pub(super) fn of_container(name: &str, at: &At, e: &mut Errors) {
+/// Validates the name of a container resource.
+pub(super) fn validate_container_resource_name(name: &str, at: &FieldCursor, e: &mut ErrorList) {
     if matches!(name, "cpu" | "memory" | "ephemeral-storage") {
         return;
     }
-    any(name, at, e);
+    validate_resource_name(name, at, e);
     if !name.contains('/') {
         if !["cpu", "memory", "ephemeral-storage"].contains(&name) && !is_huge_page(name) {
             at.invalid_as(e, name, "must be a standard resource for containers");
         }
-    } else if !is_native(name) && !is_extended(name) {
+    } else if !is_native_resource(name) && !is_extended_resource(name) {
         at.invalid_as(e, name, "doesn't follow extended resource name standard");
     }
 }
 
-/// The faults of the name of a resource that a pod may ask for as a whole.
-pub(super) fn of_pod(name: &str, at: &At, e: &mut Errors) {
+/// Validates the name of a pod-level resource.
+pub(super) fn validate_pod_resource_name(name: &str, at: &FieldCursor, e: &mut ErrorList) {
     let before = e.len();
-    any(name, at, e);
+    validate_resource_name(name, at, e);
     if e.len() == before && name != "cpu" && name != "memory" && !is_huge_page(name) {
         let error = FieldError::not_supported(at.to_string(), name, &["cpu", "hugepages-", "memory"]);
         e.push(error);
     }
 }
 
-/// The faults of the name of a resource that a quota limits.
-pub(super) fn of_quota(name: &str, at: &At, e: &mut Errors) {
-    any(name, at, e);
-    if !name.contains('/') && !is_quota(name) {
+/// Validates the name of a quota resource.
+pub(super) fn validate_quota_resource_name(name: &str, at: &FieldCursor, e: &mut ErrorList) {
+    validate_resource_name(name, at, e);
+    if !name.contains('/') && !is_quota_resource(name) {
         at.invalid_as(e, name, "must be a standard resource for quota");
     }
 }

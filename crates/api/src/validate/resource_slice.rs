@@ -1,39 +1,39 @@
-//! Slices of devices, as far as the tables cannot say what is right.
+//! Validation of ResourceSlices beyond the rule tables.
 
 use super::{prelude::*, resource_name as resource};
 use crate::quantity::Quantity;
 
-const VALUES: [&str; 8] = ["int", "bool", "string", "version", "ints", "bools", "strings", "versions"];
+const ATTRIBUTE_FIELDS: [&str; 8] = ["int", "bool", "string", "version", "ints", "bools", "strings", "versions"];
 
-pub fn slice_place(spec: &At, e: &mut Errors) {
-    one_place(spec, &["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"], "", e);
+pub fn validate_slice_place(spec: &FieldCursor, e: &mut ErrorList) {
+    validate_node_selection(spec, &["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"], "", e);
 }
 
-/// Devices that have taints, lists of values or shared counters are fewer.
-pub fn slice_devices(devices: &At, e: &mut Errors) {
+/// Validates the number of devices, fewer with taints, list attributes or counters.
+pub fn validate_slice_devices(devices: &FieldCursor, e: &mut ErrorList) {
     let listed = |device: &Value| {
         let attributes = device.get("attributes").and_then(Value::as_object).into_iter().flatten();
-        attributes.into_iter().any(|(_, value)| VALUES[4..].iter().any(|kind| value.get(kind).is_some()))
+        attributes.into_iter().any(|(_, value)| ATTRIBUTE_FIELDS[4..].iter().any(|kind| value.get(kind).is_some()))
     };
     let advanced = devices.items().any(|device| {
-        let device = basic(&device);
+        let device = device_fields(&device);
         device.get("taints").is_some() || device.get("consumesCounters").is_some() || listed(device)
     });
     let most = if advanced { 64 } else { 128 };
     if devices.len() > most {
         return devices.too_many(e, most);
     }
-    rules::check("SliceDevices", devices, e);
+    rules::check_block("SliceDevices", devices, e);
 }
 
-/// An older version has all of a device but its name one level down.
-fn basic<'v>(device: &At<'v, '_>) -> &'v Value {
+/// Returns the fields of a device; `v1beta1` nests them under `basic`.
+fn device_fields<'v>(device: &FieldCursor<'v, '_>) -> &'v Value {
     let inner = device.get("basic").value;
     if inner.is_null() { device.value } else { inner }
 }
 
-/// Exactly one way to say where devices are.
-fn one_place(at: &At, choices: &[&str], when: &str, e: &mut Errors) {
+/// Requires exactly one node selection field.
+fn validate_node_selection(at: &FieldCursor, choices: &[&str], when: &str, e: &mut ErrorList) {
     let mut set = Vec::new();
     for field in choices {
         let given = at.get(field);
@@ -50,12 +50,12 @@ fn one_place(at: &At, choices: &[&str], when: &str, e: &mut Errors) {
                 given.invalid_text(e, message);
                 continue;
             }
-            "nodeName" => given.form(e, names::subdomain),
+            "nodeName" => given.check_format(e, names::subdomain),
             "nodeSelector" => {
-                rules::check("NodeSelector", &given, e);
+                rules::check_block("NodeSelector", &given, e);
                 let terms = given.get("nodeSelectorTerms");
                 if when.is_empty() && terms.len() != 1 {
-                    let shown = Bad::of("core/v1.NodeSelectorTerm", terms.value);
+                    let shown = Bad::render_as("core/v1.NodeSelectorTerm", terms.value);
                     terms.invalid_as(e, shown, "must have exactly one node selector term");
                 }
             }
@@ -80,28 +80,29 @@ fn one_place(at: &At, choices: &[&str], when: &str, e: &mut Errors) {
     }
 }
 
-pub fn slice_device(at: &At, e: &mut Errors) {
-    at.get("name").form(e, names::label);
-    let inner = at.holding(basic(at));
+pub fn validate_slice_device(at: &FieldCursor, e: &mut ErrorList) {
+    at.get("name").check_format(e, names::label);
+    let inner = at.with_value(device_fields(at));
     let attributes = inner.get("attributes");
     let total = attributes.len() + inner.get("capacity").len();
     if total > 32 {
         at.invalid_as(e, total, "the total number of attributes and capacities must not exceed 32");
     }
-    let lengths = |attribute: &At| VALUES[4..].iter().map(|kind| attribute.get(kind).len()).sum::<usize>();
+    let lengths =
+        |attribute: &FieldCursor| ATTRIBUTE_FIELDS[4..].iter().map(|kind| attribute.get(kind).len()).sum::<usize>();
     let values: usize = attributes.entries().map(|(_, attribute)| lengths(&attribute).max(1)).sum();
     if values > 48 {
         at.invalid_as(e, values, "the total number of attribute values must not exceed 48");
     }
-    rules::check("SliceDevice", &inner, e);
+    rules::check_block("SliceDevice", &inner, e);
 }
 
-/// Where a device is, it says where the slice leaves it to its devices.
-pub fn device_place(inner: &At, e: &mut Errors) {
+/// Validates the node selection of a device, allowed with `perDeviceNodeSelection` only.
+pub fn validate_device_place(inner: &FieldCursor, e: &mut ErrorList) {
     let places = ["nodeName", "nodeSelector", "allNodes"];
-    if inner.up(2).get("perDeviceNodeSelection").is_true() {
+    if inner.ancestor(2).get("perDeviceNodeSelection").is_true() {
         let when = " when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
-        one_place(inner, &places, when, e);
+        validate_node_selection(inner, &places, when, e);
     } else if places.iter().any(|field| inner.get(field).exists()) {
         let message = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in \
             the ResourceSlice spec";
@@ -109,30 +110,30 @@ pub fn device_place(inner: &At, e: &mut Errors) {
     }
 }
 
-pub fn counter_names(counters: &At, e: &mut Errors) {
+pub fn validate_counter_names(counters: &FieldCursor, e: &mut ErrorList) {
     if counters.len() > 32 {
         counters.too_many(e, 32);
     }
-    counters.entries().for_each(|(name, _)| counters.form_as(e, name, names::label));
+    counters.entries().for_each(|(name, _)| counters.check_format_as(e, name, names::label));
 }
 
-/// An attribute has one value, or a list of values of one kind.
-pub fn one_value(at: &At, e: &mut Errors) {
+/// Requires exactly one value of an attribute.
+pub fn validate_one_value(at: &FieldCursor, e: &mut ErrorList) {
     let message = "exactly one value must be specified";
-    match VALUES.iter().filter(|kind| at.value.get(kind).is_some()).count() {
+    match ATTRIBUTE_FIELDS.iter().filter(|kind| at.value.get(kind).is_some()).count() {
         0 => at.invalid_as(e, "", message),
         1 => {}
         _ => at.invalid_struct(e, "resource/v1.DeviceAttribute", message),
     }
 }
 
-/// The amounts that a capacity is given out in stand in order, and the default is one of them.
-pub fn policy_values(capacity: &At, e: &mut Errors) {
+/// Validates a capacity's valid values: sorted, within the capacity, including the default.
+pub fn validate_policy_values(capacity: &FieldCursor, e: &mut ErrorList) {
     let policy = capacity.get("requestPolicy");
     let (list, most, default) = (policy.get("validValues"), capacity.get("value"), policy.get("default"));
     for pair in 1..list.len() {
-        if list.index(pair - 1).quantity() > list.index(pair).quantity() {
-            list.index(pair).invalid(e, "values must be sorted in ascending order");
+        if list.element(pair - 1).quantity() > list.element(pair).quantity() {
+            list.element(pair).invalid(e, "values must be sorted in ascending order");
         }
     }
     if list.len() > 10 {
@@ -141,21 +142,22 @@ pub fn policy_values(capacity: &At, e: &mut Errors) {
         for option in list.items().filter(|option| option.quantity() > most.quantity()) {
             option.invalid(e, format!("option is larger than capacity value: {}", most.text()));
         }
-        let amount = |option: &At| option.quantity().map_or(0, Quantity::value);
-        list.unique(amount, |option, amount| option.duplicate(e, amount.to_string()));
+        let amount = |option: &FieldCursor| option.quantity().map_or(0, Quantity::value);
+        list.for_each_duplicate(amount, |option, amount| option.duplicate(e, amount.to_string()));
     }
-    let equal = |option: &At| option.quantity().partial_cmp(&default.quantity()) == Some(std::cmp::Ordering::Equal);
+    let equal =
+        |option: &FieldCursor| option.quantity().partial_cmp(&default.quantity()) == Some(std::cmp::Ordering::Equal);
     if list.len() > 10 || !list.items().any(|option| equal(&option)) {
         list.invalid_as(e, default.text(), "default value is not valid according to the requestPolicy");
     }
 }
 
-/// A range of amounts lies within the capacity, and holds the default.
-pub fn policy_range(capacity: &At, e: &mut Errors) {
+/// Validates a capacity's valid range: within the capacity, including the default.
+pub fn validate_policy_range(capacity: &FieldCursor, e: &mut ErrorList) {
     let policy = capacity.get("requestPolicy");
     let (range, most, default) = (policy.get("validRange"), capacity.get("value"), policy.get("default"));
     let (min, max, step) = (range.get("min"), range.get("max"), range.get("step"));
-    let mut over = |low: &At, high: &At, place: &At, shown: &At, what: &str| {
+    let mut over = |low: &FieldCursor, high: &FieldCursor, place: &FieldCursor, shown: &FieldCursor, what: &str| {
         if low.exists() && high.exists() && low.quantity() > high.quantity() {
             let other = if shown.text() == low.text() { high } else { low };
             place.invalid_as(e, shown.text(), format!("{what}: {}", other.text()));
@@ -180,21 +182,21 @@ pub fn policy_range(capacity: &At, e: &mut Errors) {
     }
 }
 
-/// What a device takes from its node's own resources.
-pub fn resource_mapping(mapping: &At, e: &mut Errors) {
+/// Validates the mapping of a device to node-allocatable resources.
+pub fn validate_resource_mapping(mapping: &FieldCursor, e: &mut ErrorList) {
     let (name, multiplier, key) = (mapping.name(), mapping.get("allocationMultiplier"), mapping.get("capacityKey"));
-    if !resource::is_native(name) {
+    if !resource::is_native_resource(name) {
         mapping.invalid_as(e, name, "must be a node allocatable resource name");
     }
     if !multiplier.exists() && !key.exists() {
         return mapping.invalid_as(e, "", "at least one of allocationMultiplier or capacityKey must be set");
     }
-    if multiplier.exists() && multiplier.sign() <= 0 {
+    if multiplier.exists() && multiplier.quantity_sign() <= 0 {
         multiplier.invalid(e, "must be positive");
     }
     if key.exists() && key.is_empty() {
         key.invalid(e, "capacityKey must not be an empty string");
-    } else if key.exists() && mapping.up(2).get("capacity").value.get(key.text()).is_none() {
+    } else if key.exists() && mapping.ancestor(2).get("capacity").value.get(key.text()).is_none() {
         key.not_found(e);
     }
 }

@@ -1,27 +1,27 @@
-//! Priority classes, runtime classes and leases, as far as the tables cannot say what is right.
+//! Validation of PriorityClasses, RuntimeClasses and LeaseCandidates beyond the rule tables.
 
 use super::prelude::*;
 
-const HIGHEST: i64 = 1_000_000_000;
+const HIGHEST_USER_PRIORITY: i64 = 1_000_000_000;
 
-/// Names of the system are for its own classes, and only these stand above all others.
-pub fn priority_name(class: &At, e: &mut Errors) {
+/// Validates name and value: the `system-` prefix and higher values are reserved.
+pub fn validate_priority_name(class: &FieldCursor, e: &mut ErrorList) {
     let (meta, value) = (class.get("metadata"), class.get("value"));
     let name = meta.get("name");
     if name.text().starts_with("system-") {
-        if let Some(why) = not_a_system_class(class, name.text()) {
+        if let Some(why) = system_class_error(class, name.text()) {
             let message = "priority class names with 'system-' prefix are reserved for system use only. error: ";
             name.forbidden(e, format!("{message}{why}"));
         }
-    } else if value.int() > HIGHEST {
-        value.forbidden(e, format!("maximum allowed value of a user defined priority is {HIGHEST}"));
+    } else if value.int() > HIGHEST_USER_PRIORITY {
+        value.forbidden(e, format!("maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"));
     }
 }
 
-fn not_a_system_class(class: &At, name: &str) -> Option<String> {
+fn system_class_error(class: &FieldCursor, name: &str) -> Option<String> {
     let value = match name {
-        "system-cluster-critical" => 2 * HIGHEST,
-        "system-node-critical" => 2 * HIGHEST + 1000,
+        "system-cluster-critical" => 2 * HIGHEST_USER_PRIORITY,
+        "system-node-critical" => 2 * HIGHEST_USER_PRIORITY + 1000,
         _ => return Some(format!("{name} is not a known system priority class")),
     };
     if class.get("value").int() != value {
@@ -31,32 +31,32 @@ fn not_a_system_class(class: &At, name: &str) -> Option<String> {
     global.then(|| format!("globalDefault of {name} PriorityClass must be false"))
 }
 
-/// Tolerations differ in more than their seconds.
-pub fn distinct_tolerations(list: &At, e: &mut Errors) {
-    list.unique(
-        |toleration| ["key", "operator", "value", "effect"].map(|field| toleration.text_of(field)),
-        |toleration, _| toleration.duplicate(e, Bad::of("core/v1.Toleration", toleration.value)),
+/// Requires tolerations to differ apart from their seconds.
+pub fn validate_distinct_tolerations(list: &FieldCursor, e: &mut ErrorList) {
+    list.for_each_duplicate(
+        |toleration| ["key", "operator", "value", "effect"].map(|field| toleration.text_at(field)),
+        |toleration, _| toleration.duplicate(e, Bad::render_as("core/v1.Toleration", toleration.value)),
     );
 }
 
-/// Upstream tells a wrong strategy one step too deep.
-pub fn lease_strategy(at: &At, e: &mut Errors) {
-    let place = at.called("strategy", at.value);
+/// Validates a lease strategy; upstream reports errors one level too deep.
+pub fn validate_lease_strategy(at: &FieldCursor, e: &mut ErrorList) {
+    let place = at.child_as("strategy", at.value);
     if at.text().contains('/') {
-        place.form(e, names::qualified);
+        place.check_format(e, names::qualified);
     } else {
-        place.one_of(e, &["OldestEmulationVersion"]);
+        place.require_one_of(e, &["OldestEmulationVersion"]);
     }
 }
 
-/// The faults of the versions that a candidate has and emulates, and of how one is chosen by them.
-pub fn candidate_versions(spec: &At, e: &mut Errors) {
+/// Validates emulation and binary version and the strategy of a LeaseCandidate.
+pub fn validate_candidate_versions(spec: &FieldCursor, e: &mut ErrorList) {
     let (emulation, binary, plan) = (spec.get("emulationVersion"), spec.get("binaryVersion"), spec.get("strategy"));
-    let parsed = |at: &At| version(at.text());
+    let parsed = |at: &FieldCursor| parse_semver(at.text());
     if !emulation.is_empty() && parsed(&emulation).is_none() {
         emulation.invalid_text(e, "must be a valid semantic version");
     }
-    if binary.require(e) && parsed(&binary).is_none() {
+    if binary.require_value(e) && parsed(&binary).is_none() {
         binary.invalid_text(e, "must be a valid semantic version");
     }
     let zero = [0, 0, 0];
@@ -64,16 +64,16 @@ pub fn candidate_versions(spec: &At, e: &mut Errors) {
     if !binary.is_empty() && !emulation.is_empty() && high < low {
         binary.invalid_text(e, "must be greater than or equal to `emulationVersion`");
     }
-    if plan.require(e) {
+    if plan.require_value(e) {
         if plan.text() == "OldestEmulationVersion" && low == zero {
             emulation.required(e, "must be specified when `strategy` is 'OldestEmulationVersion'");
         }
-        lease_strategy(&plan, e);
+        validate_lease_strategy(&plan, e);
     }
 }
 
-/// The three numbers of a semantic version.
-fn version(text: &str) -> Option<[u64; 3]> {
+/// Parses the three numbers of a semantic version.
+fn parse_semver(text: &str) -> Option<[u64; 3]> {
     let core = text.split(['-', '+']).next()?;
     let numbers = core.split('.').map(|part| part.parse().ok()).collect::<Option<Vec<u64>>>()?;
     numbers.try_into().ok()

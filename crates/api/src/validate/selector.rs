@@ -1,43 +1,43 @@
-//! Labels and the selectors over them, as far as the tables cannot say what is right.
+//! Validation of labels and label selectors beyond the rule tables.
 
 use super::prelude::*;
 use crate::selector::LabelSelector;
 
-/// The faults of a map of labels; all are told at the map.
-pub fn labels(at: &At, e: &mut Errors) {
+/// Validates labels; errors are reported at the map.
+pub fn validate_labels(at: &FieldCursor, e: &mut ErrorList) {
     for (key, value) in at.entries() {
-        at.form_as(e, key, names::qualified);
-        at.form_as(e, value.text(), names::label_value);
+        at.check_format_as(e, key, names::qualified);
+        at.check_format_as(e, value.text(), names::label_value);
     }
 }
 
-/// The faults of a label selector; one that had values of any form may keep such.
-pub fn kept_selector(at: &At, e: &mut Errors) {
-    check(at, is_faulty(at.old), e);
+/// Validates a label selector; invalid stored values are tolerated.
+pub fn validate_kept_selector(at: &FieldCursor, e: &mut ErrorList) {
+    check_label_selector(at, is_invalid_label_selector(at.old), e);
 }
 
-/// The faults of a label selector; values of requirements may be of any form if it is loose.
-pub(super) fn check(at: &At, loose: bool, e: &mut Errors) {
-    rules::check(if loose { "LooseSelector" } else { "LabelSelector" }, at, e);
+/// Validates a label selector; with `loose`, values may have any format.
+pub(super) fn check_label_selector(at: &FieldCursor, loose: bool, e: &mut ErrorList) {
+    rules::check_block(if loose { "LooseSelector" } else { "LabelSelector" }, at, e);
 }
 
-/// The faults of a node selector, loose or not.
-pub(super) fn nodes(at: &At, loose: bool, e: &mut Errors) {
-    rules::check(if loose { "LooseNodeSelector" } else { "NodeSelector" }, at, e);
+/// Validates a node selector; with `loose`, values may have any format.
+pub(super) fn check_node_selector(at: &FieldCursor, loose: bool, e: &mut ErrorList) {
+    rules::check_block(if loose { "LooseNodeSelector" } else { "NodeSelector" }, at, e);
 }
 
-/// Whether a selector has faults; none has none.
-pub(super) fn is_faulty(selector: &Value) -> bool {
-    rules::is_faulty("LabelSelector", &At::top(selector))
+/// Whether a label selector is invalid.
+pub(super) fn is_invalid_label_selector(selector: &Value) -> bool {
+    rules::violates_block("LabelSelector", &FieldCursor::for_create(selector))
 }
 
-/// Whether a node selector has faults; none has none.
-pub(super) fn is_faulty_for_nodes(selector: &Value) -> bool {
-    !selector.is_null() && rules::is_faulty("NodeSelector", &At::top(selector))
+/// Whether a node selector is present and invalid.
+pub(super) fn is_invalid_node_selector(selector: &Value) -> bool {
+    !selector.is_null() && rules::violates_block("NodeSelector", &FieldCursor::for_create(selector))
 }
 
-/// A selector as it selects; `Err` for one that cannot be read. No selector at all selects nothing.
-pub(super) fn parsed(selector: &Value) -> Result<Option<LabelSelector>, ()> {
+/// Parses a selector; `Err` if it is invalid. An absent selector matches nothing.
+pub(super) fn parse_selector(selector: &Value) -> Result<Option<LabelSelector>, ()> {
     if selector.is_null() {
         return Ok(None);
     }
@@ -47,7 +47,7 @@ pub(super) fn parsed(selector: &Value) -> Result<Option<LabelSelector>, ()> {
         let listed = matches!(requirement.get("operator").and_then(Value::as_str), Some("In" | "NotIn"));
         listed == empty(requirement)
     });
-    if faulty || is_faulty(selector) {
+    if faulty || is_invalid_label_selector(selector) {
         return Err(());
     }
     LabelSelector::from_object(selector).map(Some).map_err(|_| ())

@@ -1,39 +1,39 @@
-//! Storage classes, what drivers say of themselves, and migrations of what is stored, as far as the tables cannot say what is right.
+//! Validation of StorageClasses, CSI objects and storage migrations beyond the rule tables.
 
 use super::prelude::*;
 
-const MOST_BYTES: usize = 256 * 1024;
+const MAX_BYTES: usize = 256 * 1024;
 
-pub fn provisioner(at: &At, e: &mut Errors) {
-    at.form_as(e, &at.text().to_lowercase(), names::qualified);
+pub fn validate_provisioner(at: &FieldCursor, e: &mut ErrorList) {
+    at.check_format_as(e, &at.text().to_lowercase(), names::qualified);
 }
 
-fn size(map: &At) -> usize {
+fn total_size(map: &FieldCursor) -> usize {
     map.entries().map(|(key, value)| key.len() + value.text().len()).sum()
 }
 
-pub fn parameters(at: &At, e: &mut Errors) {
+pub fn validate_parameters(at: &FieldCursor, e: &mut ErrorList) {
     if at.len() > 512 {
         return at.too_long(e, 512);
     }
     if at.entries().any(|(key, _)| key.is_empty()) {
         at.invalid_as(e, "", "field can not be empty.");
     }
-    if size(at) > MOST_BYTES {
-        at.too_long(e, MOST_BYTES);
+    if total_size(at) > MAX_BYTES {
+        at.too_long(e, MAX_BYTES);
     }
 }
 
-/// The faults of where volumes of a class may be.
-pub fn topologies(list: &At, e: &mut Errors) {
-    // Upstream begins with as many empty terms as there are terms.
+/// Validates allowed topologies.
+pub fn validate_topologies(list: &FieldCursor, e: &mut ErrorList) {
+    // Upstream starts with as many empty terms as there are terms.
     let mut seen: Vec<Vec<(String, Vec<String>)>> = vec![Vec::new(); list.len()];
     for term in list.items() {
         let expressions = term.get("matchLabelExpressions");
         let mut keys: Vec<(String, Vec<String>)> = Vec::new();
         for requirement in expressions.items() {
             let (key, values) = (requirement.get("key"), requirement.get("values"));
-            values.require(e);
+            values.require_value(e);
             let mut texts: Vec<String> = Vec::new();
             for value in values.items() {
                 if texts.iter().any(|text| text == value.text()) {
@@ -41,7 +41,7 @@ pub fn topologies(list: &At, e: &mut Errors) {
                 }
                 texts.push(value.text().to_owned());
             }
-            key.form(e, names::qualified);
+            key.check_format(e, names::qualified);
             if keys.iter().any(|(other, _)| other == key.text()) {
                 key.duplicate(e, key.text());
             }
@@ -54,21 +54,21 @@ pub fn topologies(list: &At, e: &mut Errors) {
     }
 }
 
-pub fn attachment_metadata(at: &At, e: &mut Errors) {
-    if size(at) > MOST_BYTES {
-        at.too_long(e, MOST_BYTES);
+pub fn validate_attachment_metadata(at: &FieldCursor, e: &mut ErrorList) {
+    if total_size(at) > MAX_BYTES {
+        at.too_long(e, MAX_BYTES);
     }
 }
 
-/// Upstream names another limit than it has.
-pub fn error_message(at: &At, e: &mut Errors) {
+/// Validates the message length; upstream reports another limit.
+pub fn validate_error_message(at: &FieldCursor, e: &mut ErrorList) {
     if at.text().len() > 1024 {
-        at.too_long(e, MOST_BYTES);
+        at.too_long(e, MAX_BYTES);
     }
 }
 
-/// Upstream tells faults of keys at the driver.
-pub fn topology_keys(driver: &At, e: &mut Errors) {
+/// Validates topology keys; upstream reports errors at the driver.
+pub fn validate_topology_keys(driver: &FieldCursor, e: &mut ErrorList) {
     let keys = driver.get("topologyKeys");
     for (at, key) in keys.texts().enumerate() {
         if key.is_empty() {
@@ -77,12 +77,12 @@ pub fn topology_keys(driver: &At, e: &mut Errors) {
         if keys.texts().take(at).any(|other| other == key) {
             driver.duplicate(e, key);
         }
-        driver.form_as(e, key, names::qualified);
+        driver.check_format_as(e, key, names::qualified);
     }
 }
 
-/// A driver of a node stays as it is, but for what it can take.
-pub fn drivers_kept(list: &At, e: &mut Errors) {
+/// Requires drivers to stay the same, apart from `allocatable`.
+pub fn validate_drivers_kept(list: &FieldCursor, e: &mut ErrorList) {
     let fixed = |driver: &Value| {
         let mut driver = driver.clone();
         driver.as_object_mut().map(|map| map.remove("allocatable"));
@@ -91,15 +91,15 @@ pub fn drivers_kept(list: &At, e: &mut Errors) {
     for was in list.old.as_array().into_iter().flatten() {
         for driver in list.items().filter(|driver| driver.value["name"] == was["name"]) {
             let now = fixed(driver.value);
-            if !same(&now, &fixed(was)) {
-                list.invalid_as(e, Bad::of("storage/v1.CSINodeDriver", &now), IMMUTABLE);
+            if !semantically_equal(&now, &fixed(was)) {
+                list.invalid_as(e, Bad::render_as("storage/v1.CSINodeDriver", &now), IMMUTABLE);
             }
         }
     }
 }
 
-/// Tokens are asked for once per audience; of two alike only the first is looked at.
-pub fn token_requests(list: &At, e: &mut Errors) {
+/// Validates token requests, one per audience; duplicates are not validated.
+pub fn validate_token_requests(list: &FieldCursor, e: &mut ErrorList) {
     let mut seen = Vec::new();
     for request in list.items() {
         let audience = request.get("audience");
@@ -109,12 +109,12 @@ pub fn token_requests(list: &At, e: &mut Errors) {
         }
         seen.push(audience.text());
         if request.get("expirationSeconds").exists() {
-            rules::check("TokenSeconds", &request.get("expirationSeconds"), e);
+            rules::check_block("TokenSeconds", &request.get("expirationSeconds"), e);
         }
     }
 }
 
-/// What is wrong with the name of a stored version: `<group>.<resource>`.
+/// Returns the errors about a StorageVersion name: `<group>.<resource>`.
 pub(super) fn storage_version_name(name: &str) -> Vec<String> {
     let Some((group, resource)) = name.rsplit_once('.') else {
         return vec!["name must be in the form of <group>.<resource>".to_owned()];
@@ -124,23 +124,23 @@ pub(super) fn storage_version_name(name: &str) -> Vec<String> {
     group.chain(resource).collect()
 }
 
-/// What a server writes, it can read.
-pub fn decodable(server: &At, e: &mut Errors) {
-    let (encoding, decodable) = (server.text_of("encodingVersion"), server.get("decodableVersions"));
-    if !decodable.has(encoding) {
+/// Requires the encoding version to be decodable.
+pub fn validate_decodable(server: &FieldCursor, e: &mut ErrorList) {
+    let (encoding, decodable) = (server.text_at("encodingVersion"), server.get("decodableVersions"));
+    if !decodable.contains_text(encoding) {
         decodable.invalid(e, format!("decodableVersions must include encodingVersion {encoding}"));
     }
 }
 
-/// A migration is about one revision.
-pub fn migration_status(new: &At, e: &mut Errors) {
+/// Validates the resource version of a migration, immutable once set.
+pub fn validate_migration_status(new: &FieldCursor, e: &mut ErrorList) {
     let status = new.get("status");
     let version = status.get("resourceVersion");
     let digits = |text: &str| text == "0" || !text.starts_with('0') && text.bytes().all(|c| c.is_ascii_digit());
     if !version.is_empty() && !digits(version.text()) {
         version.invalid(e, format!("resource version is not well formed: {}", version.text()));
     }
-    if !version.before().is_empty() && version.differs() {
+    if !version.old_cursor().is_empty() && version.is_changed() {
         version.invalid_text(e, IMMUTABLE);
     }
 }

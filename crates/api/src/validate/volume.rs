@@ -1,59 +1,61 @@
-//! Persistent volumes, and the kinds of volumes that pods share with them, as far as the tables cannot say what is right.
+//! Validation of PersistentVolumes and volume sources beyond the rule tables.
 
 use super::{prelude::*, render, selector, volume_claim};
 use crate::schema::schema;
 
-pub fn capacity(at: &At, e: &mut Errors) {
-    at.require(e);
+pub fn validate_capacity(at: &FieldCursor, e: &mut ErrorList) {
+    at.require_value(e);
     if !at.get("storage").exists() || at.len() > 1 {
-        at.unsupported_as(e, at.value.clone(), &["storage"]);
+        at.not_supported_as(e, at.value.clone(), &["storage"]);
     }
     for (_, amount) in at.entries() {
-        volume_claim::basic_amount(&amount, e);
-        if amount.sign() <= 0 {
+        volume_claim::validate_basic_quantity(&amount, e);
+        if amount.quantity_sign() <= 0 {
             amount.invalid_text(e, "must be greater than zero");
         }
     }
 }
 
-/// Where a volume can be used; a selector that had faults may keep them.
-pub fn volume_affinity(at: &At, e: &mut Errors) {
+/// Validates node affinity; an invalid stored selector is tolerated.
+pub fn validate_volume_affinity(at: &FieldCursor, e: &mut ErrorList) {
     let required = at.get("required");
     if !required.exists() {
         return required.required(e, "must specify required node constraints");
     }
-    selector::nodes(&required, selector::is_faulty_for_nodes(required.old), e);
+    selector::check_node_selector(&required, selector::is_invalid_node_selector(required.old), e);
 }
 
-pub fn no_recycled_root(spec: &At, e: &mut Errors) {
-    let root = spec.get("hostPath").text_of("path");
+pub fn validate_no_recycled_root(spec: &FieldCursor, e: &mut ErrorList) {
+    let root = spec.get("hostPath").text_at("path");
     if root.starts_with('/') && root.split('/').all(|part| part.is_empty() || part == ".") {
         spec.get("persistentVolumeReclaimPolicy").forbidden(e, "may not be 'recycle' for a hostPath mount of '/'");
     }
 }
 
-/// The source of a volume stays, and nearly all that says where it is.
-pub fn volume_change(new: &At, e: &mut Errors) {
+/// Validates a PersistentVolume update: the source is immutable.
+pub fn validate_volume_change(new: &FieldCursor, e: &mut ErrorList) {
     let spec = new.get("spec");
-    let before = spec.before();
-    let mut given = only_sources(spec.value);
-    let was = only_sources(before.value);
+    let before = spec.old_cursor();
+    let mut given = volume_source(spec.value);
+    let was = volume_source(before.value);
     if was["csi"].get("controllerExpandSecretRef").is_none()
         && let Some(csi) = given.get_mut("csi").and_then(Value::as_object_mut)
     {
         csi.remove("controllerExpandSecretRef");
     }
-    if !same(&given, &was) {
-        let shown = render::difference("core/v1.PersistentVolumeSource", &was, &given);
+    if !semantically_equal(&given, &was) {
+        let shown = render::render_difference("core/v1.PersistentVolumeSource", &was, &given);
         let message = format!("spec.persistentvolumesource is immutable after creation\n{shown}");
         spec.get("persistentvolumesource").forbidden(e, message);
     }
     if spec.get("volumeMode").value != before.get("volumeMode").value {
-        new.called("volumeMode", spec.get("volumeMode").value).invalid(e, IMMUTABLE);
+        new.child_as("volumeMode", spec.get("volumeMode").value).invalid(e, IMMUTABLE);
     }
     let (affinity, old_affinity) = (spec.get("nodeAffinity"), before.get("nodeAffinity"));
-    if old_affinity.exists() && !same(affinity.value, &with_stable_labels(old_affinity.value, affinity.value)) {
-        let shown = Bad::of("core/v1.VolumeNodeAffinity", affinity.value);
+    if old_affinity.exists()
+        && !semantically_equal(affinity.value, &replace_beta_labels(old_affinity.value, affinity.value))
+    {
+        let shown = Bad::render_as("core/v1.VolumeNodeAffinity", affinity.value);
         new.get("nodeAffinity").invalid_as(e, shown, "field is immutable, except for updating from beta label to GA");
     }
     let class = spec.get("volumeAttributesClassName");
@@ -62,16 +64,16 @@ pub fn volume_change(new: &At, e: &mut Errors) {
     }
 }
 
-/// The part of a specification that says what the volume is.
-fn only_sources(spec: &Value) -> Value {
+/// The volume source fields of a spec.
+fn volume_source(spec: &Value) -> Value {
     let ty = schema().type_named("core/v1.PersistentVolumeSource").map(|id| schema().get(id));
     let fields = ty.into_iter().flat_map(|ty| &ty.fields);
     let sources = fields.filter_map(|field| Some((field.name.to_owned(), spec.get(field.name)?.clone())));
     Value::Object(sources.collect())
 }
 
-/// The old affinity with labels under the names that replaced theirs, where the new one has those.
-fn with_stable_labels(old: &Value, new: &Value) -> Value {
+/// Replaces beta labels of the old affinity where the new one has the stable labels.
+fn replace_beta_labels(old: &Value, new: &Value) -> Value {
     const STABLE: &[(&str, &str)] = &[
         ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
         ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
@@ -96,8 +98,8 @@ fn with_stable_labels(old: &Value, new: &Value) -> Value {
     old
 }
 
-/// The faults of the name of an initiator or a target; `unknown` is said of one of no known kind.
-pub fn iscsi_name(at: &At, unknown: &str, e: &mut Errors) {
+/// Validates an iSCSI initiator or target name; `unknown` is the message for an unknown kind.
+pub fn validate_iscsi_name(at: &FieldCursor, unknown: &str, e: &mut ErrorList) {
     let text = at.text();
     let right = match text.get(..3) {
         Some("iqn") => is_iqn(text),
@@ -110,7 +112,7 @@ pub fn iscsi_name(at: &At, unknown: &str, e: &mut Errors) {
     }
 }
 
-/// `iqn.2001-04.com.example:storage.disk2`, anywhere up to the end.
+/// Whether a text ends with a name such as `iqn.2001-04.com.example:storage.disk2`.
 fn is_iqn(text: &str) -> bool {
     let Some((head, tail)) = text.split_once(':') else { return false };
     if tail.is_empty() || tail.contains(|c: char| ",;*&$|".contains(c) || c.is_whitespace()) {
@@ -133,26 +135,26 @@ fn is_hex_name(text: &str, length: usize) -> bool {
 
 const PORTAL_LENGTH: &str = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.";
 
-/// The name of a pod's volume and its portal together have a limit where an initiator is named.
-pub fn portal_length(volume: &At, e: &mut Errors) {
+/// Limits the length of volume name and portal with an initiator.
+pub fn validate_portal_length(volume: &FieldCursor, e: &mut ErrorList) {
     let name = volume.get("name");
-    if name.text().len() + 1 + volume.get("iscsi").text_of("targetPortal").len() > 64 {
+    if name.text().len() + 1 + volume.get("iscsi").text_at("targetPortal").len() > 64 {
         name.invalid_text(e, PORTAL_LENGTH);
     }
 }
 
-/// As [`portal_length`], for a persistent volume, which is named in its metadata.
-pub fn named_portal_length(source: &At, e: &mut Errors) {
-    let name = source.whole().get("metadata").text_of("name");
-    let portal = source.called("targetportal", source.get("targetPortal").value);
+/// As [`validate_portal_length`], for a PersistentVolume.
+pub fn validate_named_portal_length(source: &FieldCursor, e: &mut ErrorList) {
+    let name = source.root().get("metadata").text_at("name");
+    let portal = source.child_as("targetportal", source.get("targetPortal").value);
     if name.len() + 1 + portal.text().len() > 64 {
         portal.invalid_text(e, PORTAL_LENGTH);
     }
 }
 
-pub fn quobyte(registry: &At, e: &mut Errors) {
-    let source = registry.up(1);
-    if source.text_of("tenant").len() >= 65 {
+pub fn validate_quobyte(registry: &FieldCursor, e: &mut ErrorList) {
+    let source = registry.ancestor(1);
+    if source.text_at("tenant").len() >= 65 {
         return source.get("tenant").required(e, "must be a UUID and may not exceed a length of 64 characters");
     }
     for _ in registry.text().split(',').filter(|pair| pair.matches(':').count() != 1 && !pair.contains("]:")) {
@@ -160,8 +162,8 @@ pub fn quobyte(registry: &At, e: &mut Errors) {
     }
 }
 
-/// Options of a driver are not in Kubernetes' own domains.
-pub fn foreign_option(option: &At, e: &mut Errors) {
+/// Rejects driver options in Kubernetes' domains.
+pub fn validate_foreign_option(option: &FieldCursor, e: &mut ErrorList) {
     let key = option.name();
     let domain = format!(".{}", key.split_once('/').map_or(key, |(domain, _)| domain).to_lowercase());
     if domain.ends_with(".kubernetes.io") || domain.ends_with(".k8s.io") {

@@ -1,4 +1,4 @@
-//! Claims of persistent volumes, as far as the tables cannot say what is right.
+//! Validation of PersistentVolumeClaims beyond the rule tables.
 
 use super::{pod::resources, prelude::*, render, resource_name as resource};
 use crate::quantity::Quantity;
@@ -7,36 +7,36 @@ const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const IMMUTABLE_SPEC: &str =
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
 
-/// A volume for one pod is used by it alone.
-pub fn used_by_one_pod(list: &At, e: &mut Errors) {
-    if ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce"].iter().any(|mode| list.has(mode)) {
+/// Rejects ReadWriteOncePod with other access modes.
+pub fn validate_used_by_one_pod(list: &FieldCursor, e: &mut ErrorList) {
+    if ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce"].iter().any(|mode| list.contains_text(mode)) {
         list.forbidden(e, "may not use ReadWriteOncePod with other access modes");
     }
 }
 
-/// Upstream tells a wrong size under the name of the resource alone.
-pub fn claimed_size(resources: &At, e: &mut Errors) {
+/// Validates the requested size; upstream reports errors under the resource name.
+pub fn validate_claimed_size(resources: &FieldCursor, e: &mut ErrorList) {
     let requests = resources.get("requests");
-    let (size, place) = (requests.get("storage"), resources.key("storage"));
+    let (size, place) = (requests.get("storage"), resources.entry("storage"));
     if !size.exists() {
         place.required(e, "");
-    } else if size.sign() <= 0 {
+    } else if size.quantity_sign() <= 0 {
         place.invalid_as(e, size.value.clone(), "must be greater than zero");
     }
 }
 
-/// A group is checked once there was none.
-pub fn source_group(source: &At, e: &mut Errors) {
-    let before = source.up(1).old;
+/// Validates the API group of a source, unless stored without one.
+pub fn validate_source_group(source: &FieldCursor, e: &mut ErrorList) {
+    let before = source.ancestor(1).old;
     if before["dataSource"]["apiGroup"].is_null() && before["dataSourceRef"]["apiGroup"].is_null() {
-        source.get("apiGroup").optional_form(e, names::subdomain);
+        source.get("apiGroup").check_optional_format(e, names::subdomain);
     }
 }
 
-/// Both ways to name a source name the same.
-pub fn same_source(at: &At, e: &mut Errors) {
+/// Requires dataSource and dataSourceRef to be equal.
+pub fn validate_same_source(at: &FieldCursor, e: &mut ErrorList) {
     let (source, reference) = (at.get("dataSource"), at.get("dataSourceRef"));
-    // Upstream shows a path here, which has no fields that it could show.
+    // Upstream renders a path here, which has no exported fields.
     let shown = Bad::Shown("{}".to_owned());
     if !source.exists() {
         return;
@@ -50,16 +50,16 @@ pub fn same_source(at: &At, e: &mut Errors) {
     }
 }
 
-/// A claim stays as it is; only a bound one may grow.
-pub fn claim_change(new: &At, e: &mut Errors) {
-    let (old, spec) = (new.before(), new.get("spec"));
-    let before = spec.before();
+/// Validates an update: only a bound claim may grow.
+pub fn validate_claim_change(new: &FieldCursor, e: &mut ErrorList) {
+    let (old, spec) = (new.old_cursor(), new.get("spec"));
+    let before = spec.old_cursor();
     let bound = new.get("status").get("phase").text() == "Bound";
     let (mut new_spec, mut old_spec) = (spec.value.clone(), before.value.clone());
     if before.get("volumeName").is_empty() {
-        put(&mut old_spec, "volumeName", spec.get("volumeName").value);
+        set_or_remove(&mut old_spec, "volumeName", spec.get("volumeName").value);
     }
-    let note = |at: &At| -> Option<String> {
+    let note = |at: &FieldCursor| -> Option<String> {
         let value = at.get("metadata").get("annotations").get(STORAGE_CLASS).value;
         value.as_str().map(str::to_owned)
     };
@@ -70,7 +70,7 @@ pub fn claim_change(new: &At, e: &mut Errors) {
         && old_noted.as_deref() == class.value.as_str()
         && (noted.is_none() || noted == old_noted);
     if from_note {
-        put(&mut new_spec, "storageClassName", &Value::Null);
+        set_or_remove(&mut new_spec, "storageClassName", &Value::Null);
     } else {
         if noted.as_deref().unwrap_or_default() != old_noted.as_deref().unwrap_or_default() {
             let meta = new.get("metadata");
@@ -79,18 +79,18 @@ pub fn claim_change(new: &At, e: &mut Errors) {
         }
         let unset = !old_class.exists() && class.exists();
         if unset && (old_noted.is_none() || old_noted.as_deref() == class.value.as_str()) {
-            put(&mut new_spec, "storageClassName", &Value::Null);
+            set_or_remove(&mut new_spec, "storageClassName", &Value::Null);
         }
     }
-    let size = |at: &At| at.get("resources").get("requests").get("storage").quantity();
+    let size = |at: &FieldCursor| at.get("resources").get("requests").get("storage").quantity();
     if bound {
         if let Some(request) = new_spec.pointer_mut("/resources/requests") {
-            put(request, "storage", &before.value["resources"]["requests"]["storage"]);
+            set_or_remove(request, "storage", &before.value["resources"]["requests"]["storage"]);
         }
-        put(&mut new_spec, "volumeAttributesClassName", before.get("volumeAttributesClassName").value);
+        set_or_remove(&mut new_spec, "volumeAttributesClassName", before.get("volumeAttributesClassName").value);
     }
-    if !same(&new_spec, &old_spec) {
-        let shown = render::difference("core/v1.PersistentVolumeClaimSpec", &old_spec, &new_spec);
+    if !semantically_equal(&new_spec, &old_spec) {
+        let shown = render::render_difference("core/v1.PersistentVolumeClaimSpec", &old_spec, &new_spec);
         spec.forbidden(e, format!("{IMMUTABLE_SPEC}\n{shown}"));
     }
     let amount = |quantity: Option<Quantity>| quantity.or_else(|| Quantity::parse("0"));
@@ -101,12 +101,12 @@ pub fn claim_change(new: &At, e: &mut Errors) {
         place.get("requests").get("storage").forbidden(e, "field can not be less than status.capacity");
     }
     if spec.get("volumeMode").value != before.get("volumeMode").value {
-        new.called("volumeMode", spec.get("volumeMode").value).invalid(e, IMMUTABLE);
+        new.child_as("volumeMode", spec.get("volumeMode").value).invalid(e, IMMUTABLE);
     }
-    attributes_class(&spec, &before, &old, e);
+    validate_attributes_class_update(&spec, &before, &old, e);
 }
 
-fn attributes_class(spec: &At, before: &At, old: &At, e: &mut Errors) {
+fn validate_attributes_class_update(spec: &FieldCursor, before: &FieldCursor, old: &FieldCursor, e: &mut ErrorList) {
     let class = spec.get("volumeAttributesClassName");
     let in_use = old.get("status").get("currentVolumeAttributesClassName").exists();
     if !in_use || class.value == before.get("volumeAttributesClassName").value {
@@ -122,8 +122,8 @@ fn attributes_class(spec: &At, before: &At, old: &At, e: &mut Errors) {
     }
 }
 
-/// The faults of how far resources are resized.
-pub fn resize_statuses(at: &At, e: &mut Errors) {
+/// Validates resize statuses.
+pub fn validate_resize_statuses(at: &FieldCursor, e: &mut ErrorList) {
     const RESIZES: &[&str] = &[
         "ControllerResizeInProgress",
         "ControllerResizeInfeasible",
@@ -132,38 +132,38 @@ pub fn resize_statuses(at: &At, e: &mut Errors) {
         "NodeResizePending",
     ];
     for (name, state) in at.entries() {
-        resource_key(name, at, e);
+        validate_resource_key(name, at, e);
         if !RESIZES.contains(&state.text()) {
-            at.unsupported_as(e, name, RESIZES);
+            at.not_supported_as(e, name, RESIZES);
         }
     }
 }
 
-pub fn allocated_resources(at: &At, e: &mut Errors) {
+pub fn validate_allocated_resources(at: &FieldCursor, e: &mut ErrorList) {
     for (name, amount) in at.entries() {
-        if resource_key(name, at, e) && basic_amount(&amount, e) {
-            resources::amount("storage", &amount, e);
+        if validate_resource_key(name, at, e) && validate_basic_quantity(&amount, e) {
+            resources::validate_quantity_value("storage", &amount, e);
         }
     }
 }
 
-pub fn amount_of_storage(at: &At, e: &mut Errors) {
-    basic_amount(at, e);
+pub fn validate_amount_of_storage(at: &FieldCursor, e: &mut ErrorList) {
+    validate_basic_quantity(at, e);
 }
 
-fn resource_key(name: &str, at: &At, e: &mut Errors) -> bool {
+fn validate_resource_key(name: &str, at: &FieldCursor, e: &mut ErrorList) -> bool {
     let faults = names::qualified(name);
-    let wrong = faults.is_empty() && resource::is_native(name) && name != "storage";
+    let wrong = faults.is_empty() && resource::is_native_resource(name) && name != "storage";
     if wrong {
-        at.unsupported_as(e, name, &["storage"]);
+        at.not_supported_as(e, name, &["storage"]);
     }
     let right = faults.is_empty() && !wrong;
     faults.into_iter().for_each(|fault| at.invalid_as(e, name, fault));
     right
 }
 
-/// An amount is not negative. Whether it is so.
-pub(super) fn basic_amount(at: &At, e: &mut Errors) -> bool {
+/// Requires a quantity of at least 0; returns whether it is.
+pub(super) fn validate_basic_quantity(at: &FieldCursor, e: &mut ErrorList) -> bool {
     let value = at.quantity().map_or(0, |quantity| quantity.value());
     if value < 0 {
         at.invalid_as(e, value, "must be a valid resource quantity");

@@ -1,94 +1,94 @@
-//! The workloads that keep pods running and what scales them, as far as the tables cannot say what is right.
+//! Validation of workload controllers and autoscalers beyond the rule tables.
 
 use super::{prelude::*, resource_name as resource, selector};
 use crate::selector::LabelSelector;
 
-const MISMATCH: &str = "`selector` does not match template `labels`";
+const SELECTOR_MISMATCH: &str = "`selector` does not match template `labels`";
 const LABEL_SELECTOR: &str = "meta/v1.LabelSelector";
 
-/// The selector of a deployment or replica set, and the template that it selects.
-pub fn selected_template(spec: &At, e: &mut Errors) {
+/// Validates selector and template of a Deployment or ReplicaSet.
+pub fn validate_selected_template(spec: &FieldCursor, e: &mut ErrorList) {
     let selector = spec.get("selector");
-    required_selector(&selector, "deployment", e);
-    match selector::parsed(selector.value) {
+    validate_required_selector(&selector, "deployment", e);
+    match selector::parse_selector(selector.value) {
         Err(()) => selector.invalid_struct(e, LABEL_SELECTOR, "invalid label selector"),
         Ok(parsed) => {
             let template = spec.get("template");
-            labels_match(&template, parsed.as_ref(), e);
-            rules::check("ReplicaTemplate", &template, e);
+            validate_labels_match(&template, parsed.as_ref(), e);
+            rules::check_block("ReplicaTemplate", &template, e);
         }
     }
 }
 
-fn required_selector(at: &At, kind: &str, e: &mut Errors) {
+fn validate_required_selector(at: &FieldCursor, kind: &str, e: &mut ErrorList) {
     if !at.exists() {
         return at.required(e, "");
     }
-    selector::check(at, false, e);
-    not_empty(at, kind, e);
+    selector::check_label_selector(at, false, e);
+    reject_empty_selector(at, kind, e);
 }
 
-fn not_empty(at: &At, kind: &str, e: &mut Errors) {
+fn reject_empty_selector(at: &FieldCursor, kind: &str, e: &mut ErrorList) {
     if at.get("matchLabels").is_empty() && at.get("matchExpressions").is_empty() {
         at.invalid_struct(e, LABEL_SELECTOR, format!("empty selector is invalid for {kind}"));
     }
 }
 
-/// Pods of a template are selected by the selector beside it; no selector selects nothing.
-fn labels_match(template: &At, selector: Option<&LabelSelector>, e: &mut Errors) {
+/// Requires the selector to match the template's labels; an absent selector matches nothing.
+fn validate_labels_match(template: &FieldCursor, selector: Option<&LabelSelector>, e: &mut ErrorList) {
     let meta = template.get("metadata");
     let labels = meta.get("labels");
     let right = selector.is_some_and(|selector| selector.is_empty() || selector.matches(labels.value));
     if !right {
-        labels.invalid(e, MISMATCH);
+        labels.invalid(e, SELECTOR_MISMATCH);
     }
 }
 
-/// A rolling update that may neither remove nor add pods gets nowhere.
-pub fn some_progress(rolling: &At, e: &mut Errors) {
+/// Rejects a rolling update with neither surge nor unavailability.
+pub fn validate_some_progress(rolling: &FieldCursor, e: &mut ErrorList) {
     let (unavailable, surge) = (rolling.get("maxUnavailable"), rolling.get("maxSurge"));
-    if number_of(&unavailable) == 0 && number_of(&surge) == 0 {
-        unavailable.invalid_as(e, shown(&unavailable), "may not be 0 when `maxSurge` is 0");
+    if int_or_percent_value(&unavailable) == 0 && int_or_percent_value(&surge) == 0 {
+        unavailable.invalid_as(e, value_or_zero(&unavailable), "may not be 0 when `maxSurge` is 0");
     }
 }
 
-pub fn daemon_selector(spec: &At, e: &mut Errors) {
+pub fn validate_daemon_selector(spec: &FieldCursor, e: &mut ErrorList) {
     let selector = spec.get("selector");
-    if let Ok(parsed) = selector::parsed(selector.value) {
-        labels_match(&spec.get("template"), parsed.as_ref(), e);
+    if let Ok(parsed) = selector::parse_selector(selector.value) {
+        validate_labels_match(&spec.get("template"), parsed.as_ref(), e);
     }
     if selector.exists() {
-        not_empty(&selector, "daemonset", e);
+        reject_empty_selector(&selector, "daemonset", e);
     }
 }
 
-/// Of daemons on a node there is one more for a while, or one less.
-pub fn surge_or_unavailable(rolling: &At, e: &mut Errors) {
+/// Requires either surge or unavailability of a DaemonSet's rolling update.
+pub fn validate_surge_or_unavailable(rolling: &FieldCursor, e: &mut ErrorList) {
     let (unavailable, surge) = (rolling.get("maxUnavailable"), rolling.get("maxSurge"));
-    match (number_of(&unavailable) != 0, number_of(&surge) != 0) {
-        (true, true) => surge.invalid_as(e, shown(&surge), "may not be set when maxUnavailable is non-zero"),
+    match (int_or_percent_value(&unavailable) != 0, int_or_percent_value(&surge) != 0) {
+        (true, true) => surge.invalid_as(e, value_or_zero(&surge), "may not be set when maxUnavailable is non-zero"),
         (false, false) => unavailable.required(e, "cannot be 0 when maxSurge is 0"),
         _ => {}
     }
 }
 
-/// The selector of a stateful set, and its template as pods get it.
-pub fn stateful_template(spec: &At, e: &mut Errors) {
+/// Validates selector and template of a StatefulSet.
+pub fn validate_stateful_template(spec: &FieldCursor, e: &mut ErrorList) {
     let selector = spec.get("selector");
-    required_selector(&selector, "statefulset", e);
-    match selector::parsed(selector.value) {
+    validate_required_selector(&selector, "statefulset", e);
+    match selector::parse_selector(selector.value) {
         Err(()) => selector.invalid_struct(e, LABEL_SELECTOR, ""),
         Ok(parsed) => {
             let adjusted = adjusted_template(spec);
-            let template = spec.get("template").holding(&adjusted);
-            labels_match(&template, parsed.as_ref(), e);
-            rules::check("StatefulTemplate", &template, e);
+            let template = spec.get("template").with_value(&adjusted);
+            validate_labels_match(&template, parsed.as_ref(), e);
+            rules::check_block("StatefulTemplate", &template, e);
         }
     }
 }
 
-/// The template as pods get it: names of their own, and volumes from the claims.
-fn adjusted_template(spec: &At) -> Value {
+/// The template as pods get it: with volumes from the claim templates, without host names.
+fn adjusted_template(spec: &FieldCursor) -> Value {
     let mut template = spec.get("template").value.clone();
     let claims = spec.get("volumeClaimTemplates");
     let Some(inner) = template.get_mut("spec").and_then(Value::as_object_mut) else { return template };
@@ -107,8 +107,8 @@ fn adjusted_template(spec: &At) -> Value {
     template
 }
 
-/// Most of a stateful set stays as it is.
-pub fn stateful_change(spec: &At, e: &mut Errors) {
+/// Validates a StatefulSet spec update.
+pub fn validate_stateful_change(spec: &FieldCursor, e: &mut ErrorList) {
     const FREE: &[&str] = &[
         "replicas",
         "template",
@@ -118,66 +118,66 @@ pub fn stateful_change(spec: &At, e: &mut Errors) {
         "revisionHistoryLimit",
         "persistentVolumeClaimRetentionPolicy",
     ];
-    let fixed = |at: &At| {
+    let fixed = |at: &FieldCursor| {
         let mut value = at.value.clone();
         value.as_object_mut().into_iter().for_each(|map| FREE.iter().for_each(|field| drop(map.remove(*field))));
         value
     };
-    if !same(&fixed(spec), &fixed(&spec.before())) {
+    if !semantically_equal(&fixed(spec), &fixed(&spec.old_cursor())) {
         let message = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', \
             'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
         spec.forbidden(e, message);
     }
 }
 
-/// A replication controller selects by labels alone.
-pub fn controller_selector(spec: &At, e: &mut Errors) {
+/// Requires the selector of a ReplicationController to match the template's labels.
+pub fn validate_controller_selector(spec: &FieldCursor, e: &mut ErrorList) {
     let template = spec.get("template");
     let meta = template.get("metadata");
     let labels = meta.get("labels");
     if spec.get("selector").entries().any(|(key, value)| labels.get(key).value != value.value) {
-        labels.invalid(e, MISMATCH);
+        labels.invalid(e, SELECTOR_MISMATCH);
     }
 }
 
-/// The faults of an amount.
-pub fn amount(at: &At, e: &mut Errors) {
-    if at.value.is_string() { at.form(e, names::percent) } else { at.nonnegative(e) }
+/// Validates an int-or-percent value.
+pub fn validate_amount(at: &FieldCursor, e: &mut ErrorList) {
+    if at.value.is_string() { at.check_format(e, names::percent) } else { at.require_nonnegative(e) }
 }
 
-fn percent(at: &At) -> Option<i64> {
+fn parse_percent(at: &FieldCursor) -> Option<i64> {
     let text = at.value.as_str().filter(|text| names::percent(text).is_empty())?;
     text.trim_end_matches('%').parse().ok()
 }
 
-/// The number, of things or of hundredths.
-fn number_of(at: &At) -> i64 {
+/// The integer or percentage. Upstream: `getIntOrPercentValue`.
+fn int_or_percent_value(at: &FieldCursor) -> i64 {
     match at.value {
-        Value::String(text) => percent(at).unwrap_or_else(|| text.parse().unwrap_or(0)),
+        Value::String(text) => parse_percent(at).unwrap_or_else(|| text.parse().unwrap_or(0)),
         value => value.as_i64().unwrap_or(0),
     }
 }
 
-/// A part of all is at most all.
-pub fn at_most_all(at: &At, e: &mut Errors) {
-    if percent(at).is_some_and(|percent| percent > 100) {
+/// Rejects more than 100%.
+pub fn validate_at_most_all(at: &FieldCursor, e: &mut ErrorList) {
+    if parse_percent(at).is_some_and(|percent| percent > 100) {
         at.invalid(e, "must not be greater than 100%");
     }
 }
 
-/// The amount as it is told; none is 0.
-fn shown(at: &At) -> Bad {
+/// The value; 0 if absent.
+fn value_or_zero(at: &FieldCursor) -> Bad {
     if at.exists() { at.value.clone().into() } else { 0.into() }
 }
 
-pub fn not_none(at: &At, e: &mut Errors) {
-    if number_of(at) == 0 {
-        at.invalid_as(e, shown(at), "cannot be 0");
+pub fn validate_not_none(at: &FieldCursor, e: &mut ErrorList) {
+    if int_or_percent_value(at) == 0 {
+        at.invalid_as(e, value_or_zero(at), "cannot be 0");
     }
 }
 
-/// Type, field and rules of the sources of metrics.
-const SOURCES: [(&str, &str, &str); 5] = [
+/// Type, field and rule block of metric sources.
+const METRIC_SOURCES: [(&str, &str, &str); 5] = [
     ("Object", "object", "ObjectMetric"),
     ("External", "external", "ExternalMetric"),
     ("Pods", "pods", "PodsMetric"),
@@ -185,49 +185,49 @@ const SOURCES: [(&str, &str, &str); 5] = [
     ("ContainerResource", "containerResource", "ContainerMetric"),
 ];
 
-pub fn scaling_to_zero(list: &At, e: &mut Errors) {
-    let outside = list.items().any(|metric| ["Object", "External"].contains(&metric.text_of("type")));
-    if list.up(1).get("minReplicas").int() == 0 && !outside {
+pub fn validate_scaling_to_zero(list: &FieldCursor, e: &mut ErrorList) {
+    let outside = list.items().any(|metric| ["Object", "External"].contains(&metric.text_at("type")));
+    if list.ancestor(1).get("minReplicas").int() == 0 && !outside {
         list.forbidden(e, "must specify at least one Object or External metric to support scaling to zero replicas");
     }
 }
 
-/// What is scaled is in a group, except for what is older than groups; what was named before may stay.
-pub fn target_version(target: &At, e: &mut Errors) {
-    if target.is_change() && ["apiVersion", "kind"].iter().all(|field| target.old.get(field) == target.value.get(field))
+/// Validates the API group of the scale target; an unchanged target is tolerated.
+pub fn validate_target_version(target: &FieldCursor, e: &mut ErrorList) {
+    if target.is_update() && ["apiVersion", "kind"].iter().all(|field| target.old.get(field) == target.value.get(field))
     {
         return;
     }
     let version = target.get("apiVersion");
     let group = version.text().split_once('/').map_or("", |(group, _)| group);
-    group_version(&version, e);
+    validate_group_version(&version, e);
     let whole = version.text().matches('/').count() <= 1;
-    if whole && target.text_of("kind") != "ReplicationController" && group.is_empty() {
+    if whole && target.text_at("kind") != "ReplicationController" && group.is_empty() {
         version.invalid_text(e, "apiVersion must specify API group");
     }
 }
 
-pub fn group_version(version: &At, e: &mut Errors) {
+pub fn validate_group_version(version: &FieldCursor, e: &mut ErrorList) {
     if version.text().matches('/').count() > 1 {
         version.invalid_text(e, format!("unexpected GroupVersion string: {}", version.text()));
     }
 }
 
-/// The source that the type names is there, and no other.
-pub fn metric_source(at: &At, e: &mut Errors) {
+/// Requires exactly the metric source that the type names.
+pub fn validate_metric_source(at: &FieldCursor, e: &mut ErrorList) {
     let kind = at.get("type");
     let given = |field: &str| at.value.get(field).is_some();
-    let present = || SOURCES.iter().filter(|(_, field, _)| given(field));
+    let present = || METRIC_SOURCES.iter().filter(|(_, field, _)| given(field));
     if let Some((_, field, rules)) = present().next() {
-        rules::check(rules, &at.get(field), e);
+        rules::check_block(rules, &at.get(field), e);
     }
-    let expected = SOURCES.iter().find(|(name, ..)| *name == kind.text()).map(|(_, field, _)| *field);
+    let expected = METRIC_SOURCES.iter().find(|(name, ..)| *name == kind.text()).map(|(_, field, _)| *field);
     match expected {
         Some(field) if !given(field) => {
             at.get(field).required(e, "must populate information for the given metric source");
         }
         Some(_) => {}
-        None => kind.unsupported(e, &["ContainerResource", "External", "Object", "Pods", "Resource"]),
+        None => kind.not_supported(e, &["ContainerResource", "External", "Object", "Pods", "Resource"]),
     }
     if present().count() != 1 {
         for (_, field, _) in present().filter(|(_, field, _)| Some(*field) != expected) {
@@ -236,6 +236,6 @@ pub fn metric_source(at: &At, e: &mut Errors) {
     }
 }
 
-pub fn name_of_container_resource(name: &At, e: &mut Errors) {
-    resource::of_container(name.text(), name, e);
+pub fn validate_name_of_container_resource(name: &FieldCursor, e: &mut ErrorList) {
+    resource::validate_container_resource_name(name.text(), name, e);
 }

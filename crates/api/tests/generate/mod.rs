@@ -1,15 +1,15 @@
-//! Objects for tests, made from the schema by a seeded generator: every field of every type, with awkward values.
+//! Random objects, generated from the schema with a seeded generator: every field of every type, with edge-case values.
 
 #![allow(dead_code, reason = "each test uses a part")]
 
 use fastrand::Rng;
 use ferry_api::{
     Map, Value, decode,
-    schema::{Field, Shapes, Ty, TypeId, schema},
+    schema::{SchemaShape, StructField, Ty, TypeId, schema},
 };
 use serde_json::json;
 
-/// How deep generated objects are.
+/// The maximum depth of generated objects.
 const DEPTH: usize = 6;
 
 const TEXTS: [&str; 32] = [
@@ -49,27 +49,27 @@ const TEXTS: [&str; 32] = [
 const QUANTITIES: [&str; 8] = ["0", "100m", "1", "1500m", "1Gi", "10Ei", "1k", "1e3"];
 const DURATIONS: [&str; 5] = ["0s", "1m30s", "1h0m0s", "250ms", "1.5µs"];
 
-/// A canonical object of a type.
-pub fn object(rng: &mut Rng, ty: TypeId) -> Value {
-    let value = structure(rng, ty, DEPTH);
+/// A canonical random object of a type.
+pub fn random_object(rng: &mut Rng, ty: TypeId) -> Value {
+    let value = random_struct(rng, ty, DEPTH);
     decode::canonical(ty, value).expect("generated objects are of their type").object
 }
 
-fn structure(rng: &mut Rng, id: TypeId, depth: usize) -> Value {
+fn random_struct(rng: &mut Rng, id: TypeId, depth: usize) -> Value {
     let ty = schema().get(id);
     let mut map = Map::new();
     for field in &ty.fields {
         let wanted = if depth == DEPTH { 90 } else { 5 * depth };
         if depth > 0 && rng.usize(..100) < wanted {
-            map.insert(field.name.to_owned(), value(rng, field, &field.ty, depth));
+            map.insert(field.name.to_owned(), random_value(rng, field, &field.ty, depth));
         }
     }
     Value::Object(map)
 }
 
-fn value(rng: &mut Rng, field: &Field, ty: &Ty, depth: usize) -> Value {
+fn random_value(rng: &mut Rng, field: &StructField, ty: &Ty, depth: usize) -> Value {
     match ty {
-        Ty::String => text(rng).into(),
+        Ty::String => random_text(rng).into(),
         Ty::Bool => rng.bool().into(),
         Ty::Int32 => rng.i32(..).into(),
         Ty::Int64 => rng.choice([0, 1, -1, i64::MAX, i64::MIN, 1 << 53]).unwrap_or_default().into(),
@@ -86,47 +86,47 @@ fn value(rng: &mut Rng, field: &Field, ty: &Ty, depth: usize) -> Value {
             if rng.bool() {
                 rng.i32(..).into()
             } else {
-                text(rng).into()
+                random_text(rng).into()
             }
         }
-        Ty::Raw => match field.shapes {
-            Some(shapes) => shape(rng, shapes, depth),
-            None => json!({"raw": any(rng, 3)}),
+        Ty::Raw => match field.schema_shape {
+            Some(shapes) => random_schema_shape(rng, shapes, depth),
+            None => json!({"raw": random_json(rng, 3)}),
         },
-        Ty::Struct(id) => structure(rng, *id, depth - 1),
-        Ty::List(inner) => (0..rng.usize(1..4)).map(|_| value(rng, field, inner, depth)).collect(),
+        Ty::Struct(id) => random_struct(rng, *id, depth - 1),
+        Ty::List(inner) => (0..rng.usize(1..4)).map(|_| random_value(rng, field, inner, depth)).collect(),
         Ty::Map(inner) => {
-            let entries =
-                (0..rng.usize(1..4)).map(|at| (format!("{}{at}", text(rng)), value(rng, field, inner, depth)));
+            let entries = (0..rng.usize(1..4))
+                .map(|at| (format!("{}{at}", random_text(rng)), random_value(rng, field, inner, depth)));
             Value::Object(entries.collect())
         }
     }
 }
 
-fn shape(rng: &mut Rng, shapes: Shapes, depth: usize) -> Value {
+fn random_schema_shape(rng: &mut Rng, shapes: SchemaShape, depth: usize) -> Value {
     match shapes {
-        Shapes::SchemaOrBool(_) if rng.bool() => rng.bool().into(),
-        Shapes::SchemaOrArray(id) if rng.bool() => vec![structure(rng, id, depth - 1); 2].into(),
-        Shapes::SchemaOrStrings(_) if rng.bool() => json!(["a", text(rng)]),
-        Shapes::SchemaOrBool(id) | Shapes::SchemaOrArray(id) | Shapes::SchemaOrStrings(id) => {
-            structure(rng, id, depth - 1)
+        SchemaShape::SchemaOrBool(_) if rng.bool() => rng.bool().into(),
+        SchemaShape::SchemaOrArray(id) if rng.bool() => vec![random_struct(rng, id, depth - 1); 2].into(),
+        SchemaShape::SchemaOrStrings(_) if rng.bool() => json!(["a", random_text(rng)]),
+        SchemaShape::SchemaOrBool(id) | SchemaShape::SchemaOrArray(id) | SchemaShape::SchemaOrStrings(id) => {
+            random_struct(rng, id, depth - 1)
         }
     }
 }
 
-fn any(rng: &mut Rng, depth: usize) -> Value {
+fn random_json(rng: &mut Rng, depth: usize) -> Value {
     match rng.u8(..if depth > 0 { 7 } else { 5 }) {
         0 => Value::Null,
         1 => rng.bool().into(),
         2 => rng.i64(..).into(),
         3 => json!(0.5),
-        4 => text(rng).into(),
-        5 => (0..3).map(|_| any(rng, depth - 1)).collect(),
-        _ => json!({text(rng): any(rng, depth - 1), "b": any(rng, depth - 1)}),
+        4 => random_text(rng).into(),
+        5 => (0..3).map(|_| random_json(rng, depth - 1)).collect(),
+        _ => json!({random_text(rng): random_json(rng, depth - 1), "b": random_json(rng, depth - 1)}),
     }
 }
 
-fn text(rng: &mut Rng) -> String {
+fn random_text(rng: &mut Rng) -> String {
     if rng.u8(..20) == 0 {
         return "long words ".repeat(rng.usize(1..30));
     }

@@ -1,4 +1,4 @@
-//! Inputs for hostile tests: what upstream's fixtures and the generator give, mutated by a seeded generator of numbers.
+//! Inputs for hostile tests: upstream's fixtures and random objects, mutated with a seeded generator.
 
 use std::{fs, path::Path};
 
@@ -11,7 +11,7 @@ use ferry_api::{
 
 use crate::generate;
 
-/// How long most inputs may get.
+/// The length limit of most inputs.
 const LENGTH: usize = 32 << 10;
 
 const TOKENS: [&[u8]; 40] = [
@@ -63,7 +63,7 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// The documents that a target reads.
+    /// The documents of a target.
     pub fn of(target: &str) -> Self {
         let extension = match target {
             "yaml" => "yaml",
@@ -73,12 +73,12 @@ impl Corpus {
         let mut documents = if target == "selectors" { Vec::new() } else { fixtures(extension) };
         let mut rng = Rng::with_seed(1);
         for resource in schema().resources() {
-            let object = generate::object(&mut rng, resource.ty);
+            let object = generate::random_object(&mut rng, resource.ty);
             documents.push(match target {
                 "yaml" => yaml::write(&object).into_bytes(),
                 "protobuf" => protobuf::encode_as(resource.ty, &object),
-                "json_patch" => operations(&object),
-                "selectors" => selector(&mut rng),
+                "json_patch" => patch_operations(&object),
+                "selectors" => random_selector(&mut rng),
                 _ => object.to_string().into_bytes(),
             });
         }
@@ -92,7 +92,7 @@ impl Corpus {
         Self { documents }
     }
 
-    /// A mutated document, and a type to read it as.
+    /// A mutated document and a type to decode it as.
     pub fn next(&self, rng: &mut Rng, types: &[TypeId]) -> (Vec<u8>, TypeId) {
         let mut bytes = self.pick(rng).to_vec();
         for _ in 0..rng.usize(..6) {
@@ -139,8 +139,8 @@ impl Corpus {
     }
 }
 
-/// A JSON patch that puts the parts of an object somewhere.
-fn operations(object: &ferry_api::Value) -> Vec<u8> {
+/// A JSON patch that moves parts of an object.
+fn patch_operations(object: &ferry_api::Value) -> Vec<u8> {
     let parts = object.as_object().into_iter().flatten();
     let operations: Vec<_> = parts
         .flat_map(|(name, value)| {
@@ -155,8 +155,8 @@ fn operations(object: &ferry_api::Value) -> Vec<u8> {
     serde_json::Value::from(operations).to_string().into_bytes()
 }
 
-/// A selector of labels or fields.
-fn selector(rng: &mut Rng) -> Vec<u8> {
+/// A random label or field selector.
+fn random_selector(rng: &mut Rng) -> Vec<u8> {
     const TERMS: [&str; 12] = [
         "a=b",
         "a==b",
@@ -185,8 +185,8 @@ fn fixtures(extension: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Few bytes that stand for much, three megabytes of them.
-pub fn worst() -> Vec<(&'static str, Vec<u8>)> {
+/// Short inputs with large expansion, three megabytes each.
+pub fn worst_documents() -> Vec<(&'static str, Vec<u8>)> {
     const SIZE: usize = 3 << 20;
     let filled = |prefix: &str, unit: &str, suffix: &str| {
         let count = (SIZE - prefix.len() - suffix.len()) / unit.len();
@@ -235,14 +235,14 @@ pub fn worst() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// A patch that adds as many items to a list, and puts them in order.
+/// A patch that adds list items and sets their order.
 fn unique_finalizers(count: usize) -> Vec<u8> {
     let list: String = (0..count).map(|at| format!("\"{at}\",")).collect::<String>() + "\"a\"";
     let text = format!("{{\"metadata\":{{\"$setElementOrder/finalizers\":[{list}],\"finalizers\":[{list}]}}}}");
     text.into_bytes()
 }
 
-/// A pod whose specification is these bytes.
+/// A pod with the given spec bytes.
 fn pod_with(spec: &[u8]) -> Vec<u8> {
     let mut out = vec![0x12];
     let mut length = spec.len();

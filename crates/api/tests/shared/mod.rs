@@ -1,5 +1,5 @@
-//! Upstream's documents and answers, which lie outside of the repository, and what tests do with them: where they are
-//! absent a test says so and passes.
+//! Access to upstream's recorded documents and exchanges, which are outside of the repository; tests skip with a
+//! message where they are absent.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -11,7 +11,7 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared")
 }
 
-/// The names of the files of a folder, sorted; `None`, and a message, where there is no such folder.
+/// The sorted file names of a folder; `None`, with a message, if it is absent.
 pub fn fixtures(folder: &str) -> Option<Vec<String>> {
     let Ok(entries) = fs::read_dir(root().join(folder)) else {
         eprintln!("skipped: {folder} is not here");
@@ -25,19 +25,19 @@ pub fn fixtures(folder: &str) -> Option<Vec<String>> {
     Some(names.into_iter().collect())
 }
 
-/// A JSON file.
+/// Reads a JSON file.
 pub fn fixture(path: &str) -> Value {
     let text = fs::read(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
     serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// What was sent to an upstream server and what it answered; `None`, and a message, where there is no such record.
+/// The recorded exchanges with an upstream server; `None`, with a message, if absent.
 pub fn exchanges() -> Option<Vec<Value>> {
     let lines = lines("golden/exchanges.jsonl")?;
     Some(lines.iter().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect())
 }
 
-/// The lines of a file; `None`, and a message, where there is no such file.
+/// The lines of a file; `None`, with a message, if it is absent.
 pub fn lines(path: &str) -> Option<Vec<String>> {
     let Ok(text) = fs::read_to_string(root().join(path)) else {
         eprintln!("skipped: {path} is not here");
@@ -46,7 +46,7 @@ pub fn lines(path: &str) -> Option<Vec<String>> {
     Some(text.lines().map(str::to_owned).collect())
 }
 
-/// Adds a line for every place where two documents differ.
+/// Appends a line for every difference between two documents.
 pub fn differences(path: &str, want: &Value, got: &Value, out: &mut Vec<String>) {
     match (want, got) {
         (Value::Object(want), Value::Object(got)) => {
@@ -74,7 +74,7 @@ fn short(value: &Value) -> String {
     value.to_string().chars().take(160).collect()
 }
 
-/// Prints how many differences there are and fails when there are any.
+/// Prints the number of differences and fails if there are any.
 pub fn report(what: &str, compared: usize, found: &[String]) {
     println!("{what}: {compared} documents compared, {} differences", found.len());
     let show = std::env::var("SHOW").ok().and_then(|n| n.parse().ok()).unwrap_or(20);

@@ -2,7 +2,7 @@
 
 use api::{
     Value, meta,
-    schema::Change,
+    schema::ObjectWrite,
     validate::{Fault, FieldError},
 };
 
@@ -13,13 +13,13 @@ const UNCHECKED: &str = "some validation rules were not checked because the obje
      complete validation";
 
 /// The faults of an object that is to be written.
-pub fn faults(version: &Version, change: Change) -> Vec<FieldError> {
+pub fn faults(version: &Version, change: ObjectWrite) -> Vec<FieldError> {
     let wrong = wrong_type(version, change.object);
     if !wrong.is_empty() {
         return wrong;
     }
     let (root, scale) = (version.schema(), version.scale());
-    let Change { object, old, subresource } = change;
+    let ObjectWrite { object, old, subresource } = change;
     let mut errors = if subresource == "status" {
         status(version, object, old)
     } else {

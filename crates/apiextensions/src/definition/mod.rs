@@ -11,7 +11,7 @@ use std::sync::{
 
 use api::{
     Value, meta,
-    schema::{Resource, Scope, SelectableField, Subresource, interned, schema},
+    schema::{Resource, ResourceScope, SelectableField, Subresource, intern_name, schema},
     validate::FieldError,
 };
 use bytes::Bytes;
@@ -46,7 +46,7 @@ pub struct Definition {
     pub list_kind: &'static str,
     short_names: Vec<&'static str>,
     categories: Vec<&'static str>,
-    scope: Scope,
+    scope: ResourceScope,
     /// In the order of the definition.
     pub versions: Vec<Part>,
     /// Which version is stored.
@@ -96,15 +96,15 @@ impl Definition {
     /// Reads a definition whose names were accepted; `None` if they were not, or it cannot be read.
     pub fn new(object: &Value, document: &Bytes) -> Option<Self> {
         let (spec, accepted) = (object.get("spec")?, meta::at(object, &["status", "acceptedNames"])?);
-        let name = |field: &str| Some(meta::text(accepted, &[field])).filter(|name| !name.is_empty()).map(interned);
-        let names = |field: &str| texts(accepted, field).map(interned).collect();
+        let name = |field: &str| Some(meta::text(accepted, &[field])).filter(|name| !name.is_empty()).map(intern_name);
+        let names = |field: &str| texts(accepted, field).map(intern_name).collect();
         let versions = spec.get("versions")?.as_array()?;
         let conversion = match meta::text(spec, &["conversion", "strategy"]) {
             "Webhook" => Conversion::Webhook(Arc::new(spec["conversion"]["webhook"].clone())),
             _ => Conversion::None,
         };
         let kind = name("kind")?;
-        let group = interned(meta::text(spec, &["group"]));
+        let group = intern_name(meta::text(spec, &["group"]));
         static SERIAL: AtomicU64 = AtomicU64::new(1);
         Some(Self {
             serial: SERIAL.fetch_add(1, Ordering::Relaxed),
@@ -118,7 +118,7 @@ impl Definition {
             list_kind: name("listKind")?,
             short_names: names("shortNames"),
             categories: names("categories"),
-            scope: if meta::text(spec, &["scope"]) == "Cluster" { Scope::Cluster } else { Scope::Namespaced },
+            scope: if meta::text(spec, &["scope"]) == "Cluster" { ResourceScope::Cluster } else { ResourceScope::Namespaced },
             stored: versions.iter().position(|version| version["storage"] == true)?,
             versions: versions.iter().map(|version| Part::new(version, (group, kind), versions)).collect(),
             conversion,
@@ -173,7 +173,7 @@ impl Definition {
         row.generation = true;
         row.conditional = true;
         row.status_only = true;
-        row.stored = (self.group, self.versions[self.stored].name);
+        row.storage_version = (self.group, self.versions[self.stored].name);
         row.fields.clone_from(&version.fields);
         let part = |name, kind, group_version| Subresource { name, kind, group_version, verbs: PART.to_vec() };
         if version.status {
@@ -254,11 +254,11 @@ impl Part {
         let flag = |name: &str| version.get(name).and_then(Value::as_bool).unwrap_or_default();
         let scale = meta::at(version, &["subresources", "scale"]).filter(|scale| scale.is_object());
         let path = |field: &Value| {
-            let path = interned(meta::text(field, &["jsonPath"]).trim_start_matches('.'));
+            let path = intern_name(meta::text(field, &["jsonPath"]).trim_start_matches('.'));
             SelectableField { name: path, paths: vec![path], absent: "" }
         };
         Self {
-            name: interned(meta::text(version, &["name"])),
+            name: intern_name(meta::text(version, &["name"])),
             served: flag("served"),
             deprecated: flag("deprecated"),
             warning: flag("deprecated").then(|| version::warning(version, kind, all)),

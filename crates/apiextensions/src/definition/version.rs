@@ -4,9 +4,9 @@ use std::{any::Any, borrow::Cow, cmp::Ordering, sync::Arc};
 
 use api::{
     Value,
-    apply::Structure,
+    apply::StructuralView,
     meta,
-    schema::{Change, Column, Custom},
+    schema::{ObjectWrite, PrinterColumn, CustomResourceSchema},
     validate::FieldError,
 };
 use jiff::Timestamp;
@@ -25,8 +25,8 @@ pub struct Version {
 
 impl Version {
     /// What a row is made of, if it was made of a definition.
-    pub fn of(custom: &dyn Custom) -> Option<&Self> {
-        custom.any().downcast_ref()
+    pub fn of(custom: &dyn CustomResourceSchema) -> Option<&Self> {
+        custom.as_any().downcast_ref()
     }
 
     /// The schema of whole objects.
@@ -45,8 +45,8 @@ impl Version {
     }
 }
 
-impl Custom for Version {
-    fn prune(&self, object: &mut Value) -> Result<Vec<String>, FieldError> {
+impl CustomResourceSchema for Version {
+    fn prune_unknown_fields(&self, object: &mut Value) -> Result<Vec<String>, FieldError> {
         prune::prune(self.schema(), object)
     }
 
@@ -54,12 +54,12 @@ impl Custom for Version {
         default::default(self.schema(), object);
     }
 
-    fn structure(&self, api_version: &str) -> Option<&dyn Structure> {
+    fn structural_view(&self, api_version: &str) -> Option<&dyn StructuralView> {
         let at = self.definition.version_of(api_version)?;
         Some(&**self.definition.schema(at))
     }
 
-    fn renamed<'v>(&self, object: &'v Value, api_version: &str) -> Option<Cow<'v, Value>> {
+    fn with_api_version<'v>(&self, object: &'v Value, api_version: &str) -> Option<Cow<'v, Value>> {
         let at = self.definition.version_of(api_version)?;
         let given = meta::text(object, &["apiVersion"]);
         if given == api_version || given.is_empty() {
@@ -68,25 +68,25 @@ impl Custom for Version {
         Some(Cow::Owned(self.definition.renamed(object.clone(), at)))
     }
 
-    fn is_only_renamed(&self) -> bool {
+    fn has_identical_versions(&self) -> bool {
         matches!(self.definition.conversion, Conversion::None)
     }
 
-    fn read(&self, object: Value) -> Value {
+    fn from_stored(&self, object: Value) -> Value {
         let own = self.definition.version_of(meta::text(&object, &["apiVersion"])) == Some(self.at);
         let object = self.definition.refreshed(object);
         if own { object } else { self.definition.renamed(object, self.at) }
     }
 
-    fn faults(&self, change: Change<'_>) -> Vec<FieldError> {
+    fn validate_write(&self, change: ObjectWrite<'_>) -> Vec<FieldError> {
         faults::faults(self, change)
     }
 
-    fn columns(&self) -> Vec<Column> {
+    fn printer_columns(&self) -> Vec<PrinterColumn> {
         self.definition.made(self.at).printer.columns()
     }
 
-    fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
+    fn table_cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
         self.definition.made(self.at).printer.cells(object, now)
     }
 
@@ -94,11 +94,11 @@ impl Custom for Version {
         self.definition.list_kind
     }
 
-    fn deprecation(&self) -> Option<String> {
+    fn deprecation_warning(&self) -> Option<String> {
         self.definition.versions[self.at].warning.clone()
     }
 
-    fn any(&self) -> &dyn Any {
+    fn as_any(&self) -> &dyn Any {
         self
     }
 }

@@ -2,23 +2,23 @@
 
 use api::{
     Value,
-    apply::{Child, Form, Named, Structure, View},
+    apply::{ChildView, ViewForm, KeyOrigin, StructuralView, TypeView},
     schema::Ty,
 };
 
 use super::{Kind, ListKind, META, Node, Others};
 
-impl Structure for Node {
-    fn view(&self) -> View<'_> {
+impl StructuralView for Node {
+    fn type_view(&self) -> TypeView<'_> {
         if self.int_or_string {
-            return View { form: Form::Scalar(&Ty::IntOrString), atomic: true };
+            return TypeView { form: ViewForm::Scalar(&Ty::IntOrString), atomic: true };
         }
-        let scalar = |ty: &'static Ty| View { form: Form::Scalar(ty), atomic: true };
+        let scalar = |ty: &'static Ty| TypeView { form: ViewForm::Scalar(ty), atomic: true };
         match self.kind {
-            Kind::Any if self.properties.is_empty() => View::DEDUCED,
-            Kind::Any | Kind::Object if self.has_fields() => View { form: Form::Fields(self), atomic: self.atomic },
-            Kind::Any | Kind::Object => View { atomic: self.atomic, ..View::DEDUCED },
-            Kind::Array => View { form: Form::Items(self), atomic: matches!(self.list, ListKind::Atomic) },
+            Kind::Any if self.properties.is_empty() => TypeView::DEDUCED,
+            Kind::Any | Kind::Object if self.has_fields() => TypeView { form: ViewForm::Fields(self), atomic: self.atomic },
+            Kind::Any | Kind::Object => TypeView { atomic: self.atomic, ..TypeView::DEDUCED },
+            Kind::Array => TypeView { form: ViewForm::Items(self), atomic: matches!(self.list, ListKind::Atomic) },
             Kind::String => scalar(&Ty::String),
             Kind::Integer => scalar(&Ty::Int64),
             Kind::Number => scalar(&Ty::Double),
@@ -26,29 +26,29 @@ impl Structure for Node {
         }
     }
 
-    fn child(&self, name: &str) -> Option<Child<'_>> {
+    fn child_view(&self, name: &str) -> Option<ChildView<'_>> {
         if self.is_resource()
             && let Some(name) = META.into_iter().find(|known| *known == name)
         {
-            let view = if name == "metadata" { View::metadata() } else { View::TEXT };
-            return Some(Child { view, named: Named::ByTable(name) });
+            let view = if name == "metadata" { TypeView::object_metadata() } else { TypeView::TEXT };
+            return Some(ChildView { view, key_origin: KeyOrigin::TableField(name) });
         }
         if let Some(node) = self.property(name) {
-            return Some(Child { view: node.view(), named: Named::BySchema });
+            return Some(ChildView { view: node.type_view(), key_origin: KeyOrigin::SchemaField });
         }
         match &self.others {
-            Others::Node(node) => Some(Child { view: node.view(), named: Named::Freely }),
-            Others::Any => Some(Child { view: View::DEDUCED, named: Named::Freely }),
-            Others::None if self.preserve => Some(Child { view: View::DEDUCED, named: Named::Freely }),
+            Others::Node(node) => Some(ChildView { view: node.type_view(), key_origin: KeyOrigin::UserDefined }),
+            Others::Any => Some(ChildView { view: TypeView::DEDUCED, key_origin: KeyOrigin::UserDefined }),
+            Others::None if self.preserve => Some(ChildView { view: TypeView::DEDUCED, key_origin: KeyOrigin::UserDefined }),
             Others::None => None,
         }
     }
 
-    fn item(&self) -> View<'_> {
-        self.items.as_ref().map_or(View::DEDUCED, |items| items.view())
+    fn item_view(&self) -> TypeView<'_> {
+        self.items.as_ref().map_or(TypeView::DEDUCED, |items| items.type_view())
     }
 
-    fn keys(&self) -> &[String] {
+    fn key_fields(&self) -> &[String] {
         match &self.list {
             ListKind::Map(keys) => keys,
             ListKind::Set | ListKind::Atomic => &[],

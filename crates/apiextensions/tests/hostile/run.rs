@@ -8,7 +8,7 @@ use api::{
     apply::{self, Kind, Writer},
     decode::{self, Mode},
     json,
-    schema::{Change, Custom, Resource, schema},
+    schema::{ObjectWrite, CustomResourceSchema, Resource, schema},
     validate,
 };
 use ferry_apiextensions::{
@@ -69,13 +69,13 @@ fn object_of(row: &Resource, mut object: Value) -> Option<Value> {
 fn used(row: &Arc<Resource>, objects: &[Value]) {
     let version = row.custom.as_deref().and_then(Version::of).expect("it is of a definition");
     let now = jiff::Timestamp::UNIX_EPOCH;
-    let _ = version.columns();
+    let _ = version.printer_columns();
     for object in objects {
-        let _ = (version.cells(object, now), validate::create(row, object), version.read(object.clone()));
+        let _ = (version.table_cells(object, now), validate::create(row, object), version.from_stored(object.clone()));
     }
     let [object, old] = objects else { return };
     for subresource in ["", "status"] {
-        let faults = version.faults(Change { object, old: Some(old), subresource });
+        let faults = version.validate_write(ObjectWrite { object, old: Some(old), subresource });
         faults.iter().for_each(|fault| drop(fault.to_string()));
     }
     let writer = |manager| Writer { kind: Kind::of(row, ""), manager, now: "2026-01-01T00:00:00Z" };

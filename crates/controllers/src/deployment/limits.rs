@@ -1,66 +1,67 @@
-//! The numbers that bound a rollout: how many pods more, and how many fewer, than asked for.
+//! Bounds of a rollout: replica counts, maxSurge, maxUnavailable.
 
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStrategy, ReplicaSet};
 
-use crate::int_or_percent::{Round, scaled};
+use crate::int_or_percent::{RoundingMode, scaled_value};
 
-/// How many pods the Deployment should have.
-pub(super) fn desired(deployment: &Deployment) -> i32 {
+/// Returns the Deployment's `spec.replicas`.
+pub(super) fn desired_replicas(deployment: &Deployment) -> i32 {
     deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
-/// How many pods the ReplicaSet should have.
-pub(super) fn replicas(replica_set: &ReplicaSet) -> i32 {
+/// Returns the ReplicaSet's `spec.replicas`.
+pub(super) fn spec_replicas(replica_set: &ReplicaSet) -> i32 {
     replica_set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
-/// How many pods these ReplicaSets should have together.
-pub(super) fn total<'a>(replica_sets: impl IntoIterator<Item = &'a ReplicaSet>) -> i32 {
-    replica_sets.into_iter().map(replicas).sum()
+/// Returns the sum of `spec.replicas`.
+pub(super) fn total_replicas<'a>(replica_sets: impl IntoIterator<Item = &'a ReplicaSet>) -> i32 {
+    replica_sets.into_iter().map(spec_replicas).sum()
 }
 
-/// How many pods these ReplicaSets have that are available.
-pub(super) fn available<'a>(replica_sets: impl IntoIterator<Item = &'a ReplicaSet>) -> i32 {
+/// Returns the sum of available replicas.
+pub(super) fn available_replicas<'a>(replica_sets: impl IntoIterator<Item = &'a ReplicaSet>) -> i32 {
     let count = |replica_set: &ReplicaSet| replica_set.status.as_ref().and_then(|status| status.available_replicas);
     replica_sets.into_iter().filter_map(count).sum()
 }
 
-/// Whether old pods go before new ones come.
-pub(super) fn is_recreate(deployment: &Deployment) -> bool {
-    strategy(deployment).and_then(|strategy| strategy.type_.as_deref()) == Some("Recreate")
+/// Whether the strategy is `Recreate`.
+pub(super) fn is_recreate_strategy(deployment: &Deployment) -> bool {
+    deployment_strategy(deployment).and_then(|strategy| strategy.type_.as_deref()) == Some("Recreate")
 }
 
-fn strategy(deployment: &Deployment) -> Option<&DeploymentStrategy> {
+fn deployment_strategy(deployment: &Deployment) -> Option<&DeploymentStrategy> {
     deployment.spec.as_ref()?.strategy.as_ref()
 }
 
-/// How many pods there may be above the number asked for.
+/// Returns the number of pods allowed above the desired replicas.
 pub(super) fn max_surge(deployment: &Deployment) -> i32 {
-    fenceposts(deployment).0
+    resolve_fenceposts(deployment).0
 }
 
-/// How many pods of the number asked for may be unavailable.
+/// Returns the number of desired replicas that may be unavailable.
 pub(super) fn max_unavailable(deployment: &Deployment) -> i32 {
-    fenceposts(deployment).1.min(desired(deployment))
+    resolve_fenceposts(deployment).1.min(desired_replicas(deployment))
 }
 
-/// Surge rounds up and unavailability down; when both come out as zero, nothing could ever move, so one pod may be
-/// unavailable.
-fn fenceposts(deployment: &Deployment) -> (i32, i32) {
-    if is_recreate(deployment) {
+/// Resolves maxSurge (rounded up) and maxUnavailable (rounded down); if both are zero, one pod may be unavailable so
+/// that the rollout can proceed.
+fn resolve_fenceposts(deployment: &Deployment) -> (i32, i32) {
+    if is_recreate_strategy(deployment) {
         return (0, 0);
     }
-    let rolling = strategy(deployment).and_then(|strategy| strategy.rolling_update.as_ref());
-    let total = desired(deployment);
-    let surge = scaled(rolling.and_then(|rolling| rolling.max_surge.as_ref()), total, Round::Up);
-    let unavailable = scaled(rolling.and_then(|rolling| rolling.max_unavailable.as_ref()), total, Round::Down);
+    let rolling = deployment_strategy(deployment).and_then(|strategy| strategy.rolling_update.as_ref());
+    let total = desired_replicas(deployment);
+    let surge = scaled_value(rolling.and_then(|rolling| rolling.max_surge.as_ref()), total, RoundingMode::Up);
+    let unavailable =
+        scaled_value(rolling.and_then(|rolling| rolling.max_unavailable.as_ref()), total, RoundingMode::Down);
     if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
 }
 
-/// The size that the new ReplicaSet may have now; `others` is the size of all others together.
-pub(super) fn new_size(deployment: &Deployment, current: i32, others: i32) -> i32 {
-    let wanted = desired(deployment);
-    if is_recreate(deployment) {
+/// Returns the size that the new ReplicaSet may have now; `others` is the total size of the old ones.
+pub(super) fn new_replica_set_size(deployment: &Deployment, current: i32, others: i32) -> i32 {
+    let wanted = desired_replicas(deployment);
+    if is_recreate_strategy(deployment) {
         return wanted;
     }
     let room = wanted + max_surge(deployment) - current - others;
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn surge_and_unavailability() {
+    fn surge_rounds_up_and_unavailable_rounds_down() {
         let check = |replicas, surge: Value, unavailable: Value, expected| {
             let deployment = deployment(replicas, surge.clone(), unavailable.clone());
             let got = (max_surge(&deployment), max_unavailable(&deployment));
@@ -98,9 +99,9 @@ mod tests {
     }
 
     #[test]
-    fn the_new_replica_set_grows_into_the_room() {
+    fn new_replica_set_grows_within_max_surge() {
         let check = |replicas, surge: Value, current, others, expected| {
-            assert_eq!(new_size(&deployment(replicas, surge, json!(0)), current, others), expected);
+            assert_eq!(new_replica_set_size(&deployment(replicas, surge, json!(0)), current, others), expected);
         };
         check(3, json!(1), 0, 0, 3);
         check(3, json!(1), 0, 3, 1);

@@ -1,4 +1,4 @@
-//! Deployments: a ReplicaSet per revision of the template, and rollouts from one to the next.
+//! deployment-controller: one ReplicaSet per template revision, and rollouts between them.
 
 mod hash;
 mod limits;
@@ -11,7 +11,7 @@ mod status;
 
 use std::sync::Arc;
 
-use client::{ApiErrorExt, Change, Informer, Queue, Recorder, Requeue};
+use client::{ApiErrorExt, EventRecorder, RequeueAction, ResourceEvent, SharedInformer, WorkQueue};
 use jiff::Timestamp;
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -23,16 +23,16 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, Resource};
 
-use self::rollout::Rollout;
-use crate::{Context, key::Key, ownership};
+use self::rollout::DeploymentRollout;
+use crate::{ControllerContext, controller_ref, object_key::ObjectKey};
 
 const WORKERS: usize = 5;
-/// Deployments by namespace, to find those that may adopt an orphan ReplicaSet.
+/// Index of Deployments by namespace, to find adopters of an orphaned ReplicaSet.
 const BY_NAMESPACE: &str = "namespace";
 
-/// Why a sync failed.
+/// A Deployment could not be synced.
 #[derive(Debug, thiserror::Error)]
-enum Error {
+enum DeploymentSyncError {
     #[error("{0}")]
     Api(#[from] kube::Error),
     #[error("the pod template cannot be encoded: {0}")]
@@ -43,139 +43,149 @@ enum Error {
     Collision(String),
 }
 
-struct Controller {
+struct DeploymentController {
     client: Client,
-    deployments: Informer<Deployment>,
-    replica_sets: Informer<ReplicaSet>,
-    pods: Informer<Pod>,
-    queue: Queue<Key>,
-    recorder: Recorder,
+    deployments: SharedInformer<Deployment>,
+    replica_sets: SharedInformer<ReplicaSet>,
+    pods: SharedInformer<Pod>,
+    queue: WorkQueue<ObjectKey>,
+    recorder: EventRecorder,
 }
 
-/// Runs the loop until shutdown.
-pub(crate) async fn run(context: Context) {
-    let controller = Arc::new(Controller {
-        deployments: context.informers.of(),
-        replica_sets: context.informers.of(),
-        pods: context.informers.of(),
-        queue: Queue::new(),
-        recorder: Recorder::new(context.client.clone(), "deployment-controller", None),
+/// Runs the controller until shutdown.
+pub(crate) async fn run(context: ControllerContext) {
+    let controller = Arc::new(DeploymentController {
+        deployments: context.informers.informer_for(),
+        replica_sets: context.informers.informer_for(),
+        pods: context.informers.informer_for(),
+        queue: WorkQueue::new(),
+        recorder: EventRecorder::new(context.client.clone(), "deployment-controller", None),
         client: context.client,
     });
-    controller.watch();
-    controller.deployments.synced().await;
-    controller.replica_sets.synced().await;
-    controller.pods.synced().await;
+    controller.add_event_handlers();
+    controller.deployments.wait_for_cache_sync().await;
+    controller.replica_sets.wait_for_cache_sync().await;
+    controller.pods.wait_for_cache_sync().await;
     let worker = controller.clone();
     let sync = move |key| {
         let controller = worker.clone();
-        async move { controller.sync(&key).await }
+        async move { controller.sync_deployment(&key).await }
     };
-    controller.queue.run(WORKERS, context.shutdown, sync).await;
+    controller.queue.run_workers(WORKERS, context.shutdown, sync).await;
 }
 
-impl Controller {
-    fn watch(self: &Arc<Self>) {
-        ownership::index_by_controller(&self.pods);
-        ownership::index_by_controller(&self.replica_sets);
+impl DeploymentController {
+    fn add_event_handlers(self: &Arc<Self>) {
+        controller_ref::index_by_controller(&self.pods);
+        controller_ref::index_by_controller(&self.replica_sets);
         self.deployments.add_index(BY_NAMESPACE, |deployment| deployment.metadata.namespace.iter().cloned().collect());
         let queue = self.queue.clone();
-        self.deployments.on_change(move |change| queue.add(Key::of(change.object().as_ref())));
+        self.deployments.add_event_handler(move |change| queue.add(ObjectKey::from_object(change.object().as_ref())));
         let this = self.clone();
-        self.replica_sets.on_change(move |change| this.replica_set_changed(change));
+        self.replica_sets.add_event_handler(move |change| this.handle_replica_set_event(change));
         let this = self.clone();
-        self.pods.on_change(move |change| this.pod_changed(change));
+        self.pods.add_event_handler(move |change| this.handle_pod_event(change));
     }
 
-    /// Wakes the Deployments that a ReplicaSet belongs to, belonged to, or might belong to.
-    fn replica_set_changed(&self, change: &Change<ReplicaSet>) {
+    /// Queues the current, previous and potential owners of a ReplicaSet.
+    fn handle_replica_set_event(&self, change: &ResourceEvent<ReplicaSet>) {
         let meta = &change.object().metadata;
-        let owner = self.deployment_of(meta);
-        if let Change::Updated { old, .. } = change
-            && let Some(before) = self.deployment_of(&old.metadata)
+        let owner = self.resolve_controller_ref(meta);
+        if let ResourceEvent::Updated { old, .. } = change
+            && let Some(before) = self.resolve_controller_ref(&old.metadata)
             && Some(&before) != owner.as_ref()
         {
             self.queue.add(before);
         }
         match owner {
             Some(key) => self.queue.add(key),
-            None if ownership::controller_of(meta).is_none() => self.wake_adopters(meta),
+            None if controller_ref::controller_of(meta).is_none() => self.enqueue_adopters(meta),
             None => {}
         }
     }
 
-    /// The end of a pod lets a Recreate go on; all else about pods shows in their ReplicaSets.
-    fn pod_changed(&self, change: &Change<Pod>) {
-        let Change::Deleted(pod) = change else { return };
-        let Some(owner) = ownership::controller_of(&pod.metadata).filter(|owner| owner.kind == "ReplicaSet") else {
+    /// Queues a Recreate Deployment when one of its pods is deleted; other pod changes show in the ReplicaSets.
+    fn handle_pod_event(&self, change: &ResourceEvent<Pod>) {
+        let ResourceEvent::Deleted(pod) = change else { return };
+        let Some(owner) = controller_ref::controller_of(&pod.metadata).filter(|owner| owner.kind == "ReplicaSet")
+        else {
             return;
         };
         let namespace = pod.metadata.namespace.as_deref().unwrap_or("");
         let Some(replica_set) = self.replica_sets.get(namespace, &owner.name) else { return };
-        let Some(key) = self.deployment_of(&replica_set.metadata) else { return };
+        let Some(key) = self.resolve_controller_ref(&replica_set.metadata) else { return };
         let deployment = self.deployments.get(&key.namespace, &key.name);
-        if deployment.is_some_and(|deployment| limits::is_recreate(&deployment)) {
+        if deployment.is_some_and(|deployment| limits::is_recreate_strategy(&deployment)) {
             self.queue.add(key);
         }
     }
 
-    fn deployment_of(&self, replica_set: &ObjectMeta) -> Option<Key> {
-        let owner = ownership::controller_of(replica_set).filter(|owner| owner.kind == "Deployment")?;
+    fn resolve_controller_ref(&self, replica_set: &ObjectMeta) -> Option<ObjectKey> {
+        let owner = controller_ref::controller_of(replica_set).filter(|owner| owner.kind == "Deployment")?;
         let deployment = self.deployments.get(replica_set.namespace.as_deref().unwrap_or(""), &owner.name)?;
-        (deployment.metadata.uid.as_ref() == Some(&owner.uid)).then(|| Key::of(deployment.as_ref()))
+        (deployment.metadata.uid.as_ref() == Some(&owner.uid)).then(|| ObjectKey::from_object(deployment.as_ref()))
     }
 
-    fn wake_adopters(&self, replica_set: &ObjectMeta) {
+    fn enqueue_adopters(&self, replica_set: &ObjectMeta) {
         for deployment in self.deployments.by_index(BY_NAMESPACE, replica_set.namespace.as_deref().unwrap_or("")) {
-            let selector = deployment.spec.as_ref().and_then(|spec| ownership::selector(&spec.selector));
-            if selector.is_some_and(|selector| ownership::selects(&selector, replica_set)) {
-                self.queue.add(Key::of(deployment.as_ref()));
+            let selector = deployment.spec.as_ref().and_then(|spec| controller_ref::non_empty_selector(&spec.selector));
+            if selector.is_some_and(|selector| controller_ref::selector_matches(&selector, replica_set)) {
+                self.queue.add(ObjectKey::from_object(deployment.as_ref()));
             }
         }
     }
 
-    async fn sync(&self, key: &Key) -> Result<Requeue, Error> {
-        let Some(deployment) = self.deployments.get(&key.namespace, &key.name) else { return Ok(Requeue::No) };
-        match self.reconcile(&deployment).await {
-            // The caches are behind; the change they lack brings the key back too, but need not come first.
-            Err(Error::Api(error)) if error.is_conflict() => Ok(Requeue::Retry),
-            Err(Error::Api(error)) if error.is_not_found() || error.is_namespace_terminating() => Ok(Requeue::No),
+    async fn sync_deployment(&self, key: &ObjectKey) -> Result<RequeueAction, DeploymentSyncError> {
+        let Some(deployment) = self.deployments.get(&key.namespace, &key.name) else {
+            return Ok(RequeueAction::AwaitChange);
+        };
+        match self.reconcile_deployment(&deployment).await {
+            // The cache is stale; its next event also queues the key, but may come later.
+            Err(DeploymentSyncError::Api(error)) if error.is_conflict() => Ok(RequeueAction::Backoff),
+            Err(DeploymentSyncError::Api(error)) if error.is_not_found() || error.is_namespace_terminating() => {
+                Ok(RequeueAction::AwaitChange)
+            }
             result => result,
         }
     }
 
-    async fn reconcile(&self, deployment: &Deployment) -> Result<Requeue, Error> {
-        let Some(selector) = deployment.spec.as_ref().and_then(|spec| ownership::selector(&spec.selector)) else {
+    async fn reconcile_deployment(&self, deployment: &Deployment) -> Result<RequeueAction, DeploymentSyncError> {
+        let Some(selector) =
+            deployment.spec.as_ref().and_then(|spec| controller_ref::non_empty_selector(&spec.selector))
+        else {
             let message = "This deployment is selecting all pods. A non-empty selector is required.";
-            self.recorder.warning(deployment.object_ref(&()), "SelectingAll", message);
-            return Ok(Requeue::No);
+            self.recorder.record_warning(deployment.object_ref(&()), "SelectingAll", message);
+            return Ok(RequeueAction::AwaitChange);
         };
-        let candidates = ownership::candidates(&self.replica_sets, &deployment.metadata);
-        let owned = ownership::claim_all(&self.client, deployment, &selector, candidates).await?;
+        let candidates = controller_ref::claim_candidates(&self.replica_sets, &deployment.metadata);
+        let owned = controller_ref::claim_objects(&self.client, deployment, &selector, candidates).await?;
         let owned = owned.into_iter().map(Arc::unwrap_or_clone).collect();
-        let mut rollout = Rollout::new(self, deployment, owned, Timestamp::now());
+        let mut rollout = DeploymentRollout::new(self, deployment, owned, Timestamp::now());
         rollout.sync_revision().await?;
         if deployment.metadata.deletion_timestamp.is_some() {
-            return rollout.finish(false).await;
+            return rollout.finish_sync(false).await;
         }
-        status::note_pause(&mut rollout.deployment, rollout.now);
+        status::check_paused_conditions(&mut rollout.deployment, rollout.now);
         if deployment.spec.as_ref().and_then(|spec| spec.paused) == Some(true) {
-            rollout.resize().await?;
-            rollout.clean_up().await?;
-            return rollout.finish(false).await;
+            rollout.scale_deployment().await?;
+            rollout.cleanup_deployment().await?;
+            return rollout.finish_sync(false).await;
         }
-        if rollout.is_resized() {
-            rollout.resize().await?;
-            return rollout.finish(false).await;
+        if rollout.is_scaling_event() {
+            rollout.scale_deployment().await?;
+            return rollout.finish_sync(false).await;
         }
-        match limits::is_recreate(deployment) {
-            true => rollout.recreate().await?,
-            false => rollout.roll().await?,
+        match limits::is_recreate_strategy(deployment) {
+            true => rollout.rollout_recreate().await?,
+            false => rollout.rollout_rolling().await?,
         }
-        rollout.finish(true).await
+        rollout.finish_sync(true).await
     }
 
-    fn namespaced<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(&self, meta: &ObjectMeta) -> Api<K> {
+    fn namespaced_api<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(
+        &self,
+        meta: &ObjectMeta,
+    ) -> Api<K> {
         Api::namespaced(self.client.clone(), meta.namespace.as_deref().unwrap_or(""))
     }
 }

@@ -1,56 +1,62 @@
-//! RollingUpdate: new pods come and old ones go in steps that keep within the surge and the unavailability allowed.
+//! The `RollingUpdate` strategy.
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 
 use super::{
-    Error,
-    limits::{available, desired, max_unavailable, new_size, replicas, total},
-    rollout::Rollout,
+    DeploymentSyncError,
+    limits::{
+        available_replicas, desired_replicas, max_unavailable, new_replica_set_size, spec_replicas, total_replicas,
+    },
+    rollout::DeploymentRollout,
 };
 
-impl Rollout<'_> {
-    /// One step: up if there is room, else down, else clean up.
-    pub(super) async fn roll(&mut self) -> Result<(), Error> {
-        self.ensure_new().await?;
-        if self.grow_new().await? || self.shrink_old().await? {
+impl DeploymentRollout<'_> {
+    /// Scales up the new ReplicaSet if allowed, else scales down old ones, else cleans up.
+    pub(super) async fn rollout_rolling(&mut self) -> Result<(), DeploymentSyncError> {
+        self.ensure_new_replica_set().await?;
+        if self.reconcile_new_replica_set().await? || self.reconcile_old_replica_sets().await? {
             return Ok(());
         }
-        self.clean_up_if_complete().await
+        self.cleanup_if_complete().await
     }
 
-    async fn grow_new(&mut self) -> Result<bool, Error> {
+    async fn reconcile_new_replica_set(&mut self) -> Result<bool, DeploymentSyncError> {
         let Some(new) = &self.new else { return Ok(false) };
-        let (current, wanted) = (replicas(new), desired(&self.deployment));
-        let size = if current > wanted { wanted } else { new_size(&self.deployment, current, total(&self.old)) };
-        self.scale_new(size).await
+        let (current, wanted) = (spec_replicas(new), desired_replicas(&self.deployment));
+        let size = if current > wanted {
+            wanted
+        } else {
+            new_replica_set_size(&self.deployment, current, total_replicas(&self.old))
+        };
+        self.scale_new_replica_set(size).await
     }
 
-    async fn shrink_old(&mut self) -> Result<bool, Error> {
+    async fn reconcile_old_replica_sets(&mut self) -> Result<bool, DeploymentSyncError> {
         let Some(new) = &self.new else { return Ok(false) };
-        let sizes = shrink(&self.deployment, &self.old, new);
+        let sizes = scaled_down_sizes(&self.deployment, &self.old, new);
         let mut changed = false;
         for (index, size) in sizes.into_iter().enumerate() {
-            changed |= self.scale_old(index, size, false).await?;
+            changed |= self.scale_old_replica_set(index, size, false).await?;
         }
         Ok(changed)
     }
 }
 
-/// The sizes that the old ReplicaSets (oldest first) may have now. Pods that are not available go first: that costs no
-/// availability. Then available ones go, as many as there are above the minimum.
-fn shrink(deployment: &Deployment, old: &[ReplicaSet], new: &ReplicaSet) -> Vec<i32> {
-    let mut sizes: Vec<i32> = old.iter().map(replicas).collect();
-    let minimum = desired(deployment) - max_unavailable(deployment);
-    let new_unavailable = replicas(new) - available([new]);
-    let mut unhealthy = total(old) + replicas(new) - minimum - new_unavailable;
+/// Returns the sizes that the old ReplicaSets (oldest first) may have now. Unavailable pods are removed first, which
+/// costs no availability; then available ones above the minimum.
+fn scaled_down_sizes(deployment: &Deployment, old: &[ReplicaSet], new: &ReplicaSet) -> Vec<i32> {
+    let mut sizes: Vec<i32> = old.iter().map(spec_replicas).collect();
+    let minimum = desired_replicas(deployment) - max_unavailable(deployment);
+    let new_unavailable = spec_replicas(new) - available_replicas([new]);
+    let mut unhealthy = total_replicas(old) + spec_replicas(new) - minimum - new_unavailable;
     if unhealthy <= 0 {
         return sizes;
     }
     for (size, replica_set) in sizes.iter_mut().zip(old) {
-        let count = (*size - available([replica_set])).clamp(0, unhealthy.max(0));
+        let count = (*size - available_replicas([replica_set])).clamp(0, unhealthy.max(0));
         (*size, unhealthy) = (*size - count, unhealthy - count);
     }
-    let mut spare = available(old) + available([new]) - minimum;
+    let mut spare = available_replicas(old) + available_replicas([new]) - minimum;
     for size in &mut sizes {
         let count = (*size).min(spare).max(0);
         (*size, spare) = (*size - count, spare - count);
@@ -76,11 +82,11 @@ mod tests {
         let spec = json!({"replicas": replicas, "selector": {}, "template": {}, "strategy": strategy});
         let deployment: Deployment = serde_json::from_value(json!({"spec": spec})).unwrap();
         let sets: Vec<_> = old.iter().map(|(size, available)| replica_set(*size, *available)).collect();
-        assert_eq!(shrink(&deployment, &sets, &replica_set(new.0, new.1)), expected, "{old:?} {new:?}");
+        assert_eq!(scaled_down_sizes(&deployment, &sets, &replica_set(new.0, new.1)), expected, "{old:?} {new:?}");
     }
 
     #[test]
-    fn old_pods_go_only_when_they_can_be_spared() {
+    fn old_replica_sets_keep_the_minimum_available() {
         check(10, 2, &[(10, 10)], (3, 0), &[8]);
         check(10, 2, &[(8, 8)], (5, 0), &[8]);
         check(10, 2, &[(8, 8)], (5, 3), &[5]);
@@ -90,21 +96,21 @@ mod tests {
     }
 
     #[test]
-    fn unhealthy_pods_go_first_and_cost_nothing() {
+    fn unavailable_pods_are_removed_first() {
         check(10, 2, &[(10, 8)], (0, 0), &[8]);
         check(10, 2, &[(5, 0), (5, 5)], (3, 3), &[0, 5]);
         check(10, 2, &[(8, 7)], (5, 0), &[8]);
     }
 
     #[test]
-    fn the_oldest_go_first() {
+    fn oldest_replica_set_is_scaled_down_first() {
         check(4, 0, &[(2, 2), (2, 2)], (2, 2), &[0, 2]);
         check(4, 0, &[(1, 1), (2, 2)], (3, 3), &[0, 1]);
     }
 
-    /// Plays a whole rollout: every step keeps within the limits, and it ends.
+    /// Simulates a rollout: every step stays within the limits and it terminates.
     #[test]
-    fn a_rollout_never_leaves_its_limits() {
+    fn rollout_stays_within_its_limits() {
         let (wanted, surge, unavailable) = (7, 3, 1);
         let strategy =
             json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}});
@@ -112,9 +118,9 @@ mod tests {
         let deployment: Deployment = serde_json::from_value(json!({"spec": spec})).unwrap();
         let (mut old, mut new, mut new_available) = (wanted, 0, 0);
         for _ in 0..50 {
-            new = new_size(&deployment, new, old);
+            new = new_replica_set_size(&deployment, new, old);
             assert!(old + new <= wanted + surge, "{old} + {new}");
-            old = shrink(&deployment, &[replica_set(old, old)], &replica_set(new, new_available))[0];
+            old = scaled_down_sizes(&deployment, &[replica_set(old, old)], &replica_set(new, new_available))[0];
             assert!(old + new_available >= wanted - unavailable, "{old} + {new_available}");
             new_available = (new_available + 1).min(new);
         }

@@ -1,82 +1,84 @@
-//! A change of size: while a rollout is under way, all its ReplicaSets grow and shrink in proportion.
+//! Scaling events: during a rollout all active ReplicaSets are scaled in proportion.
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 
 use super::{
-    Error,
-    limits::{available, desired, is_recreate, max_surge, replicas, total},
-    revision::{oldest_first, sized_for, sized_up_to},
-    rollout::Rollout,
+    DeploymentSyncError,
+    limits::{available_replicas, desired_replicas, is_recreate_strategy, max_surge, spec_replicas, total_replicas},
+    revision::{compare_by_age, recorded_desired_replicas, recorded_max_replicas},
+    rollout::DeploymentRollout,
 };
 
-impl Rollout<'_> {
-    /// Whether the Deployment was resized since its active ReplicaSets were.
-    pub(super) fn is_resized(&self) -> bool {
-        let active = self.old.iter().chain(&self.new).filter(|replica_set| replicas(replica_set) > 0);
-        active.filter_map(sized_for).any(|size| size != desired(&self.deployment))
+impl DeploymentRollout<'_> {
+    /// Whether the Deployment's size changed since its active ReplicaSets were scaled.
+    pub(super) fn is_scaling_event(&self) -> bool {
+        let active = self.old.iter().chain(&self.new).filter(|replica_set| spec_replicas(replica_set) > 0);
+        active.filter_map(recorded_desired_replicas).any(|size| size != desired_replicas(&self.deployment))
     }
 
-    /// Resizes the only active ReplicaSet, or the newest if none is; if several are, all in proportion.
-    pub(super) async fn resize(&mut self) -> Result<(), Error> {
-        let wanted = desired(&self.deployment);
-        let active: Vec<usize> = (0..self.old.len()).filter(|index| replicas(&self.old[*index]) > 0).collect();
-        let new_is_active = self.new.as_ref().is_some_and(|new| replicas(new) > 0);
+    /// Scales the only active ReplicaSet, or the newest if none is active; several are scaled in proportion.
+    pub(super) async fn scale_deployment(&mut self) -> Result<(), DeploymentSyncError> {
+        let wanted = desired_replicas(&self.deployment);
+        let active: Vec<usize> = (0..self.old.len()).filter(|index| spec_replicas(&self.old[*index]) > 0).collect();
+        let new_is_active = self.new.as_ref().is_some_and(|new| spec_replicas(new) > 0);
         match (active.as_slice(), new_is_active) {
-            ([], _) if self.new.is_some() => self.scale_new(wanted).await.map(drop),
+            ([], _) if self.new.is_some() => self.scale_new_replica_set(wanted).await.map(drop),
             ([], _) => match self.old.len().checked_sub(1) {
-                Some(newest) => self.scale_old(newest, wanted, false).await.map(drop),
+                Some(newest) => self.scale_old_replica_set(newest, wanted, false).await.map(drop),
                 None => Ok(()),
             },
-            ([only], false) => self.scale_old(*only, wanted, false).await.map(drop),
+            ([only], false) => self.scale_old_replica_set(*only, wanted, false).await.map(drop),
             _ if self.new.as_ref().is_some_and(|new| is_saturated(&self.deployment, new)) => {
                 for index in active {
-                    self.scale_old(index, 0, false).await?;
+                    self.scale_old_replica_set(index, 0, false).await?;
                 }
                 Ok(())
             }
-            _ if is_recreate(&self.deployment) => Ok(()),
-            _ => self.resize_all(&active).await,
+            _ if is_recreate_strategy(&self.deployment) => Ok(()),
+            _ => self.scale_proportionally(&active).await,
         }
     }
 
-    async fn resize_all(&mut self, active: &[usize]) -> Result<(), Error> {
+    async fn scale_proportionally(&mut self, active: &[usize]) -> Result<(), DeploymentSyncError> {
         let mut sets: Vec<&ReplicaSet> = active.iter().map(|index| &self.old[*index]).collect();
-        let new_is_active = self.new.as_ref().is_some_and(|new| replicas(new) > 0);
+        let new_is_active = self.new.as_ref().is_some_and(|new| spec_replicas(new) > 0);
         sets.extend(self.new.as_ref().filter(|_| new_is_active));
-        let sizes = proportions(&self.deployment, &sets);
+        let sizes = proportional_sizes(&self.deployment, &sets);
         for (index, size) in active.iter().zip(&sizes) {
-            self.scale_old(*index, *size, true).await?;
+            self.scale_old_replica_set(*index, *size, true).await?;
         }
         match sizes.get(active.len()) {
-            Some(size) => self.scale_new_forced(*size).await,
+            Some(size) => self.rescale_new_replica_set(*size).await,
             None => Ok(()),
         }
     }
 }
 
 fn is_saturated(deployment: &Deployment, new: &ReplicaSet) -> bool {
-    let wanted = desired(deployment);
-    replicas(new) == wanted && sized_for(new) == Some(wanted) && available([new]) == wanted
+    let wanted = desired_replicas(deployment);
+    spec_replicas(new) == wanted
+        && recorded_desired_replicas(new) == Some(wanted)
+        && available_replicas([new]) == wanted
 }
 
-/// New sizes for ReplicaSets that all have pods. What is added or removed goes to the larger ones first (among equals
-/// to the newer when growing, from the older when shrinking); what rounding leaves over, to the first.
-fn proportions(deployment: &Deployment, sets: &[&ReplicaSet]) -> Vec<i32> {
-    let wanted = desired(deployment);
+/// Returns proportional sizes. The difference goes to the larger ReplicaSets first (the newer of equals when growing,
+/// the older when shrinking); the rounding remainder to the first.
+fn proportional_sizes(deployment: &Deployment, sets: &[&ReplicaSet]) -> Vec<i32> {
+    let wanted = desired_replicas(deployment);
     let allowed = if wanted > 0 { wanted + max_surge(deployment) } else { 0 };
-    let to_add = allowed - total(sets.iter().copied());
-    let mut sizes: Vec<i32> = sets.iter().map(|replica_set| replicas(replica_set)).collect();
+    let to_add = allowed - total_replicas(sets.iter().copied());
+    let mut sizes: Vec<i32> = sets.iter().map(|replica_set| spec_replicas(replica_set)).collect();
     if to_add == 0 {
         return sizes;
     }
     let mut order: Vec<usize> = (0..sets.len()).collect();
     order.sort_by(|a, b| {
-        let by_age = oldest_first(sets[*a], sets[*b]);
-        replicas(sets[*b]).cmp(&replicas(sets[*a])).then(if to_add > 0 { by_age.reverse() } else { by_age })
+        let by_age = compare_by_age(sets[*a], sets[*b]);
+        spec_replicas(sets[*b]).cmp(&spec_replicas(sets[*a])).then(if to_add > 0 { by_age.reverse() } else { by_age })
     });
     let mut added = 0;
     for index in &order {
-        let (share, left) = (fraction(deployment, sets[*index]), to_add - added);
+        let (share, left) = (replica_set_fraction(deployment, sets[*index]), to_add - added);
         let share = if to_add > 0 { share.min(left) } else { share.max(left) };
         sizes[*index] += share;
         added += share;
@@ -87,14 +89,14 @@ fn proportions(deployment: &Deployment, sets: &[&ReplicaSet]) -> Vec<i32> {
     sizes
 }
 
-/// By how much the ReplicaSet changes if it keeps its part of the whole.
-fn fraction(deployment: &Deployment, replica_set: &ReplicaSet) -> i32 {
-    let (size, wanted) = (replicas(replica_set), desired(deployment));
+/// Returns the size change that preserves the ReplicaSet's fraction.
+fn replica_set_fraction(deployment: &Deployment, replica_set: &ReplicaSet) -> i32 {
+    let (size, wanted) = (spec_replicas(replica_set), desired_replicas(deployment));
     if wanted == 0 {
         return -size;
     }
     let counted = deployment.status.as_ref().and_then(|status| status.replicas).unwrap_or(0);
-    let before = sized_up_to(replica_set).filter(|most| *most > 0).unwrap_or(counted);
+    let before = recorded_max_replicas(replica_set).filter(|most| *most > 0).unwrap_or(counted);
     if before == 0 {
         return 0;
     }
@@ -108,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// ReplicaSets of these sizes, oldest first, of a Deployment that was `before` and is now `wanted`, surge 2.
+    /// Checks ReplicaSets of these sizes, oldest first, of a Deployment scaled from `before` to `wanted` with surge 2.
     fn check(before: i32, wanted: i32, sizes: &[i32], expected: &[i32]) {
         let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}});
         let spec = json!({"replicas": wanted, "selector": {}, "template": {}, "strategy": strategy});
@@ -122,7 +124,11 @@ mod tests {
                 serde_json::from_value(json!({"metadata": metadata, "spec": {"replicas": size, "selector": {}}})).unwrap()
             })
             .collect();
-        assert_eq!(proportions(&deployment, &sets.iter().collect::<Vec<_>>()), expected, "{before} {wanted} {sizes:?}");
+        assert_eq!(
+            proportional_sizes(&deployment, &sets.iter().collect::<Vec<_>>()),
+            expected,
+            "{before} {wanted} {sizes:?}"
+        );
     }
 
     #[test]

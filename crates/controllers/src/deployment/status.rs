@@ -1,4 +1,4 @@
-//! A Deployment's status: counts over its ReplicaSets, and the conditions Available, Progressing and ReplicaFailure.
+//! Deployment status: replica counts and the conditions Available, Progressing and ReplicaFailure.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use k8s_openapi::{
 };
 use kube::ResourceExt;
 
-use super::limits::{available, desired, max_unavailable, total};
+use super::limits::{available_replicas, desired_replicas, max_unavailable, total_replicas};
 
 const AVAILABLE: &str = "Available";
 const PROGRESSING: &str = "Progressing";
@@ -18,8 +18,8 @@ const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 const COMPLETE: &str = "NewReplicaSetAvailable";
 const PAUSED: &str = "DeploymentPaused";
 
-/// What the ReplicaSets add up to. Conditions other than Available are as they were.
-pub(super) fn calculate(
+/// Calculates counts and the condition Available; other conditions are kept.
+pub(super) fn calculate_status(
     deployment: &Deployment,
     old: &[ReplicaSet],
     new: Option<&ReplicaSet>,
@@ -27,50 +27,52 @@ pub(super) fn calculate(
 ) -> DeploymentStatus {
     let all = || old.iter().chain(new);
     let sum = |count: fn(&ReplicaSet) -> i32| -> i32 { all().map(count).sum() };
-    let available = available(all());
+    let available = available_replicas(all());
     let before = deployment.status.clone().unwrap_or_default();
     let mut status = DeploymentStatus {
         observed_generation: deployment.metadata.generation,
-        replicas: Some(sum(actual)),
-        updated_replicas: Some(new.map_or(0, actual)),
+        replicas: Some(sum(actual_replicas)),
+        updated_replicas: Some(new.map_or(0, actual_replicas)),
         ready_replicas: Some(sum(|rs| rs.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0))),
         available_replicas: Some(available),
-        unavailable_replicas: Some((total(all()) - available).max(0)),
-        terminating_replicas: terminating(all()),
+        unavailable_replicas: Some((total_replicas(all()) - available).max(0)),
+        terminating_replicas: terminating_replicas(all()),
         collision_count: before.collision_count,
         conditions: before.conditions,
     };
-    let condition = match available >= desired(deployment) - max_unavailable(deployment) {
-        true => condition(AVAILABLE, "True", "MinimumReplicasAvailable", "Deployment has minimum availability.", now),
+    let condition = match available >= desired_replicas(deployment) - max_unavailable(deployment) {
+        true => {
+            new_condition(AVAILABLE, "True", "MinimumReplicasAvailable", "Deployment has minimum availability.", now)
+        }
         false => {
             let message = "Deployment does not have minimum availability.";
-            condition(AVAILABLE, "False", "MinimumReplicasUnavailable", message, now)
+            new_condition(AVAILABLE, "False", "MinimumReplicasUnavailable", message, now)
         }
     };
-    set(&mut status, condition);
+    set_condition(&mut status, condition);
     status
 }
 
-/// How many pods the ReplicaSet has.
-pub(super) fn actual(replica_set: &ReplicaSet) -> i32 {
+/// Returns the ReplicaSet's `status.replicas`.
+pub(super) fn actual_replicas(replica_set: &ReplicaSet) -> i32 {
     replica_set.status.as_ref().map_or(0, |status| status.replicas)
 }
 
-/// Known only if every ReplicaSet that was ever counted says so.
-fn terminating<'a>(all: impl Iterator<Item = &'a ReplicaSet>) -> Option<i32> {
+/// Returns the terminating replicas; `None` unless every observed ReplicaSet reports them.
+fn terminating_replicas<'a>(all: impl Iterator<Item = &'a ReplicaSet>) -> Option<i32> {
     let counted = all.filter_map(|rs| rs.status.as_ref()).filter(|status| status.observed_generation.unwrap_or(0) > 0);
     counted.map(|status| status.terminating_replicas).sum()
 }
 
-/// Judges the rollout: complete, progressing, or stuck for longer than its deadline.
-pub(super) fn progress(
+/// Updates the condition Progressing: complete, progressing, or past its deadline.
+pub(super) fn update_progress_condition(
     deployment: &Deployment,
     new: Option<&ReplicaSet>,
     status: &mut DeploymentStatus,
     now: Timestamp,
 ) {
-    let Some(deadline) = deadline(deployment) else { return remove(status, PROGRESSING) };
-    let current = find(deployment.status.as_ref(), PROGRESSING).cloned();
+    let Some(deadline) = progress_deadline(deployment) else { return remove_condition(status, PROGRESSING) };
+    let current = find_condition(deployment.status.as_ref(), PROGRESSING).cloned();
     let reason = current.as_ref().and_then(|condition| condition.reason.as_deref());
     if status.replicas == status.updated_replicas && reason == Some(COMPLETE) {
         return;
@@ -81,28 +83,28 @@ pub(super) fn progress(
     };
     if is_complete(deployment, Some(status)) {
         let message = format!("{subject} has successfully progressed.");
-        set(status, condition(PROGRESSING, "True", COMPLETE, &message, now));
+        set_condition(status, new_condition(PROGRESSING, "True", COMPLETE, &message, now));
     } else if has_progressed(deployment, status) {
         let mut condition =
-            condition(PROGRESSING, "True", "ReplicaSetUpdated", &format!("{subject} is progressing."), now);
+            new_condition(PROGRESSING, "True", "ReplicaSetUpdated", &format!("{subject} is progressing."), now);
         if let Some(current) = current.filter(|current| current.status == "True") {
             condition.last_transition_time = current.last_transition_time;
         }
-        // Replaced even when the reason is the same: its update time is what the deadline is measured from.
-        remove(status, PROGRESSING);
-        set(status, condition);
+        // Replaced even if the reason is equal: the deadline counts from the update time.
+        remove_condition(status, PROGRESSING);
+        set_condition(status, condition);
     } else if is_timed_out(status, deadline, now) {
         let message = format!("{subject} has timed out progressing.");
-        set(status, condition(PROGRESSING, "False", TIMED_OUT, &message, now));
+        set_condition(status, new_condition(PROGRESSING, "False", TIMED_OUT, &message, now));
     }
 }
 
-/// Shows the ReplicaSets' failure to create or delete pods, the newest one's first.
-pub(super) fn failures(old: &[ReplicaSet], new: Option<&ReplicaSet>, status: &mut DeploymentStatus) {
+/// Copies the condition ReplicaFailure from the ReplicaSets, the newest first.
+pub(super) fn update_failure_condition(old: &[ReplicaSet], new: Option<&ReplicaSet>, status: &mut DeploymentStatus) {
     let conditions =
         |rs: &ReplicaSet| rs.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
     let failure = new.into_iter().chain(old).flat_map(conditions).find(|condition| condition.type_ == REPLICA_FAILURE);
-    let Some(failure) = failure else { return remove(status, REPLICA_FAILURE) };
+    let Some(failure) = failure else { return remove_condition(status, REPLICA_FAILURE) };
     let condition = DeploymentCondition {
         type_: failure.type_,
         status: failure.status,
@@ -111,15 +113,16 @@ pub(super) fn failures(old: &[ReplicaSet], new: Option<&ReplicaSet>, status: &mu
         last_update_time: failure.last_transition_time.clone(),
         last_transition_time: failure.last_transition_time,
     };
-    set(status, condition);
+    set_condition(status, condition);
 }
 
-/// Notes that the Deployment was paused or resumed, so that the time between does not count towards its deadline.
-pub(super) fn note_pause(deployment: &mut Deployment, now: Timestamp) {
-    if deadline(deployment).is_none() {
+/// Records a pause or resume in Progressing, so that paused time does not count towards the deadline.
+pub(super) fn check_paused_conditions(deployment: &mut Deployment, now: Timestamp) {
+    if progress_deadline(deployment).is_none() {
         return;
     }
-    let reason = find(deployment.status.as_ref(), PROGRESSING).and_then(|condition| condition.reason.as_deref());
+    let reason =
+        find_condition(deployment.status.as_ref(), PROGRESSING).and_then(|condition| condition.reason.as_deref());
     let was_paused = reason == Some(PAUSED);
     let is_paused = deployment.spec.as_ref().and_then(|spec| spec.paused).unwrap_or(false);
     if reason == Some(TIMED_OUT) || was_paused == is_paused {
@@ -129,37 +132,50 @@ pub(super) fn note_pause(deployment: &mut Deployment, now: Timestamp) {
         true => (PAUSED, "Deployment is paused"),
         false => ("DeploymentResumed", "Deployment is resumed"),
     };
-    note_progress(deployment, "Unknown", reason, message, now);
+    set_progressing_condition(deployment, "Unknown", reason, message, now);
 }
 
-/// Sets the condition Progressing, if the Deployment has a deadline at all.
-pub(super) fn note_progress(deployment: &mut Deployment, value: &str, reason: &str, message: &str, now: Timestamp) {
-    if deadline(deployment).is_some() {
-        set(deployment.status.get_or_insert_default(), condition(PROGRESSING, value, reason, message, now));
+/// Sets the condition Progressing if the Deployment has a progress deadline.
+pub(super) fn set_progressing_condition(
+    deployment: &mut Deployment,
+    value: &str,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) {
+    if progress_deadline(deployment).is_some() {
+        set_condition(
+            deployment.status.get_or_insert_default(),
+            new_condition(PROGRESSING, value, reason, message, now),
+        );
     }
 }
 
-/// Whether nothing has been said about progress yet.
-pub(super) fn lacks_progress(deployment: &Deployment) -> bool {
-    find(deployment.status.as_ref(), PROGRESSING).is_none()
+/// Whether the condition Progressing is absent.
+pub(super) fn lacks_progressing_condition(deployment: &Deployment) -> bool {
+    find_condition(deployment.status.as_ref(), PROGRESSING).is_none()
 }
 
-/// When to look again whether the deadline has passed, if the rollout is under way.
-pub(super) fn next_check(deployment: &Deployment, status: &DeploymentStatus, now: Timestamp) -> Option<Duration> {
-    let deadline = deadline(deployment)?;
-    let current = find(Some(status), PROGRESSING)?;
+/// Returns when to check the progress deadline; `None` if no rollout is in progress.
+pub(super) fn next_progress_check(
+    deployment: &Deployment,
+    status: &DeploymentStatus,
+    now: Timestamp,
+) -> Option<Duration> {
+    let deadline = progress_deadline(deployment)?;
+    let current = find_condition(Some(status), PROGRESSING)?;
     if is_complete(deployment, Some(status)) || current.reason.as_deref() == Some(TIMED_OUT) {
         return None;
     }
     let passed = now.duration_since(current.last_update_time.as_ref()?.0);
     let left = deadline.saturating_sub(Duration::try_from(passed).unwrap_or_default());
-    // Times are whole seconds: a check at the very end would come too early.
+    // Timestamps have whole seconds, so a check exactly at the deadline would be early.
     Some(left + Duration::from_secs(1))
 }
 
-/// Whether all pods are new, available and as many as asked for.
+/// Whether all replicas are updated and available.
 pub(super) fn is_complete(deployment: &Deployment, status: Option<&DeploymentStatus>) -> bool {
-    let wanted = desired(deployment);
+    let wanted = desired_replicas(deployment);
     status.is_some_and(|status| {
         let counts = [status.updated_replicas, status.replicas, status.available_replicas];
         counts.iter().all(|count| count.unwrap_or(0) == wanted)
@@ -179,7 +195,7 @@ fn has_progressed(deployment: &Deployment, new: &DeploymentStatus) -> bool {
 }
 
 fn is_timed_out(status: &DeploymentStatus, deadline: Duration, now: Timestamp) -> bool {
-    let Some(current) = find(Some(status), PROGRESSING) else { return false };
+    let Some(current) = find_condition(Some(status), PROGRESSING) else { return false };
     match current.reason.as_deref() {
         Some(COMPLETE) => false,
         Some(TIMED_OUT) => true,
@@ -190,12 +206,12 @@ fn is_timed_out(status: &DeploymentStatus, deadline: Duration, now: Timestamp) -
     }
 }
 
-fn deadline(deployment: &Deployment) -> Option<Duration> {
+fn progress_deadline(deployment: &Deployment) -> Option<Duration> {
     let seconds = deployment.spec.as_ref()?.progress_deadline_seconds.filter(|seconds| *seconds != i32::MAX)?;
     Some(Duration::from_secs(seconds.unsigned_abs().into()))
 }
 
-fn condition(type_: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> DeploymentCondition {
+fn new_condition(type_: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> DeploymentCondition {
     DeploymentCondition {
         type_: type_.into(),
         status: status.into(),
@@ -206,30 +222,32 @@ fn condition(type_: &str, status: &str, reason: &str, message: &str, now: Timest
     }
 }
 
-fn find<'a>(status: Option<&'a DeploymentStatus>, type_: &str) -> Option<&'a DeploymentCondition> {
+fn find_condition<'a>(status: Option<&'a DeploymentStatus>, type_: &str) -> Option<&'a DeploymentCondition> {
     status?.conditions.as_ref()?.iter().find(|condition| condition.type_ == type_)
 }
 
-/// A condition that says the same as the present one does not replace it.
-fn set(status: &mut DeploymentStatus, mut condition: DeploymentCondition) {
-    if let Some(current) = find(Some(status), &condition.type_).filter(|current| current.status == condition.status) {
+/// Sets a condition; one with equal status and reason is kept.
+fn set_condition(status: &mut DeploymentStatus, mut condition: DeploymentCondition) {
+    if let Some(current) =
+        find_condition(Some(status), &condition.type_).filter(|current| current.status == condition.status)
+    {
         if current.reason == condition.reason {
             return;
         }
         condition.last_transition_time = current.last_transition_time.clone();
     }
-    remove(status, &condition.type_);
+    remove_condition(status, &condition.type_);
     status.conditions.get_or_insert_default().push(condition);
 }
 
-fn remove(status: &mut DeploymentStatus, type_: &str) {
+fn remove_condition(status: &mut DeploymentStatus, type_: &str) {
     if let Some(conditions) = &mut status.conditions {
         conditions.retain(|condition| condition.type_ != type_);
     }
 }
 
-/// Whether two statuses say the same; counts that are absent mean zero.
-pub(super) fn same(a: &DeploymentStatus, b: &DeploymentStatus) -> bool {
+/// Whether two statuses are equal, with absent counts as zero.
+pub(super) fn is_same_status(a: &DeploymentStatus, b: &DeploymentStatus) -> bool {
     let counts = |s: &DeploymentStatus| {
         let all = [
             s.replicas,
@@ -268,36 +286,36 @@ mod tests {
         .unwrap()
     }
 
-    /// Syncs with so many pods available and returns `(available, progressing reason, message)`.
+    /// Syncs with `available` pods and returns `(available, progressing reason, message)`.
     fn step(deployment: &mut Deployment, available: i32, now: i64) -> (String, String, String) {
         let new = replica_set(available);
-        let mut status = calculate(deployment, &[], Some(&new), at(now));
-        progress(deployment, Some(&new), &mut status, at(now));
-        failures(&[], Some(&new), &mut status);
-        let available = find(Some(&status), AVAILABLE).unwrap().status.clone();
-        let progressing = find(Some(&status), PROGRESSING).cloned();
+        let mut status = calculate_status(deployment, &[], Some(&new), at(now));
+        update_progress_condition(deployment, Some(&new), &mut status, at(now));
+        update_failure_condition(&[], Some(&new), &mut status);
+        let available = find_condition(Some(&status), AVAILABLE).unwrap().status.clone();
+        let progressing = find_condition(Some(&status), PROGRESSING).cloned();
         deployment.status = Some(status);
         let (reason, message) = progressing.map(|c| (c.reason.unwrap(), c.message.unwrap())).unwrap_or_default();
         (available, reason, message)
     }
 
     #[test]
-    fn a_rollout_progresses_and_completes() {
+    fn rollout_progresses_and_completes() {
         let mut deployment = deployment();
         let message = "ReplicaSet \"web-1\" is progressing.".to_owned();
         assert_eq!(step(&mut deployment, 0, 0), ("False".into(), "ReplicaSetUpdated".into(), message));
         assert_eq!(
-            next_check(&deployment, deployment.status.as_ref().unwrap(), at(100)),
+            next_progress_check(&deployment, deployment.status.as_ref().unwrap(), at(100)),
             Some(Duration::from_secs(501))
         );
         let message = "ReplicaSet \"web-1\" has successfully progressed.".to_owned();
         assert_eq!(step(&mut deployment, 2, 5), ("True".into(), COMPLETE.into(), message));
-        assert_eq!(next_check(&deployment, deployment.status.as_ref().unwrap(), at(100)), None);
+        assert_eq!(next_progress_check(&deployment, deployment.status.as_ref().unwrap(), at(100)), None);
         assert_eq!(step(&mut deployment, 1, 2000).1, COMPLETE);
     }
 
     #[test]
-    fn a_stuck_rollout_times_out_and_recovers() {
+    fn stuck_rollout_times_out_and_recovers() {
         let mut deployment = deployment();
         step(&mut deployment, 0, 0);
         assert_eq!(step(&mut deployment, 0, 600).1, "ReplicaSetUpdated");
@@ -306,16 +324,19 @@ mod tests {
     }
 
     #[test]
-    fn pausing_is_noted_once() {
+    fn pause_is_recorded_once() {
         let mut deployment = deployment();
         step(&mut deployment, 0, 0);
         deployment.spec.as_mut().unwrap().paused = Some(true);
-        note_pause(&mut deployment, at(1));
+        check_paused_conditions(&mut deployment, at(1));
         let paused = deployment.status.clone();
-        note_pause(&mut deployment, at(2));
+        check_paused_conditions(&mut deployment, at(2));
         assert_eq!(deployment.status, paused);
         deployment.spec.as_mut().unwrap().paused = None;
-        note_pause(&mut deployment, at(3));
-        assert_eq!(find(deployment.status.as_ref(), PROGRESSING).unwrap().reason.as_deref(), Some("DeploymentResumed"));
+        check_paused_conditions(&mut deployment, at(3));
+        assert_eq!(
+            find_condition(deployment.status.as_ref(), PROGRESSING).unwrap().reason.as_deref(),
+            Some("DeploymentResumed")
+        );
     }
 }

@@ -1,7 +1,6 @@
-//! Who owns whom: one small node per object, and for each owner the set of its dependents.
+//! The owner graph: one node per object, and the set of dependents per owner.
 //!
-//! An owner need not be known for its dependents to be: references name owners that are gone, or not yet seen. Every
-//! change says which nodes must be looked at.
+//! References may name owners that are deleted or not yet observed. Every change returns the objects to reexamine.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,125 +13,128 @@ pub(super) const FOREGROUND: &str = "foregroundDeletion";
 pub(super) const ORPHAN: &str = "orphan";
 
 /// An object's uid.
-pub(super) type Uid = Arc<str>;
+pub(super) type ObjectUid = Arc<str>;
 
-/// Where an object is in its life.
+/// Deletion state of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum DeletionState {
     Alive,
-    /// Being deleted; its dependents follow when it is gone.
+    /// Being deleted in the background.
     Deleting,
-    /// Being deleted, and waits until its blocking dependents are gone.
+    /// Being deleted in the foreground; waits for its blocking dependents.
     Foreground,
-    /// Being deleted, and waits until its dependents no longer refer to it.
+    /// Being deleted with orphaning; waits until its dependents no longer refer to it.
     Orphaning,
 }
 
-/// What is known of an object.
+/// A node of the graph.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    /// Index into the collector's table of kinds.
-    pub(super) kind: usize,
+pub(super) struct GraphNode {
+    /// Index into the collector's resources.
+    pub(super) resource: usize,
     pub(super) namespace: Box<str>,
     pub(super) name: Box<str>,
-    pub(super) state: State,
-    owners: Box<[Owner]>,
+    pub(super) state: DeletionState,
+    owners: Box<[OwnerEdge]>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Owner {
-    uid: Uid,
+struct OwnerEdge {
+    uid: ObjectUid,
     blocks: bool,
 }
 
-/// All objects. A uid is in `dependents[owner]` exactly when its node names that owner.
+/// All nodes. Invariant: a uid is in `dependents[owner]` exactly when its node names that owner.
 #[derive(Default)]
-pub(super) struct Graph {
-    nodes: HashMap<Uid, Node>,
-    dependents: HashMap<Uid, HashSet<Uid>>,
+pub(super) struct DependencyGraph {
+    nodes: HashMap<ObjectUid, GraphNode>,
+    dependents: HashMap<ObjectUid, HashSet<ObjectUid>>,
 }
 
-impl Graph {
-    pub(super) fn get(&self, uid: &str) -> Option<&Node> {
+impl DependencyGraph {
+    pub(super) fn get(&self, uid: &str) -> Option<&GraphNode> {
         self.nodes.get(uid)
     }
 
-    /// The uids that name this one as an owner.
-    pub(super) fn dependents(&self, uid: &str) -> Vec<Uid> {
+    /// Returns the objects that name this one as owner.
+    pub(super) fn dependents_of(&self, uid: &str) -> Vec<ObjectUid> {
         self.dependents.get(uid).into_iter().flatten().cloned().collect()
     }
 
-    /// The dependents without which a foreground deletion may not end.
-    pub(super) fn blocking(&self, uid: &str) -> Vec<Uid> {
-        let blocks = |dependent: &Uid| {
+    /// Returns the dependents that block a foreground deletion.
+    pub(super) fn blocking_dependents(&self, uid: &str) -> Vec<ObjectUid> {
+        let blocks = |dependent: &ObjectUid| {
             let node = self.nodes.get(dependent);
             node.is_some_and(|node| node.owners.iter().any(|owner| &*owner.uid == uid && owner.blocks))
         };
         self.dependents.get(uid).into_iter().flatten().filter(|dependent| blocks(dependent)).cloned().collect()
     }
 
-    /// Takes in an object's newest state; returns the uids to look at.
-    pub(super) fn apply(&mut self, kind: usize, meta: &ObjectMeta) -> Vec<Uid> {
+    /// Inserts or updates an object; returns the uids to reexamine.
+    pub(super) fn upsert_object(&mut self, kind: usize, meta: &ObjectMeta) -> Vec<ObjectUid> {
         let Some(uid) = meta.uid.as_deref() else { return Vec::new() };
-        let uid = self.intern(uid);
-        let node = Node {
-            kind,
+        let uid = self.intern_uid(uid);
+        let node = GraphNode {
+            resource: kind,
             namespace: meta.namespace.as_deref().unwrap_or("").into(),
             name: meta.name.as_deref().unwrap_or("").into(),
-            state: state_of(meta),
-            owners: meta.owner_references.iter().flatten().map(|reference| self.owner(reference)).collect(),
+            state: deletion_state(meta),
+            owners: meta.owner_references.iter().flatten().map(|reference| self.owner_edge(reference)).collect(),
         };
         let mut affected = Vec::new();
         let before = self.nodes.remove(&uid);
-        let (old_owners, old_state) = before.map_or((Box::default(), State::Alive), |node| (node.owners, node.state));
+        let (old_owners, old_state) =
+            before.map_or((Box::default(), DeletionState::Alive), |node| (node.owners, node.state));
         for owner in old_owners.iter().filter(|owner| !node.owners.contains(owner)) {
-            self.unlink(&uid, &owner.uid);
-            affected.extend(self.waiting(&owner.uid));
+            self.unlink_owner(&uid, &owner.uid);
+            affected.extend(self.waiting_owner(&owner.uid));
         }
         for owner in node.owners.iter().filter(|owner| !old_owners.contains(owner)) {
             let owner_state = self.nodes.get(&owner.uid).map(|node| node.state);
-            if owner_state != Some(State::Alive) {
+            if owner_state != Some(DeletionState::Alive) {
                 affected.push(uid.clone());
             }
-            affected.extend(self.waiting(&owner.uid));
+            affected.extend(self.waiting_owner(&owner.uid));
         }
         node.owners.iter().for_each(|owner| {
             self.dependents.entry(owner.uid.clone()).or_default().insert(uid.clone());
         });
-        if node.state != old_state && matches!(node.state, State::Foreground | State::Orphaning) {
+        if node.state != old_state && matches!(node.state, DeletionState::Foreground | DeletionState::Orphaning) {
             affected.push(uid.clone());
         }
-        if node.state != old_state && node.state == State::Foreground {
-            affected.extend(self.dependents(&uid));
+        if node.state != old_state && node.state == DeletionState::Foreground {
+            affected.extend(self.dependents_of(&uid));
         }
         self.nodes.insert(uid, node);
         affected
     }
 
-    /// Takes an object out; returns the uids to look at: its dependents, and owners that waited for it.
-    pub(super) fn remove(&mut self, uid: &str) -> Vec<Uid> {
-        let mut affected = self.dependents(uid);
+    /// Removes an object; returns the uids to reexamine: its dependents, and owners that waited for it.
+    pub(super) fn remove_object(&mut self, uid: &str) -> Vec<ObjectUid> {
+        let mut affected = self.dependents_of(uid);
         if let Some(node) = self.nodes.remove(uid) {
             for owner in &node.owners {
-                self.unlink(uid, &owner.uid);
-                affected.extend(self.waiting(&owner.uid));
+                self.unlink_owner(uid, &owner.uid);
+                affected.extend(self.waiting_owner(&owner.uid));
             }
         }
         affected
     }
 
-    /// Takes out all objects of a kind except these.
-    pub(super) fn retain(&mut self, kind: usize, listed: &HashSet<Uid>) -> Vec<Uid> {
-        let is_gone = |(uid, node): (&Uid, &Node)| (node.kind == kind && !listed.contains(uid)).then(|| uid.clone());
-        let gone: Vec<Uid> = self.nodes.iter().filter_map(is_gone).collect();
-        gone.iter().flat_map(|uid| self.remove(uid)).collect()
+    /// Removes all objects of a resource that are not in `listed`.
+    pub(super) fn retain_listed(&mut self, kind: usize, listed: &HashSet<ObjectUid>) -> Vec<ObjectUid> {
+        let is_gone = |(uid, node): (&ObjectUid, &GraphNode)| {
+            (node.resource == kind && !listed.contains(uid)).then(|| uid.clone())
+        };
+        let gone: Vec<ObjectUid> = self.nodes.iter().filter_map(is_gone).collect();
+        gone.iter().flat_map(|uid| self.remove_object(uid)).collect()
     }
 
-    fn waiting(&self, uid: &Uid) -> Option<Uid> {
-        self.nodes.get(uid).filter(|node| node.state == State::Foreground).map(|_| uid.clone())
+    fn waiting_owner(&self, uid: &ObjectUid) -> Option<ObjectUid> {
+        self.nodes.get(uid).filter(|node| node.state == DeletionState::Foreground).map(|_| uid.clone())
     }
 
-    fn unlink(&mut self, dependent: &str, owner: &str) {
+    fn unlink_owner(&mut self, dependent: &str, owner: &str) {
         if let Some(dependents) = self.dependents.get_mut(owner) {
             dependents.remove(dependent);
             if dependents.is_empty() {
@@ -141,24 +143,24 @@ impl Graph {
         }
     }
 
-    fn owner(&self, reference: &OwnerReference) -> Owner {
-        Owner { uid: self.intern(&reference.uid), blocks: reference.block_owner_deletion == Some(true) }
+    fn owner_edge(&self, reference: &OwnerReference) -> OwnerEdge {
+        OwnerEdge { uid: self.intern_uid(&reference.uid), blocks: reference.block_owner_deletion == Some(true) }
     }
 
-    /// One copy of each uid is enough.
-    fn intern(&self, uid: &str) -> Uid {
+    /// Returns the shared copy of a uid.
+    fn intern_uid(&self, uid: &str) -> ObjectUid {
         let known = self.nodes.get_key_value(uid).map(|(uid, _)| uid);
         known.or_else(|| self.dependents.get_key_value(uid).map(|(uid, _)| uid)).cloned().unwrap_or_else(|| uid.into())
     }
 }
 
-fn state_of(meta: &ObjectMeta) -> State {
+fn deletion_state(meta: &ObjectMeta) -> DeletionState {
     let has = |name: &str| meta.finalizers.iter().flatten().any(|finalizer| finalizer == name);
     match meta.deletion_timestamp {
-        None => State::Alive,
-        Some(_) if has(ORPHAN) => State::Orphaning,
-        Some(_) if has(FOREGROUND) => State::Foreground,
-        Some(_) => State::Deleting,
+        None => DeletionState::Alive,
+        Some(_) if has(ORPHAN) => DeletionState::Orphaning,
+        Some(_) if has(FOREGROUND) => DeletionState::Foreground,
+        Some(_) => DeletionState::Deleting,
     }
 }
 
@@ -181,7 +183,7 @@ mod tests {
         }
     }
 
-    fn check(affected: Vec<Uid>, expected: &[&str]) {
+    fn check(affected: Vec<ObjectUid>, expected: &[&str]) {
         let mut affected: Vec<&str> = affected.iter().map(|uid| &**uid).collect();
         affected.sort_unstable();
         affected.dedup();
@@ -189,57 +191,57 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_owner_makes_its_dependent_suspect() {
-        let mut graph = Graph::default();
-        check(graph.apply(0, &object("pod", &["rs"], None)), &["pod"]);
-        check(graph.apply(0, &object("rs", &[], None)), &[]);
-        check(graph.apply(0, &object("pod2", &["rs"], None)), &[]);
-        check(graph.remove("rs"), &["pod", "pod2"]);
-        check(graph.remove("never-seen"), &[]);
+    fn dependent_of_an_absent_owner_is_reexamined() {
+        let mut graph = DependencyGraph::default();
+        check(graph.upsert_object(0, &object("pod", &["rs"], None)), &["pod"]);
+        check(graph.upsert_object(0, &object("rs", &[], None)), &[]);
+        check(graph.upsert_object(0, &object("pod2", &["rs"], None)), &[]);
+        check(graph.remove_object("rs"), &["pod", "pod2"]);
+        check(graph.remove_object("never-seen"), &[]);
     }
 
     #[test]
-    fn foreground_wakes_dependents_and_each_end_wakes_the_owner() {
-        let mut graph = Graph::default();
-        graph.apply(0, &object("rs", &[], None));
-        graph.apply(0, &object("a", &["rs"], None));
-        graph.apply(0, &object("b", &["rs"], None));
-        check(graph.apply(0, &object("rs", &[], Some(FOREGROUND))), &["a", "b", "rs"]);
-        check(graph.apply(0, &object("rs", &[], Some(FOREGROUND))), &[]);
-        check(graph.blocking("rs"), &["a", "b"]);
-        check(graph.remove("a"), &["rs"]);
-        check(graph.apply(0, &object("b", &[], None)), &["rs"]);
-        check(graph.blocking("rs"), &[]);
+    fn foreground_deletion_reexamines_dependents_then_the_owner() {
+        let mut graph = DependencyGraph::default();
+        graph.upsert_object(0, &object("rs", &[], None));
+        graph.upsert_object(0, &object("a", &["rs"], None));
+        graph.upsert_object(0, &object("b", &["rs"], None));
+        check(graph.upsert_object(0, &object("rs", &[], Some(FOREGROUND))), &["a", "b", "rs"]);
+        check(graph.upsert_object(0, &object("rs", &[], Some(FOREGROUND))), &[]);
+        check(graph.blocking_dependents("rs"), &["a", "b"]);
+        check(graph.remove_object("a"), &["rs"]);
+        check(graph.upsert_object(0, &object("b", &[], None)), &["rs"]);
+        check(graph.blocking_dependents("rs"), &[]);
         assert!(graph.dependents.is_empty());
     }
 
     #[test]
-    fn orphaning_wakes_the_owner_only() {
-        let mut graph = Graph::default();
-        graph.apply(0, &object("rs", &[], None));
-        graph.apply(0, &object("a", &["rs"], None));
-        check(graph.apply(0, &object("rs", &[], Some(ORPHAN))), &["rs"]);
-        check(graph.dependents("rs"), &["a"]);
+    fn orphaning_reexamines_only_the_owner() {
+        let mut graph = DependencyGraph::default();
+        graph.upsert_object(0, &object("rs", &[], None));
+        graph.upsert_object(0, &object("a", &["rs"], None));
+        check(graph.upsert_object(0, &object("rs", &[], Some(ORPHAN))), &["rs"]);
+        check(graph.dependents_of("rs"), &["a"]);
     }
 
     #[test]
-    fn a_new_list_takes_out_what_it_lacks() {
-        let mut graph = Graph::default();
-        graph.apply(1, &object("rs", &[], None));
-        graph.apply(2, &object("a", &["rs"], None));
-        check(graph.retain(1, &HashSet::new()), &["a"]);
+    fn relist_removes_missing_objects() {
+        let mut graph = DependencyGraph::default();
+        graph.upsert_object(1, &object("rs", &[], None));
+        graph.upsert_object(2, &object("a", &["rs"], None));
+        check(graph.retain_listed(1, &HashSet::new()), &["a"]);
         assert!(graph.get("rs").is_none() && graph.get("a").is_some());
     }
 
     #[test]
-    fn an_unblocked_reference_wakes_a_waiting_owner() {
-        let mut graph = Graph::default();
-        graph.apply(0, &object("rs", &[], Some(FOREGROUND)));
-        graph.apply(0, &object("a", &["rs"], None));
+    fn unblocked_reference_reexamines_the_waiting_owner() {
+        let mut graph = DependencyGraph::default();
+        graph.upsert_object(0, &object("rs", &[], Some(FOREGROUND)));
+        graph.upsert_object(0, &object("a", &["rs"], None));
         let mut unblocked = object("a", &["rs"], None);
         unblocked.owner_references.as_mut().unwrap()[0].block_owner_deletion = None;
-        check(graph.apply(0, &unblocked), &["a", "rs"]);
-        check(graph.blocking("rs"), &[]);
-        check(graph.dependents("rs"), &["a"]);
+        check(graph.upsert_object(0, &unblocked), &["a", "rs"]);
+        check(graph.blocking_dependents("rs"), &[]);
+        check(graph.dependents_of("rs"), &["a"]);
     }
 }

@@ -1,11 +1,12 @@
-//! The garbage collector: objects whose owners are all gone go too, and deletions that wait for dependents end.
+//! garbage-collector-controller: deletes objects whose owners are all gone and completes foreground and orphan
+//! deletions.
 //!
-//! It follows the metadata of every kind of object in a graph. The graph only says what to look at: before anything is
-//! deleted the server is asked about the object and about owners that the graph does not know.
+//! It watches the metadata of every resource into a graph. The graph only selects candidates: before a delete, the
+//! object and owners unknown to the graph are read from the server.
 
 mod graph;
-mod item;
 mod monitor;
+mod process_item;
 
 use std::{
     collections::HashMap,
@@ -13,142 +14,144 @@ use std::{
     time::Duration,
 };
 
-use client::Queue;
+use client::WorkQueue;
 use kube::Client;
 use tokio::{
     sync::{Notify, watch},
     task::AbortHandle,
 };
 
-use self::graph::{Graph, Uid};
+use self::graph::{DependencyGraph, ObjectUid};
 use crate::{
-    Context,
-    discovery::{self, Kind},
+    ControllerContext,
+    discovery::{self, DiscoveredResource},
 };
 
 const WORKERS: usize = 10;
-/// How long the first lists may take before work starts without them; asking the server makes that safe.
-const FIRST_LISTS: Duration = Duration::from_secs(30);
-/// A new kind is served a moment after its definition is seen.
-const NEW_KINDS: Duration = Duration::from_secs(1);
+/// Time after which collection starts without resources that could not be listed; safe because deletes are verified
+/// live.
+const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Delay between an API change and rediscovery, for the resource to be served.
+const REDISCOVERY_DELAY: Duration = Duration::from_secs(1);
 
-struct Collector {
+struct GarbageCollector {
     client: Client,
-    graph: Mutex<Graph>,
-    /// Every kind ever watched, at the index that its nodes have.
-    kinds: Mutex<Vec<Kind>>,
-    queue: Queue<Uid>,
+    graph: Mutex<DependencyGraph>,
+    /// Every resource ever monitored, at the index that its nodes store.
+    resources: Mutex<Vec<DiscoveredResource>>,
+    queue: WorkQueue<ObjectUid>,
     rediscover: Notify,
 }
 
-/// The watches under way, by kind.
-type Monitors = HashMap<usize, (AbortHandle, watch::Receiver<bool>)>;
+/// Running monitors by resource index, with their sync state.
+type ResourceMonitors = HashMap<usize, (AbortHandle, watch::Receiver<bool>)>;
 
-/// Runs the loop until shutdown.
-pub(crate) async fn run(context: Context) {
-    let collector = Arc::new(Collector {
+/// Runs the controller until shutdown.
+pub(crate) async fn run(context: ControllerContext) {
+    let collector = Arc::new(GarbageCollector {
         client: context.client,
         graph: Mutex::default(),
-        kinds: Mutex::default(),
-        queue: Queue::new(),
+        resources: Mutex::default(),
+        queue: WorkQueue::new(),
         rediscover: Notify::new(),
     });
-    let mut monitors = Monitors::new();
+    let mut monitors = ResourceMonitors::new();
     let ready = async {
-        collector.discover(&mut monitors).await;
-        first_lists(&monitors).await;
+        collector.sync_monitors(&mut monitors).await;
+        wait_for_first_lists(&monitors).await;
     };
     if context.shutdown.run_until_cancelled(ready).await.is_none() {
         return;
     }
     let worker = collector.clone();
-    let sync = move |uid: Uid| {
+    let sync = move |uid: ObjectUid| {
         let collector = worker.clone();
-        async move { collector.sync(&uid).await }
+        async move { collector.sync_object(&uid).await }
     };
-    let watching = context.shutdown.run_until_cancelled(collector.watch_kinds(&mut monitors));
-    tokio::join!(watching, collector.queue.run(WORKERS, context.shutdown.clone(), sync));
+    let watching = context.shutdown.run_until_cancelled(collector.watch_resources(&mut monitors));
+    tokio::join!(watching, collector.queue.run_workers(WORKERS, context.shutdown.clone(), sync));
     monitors.values().for_each(|(task, _)| task.abort());
 }
 
-/// Returns once every kind was listed, or the time for that is over.
-async fn first_lists(monitors: &Monitors) {
+/// Waits until every monitor has listed its resource, or for [`FIRST_LIST_TIMEOUT`].
+async fn wait_for_first_lists(monitors: &ResourceMonitors) {
     let lists = monitors.values().map(|(_, synced)| {
         let mut synced = synced.clone();
         async move { synced.wait_for(|synced| *synced).await.map(drop) }
     });
-    if tokio::time::timeout(FIRST_LISTS, futures::future::join_all(lists)).await.is_err() {
-        tracing::warn!("some kinds of objects could not be listed in time; collecting without them");
+    if tokio::time::timeout(FIRST_LIST_TIMEOUT, futures::future::join_all(lists)).await.is_err() {
+        tracing::warn!("garbage collector: some resources not listed in time, collecting without them");
     }
 }
 
-impl Collector {
-    /// Looks again which kinds there are whenever their definitions change.
-    async fn watch_kinds(self: &Arc<Self>, monitors: &mut Monitors) {
+impl GarbageCollector {
+    /// Resynchronizes the monitors whenever the served API changes.
+    async fn watch_resources(self: &Arc<Self>, monitors: &mut ResourceMonitors) {
         loop {
             self.rediscover.notified().await;
-            tokio::time::sleep(NEW_KINDS).await;
-            self.discover(monitors).await;
+            tokio::time::sleep(REDISCOVERY_DELAY).await;
+            self.sync_monitors(monitors).await;
         }
     }
 
-    /// Watches every kind that the server has.
-    async fn discover(self: &Arc<Self>, monitors: &mut Monitors) {
+    /// Discovers the served resources and monitors them.
+    async fn sync_monitors(self: &Arc<Self>, monitors: &mut ResourceMonitors) {
         let kinds = loop {
-            match discovery::kinds(&self.client).await {
+            match discovery::discover_resources(&self.client).await {
                 Ok(kinds) => break kinds,
-                Err(error) => tracing::debug!(%error, "discovery failed, trying again"),
+                Err(error) => tracing::debug!(%error, "garbage collector: discovery failed, retrying"),
             }
-            tokio::time::sleep(NEW_KINDS).await;
+            tokio::time::sleep(REDISCOVERY_DELAY).await;
         };
-        self.update_monitors(monitors, kinds.into_iter().filter(monitor::is_watched).collect());
+        self.update_monitors(monitors, kinds.into_iter().filter(monitor::is_monitored).collect());
     }
 
-    fn update_monitors(self: &Arc<Self>, monitors: &mut Monitors, kinds: Vec<Kind>) {
-        let wanted: Vec<usize> = kinds.iter().map(|kind| self.index_of(kind)).collect();
+    fn update_monitors(self: &Arc<Self>, monitors: &mut ResourceMonitors, kinds: Vec<DiscoveredResource>) {
+        let wanted: Vec<usize> = kinds.iter().map(|kind| self.resource_index(kind)).collect();
         monitors.retain(|index, (task, _)| {
             let keep = wanted.contains(index);
             if !keep {
                 task.abort();
-                self.wake(self.graph().retain(*index, &Default::default()));
+                self.enqueue_all(self.lock_graph().retain_listed(*index, &Default::default()));
             }
             keep
         });
         for (index, kind) in wanted.into_iter().zip(kinds) {
             monitors.entry(index).or_insert_with(|| {
                 let (synced, is_synced) = watch::channel(false);
-                let task = tokio::spawn(monitor::follow(self.clone(), index, kind, synced));
+                let task = tokio::spawn(monitor::run_monitor(self.clone(), index, kind, synced));
                 (task.abort_handle(), is_synced)
             });
         }
     }
 
-    fn index_of(&self, kind: &Kind) -> usize {
-        let mut kinds = self.kinds();
-        let same =
-            |known: &Kind| known.resource.group == kind.resource.group && known.resource.kind == kind.resource.kind;
+    fn resource_index(&self, kind: &DiscoveredResource) -> usize {
+        let mut kinds = self.lock_resources();
+        let same = |known: &DiscoveredResource| {
+            known.resource.group == kind.resource.group && known.resource.kind == kind.resource.kind
+        };
         kinds.iter().position(same).unwrap_or_else(|| {
             kinds.push(kind.clone());
             kinds.len() - 1
         })
     }
 
-    /// Definitions of kinds are objects too.
-    fn kinds_may_have_changed(&self, kind: &Kind) {
+    /// Requests rediscovery when a CustomResourceDefinition or APIService changes.
+    fn notify_if_api_changed(&self, kind: &DiscoveredResource) {
         if matches!(kind.resource.kind.as_str(), "CustomResourceDefinition" | "APIService") {
             self.rediscover.notify_one();
         }
     }
 
-    fn wake(&self, uids: Vec<Uid>) {
+    fn enqueue_all(&self, uids: Vec<ObjectUid>) {
         uids.into_iter().for_each(|uid| self.queue.add(uid));
     }
 
-    fn graph(&self) -> MutexGuard<'_, Graph> {
+    fn lock_graph(&self) -> MutexGuard<'_, DependencyGraph> {
         self.graph.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn kinds(&self) -> MutexGuard<'_, Vec<Kind>> {
-        self.kinds.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn lock_resources(&self) -> MutexGuard<'_, Vec<DiscoveredResource>> {
+        self.resources.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

@@ -1,4 +1,4 @@
-//! Watches the metadata of every kind of object and keeps the graph current.
+//! Monitors: one metadata watch per resource that feeds the graph.
 
 use std::{collections::HashSet, pin::pin, sync::Arc};
 
@@ -11,20 +11,25 @@ use kube::{
 };
 use tokio::sync::watch;
 
-use super::{Collector, graph::Uid};
-use crate::discovery::Kind;
+use super::{GarbageCollector, graph::ObjectUid};
+use crate::discovery::DiscoveredResource;
 
-/// Kinds that never own and are too many to watch.
-const IGNORED: [(&str, &str); 2] = [("", "Event"), ("events.k8s.io", "Event")];
+/// Resources that never own objects and are too numerous to watch.
+const IGNORED_RESOURCES: [(&str, &str); 2] = [("", "Event"), ("events.k8s.io", "Event")];
 
-/// Whether the collector watches a kind.
-pub(super) fn is_watched(kind: &Kind) -> bool {
+/// Whether the collector monitors the resource.
+pub(super) fn is_monitored(kind: &DiscoveredResource) -> bool {
     let name = (kind.resource.group.as_str(), kind.resource.kind.as_str());
-    !IGNORED.contains(&name) && kind.supports(&[verbs::LIST, verbs::WATCH, verbs::DELETE])
+    !IGNORED_RESOURCES.contains(&name) && kind.supports_verbs(&[verbs::LIST, verbs::WATCH, verbs::DELETE])
 }
 
-/// Follows one kind for ever. `synced` becomes true after the first complete list.
-pub(super) async fn follow(collector: Arc<Collector>, kind: usize, description: Kind, synced: watch::Sender<bool>) {
+/// Watches one resource. `synced` becomes true after the first complete list.
+pub(super) async fn run_monitor(
+    collector: Arc<GarbageCollector>,
+    kind: usize,
+    description: DiscoveredResource,
+    synced: watch::Sender<bool>,
+) {
     let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(collector.client.clone(), &description.resource);
     let mut events = pin!(watcher(api, watcher::Config::default().streaming_lists()).default_backoff());
     let mut listed = HashSet::new();
@@ -32,23 +37,26 @@ pub(super) async fn follow(collector: Arc<Collector>, kind: usize, description: 
         match event {
             Ok(watcher::Event::Init) => listed.clear(),
             Ok(watcher::Event::InitApply(object)) => {
-                listed.extend(object.metadata.uid.as_deref().map(Uid::from));
-                collector.wake(collector.graph().apply(kind, &object.metadata));
+                listed.extend(object.metadata.uid.as_deref().map(ObjectUid::from));
+                collector.enqueue_all(collector.lock_graph().upsert_object(kind, &object.metadata));
             }
             Ok(watcher::Event::InitDone) => {
-                let gone = collector.graph().retain(kind, &std::mem::take(&mut listed));
-                collector.wake(gone);
+                let gone = collector.lock_graph().retain_listed(kind, &std::mem::take(&mut listed));
+                collector.enqueue_all(gone);
                 synced.send_replace(true);
             }
             Ok(watcher::Event::Apply(object)) => {
-                collector.wake(collector.graph().apply(kind, &object.metadata));
-                collector.kinds_may_have_changed(&description);
+                collector.enqueue_all(collector.lock_graph().upsert_object(kind, &object.metadata));
+                collector.notify_if_api_changed(&description);
             }
             Ok(watcher::Event::Delete(object)) => {
-                collector.wake(collector.graph().remove(object.metadata.uid.as_deref().unwrap_or("")));
-                collector.kinds_may_have_changed(&description);
+                collector
+                    .enqueue_all(collector.lock_graph().remove_object(object.metadata.uid.as_deref().unwrap_or("")));
+                collector.notify_if_api_changed(&description);
             }
-            Err(error) => tracing::debug!(kind = description.name(), %error, "watch failed, trying again"),
+            Err(error) => {
+                tracing::debug!(kind = description.group_resource(), %error, "garbage collector: watch failed, retrying")
+            }
         }
     }
 }

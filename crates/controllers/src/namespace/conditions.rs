@@ -1,4 +1,4 @@
-//! What a namespace's status says about its deletion: what is left in it and what went wrong.
+//! Deletion conditions in a namespace's status: remaining content and failures.
 
 use std::collections::BTreeMap;
 
@@ -10,31 +10,31 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, ResourceExt, api::PostParams};
 
-use crate::discovery::Kind;
+use crate::discovery::DiscoveredResource;
 
-/// What is left in a namespace after everything was asked to go.
+/// Content left in a namespace after a deletion pass.
 #[derive(Default)]
-pub(super) struct Remaining {
+pub(super) struct RemainingContent {
     pub(super) pods: usize,
     pub(super) failures: Vec<String>,
     objects: BTreeMap<String, usize>,
     finalizers: BTreeMap<String, usize>,
 }
 
-/// `(type, reason and message if something is to be told, reason and message if not)`.
-type Condition = (&'static str, Option<(&'static str, String)>, (&'static str, &'static str));
+/// `(type, reason and message if true, reason and message if false)`.
+type ConditionTexts = (&'static str, Option<(&'static str, String)>, (&'static str, &'static str));
 
-impl Remaining {
-    pub(super) fn is_nothing(&self) -> bool {
+impl RemainingContent {
+    pub(super) fn is_empty(&self) -> bool {
         self.pods == 0 && self.objects.is_empty() && self.failures.is_empty()
     }
 
-    /// Counts the objects left of a kind, given the finalizers of each.
-    pub(super) fn note(&mut self, kind: &Kind, left: Vec<Vec<String>>) -> usize {
-        self.count(kind.name(), left)
+    /// Records the remaining objects of a resource, given the finalizers of each; returns their number.
+    pub(super) fn record_resource(&mut self, kind: &DiscoveredResource, left: Vec<Vec<String>>) -> usize {
+        self.record_finalizers(kind.group_resource(), left)
     }
 
-    fn count(&mut self, kind: String, left: Vec<Vec<String>>) -> usize {
+    fn record_finalizers(&mut self, kind: String, left: Vec<Vec<String>>) -> usize {
         let count = left.len();
         if count > 0 {
             self.objects.insert(kind, count);
@@ -43,7 +43,7 @@ impl Remaining {
         count
     }
 
-    fn conditions(&self) -> [Condition; 5] {
+    fn condition_texts(&self) -> [ConditionTexts; 5] {
         let list = |counts: &BTreeMap<String, usize>, verb: &str| {
             let lines: Vec<_> =
                 counts.iter().map(|(name, count)| format!("{name} {verb} {count} resource instances")).collect();
@@ -85,24 +85,28 @@ impl Remaining {
     }
 }
 
-/// Writes the conditions if they say something new.
-pub(super) async fn write(client: &Client, namespace: &Namespace, remaining: &Remaining) -> Result<(), kube::Error> {
+/// Writes the conditions if they changed.
+pub(super) async fn write_conditions(
+    client: &Client,
+    namespace: &Namespace,
+    remaining: &RemainingContent,
+) -> Result<(), kube::Error> {
     let mut update = namespace.clone();
-    if !set(&mut update, remaining, Timestamp::now()) {
+    if !set_conditions(&mut update, remaining, Timestamp::now()) {
         return Ok(());
     }
     let api: Api<Namespace> = Api::all(client.clone());
     match api.replace_status(&namespace.name_any(), &PostParams::default(), &update).await {
-        // A newer version wakes the loop again, which then writes what holds.
+        // The newer version is queued by its event.
         Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
         result => result.map(drop),
     }
 }
 
-fn set(namespace: &mut Namespace, remaining: &Remaining, now: Timestamp) -> bool {
+fn set_conditions(namespace: &mut Namespace, remaining: &RemainingContent, now: Timestamp) -> bool {
     let conditions = namespace.status.get_or_insert_default().conditions.get_or_insert_default();
     let mut changed = false;
-    for (type_, told, untold) in remaining.conditions() {
+    for (type_, told, untold) in remaining.condition_texts() {
         let status = if told.is_some() { "True" } else { "False" };
         let (reason, message) = told.unwrap_or_else(|| (untold.0, untold.1.to_owned()));
         let mut condition = NamespaceCondition {
@@ -134,11 +138,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_remains_is_told_and_later_untold() {
+    fn remaining_content_sets_and_clears_conditions() {
         let mut namespace = Namespace::default();
-        let mut remaining = Remaining::default();
-        remaining.count("configmaps.".into(), vec![vec!["x/y".into()], vec![]]);
-        assert!(set(&mut namespace, &remaining, Timestamp::UNIX_EPOCH));
+        let mut remaining = RemainingContent::default();
+        remaining.record_finalizers("configmaps.".into(), vec![vec!["x/y".into()], vec![]]);
+        assert!(set_conditions(&mut namespace, &remaining, Timestamp::UNIX_EPOCH));
         let message = |namespace: &Namespace, type_: &str| {
             let conditions = namespace.status.as_ref().unwrap().conditions.clone().unwrap();
             conditions.into_iter().find(|condition| condition.type_ == type_).unwrap().message.unwrap()
@@ -147,8 +151,8 @@ mod tests {
         assert_eq!(told, "Some resources are remaining: configmaps. has 2 resource instances");
         let told = message(&namespace, "NamespaceFinalizersRemaining");
         assert_eq!(told, "Some content in the namespace has finalizers remaining: x/y in 1 resource instances");
-        assert!(!set(&mut namespace, &remaining, Timestamp::UNIX_EPOCH));
-        assert!(set(&mut namespace, &Remaining::default(), Timestamp::UNIX_EPOCH));
+        assert!(!set_conditions(&mut namespace, &remaining, Timestamp::UNIX_EPOCH));
+        assert!(set_conditions(&mut namespace, &RemainingContent::default(), Timestamp::UNIX_EPOCH));
         assert_eq!(message(&namespace, "NamespaceContentRemaining"), "All content successfully removed");
     }
 }

@@ -1,10 +1,10 @@
-//! Namespaces that are being deleted: everything in them goes, the pods first, then the namespace itself.
+//! namespace-controller: deletes the content of terminating namespaces, pods first, then the namespace.
 
 mod conditions;
 
 use std::{sync::Arc, time::Duration};
 
-use client::{ApiErrorExt, Change, Informer, Queue, Requeue};
+use client::{ApiErrorExt, RequeueAction, ResourceEvent, SharedInformer, WorkQueue};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::{
     Api, Client, Resource,
@@ -12,124 +12,133 @@ use kube::{
     discovery::verbs,
 };
 
-use self::conditions::Remaining;
+use self::conditions::RemainingContent;
 use crate::{
-    Context,
-    discovery::{self, Kind},
+    ControllerContext,
+    discovery::{self, DiscoveredResource},
 };
 
 const WORKERS: usize = 4;
-const FINALIZER: &str = "kubernetes";
-/// When to look again at a namespace whose last pods are still ending; the end of each wakes it too.
-const PODS_REMAIN: Duration = Duration::from_secs(5);
-/// When to look again at a namespace where other things wait for their finalizers.
-const OBJECTS_REMAIN: Duration = Duration::from_secs(1);
+const KUBERNETES_FINALIZER: &str = "kubernetes";
+/// Recheck interval while pods terminate; their deletion events queue the namespace too.
+const PODS_REMAIN_RETRY: Duration = Duration::from_secs(5);
+/// Recheck interval while other objects wait for their finalizers.
+const OBJECTS_REMAIN_RETRY: Duration = Duration::from_secs(1);
 
-struct Controller {
+struct NamespaceController {
     client: Client,
-    namespaces: Informer<Namespace>,
-    queue: Queue<String>,
+    namespaces: SharedInformer<Namespace>,
+    queue: WorkQueue<String>,
 }
 
-/// Runs the loop until shutdown.
-pub(crate) async fn run(context: Context) {
-    let controller = Arc::new(Controller {
-        namespaces: context.informers.of(),
-        queue: Queue::new(),
+/// Runs the controller until shutdown.
+pub(crate) async fn run(context: ControllerContext) {
+    let controller = Arc::new(NamespaceController {
+        namespaces: context.informers.informer_for(),
+        queue: WorkQueue::new(),
         client: context.client.clone(),
     });
-    let pods: Informer<Pod> = context.informers.of();
-    controller.watch(&pods);
-    controller.namespaces.synced().await;
+    let pods: SharedInformer<Pod> = context.informers.informer_for();
+    controller.add_event_handlers(&pods);
+    controller.namespaces.wait_for_cache_sync().await;
     let worker = controller.clone();
     let sync = move |name: String| {
         let controller = worker.clone();
-        async move { controller.sync(&name).await }
+        async move { controller.sync_namespace(&name).await }
     };
-    controller.queue.run(WORKERS, context.shutdown, sync).await;
+    controller.queue.run_workers(WORKERS, context.shutdown, sync).await;
 }
 
-impl Controller {
-    fn watch(self: &Arc<Self>, pods: &Informer<Pod>) {
+impl NamespaceController {
+    fn add_event_handlers(self: &Arc<Self>, pods: &SharedInformer<Pod>) {
         let queue = self.queue.clone();
-        self.namespaces.on_change(move |change| {
+        self.namespaces.add_event_handler(move |change| {
             let meta = &change.object().metadata;
             if let (Some(name), Some(_), false) =
-                (&meta.name, &meta.deletion_timestamp, matches!(change, Change::Deleted(_)))
+                (&meta.name, &meta.deletion_timestamp, matches!(change, ResourceEvent::Deleted(_)))
             {
                 queue.add(name.clone());
             }
         });
         let this = self.clone();
-        pods.on_change(move |change| {
-            if let Change::Deleted(pod) = change
+        pods.add_event_handler(move |change| {
+            if let ResourceEvent::Deleted(pod) = change
                 && let Some(namespace) = &pod.metadata.namespace
-                && this.terminating(namespace).is_some()
+                && this.terminating_namespace(namespace).is_some()
             {
                 this.queue.add(namespace.clone());
             }
         });
     }
 
-    fn terminating(&self, name: &str) -> Option<Arc<Namespace>> {
+    fn terminating_namespace(&self, name: &str) -> Option<Arc<Namespace>> {
         self.namespaces.get("", name).filter(|namespace| namespace.metadata.deletion_timestamp.is_some())
     }
 
-    async fn sync(&self, name: &str) -> Result<Requeue, kube::Error> {
-        let Some(namespace) = self.terminating(name) else { return Ok(Requeue::No) };
-        if !has_finalizer(&namespace) {
-            return self.delete(&namespace).await;
+    async fn sync_namespace(&self, name: &str) -> Result<RequeueAction, kube::Error> {
+        let Some(namespace) = self.terminating_namespace(name) else { return Ok(RequeueAction::AwaitChange) };
+        if !has_kubernetes_finalizer(&namespace) {
+            return self.delete_namespace(&namespace).await;
         }
-        let remaining = self.empty(name).await?;
-        conditions::write(&self.client, &namespace, &remaining).await?;
+        let remaining = self.delete_all_content(name).await?;
+        conditions::write_conditions(&self.client, &namespace, &remaining).await?;
         if remaining.pods > 0 {
-            return Ok(Requeue::After(PODS_REMAIN));
+            return Ok(RequeueAction::After(PODS_REMAIN_RETRY));
         }
-        if !remaining.is_nothing() {
-            return Ok(Requeue::After(OBJECTS_REMAIN));
+        if !remaining.is_empty() {
+            return Ok(RequeueAction::After(OBJECTS_REMAIN_RETRY));
         }
-        self.finalize(name).await
+        self.finalize_namespace(name).await
     }
 
-    /// Deletes everything there is, and says what is left.
-    async fn empty(&self, namespace: &str) -> Result<Remaining, kube::Error> {
-        let kinds = discovery::kinds(&self.client).await?;
+    /// Deletes all content and returns what remains.
+    async fn delete_all_content(&self, namespace: &str) -> Result<RemainingContent, kube::Error> {
+        let kinds = discovery::discover_resources(&self.client).await?;
         let namespaced =
-            kinds.into_iter().filter(|kind| kind.is_namespaced() && kind.supports(&[verbs::LIST, verbs::DELETE]));
-        let (pods, others): (Vec<_>, Vec<_>) = namespaced.partition(|kind| kind.name() == "pods.");
-        let mut remaining = Remaining::default();
+            kinds.into_iter().filter(|kind| kind.is_namespaced() && kind.supports_verbs(&[verbs::LIST, verbs::DELETE]));
+        let (pods, others): (Vec<_>, Vec<_>) = namespaced.partition(|kind| kind.group_resource() == "pods.");
+        let mut remaining = RemainingContent::default();
         for kind in &pods {
-            remaining.pods += self.empty_kind(kind, namespace, &mut remaining).await;
+            remaining.pods += self.delete_resource_content(kind, namespace, &mut remaining).await;
         }
         if remaining.pods > 0 {
             return Ok(remaining);
         }
         for kind in &others {
-            self.empty_kind(kind, namespace, &mut remaining).await;
+            self.delete_resource_content(kind, namespace, &mut remaining).await;
         }
         Ok(remaining)
     }
 
-    /// A kind that fails is noted and does not keep the others from going.
-    async fn empty_kind(&self, kind: &Kind, namespace: &str, remaining: &mut Remaining) -> usize {
-        match self.delete_all(kind, namespace).await {
-            Ok(left) => remaining.note(kind, left),
+    /// Deletes the objects of one resource; a failure is recorded and does not stop the others.
+    async fn delete_resource_content(
+        &self,
+        kind: &DiscoveredResource,
+        namespace: &str,
+        remaining: &mut RemainingContent,
+    ) -> usize {
+        match self.delete_all_of_resource(kind, namespace).await {
+            Ok(left) => remaining.record_resource(kind, left),
             Err(error) => {
-                remaining.failures.push(error.reply());
+                remaining.failures.push(error.server_message());
                 0
             }
         }
     }
 
-    /// Deletes all objects of a kind and returns the finalizers of each that is left.
-    async fn delete_all(&self, kind: &Kind, namespace: &str) -> Result<Vec<Vec<String>>, kube::Error> {
-        let api = kind.api(&self.client, namespace);
+    /// Deletes all objects of a resource and returns the finalizers of each remaining one.
+    async fn delete_all_of_resource(
+        &self,
+        kind: &DiscoveredResource,
+        namespace: &str,
+    ) -> Result<Vec<Vec<String>>, kube::Error> {
+        let api = kind.dynamic_api(&self.client, namespace);
         let listed = api.list_metadata(&ListParams::default()).await?;
         if listed.items.is_empty() {
             return Ok(Vec::new());
         }
         let how = DeleteParams::background();
-        if kind.supports(&[verbs::DELETE_COLLECTION]) {
+        if kind.supports_verbs(&[verbs::DELETE_COLLECTION]) {
             api.delete_collection(&how, &ListParams::default()).await?;
         } else {
             for object in listed.items {
@@ -143,43 +152,43 @@ impl Controller {
         Ok(left.items.into_iter().map(|object| object.metadata.finalizers.unwrap_or_default()).collect())
     }
 
-    /// Says that this controller is done with the namespace, which the server then removes.
-    async fn finalize(&self, name: &str) -> Result<Requeue, kube::Error> {
+    /// Removes the `kubernetes` finalizer, which lets the server delete the namespace.
+    async fn finalize_namespace(&self, name: &str) -> Result<RequeueAction, kube::Error> {
         let api: Api<Namespace> = Api::all(self.client.clone());
-        let Some(mut namespace) = api.get_opt(name).await? else { return Ok(Requeue::No) };
-        if namespace.metadata.deletion_timestamp.is_none() || !has_finalizer(&namespace) {
-            return Ok(Requeue::No);
+        let Some(mut namespace) = api.get_opt(name).await? else { return Ok(RequeueAction::AwaitChange) };
+        if namespace.metadata.deletion_timestamp.is_none() || !has_kubernetes_finalizer(&namespace) {
+            return Ok(RequeueAction::AwaitChange);
         }
         if let Some(finalizers) = namespace.spec.as_mut().and_then(|spec| spec.finalizers.as_mut()) {
-            finalizers.retain(|finalizer| finalizer != FINALIZER);
+            finalizers.retain(|finalizer| finalizer != KUBERNETES_FINALIZER);
         }
         match api.replace_subresource("finalize", name, &PostParams::default(), &namespace).await {
-            Ok(_) => Ok(Requeue::No),
-            Err(error) if error.is_not_found() => Ok(Requeue::No),
-            Err(error) if error.is_conflict() => Ok(Requeue::Retry),
+            Ok(_) => Ok(RequeueAction::AwaitChange),
+            Err(error) if error.is_not_found() => Ok(RequeueAction::AwaitChange),
+            Err(error) if error.is_conflict() => Ok(RequeueAction::Backoff),
             Err(error) => Err(error),
         }
     }
 
-    /// A namespace without finalizers that still exists is deleted once more.
-    async fn delete(&self, namespace: &Namespace) -> Result<Requeue, kube::Error> {
+    /// Deletes a namespace without finalizers that still exists.
+    async fn delete_namespace(&self, namespace: &Namespace) -> Result<RequeueAction, kube::Error> {
         let others =
             namespace.spec.as_ref().and_then(|spec| spec.finalizers.as_ref()).is_some_and(|all| !all.is_empty());
         if others || namespace.metadata.finalizers.as_ref().is_some_and(|all| !all.is_empty()) {
-            return Ok(Requeue::No);
+            return Ok(RequeueAction::AwaitChange);
         }
         let api: Api<Namespace> = Api::all(self.client.clone());
         let this_one = Preconditions { uid: namespace.meta().uid.clone(), ..Default::default() };
         let name = namespace.metadata.name.as_deref().unwrap_or("");
         match api.delete(name, &DeleteParams::default().preconditions(this_one)).await {
-            Ok(_) => Ok(Requeue::No),
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(Requeue::No),
+            Ok(_) => Ok(RequeueAction::AwaitChange),
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(RequeueAction::AwaitChange),
             Err(error) => Err(error),
         }
     }
 }
 
-fn has_finalizer(namespace: &Namespace) -> bool {
+fn has_kubernetes_finalizer(namespace: &Namespace) -> bool {
     let finalizers = namespace.spec.as_ref().and_then(|spec| spec.finalizers.as_ref());
-    finalizers.is_some_and(|finalizers| finalizers.iter().any(|finalizer| finalizer == FINALIZER))
+    finalizers.is_some_and(|finalizers| finalizers.iter().any(|finalizer| finalizer == KUBERNETES_FINALIZER))
 }

@@ -1,4 +1,4 @@
-//! Which taints a node's conditions call for.
+//! Node taints by condition.
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -6,8 +6,8 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-/// `(condition, its status, the taint it calls for)`. The first two also keep running pods from staying.
-const RULES: [(&str, &str, &str); 6] = [
+/// `(condition, status, taint)`. The taints of `Ready` also have the effect `NoExecute`.
+const CONDITION_TAINTS: [(&str, &str, &str); 6] = [
     ("Ready", "False", "node.kubernetes.io/not-ready"),
     ("Ready", "Unknown", "node.kubernetes.io/unreachable"),
     ("MemoryPressure", "True", "node.kubernetes.io/memory-pressure"),
@@ -15,14 +15,15 @@ const RULES: [(&str, &str, &str); 6] = [
     ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
     ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
 ];
-const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 
-/// The taints that the node should have, if they differ from those it has. Taints of others are kept.
-pub(super) fn changed(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
+/// Returns the node's taints if they must change. Taints that this controller does not manage are kept.
+pub(super) fn updated_taints(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
     let present = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
-    let wanted = wanted(node);
+    let wanted = expected_taints(node);
     let is_wanted = |taint: &Taint| wanted.iter().any(|(key, effect)| taint.key == *key && taint.effect == *effect);
-    let mut taints: Vec<Taint> = present.iter().filter(|taint| !is_ours(taint) || is_wanted(taint)).cloned().collect();
+    let mut taints: Vec<Taint> =
+        present.iter().filter(|taint| !is_managed_taint(taint) || is_wanted(taint)).cloned().collect();
     for (key, effect) in wanted {
         if !taints.iter().any(|taint| taint.key == key && taint.effect == effect) {
             taints.push(Taint { key: key.into(), effect: effect.into(), time_added: Some(Time(now)), value: None });
@@ -31,28 +32,28 @@ pub(super) fn changed(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
     (taints != present).then_some(taints)
 }
 
-fn wanted(node: &Node) -> Vec<(&'static str, &'static str)> {
+fn expected_taints(node: &Node) -> Vec<(&'static str, &'static str)> {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or(&[]);
     let holds = |type_: &str, status: &str| conditions.iter().any(|c| c.type_ == type_ && c.status == status);
     let mut wanted = Vec::new();
-    for (type_, _, key) in RULES.into_iter().filter(|(type_, status, _)| holds(type_, status)) {
+    for (type_, _, key) in CONDITION_TAINTS.into_iter().filter(|(type_, status, _)| holds(type_, status)) {
         wanted.push((key, "NoSchedule"));
         if type_ == "Ready" {
             wanted.push((key, "NoExecute"));
         }
     }
     if node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true) {
-        wanted.push((UNSCHEDULABLE, "NoSchedule"));
+        wanted.push((UNSCHEDULABLE_TAINT, "NoSchedule"));
     }
     wanted
 }
 
-/// Whether this loop alone decides about the taint.
-fn is_ours(taint: &Taint) -> bool {
-    match RULES.iter().find(|(_, _, key)| taint.key == *key) {
+/// Whether this controller manages the taint.
+fn is_managed_taint(taint: &Taint) -> bool {
+    match CONDITION_TAINTS.iter().find(|(_, _, key)| taint.key == *key) {
         Some(("Ready", ..)) => taint.effect == "NoSchedule" || taint.effect == "NoExecute",
         Some(_) => taint.effect == "NoSchedule",
-        None => taint.key == UNSCHEDULABLE && taint.effect == "NoSchedule",
+        None => taint.key == UNSCHEDULABLE_TAINT && taint.effect == "NoSchedule",
     }
 }
 
@@ -62,7 +63,7 @@ mod tests {
 
     use super::*;
 
-    /// A node with this readiness and these taints (`key:effect`) should get these; `None` if they are right already.
+    /// Checks the taints (`key:effect`) for a node with this readiness and these taints; `None`: unchanged.
     fn check(ready: &str, unschedulable: bool, present: &[&str], expected: Option<&[&str]>) {
         let split = |taint: &&str| {
             let (key, effect) = taint.split_once(':').unwrap();
@@ -71,7 +72,7 @@ mod tests {
         let taints: Vec<_> = present.iter().map(split).collect();
         let node = json!({"spec": {"unschedulable": unschedulable, "taints": taints}, "status": {"conditions": [{"type": "Ready", "status": ready}]}});
         let node: Node = serde_json::from_value(node).unwrap();
-        let got = changed(&node, Timestamp::UNIX_EPOCH);
+        let got = updated_taints(&node, Timestamp::UNIX_EPOCH);
         let got =
             got.map(|taints| taints.iter().map(|taint| format!("{}:{}", taint.key, taint.effect)).collect::<Vec<_>>());
         assert_eq!(got, expected.map(|all| all.iter().map(|taint| taint.to_string()).collect()));

@@ -1,12 +1,14 @@
-//! ReplicaSets: as many pods as asked for, made from the template or taken away by rank, and counted in the status.
+//! replicaset-controller: maintains the number of pods of a ReplicaSet.
 
-mod rank;
+mod pod_ranking;
 mod slow_start;
 mod status;
 
 use std::{collections::HashSet, sync::Arc};
 
-use client::{ApiErrorExt, Change, Expectations, Informer, Queue, Recorder, Requeue};
+use client::{
+    ApiErrorExt, ControllerExpectations, EventRecorder, RequeueAction, ResourceEvent, SharedInformer, WorkQueue,
+};
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -21,218 +23,241 @@ use kube::{
     api::{DeleteParams, PostParams},
 };
 
-use crate::{Context, availability, key::Key, ownership};
+use crate::{ControllerContext, controller_ref, object_key::ObjectKey, pod_availability};
 
-/// At most this many pods are created or deleted in one sync.
-const BURST: usize = 500;
+/// Maximum number of pods created or deleted per sync.
+const BURST_REPLICAS: usize = 500;
 const WORKERS: usize = 5;
-/// ReplicaSets by namespace, to find those that may adopt an orphan pod.
+/// Index of ReplicaSets by namespace, to find adopters of an orphaned pod.
 const BY_NAMESPACE: &str = "namespace";
 
-struct Controller {
+struct ReplicaSetController {
     client: Client,
-    replica_sets: Informer<ReplicaSet>,
-    pods: Informer<Pod>,
-    queue: Queue<Key>,
-    expectations: Expectations,
-    recorder: Recorder,
+    replica_sets: SharedInformer<ReplicaSet>,
+    pods: SharedInformer<Pod>,
+    queue: WorkQueue<ObjectKey>,
+    expectations: ControllerExpectations,
+    recorder: EventRecorder,
 }
 
-/// Why a sync failed.
+/// A ReplicaSet could not be synced.
 #[derive(Debug, thiserror::Error)]
-enum Error {
+enum ReplicaSetSyncError {
     #[error("{0}")]
     Api(#[from] kube::Error),
     #[error("{0}")]
     Template(&'static str),
 }
 
-/// Runs the loop until shutdown.
-pub(crate) async fn run(context: Context) {
-    let controller = Arc::new(Controller {
-        replica_sets: context.informers.of(),
-        pods: context.informers.of(),
-        queue: Queue::new(),
-        expectations: Expectations::new(),
-        recorder: Recorder::new(context.client.clone(), "replicaset-controller", None),
+/// Runs the controller until shutdown.
+pub(crate) async fn run(context: ControllerContext) {
+    let controller = Arc::new(ReplicaSetController {
+        replica_sets: context.informers.informer_for(),
+        pods: context.informers.informer_for(),
+        queue: WorkQueue::new(),
+        expectations: ControllerExpectations::new(),
+        recorder: EventRecorder::new(context.client.clone(), "replicaset-controller", None),
         client: context.client,
     });
-    controller.watch();
-    controller.replica_sets.synced().await;
-    controller.pods.synced().await;
+    controller.add_event_handlers();
+    controller.replica_sets.wait_for_cache_sync().await;
+    controller.pods.wait_for_cache_sync().await;
     let worker = controller.clone();
     let sync = move |key| {
         let controller = worker.clone();
-        async move { controller.sync(&key).await }
+        async move { controller.sync_replica_set(&key).await }
     };
-    controller.queue.run(WORKERS, context.shutdown, sync).await;
+    controller.queue.run_workers(WORKERS, context.shutdown, sync).await;
 }
 
-impl Controller {
-    fn watch(self: &Arc<Self>) {
-        ownership::index_by_controller(&self.pods);
-        ownership::index_by_controller(&self.replica_sets);
+impl ReplicaSetController {
+    fn add_event_handlers(self: &Arc<Self>) {
+        controller_ref::index_by_controller(&self.pods);
+        controller_ref::index_by_controller(&self.replica_sets);
         self.replica_sets.add_index(BY_NAMESPACE, |rs| rs.metadata.namespace.iter().cloned().collect());
         let this = self.clone();
-        self.replica_sets.on_change(move |change| {
-            let key = Key::of(change.object().as_ref());
-            if let Change::Deleted(_) = change {
+        self.replica_sets.add_event_handler(move |change| {
+            let key = ObjectKey::from_object(change.object().as_ref());
+            if let ResourceEvent::Deleted(_) = change {
                 this.expectations.forget(&key.to_string());
             }
             this.queue.add(key);
         });
         let this = self.clone();
-        self.pods.on_change(move |change| this.pod_changed(change));
+        self.pods.add_event_handler(move |change| this.handle_pod_event(change));
     }
 
-    /// Wakes the ReplicaSets that a pod belongs to, belonged to, or might belong to.
-    fn pod_changed(&self, change: &Change<Pod>) {
+    /// Queues the current, previous and potential owners of a pod.
+    fn handle_pod_event(&self, change: &ResourceEvent<Pod>) {
         let pod = change.object();
-        let controller = self.replica_set_of(&pod.metadata);
+        let controller = self.resolve_controller_ref(&pod.metadata);
         if let Some(key) = &controller {
-            self.observe(change, &key.to_string());
+            self.observe_expectations(change, &key.to_string());
             self.queue.add(key.clone());
         }
-        if let Change::Updated { old, .. } = change
-            && let Some(key) = self.replica_set_of(&old.metadata)
+        if let ResourceEvent::Updated { old, .. } = change
+            && let Some(key) = self.resolve_controller_ref(&old.metadata)
             && Some(&key) != controller.as_ref()
         {
             self.queue.add(key);
         }
-        let is_orphan = ownership::controller_of(&pod.metadata).is_none() && !matches!(change, Change::Deleted(_));
+        let is_orphan =
+            controller_ref::controller_of(&pod.metadata).is_none() && !matches!(change, ResourceEvent::Deleted(_));
         if is_orphan && pod.metadata.deletion_timestamp.is_none() {
-            self.wake_adopters(&pod.metadata);
+            self.enqueue_adopters(&pod.metadata);
         }
     }
 
-    /// A deletion counts as seen as soon as it has begun: the replacement must not wait for the grace period.
-    fn observe(&self, change: &Change<Pod>, key: &str) {
+    /// Records a creation or deletion. A deletion counts once it begins, so that the replacement need not wait for the
+    /// grace period.
+    fn observe_expectations(&self, change: &ResourceEvent<Pod>, key: &str) {
         let pod = change.object();
-        if pod.metadata.deletion_timestamp.is_some() || matches!(change, Change::Deleted(_)) {
+        if pod.metadata.deletion_timestamp.is_some() || matches!(change, ResourceEvent::Deleted(_)) {
             self.expectations.deletion_observed(key, pod.metadata.uid.as_deref().unwrap_or(""));
-        } else if let Change::Added(_) = change {
+        } else if let ResourceEvent::Added(_) = change {
             self.expectations.creation_observed(key);
         }
     }
 
-    fn replica_set_of(&self, pod: &ObjectMeta) -> Option<Key> {
-        let reference = ownership::controller_of(pod).filter(|reference| reference.kind == "ReplicaSet")?;
+    fn resolve_controller_ref(&self, pod: &ObjectMeta) -> Option<ObjectKey> {
+        let reference = controller_ref::controller_of(pod).filter(|reference| reference.kind == "ReplicaSet")?;
         let namespace = pod.namespace.as_deref().unwrap_or("");
         let replica_set = self.replica_sets.get(namespace, &reference.name)?;
-        (replica_set.metadata.uid.as_ref() == Some(&reference.uid)).then(|| Key::of(replica_set.as_ref()))
+        (replica_set.metadata.uid.as_ref() == Some(&reference.uid))
+            .then(|| ObjectKey::from_object(replica_set.as_ref()))
     }
 
-    fn wake_adopters(&self, pod: &ObjectMeta) {
+    fn enqueue_adopters(&self, pod: &ObjectMeta) {
         for replica_set in self.replica_sets.by_index(BY_NAMESPACE, pod.namespace.as_deref().unwrap_or("")) {
-            let selector = replica_set.spec.as_ref().and_then(|spec| ownership::selector(&spec.selector));
-            if selector.is_some_and(|selector| ownership::selects(&selector, pod)) {
-                self.queue.add(Key::of(replica_set.as_ref()));
+            let selector =
+                replica_set.spec.as_ref().and_then(|spec| controller_ref::non_empty_selector(&spec.selector));
+            if selector.is_some_and(|selector| controller_ref::selector_matches(&selector, pod)) {
+                self.queue.add(ObjectKey::from_object(replica_set.as_ref()));
             }
         }
     }
 
-    async fn sync(&self, key: &Key) -> Result<Requeue, Error> {
+    async fn sync_replica_set(&self, key: &ObjectKey) -> Result<RequeueAction, ReplicaSetSyncError> {
         let Some(replica_set) = self.replica_sets.get(&key.namespace, &key.name) else {
             self.expectations.forget(&key.to_string());
-            return Ok(Requeue::No);
+            return Ok(RequeueAction::AwaitChange);
         };
-        let Some(selector) = replica_set.spec.as_ref().and_then(|spec| ownership::selector(&spec.selector)) else {
-            return Ok(Requeue::No);
+        let Some(selector) =
+            replica_set.spec.as_ref().and_then(|spec| controller_ref::non_empty_selector(&spec.selector))
+        else {
+            return Ok(RequeueAction::AwaitChange);
         };
-        // Asked before the pods are listed: whatever is seen after this may only make the list newer.
-        let settled = self.expectations.satisfied(&key.to_string());
-        let all = ownership::candidates(&self.pods, &replica_set.metadata);
+        // Read before listing pods: later events can only make the list newer.
+        let settled = self.expectations.is_satisfied(&key.to_string());
+        let all = controller_ref::claim_candidates(&self.pods, &replica_set.metadata);
         let terminating = all.iter().filter(|pod| {
-            let ours =
-                ownership::controller_of(&pod.metadata).map(|owner| &owner.uid) == replica_set.metadata.uid.as_ref();
-            ours && pod.metadata.deletion_timestamp.is_some() && !availability::is_terminal(pod)
+            let ours = controller_ref::controller_of(&pod.metadata).map(|owner| &owner.uid)
+                == replica_set.metadata.uid.as_ref();
+            ours && pod.metadata.deletion_timestamp.is_some() && !pod_availability::is_pod_terminal(pod)
         });
         let terminating = terminating.count();
-        let active = all.into_iter().filter(|pod| availability::is_active(pod)).collect();
-        let active = ownership::claim_all(&self.client, replica_set.as_ref(), &selector, active).await?;
+        let active = all.into_iter().filter(|pod| pod_availability::is_pod_active(pod)).collect();
+        let active = controller_ref::claim_objects(&self.client, replica_set.as_ref(), &selector, active).await?;
 
         let managed = match settled && replica_set.metadata.deletion_timestamp.is_none() {
-            true => self.manage(key, &replica_set, &active).await,
+            true => self.manage_replicas(key, &replica_set, &active).await,
             false => Ok(()),
         };
         let now = Timestamp::now();
         let failure = managed.as_ref().err().map(|error| error.to_string());
-        let counted = status::calculate(&replica_set, &active, terminating, failure, now);
-        status::write(&self.client, &replica_set, counted).await?;
+        let counted = status::calculate_status(&replica_set, &active, terminating, failure, now);
+        status::update_status(&self.client, &replica_set, counted).await?;
         managed?;
-        Ok(status::next_check(&replica_set, &active, now).map_or(Requeue::No, Requeue::After))
+        Ok(status::next_availability_check(&replica_set, &active, now)
+            .map_or(RequeueAction::AwaitChange, RequeueAction::After))
     }
 
-    async fn manage(&self, key: &Key, replica_set: &ReplicaSet, active: &[Arc<Pod>]) -> Result<(), Error> {
-        let wanted = usize::try_from(status::desired(replica_set)).unwrap_or(0);
+    async fn manage_replicas(
+        &self,
+        key: &ObjectKey,
+        replica_set: &ReplicaSet,
+        active: &[Arc<Pod>],
+    ) -> Result<(), ReplicaSetSyncError> {
+        let wanted = usize::try_from(status::desired_replicas(replica_set)).unwrap_or(0);
         match active.len() {
-            have if have < wanted => self.create(key, replica_set, (wanted - have).min(BURST)).await,
-            have if have > wanted => self.delete(key, replica_set, active, (have - wanted).min(BURST)).await,
+            have if have < wanted => self.create_pods(key, replica_set, (wanted - have).min(BURST_REPLICAS)).await,
+            have if have > wanted => {
+                self.delete_pods(key, replica_set, active, (have - wanted).min(BURST_REPLICAS)).await
+            }
             _ => Ok(()),
         }
     }
 
-    async fn create(&self, key: &Key, replica_set: &ReplicaSet, count: usize) -> Result<(), Error> {
+    async fn create_pods(
+        &self,
+        key: &ObjectKey,
+        replica_set: &ReplicaSet,
+        count: usize,
+    ) -> Result<(), ReplicaSetSyncError> {
         let template = replica_set.spec.as_ref().and_then(|spec| spec.template.as_ref());
-        let template = template.ok_or(Error::Template("the ReplicaSet has no pod template"))?;
-        let pod = pod_from(template, replica_set, ownership::controller_reference(replica_set));
+        let template = template.ok_or(ReplicaSetSyncError::Template("the ReplicaSet has no pod template"))?;
+        let pod = pod_from_template(template, replica_set, controller_ref::new_controller_ref(replica_set));
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
         let expectation = key.to_string();
         self.expectations.expect_creations(&expectation, count);
-        let (made, result) = slow_start::batches(count, || self.create_one(&api, &pod, replica_set)).await;
-        // The informer will not show what was not made.
+        let (made, result) = slow_start::slow_start_batch(count, || self.create_pod(&api, &pod, replica_set)).await;
+        // Pods that were not created produce no event.
         (made..count).for_each(|_| self.expectations.creation_observed(&expectation));
-        result.map_err(Error::Api)
+        result.map_err(ReplicaSetSyncError::Api)
     }
 
-    async fn create_one(&self, api: &Api<Pod>, pod: &Pod, replica_set: &ReplicaSet) -> Result<bool, kube::Error> {
+    async fn create_pod(&self, api: &Api<Pod>, pod: &Pod, replica_set: &ReplicaSet) -> Result<bool, kube::Error> {
         match api.create(&PostParams::default(), pod).await {
             Ok(created) => {
                 let message = format!("Created pod: {}", created.name_any());
-                self.recorder.normal(replica_set.object_ref(&()), "SuccessfulCreate", message);
+                self.recorder.record_normal(replica_set.object_ref(&()), "SuccessfulCreate", message);
                 Ok(true)
             }
-            // The pod waits for its initializers, and is shown when they are done.
+            // The create may complete later; its event fulfils the expectation.
             Err(error) if error.is_timeout() => Ok(true),
-            // Every creation fails there, and soon the ReplicaSet is gone too.
+            // Every create fails in a terminating namespace, and the ReplicaSet is deleted with it.
             Err(error) if error.is_namespace_terminating() => Ok(false),
             Err(error) => {
-                let message = format!("Error creating: {}", error.reply());
-                self.recorder.warning(replica_set.object_ref(&()), "FailedCreate", message);
+                let message = format!("Error creating: {}", error.server_message());
+                self.recorder.record_warning(replica_set.object_ref(&()), "FailedCreate", message);
                 Err(error)
             }
         }
     }
 
-    async fn delete(
+    async fn delete_pods(
         &self,
-        key: &Key,
+        key: &ObjectKey,
         replica_set: &ReplicaSet,
         active: &[Arc<Pod>],
         count: usize,
-    ) -> Result<(), Error> {
-        let related = self.related(replica_set);
-        let chosen = rank::to_delete(active.to_vec(), &related, count, Timestamp::now());
+    ) -> Result<(), ReplicaSetSyncError> {
+        let related = self.indirectly_related_pods(replica_set);
+        let chosen = pod_ranking::pods_to_delete(active.to_vec(), &related, count, Timestamp::now());
         let expectation = key.to_string();
         self.expectations.expect_deletions(&expectation, chosen.iter().filter_map(|pod| pod.metadata.uid.clone()));
-        let results = join_all(chosen.iter().map(|pod| self.delete_one(pod, replica_set))).await;
+        let results = join_all(chosen.iter().map(|pod| self.delete_pod(pod, replica_set))).await;
         for (pod, result) in chosen.iter().zip(&results) {
             if result.is_err() {
                 self.expectations.deletion_observed(&expectation, pod.metadata.uid.as_deref().unwrap_or(""));
             }
         }
         let failure = results.into_iter().filter_map(Result::err).find(|error| !error.is_not_found());
-        failure.map_or(Ok(()), |error| Err(Error::Api(error)))
+        failure.map_or(Ok(()), |error| Err(ReplicaSetSyncError::Api(error)))
     }
 
-    async fn delete_one(&self, pod: &Pod, replica_set: &ReplicaSet) -> Result<(), kube::Error> {
+    async fn delete_pod(&self, pod: &Pod, replica_set: &ReplicaSet) -> Result<(), kube::Error> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), pod.metadata.namespace.as_deref().unwrap_or(""));
         let about = replica_set.object_ref(&());
         match api.delete(&pod.name_any(), &DeleteParams::default()).await {
-            Ok(_) => self.recorder.normal(about, "SuccessfulDelete", format!("Deleted pod: {}", pod.name_any())),
+            Ok(_) => self.recorder.record_normal(about, "SuccessfulDelete", format!("Deleted pod: {}", pod.name_any())),
             Err(error) => {
                 if !error.is_not_found() {
-                    self.recorder.warning(about, "FailedDelete", format!("Error deleting: {}", error.reply()));
+                    self.recorder.record_warning(
+                        about,
+                        "FailedDelete",
+                        format!("Error deleting: {}", error.server_message()),
+                    );
                 }
                 return Err(error);
             }
@@ -240,19 +265,19 @@ impl Controller {
         Ok(())
     }
 
-    /// The pods of all ReplicaSets with the same controller: those of one Deployment are spread together.
-    fn related(&self, replica_set: &ReplicaSet) -> Vec<Arc<Pod>> {
+    /// Returns the pods of all ReplicaSets with the same controller, which are spread together.
+    fn indirectly_related_pods(&self, replica_set: &ReplicaSet) -> Vec<Arc<Pod>> {
         let mut owners: HashSet<String> = replica_set.metadata.uid.iter().cloned().collect();
-        if let Some(controller) = ownership::controller_of(&replica_set.metadata) {
-            let siblings = ownership::controlled(&self.replica_sets, &controller.uid);
+        if let Some(controller) = controller_ref::controller_of(&replica_set.metadata) {
+            let siblings = controller_ref::controlled_objects(&self.replica_sets, &controller.uid);
             owners.extend(siblings.iter().filter_map(|sibling| sibling.metadata.uid.clone()));
         }
-        owners.iter().flat_map(|uid| ownership::controlled(&self.pods, uid)).collect()
+        owners.iter().flat_map(|uid| controller_ref::controlled_objects(&self.pods, uid)).collect()
     }
 }
 
-/// The pod that the template describes, owned by the ReplicaSet.
-fn pod_from(template: &PodTemplateSpec, replica_set: &ReplicaSet, owner: OwnerReference) -> Pod {
+/// Builds a pod from the template, owned by the ReplicaSet.
+fn pod_from_template(template: &PodTemplateSpec, replica_set: &ReplicaSet, owner: OwnerReference) -> Pod {
     let meta = template.metadata.clone().unwrap_or_default();
     let metadata = ObjectMeta {
         generate_name: Some(format!("{}-", replica_set.name_any())),

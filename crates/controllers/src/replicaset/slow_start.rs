@@ -1,10 +1,10 @@
-//! Batches that double while all goes well, so that what always fails is not tried many times.
+//! Slow-start batches: sizes double while calls succeed, which bounds the number of failing calls.
 
 use futures::future::join_all;
 
-/// Calls `action` up to `count` times, in batches of 1, 2, 4…, each batch at once. Stops after a batch with a failure.
-/// Returns how many calls made something, and the first failure.
-pub(super) async fn batches<F, E>(count: usize, action: impl Fn() -> F) -> (usize, Result<(), E>)
+/// Calls `action` `count` times in concurrent batches of 1, 2, 4…, stopping after a batch with a failure. Returns the
+/// number of calls that created something, and the first failure.
+pub(super) async fn slow_start_batch<F, E>(count: usize, action: impl Fn() -> F) -> (usize, Result<(), E>)
 where
     F: Future<Output = Result<bool, E>>,
 {
@@ -28,7 +28,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs `count` calls of which all from number `fails_from` on fail.
+    /// Runs `count` calls that fail from number `fails_from` on.
     async fn check(count: usize, fails_from: usize, calls_made: usize, made: usize) {
         let calls = Cell::new(0);
         let action = || {
@@ -36,12 +36,12 @@ mod tests {
             let call = calls.get();
             async move { if call >= fails_from { Err(call) } else { Ok(true) } }
         };
-        let (done, result) = batches(count, action).await;
+        let (done, result) = slow_start_batch(count, action).await;
         assert_eq!((calls.get(), done, result.is_err()), (calls_made, made, made < count));
     }
 
     #[tokio::test]
-    async fn a_failure_stops_the_next_batch() {
+    async fn failure_stops_the_next_batch() {
         check(10, usize::MAX, 10, 10).await;
         check(10, 1, 1, 0).await;
         check(10, 3, 3, 2).await;

@@ -1,4 +1,4 @@
-//! What a ReplicaSet's status says about its pods, and how it is written.
+//! ReplicaSet status.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,12 +13,12 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, ResourceExt, api::PostParams};
 
-use crate::availability::{available_in, is_ready};
+use crate::pod_availability::{is_pod_ready, time_until_available};
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// How many pods the ReplicaSet should have.
-pub(super) fn desired(replica_set: &ReplicaSet) -> i32 {
+/// Returns the ReplicaSet's `spec.replicas`.
+pub(super) fn desired_replicas(replica_set: &ReplicaSet) -> i32 {
     replica_set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
@@ -26,29 +26,34 @@ fn min_ready_seconds(replica_set: &ReplicaSet) -> i32 {
     replica_set.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0)
 }
 
-/// The status that these pods, and the failure to change them, make.
-pub(super) fn calculate(
+/// Calculates the status from the active pods and the last failure to manage them.
+pub(super) fn calculate_status(
     replica_set: &ReplicaSet,
     active: &[Arc<Pod>],
     terminating: usize,
     failure: Option<String>,
     now: Timestamp,
 ) -> ReplicaSetStatus {
-    let count = |matches: &dyn Fn(&Pod) -> bool| number(active.iter().filter(|pod| matches(pod)).count());
+    let count = |matches: &dyn Fn(&Pod) -> bool| saturating_i32(active.iter().filter(|pod| matches(pod)).count());
     let old = replica_set.status.clone().unwrap_or_default();
     let min_ready = min_ready_seconds(replica_set);
     ReplicaSetStatus {
-        replicas: number(active.len()),
+        replicas: saturating_i32(active.len()),
         fully_labeled_replicas: Some(count(&|pod| is_fully_labeled(replica_set, pod))),
-        ready_replicas: Some(count(&is_ready)),
-        available_replicas: Some(count(&|pod| available_in(pod, min_ready, now) == Some(Duration::ZERO))),
-        terminating_replicas: Some(number(terminating)),
+        ready_replicas: Some(count(&is_pod_ready)),
+        available_replicas: Some(count(&|pod| time_until_available(pod, min_ready, now) == Some(Duration::ZERO))),
+        terminating_replicas: Some(saturating_i32(terminating)),
         observed_generation: replica_set.metadata.generation,
-        conditions: conditions(old.conditions, failure, desired(replica_set) > number(active.len()), now),
+        conditions: replica_failure_conditions(
+            old.conditions,
+            failure,
+            desired_replicas(replica_set) > saturating_i32(active.len()),
+            now,
+        ),
     }
 }
 
-fn number(count: usize) -> i32 {
+fn saturating_i32(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
@@ -58,8 +63,8 @@ fn is_fully_labeled(replica_set: &ReplicaSet, pod: &Pod) -> bool {
     wanted.is_none_or(|wanted| wanted.iter().all(|(key, value)| pod.labels().get(key) == Some(value)))
 }
 
-/// A failure is reported once, with its first reason, until there is none.
-fn conditions(
+/// Updates the condition ReplicaFailure; the first reason is kept until the failure clears.
+fn replica_failure_conditions(
     old: Option<Vec<ReplicaSetCondition>>,
     failure: Option<String>,
     too_few: bool,
@@ -81,19 +86,23 @@ fn conditions(
     (!conditions.is_empty()).then_some(conditions)
 }
 
-/// When a ready pod becomes available next, if one is still to.
-pub(super) fn next_check(replica_set: &ReplicaSet, active: &[Arc<Pod>], now: Timestamp) -> Option<Duration> {
+/// Returns the time until the next ready pod becomes available.
+pub(super) fn next_availability_check(
+    replica_set: &ReplicaSet,
+    active: &[Arc<Pod>],
+    now: Timestamp,
+) -> Option<Duration> {
     let min_ready = min_ready_seconds(replica_set);
-    active.iter().filter_map(|pod| available_in(pod, min_ready, now)).filter(|left| !left.is_zero()).min()
+    active.iter().filter_map(|pod| time_until_available(pod, min_ready, now)).filter(|left| !left.is_zero()).min()
 }
 
-/// Writes the status if it says something new; after a conflict, once more onto the newest version.
-pub(super) async fn write(
+/// Writes the status if it changed; a conflict is retried once on the latest version.
+pub(super) async fn update_status(
     client: &Client,
     replica_set: &ReplicaSet,
     status: ReplicaSetStatus,
 ) -> Result<(), kube::Error> {
-    if replica_set.status.as_ref().is_some_and(|old| same(old, &status)) {
+    if replica_set.status.as_ref().is_some_and(|old| is_same_status(old, &status)) {
         return Ok(());
     }
     let api: Api<ReplicaSet> = Api::namespaced(client.clone(), replica_set.metadata.namespace.as_deref().unwrap_or(""));
@@ -107,21 +116,21 @@ pub(super) async fn write(
                 return Ok(());
             }
             fresh.status = Some(status);
-            gone_is_fine(api.replace_status(&name, &PostParams::default(), &fresh).await)
+            ignore_not_found(api.replace_status(&name, &PostParams::default(), &fresh).await)
         }
-        result => gone_is_fine(result),
+        result => ignore_not_found(result),
     }
 }
 
-fn gone_is_fine(result: Result<ReplicaSet, kube::Error>) -> Result<(), kube::Error> {
+fn ignore_not_found(result: Result<ReplicaSet, kube::Error>) -> Result<(), kube::Error> {
     match result {
         Err(error) if error.is_not_found() => Ok(()),
         result => result.map(drop),
     }
 }
 
-/// Counts that are absent mean zero.
-fn same(old: &ReplicaSetStatus, new: &ReplicaSetStatus) -> bool {
+/// Whether two statuses are equal, with absent counts as zero.
+fn is_same_status(old: &ReplicaSetStatus, new: &ReplicaSetStatus) -> bool {
     let counts = |status: &ReplicaSetStatus| {
         let optional = [
             status.fully_labeled_replicas,
@@ -149,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn availability_needs_time() {
+    fn available_replicas_respect_min_ready_seconds() {
         let replica_set: ReplicaSet = serde_json::from_value(json!({
             "metadata": {"generation": 3},
             "spec": {"replicas": 3, "minReadySeconds": 10, "selector": {},
@@ -158,19 +167,19 @@ mod tests {
         .unwrap();
         let pods = [pod(None), pod(Some("2030-01-01T00:00:00Z")), pod(Some("2030-01-01T00:00:06Z"))];
         let now = "2030-01-01T00:00:10Z".parse().unwrap();
-        let status = calculate(&replica_set, &pods, 1, None, now);
+        let status = calculate_status(&replica_set, &pods, 1, None, now);
         assert_eq!((status.replicas, status.ready_replicas, status.available_replicas), (3, Some(2), Some(1)));
         assert_eq!((status.terminating_replicas, status.fully_labeled_replicas), (Some(1), Some(3)));
         assert_eq!(status.observed_generation, Some(3));
-        assert_eq!(next_check(&replica_set, &pods, now), Some(Duration::from_secs(6)));
+        assert_eq!(next_availability_check(&replica_set, &pods, now), Some(Duration::from_secs(6)));
     }
 
     #[test]
-    fn a_failure_comes_and_goes() {
+    fn replica_failure_is_set_and_cleared() {
         let now = Timestamp::UNIX_EPOCH;
-        let failed = conditions(None, Some("quota".into()), true, now);
+        let failed = replica_failure_conditions(None, Some("quota".into()), true, now);
         assert_eq!(failed.as_ref().unwrap()[0].reason.as_deref(), Some("FailedCreate"));
-        assert_eq!(conditions(failed.clone(), Some("other".into()), true, now), failed);
-        assert_eq!(conditions(failed, None, true, now), None);
+        assert_eq!(replica_failure_conditions(failed.clone(), Some("other".into()), true, now), failed);
+        assert_eq!(replica_failure_conditions(failed, None, true, now), None);
     }
 }

@@ -1,118 +1,121 @@
-//! Resource quotas: how much of what they limit is used, counted again when a quota changes and when something that counts
-//! goes away. The API server charges what is created by itself.
+//! resourcequota-controller: recalculates quota usage when a quota changes or a counted object is deleted. The API
+//! server charges creations itself.
 //!
-//! A count is only written if nothing was charged while it was made, and for a moment before: what is charged is stored
-//! right after, so that nothing is missed.
+//! Usage is written only if the quota was not charged since the calculation began, with a settle time in which a
+//! charged creation is stored.
 
-mod count;
-mod follow;
+mod monitor;
+mod usage;
 
 use std::{sync::Arc, time::Duration};
 
-use client::{ApiErrorExt, Change, Informer, Queue, Requeue};
+use client::{ApiErrorExt, RequeueAction, ResourceEvent, SharedInformer, WorkQueue};
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::{Api, Client, api::PostParams};
 use serde_json::{Value, json};
 
-use self::follow::Followers;
-use crate::{Context, availability::is_terminal, key::Key};
+use self::monitor::QuotaMonitor;
+use crate::{ControllerContext, object_key::ObjectKey, pod_availability::is_pod_terminal};
 
-/// How long a creation may take from being charged to being stored.
-const SETTLE: Duration = Duration::from_millis(300);
-/// How often quotas are counted without a reason: creations that failed after they were charged.
-const RESYNC: Duration = Duration::from_secs(300);
-/// Quotas by their namespace.
+/// Time between charging a creation and storing it.
+const CHARGE_SETTLE_TIME: Duration = Duration::from_millis(300);
+/// Full recalculation interval; corrects creations that failed after being charged.
+const RESYNC_PERIOD: Duration = Duration::from_secs(300);
+/// Index of quotas by namespace.
 const BY_NAMESPACE: &str = "namespace";
 
-struct Controller {
+struct ResourceQuotaController {
     client: Client,
-    quotas: Informer<ResourceQuota>,
-    queue: Queue<Key>,
-    followers: Followers,
+    quotas: SharedInformer<ResourceQuota>,
+    queue: WorkQueue<ObjectKey>,
+    monitor: QuotaMonitor,
 }
 
-/// Runs the loop until shutdown.
-pub(crate) async fn run(context: Context) {
-    let controller = Arc::new(Controller {
-        quotas: context.informers.of(),
-        queue: Queue::new(),
-        followers: Followers::new(context.client.clone()),
+/// Runs the controller until shutdown.
+pub(crate) async fn run(context: ControllerContext) {
+    let controller = Arc::new(ResourceQuotaController {
+        quotas: context.informers.informer_for(),
+        queue: WorkQueue::new(),
+        monitor: QuotaMonitor::new(context.client.clone()),
         client: context.client,
     });
-    controller.watch(&context.informers.of());
-    controller.quotas.synced().await;
+    controller.add_event_handlers(&context.informers.informer_for());
+    controller.quotas.wait_for_cache_sync().await;
     let worker = controller.clone();
-    let sync = move |key: Key| {
+    let sync = move |key: ObjectKey| {
         let controller = worker.clone();
-        async move { controller.sync(&key).await }
+        async move { controller.sync_resource_quota(&key).await }
     };
-    controller.queue.run(5, context.shutdown, sync).await;
-    controller.followers.stop();
+    controller.queue.run_workers(5, context.shutdown, sync).await;
+    controller.monitor.stop_all();
 }
 
-impl Controller {
-    fn watch(self: &Arc<Self>, pods: &Informer<Pod>) {
+impl ResourceQuotaController {
+    fn add_event_handlers(self: &Arc<Self>, pods: &SharedInformer<Pod>) {
         let of = |quota: &ResourceQuota| quota.metadata.namespace.clone().into_iter().collect();
         self.quotas.add_index(BY_NAMESPACE, of);
         let this = self.clone();
-        self.quotas.on_change(move |change| {
-            let charged = matches!(change, Change::Updated { old, new } if old.spec == new.spec && is_counted(new));
+        self.quotas.add_event_handler(move |change| {
+            let charged =
+                matches!(change, ResourceEvent::Updated { old, new } if old.spec == new.spec && is_status_current(new));
             if !charged {
-                this.queue.add(Key::of(change.object().as_ref()));
+                this.queue.add(ObjectKey::from_object(change.object().as_ref()));
             }
         });
         let this = self.clone();
-        pods.on_change(move |change| {
+        pods.add_event_handler(move |change| {
             let ended = match change {
-                Change::Added(_) => false,
-                Change::Updated { old, new } => is_terminal(new) && !is_terminal(old),
-                Change::Deleted(_) => true,
+                ResourceEvent::Added(_) => false,
+                ResourceEvent::Updated { old, new } => is_pod_terminal(new) && !is_pod_terminal(old),
+                ResourceEvent::Deleted(_) => true,
             };
             if ended {
-                this.recount(change.object().metadata.namespace.as_deref().unwrap_or_default());
+                this.enqueue_namespace(change.object().metadata.namespace.as_deref().unwrap_or_default());
             }
         });
     }
 
-    /// Something that may count in a namespace is gone.
-    fn recount(&self, namespace: &str) {
+    /// Queues the quotas of a namespace.
+    fn enqueue_namespace(&self, namespace: &str) {
         for quota in self.quotas.by_index(BY_NAMESPACE, namespace) {
-            self.queue.add(Key::of(quota.as_ref()));
+            self.queue.add(ObjectKey::from_object(quota.as_ref()));
         }
     }
 
-    async fn sync(self: &Arc<Self>, key: &Key) -> Result<Requeue, kube::Error> {
+    async fn sync_resource_quota(self: &Arc<Self>, key: &ObjectKey) -> Result<RequeueAction, kube::Error> {
         let api: Api<ResourceQuota> = Api::namespaced(self.client.clone(), &key.namespace);
-        // This loop's account may list quotas, not get one; what the cache lacks is noticed when the status is written.
+        // The service account may list quotas but not get one; a stale cache shows as a conflict when the status is
+        // written.
         let Some(mut quota) = self.quotas.get(&key.namespace, &key.name).map(Arc::unwrap_or_clone) else {
-            self.followers.retain(&key.namespace, !self.quotas.by_index(BY_NAMESPACE, &key.namespace).is_empty());
-            return Ok(Requeue::No);
+            self.monitor
+                .retain_namespace(&key.namespace, !self.quotas.by_index(BY_NAMESPACE, &key.namespace).is_empty());
+            return Ok(RequeueAction::AwaitChange);
         };
         let value = json!(quota);
-        let kinds = self.followers.kinds(&value).await?;
+        let kinds = self.monitor.resources_for_quota(&value).await?;
         for kind in &kinds {
             let this = self.clone();
-            self.followers.follow(&key.namespace, kind, move |namespace| this.recount(namespace));
+            self.monitor.start_monitor(&key.namespace, kind, move |namespace| this.enqueue_namespace(namespace));
         }
-        tokio::time::sleep(SETTLE).await;
-        let used = count::used(&self.client, &value, &kinds).await?;
+        tokio::time::sleep(CHARGE_SETTLE_TIME).await;
+        let used = usage::calculate_usage(&self.client, &value, &kinds).await?;
         let status = json!({"hard": value["spec"]["hard"], "used": used});
-        if same(&value["status"], &status) {
-            return Ok(Requeue::After(RESYNC));
+        if is_same_status(&value["status"], &status) {
+            return Ok(RequeueAction::After(RESYNC_PERIOD));
         }
         quota.status = serde_json::from_value(status).ok();
         match api.replace_status(&key.name, &PostParams::default(), &quota).await {
-            Ok(_) => Ok(Requeue::After(RESYNC)),
-            Err(error) if error.is_not_found() => Ok(Requeue::No),
-            // Somebody was charged meanwhile.
-            Err(error) if error.is_conflict() => Ok(Requeue::Retry),
+            Ok(_) => Ok(RequeueAction::After(RESYNC_PERIOD)),
+            Err(error) if error.is_not_found() => Ok(RequeueAction::AwaitChange),
+            // A creation was charged during the calculation.
+            Err(error) if error.is_conflict() => Ok(RequeueAction::Backoff),
             Err(error) => Err(error),
         }
     }
 }
 
-/// Whether a quota's status is of its specification.
-fn is_counted(quota: &ResourceQuota) -> bool {
+/// Whether the status covers the current spec.
+fn is_status_current(quota: &ResourceQuota) -> bool {
     let hard = |list: Option<_>| list.unwrap_or_default();
     let status = quota.status.clone().unwrap_or_default();
     let limits = hard(quota.spec.as_ref().and_then(|spec| spec.hard.clone()));
@@ -120,6 +123,8 @@ fn is_counted(quota: &ResourceQuota) -> bool {
     hard(status.hard) == limits && limits.keys().all(|name| used.contains_key(name))
 }
 
-fn same(before: &Value, after: &Value) -> bool {
-    ["hard", "used"].iter().all(|field| count::amounts(&before[*field]) == count::amounts(&after[*field]))
+fn is_same_status(before: &Value, after: &Value) -> bool {
+    ["hard", "used"]
+        .iter()
+        .all(|field| usage::canonical_quantities(&before[*field]) == usage::canonical_quantities(&after[*field]))
 }

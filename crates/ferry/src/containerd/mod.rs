@@ -14,8 +14,8 @@ use std::{
 };
 
 use anyhow::{Context, anyhow, bail};
-use runtime::{cri::Cri, pause};
-use sys::process::{Process, has_capability, spawn_detached};
+use runtime::{cri::CriClient, pause};
+use sys::process::{ProcessHandle, has_capability, spawn_detached};
 use tokio_util::sync::CancellationToken;
 
 use crate::{atomic, instance::Instance, log, runtime_check};
@@ -44,7 +44,7 @@ impl Containerd {
     }
 
     /// Makes sure that it runs with the current configuration; true if it did already.
-    pub async fn ensure(&mut self) -> anyhow::Result<(Cri, bool)> {
+    pub async fn ensure(&mut self) -> anyhow::Result<(CriClient, bool)> {
         let changed = self.configure()?;
         if let Some(process) = process(&self.instance) {
             if !changed && let Ok(cri) = runtime_check::connect(&self.instance.own_endpoint()).await {
@@ -69,7 +69,7 @@ impl Containerd {
         Ok(changed)
     }
 
-    async fn start(&mut self) -> anyhow::Result<Cri> {
+    async fn start(&mut self) -> anyhow::Result<CriClient> {
         let path = self.instance.containerd().join("containerd.log");
         let log = File::options().create(true).append(true).open(&path).with_context(|| path.display().to_string())?;
         let from = log.metadata()?.len();
@@ -86,17 +86,17 @@ impl Containerd {
     }
 
     /// Loads the pause image unless it is there.
-    pub async fn load_pause(&self, cri: &Cri) -> anyhow::Result<bool> {
-        if cri.image(pause::IMAGE).await?.is_some() {
+    pub async fn load_pause(&self, cri: &CriClient) -> anyhow::Result<bool> {
+        if cri.image_status(pause::PAUSE_IMAGE).await?.is_some() {
             return Ok(false);
         }
         let (programs, socket) = (self.programs.clone(), self.instance.containerd_socket());
-        tokio::task::spawn_blocking(move || import(&programs, &socket, &pause::archive())).await??;
+        tokio::task::spawn_blocking(move || import(&programs, &socket, &pause::build_image_archive())).await??;
         let deadline = Instant::now() + PATIENCE;
         // CRI hears of an imported image through an event, a little later.
-        while cri.image(pause::IMAGE).await?.is_none() {
+        while cri.image_status(pause::PAUSE_IMAGE).await?.is_none() {
             if Instant::now() > deadline {
-                bail!("containerd imported the image {} but does not list it", pause::IMAGE);
+                bail!("containerd imported the image {} but does not list it", pause::PAUSE_IMAGE);
             }
             tokio::time::sleep(RETRY).await;
         }
@@ -120,7 +120,7 @@ impl Containerd {
         loop {
             let ended = async {
                 match process(&self.instance) {
-                    Some(process) => process.ended().await,
+                    Some(process) => process.wait_for_exit().await,
                     None => Ok(()),
                 }
             };
@@ -141,7 +141,7 @@ impl Containerd {
     }
 }
 
-async fn answers(endpoint: &str, child: &mut Child) -> anyhow::Result<Cri> {
+async fn answers(endpoint: &str, child: &mut Child) -> anyhow::Result<CriClient> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let error = match runtime_check::connect(endpoint).await {
@@ -174,19 +174,19 @@ fn import(programs: &Programs, socket: &Path, archive: &[u8]) -> anyhow::Result<
 }
 
 /// The running containerd of this cluster.
-pub fn process(instance: &Instance) -> Option<Process> {
+pub fn process(instance: &Instance) -> Option<ProcessHandle> {
     with_argument(&config::path(instance).to_string_lossy()).into_iter().next()
 }
 
 /// The shims of this cluster's containers.
-pub fn shims(instance: &Instance) -> Vec<Process> {
+pub fn shims(instance: &Instance) -> Vec<ProcessHandle> {
     let mut shims = with_argument(&instance.containerd_socket().to_string_lossy());
     shims.retain(|process| process.name().is_ok_and(|name| name.starts_with("containerd-shim")));
     shims
 }
 
-fn with_argument(argument: &str) -> Vec<Process> {
-    let mut processes = Process::all().unwrap_or_default();
+fn with_argument(argument: &str) -> Vec<ProcessHandle> {
+    let mut processes = ProcessHandle::list_all().unwrap_or_default();
     processes.retain(|process| {
         let arguments = process.arguments().unwrap_or_default();
         arguments.first().is_some_and(|program| program.contains("containerd"))

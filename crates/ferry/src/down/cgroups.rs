@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use sys::process::Process;
+use sys::process::ProcessHandle;
 
 /// How long the kernel may take to let go of a group whose last process ended.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -67,7 +67,7 @@ fn end_processes(groups: &[PathBuf]) -> anyhow::Result<usize> {
         // Only the freezer's hierarchy has this file.
         let _ = fs::write(group.join("freezer.state"), "THAWED");
         let listed = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-        for process in listed.lines().filter_map(|line| Process::of(line.parse().ok()?).ok()) {
+        for process in listed.lines().filter_map(|line| ProcessHandle::from_pid(line.parse().ok()?).ok()) {
             process.kill().with_context(|| format!("cannot end pid {}", process.pid))?;
             ended += 1;
         }

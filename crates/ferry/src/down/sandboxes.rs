@@ -7,7 +7,7 @@ use std::{collections::HashMap, fs, path::Path};
 
 use anyhow::{Context, anyhow};
 use futures::{StreamExt, stream};
-use runtime::cri::{Cri, types::PodSandbox};
+use runtime::cri::{CriClient, types::PodSandbox};
 
 use crate::{containerd, instance::Instance, runtime_check, state::State};
 
@@ -52,7 +52,7 @@ async fn remove_all(instance: &Instance, endpoint: &str, all: bool) -> anyhow::R
     if failures.is_empty() { Ok(count) } else { Err(anyhow!(failures.join("; "))) }
 }
 
-async fn remove_one(cri: &Cri, id: &str) -> anyhow::Result<()> {
+async fn remove_one(cri: &CriClient, id: &str) -> anyhow::Result<()> {
     cri.stop_sandbox(id).await.with_context(|| format!("sandbox {id}"))?;
     cri.remove_sandbox(id).await.with_context(|| format!("sandbox {id}"))
 }

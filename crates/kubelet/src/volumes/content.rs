@@ -1,4 +1,4 @@
-//! The files of `configMap`, `secret`, `downwardAPI` and `projected` volumes, gathered from the API.
+//! Collects the files of `configMap`, `secret`, `downwardAPI` and `projected` volumes.
 
 use k8s_openapi::{
     api::{
@@ -13,109 +13,128 @@ use k8s_openapi::{
 use kube::api::PostParams;
 
 use super::{
-    Error,
-    atomic::{File, Files},
+    VolumeError,
+    atomic_writer::{VolumeFile, VolumeFiles},
 };
 use crate::{
-    env::pod_field,
-    objects::{Data, Objects},
+    config_objects::{ConfigObjects, ObjectData},
+    environment::pod_field,
     resources,
 };
 
 const DEFAULT_MODE: i32 = 0o644;
 
-/// Where the content of a pod's volumes comes from.
-pub struct Gather<'a> {
+/// Sources of volume content.
+pub struct VolumeContent<'a> {
     /// The pod.
     pub pod: &'a Pod,
-    /// ConfigMaps and Secrets of its namespace.
-    pub objects: &'a Objects,
-    /// For tokens.
+    /// ConfigMaps and Secrets of the pod's namespace.
+    pub objects: &'a ConfigObjects,
+    /// Client for token requests.
     pub client: &'a kube::Client,
-    /// Thousandths of a processor and bytes of memory that the node has.
+    /// Node capacity: CPU in millicores and memory in bytes.
     pub capacity: [i64; 2],
-    /// The tokens that are still good.
-    pub tokens: &'a super::Tokens,
+    /// Cached service account tokens.
+    pub tokens: &'a super::TokenCache,
 }
 
-impl Gather<'_> {
-    /// The files of a volume, or `None` for a volume of another kind.
-    pub async fn files(&self, volume: &Volume) -> Result<Option<Files>, Error> {
-        let mut files = Files::new();
+impl VolumeContent<'_> {
+    /// Returns the files of a volume; `None` for other volume types.
+    pub async fn collect_files(&self, volume: &Volume) -> Result<Option<VolumeFiles>, VolumeError> {
+        let mut files = VolumeFiles::new();
         if let Some(source) = &volume.config_map {
-            let data = self.objects.config_map(&source.name, source.optional).await?;
+            let data = self.objects.get_config_map(&source.name, source.optional).await?;
             let mode = source.default_mode.unwrap_or(DEFAULT_MODE);
-            select(&mut files, data, source.items.as_deref(), mode, source.optional)?;
+            select_keys(&mut files, data, source.items.as_deref(), mode, source.optional)?;
         } else if let Some(source) = &volume.secret {
             let name = source.secret_name.as_deref().unwrap_or_default();
-            let data = self.objects.secret(name, source.optional).await?;
+            let data = self.objects.get_secret(name, source.optional).await?;
             let mode = source.default_mode.unwrap_or(DEFAULT_MODE);
-            select(&mut files, data, source.items.as_deref(), mode, source.optional)?;
+            select_keys(&mut files, data, source.items.as_deref(), mode, source.optional)?;
         } else if let Some(source) = &volume.downward_api {
             let mode = source.default_mode.unwrap_or(DEFAULT_MODE);
-            self.downward(&mut files, source.items.as_deref(), mode)?;
+            self.collect_downward_api(&mut files, source.items.as_deref(), mode)?;
         } else if let Some(source) = &volume.projected {
-            self.projected(&mut files, &volume.name, source).await?;
+            self.collect_projected(&mut files, &volume.name, source).await?;
         } else {
             return Ok(None);
         }
         Ok(Some(files))
     }
 
-    async fn projected(&self, files: &mut Files, volume: &str, source: &ProjectedVolumeSource) -> Result<(), Error> {
+    async fn collect_projected(
+        &self,
+        files: &mut VolumeFiles,
+        volume: &str,
+        source: &ProjectedVolumeSource,
+    ) -> Result<(), VolumeError> {
         let mode = source.default_mode.unwrap_or(DEFAULT_MODE);
         for source in source.sources.iter().flatten() {
-            self.projection(files, volume, source, mode).await?;
+            self.collect_projection(files, volume, source, mode).await?;
         }
         Ok(())
     }
 
-    async fn projection(
+    async fn collect_projection(
         &self,
-        files: &mut Files,
+        files: &mut VolumeFiles,
         volume: &str,
         source: &VolumeProjection,
         mode: i32,
-    ) -> Result<(), Error> {
+    ) -> Result<(), VolumeError> {
         if let Some(source) = &source.config_map {
-            let data = self.objects.config_map(&source.name, source.optional).await?;
-            select(files, data, source.items.as_deref(), mode, source.optional)?;
+            let data = self.objects.get_config_map(&source.name, source.optional).await?;
+            select_keys(files, data, source.items.as_deref(), mode, source.optional)?;
         }
         if let Some(source) = &source.secret {
-            let data = self.objects.secret(&source.name, source.optional).await?;
-            select(files, data, source.items.as_deref(), mode, source.optional)?;
+            let data = self.objects.get_secret(&source.name, source.optional).await?;
+            select_keys(files, data, source.items.as_deref(), mode, source.optional)?;
         }
         if let Some(source) = &source.downward_api {
-            self.downward(files, source.items.as_deref(), mode)?;
+            self.collect_downward_api(files, source.items.as_deref(), mode)?;
         }
         if let Some(source) = &source.service_account_token {
-            let data = self.token(volume, source).await?.into_bytes();
-            files.insert(source.path.clone(), File { data, mode: mode as u32 });
+            let data = self.service_account_token(volume, source).await?.into_bytes();
+            files.insert(source.path.clone(), VolumeFile { data, mode: mode as u32 });
         }
         Ok(())
     }
 
-    fn downward(&self, files: &mut Files, items: Option<&[DownwardAPIVolumeFile]>, mode: i32) -> Result<(), Error> {
+    fn collect_downward_api(
+        &self,
+        files: &mut VolumeFiles,
+        items: Option<&[DownwardAPIVolumeFile]>,
+        mode: i32,
+    ) -> Result<(), VolumeError> {
         for item in items.unwrap_or_default() {
-            let unsupported = || Error::Unsupported(format!("the downward API cannot show {:?}", item.path));
+            let unsupported = || VolumeError::Unsupported(format!("the downward API cannot show {:?}", item.path));
             let value = if let Some(reference) = &item.field_ref {
                 pod_field(self.pod, &reference.field_path)
             } else if let Some(reference) = &item.resource_field_ref {
                 let name = reference.container_name.as_deref().unwrap_or_default();
                 let mut containers = self.pod.spec.iter().flat_map(|spec| &spec.containers);
                 let container = containers.find(|container| container.name == name).ok_or_else(unsupported)?;
-                resources::field(container, &reference.resource, reference.divisor.as_ref(), self.capacity)
+                resources::resource_field_value(
+                    container,
+                    &reference.resource,
+                    reference.divisor.as_ref(),
+                    self.capacity,
+                )
             } else {
                 None
             };
             let data = value.ok_or_else(unsupported)?.into_bytes();
-            files.insert(item.path.clone(), File { data, mode: item.mode.unwrap_or(mode) as u32 });
+            files.insert(item.path.clone(), VolumeFile { data, mode: item.mode.unwrap_or(mode) as u32 });
         }
         Ok(())
     }
 
-    /// A token for the pod's service account, renewed after four fifths of its life.
-    async fn token(&self, volume: &str, source: &ServiceAccountTokenProjection) -> Result<String, Error> {
+    /// Returns a service account token, renewed after 80 % of its lifetime.
+    async fn service_account_token(
+        &self,
+        volume: &str,
+        source: &ServiceAccountTokenProjection,
+    ) -> Result<String, VolumeError> {
         let key = format!("{volume}/{}", source.path);
         let now = Timestamp::now();
         if let Some(token) = self.tokens.get(&key, now) {
@@ -139,37 +158,37 @@ impl Gather<'_> {
         let answer: TokenRequest = api
             .create_subresource("token", account, &PostParams::default(), &request)
             .await
-            .map_err(|source| Error::Token { account: account.into(), source: Box::new(source) })?;
+            .map_err(|source| VolumeError::Token { account: account.into(), source: Box::new(source) })?;
         let status = answer.status.unwrap_or_default();
         let expires = status.expiration_timestamp.map_or(now, |time| time.0);
         let life = expires.duration_since(now);
         let renew = now.checked_add(life * 4 / 5).unwrap_or(now);
         let token = status.token.unwrap_or_default();
-        self.tokens.put(key, token.clone(), renew);
+        self.tokens.insert(key, token.clone(), renew);
         Ok(token)
     }
 }
 
-/// All keys as files, or those that `items` name.
-fn select(
-    files: &mut Files,
-    data: Data,
+/// Adds all keys, or those selected by `items`.
+fn select_keys(
+    files: &mut VolumeFiles,
+    data: ObjectData,
     items: Option<&[KeyToPath]>,
     mode: i32,
     optional: Option<bool>,
-) -> Result<(), Error> {
+) -> Result<(), VolumeError> {
     let Some(items) = items.filter(|items| !items.is_empty()) else {
-        files.extend(data.into_iter().map(|(key, data)| (key, File { data, mode: mode as u32 })));
+        files.extend(data.into_iter().map(|(key, data)| (key, VolumeFile { data, mode: mode as u32 })));
         return Ok(());
     };
     for item in items {
         match data.get(&item.key) {
             Some(value) => {
-                let file = File { data: value.clone(), mode: item.mode.unwrap_or(mode) as u32 };
+                let file = VolumeFile { data: value.clone(), mode: item.mode.unwrap_or(mode) as u32 };
                 files.insert(item.path.clone(), file);
             }
             None if optional == Some(true) => {}
-            None => return Err(Error::Unsupported(format!("references non-existent config key: {}", item.key))),
+            None => return Err(VolumeError::Unsupported(format!("references non-existent config key: {}", item.key))),
         }
     }
     Ok(())

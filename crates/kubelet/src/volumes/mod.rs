@@ -1,6 +1,6 @@
-//! The volumes of a pod on this node: made before its sandbox, refreshed while it runs, removed when it has ended.
+//! Pod volumes: set up before the sandbox, refreshed while the pod runs, removed afterwards.
 //!
-//! Everything lives below `pods/<uid>` of the kubelet's directory, named as upstream names it.
+//! They are below `pods/<uid>` of the kubelet's root directory, with upstream's names.
 
 use std::{
     collections::HashMap,
@@ -15,74 +15,74 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use crate::{objects::Missing, quantity};
+use crate::{config_objects::ObjectReferenceError, quantity};
 
-pub mod atomic;
+pub mod atomic_writer;
 pub mod content;
 mod host_path;
 
-/// Why a volume could not be made.
+/// A volume could not be set up.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum VolumeError {
     /// A file operation failed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// On which path.
+        /// The path.
         path: PathBuf,
-        /// What the kernel said.
+        /// The I/O error.
         source: io::Error,
     },
     /// A mount failed.
     #[error(transparent)]
-    Mount(#[from] sys::mount::Error),
-    /// What the volume shows is not there.
+    Mount(#[from] sys::mount::MountError),
+    /// A referenced object is missing.
     #[error(transparent)]
-    Missing(#[from] Missing),
-    /// No token for a service account.
+    Missing(#[from] ObjectReferenceError),
+    /// No service account token was issued.
     #[error("failed to fetch token for service account {account:?}: {source}")]
     Token {
-        /// The account.
+        /// The service account.
         account: String,
-        /// What the API server said.
+        /// The client error.
         source: Box<kube::Error>,
     },
-    /// Something that cannot be shown.
+    /// The content is unsupported.
     #[error("{0}")]
     Unsupported(String),
 }
 
-/// The tokens of one pod, by volume and path, with the time from which they are renewed.
+/// Tokens of one pod by volume and path, with their renewal time.
 #[derive(Default)]
-pub struct Tokens(Mutex<HashMap<String, (String, Timestamp)>>);
+pub struct TokenCache(Mutex<HashMap<String, (String, Timestamp)>>);
 
-impl Tokens {
+impl TokenCache {
     fn get(&self, key: &str, now: Timestamp) -> Option<String> {
         let tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tokens.get(key).filter(|(_, renew)| now < *renew).map(|(token, _)| token.clone())
     }
 
-    fn put(&self, key: String, token: String, renew: Timestamp) {
+    fn insert(&self, key: String, token: String, renew: Timestamp) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, (token, renew));
     }
 }
 
-/// The directory of one pod.
+/// The directory of a pod.
 #[derive(Clone, Debug)]
 pub struct PodDir(PathBuf);
 
 impl PodDir {
-    /// The directory of the pod `uid` below `root`, the kubelet's own.
+    /// Returns the directory of pod `uid` below `root`.
     pub fn new(root: &Path, uid: &str) -> Self {
         Self(root.join("pods").join(uid))
     }
 
-    /// The path itself.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Where a volume is on this node.
-    pub fn volume(&self, volume: &Volume) -> PathBuf {
+    /// Returns the host path of a volume.
+    pub fn volume_path(&self, volume: &Volume) -> PathBuf {
         if let Some(source) = &volume.host_path {
             return source.path.clone().into();
         }
@@ -96,59 +96,65 @@ impl PodDir {
         self.0.join("volumes").join(format!("kubernetes.io~{kind}")).join(&volume.name)
     }
 
-    /// Makes or refreshes one volume.
-    pub async fn prepare(&self, volume: &Volume, gather: &content::Gather<'_>) -> Result<(), Error> {
-        let path = self.volume(volume);
-        let at = |source| Error::Io { path: path.clone(), source };
+    /// Sets up or refreshes a volume.
+    pub async fn prepare_volume(
+        &self,
+        volume: &Volume,
+        content: &content::VolumeContent<'_>,
+    ) -> Result<(), VolumeError> {
+        let path = self.volume_path(volume);
+        let at = |source| VolumeError::Io { path: path.clone(), source };
         if let Some(source) = &volume.host_path {
-            return host_path::prepare(source).map_err(at);
+            return host_path::prepare_host_path(source).map_err(at);
         }
-        let group = fs_group(gather.pod);
-        if let Some(files) = gather.files(volume).await? {
+        let group = fs_group(content.pod);
+        if let Some(files) = content.collect_files(volume).await? {
             let in_memory = volume.secret.is_some() || volume.projected.is_some();
-            self.content_dir(&path, in_memory)?;
-            return atomic::write(&path, &files, group).map_err(at);
+            self.create_content_dir(&path, in_memory)?;
+            return atomic_writer::write_files(&path, &files, group).map_err(at);
         }
-        self.empty_dir(volume, &path, group)
+        self.create_empty_dir(volume, &path, group)
     }
 
-    /// Secrets never reach a disk: they are in a file system in memory.
-    fn content_dir(&self, path: &Path, in_memory: bool) -> Result<(), Error> {
-        fs::create_dir_all(path).map_err(|source| Error::Io { path: path.into(), source })?;
+    /// Creates the directory; secrets and tokens are on a tmpfs, never on disk.
+    fn create_content_dir(&self, path: &Path, in_memory: bool) -> Result<(), VolumeError> {
+        fs::create_dir_all(path).map_err(|source| VolumeError::Io { path: path.into(), source })?;
         if in_memory && sys::mount::mounts_under(path)?.is_empty() {
-            sys::mount::tmpfs(path, None, 0o777)?;
+            sys::mount::mount_tmpfs(path, None, 0o777)?;
         }
         Ok(())
     }
 
-    fn empty_dir(&self, volume: &Volume, path: &Path, group: Option<u32>) -> Result<(), Error> {
+    fn create_empty_dir(&self, volume: &Volume, path: &Path, group: Option<u32>) -> Result<(), VolumeError> {
         if path.exists() {
             return Ok(());
         }
-        let at = |source| Error::Io { path: path.into(), source };
+        let at = |source| VolumeError::Io { path: path.into(), source };
         fs::create_dir_all(path).map_err(at)?;
         let source = volume.empty_dir.clone().unwrap_or_default();
         if source.medium.as_deref() == Some("Memory") {
-            let size = source.size_limit.as_ref().map(|limit| quantity::value(limit) as u64);
-            sys::mount::tmpfs(path, size, 0o777)?;
+            let size = source.size_limit.as_ref().map(|limit| quantity::to_units(limit) as u64);
+            sys::mount::mount_tmpfs(path, size, 0o777)?;
         }
         let setgid = if group.is_some() { 0o2000 } else { 0 };
         chown(path, None, group).map_err(at)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o777 | setgid)).map_err(at)
     }
 
-    /// Unmounts and removes everything of the pod. Doing it twice is no error.
-    pub fn remove(&self) -> Result<(), Error> {
+    /// Unmounts and removes the pod's directory. Idempotent.
+    pub fn remove_all(&self) -> Result<(), VolumeError> {
         sys::mount::unmount_all(&self.0)?;
         match fs::remove_dir_all(&self.0) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(Error::Io { path: self.0.clone(), source }),
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(VolumeError::Io { path: self.0.clone(), source })
+            }
             _ => Ok(()),
         }
     }
 }
 
-/// The uids of the pods that have a directory below `root`.
-pub fn pods_on_disk(root: &Path) -> Vec<String> {
+/// Lists the uids of pods with a directory below `root`.
+pub fn list_pods_on_disk(root: &Path) -> Vec<String> {
     let entries = fs::read_dir(root.join("pods")).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }

@@ -1,83 +1,97 @@
-//! Containers inside a sandbox, and commands inside a container.
+//! Containers of a sandbox.
 
 use std::{collections::HashMap, time::Duration};
 
-use super::{CALL, Cri, Error, types, within};
+use super::{CALL_TIMEOUT, CriClient, CriError, call_with_deadline, types};
 
-impl Cri {
-    /// Makes a container that does not run yet; returns its id.
+impl CriClient {
+    /// Creates a container; returns its id.
     pub async fn create_container(
         &self,
         sandbox: &str,
         config: types::ContainerConfig,
         sandbox_config: types::PodSandboxConfig,
-    ) -> Result<String, Error> {
+    ) -> Result<String, CriError> {
         let request = types::CreateContainerRequest {
             pod_sandbox_id: sandbox.into(),
             config: Some(config),
             sandbox_config: Some(sandbox_config),
         };
-        let call = async move { self.runtime().create_container(request).await };
-        Ok(within("CreateContainer", CALL, call).await?.container_id)
+        let call = async move { self.runtime_service().create_container(request).await };
+        Ok(call_with_deadline("CreateContainer", CALL_TIMEOUT, call).await?.container_id)
     }
 
     /// Starts a created container.
-    pub async fn start_container(&self, id: &str) -> Result<(), Error> {
+    pub async fn start_container(&self, id: &str) -> Result<(), CriError> {
         let request = types::StartContainerRequest { container_id: id.into() };
-        within("StartContainer", CALL, async move { self.runtime().start_container(request).await }).await.map(drop)
+        call_with_deadline("StartContainer", CALL_TIMEOUT, async move {
+            self.runtime_service().start_container(request).await
+        })
+        .await
+        .map(drop)
     }
 
-    /// Asks a container to end and kills it after `grace`. Doing it twice is no error.
-    pub async fn stop_container(&self, id: &str, grace: Duration) -> Result<(), Error> {
+    /// Stops a container, killing it after `grace`. Idempotent.
+    pub async fn stop_container(&self, id: &str, grace: Duration) -> Result<(), CriError> {
         let request = types::StopContainerRequest { container_id: id.into(), timeout: grace.as_secs() as i64 };
-        let call = async move { self.runtime().stop_container(request).await };
-        within("StopContainer", grace + CALL, call).await.map(drop)
+        let call = async move { self.runtime_service().stop_container(request).await };
+        call_with_deadline("StopContainer", grace + CALL_TIMEOUT, call).await.map(drop)
     }
 
     /// Removes a container; a running one is killed.
-    pub async fn remove_container(&self, id: &str) -> Result<(), Error> {
+    pub async fn remove_container(&self, id: &str) -> Result<(), CriError> {
         let request = types::RemoveContainerRequest { container_id: id.into() };
-        within("RemoveContainer", CALL, async move { self.runtime().remove_container(request).await }).await.map(drop)
+        call_with_deadline("RemoveContainer", CALL_TIMEOUT, async move {
+            self.runtime_service().remove_container(request).await
+        })
+        .await
+        .map(drop)
     }
 
-    /// The containers that have all of `labels`, in any state.
-    pub async fn list_containers(&self, labels: HashMap<String, String>) -> Result<Vec<types::Container>, Error> {
+    /// Lists the containers with all of `labels`, in any state.
+    pub async fn list_containers(&self, labels: HashMap<String, String>) -> Result<Vec<types::Container>, CriError> {
         let filter = types::ContainerFilter { label_selector: labels, ..Default::default() };
         let request = types::ListContainersRequest { filter: Some(filter) };
-        Ok(within("ListContainers", CALL, async move { self.runtime().list_containers(request).await })
-            .await?
-            .containers)
+        Ok(call_with_deadline("ListContainers", CALL_TIMEOUT, async move {
+            self.runtime_service().list_containers(request).await
+        })
+        .await?
+        .containers)
     }
 
-    /// One container with times and exit code.
-    pub async fn container_status(&self, id: &str) -> Result<types::ContainerStatus, Error> {
+    /// Returns a container's status with times and exit code.
+    pub async fn container_status(&self, id: &str) -> Result<types::ContainerStatus, CriError> {
         let request = types::ContainerStatusRequest { container_id: id.into(), verbose: false };
-        let call = async move { self.runtime().container_status(request).await };
-        let answer = within("ContainerStatus", CALL, call).await?;
-        answer.status.ok_or(Error::Incomplete { method: "ContainerStatus", field: "status" })
+        let call = async move { self.runtime_service().container_status(request).await };
+        let answer = call_with_deadline("ContainerStatus", CALL_TIMEOUT, call).await?;
+        answer.status.ok_or(CriError::Incomplete { method: "ContainerStatus", field: "status" })
     }
 
-    /// Prepares a command with streams; returns the URL at which the runtime's streaming server offers them.
-    pub async fn exec(&self, request: types::ExecRequest) -> Result<String, Error> {
-        Ok(within("Exec", CALL, async move { self.runtime().exec(request).await }).await?.url)
+    /// Prepares a streaming exec; returns the URL of the runtime's streaming server.
+    pub async fn prepare_exec(&self, request: types::ExecRequest) -> Result<String, CriError> {
+        Ok(call_with_deadline("Exec", CALL_TIMEOUT, async move { self.runtime_service().exec(request).await })
+            .await?
+            .url)
     }
 
-    /// The URL at which a stream to a container's main process can be had.
-    pub async fn attach(&self, request: types::AttachRequest) -> Result<String, Error> {
-        Ok(within("Attach", CALL, async move { self.runtime().attach(request).await }).await?.url)
+    /// Prepares a streaming attach; returns the URL of the runtime's streaming server.
+    pub async fn prepare_attach(&self, request: types::AttachRequest) -> Result<String, CriError> {
+        Ok(call_with_deadline("Attach", CALL_TIMEOUT, async move { self.runtime_service().attach(request).await })
+            .await?
+            .url)
     }
 
-    /// Runs a command to its end, or kills it after `timeout`.
+    /// Runs a command to completion, killing it after `timeout`.
     pub async fn exec_sync(
         &self,
         id: &str,
         command: Vec<String>,
         timeout: Duration,
-    ) -> Result<types::ExecSyncResponse, Error> {
+    ) -> Result<types::ExecSyncResponse, CriError> {
         let timeout = timeout.max(Duration::from_secs(1));
         let request =
             types::ExecSyncRequest { container_id: id.into(), cmd: command, timeout: timeout.as_secs() as i64 };
-        let call = async move { self.runtime().exec_sync(request).await };
-        within("ExecSync", timeout + Duration::from_secs(10), call).await
+        let call = async move { self.runtime_service().exec_sync(request).await };
+        call_with_deadline("ExecSync", timeout + Duration::from_secs(10), call).await
     }
 }

@@ -1,53 +1,52 @@
-//! A client for the Container Runtime Interface, version 1, over a unix socket.
+//! A CRI v1 client over a unix socket.
 //!
-//! The connection is made at the first call and again whenever the runtime was restarted. Every call has a deadline, and
-//! every error says which call failed and keeps the runtime's status.
+//! It connects at the first call and reconnects after a restart of the runtime. Every call has a deadline; every error
+//! names the call and keeps the gRPC status.
 
 use std::{future::Future, time::Duration};
 
-use k8s_cri::v1::{image_service_client::ImageServiceClient, runtime_service_client::RuntimeServiceClient};
 use tonic::transport::{Channel, Endpoint};
 
-mod changes;
+mod containerd_events;
 mod containers;
-mod events;
 mod images;
+mod pleg;
 mod sandboxes;
 mod stats;
+pub mod types;
 
-pub use changes::Change;
-pub use k8s_cri::v1 as types;
+pub use pleg::RuntimeEvent;
 
-/// The deadline of calls that do no long work.
-const CALL: Duration = Duration::from_secs(120);
-/// Lists of a node full of containers are larger than tonic's default of 4 MiB.
-const MAX_MESSAGE: usize = 16 << 20;
+/// Default deadline of a call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(120);
+/// Maximum message size; lists on a full node exceed tonic's default of 4 MiB.
+const MAX_MESSAGE_SIZE: usize = 16 << 20;
 
-/// A handle to one container runtime. Cheap to clone.
+/// A client of one container runtime. Cheap to clone.
 #[derive(Clone)]
-pub struct Cri {
+pub struct CriClient {
     endpoint: String,
     channel: Channel,
 }
 
-/// Why a call to the runtime failed.
+/// A CRI call failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum CriError {
     /// The endpoint is not a unix socket's URL.
     #[error("{endpoint:?} is not a CRI endpoint of the form unix:///path")]
     Endpoint {
-        /// What was given.
+        /// The given endpoint.
         endpoint: String,
     },
-    /// The runtime answered with an error, or could not be reached.
+    /// The runtime returned an error or is unreachable.
     #[error("{method}: rpc error: code = {:?} desc = {}", .status.code(), .status.message())]
     Call {
         /// The CRI method.
         method: &'static str,
-        /// The gRPC status, as it came.
+        /// The gRPC status.
         status: Box<tonic::Status>,
     },
-    /// The runtime did not answer in time.
+    /// The call exceeded its deadline.
     #[error("{method}: no answer within {after:?}")]
     Deadline {
         /// The CRI method.
@@ -55,7 +54,7 @@ pub enum Error {
         /// The deadline.
         after: Duration,
     },
-    /// The answer lacks a field that must be there.
+    /// The response lacks a required field.
     #[error("{method}: the answer has no {field}")]
     Incomplete {
         /// The CRI method.
@@ -65,24 +64,24 @@ pub enum Error {
     },
 }
 
-impl Error {
-    /// The gRPC code, if the runtime gave one.
+impl CriError {
+    /// Returns the gRPC code, if any.
     pub fn code(&self) -> Option<tonic::Code> {
         match self {
-            Error::Call { status, .. } => Some(status.code()),
+            CriError::Call { status, .. } => Some(status.code()),
             _ => None,
         }
     }
 
-    /// Whether the runtime does not know the object.
+    /// Whether the code is `NotFound`.
     pub fn is_not_found(&self) -> bool {
         self.code() == Some(tonic::Code::NotFound)
     }
 
-    /// The runtime's own words, with the code as users know it from `kubectl describe`.
+    /// Formats the gRPC error as shown by `kubectl describe`.
     pub fn message(&self) -> String {
         match self {
-            Error::Call { status, .. } => {
+            CriError::Call { status, .. } => {
                 format!("rpc error: code = {:?} desc = {}", status.code(), status.message())
             }
             other => other.to_string(),
@@ -90,26 +89,26 @@ impl Error {
     }
 }
 
-/// The conditions that a runtime reports about itself.
+/// Readiness conditions of a runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Readiness {
-    /// `None` when the runtime is ready, or why it is not.
+pub struct RuntimeReadiness {
+    /// Reason why the runtime is not ready; `None` if it is.
     pub runtime: Option<String>,
-    /// `None` when the pod network is ready, or why it is not.
+    /// Reason why the pod network is not ready; `None` if it is.
     pub network: Option<String>,
 }
 
-impl Cri {
-    /// A client for the runtime at `endpoint` (`unix:///…`); fails if it does not answer `Version`.
-    pub async fn connect(endpoint: &str) -> Result<Self, Error> {
-        let cri = Self::lazy(endpoint)?;
-        cri.version().await?;
+impl CriClient {
+    /// Connects to `endpoint` (`unix:///…`) and checks `Version`.
+    pub async fn connect(endpoint: &str) -> Result<Self, CriError> {
+        let cri = Self::connect_lazily(endpoint)?;
+        cri.fetch_version().await?;
         Ok(cri)
     }
 
-    /// A client that connects at its first call.
-    pub fn lazy(endpoint: &str) -> Result<Self, Error> {
-        let wrong = || Error::Endpoint { endpoint: endpoint.into() };
+    /// Returns a client that connects at its first call.
+    pub fn connect_lazily(endpoint: &str) -> Result<Self, CriError> {
+        let wrong = || CriError::Endpoint { endpoint: endpoint.into() };
         if !endpoint.starts_with("unix:///") {
             return Err(wrong());
         }
@@ -117,21 +116,23 @@ impl Cri {
         Ok(Self { endpoint: endpoint.into(), channel })
     }
 
-    /// The endpoint that this client was made for.
+    /// Returns the endpoint.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// The runtime's name and version.
-    pub async fn version(&self) -> Result<types::VersionResponse, Error> {
+    /// Returns the runtime's name and version.
+    pub async fn fetch_version(&self) -> Result<types::VersionResponse, CriError> {
         let request = types::VersionRequest { version: "v1".into() };
-        within("Version", CALL, async move { self.runtime().version(request).await }).await
+        call_with_deadline("Version", CALL_TIMEOUT, async move { self.runtime_service().version(request).await }).await
     }
 
-    /// Whether the runtime and its network are ready.
-    pub async fn readiness(&self) -> Result<Readiness, Error> {
+    /// Returns the readiness of the runtime and its network.
+    pub async fn fetch_readiness(&self) -> Result<RuntimeReadiness, CriError> {
         let request = types::StatusRequest { verbose: false };
-        let answer = within("Status", CALL, async move { self.runtime().status(request).await }).await?;
+        let answer =
+            call_with_deadline("Status", CALL_TIMEOUT, async move { self.runtime_service().status(request).await })
+                .await?;
         let conditions = answer.status.map(|status| status.conditions).unwrap_or_default();
         let state = |name: &str| match conditions.iter().find(|condition| condition.r#type == name) {
             Some(condition) if condition.status => None,
@@ -142,28 +143,28 @@ impl Cri {
             )),
             None => Some(format!("{name} was not reported by the runtime")),
         };
-        Ok(Readiness { runtime: state("RuntimeReady"), network: state("NetworkReady") })
+        Ok(RuntimeReadiness { runtime: state("RuntimeReady"), network: state("NetworkReady") })
     }
 
-    fn runtime(&self) -> RuntimeServiceClient<Channel> {
-        RuntimeServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE)
+    fn runtime_service(&self) -> types::RuntimeServiceClient {
+        types::RuntimeServiceClient::new(self.channel.clone(), MAX_MESSAGE_SIZE)
     }
 
-    fn images(&self) -> ImageServiceClient<Channel> {
-        ImageServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE)
+    fn image_service(&self) -> types::ImageServiceClient {
+        types::ImageServiceClient::new(self.channel.clone(), MAX_MESSAGE_SIZE)
     }
 }
 
-/// Runs one call with a deadline and names it in the error.
-async fn within<T>(
+/// Runs a call with a deadline and names it in errors.
+async fn call_with_deadline<T>(
     method: &'static str,
     after: Duration,
     call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
-) -> Result<T, Error> {
+) -> Result<T, CriError> {
     match tokio::time::timeout(after, call).await {
         Ok(Ok(response)) => Ok(response.into_inner()),
-        Ok(Err(status)) => Err(Error::Call { method, status: Box::new(status) }),
-        Err(_) => Err(Error::Deadline { method, after }),
+        Ok(Err(status)) => Err(CriError::Call { method, status: Box::new(status) }),
+        Err(_) => Err(CriError::Deadline { method, after }),
     }
 }
 
@@ -172,9 +173,9 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn endpoints_are_unix_sockets() {
-        assert!(matches!(Cri::lazy("tcp://127.0.0.1:1"), Err(Error::Endpoint { .. })));
-        let error = Cri::connect("unix:///nonexistent/cri.sock").await.err().unwrap();
-        assert!(matches!(error, Error::Call { method: "Version", .. }), "{error}");
+    async fn endpoint_must_be_a_unix_socket() {
+        assert!(matches!(CriClient::connect_lazily("tcp://127.0.0.1:1"), Err(CriError::Endpoint { .. })));
+        let error = CriClient::connect("unix:///nonexistent/cri.sock").await.err().unwrap();
+        assert!(matches!(error, CriError::Call { method: "Version", .. }), "{error}");
     }
 }

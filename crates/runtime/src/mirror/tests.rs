@@ -1,4 +1,4 @@
-//! Drives the mirror over a socket, with a layout in a temporary directory.
+//! Tests over a socket with an image layout in a temporary directory.
 
 use super::*;
 use http_body_util::Empty;
@@ -20,7 +20,7 @@ impl Drop for Mirror {
     }
 }
 
-/// A mirror that has `docker.io/library/web:1` with this manifest.
+/// Starts a mirror that has `docker.io/library/web:1` with this manifest.
 async fn mirror(manifest: &str) -> Mirror {
     let dir = tempfile::tempdir().unwrap();
     let blobs = dir.path().join("blobs/sha256");
@@ -29,12 +29,12 @@ async fn mirror(manifest: &str) -> Mirror {
     std::fs::write(dir.path().join("secret"), "secret").unwrap();
     let index = serde_json::json!({ "schemaVersion": 2, "manifests": [{
         "mediaType": OCI_MANIFEST, "digest": format!("sha256:{}", digest(manifest)), "size": manifest.len(),
-        "annotations": { REF_NAME: "docker.io/library/web:1" } }] });
+        "annotations": { REF_NAME_ANNOTATION: "docker.io/library/web:1" } }] });
     std::fs::write(dir.path().join("index.json"), index.to_string()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    tokio::spawn(serve(listener, dir.path().into(), stop.clone()));
+    tokio::spawn(serve_mirror(listener, dir.path().into(), stop.clone()));
     Mirror { _dir: dir, address, stop }
 }
 
@@ -51,7 +51,7 @@ async fn ask(mirror: &Mirror, method: Method, path: &str) -> (StatusCode, http::
 }
 
 #[tokio::test]
-async fn a_loaded_image_is_served_by_tag_and_by_digest() {
+async fn loaded_image_is_served_by_tag_and_by_digest() {
     let manifest = r#"{"schemaVersion":2,"layers":[]}"#;
     let mirror = mirror(manifest).await;
     assert_eq!(ask(&mirror, Method::GET, "/v2/").await.0, StatusCode::OK);
@@ -72,7 +72,7 @@ async fn a_loaded_image_is_served_by_tag_and_by_digest() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_a_404_in_the_registry_s_words() {
+async fn missing_content_is_a_registry_404() {
     let mirror = mirror("{}").await;
     for (path, code) in [
         ("/v2/library/web/manifests/2?ns=docker.io", "MANIFEST_UNKNOWN"),

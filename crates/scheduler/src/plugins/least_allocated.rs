@@ -1,12 +1,12 @@
-//! Prefers nodes with much CPU and memory left.
+//! NodeResourcesFit's LeastAllocated scoring: prefers nodes with free CPU and memory.
 
-use super::Plugin;
+use super::SchedulerPlugin;
 use crate::cache::{NodeInfo, PodInfo};
 
 pub(super) struct LeastAllocated;
 
-impl Plugin for LeastAllocated {
-    fn score(&self, pod: &PodInfo, node: &NodeInfo) -> i64 {
+impl SchedulerPlugin for LeastAllocated {
+    fn score_node(&self, pod: &PodInfo, node: &NodeInfo) -> i64 {
         let free = |name: &str| {
             let (all, used) =
                 (node.allocatable.get(name), node.requested_for_score.get(name) + pod.requests_for_score.get(name));
@@ -15,7 +15,7 @@ impl Plugin for LeastAllocated {
         i64::try_from((free("cpu") + free("memory")) / 2).unwrap_or(0)
     }
 
-    fn weight(&self) -> i64 {
+    fn score_weight(&self) -> i64 {
         1
     }
 }
@@ -27,12 +27,12 @@ mod tests {
     use super::{super::tests, *};
 
     #[test]
-    fn the_free_part_scores() {
+    fn score_is_the_free_fraction() {
         let check = |cpu: &str, memory: &str, expected: i64| {
             let node = tests::node(json!({"status": {"allocatable": {"cpu": "4", "memory": "1000Mi"}}}));
             let requests = json!({"cpu": cpu, "memory": memory});
             let pod = tests::pod(json!({"spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]}}));
-            assert_eq!(LeastAllocated.score(&pod, &node), expected);
+            assert_eq!(LeastAllocated.score_node(&pod, &node), expected);
         };
         check("1", "250Mi", 75);
         check("4", "0", 50);

@@ -1,4 +1,4 @@
-//! The rules by which nodes are rejected and rated: each a small file, all of them in one table.
+//! Scheduler plug-ins: one file each, registered in [`PLUGINS`].
 
 mod balanced_allocation;
 mod least_allocated;
@@ -13,56 +13,56 @@ mod unsupported;
 
 use crate::{
     cache::{NodeInfo, PodInfo},
-    queue::Event,
+    scheduling_queue::ClusterEvent,
 };
 
-/// A rule. Every method has a default that says nothing.
-pub(crate) trait Plugin: Sync {
-    /// Asked once per pod, before any node: a reason not to place it anywhere.
-    fn admit(&self, _pod: &PodInfo) -> Result<(), String> {
+/// A scheduler plug-in. Every extension point has a neutral default.
+pub(crate) trait SchedulerPlugin: Sync {
+    /// Rejects a pod for all nodes, once per cycle.
+    fn pre_filter(&self, _pod: &PodInfo) -> Result<(), String> {
         Ok(())
     }
 
-    /// The reasons why this node cannot take the pod, as upstream words them.
-    fn filter(&self, _pod: &PodInfo, _node: &NodeInfo) -> Result<(), Vec<String>> {
+    /// Rejects a node for the pod, with upstream's reasons.
+    fn filter_node(&self, _pod: &PodInfo, _node: &NodeInfo) -> Result<(), Vec<String>> {
         Ok(())
     }
 
-    /// What may make a node acceptable that [`Plugin::filter`] rejected.
-    fn helped_by(&self) -> Vec<Event> {
-        vec![Event::Node]
+    /// Events that may make a node pass that [`SchedulerPlugin::filter_node`] rejected.
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
+        vec![ClusterEvent::NodeChanged]
     }
 
-    /// How well this node suits the pod. Called for acceptable nodes, if the weight is not zero.
-    fn score(&self, _pod: &PodInfo, _node: &NodeInfo) -> i64 {
+    /// Scores a node that passed all filters; unused if the weight is zero.
+    fn score_node(&self, _pod: &PodInfo, _node: &NodeInfo) -> i64 {
         0
     }
 
-    /// How scores of this plug-in compare.
-    fn normalize(&self) -> Normalize {
-        Normalize::AsIs
+    /// Normalization of this plug-in's scores.
+    fn score_normalization(&self) -> ScoreNormalization {
+        ScoreNormalization::Unchanged
     }
 
-    /// How much its score counts.
-    fn weight(&self) -> i64 {
+    /// Weight of this plug-in's score.
+    fn score_weight(&self) -> i64 {
         0
     }
 }
 
-/// How raw scores become scores between zero and a hundred.
+/// Mapping of raw scores to zero through a hundred.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Normalize {
-    /// They are already.
-    AsIs,
-    /// The highest becomes a hundred.
-    MoreIsBetter,
-    /// The highest becomes zero, zero a hundred.
-    FewerIsBetter,
+pub(crate) enum ScoreNormalization {
+    /// Scores are in range already.
+    Unchanged,
+    /// The highest raw score becomes a hundred.
+    Proportional,
+    /// The highest raw score becomes zero, zero becomes a hundred.
+    Reversed,
 }
 
-/// Every rule, in the order in which nodes are asked.
-pub(crate) static PLUGINS: [&dyn Plugin; 10] = [
-    &unsupported::Unsupported,
+/// All plug-ins, in filter order.
+pub(crate) static PLUGINS: [&dyn SchedulerPlugin; 10] = [
+    &unsupported::UnsupportedFeatures,
     &node_unschedulable::NodeUnschedulable,
     &node_name::NodeName,
     &taint_toleration::TaintToleration,
@@ -96,9 +96,9 @@ pub(crate) mod tests {
         info
     }
 
-    /// Whether the plug-in accepts the pod on the node (an empty string), or its reasons.
-    pub(crate) fn check(plugin: &dyn Plugin, a_pod: Value, a_node: Value, expected: &str) {
-        let reasons = plugin.filter(&pod(a_pod.clone()), &node(a_node.clone())).err().unwrap_or_default();
+    /// Checks the plug-in's reasons for the pod on the node; empty if accepted.
+    pub(crate) fn check(plugin: &dyn SchedulerPlugin, a_pod: Value, a_node: Value, expected: &str) {
+        let reasons = plugin.filter_node(&pod(a_pod.clone()), &node(a_node.clone())).err().unwrap_or_default();
         assert_eq!(reasons.join("; "), expected, "{a_pod} on {a_node}");
     }
 }

@@ -1,73 +1,75 @@
-//! Rejects nodes that lack the labels a pod requires, and prefers those with the labels it prefers.
+//! NodeAffinity: filters by node selector and required terms, scores preferred terms.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{NodeAffinity as Affinity, NodeSelectorRequirement, NodeSelectorTerm, Pod};
 use kube::ResourceExt;
 
-use super::{Normalize, Plugin};
+use super::{SchedulerPlugin, ScoreNormalization};
 use crate::cache::{NodeInfo, PodInfo};
 
 pub(super) struct NodeAffinity;
 
-impl Plugin for NodeAffinity {
-    fn filter(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Vec<String>> {
-        match has_selected_labels(&pod.pod, node) && is_required(&pod.pod, node) {
+impl SchedulerPlugin for NodeAffinity {
+    fn filter_node(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Vec<String>> {
+        match matches_node_selector(&pod.pod, node) && matches_required_terms(&pod.pod, node) {
             true => Ok(()),
             false => Err(vec!["node(s) didn't match Pod's node affinity/selector".into()]),
         }
     }
 
-    fn score(&self, pod: &PodInfo, node: &NodeInfo) -> i64 {
+    fn score_node(&self, pod: &PodInfo, node: &NodeInfo) -> i64 {
         let preferred =
-            affinity(&pod.pod).and_then(|all| all.preferred_during_scheduling_ignored_during_execution.as_ref());
-        let matching = preferred.into_iter().flatten().filter(|term| matches(&term.preference, node));
+            node_affinity(&pod.pod).and_then(|all| all.preferred_during_scheduling_ignored_during_execution.as_ref());
+        let matching = preferred.into_iter().flatten().filter(|term| term_matches(&term.preference, node));
         matching.map(|term| i64::from(term.weight)).sum()
     }
 
-    fn normalize(&self) -> Normalize {
-        Normalize::MoreIsBetter
+    fn score_normalization(&self) -> ScoreNormalization {
+        ScoreNormalization::Proportional
     }
 
-    fn weight(&self) -> i64 {
+    fn score_weight(&self) -> i64 {
         2
     }
 }
 
-fn affinity(pod: &Pod) -> Option<&Affinity> {
+fn node_affinity(pod: &Pod) -> Option<&Affinity> {
     pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()
 }
 
-fn has_selected_labels(pod: &Pod, node: &NodeInfo) -> bool {
-    let labels = labels(node);
+fn matches_node_selector(pod: &Pod, node: &NodeInfo) -> bool {
+    let labels = node_labels(node);
     let selector = pod.spec.as_ref().and_then(|spec| spec.node_selector.as_ref());
     selector.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
 }
 
-/// One of the terms must match, if there are any.
-fn is_required(pod: &Pod, node: &NodeInfo) -> bool {
-    let required = affinity(pod).and_then(|all| all.required_during_scheduling_ignored_during_execution.as_ref());
-    required.is_none_or(|selector| selector.node_selector_terms.iter().any(|term| matches(term, node)))
+/// Whether one of the required terms matches, if there are any.
+fn matches_required_terms(pod: &Pod, node: &NodeInfo) -> bool {
+    let required = node_affinity(pod).and_then(|all| all.required_during_scheduling_ignored_during_execution.as_ref());
+    required.is_none_or(|selector| selector.node_selector_terms.iter().any(|term| term_matches(term, node)))
 }
 
-/// All requirements of a term must hold; a term without any matches nothing.
-fn matches(term: &NodeSelectorTerm, node: &NodeInfo) -> bool {
+/// Whether all requirements of a term match; an empty term matches nothing.
+fn term_matches(term: &NodeSelectorTerm, node: &NodeInfo) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or(&[]);
     let fields = term.match_fields.as_deref().unwrap_or(&[]);
-    let labels = labels(node);
+    let labels = node_labels(node);
     let name = node.node.as_ref().map(|node| node.name_any());
     let field = |name_of: &str| name.as_deref().filter(|_| name_of == "metadata.name");
     !(expressions.is_empty() && fields.is_empty())
-        && expressions.iter().all(|requirement| holds(requirement, labels.get(&requirement.key).map(String::as_str)))
-        && fields.iter().all(|requirement| holds(requirement, field(&requirement.key)))
+        && expressions
+            .iter()
+            .all(|requirement| requirement_matches(requirement, labels.get(&requirement.key).map(String::as_str)))
+        && fields.iter().all(|requirement| requirement_matches(requirement, field(&requirement.key)))
 }
 
-fn labels(node: &NodeInfo) -> &BTreeMap<String, String> {
+fn node_labels(node: &NodeInfo) -> &BTreeMap<String, String> {
     static NONE: BTreeMap<String, String> = BTreeMap::new();
     node.node.as_ref().map_or(&NONE, |node| node.labels())
 }
 
-fn holds(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
+fn requirement_matches(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
     let values = requirement.values.as_deref().unwrap_or(&[]);
     let is_listed = value.is_some_and(|value| values.iter().any(|listed| listed == value));
     match requirement.operator.as_str() {
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors() {
+    fn node_selector_requires_all_labels() {
         check(json!({}), true);
         check(json!({"nodeSelector": {"zone": "a"}}), true);
         check(json!({"nodeSelector": {"zone": "b"}}), false);
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn operators() {
+    fn operators_match_like_upstream() {
         check(expression("zone", "In", &["b", "a"]), true);
         check(expression("zone", "NotIn", &["a"]), false);
         check(expression("disk", "NotIn", &["ssd"]), true);
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn terms() {
+    fn terms_are_ored_and_requirements_anded() {
         let (a, b) = (
             json!({"key": "zone", "operator": "In", "values": ["a"]}),
             json!({"key": "zone", "operator": "In", "values": ["b"]}),
@@ -147,11 +149,11 @@ mod tests {
     }
 
     #[test]
-    fn preferences_add_up() {
+    fn preferred_weights_add_up() {
         let term = |weight, zone| json!({"weight": weight, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}});
         let preferred = json!([term(5, "a"), term(7, "b"), term(1, "a")]);
         let spec =
             json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}});
-        assert_eq!(NodeAffinity.score(&tests::pod(json!({"spec": spec})), &tests::node(node())), 6);
+        assert_eq!(NodeAffinity.score_node(&tests::pod(json!({"spec": spec})), &tests::node(node())), 6);
     }
 }

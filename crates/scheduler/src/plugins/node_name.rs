@@ -1,14 +1,14 @@
-//! Rejects all nodes but the one that the pod names.
+//! NodeName: rejects all nodes but the one that the pod names.
 
 use kube::ResourceExt;
 
-use super::Plugin;
+use super::SchedulerPlugin;
 use crate::cache::{NodeInfo, PodInfo};
 
 pub(super) struct NodeName;
 
-impl Plugin for NodeName {
-    fn filter(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Vec<String>> {
+impl SchedulerPlugin for NodeName {
+    fn filter_node(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Vec<String>> {
         let wanted = pod.pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("");
         let name = node.node.as_ref().map(|node| node.name_any()).unwrap_or_default();
         match wanted.is_empty() || wanted == name {
@@ -25,7 +25,7 @@ mod tests {
     use super::{super::tests::check, *};
 
     #[test]
-    fn names() {
+    fn only_the_named_node_is_accepted() {
         let node = json!({"metadata": {"name": "a"}});
         check(&NodeName, json!({}), node.clone(), "");
         check(&NodeName, json!({"spec": {"nodeName": "a"}}), node.clone(), "");

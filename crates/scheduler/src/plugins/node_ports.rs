@@ -1,30 +1,31 @@
-//! Rejects nodes where a host port that the pod wants is taken.
+//! NodePorts: rejects nodes on which a requested host port is in use.
 
-use super::Plugin;
+use super::SchedulerPlugin;
 use crate::{
     cache::{HostPort, NodeInfo, PodInfo},
-    queue::Event,
+    scheduling_queue::ClusterEvent,
 };
 
 pub(super) struct NodePorts;
 
-impl Plugin for NodePorts {
-    fn filter(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Vec<String>> {
-        let taken =
-            |wanted: &HostPort| node.pods.values().any(|other| other.ports.iter().any(|port| collide(port, wanted)));
+impl SchedulerPlugin for NodePorts {
+    fn filter_node(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Vec<String>> {
+        let taken = |wanted: &HostPort| {
+            node.pods.values().any(|other| other.ports.iter().any(|port| ports_conflict(port, wanted)))
+        };
         match pod.ports.iter().any(taken) {
             true => Err(vec!["node(s) didn't have free ports for the requested pod ports".into()]),
             false => Ok(()),
         }
     }
 
-    fn helped_by(&self) -> Vec<Event> {
-        vec![Event::Node, Event::PodGone]
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
+        vec![ClusterEvent::NodeChanged, ClusterEvent::PodDeleted]
     }
 }
 
-/// A port on all addresses collides with the same port on any.
-fn collide(a: &HostPort, b: &HostPort) -> bool {
+/// Whether two ports conflict; the wildcard address conflicts with every address.
+fn ports_conflict(a: &HostPort, b: &HostPort) -> bool {
     let any = |port: &HostPort| port.ip == "0.0.0.0";
     a.port == b.port && a.protocol == b.protocol && (a.ip == b.ip || any(a) || any(b))
 }
@@ -36,15 +37,15 @@ mod tests {
     use super::{super::tests, *};
 
     #[test]
-    fn ports_collide() {
+    fn ports_conflict_by_number_protocol_and_address() {
         let pod = |ip: &str, protocol: &str, port: i32| {
             let port = json!({"containerPort": 80, "hostPort": port, "hostIP": ip, "protocol": protocol});
             tests::pod(json!({"spec": {"containers": [{"name": "c", "ports": [port]}]}}))
         };
         let mut node = tests::node(json!({}));
-        node.add("1".into(), pod("", "TCP", 80));
-        node.add("2".into(), pod("10.0.0.1", "UDP", 53));
-        let check = |wanted: PodInfo, free: bool| assert_eq!(NodePorts.filter(&wanted, &node).is_ok(), free);
+        node.add_pod("1".into(), pod("", "TCP", 80));
+        node.add_pod("2".into(), pod("10.0.0.1", "UDP", 53));
+        let check = |wanted: PodInfo, free: bool| assert_eq!(NodePorts.filter_node(&wanted, &node).is_ok(), free);
         check(pod("", "TCP", 80), false);
         check(pod("10.0.0.1", "TCP", 80), false);
         check(pod("", "UDP", 80), true);

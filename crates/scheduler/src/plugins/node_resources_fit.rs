@@ -1,15 +1,15 @@
-//! Rejects nodes without enough of what the pod requests: CPU, memory, storage, extended resources, room for a pod.
+//! NodeResourcesFit: rejects nodes without the requested resources.
 
-use super::Plugin;
+use super::SchedulerPlugin;
 use crate::{
     cache::{NodeInfo, PodInfo},
-    queue::Event,
+    scheduling_queue::ClusterEvent,
 };
 
 pub(super) struct NodeResourcesFit;
 
-impl Plugin for NodeResourcesFit {
-    fn filter(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Vec<String>> {
+impl SchedulerPlugin for NodeResourcesFit {
+    fn filter_node(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Vec<String>> {
         let mut reasons = Vec::new();
         let running = i64::try_from(node.pods.len()).unwrap_or(i64::MAX);
         if running >= node.allocatable.get("pods") {
@@ -23,8 +23,8 @@ impl Plugin for NodeResourcesFit {
         if reasons.is_empty() { Ok(()) } else { Err(reasons) }
     }
 
-    fn helped_by(&self) -> Vec<Event> {
-        vec![Event::Node, Event::PodGone]
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
+        vec![ClusterEvent::NodeChanged, ClusterEvent::PodDeleted]
     }
 }
 
@@ -39,13 +39,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_decides() {
+    fn insufficient_resources_are_listed() {
         let allocatable = json!({"cpu": "2", "memory": "1Gi", "pods": "2", "example.com/gpu": "1"});
         let node = json!({"status": {"allocatable": allocatable}});
         let check = |list: Value, used: Value, expected: &str| {
             let mut node = tests::node(node.clone());
-            node.add("1".into(), tests::pod(requests(used)));
-            let reasons = NodeResourcesFit.filter(&tests::pod(requests(list)), &node).err().unwrap_or_default();
+            node.add_pod("1".into(), tests::pod(requests(used)));
+            let reasons = NodeResourcesFit.filter_node(&tests::pod(requests(list)), &node).err().unwrap_or_default();
             assert_eq!(reasons.join("; "), expected);
         };
         check(json!({"cpu": "2"}), json!({}), "");
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_counted() {
+    fn pod_count_is_limited() {
         let node = json!({"status": {"allocatable": {"pods": "0"}}});
         tests::check(&NodeResourcesFit, json!({}), node, "Too many pods");
         tests::check(&NodeResourcesFit, json!({}), json!({"status": {"allocatable": {"pods": "1"}}}), "");

@@ -1,14 +1,14 @@
-//! Rejects nodes that are cordoned, unless the pod tolerates that.
+//! NodeUnschedulable: rejects cordoned nodes unless the pod tolerates the taint.
 
-use super::{Plugin, taint_toleration::tolerates};
+use super::{SchedulerPlugin, taint_toleration::tolerates_taint};
 use crate::cache::{NodeInfo, PodInfo};
 
 pub(super) struct NodeUnschedulable;
 
-impl Plugin for NodeUnschedulable {
-    fn filter(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Vec<String>> {
+impl SchedulerPlugin for NodeUnschedulable {
+    fn filter_node(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Vec<String>> {
         let cordoned = node.node.as_ref().and_then(|node| node.spec.as_ref()?.unschedulable) == Some(true);
-        if cordoned && !tolerates(&pod.pod, "node.kubernetes.io/unschedulable", "", "NoSchedule") {
+        if cordoned && !tolerates_taint(&pod.pod, "node.kubernetes.io/unschedulable", "", "NoSchedule") {
             return Err(vec!["node(s) were unschedulable".into()]);
         }
         Ok(())
@@ -22,7 +22,7 @@ mod tests {
     use super::{super::tests::check, *};
 
     #[test]
-    fn cordons() {
+    fn cordoned_node_requires_a_toleration() {
         let cordoned = json!({"spec": {"unschedulable": true}});
         check(&NodeUnschedulable, json!({}), json!({}), "");
         check(&NodeUnschedulable, json!({}), cordoned.clone(), "node(s) were unschedulable");

@@ -1,32 +1,32 @@
-//! Prefers nodes with fewer pods of the same controller, so that one node's end does not end them all.
+//! SelectorSpread: prefers nodes with fewer pods of the same controller.
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::{Normalize, Plugin};
+use super::{SchedulerPlugin, ScoreNormalization};
 use crate::cache::{NodeInfo, PodInfo};
 
 pub(super) struct SelectorSpread;
 
-impl Plugin for SelectorSpread {
-    fn score(&self, pod: &PodInfo, node: &NodeInfo) -> i64 {
-        let Some(controller) = controller(&pod.pod) else { return 0 };
+impl SchedulerPlugin for SelectorSpread {
+    fn score_node(&self, pod: &PodInfo, node: &NodeInfo) -> i64 {
+        let Some(controller) = controller_uid(&pod.pod) else { return 0 };
         let siblings = node.pods.values().filter(|other| {
-            other.pod.metadata.deletion_timestamp.is_none() && self::controller(&other.pod) == Some(controller)
+            other.pod.metadata.deletion_timestamp.is_none() && self::controller_uid(&other.pod) == Some(controller)
         });
         i64::try_from(siblings.count()).unwrap_or(i64::MAX)
     }
 
-    fn normalize(&self) -> Normalize {
-        Normalize::FewerIsBetter
+    fn score_normalization(&self) -> ScoreNormalization {
+        ScoreNormalization::Reversed
     }
 
-    fn weight(&self) -> i64 {
+    fn score_weight(&self) -> i64 {
         2
     }
 }
 
-/// The uid of the pod's controller.
-fn controller(pod: &Pod) -> Option<&str> {
+/// Returns the uid of the pod's controller.
+fn controller_uid(pod: &Pod) -> Option<&str> {
     let owners = pod.metadata.owner_references.iter().flatten();
     owners.into_iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
 }
@@ -42,13 +42,13 @@ mod tests {
     }
 
     #[test]
-    fn siblings_are_counted() {
+    fn pods_of_the_same_controller_are_counted() {
         let mut node = tests::node(json!({}));
         for (name, uid) in [("1", "x"), ("2", "x"), ("3", "y")] {
-            node.add(name.into(), tests::pod(owned(uid)));
+            node.add_pod(name.into(), tests::pod(owned(uid)));
         }
-        assert_eq!(SelectorSpread.score(&tests::pod(owned("x")), &node), 2);
-        assert_eq!(SelectorSpread.score(&tests::pod(owned("z")), &node), 0);
-        assert_eq!(SelectorSpread.score(&tests::pod(json!({})), &node), 0);
+        assert_eq!(SelectorSpread.score_node(&tests::pod(owned("x")), &node), 2);
+        assert_eq!(SelectorSpread.score_node(&tests::pod(owned("z")), &node), 0);
+        assert_eq!(SelectorSpread.score_node(&tests::pod(json!({})), &node), 0);
     }
 }

@@ -1,23 +1,23 @@
-//! Refuses by name what this scheduler cannot honour, rather than placing a pod against its wishes.
+//! Rejects pods that use scheduling features that are not implemented, naming the feature.
 
 use k8s_openapi::api::core::v1::PodSpec;
 
-use super::Plugin;
+use super::SchedulerPlugin;
 use crate::cache::PodInfo;
 
-pub(super) struct Unsupported;
+pub(super) struct UnsupportedFeatures;
 
-impl Plugin for Unsupported {
-    fn admit(&self, pod: &PodInfo) -> Result<(), String> {
-        match pod.pod.spec.as_ref().and_then(wish) {
+impl SchedulerPlugin for UnsupportedFeatures {
+    fn pre_filter(&self, pod: &PodInfo) -> Result<(), String> {
+        match pod.pod.spec.as_ref().and_then(unsupported_feature) {
             Some(wish) => Err(format!("{wish} not supported by this scheduler")),
             None => Ok(()),
         }
     }
 }
 
-/// The first wish that cannot be honoured, with its verb.
-fn wish(spec: &PodSpec) -> Option<&'static str> {
+/// Returns the first unsupported feature, with its verb.
+fn unsupported_feature(spec: &PodSpec) -> Option<&'static str> {
     let affinity = spec.affinity.as_ref();
     let near = affinity.and_then(|all| all.pod_affinity.as_ref());
     let apart = affinity.and_then(|all| all.pod_anti_affinity.as_ref());
@@ -53,11 +53,11 @@ mod tests {
     use super::{super::tests::pod, *};
 
     fn check(spec: Value, expected: Option<&str>) {
-        assert_eq!(pod(json!({"spec": spec})).pod.spec.as_ref().and_then(wish), expected);
+        assert_eq!(pod(json!({"spec": spec})).pod.spec.as_ref().and_then(unsupported_feature), expected);
     }
 
     #[test]
-    fn wishes_are_named() {
+    fn unsupported_features_are_named() {
         let term =
             json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname"}]});
         let soft = json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": {"topologyKey": "z"}}]});

@@ -4,9 +4,11 @@
 
 use std::time::Duration;
 
-use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp, TxnOpResponse};
-
-use super::{Etcd, engine, header_revision};
+use super::{
+    Etcd, engine, header_revision,
+    messages::{Compare, PutRequest, Request},
+    put_if,
+};
 use crate::{Error, Revision, Store};
 
 /// kube-apiserver's name for it.
@@ -28,19 +30,17 @@ impl Etcd {
 
     /// Compacts to where the last turn was, if nobody else did in between.
     async fn take_turn(&self, turn: Turn) -> Result<Turn, Error> {
-        let mine = Compare::version(KEY, CompareOp::Equal, turn.version);
-        let put = TxnOp::put(KEY, turn.revision.to_string(), None);
-        let txn = Txn::new().when([mine]).and_then([put]).or_else([TxnOp::get(KEY, Some(GetOptions::new()))]);
-        let response = self.client.kv_client().txn(txn).await.map_err(engine)?;
-        let revision = header_revision(response.header())?;
-        if response.succeeded() {
+        let key = KEY.as_bytes().to_vec();
+        let put = PutRequest { key: key.clone(), value: turn.revision.to_string().into(), lease: 0 };
+        let request = put_if(Compare::version(key.clone(), turn.version), Request::Put(put), key);
+        let response = self.client.txn(request).await.map_err(engine)?;
+        let revision = header_revision(response.header)?;
+        if response.succeeded {
             self.compact(turn.revision).await?;
             return Ok(Turn { version: turn.version + 1, revision });
         }
-        let found = response.op_responses().into_iter().find_map(|response| match response {
-            TxnOpResponse::Get(found) => found.kvs().first().map(|kv| kv.version()),
-            _ => None,
-        });
+        let range = response.responses.into_iter().find_map(|response| response.response_range);
+        let found = range.and_then(|range| range.kvs.first().map(|kv| kv.version));
         Ok(Turn { version: found.unwrap_or(0), revision })
     }
 }

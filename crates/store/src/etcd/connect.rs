@@ -7,10 +7,11 @@ use std::{
     time::Duration,
 };
 
-use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
+use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use super::{
     Etcd, Layout,
+    client::EtcdClient,
     retry::{Call, retried},
 };
 use crate::{Error, Store};
@@ -36,49 +37,41 @@ pub struct EtcdOptions {
 pub(super) async fn connect(options: EtcdOptions) -> Result<Etcd, Error> {
     let servers = options.servers.join(",");
     let unusable = |reason: String| Error::Unusable(format!("etcd at {servers}: {reason}"));
-    let connect = connect_options(&options).map_err(unusable)?;
-    let reached = tokio::time::timeout(FIRST_ANSWER, reach(&options, connect)).await;
+    let tls = tls_config(&options).map_err(unusable)?;
+    let reached = tokio::time::timeout(FIRST_ANSWER, reach(&options, tls)).await;
     let unreached = || unusable(format!("no answer in {FIRST_ANSWER:?}; check --etcd-servers and that etcd runs"));
     reached
         .map_err(|_| unreached())?
         .map_err(|error| unusable(format!("{error}; check --etcd-servers and its TLS files")))
 }
 
-async fn reach(options: &EtcdOptions, connect: ConnectOptions) -> Result<Etcd, String> {
-    let client = Client::connect(&options.servers, Some(connect)).await.map_err(|error| chain(&error))?;
+async fn reach(options: &EtcdOptions, tls: Option<ClientTlsConfig>) -> Result<Etcd, String> {
+    let client = EtcdClient::new(&options.servers, tls).map_err(|error| chain(&error))?;
     let mut etcd = Etcd { client, layout: Arc::new(options.layout.clone()), asks_progress: false };
     etcd.revision().await.map_err(|error| chain(&error))?;
-    let status = || {
-        let mut maintenance = etcd.client.maintenance_client();
-        async move { maintenance.status().await }
-    };
-    let status = retried(Call::Read, status).await.map_err(|error| chain(&error))?;
-    etcd.asks_progress = true_progress(status.version());
+    let status = retried(Call::Read, || etcd.client.status()).await.map_err(|error| chain(&error))?;
+    etcd.asks_progress = true_progress(&status.version);
     Ok(etcd)
 }
 
-fn connect_options(options: &EtcdOptions) -> Result<ConnectOptions, String> {
+/// The TLS configuration of `https` servers; `None` for `http`.
+fn tls_config(options: &EtcdOptions) -> Result<Option<ClientTlsConfig>, String> {
     if options.servers.is_empty() {
         return Err("no server is named; use --etcd-servers".into());
     }
-    let connect = ConnectOptions::new()
-        .with_connect_timeout(Duration::from_secs(5))
-        .with_keep_alive(Duration::from_secs(30), Duration::from_secs(10))
-        .with_keep_alive_while_idle(true)
-        .with_require_leader(true);
     let tls = options.servers.iter().filter(|server| server.starts_with("https://")).count();
     if tls == 0 {
-        return Ok(connect);
+        return Ok(None);
     }
     if tls < options.servers.len() {
         return Err("all of --etcd-servers must be https, or none".into());
     }
     let ca = options.ca.as_deref().ok_or("https needs --etcd-cafile")?;
-    let mut tls = TlsOptions::new().ca_certificate(Certificate::from_pem(pem(ca, "CERTIFICATE")?));
+    let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem(ca, "CERTIFICATE")?));
     if let Some((certificate, key)) = &options.identity {
         tls = tls.identity(Identity::from_pem(pem(certificate, "CERTIFICATE")?, pem(key, "PRIVATE KEY")?));
     }
-    Ok(connect.with_tls(tls))
+    Ok(Some(tls))
 }
 
 fn pem(path: &Path, what: &str) -> Result<String, String> {

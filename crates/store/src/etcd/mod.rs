@@ -3,9 +3,11 @@
 //! Documents stay bytes: what kube-apiserver wrote as protobuf comes back as protobuf, and decoding it is the caller's.
 //! A lease is granted for each document with a time to live, so that every change has a revision of its own.
 
+mod client;
 mod compactor;
 mod connect;
 mod layout;
+mod messages;
 mod retry;
 mod watch;
 
@@ -13,24 +15,26 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use etcd_client::{
-    Client, CompactionOptions, Compare, CompareOp, GetOptions, GetResponse, KeyValue, PutOptions, ResponseHeader, Txn,
-    TxnOp, TxnOpResponse,
-};
+use tonic::Status;
 
-use self::retry::{Call, retried};
+use self::{
+    client::EtcdClient,
+    messages::{
+        CompactionRequest, Compare, DeleteRangeRequest, KeyValue, LeaseGrantRequest, PutRequest, RangeRequest,
+        RangeResponse, Request, RequestOp, ResponseHeader, TxnRequest, TxnResponse,
+    },
+    retry::{Call, retried},
+};
 pub use self::{connect::EtcdOptions, layout::Layout};
 use crate::{Error, Follow, Guard, Notices, Page, Range, Record, Revision, Store, Write};
 
 /// How many records are asked for at once.
 const PAGE: usize = 1000;
-/// Messages may be as large as a page of large documents.
-const MESSAGE: usize = 1 << 30;
 
 /// A store in an etcd cluster.
 #[derive(Clone)]
 pub struct Etcd {
-    client: Client,
+    client: EtcdClient,
     layout: Arc<Layout>,
     /// Whether the servers answer a request for progress truly.
     asks_progress: bool,
@@ -42,27 +46,23 @@ impl Etcd {
         connect::connect(options).await
     }
 
-    async fn range(&self, start: &[u8], end: &[u8], limit: usize, at: Revision) -> Result<GetResponse, Error> {
-        let options = GetOptions::new().with_range(end).with_limit(limit as i64).with_revision(at as i64);
-        match self.read(start, options).await {
+    async fn range(&self, start: &[u8], end: &[u8], limit: usize, at: Revision) -> Result<RangeResponse, Error> {
+        let (key, range_end) = (start.to_vec(), end.to_vec());
+        let request = RangeRequest { key, range_end, limit: limit as i64, revision: at as i64, count_only: false };
+        match self.read(request).await {
             Ok(response) => Ok(response),
-            Err(error) => Err(self.out_of_range(error, at).await),
+            Err(status) => Err(self.out_of_range(status, at).await),
         }
     }
 
-    async fn read(&self, key: &[u8], options: GetOptions) -> Result<GetResponse, etcd_client::Error> {
-        retried(Call::Read, || {
-            let mut kv = self.client.kv_client().max_decoding_message_size(MESSAGE);
-            let options = options.clone();
-            async move { kv.get(key, Some(options)).await }
-        })
-        .await
+    async fn read(&self, request: RangeRequest) -> Result<RangeResponse, Status> {
+        retried(Call::Read, || self.client.range(request.clone())).await
     }
 
     /// etcd has one code for the past and the future; which one it is follows from the revision.
-    async fn out_of_range(&self, error: etcd_client::Error, requested: Revision) -> Error {
-        if !is_out_of_range(&error) {
-            return engine(error);
+    async fn out_of_range(&self, status: Status, requested: Revision) -> Error {
+        if status.code() != tonic::Code::OutOfRange {
+            return engine(status);
         }
         match self.revision().await {
             Ok(current) if requested > current => Error::Future { requested, current },
@@ -73,31 +73,34 @@ impl Etcd {
         }
     }
 
-    fn record(&self, kv: &KeyValue) -> Option<Record> {
-        let key = self.layout.to_ours(kv.key_str().ok()?)?;
-        let value = Bytes::copy_from_slice(kv.value());
-        Some(Record { key: key.into(), value, revision: kv.mod_revision() as Revision })
+    /// `None` if the key is not one of this layout.
+    fn record(&self, kv: KeyValue) -> Option<Record> {
+        let key = self.layout.to_ours(str::from_utf8(&kv.key).ok()?)?;
+        Some(Record { key: key.into(), value: Bytes::from(kv.value), revision: kv.mod_revision as Revision })
+    }
+
+    /// The record that the `else` branch of a transaction read.
+    fn record_from_txn(&self, response: TxnResponse) -> Option<Record> {
+        let range = response.responses.into_iter().find_map(|response| response.response_range)?;
+        self.record(range.kvs.into_iter().next()?)
     }
 
     async fn lease(&self, ttl: Option<Duration>) -> Result<Option<i64>, Error> {
         let Some(ttl) = ttl else { return Ok(None) };
         let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
-        let grant = || {
-            let mut leases = self.client.lease_client();
-            async move { leases.grant(seconds.max(1) as i64, None).await }
-        };
-        // A lease that was granted twice expires twice; nothing hangs on the other.
-        let lease = retried(Call::Read, grant).await.map_err(engine)?;
-        Ok(Some(lease.id()))
+        let request = LeaseGrantRequest { ttl: seconds.max(1) as i64 };
+        // A second grant after a lost response leaves an unused lease, which expires.
+        let lease = retried(Call::Read, || self.client.grant_lease(request)).await.map_err(engine)?;
+        Ok(Some(lease.id))
     }
 }
 
 #[async_trait]
 impl Store for Etcd {
     async fn get(&self, key: &str) -> Result<Option<Record>, Error> {
-        let key = self.layout.to_etcd(key);
-        let response = self.read(key.as_bytes(), GetOptions::new()).await.map_err(engine)?;
-        Ok(response.kvs().first().and_then(|kv| self.record(kv)))
+        let key = self.layout.to_etcd(key).into_bytes();
+        let response = self.read(RangeRequest { key, ..RangeRequest::default() }).await.map_err(engine)?;
+        Ok(response.kvs.into_iter().next().and_then(|kv| self.record(kv)))
     }
 
     /// In the order of etcd's keys, which within one resource is that of ours.
@@ -116,15 +119,15 @@ impl Store for Etcd {
             let wanted = (limit - page.records.len()).clamp(1, PAGE);
             let response = self.range(&start, &end, wanted, page.revision).await?;
             if page.revision == 0 {
-                page.revision = header_revision(response.header())?;
+                page.revision = header_revision(response.header)?;
             }
-            let kvs = response.kvs();
+            let kvs = response.kvs;
             let Some(last) = kvs.last() else { return Ok(page) };
-            start = next_key(last.key().to_vec());
+            start = next_key(last.key.clone());
+            page.remaining = (response.count as usize).saturating_sub(if limit > 0 { kvs.len() } else { 0 });
             if limit > 0 {
-                page.records.extend(kvs.iter().filter_map(|kv| self.record(kv)));
+                page.records.extend(kvs.into_iter().filter_map(|kv| self.record(kv)));
             }
-            page.remaining = (response.count() as usize).saturating_sub(if limit > 0 { kvs.len() } else { 0 });
             if page.remaining == 0 || page.records.len() >= limit {
                 return Ok(page);
             }
@@ -132,34 +135,24 @@ impl Store for Etcd {
     }
 
     async fn write(&self, write: Write) -> Result<Revision, Error> {
-        let key = self.layout.to_etcd(&write.key);
+        let key = self.layout.to_etcd(&write.key).into_bytes();
         let revision = match write.guard {
             Guard::Absent => 0,
             Guard::Revision(revision) => revision as i64,
         };
-        let holds = Compare::mod_revision(key.clone(), CompareOp::Equal, revision);
         let then = match &write.value {
-            None => TxnOp::delete(key.clone(), None),
+            None => Request::DeleteRange(DeleteRangeRequest { key: key.clone() }),
             Some(value) => {
-                let lease = self.lease(write.ttl).await?;
-                let options = lease.map(|lease| PutOptions::new().with_lease(lease));
-                TxnOp::put(key.clone(), &value[..], options)
+                let lease = self.lease(write.ttl).await?.unwrap_or(0);
+                Request::Put(PutRequest { key: key.clone(), value: value.clone(), lease })
             }
         };
-        let txn = Txn::new().when([holds]).and_then([then]).or_else([TxnOp::get(key, None)]);
-        let send = || {
-            let mut kv = self.client.kv_client().max_encoding_message_size(MESSAGE).max_decoding_message_size(MESSAGE);
-            let txn = txn.clone();
-            async move { kv.txn(txn).await }
-        };
-        let response = retried(Call::Write, send).await.map_err(engine)?;
-        if response.succeeded() {
-            return header_revision(response.header());
+        let request = put_if(Compare::mod_revision(key.clone(), revision), then, key);
+        let response = retried(Call::Write, || self.client.txn(request.clone())).await.map_err(engine)?;
+        if response.succeeded {
+            return header_revision(response.header);
         }
-        let current = response.op_responses().into_iter().find_map(|response| match response {
-            TxnOpResponse::Get(found) => found.kvs().first().and_then(|kv| self.record(kv)),
-            _ => None,
-        });
+        let current = self.record_from_txn(response);
         Err(Error::Conflict { key: write.key, guard: write.guard, current })
     }
 
@@ -168,27 +161,25 @@ impl Store for Etcd {
     }
 
     async fn revision(&self) -> Result<Revision, Error> {
-        let response = self.read(b"revision", GetOptions::new().with_count_only()).await.map_err(engine)?;
-        header_revision(response.header())
+        let request = RangeRequest { key: b"revision".into(), count_only: true, ..RangeRequest::default() };
+        let response = self.read(request).await.map_err(engine)?;
+        header_revision(response.header)
     }
 
     async fn compact(&self, through: Revision) -> Result<(), Error> {
         if through == 0 {
             return Ok(());
         }
-        let compact = || {
-            let mut kv = self.client.kv_client();
-            async move { kv.compact(through as i64, Some(CompactionOptions::new().with_physical())).await }
-        };
-        // Done twice is done once.
-        match retried(Call::Read, compact).await {
+        let request = CompactionRequest { revision: through as i64, physical: true };
+        // Compaction is idempotent.
+        match retried(Call::Read, || self.client.compact(request)).await {
             Ok(_) => Ok(()),
-            Err(error) if is_out_of_range(&error) => match self.revision().await? {
+            Err(status) if status.code() == tonic::Code::OutOfRange => match self.revision().await? {
                 current if through > current => Err(Error::Future { requested: through, current }),
                 // It is done already.
                 _ => Ok(()),
             },
-            Err(error) => Err(engine(error)),
+            Err(status) => Err(engine(status)),
         }
     }
 
@@ -198,8 +189,8 @@ impl Store for Etcd {
     }
 
     async fn size(&self) -> Result<u64, Error> {
-        let status = self.client.maintenance_client().status().await.map_err(engine)?;
-        Ok(status.db_size().try_into().unwrap_or(0))
+        let status = self.client.status().await.map_err(engine)?;
+        Ok(status.db_size.try_into().unwrap_or(0))
     }
 
     fn tells_progress(&self) -> bool {
@@ -207,9 +198,9 @@ impl Store for Etcd {
     }
 }
 
-fn header_revision(header: Option<&ResponseHeader>) -> Result<Revision, Error> {
+fn header_revision(header: Option<ResponseHeader>) -> Result<Revision, Error> {
     let header = header.ok_or_else(|| Error::Engine("etcd answered without a revision".into()))?;
-    Ok(header.revision() as Revision)
+    Ok(header.revision as Revision)
 }
 
 /// The first key after this one.
@@ -230,10 +221,13 @@ fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     vec![0]
 }
 
-fn is_out_of_range(error: &etcd_client::Error) -> bool {
-    matches!(error, etcd_client::Error::GRpcStatus(status) if status.code() == tonic::Code::OutOfRange)
+/// A transaction that performs `then` if `compare` holds, and reads `key` otherwise.
+fn put_if(compare: Compare, then: Request, key: Vec<u8>) -> TxnRequest {
+    let read = Request::Range(RangeRequest { key, ..RangeRequest::default() });
+    let operation = |request| vec![RequestOp { request: Some(request) }];
+    TxnRequest { compare: vec![compare], success: operation(then), failure: operation(read) }
 }
 
-fn engine(error: etcd_client::Error) -> Error {
-    Error::Engine(Box::new(error))
+fn engine(status: Status) -> Error {
+    Error::Engine(Box::new(status))
 }

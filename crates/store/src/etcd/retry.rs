@@ -5,8 +5,7 @@
 
 use std::{error::Error as _, future::Future, io, time::Duration};
 
-use etcd_client::Error;
-use tonic::Code;
+use tonic::{Code, Status};
 
 const ATTEMPTS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -19,14 +18,14 @@ pub(super) enum Call {
 }
 
 /// Makes a call, and again where that is safe and may help.
-pub(super) async fn retried<T, F>(call: Call, mut make: impl FnMut() -> F) -> Result<T, Error>
+pub(super) async fn retried<T, F>(call: Call, mut make: impl FnMut() -> F) -> Result<T, Status>
 where
-    F: Future<Output = Result<T, Error>>,
+    F: Future<Output = Result<T, Status>>,
 {
     let mut attempt = 0;
     loop {
         match make().await {
-            Err(error) if attempt < ATTEMPTS && worth_another(call, &error) => {
+            Err(status) if attempt < ATTEMPTS && worth_another(call, &status) => {
                 tokio::time::sleep(FIRST_PAUSE * 2u32.pow(attempt)).await;
                 attempt += 1;
             }
@@ -35,8 +34,7 @@ where
     }
 }
 
-fn worth_another(call: Call, error: &Error) -> bool {
-    let Error::GRpcStatus(status) = error else { return false };
+fn worth_another(call: Call, status: &Status) -> bool {
     match call {
         Call::Read => matches!(status.code(), Code::Unavailable | Code::Cancelled),
         Call::Write => status.code() == Code::Unavailable && never_left(status),
@@ -44,7 +42,7 @@ fn worth_another(call: Call, error: &Error) -> bool {
 }
 
 /// Whether there was not even a connection.
-fn never_left(status: &tonic::Status) -> bool {
+fn never_left(status: &Status) -> bool {
     let mut source = status.source();
     while let Some(cause) = source {
         if let Some(error) = cause.downcast_ref::<io::Error>() {

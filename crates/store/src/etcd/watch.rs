@@ -5,7 +5,6 @@
 
 use std::{collections::VecDeque, future, sync::Arc, time::Duration};
 
-use etcd_client::{KeyValue, WatchOptions, WatchRequestSender, WatchResponse, WatchResponseStream};
 use futures::{StreamExt, stream};
 use tokio::{
     sync::Notify,
@@ -13,7 +12,10 @@ use tokio::{
 };
 
 use super::{
-    Etcd, MESSAGE, after_prefix, engine, header_revision,
+    Etcd, after_prefix,
+    client::WatchStream,
+    engine, header_revision,
+    messages::{KeyValue, WatchCreateRequest, WatchResponse},
     retry::{Call, retried},
 };
 use crate::{Error, Event, Follow, Notice, Notices, Revision};
@@ -54,12 +56,13 @@ pub(super) async fn follow(etcd: Etcd, follow: Follow) -> Result<Notices, Error>
 
 /// The oldest revision that can be read, asked by watching at one that cannot. `None`: it was not told in time.
 pub(super) async fn oldest(etcd: &Etcd, compacted: Revision) -> Option<Revision> {
-    let options = WatchOptions::new().with_start_revision(compacted.max(1) as i64);
+    let start_revision = compacted.max(1) as i64;
+    let create = WatchCreateRequest { key: b"oldest".into(), start_revision, ..WatchCreateRequest::default() };
     let asked = async {
-        let mut stream = etcd.client.watch_client().watch("oldest", Some(options)).await.ok()?;
+        let mut stream = etcd.client.watch(create).await.ok()?;
         while let Ok(Some(response)) = stream.message().await {
-            if response.compact_revision() > 0 {
-                return Some(response.compact_revision() as Revision);
+            if response.compact_revision > 0 {
+                return Some(response.compact_revision as Revision);
             }
         }
         None
@@ -93,7 +96,7 @@ struct Watcher {
     /// Every event up to here is delivered or in `waiting`.
     cursor: Revision,
     waiting: VecDeque<Event>,
-    stream: Option<(WatchRequestSender, WatchResponseStream)>,
+    stream: Option<WatchStream>,
     every: Option<Duration>,
     nudge: Option<Arc<Notify>>,
     /// What the consumer knows of the position.
@@ -109,7 +112,7 @@ impl Watcher {
                 return Ok(Notice::Event(event));
             }
             let Some(response) = self.response().await? else { continue };
-            if let Some(progress) = self.take(&response)? {
+            if let Some(progress) = self.take(response)? {
                 self.tell(progress);
                 return Ok(Notice::Progress(progress));
             }
@@ -123,18 +126,18 @@ impl Watcher {
 
     /// The next response; `None` when it is time to ask for progress, or the stream had to be taken up again.
     async fn response(&mut self) -> Result<Option<WatchResponse>, Error> {
-        let Some((requests, responses)) = &mut self.stream else {
+        let Some(stream) = &mut self.stream else {
             self.reconnect().await?;
             return Ok(None);
         };
         let every = self.every.filter(|_| self.etcd.asks_progress);
         let due = every.map(|every| every.saturating_sub(self.heard.elapsed()).max(FIRST_PAUSE));
         let received = tokio::select! {
-            received = responses.message() => received,
+            received = stream.message() => received,
             () = asked(due, self.nudge.as_deref()) => {
                 self.heard = Instant::now();
                 // A stream that cannot be asked is taken up again.
-                if requests.request_progress().await.is_err() {
+                if !stream.request_progress().await {
                     self.stream = None;
                 }
                 return Ok(None);
@@ -150,26 +153,27 @@ impl Watcher {
     }
 
     /// Takes the events of a response. Without any, it may be word of progress.
-    fn take(&mut self, response: &WatchResponse) -> Result<Option<Revision>, Error> {
-        if response.compact_revision() > 0 {
-            let oldest = response.compact_revision() as Revision;
+    fn take(&mut self, response: WatchResponse) -> Result<Option<Revision>, Error> {
+        if response.compact_revision > 0 {
+            let oldest = response.compact_revision as Revision;
             return Err(Error::Compacted { requested: self.cursor, oldest });
         }
-        if response.canceled() {
-            return Err(Error::Engine(format!("etcd ended a watch: {}", response.cancel_reason()).into()));
+        if response.canceled {
+            return Err(Error::Engine(format!("etcd ended a watch: {}", response.cancel_reason).into()));
         }
-        let progress = header_revision(response.header())?;
-        for event in response.events() {
-            let Some(kv) = event.kv() else { continue };
-            if kv.mod_revision() as Revision > self.cursor {
-                self.waiting.extend(self.event(kv, event.prev_kv())?);
+        let progress = header_revision(response.header)?;
+        let is_notification = response.events.is_empty() && !response.created;
+        for event in response.events {
+            let Some(kv) = event.kv else { continue };
+            if kv.mod_revision as Revision > self.cursor {
+                self.waiting.extend(self.event(kv, event.prev_kv)?);
             }
         }
         if let Some(last) = self.waiting.back() {
             self.cursor = last.revision;
             return Ok(None);
         }
-        let news = response.events().is_empty() && !response.created() && progress > self.told && self.every.is_some();
+        let news = is_notification && progress > self.told && self.every.is_some();
         if news {
             self.cursor = self.cursor.max(progress);
         }
@@ -177,36 +181,35 @@ impl Watcher {
     }
 
     /// `None` if the key is none of ours.
-    fn event(&self, kv: &KeyValue, previous: Option<&KeyValue>) -> Result<Option<Event>, Error> {
-        let Some(key) = kv.key_str().ok().and_then(|key| self.etcd.layout.to_ours(key)) else { return Ok(None) };
-        let revision = kv.mod_revision() as Revision;
+    fn event(&self, kv: KeyValue, previous: Option<KeyValue>) -> Result<Option<Event>, Error> {
+        let key = str::from_utf8(&kv.key).ok().and_then(|key| self.etcd.layout.to_ours(key));
+        let Some(key) = key else { return Ok(None) };
+        let revision = kv.mod_revision as Revision;
         // A deletion has no creation.
-        let deleted = kv.create_revision() == 0;
-        let created = kv.create_revision() == kv.mod_revision();
-        let previous = previous.filter(|previous| previous.mod_revision() > 0).and_then(|kv| self.etcd.record(kv));
+        let deleted = kv.create_revision == 0;
+        let created = kv.create_revision == kv.mod_revision;
+        let previous = previous.filter(|previous| previous.mod_revision > 0).and_then(|kv| self.etcd.record(kv));
         if previous.is_none() && !created {
             // It was compacted before the event was sent.
             return Err(Error::Compacted { requested: self.cursor, oldest: revision });
         }
-        let value = (!deleted).then(|| bytes::Bytes::copy_from_slice(kv.value()));
+        let value = (!deleted).then(|| kv.value.into());
         Ok(Some(Event { revision, key: key.into(), value, previous }))
     }
 
     async fn connect(&mut self) -> Result<(), Error> {
-        let options = WatchOptions::new()
-            .with_range(after_prefix(self.prefix.as_bytes()))
-            .with_start_revision(self.cursor.max(1) as i64)
-            .with_prev_key()
-            .with_progress_notify();
-        let watch = || {
-            let mut client = self.etcd.client.watch_client().max_decoding_message_size(MESSAGE);
-            let (prefix, options) = (self.prefix.clone(), options.clone());
-            async move { client.watch(prefix, Some(options)).await }
+        let create = WatchCreateRequest {
+            key: self.prefix.clone().into_bytes(),
+            range_end: after_prefix(self.prefix.as_bytes()),
+            start_revision: self.cursor.max(1) as i64,
+            progress_notify: true,
+            prev_kv: true,
         };
+        let watch = || self.etcd.client.watch(create.clone());
         let mut stream = retried(Call::Read, watch).await.map_err(engine)?;
         // The first response only says that the watch was made.
         stream.message().await.map_err(engine)?;
-        self.stream = Some(stream.split());
+        self.stream = Some(stream);
         Ok(())
     }
 

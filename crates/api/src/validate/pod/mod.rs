@@ -1,4 +1,4 @@
-//! What the tables cannot say about pods and templates of pods.
+//! Validation of pods and pod templates beyond the rule tables.
 
 pub(super) mod annotations;
 pub(super) mod container;
@@ -11,19 +11,19 @@ pub(super) mod status;
 pub(super) mod update;
 pub(super) mod volume;
 
-use super::at::At;
+use super::field_cursor::FieldCursor;
 use crate::validate::prelude::*;
 
-/// The annotation of pods that a kubelet made from files.
-const MIRROR: &str = "kubernetes.io/config.mirror";
+/// The annotation of mirror pods.
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
-/// Whether a specification is that of a pod, not of a template.
-fn is_pod(spec: &At) -> bool {
-    !spec.is_whole() && spec.up(1).is_whole()
+/// Whether a spec is that of a pod instead of a template.
+fn is_pod_spec(spec: &FieldCursor) -> bool {
+    !spec.is_root() && spec.ancestor(1).is_root()
 }
 
-/// The containers of all kinds, in upstream's order of visits.
-fn containers<'v>(spec: &At<'v, '_>) -> impl Iterator<Item = (&'static str, usize, &'v Value)> {
+/// Iterates over all containers in upstream's order.
+fn all_containers<'v>(spec: &FieldCursor<'v, '_>) -> impl Iterator<Item = (&'static str, usize, &'v Value)> {
     let value = spec.value;
     ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(move |list| {
         let list_of = value.get(list).and_then(Value::as_array).into_iter().flatten();
@@ -31,25 +31,25 @@ fn containers<'v>(spec: &At<'v, '_>) -> impl Iterator<Item = (&'static str, usiz
     })
 }
 
-/// Calls `visit` for every container of every kind.
-pub(super) fn visit<'v>(spec: &At<'v, '_>, mut visit: impl FnMut(&At<'v, '_>)) {
-    for (list, at, _) in containers(spec) {
-        visit(&spec.get(list).index(at));
+/// Calls `visit` for every container. Upstream: `VisitContainers`.
+pub(super) fn visit_containers<'v>(spec: &FieldCursor<'v, '_>, mut visit: impl FnMut(&FieldCursor<'v, '_>)) {
+    for (list, at, _) in all_containers(spec) {
+        visit(&spec.get(list).element(at));
     }
 }
 
-/// The specification that a container, its list or a part of it stands in.
-fn spec_of<'a, 'v>(at: &'a At<'v, '_>) -> &'a At<'v, 'a> {
-    let mut place: &At = at;
-    while !place.is_whole() {
+/// Returns the pod spec that encloses a container or a part of it.
+fn enclosing_pod_spec<'a, 'v>(at: &'a FieldCursor<'v, '_>) -> &'a FieldCursor<'v, 'a> {
+    let mut place: &FieldCursor = at;
+    while !place.is_root() {
         if matches!(place.name(), "containers" | "initContainers" | "ephemeralContainers") {
-            return place.up(1);
+            return place.ancestor(1);
         }
-        place = place.up(1);
+        place = place.ancestor(1);
     }
-    let mut place: &At = at;
-    while !place.is_whole() && place.value.get("containers").is_none() {
-        place = place.up(1);
+    let mut place: &FieldCursor = at;
+    while !place.is_root() && place.value.get("containers").is_none() {
+        place = place.ancestor(1);
     }
     place
 }
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_are_checked() {
+    fn invalid_containers_are_reported() {
         let cases = [
             (
                 json!({"volumeMounts": [{"name": "v", "mountPath": "/x"}]}),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_all_sorts_are_accepted() {
+    fn valid_pods_are_accepted() {
         let plain = container(json!({}));
         let mut rich = container(json!({
             "ports": [{"name": "http", "containerPort": 80, "hostPort": 8080}],

@@ -1,36 +1,36 @@
-//! Validation of changes to what a running pod asks for.
+//! Validation of the `resize` subresource.
 
-use super::MIRROR;
+use super::MIRROR_ANNOTATION;
 use crate::validate::prelude::*;
 use crate::{Map, qos};
 
-/// The faults of a pod whose resources change.
-pub fn pod_resize(new: &At, e: &mut Errors) {
-    rules::check("PodContent", new, e);
-    let old = &new.before();
-    let refuse = |e: &mut Errors, message: &str| {
+/// Validates a resize.
+pub fn validate_pod_resize(new: &FieldCursor, e: &mut ErrorList) {
+    rules::check_block("PodContent", new, e);
+    let old = &new.old_cursor();
+    let refuse = |e: &mut ErrorList, message: &str| {
         e.clear();
         e.push(FieldError::forbidden("", message));
     };
-    if old.get("metadata").get("annotations").get(MIRROR).exists() {
+    if old.get("metadata").get("annotations").get(MIRROR_ANNOTATION).exists() {
         return refuse(e, "static pods cannot be resized");
     }
     let (spec, before) = (new.get("spec"), old.get("spec"));
     if before.get("os").get("name").text() == "windows" {
         return refuse(e, "windows pods cannot be resized");
     }
-    let class = |pod: &At| crate::meta::text(pod.value, &["status", "qosClass"]).to_owned();
+    let class = |pod: &FieldCursor| crate::meta::text(pod.value, &["status", "qosClass"]).to_owned();
     let before_resize = Some(class(old)).filter(|class| !class.is_empty());
     if before_resize.unwrap_or_else(|| qos::class(old.value).to_owned()) != qos::class(new.value) {
         e.push(FieldError::invalid("spec", class(new), "Pod QOS Class may not change as a result of resizing"));
     }
-    if !supported(old) {
+    if !is_resize_supported(old) {
         spec.forbidden(e, "Pod running on node without support for resize");
     }
-    if !same_containers(&spec, &before, e) {
+    if !check_same_containers(&spec, &before, e) {
         return;
     }
-    removals(&spec, &before, e);
+    check_removed_resources(&spec, &before, e);
     let start = e.len();
     let mut munged = spec.value.clone();
     for (list, message) in [
@@ -39,26 +39,26 @@ pub fn pod_resize(new: &At, e: &mut Errors) {
     ] {
         let (places, old) = (spec.get(list), before.get(list));
         for (at, container) in munged.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten().enumerate() {
-            restore(container, old.index(at).value);
-            if !same(container, old.index(at).value) {
-                if list == "containers" { spec.forbidden(e, message) } else { places.index(at).forbidden(e, message) }
+            restore_compute_resources(container, old.element(at).value);
+            if !semantically_equal(container, old.element(at).value) {
+                if list == "containers" { spec.forbidden(e, message) } else { places.element(at).forbidden(e, message) }
             }
         }
     }
-    restore(&mut munged, before.value);
-    if e.len() == start && start == 0 && !same(&munged, before.value) {
+    restore_compute_resources(&mut munged, before.value);
+    if e.len() == start && start == 0 && !semantically_equal(&munged, before.value) {
         spec.forbidden(e, "only cpu and memory resources are mutable");
     }
 }
 
-fn supported(pod: &At) -> bool {
+fn is_resize_supported(pod: &FieldCursor) -> bool {
     let statuses = pod.get("status");
     let statuses = statuses.get("containerStatuses");
     let running = statuses.items().find(|status| status.get("state").get("running").exists());
     running.is_none_or(|status| status.get("resources").exists())
 }
 
-fn same_containers(spec: &At, old: &At, e: &mut Errors) -> bool {
+fn check_same_containers(spec: &FieldCursor, old: &FieldCursor, e: &mut ErrorList) -> bool {
     let start = e.len();
     for list in ["containers", "initContainers"] {
         let (new, old) = (spec.get(list), old.get(list));
@@ -75,23 +75,23 @@ fn same_containers(spec: &At, old: &At, e: &mut Errors) -> bool {
     e.len() == start
 }
 
-/// What was asked for may change, not vanish.
-fn removals(spec: &At, old: &At, e: &mut Errors) {
+/// Rejects removed requests and limits.
+fn check_removed_resources(spec: &FieldCursor, old: &FieldCursor, e: &mut ErrorList) {
     let (own, before) = (spec.get("resources"), old.get("resources"));
     if before.exists() && !own.exists() {
         own.forbidden(e, "pod-level resources cannot be removed");
     } else if before.exists() {
-        gone(&own, &before, "pod-level resource ", e);
+        check_removed_entries(&own, &before, "pod-level resource ", e);
     }
     for list in ["initContainers", "containers"] {
         let (new, old) = (spec.get(list), old.get(list));
         for (new, old) in new.items().zip(old.items()) {
-            gone(&new.get("resources"), &old.get("resources"), "resource ", e);
+            check_removed_entries(&new.get("resources"), &old.get("resources"), "resource ", e);
         }
     }
 }
 
-fn gone(new: &At, old: &At, what: &str, e: &mut Errors) {
+fn check_removed_entries(new: &FieldCursor, old: &FieldCursor, what: &str, e: &mut ErrorList) {
     for kind in ["requests", "limits"] {
         let (new, old) = (new.get(kind), old.get(kind));
         if old.entries().any(|(name, _)| !new.get(name).exists()) {
@@ -100,8 +100,8 @@ fn gone(new: &At, old: &At, what: &str, e: &mut Errors) {
     }
 }
 
-/// CPU and memory as they were.
-fn restore(owner: &mut Value, old: &Value) {
+/// Restores CPU and memory to their old values.
+fn restore_compute_resources(owner: &mut Value, old: &Value) {
     for kind in ["requests", "limits"] {
         for name in ["cpu", "memory"] {
             let before = old["resources"][kind].get(name).cloned();

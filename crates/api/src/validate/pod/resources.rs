@@ -1,67 +1,67 @@
-//! Validation of what containers and pods ask for: requests, limits, claims.
+//! Validation of resource requirements: requests, limits, claims.
 
-use super::{MIRROR, is_pod, spec_of};
+use super::{MIRROR_ANNOTATION, enclosing_pod_spec, is_pod_spec};
 use crate::validate::prelude::*;
 use crate::{amounts, quantity::Quantity, validate::resource_name as resource};
 
-/// A check of the name of a resource at its place.
-type NameCheck = fn(&str, &At, &mut Errors);
+/// A check of a resource name at its path.
+type NameCheck = fn(&str, &FieldCursor, &mut ErrorList);
 
-/// The faults of what a container asks for.
-pub fn container_resources(at: &At, e: &mut Errors) {
+/// Validates the resources of a container.
+pub fn validate_container_resources(at: &FieldCursor, e: &mut ErrorList) {
     if at.exists() {
-        requirements(at, resource::of_container, e);
+        check_requirements(at, resource::validate_container_resource_name, e);
     }
 }
 
-/// The faults of amounts that are limits without requests.
-pub fn overhead(at: &At, e: &mut Errors) {
-    let limits = at.called("limits", at.value);
-    let mut flags = Flags::default();
+/// Validates the overhead, which has limits only.
+pub fn validate_overhead(at: &FieldCursor, e: &mut ErrorList) {
+    let limits = at.child_as("limits", at.value);
+    let mut flags = ResourceFlags::default();
     for (name, amount) in limits.entries() {
-        limit(name, &amount, resource::of_container, &mut flags, e);
+        check_limit(name, &amount, resource::validate_container_resource_name, &mut flags, e);
     }
-    flags.check(at, e);
+    flags.check_huge_pages(at, e);
 }
 
-/// What the amounts have to do with each other.
+/// Properties of the resources seen so far.
 #[derive(Default)]
-struct Flags {
+struct ResourceFlags {
     compute: bool,
     huge: bool,
 }
 
-impl Flags {
-    fn see(&mut self, name: &str) {
+impl ResourceFlags {
+    fn record_resource(&mut self, name: &str) {
         self.compute |= name == "cpu" || name == "memory";
         self.huge |= resource::is_huge_page(name);
     }
 
-    fn check(&self, at: &At, e: &mut Errors) {
+    fn check_huge_pages(&self, at: &FieldCursor, e: &mut ErrorList) {
         if self.huge && !self.compute {
             at.forbidden(e, "HugePages require cpu or memory");
         }
     }
 }
 
-fn limit(name: &str, at: &At, check: NameCheck, flags: &mut Flags, e: &mut Errors) {
+fn check_limit(name: &str, at: &FieldCursor, check: NameCheck, flags: &mut ResourceFlags, e: &mut ErrorList) {
     check(name, at, e);
-    amount(name, at, e);
-    flags.see(name);
-    huge_pages(name, at, e);
+    validate_quantity_value(name, at, e);
+    flags.record_resource(name);
+    check_huge_page_multiple(name, at, e);
 }
 
-/// The faults of an amount of a resource.
-pub(in crate::validate) fn amount(name: &str, at: &At, e: &mut Errors) {
-    if at.text().starts_with('-') && at.sign() < 0 {
+/// Validates the quantity of a resource.
+pub(in crate::validate) fn validate_quantity_value(name: &str, at: &FieldCursor, e: &mut ErrorList) {
+    if at.text().starts_with('-') && at.quantity_sign() < 0 {
         at.invalid_text(e, "must be greater than or equal to 0");
     }
-    if resource::is_integer(name) && at.quantity().is_some_and(|quantity| quantity.millis() % 1000 != 0) {
+    if resource::is_integer_resource(name) && at.quantity().is_some_and(|quantity| quantity.millis() % 1000 != 0) {
         at.invalid_text(e, "must be an integer");
     }
 }
 
-fn huge_pages(name: &str, at: &At, e: &mut Errors) {
+fn check_huge_page_multiple(name: &str, at: &FieldCursor, e: &mut ErrorList) {
     let Some(size) = name.strip_prefix("hugepages-").map(Quantity::parse) else { return };
     let amount = at.quantity().map_or(0, Quantity::value);
     let divides = size.is_some_and(|size| size.value() > 0 && size.millis() % 1000 == 0 && amount % size.value() == 0);
@@ -70,27 +70,33 @@ fn huge_pages(name: &str, at: &At, e: &mut Errors) {
     }
 }
 
-fn requirements(at: &At, check: NameCheck, e: &mut Errors) {
+fn check_requirements(at: &FieldCursor, check: NameCheck, e: &mut ErrorList) {
     let (limits, requests) = (at.get("limits"), at.get("requests"));
-    let mut flags = Flags::default();
+    let mut flags = ResourceFlags::default();
     for (name, quantity) in limits.entries() {
-        limit(name, &quantity, check, &mut flags, e);
+        check_limit(name, &quantity, check, &mut flags, e);
     }
     for (name, quantity) in requests.entries() {
         check(name, &quantity, e);
-        amount(name, &quantity, e);
-        within(name, &quantity, &limits, &requests, e);
-        flags.see(name);
-        huge_pages(name, &quantity, e);
+        validate_quantity_value(name, &quantity, e);
+        check_request_within_limit(name, &quantity, &limits, &requests, e);
+        flags.record_resource(name);
+        check_huge_page_multiple(name, &quantity, e);
     }
-    flags.check(at, e);
-    claim_names(&at.get("claims"), e);
+    flags.check_huge_pages(at, e);
+    check_claim_names(&at.get("claims"), e);
 }
 
-/// A request is within its limit, and equal to it where there is no overcommitment.
-fn within(name: &str, request: &At, limits: &At, requests: &At, e: &mut Errors) {
+/// Requires a request to be at most its limit, and equal to it without overcommitment.
+fn check_request_within_limit(
+    name: &str,
+    request: &FieldCursor,
+    limits: &FieldCursor,
+    requests: &FieldCursor,
+    e: &mut ErrorList,
+) {
     let limit = limits.get(name);
-    let overcommits = resource::overcommits(name);
+    let overcommits = resource::is_overcommit_allowed(name);
     if !limit.exists() {
         if !overcommits {
             limits.required(e, "Limit must be set for non overcommitable resources");
@@ -107,12 +113,12 @@ fn within(name: &str, request: &At, limits: &At, requests: &At, e: &mut Errors) 
     }
 }
 
-fn claim_names(list: &At, e: &mut Errors) {
+fn check_claim_names(list: &FieldCursor, e: &mut ErrorList) {
     if list.is_empty() {
         return;
     }
-    let claims = spec_of(list).get("resourceClaims");
-    let known: Vec<&str> = claims.items().map(|claim| claim.text_of("name")).filter(|name| !name.is_empty()).collect();
+    let claims = enclosing_pod_spec(list).get("resourceClaims");
+    let known: Vec<&str> = claims.items().map(|claim| claim.text_at("name")).filter(|name| !name.is_empty()).collect();
     let mut seen: Vec<String> = Vec::new();
     for claim in list.items() {
         let (name, request) = (claim.get("name").text(), claim.get("request"));
@@ -123,7 +129,7 @@ fn claim_names(list: &At, e: &mut Errors) {
         if seen.iter().any(|key| key == name) {
             claim.duplicate(e, name);
         } else {
-            request.optional_form(e, names::label);
+            request.check_optional_format(e, names::label);
             let key = if request.is_empty() { name.to_owned() } else { format!("{name}/{}", request.text()) };
             if seen.contains(&key) {
                 claim.duplicate(e, key.as_str());
@@ -137,15 +143,16 @@ fn claim_names(list: &At, e: &mut Errors) {
             sorted.sort_unstable();
             let tail = if known.is_empty() { " which is empty".to_owned() } else { format!(": {}", sorted.join(", ")) };
             let message = format!("must be one of the names in pod.spec.resourceClaims{tail}");
-            claim.fault(e, Fault::NotFound(name.into()), message);
+            claim.push_error(e, Fault::NotFound(name.into()), message);
         }
     }
 }
 
-/// The faults of a pod's resource claims.
-pub fn pod_claims(list: &At, e: &mut Errors) {
-    let spec = list.up(1);
-    let mirror = is_pod(spec) && spec.up(1).get("metadata").get("annotations").get(MIRROR).exists();
+/// Validates the resource claims of a pod.
+pub fn validate_pod_claims(list: &FieldCursor, e: &mut ErrorList) {
+    let spec = list.ancestor(1);
+    let mirror =
+        is_pod_spec(spec) && spec.ancestor(1).get("metadata").get("annotations").get(MIRROR_ANNOTATION).exists();
     let mut seen = Vec::new();
     for claim in list.items() {
         if mirror {
@@ -158,31 +165,31 @@ pub fn pod_claims(list: &At, e: &mut Errors) {
         } else if seen.contains(&name.text()) {
             name.duplicate(e, name.text());
         } else {
-            name.form(e, names::label);
+            name.check_format(e, names::label);
             seen.push(name.text());
         }
-        rules::check("PodResourceClaim", &claim, e);
+        rules::check_block("PodResourceClaim", &claim, e);
     }
 }
 
-/// The faults of what a pod asks for as a whole.
-pub fn pod_resources(spec: &At, e: &mut Errors) {
+/// Validates pod-level resources.
+pub fn validate_pod_resources(spec: &FieldCursor, e: &mut ErrorList) {
     let at = spec.get("resources");
     if !at.exists() {
         return;
     }
-    if spec.get("os").text_of("name") == "windows" {
+    if spec.get("os").text_at("name") == "windows" {
         return at.forbidden(e, "may not be set for a windows pod");
     }
-    at.get("claims").forbid(e, "claims may not be set for Resources at pod-level");
-    requirements(&at, resource::of_pod, e);
-    consistent(spec, &at, e);
+    at.get("claims").forbid_value(e, "claims may not be set for Resources at pod-level");
+    check_requirements(&at, resource::validate_pod_resource_name, e);
+    check_pod_level_consistency(spec, &at, e);
 }
 
-/// The whole covers its parts.
-fn consistent(spec: &At, at: &At, e: &mut Errors) {
+/// Requires pod-level resources to cover the containers'.
+fn check_pod_level_consistency(spec: &FieldCursor, at: &FieldCursor, e: &mut ErrorList) {
     for kind in ["requests", "limits"] {
-        let (amounts, parts) = (at.get(kind), amounts::of_containers(spec.value, kind));
+        let (amounts, parts) = (at.get(kind), amounts::container_resources(spec.value, kind));
         for (name, whole) in amounts.entries().filter(|(name, _)| kind == "requests" || resource::is_huge_page(name)) {
             if let (Some(sum), Some(quantity)) = (parts.get(name), whole.quantity())
                 && quantity < *sum
@@ -195,14 +202,14 @@ fn consistent(spec: &At, at: &At, e: &mut Errors) {
     let limits = at.get("limits");
     let places = at.get("containers");
     for (index, container) in spec.get("containers").items().enumerate() {
-        let place = places.index(index);
+        let place = places.element(index);
         for (name, limit) in container.get("resources").get("limits").entries() {
             let whole = limits.get(name);
             if let (Some(part), Some(quantity)) = (limit.quantity(), whole.quantity())
                 && part > quantity
             {
                 let message = format!("must be less than or equal to pod limits of {}", whole.text());
-                place.key(name).get("limits").invalid_as(e, limit.text(), message);
+                place.entry(name).get("limits").invalid_as(e, limit.text(), message);
             }
         }
     }

@@ -1,47 +1,47 @@
-//! What steers a pod to nodes: gates, tolerations, spreading, affinity to nodes and to other pods.
+//! Validation of scheduling constraints: topology spread, node and pod affinity.
 
 use crate::validate::prelude::*;
-use crate::validate::selector::{self, is_faulty};
+use crate::validate::selector::{self, is_invalid_label_selector};
 
-/// Constraints differ in topology or in what happens; selectors that had faults may keep them.
-pub fn spread(list: &At, e: &mut Errors) {
+/// Validates topology spread constraints: unique, with valid selectors unless invalid ones are stored.
+pub fn validate_spread(list: &FieldCursor, e: &mut ErrorList) {
     let before = list.old.as_array().into_iter().flatten();
-    let had_faults = before.into_iter().any(|constraint| is_faulty(&constraint["labelSelector"]));
+    let had_faults = before.into_iter().any(|constraint| is_invalid_label_selector(&constraint["labelSelector"]));
     let pair = |constraint: &Value| (constraint["topologyKey"].clone(), constraint["whenUnsatisfiable"].clone());
     for (index, constraint) in list.items().enumerate() {
         if list.items().skip(index + 1).any(|other| pair(other.value) == pair(constraint.value)) {
             let shown =
-                format!("{{{}, {}}}", constraint.text_of("topologyKey"), constraint.text_of("whenUnsatisfiable"));
+                format!("{{{}, {}}}", constraint.text_at("topologyKey"), constraint.text_at("whenUnsatisfiable"));
             constraint.get("{topologyKey, whenUnsatisfiable}").duplicate(e, shown);
         }
         if !had_faults {
-            selector::check(&constraint.get("labelSelector"), false, e);
+            selector::check_label_selector(&constraint.get("labelSelector"), false, e);
         }
     }
 }
 
-/// The faults of keys whose values are taken from the pod itself.
-pub fn label_keys(at: &At, e: &mut Errors) {
+/// Validates match and mismatch label keys.
+pub fn validate_label_keys(at: &FieldCursor, e: &mut ErrorList) {
     let (matching, other, labels) = (at.get("matchLabelKeys"), at.get("mismatchLabelKeys"), at.get("labelSelector"));
     if matching.is_empty() && other.is_empty() {
         return;
     }
     for keys in [&matching, &other].into_iter().filter(|keys| !keys.is_empty()) {
         if labels.exists() {
-            keys.items().for_each(|key| key.form(e, names::qualified));
+            keys.items().for_each(|key| key.check_format(e, names::qualified));
         } else {
             keys.forbidden(e, "must not be specified when labelSelector is not set");
         }
     }
     let mut seen: Vec<&str> = labels.get("matchLabels").entries().map(|(key, _)| key).collect();
-    for key in labels.get("matchExpressions").items().map(|requirement| requirement.text_of("key")) {
+    for key in labels.get("matchExpressions").items().map(|requirement| requirement.text_at("key")) {
         let position = matching.texts().position(|label| label == key);
         if let Some(index) = position.filter(|_| seen.contains(&key)) {
-            at.index(index).invalid_as(e, key, "exists in both matchLabelKeys and labelSelector");
+            at.element(index).invalid_as(e, key, "exists in both matchLabelKeys and labelSelector");
         }
         seen.push(key);
     }
-    for key in matching.items().filter(|key| other.has(key.text())) {
+    for key in matching.items().filter(|key| other.contains_text(key.text())) {
         key.invalid_text(e, "exists in both matchLabelKeys and mismatchLabelKeys");
     }
 }
@@ -49,35 +49,35 @@ pub fn label_keys(at: &At, e: &mut Errors) {
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// The faults of affinity; what an older specification had wrong in values of selectors stays allowed.
-pub fn affinity(at: &At, e: &mut Errors) {
+/// Validates affinity; invalid stored selector values are tolerated.
+pub fn validate_affinity(at: &FieldCursor, e: &mut ErrorList) {
     let nodes = at.get("nodeAffinity");
     let required = nodes.get(REQUIRED);
     if required.exists() {
-        selector::nodes(&required, selector::is_faulty_for_nodes(required.old), e);
+        selector::check_node_selector(&required, selector::is_invalid_node_selector(required.old), e);
     }
     for term in nodes.get(PREFERRED).items() {
-        weight(&term, e);
-        rules::check("LooseNodeSelectorTerm", &term.get("preference"), e);
+        check_weight(&term, e);
+        rules::check_block("LooseNodeSelectorTerm", &term.get("preference"), e);
     }
-    let term = if faulty_pods(at.old) { "LoosePodAffinityTerm" } else { "PodAffinityTerm" };
+    let term = if has_invalid_pod_selectors(at.old) { "LoosePodAffinityTerm" } else { "PodAffinityTerm" };
     for kind in ["podAffinity", "podAntiAffinity"] {
         let pods = at.get(kind);
-        pods.get(REQUIRED).items().for_each(|one| rules::check(term, &one, e));
+        pods.get(REQUIRED).items().for_each(|one| rules::check_block(term, &one, e));
         for weighted in pods.get(PREFERRED).items() {
-            weight(&weighted, e);
-            rules::check(term, &weighted.get("podAffinityTerm"), e);
+            check_weight(&weighted, e);
+            rules::check_block(term, &weighted.get("podAffinityTerm"), e);
         }
     }
 }
 
-fn faulty_pods(affinity: &Value) -> bool {
-    let required = |kind: &str| affinity[kind][REQUIRED].as_array().into_iter().flatten();
+fn has_invalid_pod_selectors(affinity: &Value) -> bool {
+    let required = |is: &str| affinity[is][REQUIRED].as_array().into_iter().flatten();
     let mut terms = required("podAffinity").chain(required("podAntiAffinity"));
-    terms.any(|term| selector::is_faulty(&term["labelSelector"]))
+    terms.any(|term| selector::is_invalid_label_selector(&term["labelSelector"]))
 }
 
-fn weight(at: &At, e: &mut Errors) {
+fn check_weight(at: &FieldCursor, e: &mut ErrorList) {
     if !(1..=100).contains(&at.get("weight").int()) {
         at.get("weight").invalid_int(e, "must be in the range 1-100");
     }

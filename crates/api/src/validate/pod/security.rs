@@ -1,37 +1,37 @@
-//! Security contexts, and what depends on the operating system being Windows, as far as the tables cannot say it.
+//! Validation of security contexts and Windows options beyond the rule tables.
 
-use super::{containers, visit};
+use super::{all_containers, visit_containers};
 use crate::validate::prelude::*;
 
-/// The faults of settings of the kernel.
-pub fn sysctls(list: &At, e: &mut Errors) {
+/// Validates sysctls.
+pub fn validate_sysctls(list: &FieldCursor, e: &mut ErrorList) {
     const PATTERN: &str = "^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
     let mut seen = Vec::new();
-    let spec = list.up(2);
-    // What older servers let pass stays allowed.
-    let before = At::top(list.old);
+    let spec = list.ancestor(2);
+    // Stored invalid sysctls are tolerated.
+    let before = FieldCursor::for_create(list.old);
     let lenient = {
         let mut e = Vec::new();
-        before.items().for_each(|one| of_host(&one, &spec.before(), &mut e));
+        before.items().for_each(|one| check_host_sysctl(&one, &spec.old_cursor(), &mut e));
         !e.is_empty()
     };
     for sysctl in list.items() {
         let name = sysctl.get("name");
         if name.is_empty() {
             name.required(e, "");
-        } else if !is_sysctl(name.text()) {
+        } else if !is_sysctl_name(name.text()) {
             name.invalid_text(e, format!("must have at most 253 characters and match regex {PATTERN}"));
         } else if seen.contains(&name.text()) {
             name.duplicate(e, name.text());
         }
         if !lenient {
-            of_host(&sysctl, spec, e);
+            check_host_sysctl(&sysctl, spec, e);
         }
         seen.push(name.text());
     }
 }
 
-fn is_sysctl(name: &str) -> bool {
+fn is_sysctl_name(name: &str) -> bool {
     let segment = |segment: &str| {
         let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
         edge(segment.chars().next())
@@ -41,8 +41,8 @@ fn is_sysctl(name: &str) -> bool {
     name.len() <= 253 && name.split(['.', '/']).all(segment)
 }
 
-/// A setting of a namespace that is the host's is not the pod's to change.
-fn of_host(sysctl: &At, spec: &At, e: &mut Errors) {
+/// Rejects sysctls of a namespace shared with the host.
+fn check_host_sysctl(sysctl: &FieldCursor, spec: &FieldCursor, e: &mut ErrorList) {
     const IPC: &[&str] = &["kernel.sem", "kernel.shmall", "kernel.shmmax", "kernel.shmmni", "kernel.shm_rmid_forced"];
     let name = sysctl.get("name");
     let normal = name.text().replace('/', ".");
@@ -55,8 +55,8 @@ fn of_host(sysctl: &At, spec: &At, e: &mut Errors) {
     }
 }
 
-/// Whoever may administer the system may do more than its parent.
-pub fn no_sys_admin(at: &At, e: &mut Errors) {
+/// Rejects CAP_SYS_ADMIN without privilege escalation.
+pub fn validate_no_sys_admin(at: &FieldCursor, e: &mut ErrorList) {
     let capabilities = at.get("capabilities");
     for _ in capabilities.get("add").texts().filter(|capability| *capability == "CAP_SYS_ADMIN") {
         let message = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
@@ -64,19 +64,19 @@ pub fn no_sys_admin(at: &At, e: &mut Errors) {
     }
 }
 
-/// Containers that are processes of the host: all or none.
-pub fn host_process(spec: &At, e: &mut Errors) {
+/// Requires all or no containers to be HostProcess containers.
+pub fn validate_host_process(spec: &FieldCursor, e: &mut ErrorList) {
     let of = |value: &Value| value.get("securityContext")?.get("windowsOptions")?.get("hostProcess")?.as_bool();
     let pod = of(spec.value);
     let mut counts = (0, 0);
-    for (_, _, container) in containers(spec) {
+    for (_, _, container) in all_containers(spec) {
         counts.0 += 1;
         counts.1 += usize::from(of(container).or(pod) == Some(true));
     }
     if pod.is_none() && counts.1 == 0 {
         return;
     }
-    visit(spec, |container| {
+    visit_containers(spec, |container| {
         if let (Some(pod), Some(own)) = (pod, of(container.value))
             && pod != own
         {
@@ -100,8 +100,8 @@ pub fn host_process(spec: &At, e: &mut Errors) {
     }
 }
 
-/// The faults of a user's name.
-pub fn user_name(at: &At, e: &mut Errors) {
+/// Validates a Windows user name.
+pub fn validate_user_name(at: &FieldCursor, e: &mut ErrorList) {
     let text = at.text();
     let parts: Vec<&str> = text.split('\\').collect();
     let (domain, user) = match parts[..] {
@@ -116,7 +116,7 @@ pub fn user_name(at: &At, e: &mut Errors) {
     if domain.is_some_and(|domain| domain.len() >= 256) {
         at.invalid(e, "runAsUserName's Domain length must be under 256 characters");
     }
-    if domain.is_some_and(|domain| !is_net_bios(domain) && !is_dns(domain)) {
+    if domain.is_some_and(|domain| !is_netbios_name(domain) && !is_dns_name(domain)) {
         at.invalid(e, "runAsUserName's Domain doesn't match the NetBios nor the DNS format");
     }
     if user.is_empty() {
@@ -132,12 +132,12 @@ pub fn user_name(at: &At, e: &mut Errors) {
     }
 }
 
-fn is_net_bios(text: &str) -> bool {
+fn is_netbios_name(text: &str) -> bool {
     let right = |c: char| !"\\/:*?\"<>|".contains(c);
     (1..=15).contains(&text.chars().count()) && !text.starts_with('.') && text.chars().all(right)
 }
 
-fn is_dns(text: &str) -> bool {
+fn is_dns_name(text: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())
             && !label.starts_with('-')

@@ -1,21 +1,21 @@
-//! The volumes of a pod, what they are made of, and where containers have them.
+//! Validation of volumes and mounts of pods.
 
-use super::{is_pod, spec_of};
+use super::{enclosing_pod_spec, is_pod_spec};
 use crate::validate::certificates;
 use crate::validate::prelude::*;
 
-/// The faults of a pod's volumes.
-pub fn volumes(list: &At, e: &mut Errors) {
-    let pod = pod_name(list.up(1));
+/// Validates the volumes of a pod.
+pub fn validate_volumes(list: &FieldCursor, e: &mut ErrorList) {
+    let pod = pod_name(list.ancestor(1));
     let created: Vec<String> = list
         .items()
         .filter(|volume| !pod.is_empty() && volume.get("ephemeral").exists())
-        .map(|volume| format!("{pod}-{}", volume.text_of("name")))
+        .map(|volume| format!("{pod}-{}", volume.text_at("name")))
         .collect();
     let mut right: Vec<&str> = Vec::new();
     for volume in list.items() {
         let (name, before) = (volume.get("name"), e.len());
-        rules::check("Volume", &volume, e);
+        rules::check_block("Volume", &volume, e);
         if right.contains(&name.text()) {
             name.duplicate(e, name.text());
         }
@@ -30,14 +30,14 @@ pub fn volumes(list: &At, e: &mut Errors) {
     }
 }
 
-/// The name of the pod that a specification is of; a template has none.
-fn pod_name<'v>(spec: &At<'v, '_>) -> &'v str {
-    if is_pod(spec) { spec.up(1).get("metadata").text_of("name") } else { "" }
+/// The name of the pod; empty for a template.
+fn pod_name<'v>(spec: &FieldCursor<'v, '_>) -> &'v str {
+    if is_pod_spec(spec) { spec.ancestor(1).get("metadata").text_at("name") } else { "" }
 }
 
-/// The claim of an ephemeral volume is named after pod and volume.
-pub fn created_claim_name(volume: &At, e: &mut Errors) {
-    let (pod, name) = (pod_name(volume.up(2)), volume.get("name"));
+/// Validates the claim name of an ephemeral volume.
+pub fn validate_created_claim_name(volume: &FieldCursor, e: &mut ErrorList) {
+    let (pod, name) = (pod_name(volume.ancestor(2)), volume.get("name"));
     if pod.is_empty() || name.is_empty() {
         return;
     }
@@ -47,49 +47,49 @@ pub fn created_claim_name(volume: &At, e: &mut Errors) {
     }
 }
 
-/// An image is there at the latest in the pod.
-pub fn image_of_pod(image: &At, e: &mut Errors) {
-    if is_pod(image.up(3)) {
-        image.get("reference").require(e);
+/// Requires the image reference in pods.
+pub fn validate_image_of_pod(image: &FieldCursor, e: &mut ErrorList) {
+    if is_pod_spec(image.ancestor(3)) {
+        image.get("reference").require_value(e);
     }
 }
 
-/// A volume by its name. One with faults of its own counts as none; as long as there are no faults at all, none has.
-fn volume<'v>(part: &At<'v, '_>, name: &str, e: &Errors) -> Option<&'v Value> {
-    let spec = spec_of(part);
+/// Returns a valid volume by name; validity is only checked after an error.
+fn find_volume<'v>(part: &FieldCursor<'v, '_>, name: &str, e: &ErrorList) -> Option<&'v Value> {
+    let spec = enclosing_pod_spec(part);
     let volumes = spec.get("volumes");
-    let mut named = volumes.items().filter(|volume| volume.text_of("name") == name);
-    named.find(|volume| e.is_empty() || !rules::is_faulty("Volume", volume)).map(|volume| volume.value)
+    let mut named = volumes.items().filter(|volume| volume.text_at("name") == name);
+    named.find(|volume| e.is_empty() || !rules::violates_block("Volume", volume)).map(|volume| volume.value)
 }
 
-/// A mount has a volume that is there, and no device has it too.
-pub fn mounted_volume(mount: &At, e: &mut Errors) {
+/// Validates a mount: an existing volume that is not a device.
+pub fn validate_mounted_volume(mount: &FieldCursor, e: &mut ErrorList) {
     let (name, point) = (mount.get("name"), mount.get("mountPath"));
-    let devices = mount.up(2).get("volumeDevices");
-    if volume(mount, name.text(), e).is_none() {
+    let devices = mount.ancestor(2).get("volumeDevices");
+    if find_volume(mount, name.text(), e).is_none() {
         name.not_found(e);
     }
-    if devices.find("name", name.text()).is_some() {
+    if devices.find_by("name", name.text()).is_some() {
         name.invalid_text(e, "must not already exist in volumeDevices");
     }
-    if devices.find("devicePath", point.text()).is_some() {
+    if devices.find_by("devicePath", point.text()).is_some() {
         point.invalid_text(e, "must not already exist as a path in volumeDevices");
     }
 }
 
-pub fn mount_points(list: &At, e: &mut Errors) {
-    list.unique(
-        |mount| mount.text_of("mountPath"),
+pub fn validate_mount_points(list: &FieldCursor, e: &mut ErrorList) {
+    list.for_each_duplicate(
+        |mount| mount.text_at("mountPath"),
         |mount, _| mount.get("mountPath").invalid_text(e, "must be unique"),
     );
 }
 
-/// The faults of one device.
-pub fn device(device: &At, e: &mut Errors) {
-    let (name, path) = (device.get("name"), device.get("devicePath"));
-    let mounts = device.up(2).get("volumeMounts");
-    name.require(e);
-    match volume(device, name.text(), e) {
+/// Validates a block device.
+pub fn validate_device(device: &FieldCursor, e: &mut ErrorList) {
+    let (name, place) = (device.get("name"), device.get("devicePath"));
+    let mounts = device.ancestor(2).get("volumeMounts");
+    name.require_value(e);
+    match find_volume(device, name.text(), e) {
         None => name.not_found(e),
         Some(source) if source.get("persistentVolumeClaim").is_none() && source.get("ephemeral").is_none() => {
             let message = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
@@ -97,23 +97,23 @@ pub fn device(device: &At, e: &mut Errors) {
         }
         Some(_) => {}
     }
-    path.require(e);
-    if path.text().split('/').any(|part| part == "..") {
-        path.invalid_text(e, "can not contain backsteps ('..')");
+    place.require_value(e);
+    if place.text().split('/').any(|part| part == "..") {
+        place.invalid_text(e, "can not contain backsteps ('..')");
     }
-    if mounts.find("name", name.text()).is_some() {
+    if mounts.find_by("name", name.text()).is_some() {
         name.invalid_text(e, "must not already exist in volumeMounts");
     }
-    if mounts.find("mountPath", path.text()).is_some() {
-        path.invalid_text(e, "must not already exist as a path in volumeMounts");
+    if mounts.find_by("mountPath", place.text()).is_some() {
+        place.invalid_text(e, "must not already exist as a place in volumeMounts");
     }
 }
 
-pub fn device_paths(list: &At, e: &mut Errors) {
+pub fn validate_device_paths(list: &FieldCursor, e: &mut ErrorList) {
     let up = |path: &str| path.split('/').any(|part| part == "..");
     let mut seen: Vec<(&str, &str)> = Vec::new();
     for device in list.items() {
-        let key = (device.text_of("name"), device.text_of("devicePath"));
+        let key = (device.text_at("name"), device.text_at("devicePath"));
         if !key.0.is_empty() && seen.iter().any(|(name, _)| *name == key.0) {
             device.get("name").invalid_text(e, "must be unique");
         }
@@ -124,14 +124,14 @@ pub fn device_paths(list: &At, e: &mut Errors) {
     }
 }
 
-const KINDS: [&str; 6] =
+const PROJECTED_SOURCES: [&str; 6] =
     ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
 
-/// A path can be taken by one source.
-pub fn projected_paths(at: &At, e: &mut Errors) {
+/// Rejects conflicting paths of projected sources.
+pub fn validate_projected_paths(at: &FieldCursor, e: &mut ErrorList) {
     let mut paths: Vec<&str> = Vec::new();
     for source in at.get("sources").items() {
-        for kind in KINDS {
+        for kind in PROJECTED_SOURCES {
             let part = source.get(kind);
             let mut claim = |path, shown: &str| {
                 if paths.contains(&path) {
@@ -142,31 +142,31 @@ pub fn projected_paths(at: &At, e: &mut Errors) {
                 }
             };
             let named = matches!(kind, "secret" | "configMap");
-            for path in part.get("items").items().map(|item| item.text_of("path")) {
-                claim(path, if named { part.text_of("name") } else { path });
+            for path in part.get("items").items().map(|item| item.text_at("path")) {
+                claim(path, if named { part.text_at("name") } else { path });
             }
             let own: &[&str] = match kind {
                 "clusterTrustBundle" => &["path"],
                 "podCertificate" => &["credentialBundlePath", "keyPath", "certificateChainPath"],
                 _ => &[],
             };
-            own.iter().for_each(|field| claim(part.text_of(field), part.text_of(field)));
+            own.iter().for_each(|field| claim(part.text_at(field), part.text_at(field)));
         }
     }
 }
 
-pub fn named_bundle(name: &At, e: &mut Errors) {
-    for fault in certificates::bundle_name(name.text()) {
+pub fn validate_named_bundle(name: &FieldCursor, e: &mut ErrorList) {
+    for fault in certificates::bundle_name_errors(name.text()) {
         name.invalid_text(e, format!("not a valid clustertrustbundlename: {fault}"));
     }
 }
 
-/// The faults of annotations for a signer: they have a domain.
-pub fn user_annotations(notes: &At, e: &mut Errors) {
+/// Requires domain-prefixed annotation keys for a signer.
+pub fn validate_user_annotations(notes: &FieldCursor, e: &mut ErrorList) {
     for (key, _) in notes.entries() {
         let key = key.to_lowercase();
         let before = e.len();
-        notes.form_as(e, &key, names::qualified);
+        notes.check_format_as(e, &key, names::qualified);
         if e.len() == before && !key.contains('/') {
             notes.invalid_as(e, key, "must be a domain-prefixed key (such as \"acme.io/foo\")");
         }

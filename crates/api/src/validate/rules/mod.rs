@@ -1,103 +1,103 @@
-//! The rules in memory, parsed once from `schema/rules/*.txt`: what must hold for the fields of each shape of struct.
+//! Validation rules, parsed once from `schema/rules/*.txt`.
 //!
-//! [`of`] finds the rules of a kind or of one of its parts, and [`Block::run`] checks a place by them, in the order in which
-//! they are written: it is upstream's. What relates several fields in a way that the tables cannot say is a function,
-//! called there by its name.
+//! [`kind_rules`] finds the rules of a kind, and [`RuleBlock::run_block`] checks a value by them in the order of the table, which is
+//! upstream's. Relations that the tables cannot express are functions, called by name. The words are documented in
+//! `docs/validation-rules.md`.
 
-mod check;
-mod choice;
-mod fields;
+mod bad_value;
+mod block_fields;
+mod condition;
 mod parse;
-mod place;
-mod shown;
-mod test;
+mod rule_check;
+mod target_path;
+mod union_choice;
 
 use std::{collections::HashMap, sync::LazyLock};
 
 use self::{
-    check::Check,
-    fields::{Fields, Values},
-    place::Place,
-    test::Test,
+    block_fields::{BlockFields, FieldValues},
+    condition::RuleCondition,
+    rule_check::RuleCheck,
+    target_path::TargetPath,
 };
-use super::{Errors, at::At, metadata::Scheme, names};
-use crate::schema::{Resource, Scope};
+use super::{ErrorList, field_cursor::FieldCursor, metadata::MetadataRules, names};
+use crate::schema::{Resource, ResourceScope};
 
-/// A check that is written in Rust.
-pub(super) type Function = fn(&At, &mut Errors);
-/// A check that is written in Rust, with an argument from the table.
-pub(super) type WithArgument = fn(&At, &str, &mut Errors);
+/// A rule function.
+pub(super) type RuleFunction = fn(&FieldCursor, &mut ErrorList);
+/// A rule function with an argument from the table.
+pub(super) type RuleFunctionWithArgument = fn(&FieldCursor, &str, &mut ErrorList);
 
 /// All rules.
-pub(super) struct Rules {
-    blocks: Vec<Block>,
+pub(super) struct RuleSet {
+    blocks: Vec<RuleBlock>,
     by_name: HashMap<&'static str, usize>,
-    kinds: HashMap<(&'static str, &'static str), Kind>,
+    kinds: HashMap<(&'static str, &'static str), KindRules>,
 }
 
-/// A kind of objects, and where its rules are.
-pub(super) struct Kind {
-    /// The form of names.
+/// The rules of a kind.
+pub(super) struct KindRules {
+    /// The name format.
     name: names::Form,
-    /// Whether objects are stored: what is only asked has no metadata to speak of.
+    /// Whether objects are stored: reviews have no metadata.
     pub stored: bool,
     main: usize,
-    parts: HashMap<&'static str, usize>,
+    subresources: HashMap<&'static str, usize>,
 }
 
-/// The rules for structs of one shape.
+/// The rules of a struct.
 #[derive(Default)]
-struct Block {
-    fields: Fields,
-    rules: Vec<Rule>,
+struct RuleBlock {
+    fields: BlockFields,
+    rules: Vec<FieldRule>,
 }
 
-/// One line: where it holds, what is looked at, and what must be.
-struct Rule {
-    when: Vec<Test>,
-    targets: Vec<Target>,
-    checks: Vec<Check>,
+/// One line: conditions, targets and checks.
+struct FieldRule {
+    when: Vec<RuleCondition>,
+    targets: Vec<RuleTarget>,
+    checks: Vec<RuleCheck>,
 }
 
-/// What a rule looks at.
-struct Target {
-    place: Place,
-    /// Where its first field is among the block's.
+/// A target of a rule.
+struct RuleTarget {
+    path: TargetPath,
+    /// The position of its first field among the block's.
     first: Option<usize>,
-    /// Without that field there is nothing to tell.
+    /// Whether an absent first field passes.
     optional: bool,
 }
 
-static RULES: LazyLock<Rules> = LazyLock::new(parse::load);
+static RULES: LazyLock<RuleSet> = LazyLock::new(parse::parse_rules);
 
-/// The kind of a resource's objects, if it has rules.
-pub(super) fn kind(resource: &Resource) -> Option<&'static Kind> {
+/// Returns the rules of a resource's kind.
+pub(super) fn kind_rules(resource: &Resource) -> Option<&'static KindRules> {
     RULES.kinds.get(&(resource.group, resource.kind))
 }
 
-impl Kind {
-    /// Checks an object by the rules of its kind.
-    pub fn check(&self, resource: &Resource, at: &At, e: &mut Errors) {
-        RULES.blocks[self.main].run(at, &self.scheme(resource), e);
+impl KindRules {
+    /// Checks an object.
+    pub fn check_object(&self, resource: &Resource, at: &FieldCursor, e: &mut ErrorList) {
+        RULES.blocks[self.main].run_block(at, &self.metadata_rules(resource), e);
     }
 
-    /// Checks an object by the rules of a part of it; `false` where it has none.
-    pub fn check_part(&self, part: &str, resource: &Resource, at: &At, e: &mut Errors) -> bool {
-        let rules = self.parts.get(part).map(|block| &RULES.blocks[*block]);
+    /// Checks an object by the rules of a subresource; `false` without rules.
+    pub fn check_subresource(&self, part: &str, resource: &Resource, at: &FieldCursor, e: &mut ErrorList) -> bool {
+        let rules = self.subresources.get(part).map(|block| &RULES.blocks[*block]);
         if let Some(rules) = rules {
-            rules.run(at, &self.scheme(resource), e);
+            rules.run_block(at, &self.metadata_rules(resource), e);
         }
         rules.is_some()
     }
 
-    fn scheme(&self, resource: &Resource) -> Scheme {
-        Scheme { name: self.name, ..scheme(resource) }
+    fn metadata_rules(&self, resource: &Resource) -> MetadataRules {
+        MetadataRules { name: self.name, ..metadata_rules(resource) }
     }
 }
 
-/// How metadata of any resource is seen.
-pub(super) fn scheme(resource: &Resource) -> Scheme {
-    // Groups of their own have finalizers of their own.
+/// The metadata rules of a resource.
+pub(super) fn metadata_rules(resource: &Resource) -> MetadataRules {
+    // These groups allow any finalizer.
     const OWN: [&str; 5] = [
         "apiextensions.k8s.io",
         "apiregistration.k8s.io",
@@ -105,49 +105,49 @@ pub(super) fn scheme(resource: &Resource) -> Scheme {
         "coordination.k8s.io",
         "node.k8s.io",
     ];
-    Scheme {
+    MetadataRules {
         name: names::subdomain,
-        namespaced: resource.scope == Scope::Namespaced,
+        namespaced: resource.scope == ResourceScope::Namespaced,
         known_finalizers: !OWN.contains(&resource.group) && resource.custom.is_none(),
     }
 }
 
-/// Checks a place by a block of rules, for functions that decide when.
-pub(super) fn check(block: &str, at: &At, e: &mut Errors) {
+/// Checks a value by a block of rules, for functions.
+pub(super) fn check_block(block: &str, at: &FieldCursor, e: &mut ErrorList) {
     let Some(index) = RULES.by_name.get(block) else { unreachable!("there are no rules {block}") };
-    let scheme = Scheme { name: names::subdomain, namespaced: false, known_finalizers: true };
-    RULES.blocks[*index].run(at, &scheme, e);
+    let scheme = MetadataRules { name: names::subdomain, namespaced: false, known_finalizers: true };
+    RULES.blocks[*index].run_block(at, &scheme, e);
 }
 
-/// Whether a place has faults by a block of rules.
-pub(super) fn is_faulty(block: &str, at: &At) -> bool {
+/// Whether a value violates a block of rules.
+pub(super) fn violates_block(block: &str, at: &FieldCursor) -> bool {
     let mut e = Vec::new();
-    check(block, at, &mut e);
+    check_block(block, at, &mut e);
     !e.is_empty()
 }
 
-impl Block {
-    fn run(&self, at: &At, scheme: &Scheme, e: &mut Errors) {
-        self.fields.find(at, |values| self.rules.iter().for_each(|rule| rule.run(at, values, scheme, e)));
+impl RuleBlock {
+    fn run_block(&self, at: &FieldCursor, scheme: &MetadataRules, e: &mut ErrorList) {
+        self.fields.with_values(at, |values| self.rules.iter().for_each(|rule| rule.run_rule(at, values, scheme, e)));
     }
 }
 
-impl Rule {
-    fn run(&self, at: &At, values: &Values, scheme: &Scheme, e: &mut Errors) {
-        if !self.when.iter().all(|test| test.holds(at, values)) {
+impl FieldRule {
+    fn run_rule(&self, at: &FieldCursor, values: &FieldValues, scheme: &MetadataRules, e: &mut ErrorList) {
+        if !self.when.iter().all(|test| test.is_met(at, values)) {
             return;
         }
         for target in &self.targets {
             let absent = target.first.is_some_and(|first| values[first].is_null());
             if !(absent && target.optional) {
-                target.place.visit(at, target.first, values, &mut |at| self.check(at, scheme, e));
+                target.path.visit_targets(at, target.first, values, &mut |at| self.run_checks(at, scheme, e));
             }
         }
     }
 
-    fn check(&self, at: &At, scheme: &Scheme, e: &mut Errors) {
+    fn run_checks(&self, at: &FieldCursor, scheme: &MetadataRules, e: &mut ErrorList) {
         for check in &self.checks {
-            if check.run(at, scheme, e).is_break() {
+            if check.run_check(at, scheme, e).is_break() {
                 return;
             }
         }
@@ -160,11 +160,11 @@ mod tests {
     use crate::schema::schema;
 
     #[test]
-    fn the_tables_parse_and_every_stored_kind_has_rules() {
+    fn every_stored_kind_has_rules() {
         for resource in schema().resources().iter().filter(|resource| resource.verbs.contains(&"update")) {
-            let kind = kind(resource);
+            let kind = kind_rules(resource);
             assert!(kind.is_some(), "{} {} has no rules", resource.group, resource.kind);
-            let parts = kind.map(|kind| kind.parts.keys().copied().collect::<Vec<_>>()).unwrap_or_default();
+            let parts = kind.map(|kind| kind.subresources.keys().copied().collect::<Vec<_>>()).unwrap_or_default();
             for part in parts.into_iter().filter(|part| *part != "warnings") {
                 assert!(resource.subresource(part).is_some(), "{} has no {part}", resource.kind);
             }

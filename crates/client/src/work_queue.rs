@@ -1,0 +1,295 @@
+//! The work queue of controllers: each key is queued once, processed by one worker at a time, and retried with
+//! back-off.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    fmt::{Debug, Display},
+    hash::Hash,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use futures::FutureExt;
+use tokio::{sync::Notify, task::AbortHandle, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::rate_limiter::ItemBackoff;
+
+/// A deduplicating, rate-limited queue. Cheap to clone.
+///
+/// A key added while queued is not added again; added while it is processed, it is queued again after `done`.
+pub struct WorkQueue<K> {
+    shared: Arc<WorkQueueShared<K>>,
+}
+
+struct WorkQueueShared<K> {
+    state: Mutex<WorkQueueState<K>>,
+    ready: Notify,
+}
+
+struct WorkQueueState<K> {
+    /// Keys for `next_key`. Every one is in `dirty` and not in `processing`.
+    waiting: VecDeque<K>,
+    /// Keys that need processing, whether queued or to be queued after the current sync.
+    dirty: HashSet<K>,
+    /// Keys handed out and not yet `done`.
+    processing: HashSet<K>,
+    /// Keys to be added later, each once at the earliest requested time.
+    delayed: HashMap<K, (Instant, AbortHandle)>,
+    backoff: ItemBackoff<K>,
+}
+
+/// Requeue behaviour of a key after a sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequeueAction {
+    /// Not requeued; the next event adds it again.
+    AwaitChange,
+    /// Requeued after a delay.
+    After(Duration),
+    /// Requeued with back-off and without a log line: an expected failure such as a conflict.
+    Backoff,
+}
+
+impl<K> Clone for WorkQueue<K> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
+    /// Creates an empty queue with upstream's back-off: 5 ms doubling up to 1000 s per key.
+    pub fn new() -> Self {
+        let state = WorkQueueState {
+            waiting: VecDeque::new(),
+            dirty: HashSet::new(),
+            processing: HashSet::new(),
+            delayed: HashMap::new(),
+            backoff: ItemBackoff::default(),
+        };
+        Self { shared: Arc::new(WorkQueueShared { state: Mutex::new(state), ready: Notify::new() }) }
+    }
+
+    /// Adds a key.
+    pub fn add(&self, key: K) {
+        let mut state = self.lock_state();
+        if !state.dirty.insert(key.clone()) || state.processing.contains(&key) {
+            return;
+        }
+        state.waiting.push_back(key);
+        self.shared.ready.notify_one();
+    }
+
+    /// Adds a key after a delay; of several pending delays the earliest holds.
+    pub fn add_after(&self, key: K, delay: Duration) {
+        if delay.is_zero() {
+            return self.add(key);
+        }
+        let due = Instant::now() + delay;
+        let mut state = self.lock_state();
+        match state.delayed.get(&key) {
+            Some((earlier, _)) if *earlier <= due => return,
+            Some((_, timer)) => timer.abort(),
+            None => {}
+        }
+        let timer = tokio::spawn(add_when_due(Arc::downgrade(&self.shared), key.clone(), due)).abort_handle();
+        state.delayed.insert(key, (due, timer));
+    }
+
+    /// Adds a key after its back-off, which grows with every call until [`WorkQueue::forget`].
+    pub fn add_rate_limited(&self, key: K) {
+        let delay = self.lock_state().backoff.next_delay(key.clone());
+        self.add_after(key, delay);
+    }
+
+    /// Resets a key's back-off.
+    pub fn forget(&self, key: &K) {
+        self.lock_state().backoff.forget(key);
+    }
+
+    /// Returns the next key, which must be given back with [`WorkQueue::done`].
+    pub async fn next_key(&self) -> K {
+        loop {
+            let ready = self.shared.ready.notified();
+            if let Some(key) = self.take_ready() {
+                return key;
+            }
+            ready.await;
+        }
+    }
+
+    /// Marks a key as processed.
+    pub fn done(&self, key: &K) {
+        let mut state = self.lock_state();
+        state.processing.remove(key);
+        if state.dirty.contains(key) {
+            state.waiting.push_back(key.clone());
+            self.shared.ready.notify_one();
+        }
+    }
+
+    /// Returns the number of queued keys.
+    pub fn len(&self) -> usize {
+        self.lock_state().waiting.len()
+    }
+
+    /// Whether no key is queued.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Processes keys with `workers` tasks until `shutdown`, finishing syncs in progress. A failure or panic is logged
+    /// and the key is requeued with back-off.
+    pub async fn run_workers<F, Fut, E>(&self, workers: usize, shutdown: CancellationToken, sync: F)
+    where
+        K: Debug,
+        F: Fn(K) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<RequeueAction, E>> + Send + 'static,
+        E: Display + Send + 'static,
+    {
+        let sync = Arc::new(sync);
+        let workers: Vec<_> =
+            (0..workers).map(|_| tokio::spawn(self.clone().run_worker(shutdown.clone(), sync.clone()))).collect();
+        futures::future::join_all(workers).await;
+    }
+
+    async fn run_worker<F, Fut, E>(self, shutdown: CancellationToken, sync: Arc<F>)
+    where
+        K: Debug,
+        F: Fn(K) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<RequeueAction, E>> + Send + 'static,
+        E: Display + Send + 'static,
+    {
+        while let Some(key) = shutdown.run_until_cancelled(self.next_key()).await {
+            match AssertUnwindSafe(sync(key.clone())).catch_unwind().await {
+                Ok(Ok(RequeueAction::AwaitChange)) => self.forget(&key),
+                Ok(Ok(RequeueAction::After(delay))) => {
+                    self.forget(&key);
+                    self.add_after(key.clone(), delay);
+                }
+                Ok(Ok(RequeueAction::Backoff)) => self.add_rate_limited(key.clone()),
+                Ok(Err(error)) => {
+                    tracing::warn!(?key, %error, "work queue: sync failed, requeued with back-off");
+                    self.add_rate_limited(key.clone());
+                }
+                Err(_) => {
+                    tracing::error!(?key, "work queue: sync panicked, requeued with back-off");
+                    self.add_rate_limited(key.clone());
+                }
+            }
+            self.done(&key);
+        }
+    }
+
+    fn take_ready(&self) -> Option<K> {
+        let mut state = self.lock_state();
+        let key = state.waiting.pop_front()?;
+        state.dirty.remove(&key);
+        state.processing.insert(key.clone());
+        Some(key)
+    }
+
+    fn lock_state(&self) -> MutexGuard<'_, WorkQueueState<K>> {
+        self.shared.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl<K: Clone + Eq + Hash + Send + Sync + 'static> Default for WorkQueue<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Adds a delayed key when it is due. Holds only a weak reference to the queue.
+async fn add_when_due<K: Clone + Eq + Hash + Send + Sync + 'static>(
+    queue: std::sync::Weak<WorkQueueShared<K>>,
+    key: K,
+    due: Instant,
+) {
+    tokio::time::sleep_until(due).await;
+    let Some(shared) = queue.upgrade() else { return };
+    let queue = WorkQueue { shared };
+    queue.lock_state().delayed.remove(&key);
+    queue.add(key);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn queued_key_is_not_added_twice() {
+        let queue = WorkQueue::new();
+        ["a", "b", "a"].into_iter().for_each(|key| queue.add(key));
+        assert_eq!((queue.next_key().await, queue.next_key().await, queue.len()), ("a", "b", 0));
+    }
+
+    #[tokio::test]
+    async fn key_added_while_processed_is_requeued_after_done() {
+        let queue = WorkQueue::new();
+        queue.add("a");
+        let key = queue.next_key().await;
+        queue.add("a");
+        assert!(queue.is_empty());
+        queue.done(&key);
+        assert_eq!(queue.next_key().await, "a");
+        queue.done(&"a");
+        assert!(queue.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn earliest_delay_wins() {
+        let queue = WorkQueue::new();
+        let start = Instant::now();
+        queue.add_after("a", Duration::from_secs(60));
+        queue.add_after("a", Duration::from_secs(5));
+        queue.add_after("a", Duration::from_secs(30));
+        assert_eq!(queue.next_key().await, "a");
+        assert_eq!(start.elapsed().as_secs(), 5);
+        queue.done(&"a");
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        assert!(queue.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn back_off_doubles_until_forgotten() {
+        let queue = WorkQueue::new();
+        let mut waited = Vec::new();
+        for _ in 0..3 {
+            let start = Instant::now();
+            queue.add_rate_limited("a");
+            queue.done(&queue.next_key().await);
+            waited.push(start.elapsed().as_millis());
+        }
+        assert_eq!(waited, [5, 10, 20]);
+        queue.forget(&"a");
+        assert_eq!(queue.lock_state().backoff.next_delay("a"), Duration::from_millis(5));
+        let longest = (0..40).map(|_| queue.lock_state().backoff.next_delay("a")).max();
+        assert_eq!(longest, Some(Duration::from_secs(1000)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn workers_retry_failures_and_survive_panics() {
+        let (queue, shutdown, calls) = (WorkQueue::new(), CancellationToken::new(), Arc::new(AtomicUsize::new(0)));
+        queue.add("a");
+        let (counter, stop) = (calls.clone(), shutdown.clone());
+        let run = queue.run_workers(2, shutdown, move |_| {
+            let (call, stop) = (counter.fetch_add(1, Ordering::SeqCst), stop.clone());
+            async move {
+                match call {
+                    0 => Err("refused"),
+                    1 => panic!("a bug"),
+                    2 => Ok(RequeueAction::After(Duration::from_secs(1))),
+                    _ => {
+                        stop.cancel();
+                        Ok(RequeueAction::AwaitChange)
+                    }
+                }
+            }
+        });
+        run.await;
+        assert_eq!(calls.load(Ordering::SeqCst), 4);
+    }
+}

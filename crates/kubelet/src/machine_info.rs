@@ -1,0 +1,88 @@
+//! Hardware and system information, read once at start.
+
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::NodeSystemInfo;
+
+/// The Kubernetes version that this kubelet reports.
+const VERSION: &str = "v1.36.4";
+
+/// The node's hardware and system.
+#[derive(Clone, Debug)]
+pub struct MachineInfo {
+    /// Number of CPUs.
+    pub cpus: i64,
+    /// Bytes of memory.
+    pub memory: i64,
+    /// Bytes of the file system that pods write to.
+    pub storage: i64,
+    /// System information for the Node status.
+    pub info: NodeSystemInfo,
+}
+
+impl MachineInfo {
+    /// Reads this machine; `root_dir` is on the file system that pods write to.
+    pub fn read(root_dir: &Path, runtime_version: String) -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_string();
+        let uname = rustix::system::uname();
+        let storage = rustix::fs::statvfs(root_dir).map_or(0, |stat| stat.f_blocks * stat.f_frsize);
+        let machine_id = read("/etc/machine-id");
+        let info = NodeSystemInfo {
+            architecture: go_architecture().into(),
+            boot_id: read("/proc/sys/kernel/random/boot_id"),
+            container_runtime_version: runtime_version,
+            kernel_version: uname.release().to_string_lossy().into_owned(),
+            kube_proxy_version: String::new(),
+            kubelet_version: VERSION.into(),
+            system_uuid: Some(read("/sys/class/dmi/id/product_uuid"))
+                .filter(|id| !id.is_empty())
+                .unwrap_or_else(|| machine_id.clone()),
+            machine_id,
+            operating_system: "linux".into(),
+            os_image: parse_os_image(&read("/etc/os-release")),
+            swap: None,
+        };
+        Self {
+            cpus: std::thread::available_parallelism().map_or(1, |count| count.get() as i64),
+            memory: parse_total_memory(&read("/proc/meminfo")),
+            storage: storage as i64,
+            info,
+        }
+    }
+}
+
+/// Returns the architecture as `GOARCH`.
+pub fn go_architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+fn parse_os_image(os_release: &str) -> String {
+    let line = os_release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    line.map_or("Linux", |name| name.trim_matches('"')).into()
+}
+
+fn parse_total_memory(meminfo: &str) -> i64 {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()).and_then(|number| number.parse::<i64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn system_files_are_parsed() {
+        assert_eq!(parse_total_memory("MemTotal:       24689012 kB\nMemFree: 1 kB\n"), 24_689_012 * 1024);
+        assert_eq!(
+            parse_os_image("ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"),
+            "Debian GNU/Linux 12 (bookworm)"
+        );
+        let machine = MachineInfo::read(Path::new("/"), "containerd://1".into());
+        assert!(machine.cpus > 0 && machine.memory > 0 && machine.storage > 0);
+    }
+}

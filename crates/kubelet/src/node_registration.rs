@@ -1,0 +1,296 @@
+//! Registers the Node object, reports its status and renews its lease.
+//!
+//! The status is written on change and every five minutes; the lease is renewed every ten seconds. Readiness of the
+//! runtime is checked at the same interval, or every second while it is not ready.
+
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+
+use k8s_openapi::{
+    api::{
+        coordination::v1::{Lease, LeaseSpec},
+        core::v1::{
+            ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec, NodeStatus,
+        },
+    },
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference, Time},
+    },
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
+use runtime::cri::CriClient;
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    machine_info::{MachineInfo, go_architecture},
+    status_writer::has_status_code,
+};
+
+const LEASE_RENEW_INTERVAL: Duration = Duration::from_secs(10);
+const NOT_READY_INTERVAL: Duration = Duration::from_secs(1);
+const STATUS_REPORT_INTERVAL: Duration = Duration::from_secs(300);
+const MAX_PODS: i64 = 110;
+/// Memory reserved below the eviction threshold.
+const RESERVED_MEMORY: i64 = 100 << 20;
+const MAX_IMAGES: usize = 50;
+
+/// Identity and dependencies of the node.
+pub struct NodeRegistration {
+    /// The node's name.
+    pub name: String,
+    /// The node's IP.
+    pub ip: IpAddr,
+    /// The node's pod CIDR.
+    pub pod_cidr: String,
+    /// Port of the kubelet API.
+    pub port: u16,
+    /// Hardware and system information.
+    pub machine: MachineInfo,
+    /// API client.
+    pub client: Client,
+    /// The container runtime.
+    pub cri: CriClient,
+}
+
+impl NodeRegistration {
+    /// Registers the node and reports until `shutdown`.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), "kube-node-lease");
+        let mut told: Option<(Option<String>, Instant)> = None;
+        let mut node = None;
+        loop {
+            let trouble = self.not_ready_reason().await;
+            let due = told.as_ref().is_none_or(|(old, at)| *old != trouble || at.elapsed() >= STATUS_REPORT_INTERVAL);
+            if due {
+                match self.sync_node_status(&nodes, trouble.clone()).await {
+                    Ok(written) => {
+                        node = Some(written);
+                        told = Some((trouble.clone(), Instant::now()));
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, node = self.name, "kubelet: node status not written, retrying")
+                    }
+                }
+            }
+            if let Err(error) = self.renew_lease(&leases, node.as_ref()).await {
+                tracing::warn!(%error, node = self.name, "kubelet: node lease not renewed, retrying");
+            }
+            let pause = if trouble.is_some() || told.is_none() { NOT_READY_INTERVAL } else { LEASE_RENEW_INTERVAL };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = shutdown.cancelled() => return,
+            }
+        }
+    }
+
+    /// Returns why the node is not ready.
+    async fn not_ready_reason(&self) -> Option<String> {
+        match self.cri.fetch_readiness().await {
+            Ok(readiness) => {
+                let network = readiness.network.map(|why| format!("container runtime network not ready: {why}"));
+                let runtime = readiness.runtime.map(|why| format!("container runtime not ready: {why}"));
+                let both: Vec<_> = [runtime, network].into_iter().flatten().collect();
+                (!both.is_empty()).then(|| both.join(", "))
+            }
+            Err(error) => Some(format!("container runtime is down: {}", error.message())),
+        }
+    }
+
+    /// Creates or adopts the Node and writes its status.
+    async fn sync_node_status(&self, nodes: &Api<Node>, trouble: Option<String>) -> kube::Result<Node> {
+        let images = self.cri.list_images().await.unwrap_or_default();
+        let Some(existing) = nodes.get_opt(&self.name).await? else {
+            let status = self.node_status(&[], trouble, images);
+            let node =
+                Node { metadata: self.node_metadata(), spec: Some(self.node_spec()), status: Some(status.clone()) };
+            let created = nodes.create(&PostParams::default(), &node).await?;
+            let has_status = created.status.as_ref().is_some_and(|status| status.conditions.is_some());
+            return if has_status { Ok(created) } else { self.patch_status(nodes, &status).await };
+        };
+        self.reconcile_existing_node(nodes, &existing).await?;
+        let old = existing.status.and_then(|status| status.conditions).unwrap_or_default();
+        self.patch_status(nodes, &self.node_status(&old, trouble, images)).await
+    }
+
+    /// Sets the labels, annotations and pod CIDR of an existing Node.
+    async fn reconcile_existing_node(&self, nodes: &Api<Node>, existing: &Node) -> kube::Result<()> {
+        let wanted = self.node_metadata();
+        let has = |have: &Option<BTreeMap<String, String>>, want: &Option<BTreeMap<String, String>>| {
+            want.iter().flatten().all(|(key, value)| have.as_ref().and_then(|have| have.get(key)) == Some(value))
+        };
+        let metadata = &existing.metadata;
+        let has_range = existing.spec.as_ref().is_some_and(|spec| spec.pod_cidr.is_some());
+        if has(&metadata.labels, &wanted.labels) && has(&metadata.annotations, &wanted.annotations) && has_range {
+            return Ok(());
+        }
+        let mut patch = json!({ "metadata": { "labels": wanted.labels, "annotations": wanted.annotations } });
+        if !has_range {
+            patch["spec"] = json!({ "podCIDR": self.pod_cidr, "podCIDRs": [self.pod_cidr] });
+        }
+        nodes.patch(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
+    }
+
+    async fn patch_status(&self, nodes: &Api<Node>, status: &NodeStatus) -> kube::Result<Node> {
+        let patch = json!({ "status": status });
+        nodes.patch_status(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await
+    }
+
+    fn node_metadata(&self) -> ObjectMeta {
+        let labels = [
+            ("kubernetes.io/hostname", self.name.as_str()),
+            ("kubernetes.io/os", "linux"),
+            ("kubernetes.io/arch", go_architecture()),
+            ("beta.kubernetes.io/os", "linux"),
+            ("beta.kubernetes.io/arch", go_architecture()),
+        ];
+        let annotations = [("volumes.kubernetes.io/controller-managed-attach-detach".into(), "true".into())];
+        ObjectMeta {
+            name: Some(self.name.clone()),
+            labels: Some(labels.map(|(key, value)| (key.to_string(), value.to_string())).into()),
+            annotations: Some(annotations.into()),
+            ..Default::default()
+        }
+    }
+
+    fn node_spec(&self) -> NodeSpec {
+        NodeSpec {
+            pod_cidr: Some(self.pod_cidr.clone()),
+            pod_cidrs: Some(vec![self.pod_cidr.clone()]),
+            ..Default::default()
+        }
+    }
+
+    fn node_status(
+        &self,
+        old: &[NodeCondition],
+        trouble: Option<String>,
+        images: Vec<runtime::cri::types::Image>,
+    ) -> NodeStatus {
+        let address = |type_: &str, address: String| NodeAddress { type_: type_.into(), address };
+        NodeStatus {
+            addresses: Some(vec![address("InternalIP", self.ip.to_string()), address("Hostname", self.name.clone())]),
+            capacity: Some(self.node_resources(0, 0)),
+            allocatable: Some(self.node_resources(RESERVED_MEMORY, self.machine.storage / 10)),
+            conditions: Some(node_conditions(old, trouble, Timestamp::now())),
+            daemon_endpoints: Some(NodeDaemonEndpoints {
+                kubelet_endpoint: Some(DaemonEndpoint { port: self.port.into() }),
+            }),
+            images: Some(node_images(images)),
+            node_info: Some(self.machine.info.clone()),
+            ..Default::default()
+        }
+    }
+
+    fn node_resources(&self, reserved_memory: i64, reserved_storage: i64) -> BTreeMap<String, Quantity> {
+        let kib = |bytes: i64| format!("{}Ki", bytes / 1024);
+        [
+            ("cpu", self.machine.cpus.to_string()),
+            ("memory", kib(self.machine.memory - reserved_memory)),
+            ("ephemeral-storage", kib(self.machine.storage - reserved_storage)),
+            ("hugepages-1Gi", "0".into()),
+            ("hugepages-2Mi", "0".into()),
+            ("pods", MAX_PODS.to_string()),
+        ]
+        .map(|(name, amount)| (name.to_string(), Quantity(amount)))
+        .into()
+    }
+
+    async fn renew_lease(&self, leases: &Api<Lease>, node: Option<&Node>) -> kube::Result<()> {
+        let now = MicroTime(Timestamp::now());
+        let patch = json!({ "spec": { "renewTime": now, "holderIdentity": self.name, "leaseDurationSeconds": 40 } });
+        match leases.patch(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+            Err(error) if has_status_code(&error, 404) => {
+                leases.create(&PostParams::default(), &self.new_lease(now, node)).await.map(drop)
+            }
+            other => other.map(drop),
+        }
+    }
+
+    fn new_lease(&self, now: MicroTime, node: Option<&Node>) -> Lease {
+        let owner = node.and_then(|node| node.metadata.uid.clone()).map(|uid| OwnerReference {
+            api_version: "v1".into(),
+            kind: "Node".into(),
+            name: self.name.clone(),
+            uid,
+            ..Default::default()
+        });
+        Lease {
+            metadata: ObjectMeta {
+                name: Some(self.name.clone()),
+                owner_references: owner.map(|owner| vec![owner]),
+                ..Default::default()
+            },
+            spec: Some(LeaseSpec {
+                holder_identity: Some(self.name.clone()),
+                lease_duration_seconds: Some(40),
+                renew_time: Some(now),
+                ..Default::default()
+            }),
+        }
+    }
+}
+
+fn node_images(mut images: Vec<runtime::cri::types::Image>) -> Vec<ContainerImage> {
+    images.sort_by_key(|image| std::cmp::Reverse(image.size));
+    images.truncate(MAX_IMAGES);
+    let convert = |image: runtime::cri::types::Image| ContainerImage {
+        names: Some(image.repo_digests.into_iter().chain(image.repo_tags).take(5).collect()),
+        size_bytes: Some(image.size as i64),
+    };
+    images.into_iter().map(convert).collect()
+}
+
+/// Computes the kubelet's conditions; other conditions are preserved.
+fn node_conditions(old: &[NodeCondition], trouble: Option<String>, now: Timestamp) -> Vec<NodeCondition> {
+    let ready = match trouble {
+        None => ("Ready", "True", "KubeletReady", "kubelet is posting ready status".to_string()),
+        Some(message) => ("Ready", "False", "KubeletNotReady", message),
+    };
+    let fine = [
+        ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ];
+    let fine = fine.map(|(kind, reason, message)| (kind, "False", reason, message.to_string()));
+    let own: Vec<_> = fine.into_iter().chain([ready]).collect();
+    let others = old.iter().filter(|condition| !own.iter().any(|(kind, ..)| *kind == condition.type_)).cloned();
+    let mut conditions: Vec<NodeCondition> = others.collect();
+    for (kind, status, reason, message) in own {
+        let same = old.iter().find(|condition| condition.type_ == kind && condition.status == status);
+        conditions.push(NodeCondition {
+            type_: kind.into(),
+            status: status.into(),
+            reason: Some(reason.into()),
+            message: Some(message),
+            last_heartbeat_time: Some(Time(now)),
+            last_transition_time: same.and_then(|same| same.last_transition_time.clone()).or(Some(Time(now))),
+        });
+    }
+    conditions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_keep_transition_times_and_foreign_conditions() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut first = node_conditions(&[], None, at(1));
+        first.push(NodeCondition { type_: "Theirs".into(), status: "True".into(), ..Default::default() });
+        let second = node_conditions(&first, Some("no network".into()), at(2));
+        let find = |kind: &str| second.iter().find(|condition| condition.type_ == kind).unwrap();
+        assert_eq!(find("MemoryPressure").last_transition_time, Some(Time(at(1))));
+        assert_eq!(find("Ready").last_transition_time, Some(Time(at(2))));
+        assert_eq!((find("Ready").status.as_str(), find("Ready").message.as_deref()), ("False", Some("no network")));
+        assert_eq!(find("Theirs").status, "True");
+        assert_eq!(second.len(), 5);
+    }
+}

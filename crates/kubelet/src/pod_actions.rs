@@ -1,0 +1,228 @@
+//! Computes the actions for a pod from its spec and runtime status, like upstream's `computePodActions`. Pure: the pod
+//! worker executes them.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use k8s_openapi::{
+    api::core::v1::{Container, Pod, PodSpec},
+    jiff::Timestamp,
+};
+use runtime::cri::types::ContainerState;
+
+use crate::{
+    backoff::KeyedBackoff,
+    pod_status::ContainerHealth,
+    runtime_status::{ContainerRecord, PodRuntimeStatus, labels},
+};
+
+/// Task key of sandbox work; invalid as a container name.
+pub const SANDBOX_KEY: &str = "/sandbox";
+
+/// An action. Different actions may run concurrently.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodAction {
+    /// Prepare the volumes and create the sandbox.
+    CreateSandbox {
+        /// Attempt number.
+        attempt: u32,
+    },
+    /// Create and start a container.
+    StartContainer {
+        /// Container name.
+        name: String,
+        /// Restart count.
+        attempt: u32,
+        /// A container that was created but never started, to be removed first.
+        replaces: Option<String>,
+    },
+    /// Kill a container whose spec changed.
+    KillContainer {
+        /// Container name.
+        name: String,
+        /// Container id.
+        id: String,
+    },
+}
+
+/// The actions to take now.
+#[derive(Debug, Default, PartialEq)]
+pub struct PodActions {
+    /// Actions.
+    pub actions: Vec<PodAction>,
+    /// Containers in crash-loop back-off, with the enforced delay.
+    pub crash_backoffs: Vec<(String, Duration)>,
+    /// Time until the next computation.
+    pub next_check: Option<Duration>,
+    /// Whether no container will run again.
+    pub finished: bool,
+}
+
+/// Inputs of the computation.
+pub struct PodActionInput<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// The runtime's view of the pod.
+    pub runtime_status: &'a PodRuntimeStatus,
+    /// Crash-loop back-off.
+    pub backoffs: &'a KeyedBackoff,
+    /// Keys of running tasks.
+    pub busy: &'a HashSet<String>,
+    /// Probe results of running containers, by id.
+    pub health: &'a HashMap<String, ContainerHealth>,
+    /// Current time.
+    pub now: Timestamp,
+}
+
+/// Computes the actions.
+pub fn compute_pod_actions(input: &PodActionInput<'_>) -> PodActions {
+    let mut plan = PodActions::default();
+    let Some(spec) = &input.pod.spec else { return plan };
+    if is_pod_finished(spec, input.runtime_status) {
+        return PodActions { finished: true, ..plan };
+    }
+    let Some(sandbox) = input.runtime_status.ready_sandbox() else {
+        if !input.busy.contains(SANDBOX_KEY) {
+            plan.actions.push(PodAction::CreateSandbox { attempt: input.runtime_status.next_sandbox_attempt() });
+        }
+        return plan;
+    };
+    if plan_init_containers(&mut plan, input, spec, &sandbox.id) {
+        plan_containers(&mut plan, input, spec);
+    }
+    plan
+}
+
+/// Plans init containers in order; returns whether the regular containers may start.
+fn plan_init_containers(plan: &mut PodActions, input: &PodActionInput<'_>, spec: &PodSpec, sandbox: &str) -> bool {
+    let in_sandbox = |container: &Container| {
+        input.runtime_status.latest_container(&container.name).is_some_and(|record| record.sandbox == sandbox)
+    };
+    let begun = spec.containers.iter().any(in_sandbox);
+    for container in spec.init_containers.iter().flatten() {
+        let record = input.runtime_status.latest_container(&container.name);
+        let passed = match record {
+            Some(record) if is_sidecar(container) => record.is_running() && input.has_started(record),
+            Some(record) => record.is_exited() && record.status.exit_code == 0 && record.sandbox == sandbox,
+            None => false,
+        };
+        let running = record.is_some_and(ContainerRecord::is_running);
+        if !passed && !running && (is_sidecar(container) || !begun) {
+            plan_start(plan, input, container, record);
+        }
+        if !passed && !begun {
+            return false;
+        }
+    }
+    true
+}
+
+/// Plans the regular containers, all at once.
+fn plan_containers(plan: &mut PodActions, input: &PodActionInput<'_>, spec: &PodSpec) {
+    for container in &spec.containers {
+        let record = input.runtime_status.latest_container(&container.name);
+        match record {
+            Some(record) if record.is_running() => kill_if_changed(plan, input, container, record),
+            Some(record) if record.is_exited() && !should_restart(spec, record) => {}
+            record => plan_start(plan, input, container, record),
+        }
+    }
+}
+
+impl PodActionInput<'_> {
+    /// Whether a running container has passed its startup probe, if any.
+    fn has_started(&self, record: &ContainerRecord) -> bool {
+        self.health.get(&record.status.id).is_none_or(|health| health.started)
+    }
+}
+
+/// Whether an init container is a sidecar (restart policy `Always`).
+pub fn is_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}
+
+/// Returns the restart policy, `Always` by default.
+pub fn restart_policy(spec: &PodSpec) -> &str {
+    spec.restart_policy.as_deref().unwrap_or("Always")
+}
+
+/// Whether an exited container is to be restarted.
+pub fn should_restart(spec: &PodSpec, record: &ContainerRecord) -> bool {
+    match restart_policy(spec) {
+        "Never" => false,
+        "OnFailure" => record.status.exit_code != 0,
+        _ => true,
+    }
+}
+
+/// Whether no container of the pod will run again.
+fn is_pod_finished(spec: &PodSpec, runtime_status: &PodRuntimeStatus) -> bool {
+    let over = |container: &Container| {
+        runtime_status
+            .latest_container(&container.name)
+            .is_some_and(|record| record.is_exited() && !should_restart(spec, record))
+    };
+    let failed = |container: &Container| {
+        runtime_status
+            .latest_container(&container.name)
+            .is_some_and(|record| record.is_exited() && record.status.exit_code != 0)
+    };
+    let mut init = spec.init_containers.iter().flatten().filter(|container| !is_sidecar(container));
+    let init_failed = restart_policy(spec) == "Never" && init.any(failed);
+    init_failed || (!spec.containers.is_empty() && spec.containers.iter().all(over))
+}
+
+fn kill_if_changed(plan: &mut PodActions, input: &PodActionInput<'_>, container: &Container, record: &ContainerRecord) {
+    let made_of = record.status.annotations.get(labels::HASH);
+    if made_of.is_some_and(|hash| *hash != container_hash(container)) && !input.busy.contains(&container.name) {
+        plan.actions.push(PodAction::KillContainer { name: container.name.clone(), id: record.status.id.clone() });
+    }
+}
+
+/// Plans a start now or after the back-off.
+fn plan_start(
+    plan: &mut PodActions,
+    input: &PodActionInput<'_>,
+    container: &Container,
+    record: Option<&ContainerRecord>,
+) {
+    if input.busy.contains(&container.name) {
+        return;
+    }
+    let name = container.name.clone();
+    let Some(record) = record else {
+        return plan.actions.push(PodAction::StartContainer { name, attempt: 0, replaces: None });
+    };
+    if record.state() == ContainerState::ContainerCreated {
+        let replaces = Some(record.status.id.clone());
+        return plan.actions.push(PodAction::StartContainer { name, attempt: record.attempt(), replaces });
+    }
+    let failed = Timestamp::from_nanosecond(record.status.finished_at.into()).unwrap_or(input.now);
+    match input.backoffs.remaining_delay(&backoff_key(container), failed, input.now) {
+        Some((delay, left)) => {
+            plan.crash_backoffs.push((name, delay));
+            plan.next_check = Some(plan.next_check.map_or(left, |again| again.min(left)));
+        }
+        None => {
+            input.backoffs.record_retry(&backoff_key(container), failed, input.now);
+            plan.actions.push(PodAction::StartContainer { name, attempt: record.attempt() + 1, replaces: None });
+        }
+    }
+}
+
+/// Returns the back-off key; a changed container starts afresh.
+fn backoff_key(container: &Container) -> String {
+    format!("{}_{}", container.name, container_hash(container))
+}
+
+/// Hashes the fields whose change restarts a container (FNV-1a).
+pub fn container_hash(container: &Container) -> String {
+    let text = format!("{}\0{}", container.name, container.image.as_deref().unwrap_or_default());
+    let hash = text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    format!("{hash:x}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! Pod sandboxes: volumes, cgroup and namespaces, created before the containers.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use runtime::cri::types::{DnsConfig, LinuxPodSandboxConfig, PodSandboxConfig, PodSandboxMetadata};
+
+use crate::{
+    config_objects::ConfigObjects,
+    context::{self, KubeletContext},
+    resources,
+    runtime_status::labels,
+    security_context,
+    volumes::{self, PodDir, TokenCache, content::VolumeContent},
+};
+
+/// The node's resolver configuration.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+/// Maximum length of a Linux hostname.
+const MAX_HOSTNAME_LENGTH: usize = 63;
+
+/// A pod sandbox could not be created.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// A volume could not be set up.
+    #[error("MountVolume.SetUp failed for volume {volume:?} : {source}")]
+    Volume {
+        /// The volume's name.
+        volume: String,
+        /// The volume error.
+        source: volumes::VolumeError,
+    },
+    /// A directory could not be created.
+    #[error("{}: {source}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// The I/O error.
+        source: std::io::Error,
+    },
+    /// The pod's cgroup could not be created.
+    #[error(transparent)]
+    Cgroup(#[from] sys::cgroup::CgroupError),
+    /// The runtime returned an error.
+    #[error("Failed to create pod sandbox: {}", .0.message())]
+    Runtime(#[from] runtime::cri::CriError),
+}
+
+impl SandboxError {
+    /// Returns the event reason of the error.
+    pub fn event_reason(&self) -> &'static str {
+        match self {
+            SandboxError::Volume { .. } => "FailedMount",
+            SandboxError::Directory { .. } | SandboxError::Cgroup(_) => "FailedCreatePodContainer",
+            SandboxError::Runtime(_) => "FailedCreatePodSandBox",
+        }
+    }
+}
+
+/// Creates the pod's directories, volumes, cgroup and sandbox; returns the sandbox id.
+pub async fn create_pod_sandbox(
+    kubelet: &KubeletContext,
+    pod: &Pod,
+    tokens: &Arc<TokenCache>,
+    attempt: u32,
+) -> Result<String, SandboxError> {
+    let logs = kubelet.pod_log_dir(pod);
+    create_dir(&logs)?;
+    create_dir(PodDir::new(&kubelet.root_dir, context::pod_uid(pod)).path())?;
+    prepare_volumes(kubelet, pod, tokens).await?;
+    let cgroup = pod_cgroup(kubelet, pod);
+    if let Some(cgroups) = &kubelet.cgroups {
+        cgroups.create(&cgroup)?;
+        cgroups.set_limits(&cgroup, &resources::pod_cgroup_limits(pod))?;
+    }
+    Ok(kubelet.cri.run_sandbox(sandbox_config(kubelet, pod, attempt), "").await?)
+}
+
+fn create_dir(path: &Path) -> Result<(), SandboxError> {
+    std::fs::create_dir_all(path).map_err(|source| SandboxError::Directory { path: path.into(), source })
+}
+
+/// Sets up or refreshes the volumes.
+pub async fn prepare_volumes(
+    kubelet: &KubeletContext,
+    pod: &Pod,
+    tokens: &Arc<TokenCache>,
+) -> Result<(), SandboxError> {
+    let objects = ConfigObjects::new(kubelet.client.clone(), context::pod_namespace(pod));
+    let content = VolumeContent { pod, objects: &objects, client: &kubelet.client, capacity: kubelet.capacity, tokens };
+    let dir = PodDir::new(&kubelet.root_dir, context::pod_uid(pod));
+    for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+        let failed = |source| SandboxError::Volume { volume: volume.name.clone(), source };
+        dir.prepare_volume(volume, &content).await.map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Returns the path of the pod's cgroup.
+pub fn pod_cgroup(kubelet: &KubeletContext, pod: &Pod) -> String {
+    let qos = pod.spec.as_ref().map_or(resources::QosClass::BestEffort, resources::pod_qos_class);
+    resources::pod_cgroup_path(&kubelet.cgroup_root, context::pod_uid(pod), qos)
+}
+
+/// Builds the CRI sandbox config, which is also passed with each container.
+pub fn sandbox_config(kubelet: &KubeletContext, pod: &Pod, attempt: u32) -> PodSandboxConfig {
+    let spec = pod.spec.clone().unwrap_or_default();
+    let mut labels: HashMap<String, String> = pod.metadata.labels.clone().unwrap_or_default().into_iter().collect();
+    labels.extend(pod_labels(pod));
+    let sysctls = spec.security_context.iter().flat_map(|context| context.sysctls.iter().flatten());
+    PodSandboxConfig {
+        metadata: Some(PodSandboxMetadata {
+            name: context::pod_name(pod).into(),
+            uid: context::pod_uid(pod).into(),
+            namespace: context::pod_namespace(pod).into(),
+            attempt,
+        }),
+        hostname: if spec.host_network == Some(true) { String::new() } else { pod_hostname(pod) },
+        log_directory: kubelet.pod_log_dir(pod).display().to_string(),
+        dns_config: Some(pod_dns_config(&spec, &std::fs::read_to_string(RESOLV_CONF).unwrap_or_default())),
+        labels,
+        annotations: pod.metadata.annotations.clone().unwrap_or_default().into_iter().collect(),
+        linux: Some(LinuxPodSandboxConfig {
+            cgroup_parent: pod_cgroup(kubelet, pod),
+            security_context: Some(security_context::sandbox_security_context(&spec)),
+            sysctls: sysctls.map(|sysctl| (sysctl.name.clone(), sysctl.value.clone())).collect(),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+/// Returns the labels that identify a pod's runtime objects.
+pub fn pod_labels(pod: &Pod) -> [(String, String); 3] {
+    [
+        (labels::POD_NAME.into(), context::pod_name(pod).into()),
+        (labels::POD_NAMESPACE.into(), context::pod_namespace(pod).into()),
+        (labels::POD_UID.into(), context::pod_uid(pod).into()),
+    ]
+}
+
+/// Returns the pod's hostname.
+pub fn pod_hostname(pod: &Pod) -> String {
+    let asked = pod.spec.as_ref().and_then(|spec| spec.hostname.clone()).filter(|name| !name.is_empty());
+    let name = asked.unwrap_or_else(|| context::pod_name(pod).into());
+    name.chars().take(MAX_HOSTNAME_LENGTH).collect::<String>().trim_end_matches(['-', '.']).into()
+}
+
+/// Builds the DNS config. Without a cluster DNS, `ClusterFirst` uses the node's resolvers, as upstream does.
+fn pod_dns_config(spec: &PodSpec, resolv_conf: &str) -> DnsConfig {
+    let mut dns = match spec.dns_policy.as_deref() {
+        Some("None") => DnsConfig::default(),
+        _ => parse_resolv_conf(resolv_conf),
+    };
+    if let Some(more) = &spec.dns_config {
+        dns.servers.extend(more.nameservers.iter().flatten().cloned());
+        dns.searches.extend(more.searches.iter().flatten().cloned());
+        let option = |option: &k8s_openapi::api::core::v1::PodDNSConfigOption| {
+            let name = option.name.clone().unwrap_or_default();
+            option.value.as_ref().map_or(name.clone(), |value| format!("{name}:{value}"))
+        };
+        dns.options.extend(more.options.iter().flatten().map(option));
+    }
+    dns
+}
+
+fn parse_resolv_conf(text: &str) -> DnsConfig {
+    let mut dns = DnsConfig::default();
+    for line in text.lines() {
+        let mut words = line.split_whitespace().take_while(|word| !word.starts_with(['#', ';'])).map(String::from);
+        match words.next().as_deref() {
+            Some("nameserver") => dns.servers.extend(words.next()),
+            Some("search") => dns.searches = words.collect(),
+            Some("options") => dns.options = words.collect(),
+            _ => {}
+        }
+    }
+    dns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn dns_policy_selects_resolvers() {
+        let host = "# comment\nnameserver 10.0.0.1\nsearch a.example b.example\noptions ndots:2 # x\n";
+        let spec = |value| serde_json::from_value::<PodSpec>(value).unwrap();
+        let default = pod_dns_config(&spec(json!({ "containers": [] })), host);
+        assert_eq!(
+            (default.servers, default.searches.len(), default.options),
+            (vec!["10.0.0.1".into()], 2, vec!["ndots:2".into()])
+        );
+        let none = spec(json!({ "containers": [], "dnsPolicy": "None",
+            "dnsConfig": { "nameservers": ["1.1.1.1"], "options": [{ "name": "ndots", "value": "5" }, { "name": "edns0" }] } }));
+        let none = pod_dns_config(&none, host);
+        assert_eq!((none.servers, none.options), (vec!["1.1.1.1".into()], vec!["ndots:5".into(), "edns0".into()]));
+    }
+
+    #[test]
+    fn long_hostname_is_truncated() {
+        let pod: Pod =
+            serde_json::from_value(json!({ "metadata": { "name": format!("{}-x", "a".repeat(62)) } })).unwrap();
+        assert_eq!(pod_hostname(&pod), "a".repeat(62));
+    }
+}

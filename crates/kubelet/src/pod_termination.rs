@@ -1,0 +1,187 @@
+//! Pod termination: containers with grace, then sandboxes, then the pod's files.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::{Container, Pod};
+use kube::api::{DeleteParams, Preconditions};
+use runtime::cri::CriError;
+
+use crate::{
+    context::{self, KubeletContext},
+    hooks,
+    pod_actions::is_sidecar,
+    pod_sandbox,
+    runtime_status::{ContainerRecord, PodRuntimeStatus},
+    status_writer::has_status_code,
+    volumes::PodDir,
+};
+
+/// Task key of termination; invalid as a container name.
+pub const STOP_KEY: &str = "/stop";
+
+/// Minimum grace period.
+const MIN_GRACE_PERIOD: Duration = Duration::from_secs(2);
+
+/// Returns the grace period of the pod's spec.
+pub fn pod_grace_period(pod: &Pod) -> Duration {
+    let seconds = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(30);
+    Duration::from_secs(seconds.max(0) as u64).max(MIN_GRACE_PERIOD)
+}
+
+/// Returns the grace period of the deletion, or else of the spec.
+pub fn deletion_grace_period(pod: &Pod) -> Duration {
+    match pod.metadata.deletion_grace_period_seconds {
+        Some(seconds) => Duration::from_secs(seconds.max(0) as u64).max(MIN_GRACE_PERIOD),
+        None => pod_grace_period(pod),
+    }
+}
+
+/// Stops all containers at once, then the sidecars in reverse order, then the sandboxes.
+pub async fn kill_pod(
+    kubelet: &KubeletContext,
+    pod: &Pod,
+    runtime_status: &PodRuntimeStatus,
+    grace: Duration,
+) -> Result<(), CriError> {
+    let deadline = tokio::time::Instant::now() + grace;
+    let sidecars: Vec<_> = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten()).collect();
+    let order = |record: &ContainerRecord| {
+        sidecars.iter().position(|container| container.name == record.name() && is_sidecar(container))
+    };
+    let running = || runtime_status.containers.iter().filter(|record| !record.is_exited());
+    let regular = running().filter(|record| order(record).is_none());
+    let stopped = join_all(regular.map(|record| stop_container_record(kubelet, pod, record, grace))).await;
+    stopped.into_iter().collect::<Result<(), _>>()?;
+    let mut sidecars: Vec<_> = running().filter_map(|record| Some((order(record)?, record))).collect();
+    sidecars.sort_by_key(|(index, _)| std::cmp::Reverse(*index));
+    for (_, record) in sidecars {
+        let left = deadline.saturating_duration_since(tokio::time::Instant::now()).max(MIN_GRACE_PERIOD);
+        stop_container_record(kubelet, pod, record, left).await?;
+    }
+    for sandbox in &runtime_status.sandboxes {
+        ignore_not_found(kubelet.cri.stop_sandbox(&sandbox.id).await)?;
+    }
+    Ok(())
+}
+
+async fn stop_container_record(
+    kubelet: &KubeletContext,
+    pod: &Pod,
+    record: &ContainerRecord,
+    grace: Duration,
+) -> Result<(), CriError> {
+    let spec = pod.spec.clone().unwrap_or_default();
+    let mut containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let Some(container) = containers.find(|container| container.name == record.name()) else {
+        return ignore_not_found(kubelet.cri.stop_container(&record.status.id, grace).await);
+    };
+    if record.is_running() {
+        let about = context::container_reference(pod, container);
+        kubelet.recorder.record_normal(about, "Killing", format!("Stopping container {}", container.name));
+    }
+    stop_container(kubelet, pod, container, &record.status.id, grace).await
+}
+
+/// Runs the preStop hook and stops the container, both within `grace`.
+pub async fn stop_container(
+    kubelet: &KubeletContext,
+    pod: &Pod,
+    container: &Container,
+    id: &str,
+    grace: Duration,
+) -> Result<(), CriError> {
+    let started = tokio::time::Instant::now();
+    hooks::run_pre_stop(kubelet, pod, container, id, grace).await;
+    let left = grace.saturating_sub(started.elapsed()).max(MIN_GRACE_PERIOD);
+    ignore_not_found(kubelet.cri.stop_container(id, left).await)
+}
+
+fn ignore_not_found(result: Result<(), CriError>) -> Result<(), CriError> {
+    match result {
+        Err(error) if error.is_not_found() => Ok(()),
+        other => other,
+    }
+}
+
+/// Removes the pod's volumes and cgroup; leftovers are removed at the next start.
+pub async fn cleanup_pod(kubelet: Arc<KubeletContext>, pod: Arc<Pod>) {
+    let uid = context::pod_uid(&pod).to_string();
+    let group = pod_sandbox::pod_cgroup(&kubelet, &pod);
+    let cleaned = tokio::task::spawn_blocking(move || remove_pod_files(&kubelet, &uid, &[group])).await;
+    if let Err(error) = cleaned {
+        tracing::error!(%error, "kubelet: pod cleanup panicked");
+    }
+}
+
+/// Removes a pod's directory and cgroups.
+pub fn remove_pod_files(kubelet: &KubeletContext, uid: &str, groups: &[String]) {
+    if let Err(error) = PodDir::new(&kubelet.root_dir, uid).remove_all() {
+        tracing::warn!(uid, %error, "kubelet: pod directory not removed");
+    }
+    for (cgroups, group) in kubelet.cgroups.iter().flat_map(|cgroups| groups.iter().map(move |group| (cgroups, group)))
+    {
+        if let Err(error) = cgroups.remove(group) {
+            tracing::warn!(uid, %error, "kubelet: pod cgroup not removed");
+        }
+    }
+}
+
+/// Removes the logs of a pod by uid.
+pub fn remove_pod_logs(kubelet: &KubeletContext, uid: &str) {
+    let suffix = format!("_{uid}");
+    for entry in std::fs::read_dir(&kubelet.pod_logs_dir).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().ends_with(&suffix)
+            && let Err(error) = std::fs::remove_dir_all(entry.path())
+        {
+            tracing::warn!(uid, %error, "kubelet: pod logs not removed");
+        }
+    }
+}
+
+/// Deletes the pod from the API server with grace period zero; returns whether it is gone.
+pub async fn delete_pod_object(kubelet: &KubeletContext, pod: &Pod) -> bool {
+    let pods: kube::Api<Pod> = kube::Api::namespaced(kubelet.client.clone(), context::pod_namespace(pod));
+    let parameters = DeleteParams {
+        grace_period_seconds: Some(0),
+        preconditions: Some(Preconditions { uid: pod.metadata.uid.clone(), resource_version: None }),
+        ..Default::default()
+    };
+    match pods.delete(context::pod_name(pod), &parameters).await {
+        Ok(_) => true,
+        // Deleted already, or recreated under the same name.
+        Err(error) if has_status_code(&error, 404) || has_status_code(&error, 409) => true,
+        Err(error) => {
+            tracing::warn!(pod = context::format_pod(pod), %error, "kubelet: pod not deleted, retrying");
+            false
+        }
+    }
+}
+
+/// Removes the sandboxes and logs of a pod that no longer exists in the API.
+pub async fn forget_pod(kubelet: &KubeletContext, pod: &Pod) -> Result<(), CriError> {
+    let runtime_status = PodRuntimeStatus::fetch(&kubelet.cri, context::pod_uid(pod)).await?;
+    for sandbox in &runtime_status.sandboxes {
+        ignore_not_found(kubelet.cri.remove_sandbox(&sandbox.id).await)?;
+    }
+    match tokio::fs::remove_dir_all(kubelet.pod_log_dir(pod)).await {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            tracing::warn!(pod = context::format_pod(pod), %error, "kubelet: pod logs not removed");
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Stops and removes the sandboxes of a pod that is unknown to the API server.
+pub async fn remove_orphaned_sandboxes(kubelet: &KubeletContext, uid: &str) -> Result<(), CriError> {
+    let runtime_status = PodRuntimeStatus::fetch(&kubelet.cri, uid).await?;
+    let running = runtime_status.containers.iter().filter(|record| record.is_running());
+    let stopped = join_all(running.map(|record| kubelet.cri.stop_container(&record.status.id, MIN_GRACE_PERIOD))).await;
+    stopped.into_iter().try_for_each(ignore_not_found)?;
+    for sandbox in &runtime_status.sandboxes {
+        ignore_not_found(kubelet.cri.stop_sandbox(&sandbox.id).await)?;
+        ignore_not_found(kubelet.cri.remove_sandbox(&sandbox.id).await)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! Background tasks of a pod worker and the handling of their results.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::{
+    api::core::v1::{Container, Pod},
+    jiff::Timestamp,
+};
+use tokio::time::Instant;
+
+use super::{MAX_SANDBOX_RETRY_DELAY, PodWorker, PodWorkerState, RESYNC_PERIOD, RUNTIME_RETRY_DELAY};
+use crate::{
+    containers::ContainerLaunch,
+    context, hooks,
+    pod_actions::{PodAction, SANDBOX_KEY},
+    pod_sandbox,
+    pod_status::WaitingReason,
+    pod_termination,
+    runtime_status::PodRuntimeStatus,
+};
+
+/// The result of a task.
+pub(super) struct TaskResult {
+    key: String,
+    outcome: TaskOutcome,
+}
+
+pub(super) enum TaskOutcome {
+    Success,
+    /// A container waits.
+    Waiting(WaitingReason),
+    /// The sandbox was not created.
+    SandboxFailed(pod_sandbox::SandboxError),
+    /// All containers are stopped.
+    Stopped,
+    /// The runtime failed to stop a container.
+    StopFailed(runtime::cri::CriError),
+}
+
+impl PodWorker {
+    /// Starts the task of an action.
+    pub(super) fn start_action(&mut self, pod: &Arc<Pod>, runtime_status: &PodRuntimeStatus, step: PodAction) {
+        match step {
+            PodAction::CreateSandbox { attempt } => self.start_sandbox(pod, runtime_status, attempt),
+            PodAction::StartContainer { name, attempt, replaces } => {
+                self.start_container(pod, runtime_status, name, attempt, replaces)
+            }
+            PodAction::KillContainer { name, id } => {
+                let message = format!("Container {name} definition changed, will be restarted");
+                self.kill_container(pod, name, id, message);
+            }
+        }
+    }
+
+    fn start_sandbox(&mut self, pod: &Arc<Pod>, runtime_status: &PodRuntimeStatus, attempt: u32) {
+        let (kubelet, pod, tokens) = (self.kubelet.clone(), pod.clone(), self.tokens.clone());
+        let old: Vec<_> = runtime_status.sandboxes.iter().map(|sandbox| sandbox.id.clone()).collect();
+        if !old.is_empty() {
+            let message = "Pod sandbox changed, it will be killed and re-created.";
+            kubelet.recorder.record_normal(context::pod_reference(&pod), "SandboxChanged", message);
+        }
+        self.spawn_task(SANDBOX_KEY.into(), async move {
+            for id in old {
+                // Frees the old sandbox's IP; a failure shows when the new one is created.
+                let _ = kubelet.cri.stop_sandbox(&id).await;
+            }
+            match pod_sandbox::create_pod_sandbox(&kubelet, &pod, &tokens, attempt).await {
+                Ok(_) => TaskOutcome::Success,
+                Err(error) => TaskOutcome::SandboxFailed(error),
+            }
+        });
+    }
+
+    fn start_container(
+        &mut self,
+        pod: &Arc<Pod>,
+        runtime_status: &PodRuntimeStatus,
+        name: String,
+        attempt: u32,
+        replaces: Option<String>,
+    ) {
+        let (kubelet, pod, backoffs, ips) =
+            (self.kubelet.clone(), pod.clone(), self.backoffs.clone(), runtime_status.pod_ips());
+        let Some(container) = find_container(&pod, &name).cloned() else { return };
+        let Some(sandbox) = runtime_status.ready_sandbox().cloned() else { return };
+        self.spawn_task(name, async move {
+            let (kubelet, pod, container) = (&*kubelet, &*pod, &container);
+            if let Some(id) = replaces {
+                // A leftover makes the creation fail with a clear error.
+                let _ = kubelet.cri.remove_container(&id).await;
+            }
+            let (ips, backoffs) = (&ips, &backoffs);
+            let launch = ContainerLaunch { kubelet, pod, container, attempt, sandbox: &sandbox, ips, backoffs };
+            match launch.start_container().await {
+                Ok(id) => {
+                    let failed = hooks::run_post_start(kubelet, pod, container, &id, ips).await;
+                    failed.map_or(TaskOutcome::Success, TaskOutcome::Waiting)
+                }
+                Err(waiting) => TaskOutcome::Waiting(waiting),
+            }
+        });
+    }
+
+    /// Kills one container, which the next sync restarts.
+    pub(super) fn kill_container(&mut self, pod: &Arc<Pod>, name: String, id: String, message: String) {
+        let (kubelet, pod) = (self.kubelet.clone(), pod.clone());
+        let Some(container) = find_container(&pod, &name).cloned() else { return };
+        self.spawn_task(name, async move {
+            kubelet.recorder.record_normal(context::container_reference(&pod, &container), "Killing", message);
+            let grace = pod_termination::pod_grace_period(&pod);
+            match pod_termination::stop_container(&kubelet, &pod, &container, &id, grace).await {
+                Ok(()) => TaskOutcome::Success,
+                Err(error) => {
+                    TaskOutcome::Waiting(WaitingReason { reason: "KillContainerError", message: error.message() })
+                }
+            }
+        });
+    }
+
+    pub(super) fn kill_unhealthy_containers(&mut self, pod: &Arc<Pod>, runtime_status: &PodRuntimeStatus) {
+        for (name, id, probe) in self.probes.failed_containers(runtime_status) {
+            if !self.busy_keys.contains(&name) {
+                let message = format!("Container {name} failed {probe} probe, will be restarted");
+                self.kill_container(pod, name, id, message);
+            }
+        }
+    }
+
+    pub(super) fn spawn_task(&mut self, key: String, work: impl Future<Output = TaskOutcome> + Send + 'static) {
+        self.busy_keys.insert(key.clone());
+        self.tasks.spawn(async move { TaskResult { key, outcome: work.await } });
+    }
+
+    /// Handles the result of a task.
+    pub(super) fn handle_task_result(&mut self, pod: &Pod, ended: Result<TaskResult, tokio::task::JoinError>) {
+        let TaskResult { key, outcome } = match ended {
+            Ok(ended) => ended,
+            Err(error) if error.is_cancelled() => return,
+            Err(error) => {
+                // The key of a panicked task is unknown, so all keys are released.
+                tracing::error!(pod = context::format_pod(pod), %error, "kubelet: pod task panicked");
+                return self.busy_keys.clear();
+            }
+        };
+        self.busy_keys.remove(&key);
+        match outcome {
+            TaskOutcome::Success => {
+                self.waiting_reasons.remove(&key);
+                self.sandbox_failures = 0;
+            }
+            TaskOutcome::Waiting(waiting) => {
+                self.retry_at.insert(key.clone(), Instant::now() + self.retry_delay(pod, &key, &waiting));
+                self.waiting_reasons.insert(key, waiting);
+            }
+            TaskOutcome::SandboxFailed(error) => {
+                self.kubelet.recorder.record_warning(
+                    context::pod_reference(pod),
+                    error.event_reason(),
+                    error.to_string(),
+                );
+                let pause = Duration::from_millis(500) * 2u32.pow(self.sandbox_failures.min(6));
+                self.sandbox_failures += 1;
+                self.retry_at.insert(key, Instant::now() + pause.min(MAX_SANDBOX_RETRY_DELAY));
+            }
+            TaskOutcome::Stopped => self.state = PodWorkerState::Terminated,
+            TaskOutcome::StopFailed(error) => {
+                tracing::warn!(pod = context::format_pod(pod), %error, "kubelet: pod not stopped, retrying");
+                self.requested_grace = None;
+                self.retry_at.insert(key, Instant::now() + RUNTIME_RETRY_DELAY);
+            }
+        }
+    }
+
+    /// Returns the delay before a container start is retried.
+    fn retry_delay(&self, pod: &Pod, name: &str, waiting: &WaitingReason) -> Duration {
+        let image = find_container(pod, name).and_then(|container| container.image.clone()).unwrap_or_default();
+        let key = format!("pull {image}");
+        let now = Timestamp::now();
+        let left = self.backoffs.last_update(&key).and_then(|failed| self.backoffs.remaining_delay(&key, failed, now));
+        match (waiting.reason, left) {
+            ("ImagePullBackOff", Some((_, left))) => left,
+            ("RunContainerError", _) => Duration::ZERO,
+            ("ErrImagePull", _) => Duration::from_secs(2),
+            _ => Duration::from_secs(10),
+        }
+    }
+
+    /// Removes old exited containers.
+    pub(super) fn remove_old_containers(&mut self, runtime_status: &PodRuntimeStatus) {
+        for id in runtime_status.removable_containers() {
+            let kubelet = self.kubelet.clone();
+            tokio::spawn(async move {
+                if let Err(error) = kubelet.cri.remove_container(&id).await {
+                    tracing::debug!(%error, "kubelet: old container not removed");
+                }
+            });
+        }
+    }
+
+    /// Refreshes the contents of volumes when they are due.
+    pub(super) fn refresh_volumes(&mut self, pod: &Arc<Pod>, runtime_status: &PodRuntimeStatus) {
+        let due = self.volumes_refreshed.elapsed() >= RESYNC_PERIOD;
+        if !due || runtime_status.ready_sandbox().is_none() || self.busy_keys.contains(SANDBOX_KEY) {
+            return;
+        }
+        self.volumes_refreshed = Instant::now();
+        let (kubelet, pod, tokens) = (self.kubelet.clone(), pod.clone(), self.tokens.clone());
+        self.spawn_task(SANDBOX_KEY.into(), async move {
+            if let Err(error) = pod_sandbox::prepare_volumes(&kubelet, &pod, &tokens).await {
+                kubelet.recorder.record_warning(context::pod_reference(&pod), error.event_reason(), error.to_string());
+            }
+            TaskOutcome::Success
+        });
+    }
+}
+
+/// Finds a container in the spec by name.
+pub(super) fn find_container<'a>(pod: &'a Pod, name: &str) -> Option<&'a Container> {
+    let spec = pod.spec.as_ref()?;
+    spec.init_containers.iter().flatten().chain(&spec.containers).find(|container| container.name == name)
+}
