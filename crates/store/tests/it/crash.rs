@@ -107,7 +107,7 @@ struct Expected {
 impl Expected {
     fn start(dir: &Path, point: &str) -> Child {
         Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child_that_writes_until_it_ends", "--nocapture"])
+            .args(["--exact", "crash::child_that_writes_until_it_ends", "--nocapture"])
             .env(CHILD_DIR, dir)
             .env(CHILD_POINT, point)
             .stdout(Stdio::piped())

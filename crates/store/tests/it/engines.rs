@@ -1,5 +1,4 @@
 //! The engines that tests run on: an embedded one in a directory, and an etcd server of the test's own.
-#![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::{
     net::TcpListener,
@@ -49,7 +48,7 @@ pub struct EtcdServer {
     process: Child,
     command: Command,
     pub url: String,
-    pub dir: tempfile::TempDir,
+    _dir: tempfile::TempDir,
 }
 
 impl EtcdServer {
@@ -76,9 +75,10 @@ impl EtcdServer {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         match command.spawn() {
-            Ok(process) => Some(Self { process, command, url, dir }),
+            Ok(process) => Some(Self { process, command, url, _dir: dir }),
             Err(error) => {
-                println!("skipped: {program} cannot be started ({error}); install etcd-server or set FERRY_ETCD");
+                let remedy = "install etcd-server or set FERRY_ETCD";
+                skip::skip_test(format_args!("{program} cannot be started ({error}); {remedy}"));
                 None
             }
         }

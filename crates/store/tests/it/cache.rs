@@ -1,10 +1,8 @@
 //! The watch cache: what it adds to the contract of a store.
 
-mod engines;
-
 use std::{sync::Arc, time::Duration};
 
-use engines::{Collections, Engine, EtcdServer, cache, embedded};
+use crate::engines::{Collections, Engine, EtcdServer, cache, embedded};
 use ferry_store::{At, Cache, Error, Guard, Layout, Revision, Snapshot, Store, Window, Write};
 use futures::future::join_all;
 

@@ -2,11 +2,11 @@
 //!
 //! Every engine runs all of them; they are named in the `contract!` list at the end.
 
-mod engines;
+use crate::engines;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use engines::Engine;
+use crate::engines::Engine;
 use ferry_store::{
     Error, Event, Follow, Guard, Next, Notice, Page, Range, Record, Revision, Store, Watch, Write, change,
 };

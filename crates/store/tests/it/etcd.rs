@@ -1,10 +1,8 @@
 //! What only the etcd engine has to do: find servers, speak TLS, take up what broke, compact in turns.
 
-mod engines;
-
 use std::{fs, path::PathBuf, time::Duration};
 
-use engines::EtcdServer;
+use crate::engines::EtcdServer;
 use ferry_store::{Error, Etcd, EtcdOptions, Guard, Layout, Range, Store, Write};
 use futures::StreamExt;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};

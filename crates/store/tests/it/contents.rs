@@ -1,6 +1,6 @@
 //! Snapshots, restores, moves between engines, and encryption on top of any of them.
 
-mod engines;
+use crate::engines;
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 

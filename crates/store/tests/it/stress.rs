@@ -2,7 +2,7 @@
 //!
 //! `FERRY_STRESS_WRITES` sets how many writes; 100,000 unless it is set.
 
-mod engines;
+use crate::engines;
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use engines::Engine;
+use crate::engines::Engine;
 use ferry_store::{Contents, Error, Event, Guard, Range, Record, Revision, Store, Write};
 use futures::{StreamExt, future::join_all};
 

@@ -1,20 +1,17 @@
 //! Expressions with the verdicts of Kubernetes' own environment: issues, types, costs, values and errors, all word for word.
 //! `tests/go-cel` records them.
 
-mod render;
-mod shared;
-
+use crate::render::render;
+use crate::shared::World;
 use ferry_cel::{Bindings, Budget, Checked, Value};
-use render::render;
 use serde_json::Value as Json;
-use shared::World;
 
 const LIMIT: u64 = 1_000_000;
 
 #[test]
 fn every_expression_has_the_verdict_of_kubernetes() {
     let world = World::new();
-    let verdicts = include_str!("recorded/verdicts.jsonl");
+    let verdicts = include_str!("../recorded/verdicts.jsonl");
     let mut wrong = Vec::new();
     let mut count = 0;
     for line in verdicts.lines() {

@@ -1,12 +1,10 @@
 //! What callers bring along: types that may be created, variables that are found when they are asked for, a signal to stop,
 //! programs on other threads.
 
-mod open;
-
 use std::sync::{Arc, atomic::AtomicBool};
 
+use crate::open::Types;
 use ferry_cel::{Bindings, Budget, Composition, Environment, Error, Program, Type, Value};
-use open::Types;
 
 fn value(environment: &Environment, source: &str) -> String {
     let checked = environment.compile(source).unwrap_or_else(|issues| panic!("{issues}"));
