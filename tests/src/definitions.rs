@@ -137,14 +137,14 @@ impl Modules {
 
 fn directory(module: &str) -> Option<PathBuf> {
     if Command::new("go").arg("version").output().is_err() {
-        eprintln!("skipped: Go is not installed, so {module} cannot be fetched");
+        skip::skip_test(format_args!("Go is not installed, so {module} cannot be fetched"));
         return None;
     }
     let told = run(Command::new("go").args(["mod", "download", "-json", module]).current_dir("/"), None);
     let answer: Value = serde_json::from_str(&told.stdout).unwrap_or_default();
     let found = answer["Dir"].as_str().map(PathBuf::from);
     if found.is_none() {
-        eprintln!("skipped: {module} cannot be had: {} {}", answer["Error"], told.stderr);
+        skip::skip_test(format_args!("{module} cannot be fetched: {} {}", answer["Error"], told.stderr));
     }
     found
 }

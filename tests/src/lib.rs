@@ -38,9 +38,9 @@ pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Result<T, String>) -> 
     }
 }
 
-/// Why tests that need containers cannot run here, if they cannot; said once per test.
+/// Why tests with containers cannot run on this machine; `None` if they can. Reports the test as skipped.
 pub fn skip_reason() -> Option<String> {
     let reason = machine::missing()?;
-    eprintln!("skipped: {reason}");
+    skip::skip_test(&reason);
     Some(reason)
 }

@@ -14,10 +14,10 @@ const VERSION: &str = "36.0.3";
 /// A Python that has the client, made if it is not there; `None`, with a word, where it cannot be had.
 pub fn with_client() -> Option<PathBuf> {
     if Command::new("python3").arg("--version").output().is_err() {
-        eprintln!("skipped: python3 is not installed");
+        skip::skip_test("python3 is not installed");
         return None;
     }
-    let dir = machine::cache(&format!("python-client-{VERSION}"));
+    let dir = machine::cache(&format!("python-client-{VERSION}-{}", interpreter()));
     let python = dir.join("bin/python3");
     let whole = dir.join("whole");
     if whole.is_file() {
@@ -34,16 +34,24 @@ pub fn with_client() -> Option<PathBuf> {
     Some(python)
 }
 
+/// Identifies the interpreter, because a virtual environment links to it: the cache may serve several systems.
+fn interpreter() -> String {
+    let print = "import sys; print(sys.base_prefix, '%d.%d' % sys.version_info[:2])";
+    let text = run(Command::new("python3").args(["-c", print]), None).ok();
+    text.trim().trim_start_matches('/').replace(['/', ' '], "-")
+}
+
 fn install(dir: &Path, python: &Path) -> bool {
     let made = run(Command::new("python3").args(["-m", "venv"]).arg(dir), None);
     if made.code != 0 {
-        eprintln!("skipped: no virtual environment for Python can be made: {}{}", made.stdout, made.stderr);
+        let reason = format!("{}{}", made.stdout, made.stderr);
+        skip::skip_test(format_args!("no virtual environment for Python can be made: {reason}"));
         return false;
     }
     let package = format!("kubernetes=={VERSION}");
     let installed = run(Command::new(python).args(["-m", "pip", "install", "--quiet", &package]), None);
     if installed.code != 0 {
-        eprintln!("skipped: the Python client cannot be installed: {}", installed.stderr);
+        skip::skip_test(format_args!("the Python client cannot be installed: {}", installed.stderr));
     }
     installed.code == 0
 }

@@ -13,7 +13,7 @@ use crate::{Host, machine, run};
 /// Upstream's program, built from its Go module; `None`, said aloud, where Go is absent.
 pub fn built(program: &str) -> Option<PathBuf> {
     if Command::new("go").arg("version").output().is_err() {
-        eprintln!("skipped: Go is not installed, so {program} cannot be built");
+        skip::skip_test(format_args!("Go is not installed, so {program} cannot be built"));
         return None;
     }
     let told = run(Command::new(machine::built("xtask")).args(["upstream", program]), None).ok();

@@ -26,6 +26,10 @@ pub const CNI_PLUGINS: Package = package("containernetworking-plugins", "/usr/li
 pub const NFTABLES: Package = package("nftables", "nft");
 pub const IPROUTE: Package = package("iproute2", "ip");
 pub const ETCD: Package = package("etcd-server", "etcd");
+pub const BUSYBOX: Package = package("busybox-static", "busybox");
+pub const PYTHON: Package = package("python3", "python3");
+/// For virtual environments, with pip.
+pub const VENV: Package = package("python3-venv", "/usr/lib/python3.11/ensurepip/__init__.py");
 pub const UTIL_LINUX: Package = package("util-linux", "nsenter");
 
 /// Installs those that are missing; fails, and says what to type, if that takes another user.

@@ -31,7 +31,7 @@ fn pods_run_on_containerd() {
         return runtime.block_on(inside(dir.into()));
     }
     if let Some(reason) = missing() {
-        return eprintln!("skipped: {reason}");
+        return skip::skip_test(reason);
     }
     let dir = tempfile::tempdir().unwrap();
     let status = Command::new("unshare")

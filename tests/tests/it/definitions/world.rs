@@ -70,7 +70,7 @@ impl World {
 
     /// Compares with what upstream said, or keeps what it says now.
     pub fn compare(&self, recorded: &str, told: &str) {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/definitions").join(recorded);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/definitions").join(recorded);
         if self.is_upstream() {
             fs::write(path, told).expect("written");
             return;

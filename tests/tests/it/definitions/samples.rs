@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ferry_tests::{Output, definitions::Modules};
 use serde_json::{Value, json};
 
-use crate::{kinds::Kind, world::World};
+use super::{kinds::Kind, world::World};
 
 /// How many samples of a kind are sent: some have a hundred that are much alike.
 const OF_KIND: usize = 12;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{kinds::Kind, world::World};
+use super::{kinds::Kind, world::World};
 
 /// Of which kinds everything is explained, and from OpenAPI 2 too: one of each module.
 const WHOLE: &[&str] = &[

@@ -2,12 +2,11 @@
 //! converts them, twenty that default and validate, a leader's lease, the rights of its own roles, and metrics that ask
 //! who reads them.
 
-#[path = "cluster_api/world.rs"]
 mod world;
 
+use self::world::World;
 use ferry_tests::{eventually, skip_reason, upstream};
 use serde_json::{Value, json};
-use world::World;
 
 const OLD: &str = "machinedeployments.v1beta1.cluster.x-k8s.io";
 const NEW: &str = "machinedeployments.v1beta2.cluster.x-k8s.io";

@@ -2,13 +2,9 @@
 //! is accepted, established, explained and watched; what it refuses is refused in its words. Skipped, said aloud, where
 //! the modules cannot be had.
 
-#[path = "definitions/explained.rs"]
 mod explained;
-#[path = "definitions/kinds.rs"]
 mod kinds;
-#[path = "definitions/samples.rs"]
 mod samples;
-#[path = "definitions/world.rs"]
 mod world;
 
 use ferry_tests::{
@@ -16,8 +12,8 @@ use ferry_tests::{
     eventually,
 };
 
-use kinds::Kind;
-use world::World;
+use self::kinds::Kind;
+use self::world::World;
 
 /// What kube-apiserver 1.36.4 says of a definition without a schema.
 const NO_SCHEMA: &str = "Error from server (Invalid): error when creating \"STDIN\": \
