@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::Context;
 use base64::{Engine, engine::general_purpose::STANDARD};
-use serde_yaml_ng::{Mapping, Value};
+use serde_json::{Map, Value};
 
 use crate::{atomic, pki::Pki, refusal::refusal};
 
@@ -19,7 +19,7 @@ use crate::{atomic, pki::Pki, refusal::refusal};
 #[derive(Debug)]
 pub struct Kubeconfig {
     path: PathBuf,
-    root: Mapping,
+    root: Map<String, Value>,
     /// The text that was read; empty for a new file.
     text: String,
 }
@@ -36,13 +36,13 @@ impl Kubeconfig {
                 "Mend or move that file, or write elsewhere with --kubeconfig FILE.",
             )
         };
-        let root = match serde_yaml_ng::from_str(&text).map_err(|error| unusable(error.to_string()))? {
-            Value::Null => Mapping::new(),
-            Value::Mapping(root) => root,
+        let root = match formats::yaml::parse(text.as_bytes()).map_err(|error| unusable(error.to_string()))?.value {
+            Value::Null => Map::new(),
+            Value::Object(root) => root,
             _ => return Err(unusable("it is not a mapping".into())),
         };
         for list in ["clusters", "users", "contexts"] {
-            if !matches!(root.get(list), None | Some(Value::Null | Value::Sequence(_))) {
+            if !matches!(root.get(list), None | Some(Value::Null | Value::Array(_))) {
                 return Err(unusable(format!("{list} is not a list")));
             }
         }
@@ -68,7 +68,7 @@ impl Kubeconfig {
 
     /// Whether the file has a cluster of that name which is not the one of this CA.
     pub fn names_another(&self, name: &str, ca: &str) -> bool {
-        let clusters = self.root.get("clusters").and_then(Value::as_sequence);
+        let clusters = self.root.get("clusters").and_then(Value::as_array);
         let found = clusters.and_then(|all| all.iter().find(|entry| is_named(entry, name)));
         found
             .is_some_and(|entry| entry["cluster"]["certificate-authority-data"].as_str() != Some(&*STANDARD.encode(ca)))
@@ -84,25 +84,25 @@ impl Kubeconfig {
         *self.entry("users", name, "user") = mapping(user);
         // The context also holds the namespace that the user chose: only what is ours is set.
         let context = self.entry("contexts", name, "context");
-        if !context.is_mapping() {
-            *context = Value::Mapping(Mapping::new());
+        if !context.is_object() {
+            *context = Value::Object(Map::new());
         }
         context["cluster"] = name.into();
         context["user"] = name.into();
         self.root.insert("current-context".into(), name.into());
-        self.root.entry("apiVersion".into()).or_insert("v1".into());
-        self.root.entry("kind".into()).or_insert("Config".into());
+        self.root.entry("apiVersion").or_insert("v1".into());
+        self.root.entry("kind").or_insert("Config".into());
     }
 
     /// Removes cluster, user and context `name`; if it was the current one, `previous` is again, if it still exists.
     pub fn remove(&mut self, name: &str, previous: Option<&str>) {
         for list in ["clusters", "users", "contexts"] {
-            if let Some(entries) = self.root.get_mut(list).and_then(Value::as_sequence_mut) {
+            if let Some(entries) = self.root.get_mut(list).and_then(Value::as_array_mut) {
                 entries.retain(|entry| !is_named(entry, name));
             }
         }
         if self.current_context() == Some(name) {
-            let contexts = self.root.get("contexts").and_then(Value::as_sequence);
+            let contexts = self.root.get("contexts").and_then(Value::as_array);
             let previous =
                 previous.filter(|previous| contexts.is_some_and(|all| all.iter().any(|it| is_named(it, previous))));
             self.root.insert("current-context".into(), previous.unwrap_or_default().into());
@@ -111,14 +111,15 @@ impl Kubeconfig {
 
     /// Writes the file if that changes it. A new file, and a new directory for it, belong to `owner`.
     pub fn write(&self, owner: Option<(u32, u32)>) -> anyhow::Result<()> {
-        if !self.text.is_empty() && serde_yaml_ng::from_str::<Mapping>(&self.text).is_ok_and(|old| old == self.root) {
+        let old = formats::yaml::parse(self.text.as_bytes());
+        if !self.text.is_empty() && old.is_ok_and(|old| old.value.as_object() == Some(&self.root)) {
             return Ok(());
         }
         let owner = match fs::metadata(&self.path) {
             Ok(existing) => Some((existing.uid(), existing.gid())),
             Err(_) => self.make_directory(owner)?,
         };
-        let text = serde_yaml_ng::to_string(&self.root)?;
+        let text = formats::yaml::write(&Value::Object(self.root.clone()));
         let access = atomic::Access { owner, ..atomic::PRIVATE };
         let written = atomic::write(&self.path, text.as_bytes(), access);
         written.with_context(|| format!("cannot write {}", self.path.display()))
@@ -136,11 +137,11 @@ impl Kubeconfig {
 
     /// The inner value of the entry `name` of a list, made if absent.
     fn entry(&mut self, list: &str, name: &str, inner: &str) -> &mut Value {
-        let entries = self.root.entry(list.into()).or_insert(Value::Null);
-        if !entries.is_sequence() {
-            *entries = Value::Sequence(Vec::new());
+        let entries = self.root.entry(list).or_insert(Value::Null);
+        if !entries.is_array() {
+            *entries = Value::Array(Vec::new());
         }
-        let Value::Sequence(entries) = entries else { unreachable!("made a list just now") };
+        let Value::Array(entries) = entries else { unreachable!("made a list just now") };
         let at = entries.iter().position(|entry| is_named(entry, name)).unwrap_or_else(|| {
             entries.push(mapping([(inner, Value::Null), ("name", name.into())]));
             entries.len() - 1
@@ -154,7 +155,7 @@ fn is_named(entry: &Value, name: &str) -> bool {
 }
 
 fn mapping<const N: usize>(fields: [(&str, Value); N]) -> Value {
-    Value::Mapping(fields.into_iter().map(|(key, value)| (key.into(), value)).collect())
+    Value::Object(fields.into_iter().map(|(key, value)| (key.into(), value)).collect())
 }
 
 #[cfg(test)]
@@ -212,9 +213,9 @@ unknown: {kept: [1, 2]}
         assert_eq!(again.root["users"][0]["user"]["client-key-data"], Value::from(STANDARD.encode("admin key")));
 
         again.remove("ferry", Some("work"));
-        let mut original: Mapping = serde_yaml_ng::from_str(FOREIGN).unwrap();
-        original["users"] = Value::Sequence(Vec::new());
-        assert_eq!(again.root, original);
+        let mut original = formats::yaml::parse(FOREIGN.as_bytes()).unwrap().value;
+        original["users"] = Value::Array(Vec::new());
+        assert_eq!(Value::Object(again.root), original);
     }
 
     #[test]

@@ -14,7 +14,7 @@ const MAY_USE: [(&str, &[&str]); 26] = [
     ("api", &["formats"]),
     ("cel", &["formats"]),
     ("expressions", &["api", "cel"]),
-    ("store", &[]),
+    ("store", &["formats"]),
     ("sys", &[]),
     ("apiserver-core", &["api", "store"]),
     ("authn", &["api", "apiserver-core", "expressions", "store"]),
@@ -56,6 +56,7 @@ const MAY_USE: [(&str, &[&str]); 26] = [
         &[
             "api",
             "cel",
+            "formats",
             "store",
             "sys",
             "apiserver",

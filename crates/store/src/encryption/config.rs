@@ -26,7 +26,11 @@ impl EncryptionConfig {
     /// Reads an `EncryptionConfiguration` of `apiserver.config.k8s.io/v1` in YAML or JSON.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let refuse = |reason: String| Error::Unusable(format!("--encryption-provider-config: {reason}"));
-        let raw: Raw = serde_yaml_ng::from_str(text).map_err(|error| refuse(error.to_string()))?;
+        let parsed = formats::yaml::parse(text.as_bytes()).map_err(|error| refuse(error.to_string()))?;
+        if let Some(duplicates) = parsed.violation() {
+            return Err(refuse(duplicates));
+        }
+        let raw: Raw = serde_json::from_value(parsed.value).map_err(|error| refuse(error.to_string()))?;
         if (raw.kind.as_str(), raw.api_version.as_str()) != ("EncryptionConfiguration", "apiserver.config.k8s.io/v1") {
             return Err(refuse(format!(
                 "is {} of {}, not EncryptionConfiguration of apiserver.config.k8s.io/v1",
@@ -82,8 +86,8 @@ struct RawProvider {
     aescbc: Option<RawKeys>,
     aesgcm: Option<RawKeys>,
     secretbox: Option<RawKeys>,
-    identity: Option<serde_yaml_ng::Mapping>,
-    kms: Option<serde_yaml_ng::Value>,
+    identity: Option<serde_json::Map<String, serde_json::Value>>,
+    kms: Option<serde_json::Value>,
 }
 
 #[derive(Deserialize)]

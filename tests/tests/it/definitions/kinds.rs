@@ -17,8 +17,9 @@ pub struct Kind {
 impl Kind {
     /// The kinds of a definition.
     pub fn of(definition: &Definition) -> Vec<Self> {
-        let parsed = serde_yaml_ng::from_str::<Value>(&definition.document.text);
-        let mut spec = parsed.unwrap_or_else(|error| panic!("{}: {error}", definition.name))["spec"].take();
+        let parsed = formats::yaml::parse(definition.document.text.as_bytes());
+        let mut object = parsed.unwrap_or_else(|error| panic!("{}: {error}", definition.name)).value;
+        let mut spec = object["spec"].take();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let versions = spec["versions"].take();
         let served = versions.as_array().into_iter().flatten().filter(|version| version["served"] == true);

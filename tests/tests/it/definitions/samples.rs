@@ -43,8 +43,9 @@ fn samples(modules: &Modules, kinds: &[Kind]) -> Vec<(usize, Value)> {
     let mut seen = BTreeSet::new();
     let mut out = Vec::new();
     for document in documents {
-        // Templates are no YAML.
-        let Ok(mut object) = serde_yaml_ng::from_str::<Value>(&document.text) else { continue };
+        // Templates are not YAML.
+        let Ok(parsed) = formats::yaml::parse(document.text.as_bytes()) else { continue };
+        let mut object = parsed.value;
         let of =
             |kind: &Kind| object["apiVersion"] == kind.api_version().as_str() && object["kind"] == kind.kind.as_str();
         let Some(kind) = kinds.iter().position(of) else { continue };
