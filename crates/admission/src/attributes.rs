@@ -65,7 +65,7 @@ impl<'a> Attributes<'a> {
 
     /// Of a deletion.
     pub fn delete(registry: &'a dyn ObjectStorage, target: &'a Target, old: &'a Value, options: &'a Value) -> Self {
-        let dry_run = !meta::list(options, &["dryRun"]).is_empty();
+        let dry_run = !meta::list_at(options, &["dryRun"]).is_empty();
         Self { old: Some(old), dry_run, options: Some(options), ..Self::new(registry, target, Operation::Delete) }
     }
 
@@ -135,7 +135,7 @@ impl<'a> Attributes<'a> {
     pub fn forbidden(&self, object: &Value, why: impl AsRef<str>) -> Status {
         let mut name = self.name(object);
         if name.is_empty() {
-            let named = [meta::name(object), meta::text(object, &["metadata", "generateName"]), "Unknown"];
+            let named = [meta::name(object), meta::string_at(object, &["metadata", "generateName"]), "Unknown"];
             name = named.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
         }
         Status::forbidden(self.resource(), name, why.as_ref())

@@ -14,7 +14,8 @@ pub struct Subject {
 
 /// The subject of the PEM in `spec.request`.
 pub fn subject(request: &Value) -> Result<Subject, String> {
-    let pem = BASE64_STANDARD.decode(meta::text(request, &["spec", "request"])).map_err(|error| error.to_string())?;
+    let pem =
+        BASE64_STANDARD.decode(meta::string_at(request, &["spec", "request"])).map_err(|error| error.to_string())?;
     let block = Pem::iter_from_buffer(&pem).next();
     let Some(Ok(block)) = block.filter(|block| matches!(block, Ok(pem) if pem.label == "CERTIFICATE REQUEST")) else {
         return Err("PEM block type must be CERTIFICATE REQUEST".into());

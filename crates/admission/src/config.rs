@@ -88,12 +88,12 @@ impl AdmissionSettings {
         let unreadable = |why: String| format!("unable to read admission control configuration from {path:?} [{why}]");
         let file = read(path).map_err(unreadable)?;
         let known = ["apiserver.config.k8s.io/v1", "apiserver.k8s.io/v1alpha1"];
-        let version = meta::text(&file, &["apiVersion"]);
-        if meta::text(&file, &["kind"]) != "AdmissionConfiguration" || !known.contains(&version) {
+        let version = meta::string_at(&file, &["apiVersion"]);
+        if meta::string_at(&file, &["kind"]) != "AdmissionConfiguration" || !known.contains(&version) {
             return Err(unreadable(format!("it is not an AdmissionConfiguration of {}", known[0])));
         }
-        for plugin in meta::list(&file, &["plugins"]) {
-            let config = match (meta::at(plugin, &["configuration"]), meta::text(plugin, &["path"])) {
+        for plugin in meta::list_at(&file, &["plugins"]) {
+            let config = match (meta::value_at(plugin, &["configuration"]), meta::string_at(plugin, &["path"])) {
                 (Some(config), _) => config.clone(),
                 (None, "") => continue,
                 (None, other) => {
@@ -101,7 +101,7 @@ impl AdmissionSettings {
                     read(&other).map_err(|why| format!("{}: {why}", other.display()))?
                 }
             };
-            self.configs.insert(meta::text(plugin, &["name"]).to_owned(), config);
+            self.configs.insert(meta::string_at(plugin, &["name"]).to_owned(), config);
         }
         Ok(self)
     }

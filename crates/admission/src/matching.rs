@@ -2,7 +2,7 @@
 
 use api::{
     Value, meta,
-    schema::{Resource, Row, schema},
+    schema::{Resource, ResourceRef, schema},
     selector::LabelSelector,
     status::Status,
 };
@@ -14,7 +14,7 @@ use super::{Attributes, Operation};
 #[derive(Clone)]
 pub struct Invocation {
     /// The resource.
-    pub resource: Row,
+    pub resource: ResourceRef,
 }
 
 /// Who is asked: rules and selectors.
@@ -40,11 +40,11 @@ impl Asked<'_> {
         let own = Invocation { resource: attributes.target.resource.clone() };
         let found = self.rules.map_or(Some(own), |rules| self.find(rules, attributes, object));
         let Some(invocation) = found else { return Ok(None) };
-        let objects = self.objects.as_ref().map_err(Status::internal)?;
+        let objects = self.objects.as_ref().map_err(Status::internal_error)?;
         if !objects.is_empty() && !selects_one(objects, attributes, object) {
             return Ok(None);
         }
-        let namespaces = self.namespaces.as_ref().map_err(Status::internal)?;
+        let namespaces = self.namespaces.as_ref().map_err(Status::internal_error)?;
         if !namespaces.is_empty() && !namespaces.matches(&namespace_labels(attributes, object).await?) {
             // What is in no namespace is not selected by namespaces.
             let free = namespace(attributes, object).is_empty();
@@ -64,9 +64,11 @@ impl Asked<'_> {
             return None;
         }
         let other = |other: &Resource| {
-            other.storage() == own.storage() && (other.group, other.version) != (own.group, own.version) && named(other)
+            other.storage_resource() == own.storage_resource()
+                && (other.group, other.version) != (own.group, own.version)
+                && named(other)
         };
-        if own.custom.is_none() {
+        if own.custom_schema.is_none() {
             let found = schema().resources().iter().find(|resource| other(resource))?;
             return Some(Invocation { resource: found.into() });
         }
@@ -82,20 +84,20 @@ pub fn namespace<'a>(attributes: &'a Attributes<'_>, object: &'a Value) -> &'a s
 
 fn matches(rule: &Value, attributes: &Attributes<'_>, object: &Value, resource: &Resource) -> bool {
     let among = |field: &str, wanted: &str| {
-        meta::list(rule, &[field]).iter().filter_map(Value::as_str).any(|item| item == "*" || item == wanted)
+        meta::list_at(rule, &[field]).iter().filter_map(Value::as_str).any(|item| item == "*" || item == wanted)
     };
     let namespaced = !attributes.is_of("", "namespaces") && !namespace(attributes, object).is_empty();
-    let scope = match meta::text(rule, &["scope"]) {
+    let scope = match meta::string_at(rule, &["scope"]) {
         "Namespaced" => namespaced,
         "Cluster" => !namespaced,
         _ => true,
     };
-    let named = meta::list(rule, &["resources"]).iter().filter_map(Value::as_str).any(|item| {
+    let named = meta::list_at(rule, &["resources"]).iter().filter_map(Value::as_str).any(|item| {
         let (name, subresource) = item.split_once('/').unwrap_or((item, ""));
         (name == "*" || name == resource.name) && (subresource == "*" || subresource == attributes.subresource())
     });
     let by_name = || {
-        let names = meta::list(rule, &["resourceNames"]);
+        let names = meta::list_at(rule, &["resourceNames"]);
         names.is_empty() || names.iter().any(|name| name == attributes.name(object))
     };
     scope
@@ -108,8 +110,9 @@ fn matches(rule: &Value, attributes: &Attributes<'_>, object: &Value, resource: 
 
 /// Whether the object, new or old, has the labels.
 fn selects_one(selector: &LabelSelector, attributes: &Attributes<'_>, object: &Value) -> bool {
-    let labelled =
-        |object: &Value| meta::at(object, &["metadata"]).is_some() && selector.matches(&object["metadata"]["labels"]);
+    let labelled = |object: &Value| {
+        meta::value_at(object, &["metadata"]).is_some() && selector.matches(&object["metadata"]["labels"])
+    };
     labelled(object) || attributes.old.is_some_and(labelled)
 }
 

@@ -11,7 +11,7 @@ pub const LISTS: [(&str, &str); 3] =
 
 /// All containers of a pod.
 pub fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
-    LISTS.iter().flat_map(|(list, _)| meta::list(pod, &["spec", list]))
+    LISTS.iter().flat_map(|(list, _)| meta::list_at(pod, &["spec", list]))
 }
 
 /// The containers of one list, to be changed.
@@ -21,7 +21,7 @@ pub fn containers_mut<'a>(pod: &'a mut Value, list: &str) -> impl Iterator<Item 
 
 /// Whether a kubelet runs a pod on its own.
 pub fn is_mirror(pod: &Value) -> bool {
-    meta::at(pod, &["metadata", "annotations", MIRROR]).is_some()
+    meta::value_at(pod, &["metadata", "annotations", MIRROR]).is_some()
 }
 
 /// An amount as the API writes it.
@@ -45,8 +45,8 @@ pub fn merge_tolerations(first: &[Value], second: &[Value]) -> Vec<Value> {
 
 /// Whether whatever `one` tolerates `other` does too.
 pub fn includes(other: &Value, one: &Value) -> bool {
-    let text = |toleration: &'_ Value, field: &str| meta::text(toleration, &[field]).to_owned();
-    let seconds = |toleration: &Value| meta::at(toleration, &["tolerationSeconds"]).and_then(Value::as_i64);
+    let text = |toleration: &'_ Value, field: &str| meta::string_at(toleration, &[field]).to_owned();
+    let seconds = |toleration: &Value| meta::value_at(toleration, &["tolerationSeconds"]).and_then(Value::as_i64);
     if other == one {
         return true;
     }

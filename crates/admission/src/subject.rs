@@ -42,7 +42,7 @@ impl Subject<'_, '_> {
         }
         let shown = self.attributes.registry.convert_to_version(&self.invocation.resource, object.clone()).await;
         // Upstream says so twice.
-        let shown = shown.map_err(|why| Status::internal(Status::internal(why.message).message))?;
+        let shown = shown.map_err(|why| Status::internal_error(Status::internal_error(why.message).message))?;
         Ok(Cow::Owned(shown))
     }
 
@@ -53,17 +53,17 @@ impl Subject<'_, '_> {
         }
         let (group, version, kind) = self.attributes.kind();
         let found = schema().type_of_kind(group, version, kind);
-        found.ok_or_else(|| Status::internal(format!("unknown kind {kind}")))
+        found.ok_or_else(|| Status::internal_error(format!("unknown kind {kind}")))
     }
 
     /// What is seen and was changed, in the request's own version: known fields, defaults.
     pub async fn completed(&self, before: &Value, changed: Value) -> Result<Value, Status> {
-        let seen = if self.is_own_kind() && self.invocation.resource.custom.is_some() {
-            decode::custom(&self.invocation.resource, changed, decode::Mode::Ignore)?.0
+        let seen = if self.is_own_kind() && self.invocation.resource.custom_schema.is_some() {
+            decode::decode_custom_value(&self.invocation.resource, changed, decode::FieldValidation::Ignore)?.0
         } else {
             let ty = self.ty()?;
-            let mut seen = decode::canonical(ty, changed).map_err(Status::internal)?.object;
-            defaults::apply(ty, &mut seen);
+            let mut seen = decode::canonicalize(ty, changed).map_err(Status::internal_error)?.object;
+            defaults::apply_defaults(ty, &mut seen);
             seen
         };
         let mut object = match self.is_converted() {

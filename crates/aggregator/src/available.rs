@@ -166,7 +166,7 @@ async fn write(aggregator: &Aggregator, name: &str, condition: &Condition) -> Re
     let place = Place { resource: super::services()?, namespace: "", name };
     let Some(mut object) = system.read(place).await? else { return Ok(()) };
     let Condition { status, reason, message } = condition;
-    let conditions = meta::list(&object, &["status", "conditions"]);
+    let conditions = meta::list_at(&object, &["status", "conditions"]);
     let (before, mut after): (Vec<Value>, Vec<Value>) =
         conditions.iter().cloned().partition(|one| one["type"] == "Available");
     let since = before.first().filter(|before| before["status"] == status.as_str());

@@ -8,7 +8,7 @@ use std::{
 
 use api::{
     Map, Value,
-    discovery::{Name, Page},
+    discovery::{CachedDocument, DocumentName},
     meta, openapi,
 };
 use serde_json::json;
@@ -17,7 +17,7 @@ use super::{Aggregator, Api, order};
 
 /// Documents that were put together, each with what it was made of.
 #[derive(Default)]
-pub struct Made(Mutex<HashMap<Name, (Stamp, Page)>>);
+pub struct Made(Mutex<HashMap<DocumentName, (Stamp, CachedDocument)>>);
 
 /// What a document was made of: this server's own, the API services, and what the others said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,11 +29,15 @@ struct Stamp {
 
 impl Aggregator {
     /// A document; `own` is what this server says itself.
-    pub fn page(&self, name: &Name, own: impl Fn(&Name) -> Option<Page>) -> Option<Page> {
+    pub fn page(
+        &self,
+        name: &DocumentName,
+        own: impl Fn(&DocumentName) -> Option<CachedDocument>,
+    ) -> Option<CachedDocument> {
         let (apis, generation) = self.apis.read(|apis| (apis.has_remotes().then(|| apis.list()), apis.generation()));
         let Some(apis) = apis.filter(|apis| concerns(name, apis)) else { return own(name) };
         // What is sent as protobuf is made of the same.
-        let source = if *name == Name::OpenApi2Protobuf { &Name::OpenApi2 } else { name };
+        let source = if *name == DocumentName::OpenApi2Protobuf { &DocumentName::OpenApi2 } else { name };
         let page = own(source);
         let hash = page.as_ref().map(|page| page.hash.clone());
         let stamp = Stamp { own: hash, apis: generation, said: self.said.generation() };
@@ -64,23 +68,25 @@ impl Aggregator {
         documents
     }
 
-    fn make(&self, name: &Name, apis: &[Arc<Api>], own: Option<Page>) -> Option<Page> {
+    fn make(&self, name: &DocumentName, apis: &[Arc<Api>], own: Option<CachedDocument>) -> Option<CachedDocument> {
         let own: Option<Value> = own.and_then(|page| serde_json::from_slice(&page.bytes).ok());
-        let json = |value: Value| Page::json(&value);
+        let json = |value: Value| CachedDocument::from_json(&value);
         match name {
-            Name::Groups => groups(own?, apis).map(json),
-            Name::Group(group) => {
+            DocumentName::Groups => groups(own?, apis).map(json),
+            DocumentName::Group(group) => {
                 let of_group = order::grouped(apis).into_iter().find(|apis| apis[0].group == *group)?;
                 let mut body = group_of(&of_group);
                 body["kind"] = "APIGroup".into();
                 body["apiVersion"] = "v1".into();
                 Some(json(body))
             }
-            Name::Aggregated { .. } => self.aggregated(own?, apis).map(json),
-            Name::OpenApi2 => Some(json(self.swagger(own?, apis))),
-            Name::OpenApi2Protobuf => Some(Page::new(openapi::protobuf_of(&self.swagger(own?, apis)))),
-            Name::OpenApi3Index => self.index(own?, apis).map(json),
-            Name::Resources(..) | Name::OpenApi3(_) => None,
+            DocumentName::Aggregated { .. } => self.aggregated(own?, apis).map(json),
+            DocumentName::OpenApi2 => Some(json(self.swagger(own?, apis))),
+            DocumentName::OpenApi2Protobuf => {
+                Some(CachedDocument::new(openapi::encode_v2_protobuf(&self.swagger(own?, apis))))
+            }
+            DocumentName::OpenApi3Index => self.index(own?, apis).map(json),
+            DocumentName::Resources(..) | DocumentName::OpenApi3(_) => None,
         }
     }
 
@@ -97,7 +103,7 @@ impl Aggregator {
                 let found = apis.iter().find(|api| api.group == group && version["version"] == api.version.as_str());
                 found.map_or(0, |api| api.version_priority)
             };
-            let name = |version: &Value| meta::text(version, &["version"]).to_owned();
+            let name = |version: &Value| meta::string_at(version, &["version"]).to_owned();
             if let Some(versions) = item.get_mut("versions").and_then(Value::as_array_mut) {
                 versions.sort_by(|a, b| order::versions((priority(b), &name(b)), (priority(a), &name(a))));
             }
@@ -128,11 +134,11 @@ impl Aggregator {
 }
 
 /// Whether others have a say in a document.
-fn concerns(name: &Name, apis: &[Arc<Api>]) -> bool {
+fn concerns(name: &DocumentName, apis: &[Arc<Api>]) -> bool {
     match name {
-        Name::Group(group) => shared(apis, group),
+        DocumentName::Group(group) => shared(apis, group),
         // Those of others are theirs to answer for.
-        Name::Resources(..) | Name::OpenApi3(_) | Name::Aggregated { core: true, .. } => false,
+        DocumentName::Resources(..) | DocumentName::OpenApi3(_) | DocumentName::Aggregated { core: true, .. } => false,
         _ => true,
     }
 }

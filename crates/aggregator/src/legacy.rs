@@ -6,10 +6,10 @@ use serde_json::json;
 /// The entry of a version with these resources.
 pub fn version(version: &str, list: &[Value]) -> Value {
     let mut resources: Vec<Value> = Vec::new();
-    let name = |entry: &Value| meta::text(entry, &["name"]).to_owned();
+    let name = |entry: &Value| meta::string_at(entry, &["name"]).to_owned();
     for entry in list.iter().filter(|entry| !name(entry).contains('/')) {
         let mut resource = json!({"resource": name(entry), "responseKind": kind(entry), "scope": scope(entry),
-            "singularResource": meta::text(entry, &["singularName"]), "verbs": entry["verbs"]});
+            "singularResource": meta::string_at(entry, &["singularName"]), "verbs": entry["verbs"]});
         for field in ["shortNames", "categories"] {
             if let Some(names) = entry.get(field) {
                 resource[field] = names.clone();
@@ -45,7 +45,7 @@ fn scope(entry: &Value) -> &'static str {
 }
 
 fn kind(entry: &Value) -> Value {
-    let text = |field: &str| meta::text(entry, &[field]);
+    let text = |field: &str| meta::string_at(entry, &[field]);
     json!({"group": text("group"), "version": text("version"), "kind": text("kind")})
 }
 

@@ -139,7 +139,7 @@ impl Aggregator {
 /// Word of every change of a resource from now on.
 fn follow(cache: &Cache, group: &str, name: &str) -> Result<Watcher, Status> {
     let prefix = document::key(loopback::resource(group, "v1", name)?, "", "");
-    cache.watch(&prefix, cache.now(&prefix).revision).map_err(Status::internal)
+    cache.watch(&prefix, cache.now(&prefix).revision).map_err(Status::internal_error)
 }
 
 /// The row of API services.

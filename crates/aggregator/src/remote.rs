@@ -43,11 +43,11 @@ pub struct Remote {
 impl Remote {
     /// As an API service says; `before`, if it says the same, so that connections are used again.
     pub fn new(spec: &Value, certificate: Option<&ClientCertificate>, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
-        let service = meta::at(spec, &["service"]).filter(|service| service.is_object())?;
-        let text = |field: &str| meta::text(service, &[field]).to_owned();
-        let port = meta::at(service, &["port"]).and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
+        let service = meta::value_at(spec, &["service"]).filter(|service| service.is_object())?;
+        let text = |field: &str| meta::string_at(service, &[field]).to_owned();
+        let port = meta::value_at(service, &["port"]).and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
         let place = Place { namespace: text("namespace"), name: text("name"), port: port.unwrap_or(443) };
-        let (bundle, insecure) = (meta::text(spec, &["caBundle"]), spec["insecureSkipTLSVerify"] == true);
+        let (bundle, insecure) = (meta::string_at(spec, &["caBundle"]), spec["insecureSkipTLSVerify"] == true);
         if let Some(before) = before
             && (&before.place, before.bundle.as_str(), before.insecure) == (&place, bundle, insecure)
         {

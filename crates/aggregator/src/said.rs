@@ -113,14 +113,14 @@ impl Asked<'_> {
         let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         if code == StatusCode::OK && content_type.contains("as=APIGroupDiscoveryList") {
             let list: Value = serde_json::from_slice(&body).ok()?;
-            let group = meta::list(&list, &["items"]).iter().find(|group| meta::name(group) == self.api.group);
-            let versions = group.map_or(&[][..], |group| meta::list(group, &["versions"]));
+            let group = meta::list_at(&list, &["items"]).iter().find(|group| meta::name(group) == self.api.group);
+            let versions = group.map_or(&[][..], |group| meta::list_at(group, &["versions"]));
             let found = versions.iter().find(|version| version["version"] == self.api.version.as_str()).cloned();
             return Some(legacy::completed(found.unwrap_or_else(|| json!({"version": self.api.version}))));
         }
         let (code, _, body) = self.get(&self.api.path(), "application/json", None, &check::aggregator(), QUICK).await?;
         let list: Value = serde_json::from_slice(&body).ok()?;
-        (code == StatusCode::OK).then(|| legacy::version(&self.api.version, meta::list(&list, &["resources"])))
+        (code == StatusCode::OK).then(|| legacy::version(&self.api.version, meta::list_at(&list, &["resources"])))
     }
 
     /// Its document of OpenAPI 2, or the one that is known.

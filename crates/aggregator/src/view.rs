@@ -124,9 +124,9 @@ impl View for Apis {
 
 impl Api {
     fn of(name: &str, object: &Value, remote: Option<Arc<Remote>>) -> Self {
-        let text = |field: &str| meta::text(object, &["spec", field]).to_owned();
-        let number = |field: &str| meta::number(object, &["spec", field]);
-        let conditions = meta::list(object, &["status", "conditions"]);
+        let text = |field: &str| meta::string_at(object, &["spec", field]).to_owned();
+        let number = |field: &str| meta::integer_at(object, &["spec", field]);
+        let conditions = meta::list_at(object, &["status", "conditions"]);
         let condition = conditions.iter().find(|condition| condition["type"] == "Available");
         Self {
             name: name.to_owned(),
@@ -162,7 +162,7 @@ impl Api {
 
 impl Condition {
     fn of(condition: &Value) -> Self {
-        let text = |field: &str| meta::text(condition, &[field]).to_owned();
+        let text = |field: &str| meta::string_at(condition, &[field]).to_owned();
         Self { status: text("status"), reason: text("reason"), message: text("message") }
     }
 

@@ -6,9 +6,9 @@ use divan::{
 };
 use ferry_api::{
     Value, apply,
-    decode::{self, Mode},
+    decode::{self, FieldValidation},
     defaults,
-    discovery::{ALL_ENABLED, Name, Pages},
+    discovery::{ALL_ENABLED, DocumentCache, DocumentName},
     json, openapi, protobuf,
     schema::{Resource, schema},
     validate, yaml,
@@ -53,16 +53,16 @@ fn pod_json() -> Vec<u8> {
 }
 
 fn canonical_pod() -> Value {
-    decode::decode_json(pods().ty, &pod_json(), Mode::Strict).expect("a pod").0
+    decode::decode_json(pods().ty, &pod_json(), FieldValidation::Strict).expect("a pod").0
 }
 
 #[divan::bench]
 fn strict_decode_default_validate(bencher: Bencher) {
     let text = pod_json();
     bencher.counter(BytesCount::of_slice(&text)).bench_local(|| {
-        let (mut object, _) = decode::decode_json(pods().ty, &text, Mode::Strict).expect("a pod");
-        defaults::apply(pods().ty, &mut object);
-        let errors = validate::create(pods(), &object);
+        let (mut object, _) = decode::decode_json(pods().ty, &text, FieldValidation::Strict).expect("a pod");
+        defaults::apply_defaults(pods().ty, &mut object);
+        let errors = validate::validate_create(pods(), &object);
         assert!(errors.is_empty(), "{errors:?}");
         object
     });
@@ -73,7 +73,7 @@ fn strict_decode(bencher: Bencher) {
     let text = pod_json();
     bencher
         .counter(BytesCount::of_slice(&text))
-        .bench_local(|| decode::decode_json(pods().ty, &text, Mode::Strict).expect("a pod"));
+        .bench_local(|| decode::decode_json(pods().ty, &text, FieldValidation::Strict).expect("a pod"));
 }
 
 #[divan::bench]
@@ -105,7 +105,7 @@ fn protobuf_decode(bencher: Bencher) {
 fn json_to_protobuf(bencher: Bencher) {
     let text = pod_json();
     bencher.counter(BytesCount::of_slice(&text)).bench_local(|| {
-        let (object, _) = decode::decode_json(pods().ty, &text, Mode::Strict).expect("a pod");
+        let (object, _) = decode::decode_json(pods().ty, &text, FieldValidation::Strict).expect("a pod");
         protobuf::encode_object(pods(), &object)
     });
 }
@@ -122,14 +122,18 @@ fn protobuf_to_json(bencher: Bencher) {
 #[divan::bench]
 fn apply_merge(bencher: Bencher) {
     let (config, _) = json::parse(&pod_json()).expect("JSON");
-    let writer = |manager| apply::Writer { kind: apply::Kind::of(pods(), ""), manager, now: "2026-01-01T00:00:00Z" };
-    let live = apply::apply(&writer("first"), None, &config, false).expect("a new pod");
+    let writer = |manager| apply::ApplyRequest {
+        target: apply::ApplyTarget::for_resource(pods(), ""),
+        manager,
+        now: "2026-01-01T00:00:00Z",
+    };
+    let live = apply::apply_config(&writer("first"), None, &config, false).expect("a new pod");
     let second = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "example", "labels": {"team": "a"}},
         "spec": {"containers": [{"name": "container-3", "image": "registry.example.com/team/service-3:v2",
             "env": [{"name": "EXTRA", "value": "1"}]}]}});
     bencher
         .counter(ItemsCount::new(1usize))
-        .bench_local(|| apply::apply(&writer("second"), Some(&live), &second, true).expect("a merge"));
+        .bench_local(|| apply::apply_config(&writer("second"), Some(&live), &second, true).expect("a merge"));
 }
 
 #[divan::bench]
@@ -137,7 +141,7 @@ fn yaml_decode(bencher: Bencher) {
     let text = yaml::write(&canonical_pod());
     bencher
         .counter(BytesCount::of_str(&text))
-        .bench_local(|| yaml::decode_yaml(pods().ty, text.as_bytes(), Mode::Strict).expect("a pod"));
+        .bench_local(|| yaml::decode_yaml(pods().ty, text.as_bytes(), FieldValidation::Strict).expect("a pod"));
 }
 
 #[divan::bench(sample_count = 10)]
@@ -152,7 +156,7 @@ fn openapi_2_protobuf(bencher: Bencher) {
 
 #[divan::bench]
 fn openapi_2_again(bencher: Bencher) {
-    let pages = Pages::new(|_, _| true);
-    let page = pages.get(&Name::OpenApi2).expect("a document");
-    bencher.counter(BytesCount::of_slice(&page.bytes)).bench_local(|| pages.get(&Name::OpenApi2));
+    let pages = DocumentCache::new(|_, _| true);
+    let page = pages.get(&DocumentName::OpenApi2).expect("a document");
+    bencher.counter(BytesCount::of_slice(&page.bytes)).bench_local(|| pages.get(&DocumentName::OpenApi2));
 }

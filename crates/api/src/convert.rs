@@ -27,15 +27,15 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
 
 /// Whether a stored object must be converted to be served through `resource`.
 pub fn needs_conversion(resource: &Resource, object: &Value) -> bool {
-    meta::text(object, &["apiVersion"]) != resource.api_version()
+    meta::string_at(object, &["apiVersion"]) != resource.api_version()
 }
 
 /// Converts an object to the version of `resource`.
-pub fn to(resource: &Resource, mut object: Value) -> Value {
-    if let Some(custom) = &resource.custom {
+pub fn convert_to(resource: &Resource, mut object: Value) -> Value {
+    if let Some(custom) = &resource.custom_schema {
         return custom.from_stored(object);
     }
-    let from = meta::text(&object, &["apiVersion"]).to_owned();
+    let from = meta::string_at(&object, &["apiVersion"]).to_owned();
     let wanted = resource.api_version();
     if from == wanted {
         return object;
@@ -57,16 +57,19 @@ pub fn to(resource: &Resource, mut object: Value) -> Value {
         map.insert("kind".into(), resource.kind.into());
     }
     // Unknown fields are dropped; an object valid in one version decodes in the other.
-    match decode::canonical(resource.ty, object.clone()) {
+    match decode::canonicalize(resource.ty, object.clone()) {
         Ok(decoded) => decoded.object,
         Err(_) => object,
     }
 }
 
 /// Returns the resource that a stored object was written through.
-pub fn stored_as(resource: &Resource, object: &Value) -> Option<&'static Resource> {
-    let version = meta::text(object, &["apiVersion"]);
-    schema().resources().iter().find(|r| r.storage() == resource.storage() && r.api_version() == version)
+pub fn resource_written_through(resource: &Resource, object: &Value) -> Option<&'static Resource> {
+    let version = meta::string_at(object, &["apiVersion"]);
+    schema()
+        .resources()
+        .iter()
+        .find(|r| r.storage_resource() == resource.storage_resource() && r.api_version() == version)
 }
 
 fn rename_fields<'a>(map: &mut Map, names: impl Iterator<Item = (&'a str, &'a str)>) {
@@ -88,10 +91,10 @@ mod tests {
         let events = schema().resource("events.k8s.io", "v1", "events").unwrap();
         let core = schema().resource("", "v1", "events").unwrap();
         let given = json!({"apiVersion": "v1", "kind": "Event", "involvedObject": {"name": "p"}, "message": "hello", "count": 3});
-        let event = to(events, given);
+        let event = convert_to(events, given);
         assert_eq!(event["note"], "hello");
         assert_eq!(event["deprecatedCount"], 3);
-        let back = to(core, event);
+        let back = convert_to(core, event);
         assert_eq!(back["message"], "hello");
         assert_eq!(back["involvedObject"]["name"], "p");
     }

@@ -1,5 +1,5 @@
 //! Decodes client input into canonical objects: known fields only, of the right types, zero values as Go writes them.
-//! [`decode_json`] decodes JSON bytes, [`canonical`] a value; every object enters the server through this module.
+//! [`decode_json`] decodes JSON bytes, [`canonicalize`] a value; every object enters the server through this module.
 
 mod custom_resource;
 mod error;
@@ -7,17 +7,17 @@ mod json_text;
 mod request_body;
 mod scalar;
 
-pub use custom_resource::{canonicalize_metadata, custom};
+pub use custom_resource::{canonicalize_metadata, decode_custom_value};
 pub use error::DecodeError;
 pub use formats::json::MAX_DEPTH;
-pub use request_body::{Format, body, check_kind, unrecognized};
+pub use request_body::{BodyFormat, check_kind, decode_body, unrecognized_body};
 
 use crate::{
     Map, Value,
     budget::{Budget, Exceeded},
     json::{Violation, kind_of_value},
     path::Path,
-    schema::{FieldPresence, SchemaShape, StructField, StructType, Ty, TypeId, schema},
+    schema::{FieldPresence, FieldType, SchemaShape, StructField, StructType, TypeId, schema},
 };
 
 /// A canonical object and the paths of the unknown fields that were dropped.
@@ -31,7 +31,7 @@ pub struct DecodedObject {
 
 /// Handling of unknown and duplicate fields, the `fieldValidation` parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum FieldValidation {
     /// Drops them silently.
     Ignore,
     /// Drops them and warns the client.
@@ -42,18 +42,18 @@ pub enum Mode {
 }
 
 /// Decodes JSON as an object of type `ty`; returns the object and the warnings for the client.
-pub fn decode_json(ty: TypeId, bytes: &[u8], mode: Mode) -> Result<(Value, Vec<String>), DecodeError> {
+pub fn decode_json(ty: TypeId, bytes: &[u8], mode: FieldValidation) -> Result<(Value, Vec<String>), DecodeError> {
     let (object, violations) = json_text::decode_text(ty, bytes)?;
     let violations: Vec<String> = violations.iter().map(Violation::to_string).collect();
     match mode {
-        Mode::Strict if !violations.is_empty() => Err(DecodeError::StrictViolations(violations)),
-        Mode::Warn => Ok((object, violations)),
-        Mode::Strict | Mode::Ignore => Ok((object, Vec::new())),
+        FieldValidation::Strict if !violations.is_empty() => Err(DecodeError::StrictViolations(violations)),
+        FieldValidation::Warn => Ok((object, violations)),
+        FieldValidation::Strict | FieldValidation::Ignore => Ok((object, Vec::new())),
     }
 }
 
 /// Canonicalizes `value` as an object of type `ty`. `kind` and `apiVersion` are kept.
-pub fn canonical(ty: TypeId, value: Value) -> Result<DecodedObject, DecodeError> {
+pub fn canonicalize(ty: TypeId, value: Value) -> Result<DecodedObject, DecodeError> {
     let mut walk = Canonicalizer { top: schema().get(ty), unknown: Vec::new(), budget: Budget::default() };
     let object = walk.top(ty, value)?;
     Ok(DecodedObject { object, unknown: walk.unknown })
@@ -77,19 +77,24 @@ pub(crate) fn is_written(field: &StructField, value: &Value) -> bool {
 }
 
 /// The zero value of a type in JSON.
-pub(crate) fn zero_value(ty: &Ty, budget: &mut Budget) -> Result<Value, Exceeded> {
+pub(crate) fn zero_value(ty: &FieldType, budget: &mut Budget) -> Result<Value, Exceeded> {
     Ok(match ty {
-        Ty::String => "".into(),
-        Ty::Duration => "0s".into(),
-        Ty::Bool => false.into(),
-        Ty::Int32 | Ty::Int64 | Ty::Double | Ty::IntOrString => 0.into(),
-        Ty::Quantity => "0".into(),
-        Ty::Struct(id) => {
+        FieldType::String => "".into(),
+        FieldType::Duration => "0s".into(),
+        FieldType::Bool => false.into(),
+        FieldType::Int32 | FieldType::Int64 | FieldType::Double | FieldType::IntOrString => 0.into(),
+        FieldType::Quantity => "0".into(),
+        FieldType::Struct(id) => {
             let mut map = Map::new();
             fill_zero_fields(schema().get(*id), &mut map, budget)?;
             Value::Object(map)
         }
-        Ty::Bytes | Ty::Time | Ty::MicroTime | Ty::Raw | Ty::List(_) | Ty::Map(_) => Value::Null,
+        FieldType::Bytes
+        | FieldType::Time
+        | FieldType::MicroTime
+        | FieldType::Raw
+        | FieldType::List(_)
+        | FieldType::Map(_) => Value::Null,
     })
 }
 
@@ -104,7 +109,7 @@ struct Canonicalizer {
 struct FieldContext<'a> {
     owner: &'static StructType,
     field: &'static StructField,
-    ty: &'a Ty,
+    ty: &'a FieldType,
     path: &'a Path<'a>,
 }
 
@@ -113,7 +118,7 @@ impl Canonicalizer {
         let ty = schema().get(id);
         match &mut value {
             Value::Object(map) => self.canonicalize_struct(ty, map, &Path::TOP)?,
-            Value::Null => value = zero_value(&Ty::Struct(id), &mut self.budget)?,
+            Value::Null => value = zero_value(&FieldType::Struct(id), &mut self.budget)?,
             other => return Err(error::not_an_object(kind_of_value(other), ty)),
         }
         Ok(value)
@@ -162,18 +167,18 @@ impl Canonicalizer {
 
     fn canonicalize_value(&mut self, place: FieldContext, value: &mut Value) -> Result<(), DecodeError> {
         match (place.ty, &mut *value) {
-            (Ty::Raw, _) => match place.field.schema_shape {
+            (FieldType::Raw, _) => match place.field.schema_shape {
                 Some(shapes) => self.canonicalize_schema_shape(place, shapes, value),
                 None => Ok(()),
             },
-            (Ty::Struct(id), Value::Object(map)) => self.canonicalize_struct(schema().get(*id), map, place.path),
-            (Ty::List(inner), Value::Array(items)) => {
+            (FieldType::Struct(id), Value::Object(map)) => self.canonicalize_struct(schema().get(*id), map, place.path),
+            (FieldType::List(inner), Value::Array(items)) => {
                 for (at, item) in items.iter_mut().enumerate() {
                     self.canonicalize_element(FieldContext { ty: inner, path: &place.path.index(at), ..place }, item)?;
                 }
                 Ok(())
             }
-            (Ty::Map(inner), Value::Object(map)) => {
+            (FieldType::Map(inner), Value::Object(map)) => {
                 for (key, item) in map.iter_mut() {
                     self.canonicalize_element(FieldContext { ty: inner, path: &place.path.key(key), ..place }, item)?;
                 }
@@ -212,7 +217,7 @@ impl Canonicalizer {
             (SchemaShape::SchemaOrArray(id), Value::Array(items)) => {
                 for (at, item) in items.iter_mut().enumerate() {
                     self.canonicalize_element(
-                        FieldContext { ty: &Ty::Struct(id), path: &place.path.index(at), ..place },
+                        FieldContext { ty: &FieldType::Struct(id), path: &place.path.index(at), ..place },
                         item,
                     )?;
                 }
@@ -254,7 +259,7 @@ mod tests {
     use super::*;
 
     fn check(ty: &str, given: Value) -> Result<DecodedObject, DecodeError> {
-        canonical(schema().type_named(ty).unwrap(), given)
+        canonicalize(schema().type_named(ty).unwrap(), given)
     }
 
     #[test]
@@ -292,11 +297,11 @@ mod tests {
             r#"unknown field "spec.template.spec.containers[0].nmae""#,
             r#"unknown field "aa""#,
         ];
-        let (object, warnings) = decode_json(ty, text, Mode::Warn).unwrap();
+        let (object, warnings) = decode_json(ty, text, FieldValidation::Warn).unwrap();
         assert_eq!(warnings, want);
         assert_eq!(object["spec"]["template"]["spec"]["containers"][0]["name"], "y");
-        assert_eq!(decode_json(ty, text, Mode::Ignore).unwrap(), (object, vec![]));
-        let refused = decode_json(ty, text, Mode::Strict).unwrap_err().to_string();
+        assert_eq!(decode_json(ty, text, FieldValidation::Ignore).unwrap(), (object, vec![]));
+        let refused = decode_json(ty, text, FieldValidation::Strict).unwrap_err().to_string();
         assert_eq!(refused, format!("strict decoding error: {}", want.join(", ")));
     }
 

@@ -1,6 +1,6 @@
 //! Defaulting: static defaults of the schema, and defaults computed from other fields.
 //!
-//! [`apply`] walks an object by its type. Computed defaults are functions in `defaults/`, registered by type below.
+//! [`apply_config`] walks an object by its type. Computed defaults are functions in `defaults/`, registered by type below.
 
 mod core_group;
 mod other_groups;
@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use crate::{
     Map, Value, decode,
     quantity::Quantity,
-    schema::{FieldPresence, Ty, TypeId, schema},
+    schema::{FieldPresence, FieldType, TypeId, schema},
 };
 
 /// A default computed from other fields of the struct.
@@ -60,7 +60,7 @@ const AFTER_STATIC: &[(&str, ComputedDefault)] = &[
 const UNDEFAULTED_FIELDS: &[(&str, &str)] = &[("batch/v1.JobTemplateSpec", "spec")];
 
 /// Applies all defaults to an object of type `ty`.
-pub fn apply(ty: TypeId, object: &mut Value) {
+pub fn apply_defaults(ty: TypeId, object: &mut Value) {
     if let Value::Object(map) = object {
         default_struct(ty, map, true);
     }
@@ -107,14 +107,14 @@ fn build_plans() -> Vec<DefaultingPlan> {
 }
 
 /// Whether values of a type contain defaults.
-fn has_defaults(ty: &Ty, plans: &[DefaultingPlan]) -> bool {
+fn has_defaults(ty: &FieldType, plans: &[DefaultingPlan]) -> bool {
     match ty {
-        Ty::Struct(id) => {
+        FieldType::Struct(id) => {
             let plan = &plans[id.position()];
             plan.before.is_some() || plan.after.is_some() || !plan.fields.is_empty()
         }
-        Ty::Map(inner) if **inner == Ty::Quantity => true,
-        Ty::List(inner) | Ty::Map(inner) => has_defaults(inner, plans),
+        FieldType::Map(inner) if **inner == FieldType::Quantity => true,
+        FieldType::List(inner) | FieldType::Map(inner) => has_defaults(inner, plans),
         _ => false,
     }
 }
@@ -146,19 +146,27 @@ fn default_struct(id: TypeId, map: &mut Map, own: bool) {
 }
 
 /// Canonicalizes a default; the tests of the tables prove that it decodes.
-fn canonical_default(ty: &Ty, default: &Value) -> Value {
+fn canonical_default(ty: &FieldType, default: &Value) -> Value {
     match ty {
-        Ty::Struct(id) => decode::canonical(*id, default.clone()).map(|d| d.object).unwrap_or_else(|_| default.clone()),
+        FieldType::Struct(id) => {
+            decode::canonicalize(*id, default.clone()).map(|d| d.object).unwrap_or_else(|_| default.clone())
+        }
         _ => default.clone(),
     }
 }
 
-fn default_value(ty: &Ty, value: &mut Value, own: bool) {
+fn default_value(ty: &FieldType, value: &mut Value, own: bool) {
     match (ty, value) {
-        (Ty::Struct(id), Value::Object(map)) => default_struct(*id, map, own),
-        (Ty::List(inner), Value::Array(items)) => items.iter_mut().for_each(|item| default_value(inner, item, own)),
-        (Ty::Map(inner), Value::Object(map)) if **inner == Ty::Quantity => map.values_mut().for_each(round_to_milli),
-        (Ty::Map(inner), Value::Object(map)) => map.values_mut().for_each(|item| default_value(inner, item, own)),
+        (FieldType::Struct(id), Value::Object(map)) => default_struct(*id, map, own),
+        (FieldType::List(inner), Value::Array(items)) => {
+            items.iter_mut().for_each(|item| default_value(inner, item, own))
+        }
+        (FieldType::Map(inner), Value::Object(map)) if **inner == FieldType::Quantity => {
+            map.values_mut().for_each(round_to_milli)
+        }
+        (FieldType::Map(inner), Value::Object(map)) => {
+            map.values_mut().for_each(|item| default_value(inner, item, own))
+        }
         _ => {}
     }
 }
@@ -186,8 +194,8 @@ mod tests {
 
     fn check(ty: &str, given: Value) -> Value {
         let ty = schema().type_named(ty).unwrap();
-        let mut object = decode::canonical(ty, given).unwrap().object;
-        apply(ty, &mut object);
+        let mut object = decode::canonicalize(ty, given).unwrap().object;
+        apply_defaults(ty, &mut object);
         object
     }
 

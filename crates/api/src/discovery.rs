@@ -14,7 +14,7 @@ use crate::{
     schema::{Resource, Subresource, schema},
 };
 
-pub use document_cache::{Name, Page, Pages};
+pub use document_cache::{CachedDocument, DocumentCache, DocumentName};
 
 /// A filter of enabled group-versions.
 pub type EnabledFilter<'a> = &'a dyn Fn(&str, &str) -> bool;
@@ -28,7 +28,7 @@ pub fn enabled_by_default(_group: &str, version: &str) -> bool {
 }
 
 /// The enabled group-versions in order, without duplicates.
-pub fn group_versions(enabled: EnabledFilter) -> Vec<(&'static str, &'static str)> {
+pub fn served_group_versions(enabled: EnabledFilter) -> Vec<(&'static str, &'static str)> {
     let mut out: Vec<(&str, &str)> = Vec::new();
     for resource in schema().resources() {
         let pair = (resource.group, resource.version);
@@ -40,9 +40,9 @@ pub fn group_versions(enabled: EnabledFilter) -> Vec<(&'static str, &'static str
 }
 
 /// The enabled groups except core, in order.
-pub fn groups(enabled: EnabledFilter) -> Vec<&'static str> {
+pub fn served_groups(enabled: EnabledFilter) -> Vec<&'static str> {
     let mut out: Vec<&str> = Vec::new();
-    for (group, _) in group_versions(enabled) {
+    for (group, _) in served_group_versions(enabled) {
         if !group.is_empty() && !out.contains(&group) {
             out.push(group);
         }
@@ -58,24 +58,25 @@ pub fn core_versions(server_address: &str) -> Value {
 
 /// `/apis`: `APIGroupList` of the enabled group-versions.
 pub fn group_list(enabled: EnabledFilter) -> Value {
-    let groups: Vec<Value> = groups(enabled).into_iter().filter_map(|name| served_group_entry(name, enabled)).collect();
+    let groups: Vec<Value> =
+        served_groups(enabled).into_iter().filter_map(|name| served_group_entry(name, enabled)).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
 /// `/apis/<group>`: `APIGroup` of the enabled group-versions.
 pub fn group_document(name: &str, enabled: EnabledFilter) -> Option<Value> {
-    served_group_entry(name, enabled).map(whole_group)
+    served_group_entry(name, enabled).map(into_group_document)
 }
 
 /// Turns a list entry into an `APIGroup` document.
-pub fn whole_group(mut body: Value) -> Value {
+pub fn into_group_document(mut body: Value) -> Value {
     body["kind"] = "APIGroup".into();
     body["apiVersion"] = "v1".into();
     body
 }
 
 /// A group in an `APIGroupList` with its versions, preferred first; `None` without versions.
-pub fn group_of(name: &str, versions: &[&str]) -> Option<Value> {
+pub fn group_entry(name: &str, versions: &[&str]) -> Option<Value> {
     let version = |version: &&str| json!({"groupVersion": format!("{name}/{version}"), "version": version});
     let versions: Vec<Value> = versions.iter().map(version).collect();
     let preferred = versions.first()?.clone();
@@ -83,17 +84,17 @@ pub fn group_of(name: &str, versions: &[&str]) -> Option<Value> {
 }
 
 fn served_group_entry(name: &str, enabled: EnabledFilter) -> Option<Value> {
-    let served = group_versions(enabled).into_iter().filter(|(group, _)| *group == name && !group.is_empty());
-    group_of(name, &served.map(|(_, version)| version).collect::<Vec<_>>())
+    let served = served_group_versions(enabled).into_iter().filter(|(group, _)| *group == name && !group.is_empty());
+    group_entry(name, &served.map(|(_, version)| version).collect::<Vec<_>>())
 }
 
 /// `/api/v1` and `/apis/<group>/<version>`: `APIResourceList`.
 pub fn resource_list(group: &str, version: &str) -> Option<Value> {
-    resource_list_of(resources_of_version(group, version))
+    resource_list_from(resources_of_version(group, version))
 }
 
 /// The `APIResourceList` of resources of one group-version; `None` if there are none.
-pub fn resource_list_of<'a>(resources: impl Iterator<Item = &'a Resource>) -> Option<Value> {
+pub fn resource_list_from<'a>(resources: impl Iterator<Item = &'a Resource>) -> Option<Value> {
     let resources: Vec<&Resource> = resources.collect();
     let first = resources.first()?;
     let entries: Vec<Value> = resources.iter().flat_map(|resource| resource_entries(resource)).collect();
@@ -112,7 +113,7 @@ fn resource_entries(resource: &Resource) -> Vec<Value> {
     let mut entry = Map::new();
     entry.insert("name".into(), resource.name.into());
     entry.insert("singularName".into(), resource.singular.into());
-    entry.insert("namespaced".into(), resource.namespaced().into());
+    entry.insert("namespaced".into(), resource.is_namespaced().into());
     entry.insert("kind".into(), resource.kind.into());
     entry.insert("verbs".into(), json!(resource.verbs));
     insert_names(resource, &mut entry);
@@ -121,7 +122,7 @@ fn resource_entries(resource: &Resource) -> Vec<Value> {
     }
     let subresources = resource.subresources.iter().map(|sub| {
         let mut entry = json!({"name": format!("{}/{}", resource.name, sub.name), "singularName": "",
-            "namespaced": resource.namespaced(), "kind": sub.kind, "verbs": sub.verbs});
+            "namespaced": resource.is_namespaced(), "kind": sub.kind, "verbs": sub.verbs});
         if let Some((group, version)) = sub.group_version {
             entry["group"] = group.into();
             entry["version"] = version.into();
@@ -156,8 +157,8 @@ pub enum AggregatedVersion {
 
 /// Aggregated discovery of `/api` (`core`) or `/apis`, with the enabled group-versions.
 pub fn aggregated_document(core: bool, form: AggregatedVersion, enabled: EnabledFilter) -> Value {
-    let names = if core { vec![""] } else { groups(enabled) };
-    let versions = group_versions(enabled);
+    let names = if core { vec![""] } else { served_groups(enabled) };
+    let versions = served_group_versions(enabled);
     let items: Vec<Value> = names.into_iter().map(|name| aggregated_group(name, &versions)).collect();
     let api_version = match form {
         AggregatedVersion::V2 => "apidiscovery.k8s.io/v2",
@@ -174,11 +175,11 @@ fn aggregated_group(name: &str, versions: &[(&str, &str)]) -> Value {
 }
 
 fn aggregated_version(group: &str, version: &str) -> Value {
-    aggregated_version_of(version, resources_of_version(group, version))
+    aggregated_version_from(version, resources_of_version(group, version))
 }
 
 /// The aggregated discovery of one group-version.
-pub fn aggregated_version_of<'a>(version: &str, resources: impl Iterator<Item = &'a Resource>) -> Value {
+pub fn aggregated_version_from<'a>(version: &str, resources: impl Iterator<Item = &'a Resource>) -> Value {
     let resources: Vec<Value> = resources.map(aggregated_resource).collect();
     json!({"version": version, "resources": resources, "freshness": "Current"})
 }
@@ -187,9 +188,9 @@ fn aggregated_resource(resource: &Resource) -> Value {
     let mut entry = Map::new();
     entry.insert("resource".into(), resource.name.into());
     // Upstream fills in group and version for custom resources.
-    let own = resource.custom.as_ref().map(|_| (resource.group, resource.version));
+    let own = resource.custom_schema.as_ref().map(|_| (resource.group, resource.version));
     entry.insert("responseKind".into(), response_kind(own, resource.kind));
-    entry.insert("scope".into(), if resource.namespaced() { "Namespaced" } else { "Cluster" }.into());
+    entry.insert("scope".into(), if resource.is_namespaced() { "Namespaced" } else { "Cluster" }.into());
     entry.insert("singularResource".into(), resource.singular.into());
     entry.insert("verbs".into(), json!(resource.verbs));
     insert_names(resource, &mut entry);
@@ -230,6 +231,6 @@ mod tests {
         let certificates = group_document("certificates.k8s.io", &enabled_by_default).unwrap();
         assert_eq!(certificates["versions"].as_array().unwrap().len(), 1);
         assert_eq!(group_document("internal.apiserver.k8s.io", &enabled_by_default), None);
-        assert!(!groups(&enabled_by_default).contains(&"storagemigration.k8s.io"));
+        assert!(!served_groups(&enabled_by_default).contains(&"storagemigration.k8s.io"));
     }
 }

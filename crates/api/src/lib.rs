@@ -3,7 +3,6 @@
 //! Decoding, defaults, patches, selectors, validation, conversion, discovery, OpenAPI and table output read the tables in
 //! `schema/`; there is no Rust type per kind. Objects are [`serde_json::Value`]s. No IO, no async.
 
-pub mod amounts;
 pub mod apply;
 pub mod convert;
 pub mod decode;
@@ -15,6 +14,7 @@ pub mod patch;
 pub mod protobuf;
 pub mod qos;
 pub mod quota;
+pub mod resource_list;
 pub mod schema;
 pub mod selector;
 pub mod status;

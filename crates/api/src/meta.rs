@@ -3,51 +3,51 @@
 use crate::{Map, Value};
 
 /// The annotation that counts template changes of a DaemonSet; `spec.templateGeneration` in old versions.
-pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+pub const TEMPLATE_GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
 
 /// Returns the string at a path of field names, or "".
-pub fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
-    at(object, path).and_then(Value::as_str).unwrap_or_default()
+pub fn string_at<'a>(object: &'a Value, path: &[&str]) -> &'a str {
+    value_at(object, path).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Returns the value at a path of field names; null counts as absent.
-pub fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
+pub fn value_at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
     path.iter().try_fold(object, |value, name| value.get(name)).filter(|value| !value.is_null())
 }
 
 /// Returns the integer at a path of field names, or 0.
-pub fn number(object: &Value, path: &[&str]) -> i64 {
-    at(object, path).and_then(Value::as_i64).unwrap_or_default()
+pub fn integer_at(object: &Value, path: &[&str]) -> i64 {
+    value_at(object, path).and_then(Value::as_i64).unwrap_or_default()
 }
 
 /// Returns the list at a path of field names, or an empty one.
-pub fn list<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
-    at(object, path).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+pub fn list_at<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
+    value_at(object, path).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 /// `metadata.name`, or "".
 pub fn name(object: &Value) -> &str {
-    text(object, &["metadata", "name"])
+    string_at(object, &["metadata", "name"])
 }
 
 /// `metadata.namespace`, or "".
 pub fn namespace(object: &Value) -> &str {
-    text(object, &["metadata", "namespace"])
+    string_at(object, &["metadata", "namespace"])
 }
 
 /// `metadata.uid`, or "".
 pub fn uid(object: &Value) -> &str {
-    text(object, &["metadata", "uid"])
+    string_at(object, &["metadata", "uid"])
 }
 
 /// Whether `metadata.deletionTimestamp` is set.
 pub fn is_deleting(object: &Value) -> bool {
-    at(object, &["metadata", "deletionTimestamp"]).is_some()
+    value_at(object, &["metadata", "deletionTimestamp"]).is_some()
 }
 
 /// The entries of `metadata.finalizers`.
 pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
-    list(object, &["metadata", "finalizers"]).iter().filter_map(Value::as_str)
+    list_at(object, &["metadata", "finalizers"]).iter().filter_map(Value::as_str)
 }
 
 /// Returns `metadata`, inserting it if absent. A value of another type becomes an object.

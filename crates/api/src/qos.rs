@@ -7,16 +7,16 @@ const QOS_RESOURCES: [&str; 2] = ["cpu", "memory"];
 
 /// Returns the QoS class: `Guaranteed` when the limits of CPU and memory equal the requests, for the pod or for every
 /// container; `BestEffort` when none is requested or limited; `Burstable` otherwise.
-pub fn class(pod: &Value) -> &'static str {
+pub fn pod_qos_class(pod: &Value) -> &'static str {
     let spec = pod.get("spec").unwrap_or(&Value::Null);
-    let whole = ["requests", "limits"].iter().any(|kind| meta::at(spec, &["resources", kind]).is_some());
+    let whole = ["requests", "limits"].iter().any(|kind| meta::value_at(spec, &["resources", kind]).is_some());
     let askers: Vec<&Value> = if whole {
         vec![spec]
     } else {
-        ["containers", "initContainers"].iter().flat_map(|list| meta::list(spec, &[list])).collect()
+        ["containers", "initContainers"].iter().flat_map(|list| meta::list_at(spec, &[list])).collect()
     };
     let amount = |asker: &Value, kind: &str, name: &str| {
-        Quantity::parse(meta::text(asker, &["resources", kind, name])).filter(|quantity| quantity.millis() > 0)
+        Quantity::parse(meta::string_at(asker, &["resources", kind, name])).filter(|quantity| quantity.millis() > 0)
     };
     let asks = |asker: &&Value| {
         ["requests", "limits"].iter().any(|kind| QOS_RESOURCES.iter().any(|name| amount(asker, kind, name).is_some()))
@@ -44,12 +44,12 @@ mod tests {
 
     #[test]
     fn qos_class_follows_from_requests_and_limits() {
-        let check = |resources: Value| class(&json!({"spec": {"containers": [{"resources": resources}]}}));
+        let check = |resources: Value| pod_qos_class(&json!({"spec": {"containers": [{"resources": resources}]}}));
         let all = json!({"cpu": "1", "memory": "1Gi"});
         assert_eq!(check(json!({})), "BestEffort");
         assert_eq!(check(json!({"requests": {"cpu": "1"}})), "Burstable");
         assert_eq!(check(json!({"requests": all, "limits": all})), "Guaranteed");
         let pod = json!({"spec": {"containers": [{}], "resources": {"requests": all, "limits": all}}});
-        assert_eq!(class(&pod), "Guaranteed");
+        assert_eq!(pod_qos_class(&pod), "Guaranteed");
     }
 }

@@ -16,12 +16,12 @@ pub struct Status {
     /// The object that the error is about, and the causes.
     pub details: Option<Value>,
     /// The continue token of an inconsistent continuation of an expired list.
-    pub next: Option<String>,
+    pub continue_token: Option<String>,
 }
 
 impl Status {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None, next: None }
+        Self { code, reason, message: message.into(), details: None, continue_token: None }
     }
 
     fn with_details(self, details: Value) -> Self {
@@ -56,7 +56,7 @@ impl Status {
     }
 
     /// 409: the object changed since the client read it.
-    pub fn modified(resource: &Resource, name: &str) -> Self {
+    pub fn object_modified(resource: &Resource, name: &str) -> Self {
         Self::conflict(
             resource,
             name,
@@ -65,9 +65,9 @@ impl Status {
     }
 
     /// 422: fields of an object are invalid.
-    pub fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> Self {
+    pub fn invalid_object(resource: &Resource, name: &str, errors: &[FieldError]) -> Self {
         // The group is that of the storage: events of both groups report the core group.
-        Self::invalid_kind(resource.storage().0, resource.kind, name, errors)
+        Self::invalid_kind(resource.storage_resource().0, resource.kind, name, errors)
     }
 
     /// 422: fields of a kind that has no resource are invalid.
@@ -93,15 +93,15 @@ impl Status {
     }
 
     /// 409: the precondition of a delete does not match the stored object.
-    pub fn other_object(resource: &Resource, name: &str, why: &str) -> Self {
-        let group = resource.storage().0;
+    pub fn precondition_failed(resource: &Resource, name: &str, why: &str) -> Self {
+        let group = resource.storage_resource().0;
         let message =
             format!("Operation cannot be fulfilled on {} {name:?}: {why}", qualified_kind(group, resource.kind));
         Self::new(409, "Conflict", message).with_details(status_details(name, group, resource.kind))
     }
 
     /// Wraps the error of another component in the reason that belongs to its code.
-    pub fn of_code(code: u16, message: impl Into<String>) -> Self {
+    pub fn from_code(code: u16, message: impl Into<String>) -> Self {
         let reason = match code {
             400 => "BadRequest",
             401 => "Unauthorized",
@@ -117,7 +117,7 @@ impl Status {
     }
 
     /// Returns the API's reason of this name, or "".
-    pub fn of_reason(name: &str) -> &'static str {
+    pub fn known_reason(name: &str) -> &'static str {
         const REASONS: &str = "Unauthorized Forbidden NotFound AlreadyExists Conflict Gone Invalid ServerTimeout StoreReadError \
             Timeout TooManyRequests BadRequest MethodNotAllowed NotAcceptable RequestEntityTooLarge \
             UnsupportedMediaType InternalError Expired ServiceUnavailable";
@@ -161,17 +161,17 @@ impl Status {
     }
 
     /// 410: the resource version or continue token has expired.
-    pub fn expired(message: impl Into<String>) -> Self {
+    pub fn resource_expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
 
     /// 413: the body exceeds the limit.
-    pub fn too_large(limit: usize) -> Self {
+    pub fn request_too_large(limit: usize) -> Self {
         Self::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
     }
 
     /// 422: a JSON patch does not apply.
-    pub fn unprocessable(message: impl Into<String>) -> Self {
+    pub fn unprocessable_patch(message: impl Into<String>) -> Self {
         Self::new(422, "Invalid", message).with_details(json!({}))
     }
 
@@ -182,7 +182,7 @@ impl Status {
     }
 
     /// 500: an internal error.
-    pub fn internal(message: impl std::fmt::Display) -> Self {
+    pub fn internal_error(message: impl std::fmt::Display) -> Self {
         Self::new(500, "InternalError", format!("Internal error occurred: {message}"))
             .with_details(json!({"causes": [{"message": message.to_string()}]}))
     }
@@ -193,12 +193,12 @@ impl Status {
     }
 
     /// 503: the service is temporarily unavailable.
-    pub fn unavailable(message: impl Into<String>) -> Self {
+    pub fn service_unavailable(message: impl Into<String>) -> Self {
         Self::new(503, "ServiceUnavailable", message)
     }
 
     /// 504: the requested resource version is newer than the current one.
-    pub fn future_revision(requested: u64, current: u64) -> Self {
+    pub fn resource_version_too_large(requested: u64, current: u64) -> Self {
         let mut status =
             Self::new(504, "Timeout", format!("Timeout: Too large resource version: {requested}, current: {current}"));
         status.details = Some(json!({
@@ -220,7 +220,7 @@ impl Status {
         if let Some(details) = &self.details {
             value["details"] = details.clone();
         }
-        if let Some(next) = &self.next {
+        if let Some(next) = &self.continue_token {
             value["metadata"]["continue"] = next.as_str().into();
         }
         value

@@ -4,7 +4,7 @@ pub use formats::yaml::*;
 
 use crate::{
     Value,
-    decode::{self, Mode},
+    decode::{self, FieldValidation},
     schema::TypeId,
 };
 
@@ -20,16 +20,18 @@ pub enum YamlDecodeError {
 }
 
 /// Decodes YAML as an object of type `ty`; returns the object and the warnings for the client.
-pub fn decode_yaml(ty: TypeId, bytes: &[u8], mode: Mode) -> Result<(Value, Vec<String>), YamlDecodeError> {
+pub fn decode_yaml(ty: TypeId, bytes: &[u8], mode: FieldValidation) -> Result<(Value, Vec<String>), YamlDecodeError> {
     let parsed = parse(bytes)?;
     let twice = parsed.violation();
-    let decoded = decode::canonical(ty, parsed.value)?;
+    let decoded = decode::canonicalize(ty, parsed.value)?;
     let unknown = decoded.unknown.iter().map(|path| format!("unknown field {path:?}"));
     let violations: Vec<String> = twice.into_iter().chain(unknown).collect();
     match mode {
-        Mode::Strict if !violations.is_empty() => Err(decode::DecodeError::StrictViolations(violations).into()),
-        Mode::Warn => Ok((decoded.object, violations)),
-        Mode::Strict | Mode::Ignore => Ok((decoded.object, Vec::new())),
+        FieldValidation::Strict if !violations.is_empty() => {
+            Err(decode::DecodeError::StrictViolations(violations).into())
+        }
+        FieldValidation::Warn => Ok((decoded.object, violations)),
+        FieldValidation::Strict | FieldValidation::Ignore => Ok((decoded.object, Vec::new())),
     }
 }
 
@@ -47,11 +49,11 @@ mod tests {
             r#"unknown field "aa""#,
             r#"unknown field "zz""#,
         ];
-        assert_eq!(decode_yaml(ty, text, Mode::Warn).unwrap().1, want);
+        assert_eq!(decode_yaml(ty, text, FieldValidation::Warn).unwrap().1, want);
         assert!(matches!(
-            decode_yaml(ty, text, Mode::Strict),
+            decode_yaml(ty, text, FieldValidation::Strict),
             Err(YamlDecodeError::Decode(decode::DecodeError::StrictViolations(_)))
         ));
-        assert_eq!(decode_yaml(ty, text, Mode::Ignore).unwrap().1.len(), 0);
+        assert_eq!(decode_yaml(ty, text, FieldValidation::Ignore).unwrap().1.len(), 0);
     }
 }

@@ -27,22 +27,28 @@ fn reapplying_an_object_changes_nothing() {
 
 /// Whether a configuration can be applied; if so, reapplying it must change nothing.
 fn check_reapply(resource: &Resource, config: &Value) -> bool {
-    let writer = |now| apply::Writer { kind: apply::Kind::of(resource, ""), manager: "me", now };
-    let once = match apply::apply(&writer("2026-01-01T00:00:00Z"), None, config, false) {
+    let writer =
+        |now| apply::ApplyRequest { target: apply::ApplyTarget::for_resource(resource, ""), manager: "me", now };
+    let once = match apply::apply_config(&writer("2026-01-01T00:00:00Z"), None, config, false) {
         Ok(once) => once,
         Err(apply::ApplyError::Patch { .. }) => return false,
         Err(error) => panic!("{}: {error}: {config}", resource.qualified_name()),
     };
-    assert!(meta::at(&once, &["metadata", "managedFields"]).is_some(), "{}: {config}", resource.qualified_name());
-    let twice = apply::apply(&writer("2026-01-01T00:00:09Z"), Some(&once), config, false).expect("what is there");
-    assert!(apply::same_but_times(&twice, &once), "{}: {config}\n{once}\n{twice}", resource.qualified_name());
+    assert!(meta::value_at(&once, &["metadata", "managedFields"]).is_some(), "{}: {config}", resource.qualified_name());
+    let twice =
+        apply::apply_config(&writer("2026-01-01T00:00:09Z"), Some(&once), config, false).expect("what is there");
+    assert!(
+        apply::equal_ignoring_timestamps(&twice, &once),
+        "{}: {config}\n{once}\n{twice}",
+        resource.qualified_name()
+    );
     true
 }
 
 /// A random configuration with defaults applied.
 fn random_configuration(rng: &mut Rng, resource: &Resource) -> Value {
     let mut object = generate::random_object(rng, resource.ty);
-    defaults::apply(resource.ty, &mut object);
+    defaults::apply_defaults(resource.ty, &mut object);
     object["apiVersion"] = resource.api_version().into();
     object["kind"] = resource.kind.into();
     let metadata = meta::metadata_mut(&mut object);

@@ -8,7 +8,7 @@ use std::{
 
 use ferry_api::{
     Value,
-    decode::{self, Mode},
+    decode::{self, FieldValidation},
     json, protobuf,
     schema::{TypeId, schema},
     yaml,
@@ -33,10 +33,12 @@ impl SerializationFixture {
     fn check_formats(&self) -> Result<(), String> {
         let (value, twice) = json::parse(&self.json).map_err(|error| error.to_string())?;
         let ty = self.declared_type(&value)?;
-        let (object, warnings) = decode::decode_json(ty, &self.json, Mode::Warn).map_err(|error| error.to_string())?;
+        let (object, warnings) =
+            decode::decode_json(ty, &self.json, FieldValidation::Warn).map_err(|error| error.to_string())?;
         expect_equal("violations", &warnings, &twice)?;
         expect_equal("JSON → object", &object, &value)?;
-        let (read, warnings) = yaml::decode_yaml(ty, &self.yaml, Mode::Strict).map_err(|error| error.to_string())?;
+        let (read, warnings) =
+            yaml::decode_yaml(ty, &self.yaml, FieldValidation::Strict).map_err(|error| error.to_string())?;
         expect_equal("YAML → object", &read, &value)?;
         expect_equal("YAML violations", &warnings, &Vec::new())?;
         expect_equal_bytes("object → YAML", yaml::write(&value).as_bytes(), &self.yaml)?;
@@ -44,13 +46,13 @@ impl SerializationFixture {
     }
 
     fn check_protobuf(&self, ty: TypeId, value: &Value) -> Result<(), String> {
-        let envelope = protobuf::open(&self.protobuf).map_err(|error| error.to_string())?;
+        let envelope = protobuf::open_object(&self.protobuf).map_err(|error| error.to_string())?;
         if value["kind"].is_null() {
             expect_equal_bytes("object → message", &protobuf::encode_as(ty, value), envelope.raw)?;
             let decoded = protobuf::decode_as(ty, envelope.raw).map_err(|error| error.to_string())?;
             return expect_equal("message → object", &decoded, value);
         }
-        let encoded = protobuf::encode_any(value).ok_or("the kind has no protobuf")?;
+        let encoded = protobuf::encode_declared(value).ok_or("the kind has no protobuf")?;
         let decoded = protobuf::decode_object(&self.protobuf).map_err(|error| error.to_string())?;
         expect_equal("protobuf → object", &decoded, value)?;
         expect_equal_bytes("object → protobuf", &encoded, &self.protobuf)

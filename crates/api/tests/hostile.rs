@@ -12,9 +12,9 @@ use std::{
 use fastrand::Rng;
 use ferry_api::{
     apply,
-    decode::{self, Format, Mode},
+    decode::{self, BodyFormat, FieldValidation},
     json,
-    patch::{self, Kind},
+    patch::{self, PatchType},
     protobuf,
     schema::{TypeId, schema},
     selector::{FieldSelector, LabelSelector},
@@ -40,9 +40,9 @@ const TARGETS: [(&str, FuzzTarget); 9] = [
     ("json", read_json),
     ("yaml", read_yaml),
     ("protobuf", read_protobuf),
-    ("json_patch", |bytes, ty| apply_patch(Kind::Json, bytes, ty)),
-    ("merge_patch", |bytes, ty| apply_patch(Kind::Merge, bytes, ty)),
-    ("strategic_patch", |bytes, ty| apply_patch(Kind::Strategic, bytes, ty)),
+    ("json_patch", |bytes, ty| apply_patch(PatchType::Json, bytes, ty)),
+    ("merge_patch", |bytes, ty| apply_patch(PatchType::Merge, bytes, ty)),
+    ("strategic_patch", |bytes, ty| apply_patch(PatchType::Strategic, bytes, ty)),
     ("apply", apply_configuration),
     ("selectors", parse_selectors),
     ("body", read_body),
@@ -51,9 +51,9 @@ const TARGETS: [(&str, FuzzTarget); 9] = [
 fn read_json(bytes: &[u8], ty: TypeId) {
     let _ = json::type_meta(bytes);
     let _ = json::parse(bytes);
-    let _ = decode::decode_json(ty, bytes, Mode::Strict);
-    if let Ok((object, _)) = decode::decode_json(ty, bytes, Mode::Ignore) {
-        let again = decode::canonical(ty, object.clone()).expect("a canonical object is of its type").object;
+    let _ = decode::decode_json(ty, bytes, FieldValidation::Strict);
+    if let Ok((object, _)) = decode::decode_json(ty, bytes, FieldValidation::Ignore) {
+        let again = decode::canonicalize(ty, object.clone()).expect("a canonical object is of its type").object;
         assert_eq!(again, object, "canonical form is stable");
     }
 }
@@ -70,7 +70,7 @@ fn read_yaml(bytes: &[u8], ty: TypeId) {
             );
         }
     }
-    let _ = yaml::decode_yaml(ty, bytes, Mode::Strict);
+    let _ = yaml::decode_yaml(ty, bytes, FieldValidation::Strict);
 }
 
 fn read_protobuf(bytes: &[u8], ty: TypeId) {
@@ -82,11 +82,11 @@ fn read_protobuf(bytes: &[u8], ty: TypeId) {
     }
 }
 
-fn apply_patch(kind: Kind, bytes: &[u8], ty: TypeId) {
+fn apply_patch(kind: PatchType, bytes: &[u8], ty: TypeId) {
     let Ok(patch) = patch::parse_patch(bytes) else { return };
     let object = generate::random_object(&mut Rng::with_seed(bytes.len() as u64), ty);
-    if let Ok(patched) = kind.apply(ty, &object, &patch) {
-        let _ = decode::canonical(ty, patched);
+    if let Ok(patched) = kind.apply_patch(ty, &object, &patch) {
+        let _ = decode::canonicalize(ty, patched);
     }
 }
 
@@ -98,10 +98,14 @@ fn apply_configuration(bytes: &[u8], ty: TypeId) {
         config["apiVersion"] = resource.api_version().into();
         config["kind"] = resource.kind.into();
     }
-    let writer = |manager| apply::Writer { kind: apply::Kind::of(resource, ""), manager, now: "2026-01-01T00:00:00Z" };
+    let writer = |manager| apply::ApplyRequest {
+        target: apply::ApplyTarget::for_resource(resource, ""),
+        manager,
+        now: "2026-01-01T00:00:00Z",
+    };
     let live = generate::random_object(&mut Rng::with_seed(bytes.len() as u64), ty);
-    if let Ok(object) = apply::apply(&writer("a"), Some(&live), &config, true) {
-        let _ = apply::apply(&writer("b"), Some(&object), &config, false);
+    if let Ok(object) = apply::apply_config(&writer("a"), Some(&live), &config, true) {
+        let _ = apply::apply_config(&writer("b"), Some(&object), &config, false);
     }
 }
 
@@ -118,8 +122,8 @@ fn parse_selectors(bytes: &[u8], ty: TypeId) {
 
 fn read_body(bytes: &[u8], ty: TypeId) {
     let Some(resource) = schema().resources().iter().find(|resource| resource.ty == ty) else { return };
-    for format in [Format::Json, Format::Yaml, Format::Protobuf] {
-        let _ = decode::body(resource, format, bytes, Mode::Warn);
+    for format in [BodyFormat::Json, BodyFormat::Yaml, BodyFormat::Protobuf] {
+        let _ = decode::decode_body(resource, format, bytes, FieldValidation::Warn);
     }
 }
 

@@ -3,7 +3,7 @@
 //! `messages.jsonl` has one body per line: resource, format, body, and message.
 
 use ferry_api::{
-    decode::{self, Format, Mode},
+    decode::{self, BodyFormat, FieldValidation},
     schema::{Resource, schema},
     yaml,
 };
@@ -13,8 +13,8 @@ fn resource(name: &str) -> &'static Resource {
     schema().resources().iter().find(|row| row.name == name && row.version == version).expect("a resource")
 }
 
-fn decode_message(name: &str, format: Format, body: &[u8]) -> String {
-    match decode::body(resource(name), format, body, Mode::Strict) {
+fn decode_message(name: &str, format: BodyFormat, body: &[u8]) -> String {
+    match decode::decode_body(resource(name), format, body, FieldValidation::Strict) {
         Ok((object, _)) => format!("read: {object}"),
         Err(status) => status.message,
     }
@@ -26,7 +26,7 @@ fn malformed_bodies_have_upstreams_errors() {
         include_str!("messages.jsonl").lines().map(|line| serde_json::from_str(line).expect("four texts")).collect();
     assert!(rows.len() > 100);
     for [name, format, body, want] in &rows {
-        let format = if format == "yaml" { Format::Yaml } else { Format::Json };
+        let format = if format == "yaml" { BodyFormat::Yaml } else { BodyFormat::Json };
         assert_eq!(decode_message(name, format, body.as_bytes()), *want, "{body}");
     }
 }
@@ -49,13 +49,13 @@ fn field_validation_decides_about_unknown_fields() {
     let of_json =
         [unknown("zz"), unknown("metadata.nmae"), "duplicate field \"metadata.name\"".to_owned(), unknown("aa")];
     let of_yaml = ["line 5: key \"a\" already set in map".to_owned(), unknown("aa"), unknown("zz")];
-    let cases = [(Format::Json, &json[..], &of_json[..]), (Format::Yaml, &yaml[..], &of_yaml[..])];
+    let cases = [(BodyFormat::Json, &json[..], &of_json[..]), (BodyFormat::Yaml, &yaml[..], &of_yaml[..])];
     for (format, body, want) in cases {
-        let read = |mode| decode::body(resource("configmaps"), format, body, mode).expect("an object");
-        let (object, warnings) = read(Mode::Warn);
+        let read = |mode| decode::decode_body(resource("configmaps"), format, body, mode).expect("an object");
+        let (object, warnings) = read(FieldValidation::Warn);
         assert_eq!(object["metadata"]["name"], "e");
         assert_eq!(warnings, want);
-        assert_eq!(read(Mode::Ignore), (object, Vec::new()));
+        assert_eq!(read(FieldValidation::Ignore), (object, Vec::new()));
     }
 }
 
@@ -65,19 +65,24 @@ fn invalid_utf8_and_deep_nesting_are_rejected() {
     let json = "couldn't get version/kind; json parse error: ";
     let deep = [b'['; 10_001];
     let shown = "5b".repeat(30);
-    let cases: [(Format, &[u8], String); 6] = [
-        (Format::Json, b"\xff\xfe", format!("{json}invalid character 'ÿ' looking for beginning of value (fffe)")),
-        (Format::Json, &deep, format!("{json}invalid character '[' exceeded max depth ({shown} ...)")),
-        (Format::Yaml, b"a: \xff", "yaml: invalid leading UTF-8 octet (613a20ff)".to_owned()),
-        (Format::Yaml, b"\xc3: 1", "yaml: invalid trailing UTF-8 octet (c33a2031)".to_owned()),
-        (Format::Protobuf, b"", "empty data (<empty>)".to_owned()),
-        (Format::Protobuf, b"k8s\0\x08\x01", "proto: wrong wireType = 0 for field TypeMeta (6b3873000801)".to_owned()),
+    let cases: [(BodyFormat, &[u8], String); 6] = [
+        (BodyFormat::Json, b"\xff\xfe", format!("{json}invalid character 'ÿ' looking for beginning of value (fffe)")),
+        (BodyFormat::Json, &deep, format!("{json}invalid character '[' exceeded max depth ({shown} ...)")),
+        (BodyFormat::Yaml, b"a: \xff", "yaml: invalid leading UTF-8 octet (613a20ff)".to_owned()),
+        (BodyFormat::Yaml, b"\xc3: 1", "yaml: invalid trailing UTF-8 octet (c33a2031)".to_owned()),
+        (BodyFormat::Protobuf, b"", "empty data (<empty>)".to_owned()),
+        (
+            BodyFormat::Protobuf,
+            b"k8s\0\x08\x01",
+            "proto: wrong wireType = 0 for field TypeMeta (6b3873000801)".to_owned(),
+        ),
     ];
     for (format, body, want) in cases {
         assert_eq!(decode_message("configmaps", format, body), format!("{unrecognized}{want}"));
     }
     let body = b"{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"data\":{\"a\":\"\\ud800 \xff\"}}";
-    let (object, _) = decode::body(resource("configmaps"), Format::Json, body, Mode::Strict).expect("an object");
+    let (object, _) = decode::decode_body(resource("configmaps"), BodyFormat::Json, body, FieldValidation::Strict)
+        .expect("an object");
     assert_eq!(object["data"]["a"], "\u{fffd} \u{fffd}");
 }
 
@@ -100,10 +105,10 @@ fn malformed_protobuf_has_upstreams_errors() {
     ];
     for (raw, want) in cases {
         let want = format!("ConfigMap in version \"v1\" cannot be handled as a ConfigMap: {want}");
-        assert_eq!(decode_message("configmaps", Format::Protobuf, &envelope(b"ConfigMap", raw)), want);
+        assert_eq!(decode_message("configmaps", BodyFormat::Protobuf, &envelope(b"ConfigMap", raw)), want);
     }
     assert_eq!(
-        decode_message("configmaps", Format::Protobuf, &envelope(b"Pod", b"")),
+        decode_message("configmaps", BodyFormat::Protobuf, &envelope(b"Pod", b"")),
         "Pod in version \"v1\" cannot be handled as a ConfigMap: converting (v1.Pod) to (core.ConfigMap): unknown conversion"
     );
 }

@@ -4,7 +4,7 @@ mod generate;
 
 use fastrand::Rng;
 use ferry_api::{
-    decode::{self, Mode},
+    decode::{self, FieldValidation},
     protobuf,
     schema::schema,
     yaml,
@@ -17,7 +17,7 @@ fn every_type_round_trips_in_every_format() {
         for round in 0..6 {
             let object = generate::random_object(&mut rng, id);
             let text = object.to_string();
-            let (read, warnings) = decode::decode_json(id, text.as_bytes(), Mode::Warn).unwrap();
+            let (read, warnings) = decode::decode_json(id, text.as_bytes(), FieldValidation::Warn).unwrap();
             assert_eq!(read, object, "{} as JSON, round {round}", ty.name);
             assert!(warnings.is_empty(), "{}: {warnings:?}", ty.name);
 

@@ -4,7 +4,7 @@ mod shared;
 
 use ferry_api::{
     Value, decode, defaults,
-    patch::Kind,
+    patch::PatchType,
     schema::{Resource, schema},
 };
 use shared::{differences, exchanges};
@@ -62,9 +62,9 @@ fn recorded_patches_have_upstreams_result() {
             wrong.push(format!("{}: nothing before", text(exchange, "id")));
             continue;
         };
-        let patched = Kind::Strategic.apply(resource.ty, &before, &exchange["body"]).expect("a patch");
-        let mut ours = decode::canonical(resource.ty, patched).expect("an object").object;
-        defaults::apply(resource.ty, &mut ours);
+        let patched = PatchType::Strategic.apply_patch(resource.ty, &before, &exchange["body"]).expect("a patch");
+        let mut ours = decode::canonicalize(resource.ty, patched).expect("an object").object;
+        defaults::apply_defaults(resource.ty, &mut ours);
         let theirs = without_server_fields(exchange["response"].clone());
         differences(text(exchange, "id"), &theirs, &without_server_fields(ours), &mut wrong);
         done += 1;

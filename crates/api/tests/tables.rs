@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use ferry_api::{
     Value,
     schema::schema,
-    table::{self, Include},
+    table::{self, IncludeObject},
     time,
 };
 use jiff::Timestamp;
@@ -68,7 +68,7 @@ fn tables_equal_recorded_ones() {
         let object = objects.get(path).unwrap_or_else(|| panic!("{id} has an object"));
         let now =
             time::parse(object["metadata"]["creationTimestamp"].as_str().unwrap()).unwrap_or(Timestamp::UNIX_EPOCH);
-        let got = table::table(resource, std::iter::once(*object), json!({}), Include::None, now);
+        let got = table::build_table(resource, std::iter::once(*object), json!({}), IncludeObject::None, now);
         differences(id, &comparable(&exchange["response"]), &comparable(&got), &mut found);
         compared += 1;
     }
@@ -105,7 +105,8 @@ fn columns_equal_upstreams_list() {
         let mut resources = schema().resources().iter();
         let resource =
             resources.find(|resource| resource.kind.eq_ignore_ascii_case(kind)).unwrap_or_else(|| panic!("{name}"));
-        let got = table::table(resource, std::iter::empty(), json!({}), Include::None, Timestamp::UNIX_EPOCH);
+        let got =
+            table::build_table(resource, std::iter::empty(), json!({}), IncludeObject::None, Timestamp::UNIX_EPOCH);
         let got: Vec<String> = got["columnDefinitions"].as_array().unwrap().iter().map(format_column).collect();
         let got = got.join(" | ");
         // The name column of events has a format that the list omits.

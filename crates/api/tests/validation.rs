@@ -62,7 +62,7 @@ fn resource(path: &str) -> Option<(&'static Resource, String, Option<String>)> {
 
 /// The object as it reaches validation: canonical, defaulted and prepared for create.
 fn prepare_object(resource: &Resource, namespace: &str, body: &Value) -> Option<Value> {
-    let mut object = decode::canonical(resource.ty, body.clone()).ok()?.object;
+    let mut object = decode::canonicalize(resource.ty, body.clone()).ok()?.object;
     let metadata = meta::metadata_mut(&mut object);
     if resource.scope == ResourceScope::Namespaced {
         metadata.insert("namespace".into(), namespace.into());
@@ -70,7 +70,7 @@ fn prepare_object(resource: &Resource, namespace: &str, body: &Value) -> Option<
     if resource.kind != "SubjectAccessReview" && resource.kind != "LocalSubjectAccessReview" {
         metadata.insert("uid".into(), "00000000-0000-0000-0000-000000000000".into());
     }
-    defaults::apply(resource.ty, &mut object);
+    defaults::apply_defaults(resource.ty, &mut object);
     if resource.kind == "Pod" {
         meta::field_mut(&mut object, "spec").entry("serviceAccountName").or_insert("default".into());
     }
@@ -152,7 +152,7 @@ fn rejected_creates_have_upstreams_errors() {
         };
         let Some(object) = prepare_object(resource, &namespace, &exchange["body"]) else { continue };
         checked += 1;
-        let (want, got) = (status_causes(response), format_errors(&validate::create(resource, &object)));
+        let (want, got) = (status_causes(response), format_errors(&validate::validate_create(resource, &object)));
         if want != got {
             let case = format!("{}\n      want {want:#?}\n      got  {got:#?}", exchange["id"]);
             differing.entry(resource.kind.to_owned()).or_default().push(case);
@@ -177,7 +177,7 @@ fn accepted_creates_have_upstreams_defaults() {
             object["metadata"]["name"] = format!("{prefix}abcde").into();
         }
         checked += 1;
-        let mut found = format_errors(&validate::create(resource, &object));
+        let mut found = format_errors(&validate::validate_create(resource, &object));
         if exchange["response"]["kind"] == resource.kind {
             differences("", &exchange["response"], &object, &mut found);
         }
@@ -201,10 +201,11 @@ fn rejected_updates_have_upstreams_errors() {
         if changed && *status == 422 && response["reason"] == "Invalid" && !is_outside_validation(response) {
             if let (Some((resource, _, Some(_))), Some(old)) = (resource(&path), known.get(&path))
                 && let Some(object) = apply_exchange(exchange, old)
-                && let Some(object) = decode::canonical(resource.ty, object).ok().map(|decoded| decoded.object)
+                && let Some(object) = decode::canonicalize(resource.ty, object).ok().map(|decoded| decoded.object)
             {
                 checked += 1;
-                let (want, got) = (status_causes(response), format_errors(&validate::update(resource, &object, old)));
+                let (want, got) =
+                    (status_causes(response), format_errors(&validate::validate_update(resource, &object, old)));
                 if want != got && !want.iter().any(|cause| cause.starts_with("fieldManager ")) {
                     let case = format!("{}\n      want {want:#?}\n      got  {got:#?}", exchange["id"]);
                     differing.entry(resource.kind.to_owned()).or_default().push(case);
@@ -262,16 +263,17 @@ fn fully_populated_objects_never_panic() {
             if object["kind"] != resource.kind {
                 continue;
             }
-            let Ok(mut decoded) = decode::canonical(resource.ty, object.clone()).map(|decoded| decoded.object) else {
+            let Ok(mut decoded) = decode::canonicalize(resource.ty, object.clone()).map(|decoded| decoded.object)
+            else {
                 continue;
             };
-            defaults::apply(resource.ty, &mut decoded);
+            defaults::apply_defaults(resource.ty, &mut decoded);
             let empty = json!({"metadata": {"name": "x"}});
-            validate::create(resource, &decoded);
-            validate::update(resource, &decoded, &empty);
-            validate::update(resource, &empty, &decoded);
+            validate::validate_create(resource, &decoded);
+            validate::validate_update(resource, &decoded, &empty);
+            validate::validate_update(resource, &empty, &decoded);
             validate::validate_subresource_update(resource, "status", &decoded, &empty);
-            let same = validate::update(resource, &decoded, &decoded);
+            let same = validate::validate_update(resource, &decoded, &decoded);
             assert!(same.iter().all(|error| error.message != "field is immutable"), "{}: {same:?}", resource.kind);
         }
     }
@@ -296,8 +298,8 @@ fn arbitrary_values_never_panic() {
             let other =
                 json!({"metadata": value, "spec": {"template": {"spec": value}, "rules": value, "selector": value}});
             for (new, old) in [(&object, &other), (&other, &object)] {
-                validate::create(resource, new);
-                validate::update(resource, new, old);
+                validate::validate_create(resource, new);
+                validate::validate_update(resource, new, old);
                 validate::validate_subresource_update(resource, "status", new, old);
                 for part in resource.subresources.iter().map(|part| part.name).chain(["warnings"]) {
                     validate::validate_subresource_update(resource, part, new, old);
@@ -337,7 +339,7 @@ fn warnings_equal_upstreams() {
         "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
     ];
     assert_eq!(create_warnings("", "v1", "services", service), want);
-    let endpoints = schema().resource("", "v1", "endpoints").and_then(Resource::deprecation);
+    let endpoints = schema().resource("", "v1", "endpoints").and_then(Resource::deprecation_warning);
     let want = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
     assert_eq!(endpoints.as_deref(), Some(want));
 }
@@ -384,7 +386,7 @@ fn pod_certificate_request_needs_proof_of_possession() {
         let fields = fields.as_object().cloned().unwrap_or_default();
         body["spec"].as_object_mut().expect("a spec").extend(fields);
         let object = prepare_object(requests, "default", &body).expect("the object is of its type");
-        format_errors(&validate::create(requests, &object))
+        format_errors(&validate::validate_create(requests, &object))
     };
     let check = |request: &str| spec(json!({"stubPKCS10Request": request}));
     assert_eq!(check(REQUEST), Vec::<String>::new());
@@ -408,16 +410,16 @@ fn deeply_nested_schemas_are_validated() {
         "names": {"plural": "as", "singular": "a", "kind": "A", "listKind": "AList"},
         "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": inner}}]}});
     let text = body.to_string();
-    let (mut object, _) =
-        decode::decode_json(crds.ty, text.as_bytes(), decode::Mode::Strict).expect("not too deep to be read");
+    let (mut object, _) = decode::decode_json(crds.ty, text.as_bytes(), decode::FieldValidation::Strict)
+        .expect("not too deep to be read");
     object["status"] = json!({"storedVersions": ["v1"]});
-    assert_eq!(format_errors(&validate::create(crds, &object)), Vec::<String>::new());
+    assert_eq!(format_errors(&validate::validate_create(crds, &object)), Vec::<String>::new());
 }
 
 /// The errors about a new object.
 fn create_errors(group: &str, version: &str, name: &str, body: Value) -> Vec<String> {
     let resource = schema().resource(group, version, name).expect("a resource");
-    validate::create(resource, &body).iter().map(ToString::to_string).collect()
+    validate::validate_create(resource, &body).iter().map(ToString::to_string).collect()
 }
 
 #[test]

@@ -19,12 +19,12 @@ pub struct Approval {
 impl Approval {
     /// `None` for groups that need none.
     pub fn of(definition: &Value) -> Option<Self> {
-        let group = meta::text(definition, &["spec", "group"]);
+        let group = meta::string_at(definition, &["spec", "group"]);
         let protected = |root: &str| group == root || group.ends_with(&format!(".{root}"));
         if !["k8s.io", "kubernetes.io"].into_iter().any(protected) {
             return None;
         }
-        let note = meta::text(definition, &["metadata", "annotations", ANNOTATION]);
+        let note = meta::string_at(definition, &["metadata", "annotations", ANNOTATION]);
         let must = format!("protected groups must have approval annotation {ANNOTATION:?}");
         let address = note.split_once("://").is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty());
         let (status, reason, message) = if note.is_empty() {

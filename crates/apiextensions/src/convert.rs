@@ -21,18 +21,18 @@ impl Definitions {
     /// Stored objects in the version of a resource.
     pub async fn in_version(&self, resource: &Resource, objects: Vec<Value>) -> Result<Vec<Value>, Status> {
         let Some((definition, config)) = by_webhook(resource) else {
-            return Ok(objects.into_iter().map(|object| convert::to(resource, object)).collect());
+            return Ok(objects.into_iter().map(|object| convert::convert_to(resource, object)).collect());
         };
         let wanted = resource.api_version();
         let objects: Vec<Value> = objects.into_iter().map(|object| definition.refreshed(object)).collect();
         let objects = self.converted(definition, config, objects, &wanted).await?;
-        Ok(objects.into_iter().map(|object| convert::to(resource, object)).collect())
+        Ok(objects.into_iter().map(|object| convert::convert_to(resource, object)).collect())
     }
 
     /// One stored object in the version of a resource.
     pub async fn one_in_version(&self, resource: &Resource, object: Value) -> Result<Value, Status> {
         if by_webhook(resource).is_none() {
-            return Ok(convert::to(resource, object));
+            return Ok(convert::convert_to(resource, object));
         }
         Ok(self.in_version(resource, vec![object]).await?.pop().unwrap_or_default())
     }
@@ -42,7 +42,7 @@ impl Definitions {
         let Some(version) = version_of(resource) else { return Ok(None) };
         let definition = &version.definition;
         let wanted = definition.api_version(definition.stored);
-        if meta::text(object, &["apiVersion"]) == wanted {
+        if meta::string_at(object, &["apiVersion"]) == wanted {
             return Ok(None);
         }
         let mut object = object.clone();
@@ -89,9 +89,9 @@ impl Definitions {
         wanted: &str,
     ) -> Result<Vec<Value>, Status> {
         let others: Vec<usize> =
-            (0..objects.len()).filter(|at| meta::text(&objects[*at], &["apiVersion"]) != wanted).collect();
+            (0..objects.len()).filter(|at| meta::string_at(&objects[*at], &["apiVersion"]) != wanted).collect();
         for some in others.chunks(MOST) {
-            let kind = format!("{}, Kind={}", meta::text(&objects[some[0]], &["apiVersion"]), definition.kind);
+            let kind = format!("{}, Kind={}", meta::string_at(&objects[some[0]], &["apiVersion"]), definition.kind);
             let sent: Vec<Value> = some.iter().map(|at| objects[*at].clone()).collect();
             let failed = |why: String| unconverted(format!("conversion webhook for {kind} {why}"));
             let answered = self.ask(definition, config, &sent, wanted).await;
@@ -115,14 +115,14 @@ impl Definitions {
         objects: &[Value],
         wanted: &str,
     ) -> Result<Vec<Value>, String> {
-        let versions = meta::list(config, &["conversionReviewVersions"]).iter().filter_map(Value::as_str);
+        let versions = meta::list_at(config, &["conversionReviewVersions"]).iter().filter_map(Value::as_str);
         let mut versions = versions.filter(|version| ["v1", "v1beta1"].contains(version));
         let version = versions.next().ok_or("no supported conversion review versions")?;
         let uid = uuid::Uuid::new_v4().to_string();
         let review = json!({"kind": "ConversionReview", "apiVersion": format!("apiextensions.k8s.io/{version}"),
             "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": objects}});
         let client = &config["clientConfig"];
-        let tls = self.trusts.of(meta::text(client, &["caBundle"]));
+        let tls = self.trusts.of(meta::string_at(client, &["caBundle"]));
         let tls = tls.map_err(|why| format!("unable to load root certificates: {why}"))?;
         let reached = reach_place(&self.services, &place(client), tls, PATIENCE).await?;
         let failed = |why: String| format!("Post {:?}: {why}", reached.url);
@@ -148,13 +148,13 @@ fn by_webhook(resource: &Resource) -> Option<(&Definition, &Value)> {
 
 /// Upstream has no reason for this.
 fn unconverted(message: String) -> Status {
-    Status { code: 500, reason: "", message, details: None, next: None }
+    Status { code: 500, reason: "", message, details: None, continue_token: None }
 }
 
 /// What a webhook answers, if it is an answer.
 fn converted_objects(mut answer: Value, version: &str, uid: &str) -> Result<Vec<Value>, String> {
     if version == "v1" {
-        let (kind, group) = (meta::text(&answer, &["kind"]), meta::text(&answer, &["apiVersion"]));
+        let (kind, group) = (meta::string_at(&answer, &["kind"]), meta::string_at(&answer, &["apiVersion"]));
         if (kind, group) != ("ConversionReview", "apiextensions.k8s.io/v1") {
             let wanted = "apiextensions.k8s.io/v1, Kind=ConversionReview";
             return Err(format!("expected webhook response of {wanted}, got {group}, Kind={kind}"));
@@ -163,11 +163,11 @@ fn converted_objects(mut answer: Value, version: &str, uid: &str) -> Result<Vec<
     let Some(response) = answer.get_mut("response").filter(|response| response.is_object()) else {
         return Err("no response provided".to_owned());
     };
-    let given = meta::text(response, &["uid"]);
+    let given = meta::string_at(response, &["uid"]);
     if version == "v1" && given != uid {
         return Err(format!("expected response.uid={uid:?}, got {given:?}"));
     }
-    match (meta::text(response, &["result", "status"]), meta::text(response, &["result", "message"])) {
+    match (meta::string_at(response, &["result", "status"]), meta::string_at(response, &["result", "message"])) {
         ("Success", _) => {}
         (status, "") => return Err(format!("response.result.status was '{status}', not 'Success'")),
         (_, message) => return Err(message.to_owned()),
@@ -181,17 +181,17 @@ fn converted_objects(mut answer: Value, version: &str, uid: &str) -> Result<Vec<
 /// The converted object with the metadata of the original, but for labels and annotations; or what of it is invalid. Upstream
 /// converts one object at a time, so each is the first.
 fn same_object(original: &Value, mut converted: Value, wanted: &str) -> Result<Value, String> {
-    let version = meta::text(&converted, &["apiVersion"]);
+    let version = meta::string_at(&converted, &["apiVersion"]);
     if version != wanted {
         return Err(format!("object at index 0: invalid groupVersion (expected {wanted}, received {version})"));
     }
-    let (kind, given) = (meta::text(original, &["kind"]), meta::text(&converted, &["kind"]));
+    let (kind, given) = (meta::string_at(original, &["kind"]), meta::string_at(&converted, &["kind"]));
     if kind != given {
         return Err(format!("object at index 0: invalid kind (expected {kind}, received {given})"));
     }
     for (field, name) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
         let path = ["metadata", field];
-        let (wanted, given) = (meta::text(original, &path), meta::text(&converted, &path));
+        let (wanted, given) = (meta::string_at(original, &path), meta::string_at(&converted, &path));
         if wanted != given {
             return Err(format!("object: must have the same {name}: {wanted} != {given}"));
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::{schema::Row, status::Status};
+use api::{schema::ResourceRef, status::Status};
 use apiserver_core::{
     body::Input, document, loopback, loopback::NAME, query::Query, request::Target, storage::ObjectStorage,
 };
@@ -26,7 +26,7 @@ pub async fn delete(storage: &dyn ObjectStorage, definitions: &Definitions, summ
     let outcome = if summary.established {
         if let Err((reason, message)) = emptied(storage, definitions, summary).await {
             terminating(storage, summary, ["True", reason, &message]).await?;
-            return Err(Status::internal(message));
+            return Err(Status::internal_error(message));
         }
         ["False", "InstanceDeletionCompleted", "removed all instances"]
     } else {
@@ -65,7 +65,7 @@ async fn emptied(
         gate.close();
         gate.drained().await;
     }
-    let row = Row::Custom(definition.row(definition.stored));
+    let row = ResourceRef::Custom(definition.row(definition.stored));
     let failed =
         |status: Status| ("InstanceDeletionFailed", format!("could not issue all deletes: {}", status.message));
     let target = Target { verb: "deletecollection", query: Query::default(), ..loopback::target_of(row.clone()) };

@@ -32,7 +32,7 @@ use std::{sync::Arc, time::Duration};
 
 use api::{
     Value, meta,
-    schema::{Resource, Row},
+    schema::{Resource, ResourceRef},
     status::Status,
 };
 use apiserver_core::{cache_index::Live, document, loopback, services::Services, storage::CustomResources};
@@ -71,12 +71,12 @@ impl Definitions {
     }
 
     /// The row at a path.
-    pub fn row(&self, group: &str, version: &str, plural: &str) -> Option<Row> {
+    pub fn row(&self, group: &str, version: &str, plural: &str) -> Option<ResourceRef> {
         self.live.read(|served| served.rows().row(group, version, plural))
     }
 
     /// The row whose objects are of a kind.
-    pub fn row_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<Row> {
+    pub fn row_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<ResourceRef> {
         self.live.read(|served| served.rows().row_of_kind(group, version, kind))
     }
 
@@ -162,22 +162,22 @@ impl Definitions {
 }
 
 impl CustomResources for Definitions {
-    fn find(&self, group: &str, version: &str, plural: &str) -> Option<Row> {
+    fn find(&self, group: &str, version: &str, plural: &str) -> Option<ResourceRef> {
         self.row(group, version, plural)
     }
 
-    fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<Row> {
+    fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<ResourceRef> {
         self.row_of_kind(group, version, kind)
     }
 
-    fn versions(&self, group: &str, plural: &str) -> Vec<Row> {
+    fn versions(&self, group: &str, plural: &str) -> Vec<ResourceRef> {
         self.rows().versions(group, plural).collect()
     }
 }
 
 /// What a row was made of, if a definition made it.
 pub fn version_of(resource: &Resource) -> Option<&Version> {
-    Version::of(&**resource.custom.as_ref()?)
+    Version::of(&**resource.custom_schema.as_ref()?)
 }
 
 /// The row of the definitions themselves.
@@ -192,7 +192,7 @@ pub fn is_true(object: &Value, condition: &str) -> bool {
 
 /// A condition of a definition.
 pub fn find_condition<'a>(object: &'a Value, condition: &str) -> Option<&'a Value> {
-    meta::list(object, &["status", "conditions"]).iter().find(|one| one["type"] == condition)
+    meta::list_at(object, &["status", "conditions"]).iter().find(|one| one["type"] == condition)
 }
 
 /// Sets a condition of a definition; the time changes with the status only.

@@ -18,7 +18,7 @@ impl Taken {
     pub fn of<'a>(group: &str, all: impl Iterator<Item = &'a Summary>) -> Self {
         let mut taken = Self { resources: HashSet::new(), kinds: HashSet::new() };
         for one in all.filter(|one| one.group == group) {
-            let text = |field: &str| meta::text(&one.accepted, &[field]).to_owned();
+            let text = |field: &str| meta::string_at(&one.accepted, &[field]).to_owned();
             taken.resources.extend(["plural", "singular"].map(text));
             taken.resources.extend(short_names(&one.accepted).map(str::to_owned));
             taken.kinds.extend(["kind", "listKind"].map(text));
@@ -40,8 +40,8 @@ pub fn decide(wanted: &Value, accepted: &Value, taken: &Taken) -> Decision {
     let mut names: Map<String, Value> = accepted.as_object().cloned().unwrap_or_default();
     let mut condition = (true, "NoConflicts", "no conflicts found".to_owned());
     let mut one = |field: &str, reason: &'static str, used: &HashSet<String>| {
-        let name = meta::text(wanted, &[field]);
-        if name != meta::text(accepted, &[field]) && used.contains(name) {
+        let name = meta::string_at(wanted, &[field]);
+        if name != meta::string_at(accepted, &[field]) && used.contains(name) {
             condition = (false, reason, in_use(name));
         } else {
             names.insert(field.to_owned(), name.into());
@@ -76,7 +76,7 @@ fn in_use(name: &str) -> String {
 }
 
 fn short_names(names: &Value) -> impl Iterator<Item = &str> {
-    meta::list(names, &["shortNames"]).iter().filter_map(Value::as_str)
+    meta::list_at(names, &["shortNames"]).iter().filter_map(Value::as_str)
 }
 
 #[cfg(test)]

@@ -73,7 +73,8 @@ pub fn schemas(definition: &Definition, at: usize, dialect: Dialect) -> BTreeMap
         "x-kubernetes-group-version-kind": kind(list_kind),
     });
     if let Value::Array(fields) = described["selectableFields"].take() {
-        let path = |field: &Value| json!({"fieldPath": api::meta::text(field, &["jsonPath"]).trim_start_matches('.')});
+        let path =
+            |field: &Value| json!({"fieldPath": api::meta::string_at(field, &["jsonPath"]).trim_start_matches('.')});
         let paths: Value = fields.iter().map(path).collect();
         object[SELECTABLE] = paths.clone();
         list[SELECTABLE] = paths;

@@ -8,7 +8,7 @@ use std::{
 
 use api::{
     Value,
-    discovery::{self, Name, Page},
+    discovery::{self, CachedDocument, DocumentName},
 };
 use serde_json::json;
 
@@ -24,13 +24,18 @@ pub struct Pages {
 #[derive(Default)]
 struct Made {
     generation: u64,
-    pages: HashMap<Name, Arc<OnceLock<Option<Page>>>>,
+    pages: HashMap<DocumentName, Arc<OnceLock<Option<CachedDocument>>>>,
 }
 
 impl Pages {
     /// A document; `None` if there is none of that name.
-    pub fn get(&self, built_in: &discovery::Pages, rows: &Arc<Rows>, name: &Name) -> Option<Page> {
-        if rows.groups().is_empty() || matches!(name, Name::Aggregated { core: true, .. }) {
+    pub fn get(
+        &self,
+        built_in: &discovery::DocumentCache,
+        rows: &Arc<Rows>,
+        name: &DocumentName,
+    ) -> Option<CachedDocument> {
+        if rows.groups().is_empty() || matches!(name, DocumentName::Aggregated { core: true, .. }) {
             return built_in.get(name);
         }
         let page = self.slot(rows.generation, name).get_or_init(|| make(built_in, rows, name)).clone();
@@ -42,7 +47,7 @@ impl Pages {
     }
 
     /// Where a document is kept: it is made outside of the lock, once, while who else wants it waits.
-    fn slot(&self, generation: u64, name: &Name) -> Arc<OnceLock<Option<Page>>> {
+    fn slot(&self, generation: u64, name: &DocumentName) -> Arc<OnceLock<Option<CachedDocument>>> {
         let mut made = self.lock();
         if made.generation < generation {
             *made = Made { generation, pages: HashMap::new() };
@@ -59,31 +64,31 @@ impl Pages {
     }
 }
 
-fn make(built_in: &discovery::Pages, rows: &Rows, name: &Name) -> Option<Page> {
-    let json = |value: Value| Page::json(&value);
+fn make(built_in: &discovery::DocumentCache, rows: &Rows, name: &DocumentName) -> Option<CachedDocument> {
+    let json = |value: Value| CachedDocument::from_json(&value);
     match name {
-        Name::Group(group) => match built_in.get(name) {
-            None => Some(json(discovery::whole_group(discovery::group_of(group, versions(rows, group)?)?))),
+        DocumentName::Group(group) => match built_in.get(name) {
+            None => Some(json(discovery::into_group_document(discovery::group_entry(group, versions(rows, group)?)?))),
             known => known,
         },
-        Name::Resources(group, version) => match built_in.get(name) {
-            None => discovery::resource_list_of(rows.of_version(group, version).into_iter()).map(json),
+        DocumentName::Resources(group, version) => match built_in.get(name) {
+            None => discovery::resource_list_from(rows.of_version(group, version).into_iter()).map(json),
             known => known,
         },
-        Name::Groups => {
-            let groups = rows.groups().iter().filter_map(|(group, versions)| discovery::group_of(group, versions));
+        DocumentName::Groups => {
+            let groups = rows.groups().iter().filter_map(|(group, versions)| discovery::group_entry(group, versions));
             added(&built_in.get(name)?, "groups", groups).map(json)
         }
-        Name::Aggregated { .. } => {
+        DocumentName::Aggregated { .. } => {
             let groups = rows.groups().iter().map(|(group, versions)| aggregated(rows, group, versions));
             added(&built_in.get(name)?, "items", groups).map(json)
         }
-        Name::OpenApi3Index => Some(json(served_openapi::index(&built_in.get(name)?, rows)?)),
-        Name::OpenApi3(path) => served_openapi::document(path, rows).or_else(|| built_in.get(name)),
-        Name::OpenApi2 => Some(Page::new(served_openapi::v2(&built_in.get(name)?, rows)?)),
-        Name::OpenApi2Protobuf => {
-            let document = served_openapi::v2(&built_in.get(&Name::OpenApi2)?, rows)?;
-            Some(Page::new(api::openapi::protobuf_of(&serde_json::from_str(&document).ok()?)))
+        DocumentName::OpenApi3Index => Some(json(served_openapi::index(&built_in.get(name)?, rows)?)),
+        DocumentName::OpenApi3(path) => served_openapi::document(path, rows).or_else(|| built_in.get(name)),
+        DocumentName::OpenApi2 => Some(CachedDocument::new(served_openapi::v2(&built_in.get(name)?, rows)?)),
+        DocumentName::OpenApi2Protobuf => {
+            let document = served_openapi::v2(&built_in.get(&DocumentName::OpenApi2)?, rows)?;
+            Some(CachedDocument::new(api::openapi::encode_v2_protobuf(&serde_json::from_str(&document).ok()?)))
         }
     }
 }
@@ -94,12 +99,12 @@ fn versions<'a>(rows: &'a Rows, group: &str) -> Option<&'a [&'static str]> {
 
 fn aggregated(rows: &Rows, group: &str, versions: &[&str]) -> Value {
     let version =
-        |version: &&str| discovery::aggregated_version_of(version, rows.of_version(group, version).into_iter());
+        |version: &&str| discovery::aggregated_version_from(version, rows.of_version(group, version).into_iter());
     json!({"metadata": {"name": group}, "versions": versions.iter().map(version).collect::<Vec<_>>()})
 }
 
 /// A document with more at the end of a list.
-fn added(page: &Page, list: &str, more: impl Iterator<Item = Value>) -> Option<Value> {
+fn added(page: &CachedDocument, list: &str, more: impl Iterator<Item = Value>) -> Option<Value> {
     let mut document: Value = serde_json::from_slice(&page.bytes).ok()?;
     document.get_mut(list)?.as_array_mut()?.extend(more);
     Some(document)

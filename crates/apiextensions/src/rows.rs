@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use api::schema::{Resource, Row};
+use api::schema::{Resource, ResourceRef};
 
 use crate::{Definition, version_order};
 
@@ -46,14 +46,14 @@ impl Rows {
     }
 
     /// The row at a path.
-    pub fn row(&self, group: &str, version: &str, plural: &str) -> Option<Row> {
-        self.by_path.get(group)?.get(version)?.get(plural).cloned().map(Row::Custom)
+    pub fn row(&self, group: &str, version: &str, plural: &str) -> Option<ResourceRef> {
+        self.by_path.get(group)?.get(version)?.get(plural).cloned().map(ResourceRef::Custom)
     }
 
     /// The row whose objects are of a kind.
-    pub fn row_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<Row> {
+    pub fn row_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<ResourceRef> {
         let named = self.by_path.get(group)?.get(version)?;
-        named.values().find(|row| row.kind == kind).cloned().map(Row::Custom)
+        named.values().find(|row| row.kind == kind).cloned().map(ResourceRef::Custom)
     }
 
     /// The rows of a group-version, by name.
@@ -65,15 +65,15 @@ impl Rows {
     }
 
     /// The rows of a resource, one for each version.
-    pub fn versions<'a>(&'a self, group: &str, plural: &'a str) -> impl Iterator<Item = Row> + 'a {
+    pub fn versions<'a>(&'a self, group: &str, plural: &'a str) -> impl Iterator<Item = ResourceRef> + 'a {
         let versions = self.by_path.get(group).into_iter().flat_map(HashMap::values);
-        versions.filter_map(|rows| rows.get(plural).cloned().map(Row::Custom))
+        versions.filter_map(|rows| rows.get(plural).cloned().map(ResourceRef::Custom))
     }
 
     /// The row of a kind.
-    pub fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<Row> {
+    pub fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<ResourceRef> {
         let rows = self.by_path.get(group)?.get(version)?;
-        rows.values().find(|row| row.kind == kind).cloned().map(Row::Custom)
+        rows.values().find(|row| row.kind == kind).cloned().map(ResourceRef::Custom)
     }
 
     /// Groups by name, with their versions, the preferred first.

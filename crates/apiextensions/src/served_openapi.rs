@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use api::{
     Value,
-    discovery::Page,
-    openapi::{added_v2, document_of},
+    discovery::CachedDocument,
+    openapi::{custom_resource_document, custom_resource_paths_v2},
     schema::Resource,
 };
 use serde_json::json;
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The index of documents with those of custom resources.
-pub fn index(built_in: &Page, rows: &Rows) -> Option<Value> {
+pub fn index(built_in: &CachedDocument, rows: &Rows) -> Option<Value> {
     let mut index: Value = serde_json::from_slice(&built_in.bytes).ok()?;
     let paths = index["paths"].as_object_mut()?;
     for (group, versions) in rows.groups() {
@@ -34,22 +34,22 @@ pub fn index(built_in: &Page, rows: &Rows) -> Option<Value> {
 }
 
 /// The document of version 3 at a path such as `apis/example.com/v1`.
-pub fn document(path: &str, rows: &Rows) -> Option<Page> {
+pub fn document(path: &str, rows: &Rows) -> Option<CachedDocument> {
     let (group, version) = path.strip_prefix("apis/")?.split_once('/')?;
     let rows = rows.of_version(group, version);
     let all = rows.iter().filter_map(|row| version_of(row)).flat_map(|version| of_version(version, Dialect::V3));
-    let document = document_of(&rows, all.collect())?;
-    Some(Page::hashed(serde_json::to_vec(&document).ok()?, hash(&rows)))
+    let document = custom_resource_document(&rows, all.collect())?;
+    Some(CachedDocument::with_hash(serde_json::to_vec(&document).ok()?, hash(&rows)))
 }
 
 /// The document of version 2 with custom resources.
-pub fn v2(built_in: &Page, rows: &Rows) -> Option<String> {
+pub fn v2(built_in: &CachedDocument, rows: &Rows) -> Option<String> {
     let mut document = Members::of(str::from_utf8(&built_in.bytes).ok()?)?;
     let mut paths = document.take("paths")?;
     let mut parameters = document.take("parameters")?;
     let mut definitions = document.take("definitions")?;
     let rows = rows.all();
-    let shared = added_v2(&rows, |path, item| paths.add(path, &item));
+    let shared = custom_resource_paths_v2(&rows, |path, item| paths.add(path, &item));
     shared.into_iter().for_each(|(name, parameter)| parameters.add(name, &parameter));
     let schemas = rows.iter().filter_map(|row| version_of(row)).flat_map(|version| of_version(version, Dialect::V2));
     schemas.for_each(|(name, schema)| definitions.add(name, &schema));
@@ -66,5 +66,5 @@ fn of_version(version: &Version, dialect: Dialect) -> BTreeMap<String, Value> {
 /// A hash of all that rows are made of.
 fn hash(rows: &[&Resource]) -> String {
     let hashes: Vec<&str> = rows.iter().filter_map(|row| Some(version_of(row)?.definition.hash())).collect();
-    Page::new(hashes.join(" ")).hash
+    CachedDocument::new(hashes.join(" ")).hash
 }

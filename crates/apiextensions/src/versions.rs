@@ -21,8 +21,8 @@ struct Question {
     answer: Option<Result<Value, Status>>,
 }
 
-impl apply::Versions for Conversions {
-    fn convert(&self, object: &Value, api_version: &str) -> Option<Value> {
+impl apply::VersionConverter for Conversions {
+    fn convert_object(&self, object: &Value, api_version: &str) -> Option<Value> {
         let mut object = object.clone();
         // Owners are compared, not converted.
         if let Some(metadata) = object.get_mut("metadata") {

@@ -193,7 +193,7 @@ impl Summary {
         Self {
             name: name.to_owned(),
             uid: meta::uid(object).to_owned(),
-            group: meta::text(object, &["spec", "group"]).to_owned(),
+            group: meta::string_at(object, &["spec", "group"]).to_owned(),
             wanted: object["spec"]["names"].clone(),
             accepted: object["status"]["acceptedNames"].clone(),
             approval: Approval::of(object).filter(|approval| !approval.is_told(object)),

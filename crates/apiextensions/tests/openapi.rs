@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use api::{
     Value,
-    openapi::{added_v2, document_of},
+    openapi::{custom_resource_document, custom_resource_paths_v2},
     schema::Resource,
 };
 use ferry_apiextensions::{
@@ -29,7 +29,8 @@ fn definition() -> Arc<Definition> {
 
 fn documents() -> Vec<Value> {
     let definition = definition();
-    let document = |(at, row): (usize, Arc<Resource>)| document_of(&[&*row], schemas(&definition, at, Dialect::V3));
+    let document =
+        |(at, row): (usize, Arc<Resource>)| custom_resource_document(&[&*row], schemas(&definition, at, Dialect::V3));
     definition.rows().into_iter().enumerate().map(|pair| document(pair).unwrap()).collect()
 }
 
@@ -45,7 +46,8 @@ fn paths_of_version_2_are_upstreams() {
     let rows = definition().rows();
     let rows: Vec<&Resource> = rows.iter().map(|row| &**row).collect();
     let mut paths = BTreeMap::new();
-    let shared: Value = added_v2(&rows, |path, item| _ = paths.insert(path, item)).into_iter().collect();
+    let shared: Value =
+        custom_resource_paths_v2(&rows, |path, item| _ = paths.insert(path, item)).into_iter().collect();
     same(&paths.iter().map(|(path, item)| shown(path, item, &shared)).collect::<String>(), PATHS);
 }
 

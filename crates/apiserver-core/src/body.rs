@@ -2,7 +2,7 @@
 
 use api::{
     Map, Value,
-    decode::{self, Format},
+    decode::{self, BodyFormat},
     json, protobuf,
     schema::TypeId,
     status::Status,
@@ -52,11 +52,11 @@ impl Input {
     }
 
     /// What the body is, as its content type says.
-    pub fn format(&self) -> Result<Format, Status> {
+    pub fn format(&self) -> Result<BodyFormat, Status> {
         match self.content_type.as_str() {
-            "" | "application/json" => Ok(Format::Json),
-            "application/yaml" => Ok(Format::Yaml),
-            PROTOBUF => Ok(Format::Protobuf),
+            "" | "application/json" => Ok(BodyFormat::Json),
+            "application/yaml" => Ok(BodyFormat::Yaml),
+            PROTOBUF => Ok(BodyFormat::Protobuf),
             _ => Err(Status::unsupported_media_type(BODIES)),
         }
     }
@@ -64,13 +64,13 @@ impl Input {
     /// The body as an object; `kind` is what it should be, for messages.
     pub fn object(&self, kind: &str) -> Result<Value, Status> {
         let read = match self.format()? {
-            Format::Json => json::parse(&self.body)
+            BodyFormat::Json => json::parse(&self.body)
                 .map(|(object, _)| object)
                 .map_err(|error| format!("couldn't get version/kind; json parse error: {error}")),
-            Format::Yaml => yaml::parse(&self.body).map(|parsed| parsed.value).map_err(|error| error.to_string()),
-            Format::Protobuf => protobuf::decode_object(&self.body).map_err(|error| error.to_string()),
+            BodyFormat::Yaml => yaml::parse(&self.body).map(|parsed| parsed.value).map_err(|error| error.to_string()),
+            BodyFormat::Protobuf => protobuf::decode_object(&self.body).map_err(|error| error.to_string()),
         };
-        read.map_err(|why| decode::unrecognized(kind, &self.body, why))
+        read.map_err(|why| decode::unrecognized_body(kind, &self.body, why))
     }
 
     /// The body as what it is, whatever that is: an object, or a patch. `None` if it cannot be read.
@@ -90,8 +90,8 @@ impl Input {
         if self.content_type != PROTOBUF {
             return self.object(kind);
         }
-        let decoded = protobuf::open(&self.body).and_then(|unknown| protobuf::decode_as(ty, unknown.raw));
-        decoded.map_err(|error| decode::unrecognized(kind, &self.body, error))
+        let decoded = protobuf::open_object(&self.body).and_then(|unknown| protobuf::decode_as(ty, unknown.raw));
+        decoded.map_err(|error| decode::unrecognized_body(kind, &self.body, error))
     }
 }
 
@@ -109,7 +109,7 @@ pub fn user_agent(request: &Request<Body>) -> String {
 async fn read_body(request: Request<Body>) -> Result<Bytes, Status> {
     match Limited::new(request.into_body(), MAX_BODY).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Status::too_large(MAX_BODY)),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Status::request_too_large(MAX_BODY)),
         Err(error) => Err(Status::bad_request(format!("cannot read the request's body: {error}"))),
     }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 /// A line that is not one of the table's. Tables are part of the program, so it never gets to a user.
 pub fn unreadable(line: &str) -> Status {
-    Status::internal(format!("a table of this program has a line that cannot be read: {line}"))
+    Status::internal_error(format!("a table of this program has a line that cannot be read: {line}"))
 }
 
 /// The lines that say something.

@@ -153,7 +153,7 @@ impl Source {
     /// Which object a key is of.
     fn place<'a>(&self, key: &'a str) -> Option<Place<'a>> {
         let rest = key.strip_prefix(self.prefix.as_str())?;
-        let (namespace, name) = if self.resource.namespaced() { rest.split_once('/')? } else { ("", rest) };
+        let (namespace, name) = if self.resource.is_namespaced() { rest.split_once('/')? } else { ("", rest) };
         Some(Place { resource: self.resource, namespace, name })
     }
 }
@@ -162,7 +162,7 @@ fn put<V: View>(view: &mut V, source: &Source, item: &Item) {
     let Some(place) = source.place(&item.record.key) else { return };
     match document::object(&item.record) {
         Ok(object) if initializers::is_pending(&object) => view.remove(place),
-        Ok(object) => view.put_item(place, &convert::to(source.resource, object), item),
+        Ok(object) => view.put_item(place, &convert::convert_to(source.resource, object), item),
         Err(error) => {
             tracing::warn!(key = &*item.record.key, %error, "a stored document cannot be read; it is as good as absent");
             view.remove(place);
@@ -188,7 +188,7 @@ mod tests {
 
     impl View for Names {
         fn put(&mut self, place: Place<'_>, object: &Value) {
-            let value = api::meta::text(object, &["data", "k"]).to_owned();
+            let value = api::meta::string_at(object, &["data", "k"]).to_owned();
             self.known.insert(format!("{} {}/{}", place.resource.name, place.namespace, place.name), value);
         }
 

@@ -107,7 +107,7 @@ impl Catalog {
 impl Row {
     fn of(resources: &[&'static Resource]) -> Self {
         let mut fields: Vec<&'static str> = Vec::new();
-        for field in resources.iter().flat_map(|resource| &resource.fields) {
+        for field in resources.iter().flat_map(|resource| &resource.selectable_fields) {
             if !fields.contains(&field.name) {
                 fields.push(field.name);
             }
@@ -136,9 +136,9 @@ impl Row {
             if *name == PENDING {
                 return initializers::is_pending(&object).then(|| PENDING.to_owned());
             }
-            let known = |version: &Version| Some((version.resource, version.resource.field(name)?.clone()));
+            let known = |version: &Version| Some((version.resource, version.resource.selectable_field(name)?.clone()));
             let (resource, field) = self.versions.iter().find_map(known)?;
-            Some(field.text(&convert::to(resource, object.clone())))
+            Some(field.value_of(&convert::convert_to(resource, object.clone())))
         };
         let fields: Vec<String> = self.fields.iter().map(|name| text(name).unwrap_or_default()).collect();
         marks(&object, &fields)
@@ -152,10 +152,14 @@ impl Version {
             if *name == PENDING {
                 return Some(Source::Places(vec![paths.add(PENDING)], ""));
             }
-            if let Some(field) = resource.field(name) {
-                return Some(Source::Places(field.paths.iter().map(|path| paths.add(path)).collect(), field.absent));
+            if let Some(field) = resource.selectable_field(name) {
+                return Some(Source::Places(
+                    field.paths.iter().map(|path| paths.add(path)).collect(),
+                    field.default_value,
+                ));
             }
-            let known = |other: &&'static Resource| Some(Source::Converted(other, other.field(name)?.clone()));
+            let known =
+                |other: &&'static Resource| Some(Source::Converted(other, other.selectable_field(name)?.clone()));
             all.iter().find_map(known)
         };
         let sources = fields.iter().filter_map(&mut source).collect();
@@ -175,7 +179,7 @@ impl Version {
                 }
                 Source::Converted(resource, field) => {
                     let object = object.get_or_insert_with(|| document::decode(value, 0).unwrap_or_default());
-                    field.text(&convert::to(resource, object.clone())).into()
+                    field.value_of(&convert::convert_to(resource, object.clone())).into()
                 }
             });
         }
@@ -193,7 +197,7 @@ fn labels_only(value: &Bytes) -> Marks {
 }
 
 fn marks(object: &Value, fields: &[String]) -> Marks {
-    let labels = meta::at(object, &["metadata", "labels"]).and_then(Value::as_object);
+    let labels = meta::value_at(object, &["metadata", "labels"]).and_then(Value::as_object);
     let labels: Vec<(&str, &str)> =
         labels.into_iter().flatten().filter_map(|(name, value)| Some((name.as_str(), value.as_str()?))).collect();
     Marks::new(labels.into_iter(), fields.iter().map(String::as_str))
@@ -207,7 +211,7 @@ mod tests {
     use super::*;
 
     fn check(key: &str, object: &Value, label: Option<(&str, &str)>, fields: &[(&str, &str)]) {
-        let version = meta::text(object, &["apiVersion"]);
+        let version = meta::string_at(object, &["apiVersion"]);
         let (group, version) = version.split_once('/').unwrap_or(("", version));
         let plural = key.split('/').rev().nth(2).unwrap();
         let resource = schema().resource(group, version, plural).unwrap();

@@ -28,7 +28,9 @@ pub fn encode_with(object: &Value, words: &Words) -> Bytes {
     write_fields(&mut out, object.get("metadata"), &["resourceVersion"], &[]);
     out.push(b'}');
     write_fields(&mut out, Some(object), &["metadata", "apiVersion", "kind"], words);
-    out.extend_from_slice(tail(meta::text(object, &["apiVersion"]), meta::text(object, &["kind"])).as_bytes());
+    out.extend_from_slice(
+        tail(meta::string_at(object, &["apiVersion"]), meta::string_at(object, &["kind"])).as_bytes(),
+    );
     out.into()
 }
 
@@ -123,10 +125,10 @@ pub fn decode(value: &Bytes, revision: Revision) -> Result<Value, store::Error> 
 
 /// Fills in what kube-apiserver leaves out of what it writes and fills in when it reads.
 fn complete(object: &mut Value) {
-    let version = meta::text(object, &["apiVersion"]);
+    let version = meta::string_at(object, &["apiVersion"]);
     let (group, version) = version.split_once('/').unwrap_or(("", version));
-    if let Some(ty) = schema().type_of_kind(group, version, meta::text(object, &["kind"])) {
-        defaults::apply(ty, object);
+    if let Some(ty) = schema().type_of_kind(group, version, meta::string_at(object, &["kind"])) {
+        defaults::apply_defaults(ty, object);
     }
 }
 
@@ -137,7 +139,7 @@ pub fn object(record: &Record) -> Result<Value, store::Error> {
 
 /// `/registry/<group>/<resource>/<namespace>/<name>`; an empty name gives the prefix of a collection.
 pub fn key(resource: &Resource, namespace: &str, name: &str) -> String {
-    let (group, plural) = resource.storage();
+    let (group, plural) = resource.storage_resource();
     let mut key = String::from("/registry/");
     for part in [group, plural] {
         if !part.is_empty() {

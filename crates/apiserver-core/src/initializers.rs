@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use api::{
     Value, meta,
-    schema::{TooLate, open_gate, schema},
+    schema::{GateOpenedTooLate, open_gate, schema},
     status::Status,
 };
 
@@ -22,7 +22,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 const ALL: &str = "includeUninitialized";
 
 /// Says, before anything else, that there will be initializers in this process.
-pub fn enable() -> Result<(), TooLate> {
+pub fn enable() -> Result<(), GateOpenedTooLate> {
     open_gate(GATE)
 }
 
@@ -33,7 +33,7 @@ pub fn enabled() -> bool {
 
 /// Whether an object waits for initializers.
 pub fn is_pending(object: &Value) -> bool {
-    enabled() && meta::at(object, &["metadata", "initializers"]).is_some_and(|list| !list.is_null())
+    enabled() && meta::value_at(object, &["metadata", "initializers"]).is_some_and(|list| !list.is_null())
 }
 
 /// Whether a request is about all objects, pending or not. A collection is deleted as a whole.
@@ -49,15 +49,15 @@ pub fn visible(target: &Target, object: &Value) -> Result<(), Status> {
 
 /// Why an initializer has rejected the object, if one has.
 pub fn rejection(object: &Value) -> Option<Status> {
-    let result = meta::at(object, &["metadata", "initializers", "result"]).filter(|result| result.is_object())?;
+    let result = meta::value_at(object, &["metadata", "initializers", "result"]).filter(|result| result.is_object())?;
     is_pending(object).then(|| {
-        let code = u16::try_from(meta::number(result, &["code"])).ok().filter(|code| (400..600).contains(code));
+        let code = u16::try_from(meta::integer_at(result, &["code"])).ok().filter(|code| (400..600).contains(code));
         Status {
             code: code.unwrap_or(500),
-            reason: Status::of_reason(meta::text(result, &["reason"])),
-            message: meta::text(result, &["message"]).to_owned(),
-            details: meta::at(result, &["details"]).cloned(),
-            next: None,
+            reason: Status::known_reason(meta::string_at(result, &["reason"])),
+            message: meta::string_at(result, &["message"]).to_owned(),
+            details: meta::value_at(result, &["details"]).cloned(),
+            continue_token: None,
         }
     })
 }

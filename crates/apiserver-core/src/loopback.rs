@@ -3,7 +3,7 @@
 
 use api::{
     Value,
-    schema::{Resource, Row, schema},
+    schema::{Resource, ResourceRef, schema},
     status::Status,
 };
 use bytes::Bytes;
@@ -20,7 +20,7 @@ pub const USER: &str = "system:apiserver";
 /// The row of a resource that the server itself uses.
 pub fn resource(group: &str, version: &str, name: &str) -> Result<&'static Resource, Status> {
     let found = schema().resource(group, version, name);
-    found.ok_or_else(|| Status::internal(format!("the schema lacks {name} in {group}/{version}")))
+    found.ok_or_else(|| Status::internal_error(format!("the schema lacks {name} in {group}/{version}")))
 }
 
 /// Which object of a resource.
@@ -117,7 +117,7 @@ pub fn target(verb: &'static str, place: Place<'_>, subresource: &str) -> Target
 }
 
 /// A request of the server's own about all objects of a row.
-pub fn target_of(resource: Row) -> Target {
+pub fn target_of(resource: ResourceRef) -> Target {
     Target {
         resource,
         verb: "list",

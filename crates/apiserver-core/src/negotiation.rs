@@ -2,7 +2,7 @@
 //!
 //! Two refusals, in upstream's words: no type that the path offers at all, or none in the shape that was asked for.
 
-use api::{status::Status, table::Include};
+use api::{status::Status, table::IncludeObject};
 use http::{HeaderMap, header};
 use serde_json::json;
 
@@ -41,7 +41,7 @@ pub enum Shape {
     /// All of it.
     Object,
     /// A row of a table.
-    Table(Include),
+    Table(IncludeObject),
     /// Its metadata.
     Metadata,
 }
@@ -137,7 +137,7 @@ fn offered(accept: &str, lists: bool) -> Result<(), Status> {
 /// 406: a path has only these types.
 pub fn not_offered(types: &[&str]) -> Status {
     let message = format!("406: Not Acceptable\n\nAvailable representations: {}", types.join(", "));
-    Status { code: 406, reason: "NotAcceptable", message, details: Some(json!({})), next: None }
+    Status { code: 406, reason: "NotAcceptable", message, details: Some(json!({})), continue_token: None }
 }
 
 /// One wish of a client.
@@ -172,7 +172,7 @@ fn clause(text: &str) -> Option<Clause<'_>> {
 /// Whether a form can be served: custom resources have no protobuf, but what is shown of them may.
 fn fits(encoding: Encoding, shape: Shape, target: &Target) -> bool {
     let whole = matches!(shape, Shape::Object) && target.subresource != "scale";
-    encoding != Encoding::Protobuf || target.resource.custom.is_none() || !whole
+    encoding != Encoding::Protobuf || target.resource.custom_schema.is_none() || !whole
 }
 
 fn encodings<'a>(clause: &'a Clause<'a>) -> impl Iterator<Item = Encoding> + 'a {
@@ -199,9 +199,9 @@ fn shape(clause: &Clause, encoding: Encoding, target: &Target) -> Option<(Shape,
     let shape = match kind {
         "Table" if encoding != Encoding::Protobuf && target.is_kept() => {
             Shape::Table(match target.query.get("includeObject") {
-                Some("None") => Include::None,
-                Some("Object") => Include::Object,
-                _ => Include::Metadata,
+                Some("None") => IncludeObject::None,
+                Some("Object") => IncludeObject::Object,
+                _ => IncludeObject::Metadata,
             })
         }
         "PartialObjectMetadata" | "PartialObjectMetadataList" => Shape::Metadata,
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(check("", ""), Ok((Encoding::Json, Shape::Object)));
         assert_eq!(check("application/yaml", ""), Ok((Encoding::Yaml, Shape::Object)));
         let tables = "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-        assert_eq!(check(tables, "includeObject=None"), Ok((Encoding::Json, Shape::Table(Include::None))));
+        assert_eq!(check(tables, "includeObject=None"), Ok((Encoding::Json, Shape::Table(IncludeObject::None))));
         let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
         assert_eq!(check(metadata, ""), Ok((Encoding::Protobuf, Shape::Metadata)));
         assert_eq!(check("application/json;q=0.1, application/yaml", ""), Ok((Encoding::Yaml, Shape::Object)));

@@ -3,7 +3,7 @@
 mod info;
 
 use api::{
-    schema::{Row, schema},
+    schema::{ResourceRef, schema},
     status::Status,
 };
 use http::Method;
@@ -30,7 +30,7 @@ impl<'a> From<&'a Served> for Table<'a> {
 #[derive(Debug)]
 pub struct Target {
     /// The row of the resource.
-    pub resource: Row,
+    pub resource: ResourceRef,
     /// `create`, `get`, `list`, `watch`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: &'static str,
     /// Empty: all namespaces, or the resource has none.
@@ -66,7 +66,7 @@ pub fn parse<'a>(
     };
     let mut rows = schema().resources().iter();
     if rows.any(|resource| resource.group == group && resource.version == version) {
-        let find = |name: &str| schema().resource(group, version, name).map(Row::BuiltIn);
+        let find = |name: &str| schema().resource(group, version, name).map(ResourceRef::BuiltIn);
         return table.served.includes(group, version).then(|| target(method, rest, query, find));
     }
     custom_target(method, (group, version), rest, query, table.custom?)
@@ -91,7 +91,7 @@ fn custom_target(
     let row = custom.find(group, version, named.first()?)?;
     // Only reads go over all namespaces.
     let whole = matches!(method.as_str(), "GET" | "HEAD") && named.get(1).is_none_or(|name| name.is_empty());
-    if row.namespaced() != namespaced && !(row.namespaced() && whole) {
+    if row.is_namespaced() != namespaced && !(row.is_namespaced() && whole) {
         return None;
     }
     let parsed = target(method, rest, query, |_| Some(row.clone()));
@@ -103,7 +103,12 @@ fn custom_target(
     }
 }
 
-fn target(method: &Method, rest: &[&str], query: Query, find: impl Fn(&str) -> Option<Row>) -> Result<Target, Status> {
+fn target(
+    method: &Method,
+    rest: &[&str],
+    query: Query,
+    find: impl Fn(&str) -> Option<ResourceRef>,
+) -> Result<Target, Status> {
     // The old way to ask for a watch: `watch/` in front of the resource, and perhaps the name of one object.
     let (watched, rest) = match rest {
         ["watch", rest @ ..] => (true, rest),
@@ -120,8 +125,8 @@ fn target(method: &Method, rest: &[&str], query: Query, find: impl Fn(&str) -> O
         [] => return Err(Status::no_such_path()),
     };
     let resource = find(rest[0]).ok_or_else(Status::no_such_path)?;
-    if resource.namespaced() && namespace.is_empty() && !name.is_empty()
-        || !resource.namespaced() && !namespace.is_empty()
+    if resource.is_namespaced() && namespace.is_empty() && !name.is_empty()
+        || !resource.is_namespaced() && !namespace.is_empty()
     {
         return Err(Status::no_such_path());
     }
@@ -197,7 +202,7 @@ impl Target {
         }
         let verbs = self.verbs().ok_or_else(Status::no_such_path)?;
         if self.subresource.is_empty()
-            && self.resource.namespaced()
+            && self.resource.is_namespaced()
             && self.namespace.is_empty()
             && self.verb == "create"
         {

@@ -80,7 +80,7 @@ fn choice(name: &str) -> Result<Choice, Error> {
         name => {
             let (group, version) = name.split_once('/').unwrap_or(("", name));
             let group = if group == "api" { "" } else { group };
-            let known = discovery::group_versions(&|_, _| true).contains(&(group, version));
+            let known = discovery::served_group_versions(&|_, _| true).contains(&(group, version));
             if !known {
                 return Err(Error::Unknown(name.to_owned()));
             }

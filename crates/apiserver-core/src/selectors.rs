@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use api::{
     Value, meta,
-    selector::{LabelSelector, comparisons},
+    selector::{LabelSelector, parse_requirements},
 };
 use serde_json::json;
 
@@ -56,14 +56,14 @@ impl Selectors {
     pub fn of_review(attributes: &Value) -> Self {
         let part = |name: &str| attributes.get(name).filter(|part| part.is_object());
         let fields = part("fieldSelector").map_or_else(Requirements::default, |selector| {
-            match meta::list(selector, &["requirements"]) {
-                [] => parsed_fields(meta::text(selector, &["rawSelector"])),
+            match meta::list_at(selector, &["requirements"]) {
+                [] => parsed_fields(meta::string_at(selector, &["rawSelector"])),
                 requirements => Requirements::read(requirements, field_requirement),
             }
         });
         let labels = part("labelSelector").map_or_else(Requirements::default, |selector| {
-            match meta::list(selector, &["requirements"]) {
-                [] => parsed_labels(meta::text(selector, &["rawSelector"])),
+            match meta::list_at(selector, &["requirements"]) {
+                [] => parsed_labels(meta::string_at(selector, &["rawSelector"])),
                 requirements => Requirements::read(requirements, label_requirement),
             }
         });
@@ -123,7 +123,7 @@ fn parsed_fields(text: &str) -> Requirements {
         let operator = if equal { "In" } else { "NotIn" };
         Requirement { key, operator, values: vec![value] }
     };
-    let read = comparisons(text).map(|terms| terms.into_iter().map(requirement).collect());
+    let read = parse_requirements(text).map(|terms| terms.into_iter().map(requirement).collect());
     Requirements::of(read.map_err(|error| error.to_string()))
 }
 
@@ -142,12 +142,12 @@ fn of_labels(selector: &LabelSelector) -> Vec<Requirement> {
 
 fn field_requirement(given: &Value) -> Result<Requirement, String> {
     let values: Vec<String> =
-        meta::list(given, &["values"]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        meta::list_at(given, &["values"]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
     if values.len() > 1 {
         return Err("fieldSelectors do not yet support multiple values".into());
     }
-    let key = meta::text(given, &["key"]).to_owned();
-    match meta::text(given, &["operator"]) {
+    let key = meta::string_at(given, &["key"]).to_owned();
+    match meta::string_at(given, &["operator"]) {
         "In" if values.len() == 1 => Ok(Requirement { key, operator: "In", values }),
         "In" => Err("fieldSelectors in must have one value".into()),
         "NotIn" if values.len() == 1 => Ok(Requirement { key, operator: "NotIn", values }),

@@ -172,30 +172,32 @@ impl View for Known {
 }
 
 fn service(object: &Value) -> Service {
-    let text = |field: &str| meta::text(object, &["spec", field]).to_owned();
-    let port = |port: &Value| (meta::number(port, &["port"]), meta::text(port, &["name"]).to_owned());
-    let family = meta::list(object, &["spec", "ipFamilies"]).first().and_then(Value::as_str).unwrap_or_default();
+    let text = |field: &str| meta::string_at(object, &["spec", field]).to_owned();
+    let port = |port: &Value| (meta::integer_at(port, &["port"]), meta::string_at(port, &["name"]).to_owned());
+    let family = meta::list_at(object, &["spec", "ipFamilies"]).first().and_then(Value::as_str).unwrap_or_default();
     Service {
         kind: text("type"),
         external_name: text("externalName"),
         cluster_ip: text("clusterIP"),
         family: family.to_owned(),
-        ports: meta::list(object, &["spec", "ports"]).iter().map(port).collect(),
+        ports: meta::list_at(object, &["spec", "ports"]).iter().map(port).collect(),
     }
 }
 
 fn slice(object: &Value) -> Slice {
     let port = |port: &Value| {
-        let number = meta::at(port, &["port"]).and_then(Value::as_u64).and_then(|number| u16::try_from(number).ok());
-        (meta::text(port, &["name"]).to_owned(), number)
+        let number =
+            meta::value_at(port, &["port"]).and_then(Value::as_u64).and_then(|number| u16::try_from(number).ok());
+        (meta::string_at(port, &["name"]).to_owned(), number)
     };
-    let ready = meta::list(object, &["endpoints"]).iter().filter(|endpoint| endpoint["conditions"]["ready"] != false);
+    let ready =
+        meta::list_at(object, &["endpoints"]).iter().filter(|endpoint| endpoint["conditions"]["ready"] != false);
     // An endpoint has several addresses only in theory: the first is the one that counts.
-    let address = |endpoint: &Value| meta::list(endpoint, &["addresses"]).first()?.as_str().map(str::to_owned);
+    let address = |endpoint: &Value| meta::list_at(endpoint, &["addresses"]).first()?.as_str().map(str::to_owned);
     Slice {
-        service: meta::text(object, &["metadata", "labels", SERVICE_LABEL]).to_owned(),
-        family: meta::text(object, &["addressType"]).to_owned(),
-        ports: meta::list(object, &["ports"]).iter().map(port).collect(),
+        service: meta::string_at(object, &["metadata", "labels", SERVICE_LABEL]).to_owned(),
+        family: meta::string_at(object, &["addressType"]).to_owned(),
+        ports: meta::list_at(object, &["ports"]).iter().map(port).collect(),
         ready: ready.filter_map(address).collect(),
     }
 }

@@ -2,7 +2,7 @@
 
 use api::{
     Value,
-    schema::{Resource, Row},
+    schema::{Resource, ResourceRef},
     status::Status,
 };
 use async_trait::async_trait;
@@ -42,11 +42,11 @@ pub trait ObjectStorage: Send + Sync {
 /// The resources that CustomResourceDefinitions define, in step with the watch cache.
 pub trait CustomResources: Send + Sync {
     /// The resource with a plural name.
-    fn find(&self, group: &str, version: &str, plural: &str) -> Option<Row>;
+    fn find(&self, group: &str, version: &str, plural: &str) -> Option<ResourceRef>;
 
     /// The resource of a kind.
-    fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<Row>;
+    fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<ResourceRef>;
 
     /// The served versions of a resource.
-    fn versions(&self, group: &str, plural: &str) -> Vec<Row>;
+    fn versions(&self, group: &str, plural: &str) -> Vec<ResourceRef>;
 }

@@ -126,11 +126,11 @@ impl Reached {
 
 /// Where a client configuration leads.
 pub fn place(config: &Value) -> HookPlace {
-    let Some(service) = meta::at(config, &["service"]) else {
-        return HookPlace::Url(meta::text(config, &["url"]).to_owned());
+    let Some(service) = meta::value_at(config, &["service"]) else {
+        return HookPlace::Url(meta::string_at(config, &["url"]).to_owned());
     };
-    let text = |field: &str| meta::text(service, &[field]).to_owned();
-    let port = meta::at(service, &["port"]).and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
+    let text = |field: &str| meta::string_at(service, &[field]).to_owned();
+    let port = meta::value_at(service, &["port"]).and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
     HookPlace::Service {
         namespace: text("namespace"),
         name: text("name"),

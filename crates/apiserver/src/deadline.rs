@@ -36,7 +36,7 @@ impl Deadline {
 
 fn too_late() -> Status {
     let message = "Timeout: request did not complete within the allotted timeout".to_owned();
-    Status { code: 504, reason: "Timeout", message, details: Some(Value::Object(Map::new())), next: None }
+    Status { code: 504, reason: "Timeout", message, details: Some(Value::Object(Map::new())), continue_token: None }
 }
 
 /// A duration in Go's form: `1m30s`, `500ms`. A negative one is none.

@@ -68,11 +68,11 @@ pub fn warned(mut response: Response<Body>, warnings: &[String]) -> Response<Bod
 
 /// A stored document, as it is where possible.
 pub fn document(target: &Target, form: Form, value: &Bytes, revision: Revision) -> Result<Response<Body>, Status> {
-    if form.is_plain() && target.resource.custom.is_none() && Tail::of(&target.resource).ends(value) {
+    if form.is_plain() && target.resource.custom_schema.is_none() && Tail::of(&target.resource).ends(value) {
         return Ok(bytes(200, document::answer(value, revision)));
     }
-    let stored = document::decode(value, revision).map_err(Status::internal)?;
-    Ok(object(target, form, convert::to(&target.resource, stored), 200))
+    let stored = document::decode(value, revision).map_err(Status::internal_error)?;
+    Ok(object(target, form, convert::convert_to(&target.resource, stored), 200))
 }
 
 /// An object that was written: as it is stored, where possible.
@@ -91,7 +91,7 @@ pub fn object(target: &Target, form: Form, object: Value, code: u16) -> Response
 /// A value that says its kind, in the encoding of a form; what has no protobuf is JSON.
 fn written(form: Form, code: u16, value: &Value) -> Response<Body> {
     let (encoding, text): (Encoding, Bytes) = match form.encoding {
-        Encoding::Protobuf => match protobuf::encode_any(value) {
+        Encoding::Protobuf => match protobuf::encode_declared(value) {
             Some(message) => (Encoding::Protobuf, message.into()),
             None => (Encoding::Json, value.to_string().into()),
         },
@@ -130,8 +130,8 @@ pub fn shaped(target: &Target, form: Form, object: Value) -> Value {
         Shape::Object => object,
         Shape::Metadata => versioned(form, table::partial_metadata(&object)),
         Shape::Table(include) => {
-            let metadata = json!({"resourceVersion": meta::text(&object, &["metadata", "resourceVersion"])});
-            let table = table::table(&target.resource, std::iter::once(&object), metadata, include, clock::now());
+            let metadata = json!({"resourceVersion": meta::string_at(&object, &["metadata", "resourceVersion"])});
+            let table = table::build_table(&target.resource, std::iter::once(&object), metadata, include, clock::now());
             versioned(form, table)
         }
     }
@@ -153,11 +153,11 @@ pub fn list(target: &Target, form: Form, list: List) -> Result<Response<Body>, S
         }
     }
     match (form.shape, form.encoding) {
-        (Shape::Object, Encoding::Protobuf) if target.resource.custom.is_none() => {
+        (Shape::Object, Encoding::Protobuf) if target.resource.custom_schema.is_none() => {
             let joined = joined::protobuf(target, &metadata, &list, form.gzip)?;
             return Ok(as_is(200, Encoding::Protobuf, joined.body, joined.compressed));
         }
-        _ if form.is_plain() && target.resource.custom.is_none() => {
+        _ if form.is_plain() && target.resource.custom_schema.is_none() => {
             let joined = joined::json(target, &metadata, &list, form.gzip)?;
             return Ok(as_is(200, Encoding::Json, joined.body, joined.compressed));
         }
@@ -176,18 +176,18 @@ pub fn objects(target: &Target, form: Form, objects: Vec<Value>, mut metadata: V
         Shape::Object => {
             let (kind, version) = (target.resource.list_kind(), target.resource.api_version());
             // Upstream knows custom resources only as what they say they are.
-            let items: Vec<Value> = match target.resource.custom {
+            let items: Vec<Value> = match target.resource.custom_schema {
                 Some(_) => objects,
                 None => objects.into_iter().map(joined::untyped).collect(),
             };
-            if target.resource.custom.is_some() && metadata["continue"].is_null() {
+            if target.resource.custom_schema.is_some() && metadata["continue"].is_null() {
                 metadata["continue"] = "".into();
             }
             let list = json!({"kind": kind, "apiVersion": version, "metadata": metadata, "items": items});
             written(form, 200, &list)
         }
         Shape::Table(include) => {
-            let table = table::table(&target.resource, objects.iter(), metadata, include, clock::now());
+            let table = table::build_table(&target.resource, objects.iter(), metadata, include, clock::now());
             written(form, 200, &versioned(form, table))
         }
         Shape::Metadata => {
@@ -199,6 +199,7 @@ pub fn objects(target: &Target, form: Form, objects: Vec<Value>, mut metadata: V
 }
 
 fn stored(target: &Target, list: &List) -> Result<Vec<Value>, Status> {
-    let decode = |record: &store::Record| document::object(record).map(|object| convert::to(&target.resource, object));
-    list.items.iter().map(|item| decode(&item.record)).collect::<Result<_, _>>().map_err(Status::internal)
+    let decode =
+        |record: &store::Record| document::object(record).map(|object| convert::convert_to(&target.resource, object));
+    list.items.iter().map(|item| decode(&item.record)).collect::<Result<_, _>>().map_err(Status::internal_error)
 }

@@ -65,7 +65,7 @@ pub fn protobuf(target: &Target, metadata: &Value, list: &List, compress: bool) 
     let items = Items { target, tail: Tail::of(&target.resource) };
     let written: Vec<Bytes> = list.items.iter().map(|item| items.protobuf(item)).collect::<Result<_, _>>()?;
     let length = written.iter().map(Bytes::len).sum();
-    let (head, tail) = protobuf::around_list(&target.resource, metadata, length);
+    let (head, tail) = protobuf::list_envelope(&target.resource, metadata, length);
     let size = head.len() + length + tail.len();
     if compress && size >= gzip::WORTHWHILE {
         let mut stream = Stream::with_capacity(size / 4);
@@ -96,8 +96,8 @@ impl Items<'_> {
     }
 
     fn object(&self, item: &Item) -> Result<Value, Status> {
-        let object = document::object(&item.record).map_err(Status::internal)?;
-        Ok(convert::to(&self.target.resource, object))
+        let object = document::object(&item.record).map_err(Status::internal_error)?;
+        Ok(convert::convert_to(&self.target.resource, object))
     }
 
     fn append_json(&self, out: &mut BytesMut, item: &Item, comma: bool) -> Result<(), Status> {
@@ -134,7 +134,7 @@ impl Items<'_> {
     }
 
     fn protobuf(&self, item: &Item) -> Result<Bytes, Status> {
-        let write = || Ok(Bytes::from(protobuf::list_item(&self.target.resource, &self.object(item)?)));
+        let write = || Ok(Bytes::from(protobuf::encode_list_item(&self.target.resource, &self.object(item)?)));
         let Some(forms) = self.forms(item) else { return write() };
         match forms.protobuf.get() {
             Some(written) => Ok(written.clone()),

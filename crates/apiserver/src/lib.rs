@@ -133,7 +133,7 @@ struct Shared {
     reloads: reload::Reloads,
     settings: Settings,
     /// What the server says of its API.
-    pages: api::discovery::Pages,
+    pages: api::discovery::DocumentCache,
     /// The same with custom resources.
     custom_pages: apiextensions::Pages,
     metrics: metrics::Metrics,
@@ -191,7 +191,7 @@ impl Server {
         let crd_controller = apiextensions::control::run(registry.clone(), registry.custom().clone(), alive.clone());
         tokio::spawn(crd_controller);
         let served = settings.served.clone();
-        let pages = api::discovery::Pages::new(move |group, version| served.includes(group, version));
+        let pages = api::discovery::DocumentCache::new(move |group, version| served.includes(group, version));
         let tokens = config.tokens.map(Arc::new);
         let storage: Arc<dyn ObjectStorage> = registry.clone();
         let authenticator = authn::Authenticator::new(&settings.authentication, tokens.as_ref(), &storage);
@@ -236,7 +236,7 @@ impl Server {
     }
 
     /// What clients are told of the API: of this server's, custom resources included, and of others' that it leads to.
-    fn page(&self, name: &api::discovery::Name) -> Option<api::discovery::Page> {
+    fn page(&self, name: &api::discovery::DocumentName) -> Option<api::discovery::CachedDocument> {
         let own = |name: &_| self.shared.custom_pages.get(&self.shared.pages, &self.registry().custom().rows(), name);
         self.aggregator().page(name, own)
     }

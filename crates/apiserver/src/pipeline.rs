@@ -367,8 +367,8 @@ async fn serve_resource(
     target: Box<Target>,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
-    let mut deprecation = target.resource.deprecation();
-    if target.resource.custom.is_some()
+    let mut deprecation = target.resource.deprecation_warning();
+    if target.resource.custom_schema.is_some()
         && let Some(text) = deprecation.take()
     {
         // The deprecation warning of a custom resource version comes with errors too.

@@ -93,9 +93,10 @@ async fn sample(server: &Server, before: &mut Before) -> Result<(), Status> {
 /// The images of all containers.
 fn images(pods: &[Value]) -> HashMap<Container, String> {
     let of = |pod: &Value| -> Vec<(Container, String)> {
-        let containers = ["initContainers", "containers"].into_iter().flat_map(|list| meta::list(pod, &["spec", list]));
+        let containers =
+            ["initContainers", "containers"].into_iter().flat_map(|list| meta::list_at(pod, &["spec", list]));
         let named = containers.map(|container| {
-            let text = |field: &str| meta::text(container, &[field]).to_owned();
+            let text = |field: &str| meta::string_at(container, &[field]).to_owned();
             ((meta::namespace(pod).to_owned(), meta::name(pod).to_owned(), text("name")), text("image"))
         });
         named.collect()

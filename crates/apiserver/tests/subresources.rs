@@ -258,7 +258,7 @@ async fn every_subresource_is_served() {
     let mut asked = 0;
     for resource in api::schema::schema().resources() {
         let root = if resource.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", resource.group) };
-        let scope = if resource.namespaced() { "/namespaces/default" } else { "" };
+        let scope = if resource.is_namespaced() { "/namespaces/default" } else { "" };
         let base = format!("{root}/{}{scope}/{}/x", resource.version, resource.name);
         for sub in &resource.subresources {
             for verb in &sub.verbs {
@@ -332,7 +332,7 @@ mod token {
         let f = fixture().await;
         f.pod("p", json!({})).await;
         let ask = |path: String, object: Value| {
-            let body = api::protobuf::encode_any(&object).unwrap();
+            let body = api::protobuf::encode_declared(&object).unwrap();
             let media = "application/vnd.kubernetes.protobuf";
             let request = Request::post(path).header("content-type", media).header("accept", media);
             let request = request.body(Full::new(Bytes::from(body))).unwrap();

@@ -92,7 +92,7 @@ async fn every_resource_is_created_read_changed_and_deleted() {
             "" => format!("/api/{}", resource.version),
             group => format!("/apis/{group}/{}", resource.version),
         };
-        let scope = if resource.namespaced() { "/namespaces/default" } else { "" };
+        let scope = if resource.is_namespaced() { "/namespaces/default" } else { "" };
         let path = format!("{group}{scope}/{}", resource.name);
         let object = minimal::object(resource.kind, &resource.api_version(), &format!("x-{}", resource.version));
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
@@ -440,7 +440,7 @@ async fn protobuf_goes_in_and_comes_out() {
 /// Typed clients send options in the version of the group that they delete from.
 fn delete_options() -> Vec<u8> {
     let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"});
-    let message = api::protobuf::encode_any(&options).unwrap_or_else(|| {
+    let message = api::protobuf::encode_declared(&options).unwrap_or_else(|| {
         let ty = api::schema::schema().type_named("meta/v1.DeleteOptions").unwrap();
         api::protobuf::encode_as(ty, &options.take())
     });

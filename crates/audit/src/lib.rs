@@ -75,7 +75,7 @@ impl Auditor {
             if let Err(why) = told {
                 tracing::error!(why, "an audit event is lost");
                 if output.is_strict() && stage == Stage::RequestReceived {
-                    return Err(Status::internal("unable to audit the request"));
+                    return Err(Status::internal_error("unable to audit the request"));
                 }
             }
         }

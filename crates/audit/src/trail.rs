@@ -73,7 +73,7 @@ impl Trail {
         for (field, of) in
             [("name", "name"), ("uid", "uid"), ("resourceVersion", "resourceVersion"), ("namespace", "namespace")]
         {
-            let value = meta::text(&object, &["metadata", of]);
+            let value = meta::string_at(&object, &["metadata", of]);
             let reference = meta::field_mut(&mut event, "objectRef");
             if !value.is_empty() && !reference.contains_key(field) {
                 reference.insert(field.to_owned(), value.into());
@@ -90,7 +90,7 @@ impl Trail {
         let mut event = self.event();
         let mut status = json!({"metadata": {}, "code": code});
         let Some(mut object) = object else { return event["responseStatus"] = status };
-        if meta::text(&object, &["kind"]) == "Status" && meta::text(&object, &["apiVersion"]) == "v1" {
+        if meta::string_at(&object, &["kind"]) == "Status" && meta::string_at(&object, &["apiVersion"]) == "v1" {
             for field in ["status", "message", "reason", "details"] {
                 if let Some(value) = object.get(field) {
                     status[field] = value.clone();

@@ -62,13 +62,13 @@ fn parts(token: &str) -> Option<(&str, &str)> {
 /// Whom the secret's token is of, or why it is not accepted.
 fn user(object: &Value, id: &str, secret: &str) -> Result<User, String> {
     let data = |key: &str| {
-        let decoded = BASE64_STANDARD.decode(meta::text(object, &["data", key])).unwrap_or_default();
+        let decoded = BASE64_STANDARD.decode(meta::string_at(object, &["data", key])).unwrap_or_default();
         String::from_utf8_lossy(&decoded).into_owned()
     };
     if meta::is_deleting(object) {
         return Err("is deleted and awaiting removal".into());
     }
-    if meta::text(object, &["type"]) != TYPE || meta::at(object, &["data"]).is_none() {
+    if meta::string_at(object, &["type"]) != TYPE || meta::value_at(object, &["data"]).is_none() {
         return Err(format!("has invalid type, expected {TYPE}."));
     }
     if !same(data("token-secret").as_bytes(), secret.as_bytes()) {

@@ -79,7 +79,7 @@ impl Webhook {
         let answer = with_backoff(Backoff::from(PAUSE), || endpoint.post(body.clone(), LIMIT)).await?.successful()?;
         let review: Value =
             serde_json::from_slice(&answer).map_err(|error| http_client::Error::Answer(error.to_string()))?;
-        if meta::text(&review, &["kind"]) != "TokenReview" {
+        if meta::string_at(&review, &["kind"]) != "TokenReview" {
             return Err(http_client::Error::Answer("it is no TokenReview".into()));
         }
         Ok(review)
@@ -94,7 +94,7 @@ impl TokenLink for Webhook {
             Reasons::one(error.to_string())
         })?;
         let texts = |path: &[&str]| -> Vec<String> {
-            meta::list(&review, path).iter().filter_map(Value::as_str).map(str::to_owned).collect()
+            meta::list_at(&review, path).iter().filter_map(Value::as_str).map(str::to_owned).collect()
         };
         let mut granted = Vec::new();
         if !audiences.is_empty() {
@@ -105,18 +105,18 @@ impl TokenLink for Webhook {
                 return Ok(None);
             }
         }
-        if meta::at(&review, &["status", "authenticated"]) != Some(&Value::Bool(true)) {
-            return match meta::text(&review, &["status", "error"]) {
+        if meta::value_at(&review, &["status", "authenticated"]) != Some(&Value::Bool(true)) {
+            return match meta::string_at(&review, &["status", "error"]) {
                 "" => Ok(None),
                 error => Err(Reasons::one(error)),
             };
         }
         let user = ["status", "user"];
-        let extra = meta::at(&review, &["status", "user", "extra"]).cloned().unwrap_or_default();
+        let extra = meta::value_at(&review, &["status", "user", "extra"]).cloned().unwrap_or_default();
         Ok(Some(Found {
             user: User {
-                name: meta::text(&review, &[user[0], user[1], "username"]).to_owned(),
-                uid: meta::text(&review, &[user[0], user[1], "uid"]).to_owned(),
+                name: meta::string_at(&review, &[user[0], user[1], "username"]).to_owned(),
+                uid: meta::string_at(&review, &[user[0], user[1], "uid"]).to_owned(),
                 groups: texts(&[user[0], user[1], "groups"]),
                 extra: serde_json::from_value(extra).unwrap_or_default(),
             },

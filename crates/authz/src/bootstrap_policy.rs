@@ -41,7 +41,7 @@ pub fn objects() -> Result<Vec<Wanted>, Status> {
 pub fn rules_of(name: &str) -> Vec<Value> {
     let objects = objects().unwrap_or_default();
     let role = objects.iter().find(|one| one.resource.name == "clusterroles" && meta::name(&one.object) == name);
-    role.map(|role| meta::list(&role.object, &["rules"]).to_vec()).unwrap_or_default()
+    role.map(|role| meta::list_at(&role.object, &["rules"]).to_vec()).unwrap_or_default()
 }
 
 fn header(line: &str) -> Option<Result<Vec<Wanted>, Status>> {

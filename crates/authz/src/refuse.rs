@@ -10,7 +10,7 @@ use super::Reason;
 pub fn status(attributes: &Attributes<'_>, reason: &Reason) -> Status {
     if let Some(error) = reason.error() {
         tracing::warn!(error, "an authorizer failed");
-        return Status::internal(error);
+        return Status::internal_error(error);
     }
     let mut why = sanitized(&sentence(attributes));
     let reason = reason.to_string();
@@ -33,7 +33,7 @@ pub fn status(attributes: &Attributes<'_>, reason: &Reason) -> Status {
             (format!("{about} is forbidden: {why}"), details)
         }
     };
-    Status { code: 403, reason: "Forbidden", message, details: Some(details), next: None }
+    Status { code: 403, reason: "Forbidden", message, details: Some(details), continue_token: None }
 }
 
 /// Who cannot do what, where.

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use api::{
     Value as Json,
-    validate::{Fault as FieldFault, FieldError},
+    validate::{FieldError, FieldErrorType as FieldFault},
 };
 use cel::{Bindings, Budget, Environment, Type, Value};
 

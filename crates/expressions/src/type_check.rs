@@ -29,9 +29,9 @@ type Kind = (String, String, String);
 pub fn check(policy: &Json) -> Vec<Warning> {
     let kinds = kinds(policy);
     let mut warnings = Vec::new();
-    for (at, validation) in meta::list(policy, &["spec", "validations"]).iter().enumerate() {
+    for (at, validation) in meta::list_at(policy, &["spec", "validations"]).iter().enumerate() {
         for name in ["expression", "messageExpression"] {
-            let source = meta::text(validation, &[name]);
+            let source = meta::string_at(validation, &[name]);
             if source.is_empty() && name == "messageExpression" {
                 continue;
             }
@@ -46,14 +46,15 @@ pub fn check(policy: &Json) -> Vec<Warning> {
 
 /// What may be wrong with an expression about objects of a kind.
 fn told(policy: &Json, (group, version, kind): &Kind, source: &str) -> Option<String> {
-    let params = meta::at(policy, &["spec", "paramKind"]);
+    let params = meta::value_at(policy, &["spec", "paramKind"]);
     let (params_group, params_version) = params.map_or(("", ""), |params| {
-        let text = meta::text(params, &["apiVersion"]);
+        let text = meta::string_at(params, &["apiVersion"]);
         text.split_once('/').unwrap_or(("", text))
     });
     let subject = Subject {
         object: types::of_kind(group, version, kind),
-        params: params.and_then(|params| types::of_kind(params_group, params_version, meta::text(params, &["kind"]))),
+        params: params
+            .and_then(|params| types::of_kind(params_group, params_version, meta::string_at(params, &["kind"]))),
     };
     let uses = Uses { params: params.is_some(), authorizer: true, patches: false };
     let mut compiler = Compiler::typed(&subject);
@@ -66,9 +67,9 @@ fn told(policy: &Json, (group, version, kind): &Kind, source: &str) -> Option<St
 /// The kinds that a policy's rules name; wildcards name none.
 fn kinds(policy: &Json) -> BTreeSet<Kind> {
     let mut kinds = BTreeSet::new();
-    for rule in meta::list(policy, &["spec", "matchConstraints", "resourceRules"]) {
+    for rule in meta::list_at(policy, &["spec", "matchConstraints", "resourceRules"]) {
         let names = |field: &str| {
-            let mut names: Vec<&str> = meta::list(rule, &[field]).iter().filter_map(Json::as_str).collect();
+            let mut names: Vec<&str> = meta::list_at(rule, &[field]).iter().filter_map(Json::as_str).collect();
             names.sort_unstable();
             names
         };

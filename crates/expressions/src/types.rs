@@ -3,7 +3,7 @@
 //! They are what upstream's published schemas make of them: quantities and free-form JSON have no type there, so that fields of
 //! them cannot be named; a type within itself is an object of which nothing is known.
 
-use api::schema::{StructField, Ty, TypeId, schema};
+use api::schema::{FieldType, StructField, TypeId, schema};
 use cel::{ObjectType, Type, unescape};
 
 /// The type of the objects of a kind; `None` if there is no such kind.
@@ -55,22 +55,24 @@ impl ObjectType for Declared {
 }
 
 impl Declared {
-    fn typed(&self, ty: &Ty, field: &StructField, name: &str) -> Option<Type> {
+    fn typed(&self, ty: &FieldType, field: &StructField, name: &str) -> Option<Type> {
         Some(match ty {
-            Ty::String | Ty::Duration => Type::String,
-            Ty::Bool => Type::Bool,
-            Ty::Int32 | Ty::Int64 => Type::Int,
-            Ty::Double => Type::Double,
-            Ty::Bytes => Type::Bytes,
-            Ty::Time | Ty::MicroTime => Type::Timestamp,
-            Ty::IntOrString => Type::Dyn,
-            Ty::Quantity => return None,
-            Ty::Raw if matches!(field.type_name, "Raw" | "FieldsV1") => Type::object(Opaque(name.to_owned())),
-            Ty::Raw => return None,
-            Ty::List(of) => Type::list(self.typed(of, field, &format!("{name}.@idx"))?),
-            Ty::Map(of) => Type::map(Type::String, self.typed(of, field, &format!("{name}.@elem"))?),
-            Ty::Struct(ty) if *ty == self.ty || self.within.contains(ty) => Type::object(Opaque(name.to_owned())),
-            Ty::Struct(ty) => {
+            FieldType::String | FieldType::Duration => Type::String,
+            FieldType::Bool => Type::Bool,
+            FieldType::Int32 | FieldType::Int64 => Type::Int,
+            FieldType::Double => Type::Double,
+            FieldType::Bytes => Type::Bytes,
+            FieldType::Time | FieldType::MicroTime => Type::Timestamp,
+            FieldType::IntOrString => Type::Dyn,
+            FieldType::Quantity => return None,
+            FieldType::Raw if matches!(field.type_name, "Raw" | "FieldsV1") => Type::object(Opaque(name.to_owned())),
+            FieldType::Raw => return None,
+            FieldType::List(of) => Type::list(self.typed(of, field, &format!("{name}.@idx"))?),
+            FieldType::Map(of) => Type::map(Type::String, self.typed(of, field, &format!("{name}.@elem"))?),
+            FieldType::Struct(ty) if *ty == self.ty || self.within.contains(ty) => {
+                Type::object(Opaque(name.to_owned()))
+            }
+            FieldType::Struct(ty) => {
                 let mut within = self.within.clone();
                 within.push(self.ty);
                 Type::object(Declared { name: name.to_owned(), ty: *ty, within, whole: false })

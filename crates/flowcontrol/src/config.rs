@@ -100,7 +100,7 @@ fn uid(object: &Value) -> HeaderValue {
 }
 
 fn texts(value: &Value, field: &str) -> Vec<String> {
-    meta::list(value, &[field]).iter().filter_map(Value::as_str).map(str::to_owned).collect()
+    meta::list_at(value, &[field]).iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 impl Schema {
@@ -109,14 +109,14 @@ impl Schema {
         Self {
             name: meta::name(object).into(),
             uid: uid(object),
-            level: meta::text(spec, &["priorityLevelConfiguration", "name"]).to_owned(),
-            precedence: meta::number(spec, &["matchingPrecedence"]),
-            distinguisher: match meta::text(spec, &["distinguisherMethod", "type"]) {
+            level: meta::string_at(spec, &["priorityLevelConfiguration", "name"]).to_owned(),
+            precedence: meta::integer_at(spec, &["matchingPrecedence"]),
+            distinguisher: match meta::string_at(spec, &["distinguisherMethod", "type"]) {
                 "ByUser" => Distinguisher::User,
                 "ByNamespace" => Distinguisher::Namespace,
                 _ => Distinguisher::None,
             },
-            rules: meta::list(spec, &["rules"]).iter().map(Rule::of).collect(),
+            rules: meta::list_at(spec, &["rules"]).iter().map(Rule::of).collect(),
         }
     }
 }
@@ -132,17 +132,17 @@ impl Rule {
         };
         let path = |rule: &Value| PathRule { verbs: texts(rule, "verbs"), paths: texts(rule, "nonResourceURLs") };
         Self {
-            subjects: meta::list(rule, &["subjects"]).iter().filter_map(Subject::of).collect(),
-            resources: meta::list(rule, &["resourceRules"]).iter().map(resource).collect(),
-            paths: meta::list(rule, &["nonResourceRules"]).iter().map(path).collect(),
+            subjects: meta::list_at(rule, &["subjects"]).iter().filter_map(Subject::of).collect(),
+            resources: meta::list_at(rule, &["resourceRules"]).iter().map(resource).collect(),
+            paths: meta::list_at(rule, &["nonResourceRules"]).iter().map(path).collect(),
         }
     }
 }
 
 impl Subject {
     fn of(subject: &Value) -> Option<Self> {
-        let text = |path: &[&str]| meta::text(subject, path).to_owned();
-        match meta::text(subject, &["kind"]) {
+        let text = |path: &[&str]| meta::string_at(subject, path).to_owned();
+        match meta::string_at(subject, &["kind"]) {
             "User" => Some(Subject::User(text(&["user", "name"]))),
             "Group" => Some(Subject::Group(text(&["group", "name"]))),
             "ServiceAccount" => {

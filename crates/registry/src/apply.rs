@@ -17,9 +17,9 @@ impl Registry {
         let options = WriteOptions::of_apply(target)?;
         let config = Configuration::parse(&input.body)?;
         let merge = |live: Option<&Value>| {
-            let writer = options.writer(apply::Kind::of(&target.resource, &target.subresource));
+            let writer = options.writer(apply::ApplyTarget::for_resource(&target.resource, &target.subresource));
             let force = options.force.unwrap_or_default();
-            let applied = apply::apply(&writer, live, &config.value, force);
+            let applied = apply::apply_config(&writer, live, &config.value, force);
             if let Some(mut why) = options.conversions.failure() {
                 why.message = format!("failed to convert old object: {}", why.message);
                 return Err(why);

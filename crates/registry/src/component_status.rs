@@ -80,7 +80,7 @@ fn chosen(target: &Target) -> Result<impl Fn(&Value) -> bool, Status> {
     // It says what is wrong with a list.
     ListOptions::of(target)?;
     let text = |name: &str| target.query.get(name).unwrap_or_default();
-    let bad = |error: api::selector::Error| Status::bad_request(error.to_string());
+    let bad = |error: api::selector::SelectorError| Status::bad_request(error.to_string());
     let labels = LabelSelector::parse(text("labelSelector")).map_err(bad)?;
     let fields = FieldSelector::parse(text("fieldSelector"), &target.resource).map_err(bad)?;
     Ok(move |object: &Value| labels.matches(&Value::Null) && fields.matches(object))
@@ -120,5 +120,5 @@ async fn store(registry: &Registry) -> Result<String, String> {
 fn unknown(name: &str) -> Status {
     let details = Some(json!({"name": name, "kind": "componentstatus"}));
     let message = format!("componentstatus {name:?} not found");
-    Status { code: 404, reason: "NotFound", message, details, next: None }
+    Status { code: 404, reason: "NotFound", message, details, continue_token: None }
 }

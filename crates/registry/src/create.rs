@@ -21,7 +21,7 @@ impl Registry {
         let options = WriteOptions::of(target, input)?;
         let mut object = body(target, resource, input, options.validation)?;
         same_version(target, &object)?;
-        options.note(apply::Kind::of(resource, ""), None, &mut object);
+        options.note(apply::ApplyTarget::for_resource(resource, ""), None, &mut object);
         let mut created = self.create_object(target, object, options.dry_run).await?;
         if !options.dry_run && initializers::is_pending(&created.object) {
             created.object = self.initialized(target, created.object).await?;
@@ -36,7 +36,7 @@ impl Registry {
         place(target, &mut object)?;
         let attributes = Attributes::create(self, target, dry_run);
         self.admission().admit(&attributes, &mut object).await?;
-        let base = meta::text(&object, &["metadata", "generateName"]).to_owned();
+        let base = meta::string_at(&object, &["metadata", "generateName"]).to_owned();
         if !meta::name(&object).is_empty() || base.is_empty() {
             return self.create_named(&attributes, object).await;
         }
@@ -64,10 +64,10 @@ impl Registry {
         let _entered = self.custom().enter(resource, meta::name(&object))?;
         self.guarded(target, &object, None).await?;
         prepare(target, &mut object);
-        let mut errors = validate::create(resource, &object);
+        let mut errors = validate::validate_create(resource, &object);
         strategies::of(resource).check(&object, None, &mut errors);
         if !errors.is_empty() {
-            return Err(Status::invalid(resource, meta::name(&object), &errors));
+            return Err(Status::invalid_object(resource, meta::name(&object), &errors));
         }
         target.notes.warn_all(validate::warnings(resource, &object, None));
         self.admission().validate(attributes, &object).await?;
@@ -88,20 +88,20 @@ impl Registry {
     }
 }
 
-fn mode(validation: FieldValidation) -> decode::Mode {
+fn mode(validation: FieldValidation) -> decode::FieldValidation {
     match validation {
-        FieldValidation::Ignore => decode::Mode::Ignore,
-        FieldValidation::Warn => decode::Mode::Warn,
-        FieldValidation::Strict => decode::Mode::Strict,
+        FieldValidation::Ignore => decode::FieldValidation::Ignore,
+        FieldValidation::Warn => decode::FieldValidation::Warn,
+        FieldValidation::Strict => decode::FieldValidation::Strict,
     }
 }
 
 /// Reads the body of a request as an object of a resource, with defaults. What is odd about it is noted, so that who is
 /// refused later is warned too.
 pub fn body(target: &Target, resource: &Resource, input: &Input, validation: FieldValidation) -> Result<Value, Status> {
-    let (mut object, warnings) = decode::body(resource, input.format()?, &input.body, mode(validation))?;
-    if resource.custom.is_none() {
-        defaults::apply(resource.ty, &mut object);
+    let (mut object, warnings) = decode::decode_body(resource, input.format()?, &input.body, mode(validation))?;
+    if resource.custom_schema.is_none() {
+        defaults::apply_defaults(resource.ty, &mut object);
     }
     target.notes.warn_all(warnings);
     Ok(object)
@@ -109,7 +109,7 @@ pub fn body(target: &Target, resource: &Resource, input: &Input, validation: Fie
 
 /// What is sent to a custom resource must be of its version.
 pub(super) fn same_version(target: &Target, object: &Value) -> Result<(), Status> {
-    let (given, wanted) = (meta::text(object, &["apiVersion"]), target.resource.api_version());
+    let (given, wanted) = (meta::string_at(object, &["apiVersion"]), target.resource.api_version());
     if given == wanted { Ok(()) } else { Err(other_version(given, &wanted)) }
 }
 
@@ -121,25 +121,25 @@ fn other_version(given: &str, wanted: &str) -> Status {
 
 /// Makes a value an object of a resource: right kind, known fields, canonical form, defaults.
 pub fn decoded(resource: &Resource, value: Value, validation: FieldValidation) -> Result<(Value, Vec<String>), Status> {
-    if resource.custom.is_some() {
-        let (given, wanted) = (meta::text(&value, &["apiVersion"]), resource.api_version());
+    if resource.custom_schema.is_some() {
+        let (given, wanted) = (meta::string_at(&value, &["apiVersion"]), resource.api_version());
         if given != wanted {
             return Err(other_version(given, &wanted));
         }
-        return decode::custom(resource, value, mode(validation));
+        return decode::decode_custom_value(resource, value, mode(validation));
     }
     let value = of_kind(resource, value)?;
     let wrong = |message: String| {
         let (kind, version) = (resource.kind, resource.version);
         Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {message}"))
     };
-    let decoded = decode::canonical(resource.ty, value).map_err(|error| wrong(error.to_string()))?;
+    let decoded = decode::canonicalize(resource.ty, value).map_err(|error| wrong(error.to_string()))?;
     let faults: Vec<String> = decoded.unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
     if validation == FieldValidation::Strict && !faults.is_empty() {
         return Err(wrong(format!("strict decoding error: {}", faults.join(", "))));
     }
     let mut object = decoded.object;
-    defaults::apply(resource.ty, &mut object);
+    defaults::apply_defaults(resource.ty, &mut object);
     let warnings = if validation == FieldValidation::Warn { faults } else { Vec::new() };
     Ok((object, warnings))
 }
@@ -156,10 +156,10 @@ fn of_kind(resource: &Resource, mut value: Value) -> Result<Value, Status> {
     let (kind, version) = (text("kind"), text("apiVersion"));
     let wanted = resource.api_version();
     decode::check_kind(resource, &version, &kind)?;
-    if !version.is_empty() && version != wanted && convert::stored_as(resource, &value).is_none() {
+    if !version.is_empty() && version != wanted && convert::resource_written_through(resource, &value).is_none() {
         return Err(other_version(&version, &wanted));
     }
-    let mut value = if version.is_empty() { value } else { convert::to(resource, value) };
+    let mut value = if version.is_empty() { value } else { convert::convert_to(resource, value) };
     meta::object_mut(&mut value).insert("kind".into(), resource.kind.into());
     meta::object_mut(&mut value).insert("apiVersion".into(), wanted.into());
     Ok(value)
@@ -169,7 +169,7 @@ fn of_kind(resource: &Resource, mut value: Value) -> Result<Value, Status> {
 fn place(target: &Target, object: &mut Value) -> Result<(), Status> {
     let given = meta::namespace(object).to_owned();
     let metadata = meta::metadata_mut(object);
-    if !target.resource.namespaced() {
+    if !target.resource.is_namespaced() {
         metadata.remove("namespace");
     } else if given.is_empty() || given == target.namespace {
         metadata.insert("namespace".into(), target.namespace.clone().into());
@@ -191,7 +191,7 @@ fn unversioned(target: &Target, object: &mut Value) -> Result<(), Status> {
         return Ok(());
     }
     let message = "resourceVersion should not be set on objects to be created".to_owned();
-    Err(Status { code: 500, reason: "", message, details: None, next: None })
+    Err(Status { code: 500, reason: "", message, details: None, continue_token: None })
 }
 
 fn named(mut object: Value, base: &str) -> Value {
@@ -206,7 +206,7 @@ fn prepare(target: &Target, object: &mut Value) {
     metadata.remove("generation");
     metadata.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
     metadata.insert("creationTimestamp".into(), clock::seconds().into());
-    if resource.generation {
+    if resource.tracks_generation {
         metadata.insert("generation".into(), 1.into());
     }
     let strategy = strategies::of(resource);
@@ -219,11 +219,11 @@ fn prepare(target: &Target, object: &mut Value) {
 /// Status belongs to whoever runs the object: a client's is dropped, and what the defaults say is put there.
 fn reset_status(resource: &Resource, object: &mut Value) {
     meta::object_mut(object).remove("status");
-    if resource.custom.is_some() {
+    if resource.custom_schema.is_some() {
         return;
     }
-    if let Ok(decoded) = decode::canonical(resource.ty, object.take()) {
+    if let Ok(decoded) = decode::canonicalize(resource.ty, object.take()) {
         *object = decoded.object;
-        defaults::apply(resource.ty, object);
+        defaults::apply_defaults(resource.ty, object);
     }
 }

@@ -63,7 +63,7 @@ impl Registry {
         let options = Options::of(input, &target.query)?;
         let list = self.list(target).await?;
         for item in &list.items {
-            let object = document::object(&item.record).map_err(Status::internal)?;
+            let object = document::object(&item.record).map_err(Status::internal_error)?;
             match self.delete_one(target, meta::namespace(&object), meta::name(&object), &options).await {
                 // Somebody else was faster: that is what was asked for.
                 Err(status) if status.code == 404 => {}
@@ -95,7 +95,7 @@ impl Registry {
                 result => return result.map_err(|unsaved| unsaved.status(resource, name)),
             }
         }
-        Err(Status::modified(resource, name))
+        Err(Status::object_modified(resource, name))
     }
 
     async fn delete_revision(
@@ -115,7 +115,7 @@ impl Registry {
             }
             // Whoever watches sees that the wait is over before the object is gone.
             let (saved, _) = self.save(resource, marked, Guard::Revision(revision), options.dry_run).await?;
-            let revision = meta::text(&saved, &["metadata", "resourceVersion"]).parse().unwrap_or(revision);
+            let revision = meta::string_at(&saved, &["metadata", "resourceVersion"]).parse().unwrap_or(revision);
             self.remove(resource, &saved, revision, options.dry_run).await?;
             return Ok(Deleted::Gone(saved));
         }
@@ -131,16 +131,16 @@ impl Registry {
 fn mark(resource: &Resource, object: &Value, options: &Options) -> Value {
     let mut marked = object.clone();
     let strategy = strategies::of(resource);
-    finalizers(&mut marked, options.policy.as_deref().or(resource.orphans.then_some("Orphan")));
+    finalizers(&mut marked, options.policy.as_deref().or(resource.orphans_by_default.then_some("Orphan")));
     let grace = strategy.grace_period(object, options.grace).unwrap_or_default();
-    let earlier = meta::at(object, &["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64);
+    let earlier = meta::value_at(object, &["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64);
     let began = meta::is_deleting(object);
     if !began || earlier.is_some_and(|earlier| grace < earlier) {
         let time = clock::now() + jiff::SignedDuration::from_secs(grace.min(i64::from(i32::MAX)));
         let metadata = meta::metadata_mut(&mut marked);
         metadata.insert("deletionTimestamp".into(), api::time::seconds(time).into());
         metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
-        if resource.generation && !began {
+        if resource.tracks_generation && !began {
             let generation = metadata.get("generation").and_then(Value::as_i64).unwrap_or_default() + 1;
             metadata.insert("generation".into(), generation.into());
         }
@@ -179,10 +179,11 @@ impl Options {
     fn of(input: &Input, query: &Query) -> Result<Self, Status> {
         let ty = schema()
             .type_named("meta/v1.DeleteOptions")
-            .ok_or_else(|| Status::internal("the schema lacks DeleteOptions"))?;
+            .ok_or_else(|| Status::internal_error("the schema lacks DeleteOptions"))?;
         let body = input.options(ty, "DeleteOptions")?;
-        let body = decode::canonical(ty, body).map_err(|error| Status::bad_request(error.to_string()))?.object;
-        let text = |path: &[&str]| Some(meta::text(&body, path)).filter(|text| !text.is_empty()).map(str::to_owned);
+        let body = decode::canonicalize(ty, body).map_err(|error| Status::bad_request(error.to_string()))?.object;
+        let text =
+            |path: &[&str]| Some(meta::string_at(&body, path)).filter(|text| !text.is_empty()).map(str::to_owned);
         let grace = match query.get("gracePeriodSeconds").map(str::parse) {
             Some(Ok(grace)) => Some(grace),
             Some(Err(_)) => return Err(Status::bad_request("gracePeriodSeconds is not a number")),
@@ -196,7 +197,7 @@ impl Options {
             let error = FieldError::not_supported("propagationPolicy", other, known);
             return Err(Status::invalid_kind("meta.k8s.io", "DeleteOptions", "", &[error]));
         }
-        let dry_run = query.get("dryRun") == Some("All") || meta::list(&body, &["dryRun"]).contains(&"All".into());
+        let dry_run = query.get("dryRun") == Some("All") || meta::list_at(&body, &["dryRun"]).contains(&"All".into());
         let mut shown = body.clone();
         let texts = [("kind", "DeleteOptions"), ("apiVersion", "meta.k8s.io/v1")];
         texts.into_iter().for_each(|(field, text)| shown[field] = text.into());
@@ -215,7 +216,7 @@ impl Options {
 
     /// The object must be the one that is meant.
     fn check(&self, resource: &Resource, object: &Value) -> Result<(), Status> {
-        let (uid, revision) = (meta::uid(object), meta::text(object, &["metadata", "resourceVersion"]));
+        let (uid, revision) = (meta::uid(object), meta::string_at(object, &["metadata", "resourceVersion"]));
         let (what, wanted, found, perhaps) = match (&self.uid, &self.revision) {
             (Some(wanted), _) if wanted != uid => ("UID", wanted, uid, "deleted and then recreated"),
             (_, Some(wanted)) if wanted != revision => ("ResourceVersion", wanted, revision, "modified"),
@@ -229,6 +230,6 @@ impl Options {
             "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might have been \
              {perhaps}"
         );
-        Err(Status::other_object(resource, meta::name(object), &why))
+        Err(Status::precondition_failed(resource, meta::name(object), &why))
     }
 }

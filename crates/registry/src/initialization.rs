@@ -17,20 +17,20 @@ impl Registry {
             return Ok(object);
         }
         let key = document::key(&target.resource, meta::namespace(&object), meta::name(&object));
-        let after = meta::text(&object, &["metadata", "resourceVersion"]).parse().unwrap_or_default();
-        let watcher = self.cache().watch(&key, after).map_err(Status::internal)?;
+        let after = meta::string_at(&object, &["metadata", "resourceVersion"]).parse().unwrap_or_default();
+        let watcher = self.cache().watch(&key, after).map_err(Status::internal_error)?;
         let became = wait(target, watcher, &key);
         tokio::time::timeout(self.initialization(), became).await.unwrap_or_else(|_| {
             let (resource, name) = (target.resource.qualified_name(), meta::name(&object));
             let message = format!("Timeout: server has timed out waiting for the initialization of {resource} {name}");
-            Err(Status { code: 504, reason: "Timeout", message, details: None, next: None })
+            Err(Status { code: 504, reason: "Timeout", message, details: None, continue_token: None })
         })
     }
 }
 
 async fn wait(target: &Target, mut watcher: Watcher, key: &str) -> Result<Value, Status> {
     loop {
-        for change in watcher.take(usize::MAX).map_err(Status::internal)? {
+        for change in watcher.take(usize::MAX).map_err(Status::internal_error)? {
             if **change.key() == *key
                 && let Some(became) = became(target, &change)?
             {
@@ -44,12 +44,12 @@ async fn wait(target: &Target, mut watcher: Watcher, key: &str) -> Result<Value,
 /// The object, if a change has made it visible.
 fn became(target: &Target, change: &Change) -> Result<Option<Value>, Status> {
     let Some(item) = change.item.as_ref().or(change.previous.as_ref()) else { return Ok(None) };
-    let object = document::object(&item.record).map_err(Status::internal)?;
+    let object = document::object(&item.record).map_err(Status::internal_error)?;
     if let Some(status) = rejection(&object) {
         return Err(status);
     }
     if change.item.is_none() {
-        return Err(Status::internal("object deleted while waiting for creation"));
+        return Err(Status::internal_error("object deleted while waiting for creation"));
     }
-    Ok((!is_pending(&object)).then(|| convert::to(&target.resource, object)))
+    Ok((!is_pending(&object)).then(|| convert::convert_to(&target.resource, object)))
 }

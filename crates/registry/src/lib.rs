@@ -214,10 +214,10 @@ impl Registry {
     async fn shown(&self, target: &Target) -> Result<Outcome, Status> {
         let record = self.read(&target.resource, &target.namespace, &target.name).await?;
         if initializers::enabled() {
-            initializers::visible(target, &document::object(&record).map_err(Status::internal)?)?;
+            initializers::visible(target, &document::object(&record).map_err(Status::internal_error)?)?;
         }
         if Definitions::is_converted_by_webhook(&target.resource) {
-            let object = document::object(&record).map_err(Status::internal)?;
+            let object = document::object(&record).map_err(Status::internal_error)?;
             let object = self.custom.one_in_version(&target.resource, object).await?;
             return Ok(Outcome::Object { object, stored: None, code: 200 });
         }
@@ -242,16 +242,16 @@ impl Registry {
         name: &str,
     ) -> Result<(Value, Revision), Status> {
         let record = self.read(resource, namespace, name).await?;
-        let object = document::object(&record).map_err(Status::internal)?;
+        let object = document::object(&record).map_err(Status::internal_error)?;
         Ok((self.custom.one_in_version(resource, object).await?, record.revision))
     }
 
     /// All objects of a resource, or those of one namespace, in its version.
     pub async fn objects(&self, resource: &Resource, namespace: &str) -> Result<Vec<Value>, Status> {
         let snapshot = self.cache.snapshot(&document::key(resource, namespace, ""), At::Newest).await;
-        let snapshot = snapshot.map_err(Status::internal)?;
+        let snapshot = snapshot.map_err(Status::internal_error)?;
         let decoded = snapshot.after(None).map(|item| document::object(&item.record));
-        let decoded = decoded.collect::<Result<Vec<Value>, _>>().map_err(Status::internal)?;
+        let decoded = decoded.collect::<Result<Vec<Value>, _>>().map_err(Status::internal_error)?;
         self.custom.in_version(resource, decoded).await
     }
 
@@ -303,7 +303,7 @@ impl Registry {
         let revision = self.store.write(write).await?;
         self.cache.is_shown(&key, revision).await;
         let mut is_whole = true;
-        match (other, &resource.custom) {
+        match (other, &resource.custom_schema) {
             (Some(other), _) => object = self.custom.one_in_version(resource, other).await?,
             // A status that the schema fills in is not stored with a new object, but it is read.
             (None, Some(custom)) if object.get("status").is_none() => {
@@ -340,7 +340,7 @@ impl Registry {
 fn deletion_waits(resource: &Resource, object: &Value) -> bool {
     meta::finalizers(object).next().is_some()
         || strategies::of(resource).holds_deletion(object)
-        || meta::number(object, &["metadata", "deletionGracePeriodSeconds"]) > 0
+        || meta::integer_at(object, &["metadata", "deletionGracePeriodSeconds"]) > 0
 }
 
 /// 409: the object is not the one that a change means, said as upstream's storage says it, key included.
@@ -359,14 +359,14 @@ pub fn failed(resource: &Resource, name: &str, error: store::Error) -> Status {
     match error {
         store::Error::Conflict { current: None, .. } => Status::not_found(resource, name),
         store::Error::Conflict { guard: Guard::Absent, .. } => Status::already_exists(resource, name),
-        store::Error::Conflict { .. } => Status::modified(resource, name),
+        store::Error::Conflict { .. } => Status::object_modified(resource, name),
         store::Error::Compacted { requested, oldest } => {
-            Status::expired(format!("too old resource version: {requested} ({oldest})"))
+            Status::resource_expired(format!("too old resource version: {requested} ({oldest})"))
         }
-        store::Error::Future { requested, current } => Status::future_revision(requested, current),
+        store::Error::Future { requested, current } => Status::resource_version_too_large(requested, current),
         error => {
             tracing::error!(%error, "the store failed");
-            Status::internal(error)
+            Status::internal_error(error)
         }
     }
 }

@@ -63,7 +63,7 @@ impl Registry {
         let most = if everything { limit } else { usize::MAX };
         let mut list = from.page(everything, most, |item| selection.may_match(item));
         let stored = list.items.iter().map(|item| document::object(&item.record));
-        let stored = stored.collect::<Result<Vec<Value>, _>>().map_err(Status::internal)?;
+        let stored = stored.collect::<Result<Vec<Value>, _>>().map_err(Status::internal_error)?;
         let shown = self.custom().in_version(&target.resource, stored).await?;
         let selected = |(item, object): &(Arc<Item>, Value)| everything || selection.matches_converted(item, object);
         let mut both: Vec<(Arc<Item>, Value)> = list.items.into_iter().zip(shown).filter(selected).collect();
@@ -80,7 +80,7 @@ impl Registry {
         let text = target.query.get("resourceVersion").unwrap_or_default();
         let Some(requested) = ListOptions::parsed_revision(text)? else { return Ok(()) };
         let current = self.store().revision().await.map_err(|error| failed(&target.resource, "", error))?;
-        if requested > current { Err(Status::future_revision(requested, current)) } else { Ok(()) }
+        if requested > current { Err(Status::resource_version_too_large(requested, current)) } else { Ok(()) }
     }
 }
 
@@ -118,8 +118,8 @@ fn gone(target: &Target, prefix: &str, after: Option<&str>, error: store::Error)
     match after.and_then(|after| after.strip_prefix(prefix)) {
         Some(after) => {
             let token = list_token::write(&Token { revision: None, after: after.to_owned() });
-            Status { next: Some(token), ..Status::expired(INCONSISTENT) }
+            Status { continue_token: Some(token), ..Status::resource_expired(INCONSISTENT) }
         }
-        None => Status::expired("The resourceVersion for the provided list is too old."),
+        None => Status::resource_expired("The resourceVersion for the provided list is too old."),
     }
 }

@@ -147,7 +147,7 @@ impl ListOptions {
     /// The revision that a watch, or a read of one object, names.
     pub fn parsed_revision(text: &str) -> Result<Option<Revision>, Status> {
         // Upstream gives neither a reason nor a better code.
-        revision(text).map_err(|message| Status { code: 500, reason: "", message, details: None, next: None })
+        revision(text).map_err(|message| Status { code: 500, reason: "", message, details: None, continue_token: None })
     }
 }
 

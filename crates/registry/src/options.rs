@@ -3,7 +3,7 @@
 use api::{
     Value, apply, meta,
     status::Status,
-    validate::{Fault, FieldError},
+    validate::{FieldError, FieldErrorType},
 };
 use apiextensions::Conversions;
 use apiserver_core::{body::Input, clock, query::Query, request::Target};
@@ -62,14 +62,14 @@ impl WriteOptions {
     }
 
     /// Who writes through a path of a kind.
-    pub fn writer<'a>(&'a self, kind: apply::Kind<'a>) -> apply::Writer<'a> {
-        let kind = kind.converted_by(&self.conversions);
-        apply::Writer { kind, manager: &self.manager, now: &self.now }
+    pub fn writer<'a>(&'a self, kind: apply::ApplyTarget<'a>) -> apply::ApplyRequest<'a> {
+        let kind = kind.with_converter(&self.conversions);
+        apply::ApplyRequest { target: kind, manager: &self.manager, now: &self.now }
     }
 
     /// Notes the owner of what a write changes. Where that cannot be told for want of a version, none are kept.
-    pub fn note(&self, kind: apply::Kind<'_>, live: Option<&Value>, object: &mut Value) {
-        apply::update(&self.writer(kind), live, object);
+    pub fn note(&self, kind: apply::ApplyTarget<'_>, live: Option<&Value>, object: &mut Value) {
+        apply::track_update(&self.writer(kind), live, object);
         if self.conversions.failure().is_some() {
             meta::metadata_mut(object).remove("managedFields");
         }
@@ -111,7 +111,7 @@ impl WriteOptions {
 fn check_manager(manager: &str, errors: &mut Vec<FieldError>) {
     if manager.len() > MAX_MANAGER {
         let message = format!("may not be more than {MAX_MANAGER} bytes");
-        errors.push(FieldError::new("fieldManager", Fault::TooLong, message));
+        errors.push(FieldError::new("fieldManager", FieldErrorType::TooLong, message));
     }
     for (at, c) in manager.char_indices().filter(|(_, c)| !is_printable(*c)) {
         let message = format!("invalid character U+{:04X} (at position {at})", u32::from(c));

@@ -6,7 +6,7 @@
 
 use api::{
     Value, json, meta,
-    schema::{Resource, Ty, schema},
+    schema::{FieldType, Resource, schema},
 };
 use apiserver_core::{body::Input, document::Words};
 
@@ -48,8 +48,8 @@ pub fn compared(current: &Value, before: &Words, now: &Words) -> Option<Value> {
 }
 
 fn fields(resource: &Resource) -> impl Iterator<Item = &'static str> {
-    let built_in = resource.custom.is_none().then(|| &schema().get(resource.ty).fields);
-    built_in.into_iter().flatten().filter(|field| field.ty == Ty::Raw).map(|field| field.name)
+    let built_in = resource.custom_schema.is_none().then(|| &schema().get(resource.ty).fields);
+    built_in.into_iter().flatten().filter(|field| field.ty == FieldType::Raw).map(|field| field.name)
 }
 
 #[cfg(test)]

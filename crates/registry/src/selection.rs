@@ -2,7 +2,7 @@
 
 use api::{
     Value, convert, meta,
-    schema::Row,
+    schema::ResourceRef,
     selector::{self, FieldSelector, LabelSelector},
     status::Status,
 };
@@ -15,7 +15,7 @@ pub struct Selection {
     labels: LabelSelector,
     fields: Vec<Term>,
     /// What is asked of the fields of a custom resource, which are read from the object as its schema is now.
-    custom: Option<(Row, FieldSelector)>,
+    custom: Option<(ResourceRef, FieldSelector)>,
     namespaced: bool,
 }
 
@@ -39,7 +39,7 @@ enum Field {
 impl Selection {
     /// Reads the selectors of a query. A watch of one object is a watch by its name.
     pub fn of(target: &Target) -> Result<Self, Status> {
-        let bad = |error: selector::Error| Status::bad_request(error.to_string());
+        let bad = |error: selector::SelectorError| Status::bad_request(error.to_string());
         let labels = LabelSelector::parse(target.query.get("labelSelector").unwrap_or_default()).map_err(bad)?;
         let fields = target.query.get("fieldSelector").unwrap_or_default();
         let fields = FieldSelector::parse(fields, &target.resource).map_err(bad)?;
@@ -51,10 +51,11 @@ impl Selection {
         let term = |(name, equal, value): (&str, bool, &str)| {
             Some(Term { field: place(name)?, equal, value: value.to_owned() })
         };
-        let custom = target.resource.custom.is_some() && fields.terms().any(|(name, ..)| place(name).is_none());
-        let terms: Vec<Term> = fields.terms().filter_map(term).collect();
+        let custom =
+            target.resource.custom_schema.is_some() && fields.requirements().any(|(name, ..)| place(name).is_none());
+        let terms: Vec<Term> = fields.requirements().filter_map(term).collect();
         let custom = custom.then(|| (target.resource.clone(), fields));
-        let mut selection = Self { labels, fields: terms, custom, namespaced: target.resource.namespaced() };
+        let mut selection = Self { labels, fields: terms, custom, namespaced: target.resource.is_namespaced() };
         if !target.name.is_empty() {
             selection.only(&target.name)?;
         }
@@ -98,7 +99,7 @@ impl Selection {
 
     /// Whether an object is selected that somebody else converted: labels, too, are as they made them.
     pub fn matches_converted(&self, item: &Item, object: &Value) -> bool {
-        self.labels.matches_by(|key| meta::at(object, &["metadata", "labels", key]).and_then(Value::as_str))
+        self.labels.matches_by(|key| meta::value_at(object, &["metadata", "labels", key]).and_then(Value::as_str))
             && self.may_match(item)
             && self.custom.as_ref().is_none_or(|(_, fields)| fields.matches(object))
     }
@@ -115,6 +116,6 @@ impl Selection {
 }
 
 /// Whether the fields of a custom resource are as asked; what cannot be read has none.
-fn matches(row: &Row, fields: &FieldSelector, item: &Item) -> bool {
-    document::object(&item.record).is_ok_and(|object| fields.matches(&convert::to(row, object)))
+fn matches(row: &ResourceRef, fields: &FieldSelector, item: &Item) -> bool {
+    document::object(&item.record).is_ok_and(|object| fields.matches(&convert::convert_to(row, object)))
 }

@@ -50,7 +50,7 @@ async fn answer(registry: &Registry, tokens: &Tokens, target: &Target, input: &I
     let (account, _) = registry.read_object(&target.resource, &target.namespace, &target.name).await?;
     let now = clock::now();
     complete(tokens, &mut request, &account, now)?;
-    let errors = validate::create(&kind_of(target)?, &request);
+    let errors = validate::validate_create(&kind_of(target)?, &request);
     if !errors.is_empty() {
         return Err(Status::invalid_kind(GROUP, KIND, "", &errors));
     }
@@ -58,8 +58,8 @@ async fn answer(registry: &Registry, tokens: &Tokens, target: &Target, input: &I
     let bound = bound(registry, target, &request).await?;
     target.notes.warn_all(shortened(tokens, &mut request));
     let claims = claims(tokens, &account, &request, &bound, now);
-    let token = tokens.sign(claims).ok_or_else(Status::no_such_path)?.map_err(Status::internal)?;
-    let expires = now + SignedDuration::from_secs(meta::number(&request, &["spec", "expirationSeconds"]));
+    let token = tokens.sign(claims).ok_or_else(Status::no_such_path)?.map_err(Status::internal_error)?;
+    let expires = now + SignedDuration::from_secs(meta::integer_at(&request, &["spec", "expirationSeconds"]));
     request["status"] = json!({"token": token, "expirationTimestamp": api::time::seconds(expires)});
     Ok(request)
 }
@@ -67,12 +67,12 @@ async fn answer(registry: &Registry, tokens: &Tokens, target: &Target, input: &I
 /// Notes who asks for what.
 fn own(options: &WriteOptions, target: &Target, request: &mut Value) -> Result<(), Status> {
     let row = kind_of(target)?;
-    let kind = apply::Kind::other(&row.api_version(), KIND, row.ty, &target.subresource);
+    let kind = apply::ApplyTarget::for_kind(&row.api_version(), KIND, row.ty, &target.subresource);
     let writer = options.writer(kind);
     // To upstream a reference that is not there is there and null, so that none is added.
-    let mut before = writer.kind.nothing();
+    let mut before = writer.target.zero_object();
     meta::field_mut(&mut before, "spec").insert("boundObjectRef".into(), Value::Null);
-    apply::update(&writer, Some(&before), request);
+    apply::track_update(&writer, Some(&before), request);
     Ok(())
 }
 
@@ -98,7 +98,7 @@ fn complete(tokens: &Tokens, request: &mut Value, account: &Value, now: Timestam
             format!("the UID in the token request ({wanted}) does not match the UID of the service account ({uid})");
         return Err(conflict(GROUP, KIND, meta::name(account), &why));
     }
-    if meta::list(request, &["spec", "audiences"]).is_empty() {
+    if meta::list_at(request, &["spec", "audiences"]).is_empty() {
         request["spec"]["audiences"] = json!(tokens.audiences());
     }
     // Upstream writes the reference even where there is none.
@@ -118,7 +118,7 @@ async fn bound(registry: &Registry, target: &Target, request: &Value) -> Result<
     if reference.is_null() {
         return Ok(claims);
     }
-    let text = |field: &str| meta::text(reference, &[field]);
+    let text = |field: &str| meta::string_at(reference, &[field]);
     let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
     let (name, namespace) = (text("name"), target.namespace.as_str());
     let (resource, namespace) = match (group, text("kind")) {
@@ -132,13 +132,13 @@ async fn bound(registry: &Registry, target: &Target, request: &Value) -> Result<
     };
     let (object, _) = registry.read_object(loopback::resource("", "v1", resource)?, namespace, name).await?;
     if resource == "pods" {
-        if meta::text(&object, &["spec", "serviceAccountName"]) != target.name {
+        if meta::string_at(&object, &["spec", "serviceAccountName"]) != target.name {
             let account = &target.name;
             return Err(Status::bad_request(format!(
                 "cannot bind token for serviceaccount {account:?} to pod running with different serviceaccount name."
             )));
         }
-        let node = meta::text(&object, &["spec", "nodeName"]);
+        let node = meta::string_at(&object, &["spec", "nodeName"]);
         if !node.is_empty() {
             claims["node"] = match registry.read_object(loopback::resource("", "v1", "nodes")?, "", node).await {
                 Ok((node, _)) => named(&node),
@@ -162,7 +162,7 @@ async fn bound(registry: &Registry, target: &Target, request: &Value) -> Result<
 /// No token lives longer than the settings say.
 fn shortened(tokens: &Tokens, request: &mut Value) -> Option<String> {
     let longest = i64::try_from(tokens.limits().longest.as_secs()).unwrap_or(i64::MAX);
-    let asked = meta::number(request, &["spec", "expirationSeconds"]);
+    let asked = meta::integer_at(request, &["spec", "expirationSeconds"]);
     if longest == 0 || asked <= longest {
         return None;
     }
@@ -172,8 +172,8 @@ fn shortened(tokens: &Tokens, request: &mut Value) -> Option<String> {
 
 fn claims(tokens: &Tokens, account: &Value, request: &Value, bound: &Value, now: Timestamp) -> Value {
     let now = now.as_second();
-    let asked = meta::number(request, &["spec", "expirationSeconds"]);
-    let audiences = meta::list(request, &["spec", "audiences"]);
+    let asked = meta::integer_at(request, &["spec", "expirationSeconds"]);
+    let audiences = meta::list_at(request, &["spec", "audiences"]);
     let own = audiences.iter().all(|audience| tokens.audiences().iter().any(|known| audience == known.as_str()));
     let (name, namespace) = (meta::name(account), meta::namespace(account));
     let mut details = bound.clone();
@@ -202,5 +202,5 @@ fn conflict(group: &str, kind: &str, name: &str, why: &str) -> Status {
         about = format!("{kind}.{group}");
     }
     let message = format!("Operation cannot be fulfilled on {about} {name:?}: {why}");
-    Status { code: 409, reason: "Conflict", message, details: Some(details), next: None }
+    Status { code: 409, reason: "Conflict", message, details: Some(details), continue_token: None }
 }

@@ -3,7 +3,7 @@
 use admission::Attributes;
 use api::{
     Map, Value, apply, meta,
-    patch::{self, Kind},
+    patch::{self, PatchType},
     schema::Resource,
     status::Status,
     validate::{self, FieldError},
@@ -97,15 +97,19 @@ impl Registry {
                     Some(given) => given,
                     None => body_of(target, input, &options)?,
                 };
-                options.note(apply::Kind::of(resource, &target.subresource), Some(current), &mut object);
+                options.note(
+                    apply::ApplyTarget::for_resource(resource, &target.subresource),
+                    Some(current),
+                    &mut object,
+                );
                 Ok(object)
             })
             .await;
         let (changed, code) = match changed {
-            Err(status) if status.code == 404 && resource.upsert && part == Part::Main => {
+            Err(status) if status.code == 404 && resource.allows_create_on_update && part == Part::Main => {
                 let mut given = first.map_or_else(|| body_of(target, input, &options), Ok)?;
                 meta::metadata_mut(&mut given).remove("resourceVersion");
-                options.note(apply::Kind::of(resource, &target.subresource), None, &mut given);
+                options.note(apply::ApplyTarget::for_resource(resource, &target.subresource), None, &mut given);
                 (self.create_object(target, given, options.dry_run).await?, 201)
             }
             changed => (changed?, 200),
@@ -126,11 +130,15 @@ impl Registry {
         let options = WriteOptions::of(target, input)?;
         let changed = self
             .change(target, How::asked(part, &options), |current| {
-                let patched = kind.apply(resource.ty, current, &body).map_err(patch_failed)?;
+                let patched = kind.apply_patch(resource.ty, current, &body).map_err(patch_failed)?;
                 let (mut object, unknown) = decoded(resource, patched, options.validation)?;
                 named_as(target, &mut object)?;
                 target.notes.warn_all(unknown);
-                options.note(apply::Kind::of(resource, &target.subresource), Some(current), &mut object);
+                options.note(
+                    apply::ApplyTarget::for_resource(resource, &target.subresource),
+                    Some(current),
+                    &mut object,
+                );
                 Ok(object)
             })
             .await?;
@@ -148,7 +156,7 @@ impl Registry {
         let options = WriteOptions::of(&target, &input)?;
         self.change(&target, How::own(false), |current| {
             let mut object = edit(current)?;
-            options.note(apply::Kind::of(&target.resource, "status"), Some(current), &mut object);
+            options.note(apply::ApplyTarget::for_resource(&target.resource, "status"), Some(current), &mut object);
             Ok(object)
         })
         .await
@@ -190,7 +198,7 @@ impl Registry {
                 None => continue,
             }
         }
-        Err(Status::modified(resource, &target.name))
+        Err(Status::object_modified(resource, &target.name))
     }
 
     /// Prepares, validates and writes a changed object; `None` if somebody else wrote in between.
@@ -208,12 +216,12 @@ impl Registry {
         let object = prepare(target, part, edited, current);
         let other = self.in_other_words(target).await?.and_then(|words| raw::compared(current, &words, &target.words));
         let current = other.as_ref().unwrap_or(current);
-        let unchanged = apply::same_but_times(&object, current);
+        let unchanged = apply::equal_ignoring_timestamps(&object, current);
         let errors = match part {
             // Whoever initializes an object makes it.
-            Part::Main if initializers::is_pending(current) => validate::create(resource, &object),
+            Part::Main if initializers::is_pending(current) => validate::validate_create(resource, &object),
             Part::Main | Part::Scale => {
-                let mut errors = validate::update(resource, &object, current);
+                let mut errors = validate::validate_update(resource, &object, current);
                 strategies::of(resource).check(&object, Some(current), &mut errors);
                 errors
             }
@@ -223,12 +231,12 @@ impl Registry {
             }
             Part::Subresource => {
                 let (part, now) = (target.subresource.as_str(), Some(clock::now()));
-                validate::update_subresource_at(resource, part, &object, current, now)
+                validate::validate_subresource_update_at(resource, part, &object, current, now)
             }
             Part::Server => Vec::new(),
         };
         if !errors.is_empty() {
-            return Err(Status::invalid(resource, name, &errors));
+            return Err(Status::invalid_object(resource, name, &errors));
         }
         target.notes.warn_all(validate::warnings(resource, &object, Some(current)));
         self.validate_change(attributes, part, &object).await?;
@@ -320,23 +328,23 @@ fn body_of(target: &Target, input: &Input, options: &WriteOptions) -> Result<Val
 /// 422: objects of this kind are changed only by who has read them.
 fn unconditional(resource: &Resource, name: &str) -> Status {
     let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
-    match resource.custom {
+    match resource.custom_schema {
         Some(_) => Status::invalid_kind(resource.group, resource.name, name, &[error]),
-        None => Status::invalid(resource, name, &[error]),
+        None => Status::invalid_object(resource, name, &[error]),
     }
 }
 
 /// The revision that a client's object names; a patch that does not touch it carries the current one.
 fn part_revision(object: &Value) -> &str {
-    meta::text(object, &["metadata", "resourceVersion"])
+    meta::string_at(object, &["metadata", "resourceVersion"])
 }
 
-pub(super) fn patch_body(resource: &Resource, input: &Input) -> Result<(Kind, Value), Status> {
-    let kind = Kind::of(&input.content_type);
-    let kind = match resource.custom {
+pub(super) fn patch_body(resource: &Resource, input: &Input) -> Result<(PatchType, Value), Status> {
+    let kind = PatchType::from_content_type(&input.content_type);
+    let kind = match resource.custom_schema {
         // Definitions do not say how lists of theirs are patched.
         Some(_) => {
-            kind.filter(|kind| *kind != Kind::Strategic).ok_or_else(|| Status::unsupported_media_type(CUSTOM))?
+            kind.filter(|kind| *kind != PatchType::Strategic).ok_or_else(|| Status::unsupported_media_type(CUSTOM))?
         }
         None => kind.ok_or_else(unknown_patch)?,
     };
@@ -348,15 +356,21 @@ pub(super) fn patch_body(resource: &Resource, input: &Input) -> Result<(Kind, Va
 /// A patch of a kind that no path takes.
 fn unknown_patch() -> Status {
     let message = "415: Unsupported Media Type".to_owned();
-    Status { code: 415, reason: "UnsupportedMediaType", message, details: Some(Value::Object(Map::new())), next: None }
+    Status {
+        code: 415,
+        reason: "UnsupportedMediaType",
+        message,
+        details: Some(Value::Object(Map::new())),
+        continue_token: None,
+    }
 }
 
-pub(super) fn patch_failed(error: patch::Error) -> Status {
+pub(super) fn patch_failed(error: patch::PatchError) -> Status {
     match error {
-        patch::Error::Malformed(message) => Status::bad_request(message),
-        patch::Error::Unprocessable(message) => Status::unprocessable(message),
-        patch::Error::Inapplicable { .. } => Status::unprocessable(error.to_string()),
-        patch::Error::Failed(message) => Status::of_code(500, message),
+        patch::PatchError::Malformed(message) => Status::bad_request(message),
+        patch::PatchError::Unprocessable(message) => Status::unprocessable_patch(message),
+        patch::PatchError::Inapplicable { .. } => Status::unprocessable_patch(error.to_string()),
+        patch::PatchError::Failed(message) => Status::from_code(500, message),
     }
 }
 
@@ -369,7 +383,7 @@ pub(super) fn named_as(target: &Target, object: &mut Value) -> Result<(), Status
             target.name
         )));
     }
-    let namespaced = target.resource.namespaced();
+    let namespaced = target.resource.is_namespaced();
     if namespaced && !namespace.is_empty() && namespace != target.namespace {
         return Err(Status::bad_request(format!(
             "the namespace of the object ({namespace}) does not match the namespace on the URL ({})",
@@ -398,11 +412,11 @@ fn preconditions(
     if !uid.is_empty() && uid != meta::uid(current) {
         return Err(precondition_failed(resource, current, "UID", uid, meta::uid(current)));
     }
-    if given.is_empty() && resource.conditional {
+    if given.is_empty() && resource.requires_resource_version {
         return Err(unconditional(resource, name));
     }
     if !given.is_empty() && given != revision.to_string() {
-        return Err(Status::modified(resource, name));
+        return Err(Status::object_modified(resource, name));
     }
     Ok(())
 }
@@ -427,8 +441,8 @@ fn prepare(target: &Target, part: Part, mut object: Value, current: &Value) -> V
         Part::Subresource => strategies::specification(&object) != strategies::specification(current),
         Part::Server => false,
     };
-    if resource.generation && bumps {
-        let generation = meta::number(current, &["metadata", "generation"]) + 1;
+    if resource.tracks_generation && bumps {
+        let generation = meta::integer_at(current, &["metadata", "generation"]) + 1;
         meta::metadata_mut(&mut object).insert("generation".into(), generation.into());
     }
     object

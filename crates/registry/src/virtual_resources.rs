@@ -40,6 +40,6 @@ impl VirtualResources {
     /// The handler of a resource or one of its subresources; `None` if its objects are stored.
     pub fn find<'a>(&'a self, resource: &Resource, subresource: &str) -> Option<&'a Arc<dyn VirtualResource>> {
         let (known, handler) = self.handlers.get(&(resource.group, resource.name))?;
-        (*known == subresource && resource.custom.is_none()).then_some(handler)
+        (*known == subresource && resource.custom_schema.is_none()).then_some(handler)
     }
 }

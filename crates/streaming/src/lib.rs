@@ -16,5 +16,5 @@ pub use streams::Streams;
 
 /// 500 without a reason, as upstream reports a backend that cannot be reached.
 pub fn failed(message: impl Into<String>) -> Status {
-    Status { code: 500, reason: "", message: message.into(), details: None, next: None }
+    Status { code: 500, reason: "", message: message.into(), details: None, continue_token: None }
 }

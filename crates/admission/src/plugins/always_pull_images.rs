@@ -29,7 +29,7 @@ impl Plugin for AlwaysPullImages {
             }
         }
         for volume in pod::containers_mut(object, "volumes") {
-            if meta::at(volume, &["image"]).is_some() {
+            if meta::value_at(volume, &["image"]).is_some() {
                 meta::field_mut(volume, "image").insert("pullPolicy".into(), ALWAYS.into());
             }
         }
@@ -42,17 +42,21 @@ impl Plugin for AlwaysPullImages {
         }
         let mut faults = Vec::new();
         for (list, _) in pod::LISTS {
-            for (at, container) in meta::list(object, &["spec", list]).iter().enumerate() {
+            for (at, container) in meta::list_at(object, &["spec", list]).iter().enumerate() {
                 check(
                     &mut faults,
                     format!("spec.{list}[{at}].imagePullPolicy"),
-                    meta::text(container, &["imagePullPolicy"]),
+                    meta::string_at(container, &["imagePullPolicy"]),
                 );
             }
         }
-        for (at, volume) in meta::list(object, &["spec", "volumes"]).iter().enumerate() {
-            if let Some(image) = meta::at(volume, &["image"]) {
-                check(&mut faults, format!("spec.volumes[{at}].image.pullPolicy"), meta::text(image, &["pullPolicy"]));
+        for (at, volume) in meta::list_at(object, &["spec", "volumes"]).iter().enumerate() {
+            if let Some(image) = meta::value_at(volume, &["image"]) {
+                check(
+                    &mut faults,
+                    format!("spec.volumes[{at}].image.pullPolicy"),
+                    meta::string_at(image, &["pullPolicy"]),
+                );
             }
         }
         match faults.first() {
@@ -70,6 +74,6 @@ fn check(faults: &mut Vec<String>, field: String, policy: &str) {
 
 fn has_new_images(attributes: &Attributes<'_>, object: &Value) -> bool {
     let Some(old) = attributes.old else { return true };
-    let known: Vec<&str> = pod::containers(old).map(|container| meta::text(container, &["image"])).collect();
-    pod::containers(object).any(|container| !known.contains(&meta::text(container, &["image"])))
+    let known: Vec<&str> = pod::containers(old).map(|container| meta::string_at(container, &["image"])).collect();
+    pod::containers(object).any(|container| !known.contains(&meta::string_at(container, &["image"])))
 }

@@ -52,7 +52,7 @@ struct SubjectRestriction;
 #[async_trait]
 impl Plugin for Approval {
     async fn validate(&self, attributes: &Attributes<'_>, request: &Value) -> Result<(), Status> {
-        let signer = meta::text(attributes.old.unwrap_or(request), &["spec", "signerName"]);
+        let signer = meta::string_at(attributes.old.unwrap_or(request), &["spec", "signerName"]);
         if may(&self.0, attributes, "approve", signer).await {
             return Ok(());
         }
@@ -65,8 +65,8 @@ impl Plugin for Approval {
 impl Plugin for Signing {
     async fn validate(&self, attributes: &Attributes<'_>, request: &Value) -> Result<(), Status> {
         let Some(old) = attributes.old else { return Ok(()) };
-        let same = |field: &str| meta::at(old, &["status", field]) == meta::at(request, &["status", field]);
-        let signer = meta::text(old, &["spec", "signerName"]);
+        let same = |field: &str| meta::value_at(old, &["status", field]) == meta::value_at(request, &["status", field]);
+        let signer = meta::string_at(old, &["spec", "signerName"]);
         if same("certificate") && same("conditions") || may(&self.0, attributes, "sign", signer).await {
             return Ok(());
         }
@@ -78,7 +78,7 @@ impl Plugin for Signing {
 #[async_trait]
 impl Plugin for Attest {
     async fn validate(&self, attributes: &Attributes<'_>, bundle: &Value) -> Result<(), Status> {
-        let signer = meta::text(bundle, &["spec", "signerName"]);
+        let signer = meta::string_at(bundle, &["spec", "signerName"]);
         if signer.is_empty()
             || attributes.old.is_some_and(|old| differs_only_for_the_collector(old, bundle))
             || may(&self.0, attributes, "attest", signer).await
@@ -92,7 +92,7 @@ impl Plugin for Attest {
 #[async_trait]
 impl Plugin for SubjectRestriction {
     async fn validate(&self, attributes: &Attributes<'_>, request: &Value) -> Result<(), Status> {
-        if meta::text(request, &["spec", "signerName"]) != CLIENT_SIGNER {
+        if meta::string_at(request, &["spec", "signerName"]) != CLIENT_SIGNER {
             return Ok(());
         }
         match certificate_request::subject(request) {

@@ -21,11 +21,12 @@ struct ClaimResize;
 impl Plugin for ClaimResize {
     async fn validate(&self, attributes: &Attributes<'_>, claim: &Value) -> Result<(), Status> {
         let Some(old) = attributes.old else { return Ok(()) };
-        let size = |claim: &Value| Quantity::parse(meta::text(claim, &["spec", "resources", "requests", "storage"]));
+        let size =
+            |claim: &Value| Quantity::parse(meta::string_at(claim, &["spec", "resources", "requests", "storage"]));
         if size(claim).is_none() || size(claim).partial_cmp(&size(old)) != Some(std::cmp::Ordering::Greater) {
             return Ok(());
         }
-        if meta::text(old, &["status", "phase"]) != "Bound" {
+        if meta::string_at(old, &["status", "phase"]) != "Bound" {
             return Err(attributes.forbidden(claim, "Only bound persistent volume claims can be expanded"));
         }
         if !grows(attributes, class(claim), class(old)).await? {
@@ -47,8 +48,8 @@ async fn grows(attributes: &Attributes<'_>, class: &str, before: &str) -> Result
 
 /// The class of a claim: an annotation in older days.
 fn class(claim: &Value) -> &str {
-    match meta::text(claim, &["metadata", "annotations", ANNOTATION]) {
-        "" => meta::text(claim, &["spec", "storageClassName"]),
+    match meta::string_at(claim, &["metadata", "annotations", ANNOTATION]) {
+        "" => meta::string_at(claim, &["spec", "storageClassName"]),
         class => class,
     }
 }

@@ -50,17 +50,17 @@ struct DefaultClass {
 #[async_trait]
 impl Plugin for DefaultClass {
     async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
-        let named = meta::at(object, &["spec", self.field]).is_some()
-            || meta::at(object, &["metadata", "annotations", self.annotation]).is_some();
+        let named = meta::value_at(object, &["spec", self.field]).is_some()
+            || meta::value_at(object, &["metadata", "annotations", self.annotation]).is_some();
         if named {
             return Ok(());
         }
         let mut classes = attributes.all(self.classes, "").await?;
         let marked = |class: &Value| {
-            self.marks.iter().any(|mark| meta::text(class, &["metadata", "annotations", mark]) == "true")
+            self.marks.iter().any(|mark| meta::string_at(class, &["metadata", "annotations", mark]) == "true")
         };
         classes.retain(marked);
-        let created = |class: &Value| meta::text(class, &["metadata", "creationTimestamp"]).to_owned();
+        let created = |class: &Value| meta::string_at(class, &["metadata", "creationTimestamp"]).to_owned();
         classes.sort_by(|a, b| created(b).cmp(&created(a)).then_with(|| meta::name(a).cmp(meta::name(b))));
         if let Some(class) = classes.first() {
             meta::field_mut(object, "spec").insert(self.field.into(), meta::name(class).into());

@@ -29,10 +29,10 @@ struct DefaultTolerationSeconds([(&'static str, i64); 2]);
 #[async_trait]
 impl Plugin for DefaultTolerationSeconds {
     async fn admit(&self, _: &Attributes<'_>, pod: &mut Value) -> Result<(), Status> {
-        let borne = meta::list(pod, &["spec", "tolerations"]);
+        let borne = meta::list_at(pod, &["spec", "tolerations"]);
         let is_borne = |taint: &str| {
             borne.iter().any(|toleration| {
-                let (key, effect) = (meta::text(toleration, &["key"]), meta::text(toleration, &["effect"]));
+                let (key, effect) = (meta::string_at(toleration, &["key"]), meta::string_at(toleration, &["effect"]));
                 (key == taint || key.is_empty()) && (effect == NO_EXECUTE || effect.is_empty())
             })
         };

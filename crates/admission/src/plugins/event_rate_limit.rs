@@ -21,7 +21,7 @@ pub const ROW: Row = Row {
     on: false,
     about: &[About::object("", "events", WRITES), About::object("events.k8s.io", "events", WRITES)],
     make: |parts| {
-        let limits = parts.config.map(|config| meta::list(config, &["limits"]).to_vec()).unwrap_or_default();
+        let limits = parts.config.map(|config| meta::list_at(config, &["limits"]).to_vec()).unwrap_or_default();
         if limits.is_empty() {
             return Err("limits: Invalid value: {}: must be specified".into());
         }
@@ -42,20 +42,21 @@ struct Limit {
 
 impl Limit {
     fn of(config: &Value) -> Result<Self, String> {
-        let kind = meta::text(config, &["type"]).to_owned();
+        let kind = meta::string_at(config, &["type"]).to_owned();
         if !["Server", "Namespace", "User", "SourceAndObject"].contains(&kind.as_str()) {
             return Err(format!("unknown event rate limit type: {kind}"));
         }
-        let (rate, burst) = (meta::number(config, &["qps"]), meta::number(config, &["burst"]));
+        let (rate, burst) = (meta::integer_at(config, &["qps"]), meta::integer_at(config, &["burst"]));
         if rate <= 0 || burst <= 0 {
             return Err("limits: qps and burst must be positive".into());
         }
-        let size = usize::try_from(meta::number(config, &["cacheSize"])).ok().filter(|size| *size > 0).unwrap_or(SIZE);
+        let size =
+            usize::try_from(meta::integer_at(config, &["cacheSize"])).ok().filter(|size| *size > 0).unwrap_or(SIZE);
         Ok(Self { kind, rate: rate as f64, burst: burst as f64, size, buckets: Mutex::default() })
     }
 
     fn key(&self, attributes: &Attributes<'_>, event: &Value) -> String {
-        let text = |path: &[&str]| meta::text(event, path);
+        let text = |path: &[&str]| meta::string_at(event, path);
         match self.kind.as_str() {
             "Namespace" => attributes.namespace().to_owned(),
             "User" => attributes.user().name.clone(),
@@ -108,6 +109,6 @@ impl Plugin for EventRateLimit {
         }
         let message = if reached.len() == 1 { reached.remove(0) } else { format!("[{}]", reached.join(", ")) };
         let details = Some(json!({"retryAfterSeconds": 1}));
-        Err(Status { code: 429, reason: "TooManyRequests", message, details, next: None })
+        Err(Status { code: 429, reason: "TooManyRequests", message, details, continue_token: None })
     }
 }

@@ -50,18 +50,18 @@ struct ImagePolicy {
 impl ImagePolicy {
     fn configured(config: Option<&Value>) -> Result<Self, String> {
         let config = config.ok_or("no config specified")?;
-        let policy = meta::at(config, &["imagePolicy"]).unwrap_or(&Value::Null);
+        let policy = meta::value_at(config, &["imagePolicy"]).unwrap_or(&Value::Null);
         let (second, minute) = (1_000_000_000, 60_000_000_000);
         let ttl = |name, usual| time(policy, name, Time { unit: second, range: (second, 30 * minute), usual });
         let pause = Time { unit: 1_000_000, range: (1, 5 * minute), usual: 500_000_000 };
         let pause = time(policy, "retryBackoff", pause)?;
         let (allowed_for, refused_for) = (ttl("allowTTL", 5 * minute)?, ttl("denyTTL", 30 * second)?);
-        let default_allow = match meta::at(policy, &["defaultAllow"]) {
+        let default_allow = match meta::value_at(policy, &["defaultAllow"]) {
             None | Some(Value::Null) => false,
             Some(Value::Bool(flag)) => *flag,
             Some(other) => return Err(format!("imagePolicy.defaultAllow: {other} is not true or false")),
         };
-        let file = meta::text(policy, &["kubeConfigFile"]);
+        let file = meta::string_at(policy, &["kubeConfigFile"]);
         let endpoint = http_client::from_kubeconfig(Path::new(file));
         let endpoint = endpoint.map_err(|error| format!("imagePolicy.kubeConfigFile {file:?}: {error}"))?;
         let memory = Memory::of(REMEMBERED);
@@ -99,11 +99,11 @@ impl Plugin for ImagePolicy {
                 return Err(attributes.forbidden(pod, format!("Post {:?}: {error}", self.endpoint.url())));
             }
         };
-        let notes = meta::at(&status, &["auditAnnotations"]).and_then(Value::as_object).into_iter().flatten();
+        let notes = meta::value_at(&status, &["auditAnnotations"]).and_then(Value::as_object).into_iter().flatten();
         for (key, value) in notes {
             attributes.notes().annotate(format!("{AUDIT}{key}"), value.as_str().unwrap_or_default());
         }
-        match meta::text(&status, &["reason"]) {
+        match meta::string_at(&status, &["reason"]) {
             _ if is_allowed(&status) => Ok(()),
             "" => Err(attributes.forbidden(pod, "one or more images rejected by webhook backend")),
             reason => {
@@ -121,13 +121,14 @@ fn spec(attributes: &Attributes<'_>, pod: &Value) -> Value {
     } else {
         &["containers", "initContainers"]
     };
-    let containers = lists.iter().flat_map(|list| meta::list(pod, &["spec", list]));
-    let image = |container: &Value| match meta::text(container, &["image"]) {
+    let containers = lists.iter().flat_map(|list| meta::list_at(pod, &["spec", list]));
+    let image = |container: &Value| match meta::string_at(container, &["image"]) {
         "" => json!({}),
         image => json!({"image": image}),
     };
     let containers: Vec<Value> = containers.map(image).collect();
-    let annotations = meta::at(pod, &["metadata", "annotations"]).and_then(Value::as_object).into_iter().flatten();
+    let annotations =
+        meta::value_at(pod, &["metadata", "annotations"]).and_then(Value::as_object).into_iter().flatten();
     let annotations = annotations.filter(|(key, _)| key.contains(SHOWN));
     let annotations: Map<String, Value> = annotations.map(|(key, value)| (key.clone(), value.clone())).collect();
     let mut spec = json!({"containers": containers, "namespace": attributes.namespace()});
@@ -140,14 +141,14 @@ fn spec(attributes: &Attributes<'_>, pod: &Value) -> Value {
 fn read(answer: &[u8]) -> Result<Value, http_client::Error> {
     let wrong = |why: String| http_client::Error::Answer(why);
     let mut review: Value = serde_json::from_slice(answer).map_err(|error| wrong(error.to_string()))?;
-    match meta::text(&review, &["kind"]) {
+    match meta::string_at(&review, &["kind"]) {
         "" | "ImageReview" if review.is_object() => Ok(review["status"].take()),
         kind => Err(wrong(format!("it is no ImageReview but {kind:?}"))),
     }
 }
 
 fn is_allowed(status: &Value) -> bool {
-    meta::at(status, &["allowed"]) == Some(&Value::Bool(true))
+    meta::value_at(status, &["allowed"]) == Some(&Value::Bool(true))
 }
 
 /// A time of the configuration, in nanoseconds.
@@ -162,7 +163,7 @@ struct Time {
 
 /// The number of a field as a time: -1 for none at all, 0 for the usual.
 fn time(policy: &Value, name: &str, Time { unit, range: (least, most), usual }: Time) -> Result<Duration, String> {
-    let given = match meta::at(policy, &[name]) {
+    let given = match meta::value_at(policy, &[name]) {
         None | Some(Value::Null) => 0,
         Some(value) => value.as_i64().ok_or_else(|| format!("imagePolicy.{name}: {value} is not a whole number"))?,
     };

@@ -72,11 +72,13 @@ impl InitialResources {
     fn fill(&self, container: &mut Value, namespace: &str, now: Instant) -> Vec<&'static str> {
         let mut filled = Vec::new();
         for (name, kind) in [("cpu", Kind::Cpu), ("memory", Kind::Memory)] {
-            let said = |list: &str| meta::at(container, &["resources", list, name]).is_some();
+            let said = |list: &str| meta::value_at(container, &["resources", list, name]).is_some();
             if said("requests") || said("limits") {
                 continue;
             }
-            let Some(value) = self.estimate(kind, meta::text(container, &["image"]), namespace, now) else { continue };
+            let Some(value) = self.estimate(kind, meta::string_at(container, &["image"]), namespace, now) else {
+                continue;
+            };
             let quantity = match kind {
                 Kind::Cpu => format!("{value}m"),
                 Kind::Memory => value.to_string(),
@@ -100,7 +102,7 @@ impl Plugin for InitialResources {
             for container in containers.into_iter().flatten() {
                 let filled = self.fill(container, namespace, now);
                 if !filled.is_empty() {
-                    let name = meta::text(container, &["name"]);
+                    let name = meta::string_at(container, &["name"]);
                     notes.push(format!("{} request for {what} {name}", filled.join(", ")));
                 }
             }

@@ -75,7 +75,7 @@ impl Initializers {
             simplify(object);
             return is_valid(attributes, object);
         }
-        if attributes.is_of("", "pods") && meta::at(object, &["metadata", "annotations", MIRROR]).is_some() {
+        if attributes.is_of("", "pods") && meta::value_at(object, &["metadata", "annotations", MIRROR]).is_some() {
             // It runs already.
             return Ok(());
         }
@@ -149,15 +149,15 @@ impl Initializers {
 }
 
 fn list_of(object: &Value) -> Option<&Value> {
-    meta::at(object, &["metadata", "initializers"]).filter(|list| list.is_object())
+    meta::value_at(object, &["metadata", "initializers"]).filter(|list| list.is_object())
 }
 
 fn names_of(list: &Value) -> Vec<&str> {
-    meta::list(list, &["pending"]).iter().map(|entry| meta::text(entry, &["name"])).collect()
+    meta::list_at(list, &["pending"]).iter().map(|entry| meta::string_at(entry, &["name"])).collect()
 }
 
 fn result_of(list: &Value) -> Option<&Value> {
-    meta::at(list, &["result"]).filter(|result| result.is_object())
+    meta::value_at(list, &["result"]).filter(|result| result.is_object())
 }
 
 /// A list that is empty is none.
@@ -168,7 +168,7 @@ fn simplify(object: &mut Value) {
 }
 
 fn invalid(attributes: &Attributes<'_>, object: &Value, error: FieldError) -> Status {
-    Status::invalid(attributes.resource(), attributes.name(object), &[error])
+    Status::invalid_object(attributes.resource(), attributes.name(object), &[error])
 }
 
 /// A list that somebody gives has names that can be names, and is not rejected from the start by anything but a failure.
@@ -189,11 +189,11 @@ fn is_valid(attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(attributes.resource(), attributes.name(object), &errors))
+    Err(Status::invalid_object(attributes.resource(), attributes.name(object), &errors))
 }
 
 fn wrong_result(result: &Value) -> Option<FieldError> {
-    let status = meta::text(result, &["status"]);
+    let status = meta::string_at(result, &["status"]);
     (status != "Failure").then(|| FieldError::invalid(format!("{FIELD}.result.status"), status, "must be 'Failure'"))
 }
 
@@ -255,14 +255,14 @@ impl Initializer {
 impl View for Configured {
     fn put(&mut self, place: Place<'_>, object: &Value) {
         let texts = |value: &Value, name: &str| -> Vec<String> {
-            meta::list(value, &[name]).iter().filter_map(Value::as_str).map(str::to_owned).collect()
+            meta::list_at(value, &[name]).iter().filter_map(Value::as_str).map(str::to_owned).collect()
         };
         let rule = |rule: &Value| ["apiGroups", "apiVersions", "resources"].map(|name| texts(rule, name));
         let initializer = |entry: &Value| Initializer {
-            name: meta::text(entry, &["name"]).to_owned(),
-            rules: meta::list(entry, &["rules"]).iter().map(rule).collect(),
+            name: meta::string_at(entry, &["name"]).to_owned(),
+            rules: meta::list_at(entry, &["rules"]).iter().map(rule).collect(),
         };
-        let list = meta::list(object, &["initializers"]).iter().map(initializer).collect();
+        let list = meta::list_at(object, &["initializers"]).iter().map(initializer).collect();
         self.0.insert(place.name.to_owned(), list);
     }
 

@@ -1,13 +1,13 @@
 //! The bounds of limit ranges, and what is said of who exceeds them.
 
-use api::{amounts::Amounts, quantity::Quantity};
+use api::{quantity::Quantity, resource_list::ResourceList};
 
 /// What somebody asks for.
 pub struct Asked {
     /// At least.
-    pub requests: Amounts,
+    pub requests: ResourceList,
     /// At most.
-    pub limits: Amounts,
+    pub limits: ResourceList,
 }
 
 /// Below this, thousandths fit into 64 bits.
@@ -56,7 +56,7 @@ pub fn at_most_requested(kind: &str, name: &str, bound: Quantity, asked: &Asked)
 /// A limit that is not more than so many times the request.
 pub fn within_ratio(kind: &str, name: &str, bound: Quantity, asked: &Asked) -> Result<(), String> {
     let about = format!("{name} max limit to request ratio per {kind} is {bound}");
-    let amount = |list: &Amounts| list.get(name).copied().unwrap_or(Quantity::ZERO);
+    let amount = |list: &ResourceList| list.get(name).copied().unwrap_or(Quantity::ZERO);
     let [requested, limited, _] = comparable([amount(&asked.requests), amount(&asked.limits), bound]);
     if requested == 0 {
         return Err(format!("{about}, but no request is specified or request is 0"));

@@ -2,9 +2,8 @@
 //! the ranges say.
 
 use api::{
-    Value,
-    amounts::{self, Amounts},
-    meta,
+    Value, meta,
+    resource_list::{self, ResourceList},
     status::Status,
 };
 use async_trait::async_trait;
@@ -75,20 +74,20 @@ fn aggregate(faults: Vec<String>) -> String {
 }
 
 fn items<'a>(range: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Value> {
-    meta::list(range, &["spec", "limits"]).iter().filter(move |item| item["type"] == kind)
+    meta::list_at(range, &["spec", "limits"]).iter().filter(move |item| item["type"] == kind)
 }
 
 /// Gives containers that ask for nothing what a range says, and notes it in the pod.
 fn fill_in(object: &mut Value, range: &Value) {
-    let (mut requests, mut limits) = (Amounts::new(), Amounts::new());
+    let (mut requests, mut limits) = (ResourceList::new(), ResourceList::new());
     for item in items(range, "Container") {
-        requests.extend(amounts::read(meta::at(item, &["defaultRequest"])));
-        limits.extend(amounts::read(meta::at(item, &["default"])));
+        requests.extend(resource_list::parse_resource_list(meta::value_at(item, &["defaultRequest"])));
+        limits.extend(resource_list::parse_resource_list(meta::value_at(item, &["default"])));
     }
     let mut notes = Vec::new();
     for (list, kind) in [("containers", "container"), ("initContainers", "init container")] {
         for container in pod::containers_mut(object, list) {
-            let name = meta::text(container, &["name"]).to_owned();
+            let name = meta::string_at(container, &["name"]).to_owned();
             // Limits are read before requests are filled in, and told after them.
             let set_limits = fill(container, "limits", &limits);
             let set_requests = fill(container, "requests", &requests);
@@ -107,7 +106,7 @@ fn fill_in(object: &mut Value, range: &Value) {
 }
 
 /// Fills in what is missing; the names of it.
-fn fill(container: &mut Value, which: &str, defaults: &Amounts) -> Vec<String> {
+fn fill(container: &mut Value, which: &str, defaults: &ResourceList) -> Vec<String> {
     if defaults.is_empty() {
         return Vec::new();
     }
@@ -122,22 +121,25 @@ fn fill(container: &mut Value, which: &str, defaults: &Amounts) -> Vec<String> {
 
 fn pod_faults(object: &Value, range: &Value) -> Vec<String> {
     let mut faults = Vec::new();
-    for item in meta::list(range, &["spec", "limits"]) {
-        let asked: Vec<Asked> = match meta::text(item, &["type"]) {
+    for item in meta::list_at(range, &["spec", "limits"]) {
+        let asked: Vec<Asked> = match meta::string_at(item, &["type"]) {
             "Container" => ["containers", "initContainers"]
                 .iter()
-                .flat_map(|list| meta::list(object, &["spec", list]))
+                .flat_map(|list| meta::list_at(object, &["spec", list]))
                 .map(|container| Asked {
-                    requests: amounts::read(meta::at(container, &["resources", "requests"])),
-                    limits: amounts::read(meta::at(container, &["resources", "limits"])),
+                    requests: resource_list::parse_resource_list(meta::value_at(container, &["resources", "requests"])),
+                    limits: resource_list::parse_resource_list(meta::value_at(container, &["resources", "limits"])),
                 })
                 .collect(),
             "Pod" => {
-                vec![Asked { requests: amounts::of_pod(object, "requests"), limits: amounts::of_pod(object, "limits") }]
+                vec![Asked {
+                    requests: resource_list::pod_resources(object, "requests"),
+                    limits: resource_list::pod_resources(object, "limits"),
+                }]
             }
             _ => continue,
         };
-        let kind = meta::text(item, &["type"]);
+        let kind = meta::string_at(item, &["type"]);
         for asked in &asked {
             faults.extend(each(item, "min", |name, bound| at_least(kind, name, bound, asked)));
             faults.extend(each(item, "max", |name, bound| at_most(kind, name, bound, asked)));
@@ -149,8 +151,8 @@ fn pod_faults(object: &Value, range: &Value) -> Vec<String> {
 
 fn claim_faults(claim: &Value, range: &Value) -> Vec<String> {
     let kind = "PersistentVolumeClaim";
-    let requests = amounts::read(meta::at(claim, &["spec", "resources", "requests"]));
-    let asked = Asked { requests, limits: Amounts::new() };
+    let requests = resource_list::parse_resource_list(meta::value_at(claim, &["spec", "resources", "requests"]));
+    let asked = Asked { requests, limits: ResourceList::new() };
     let mut faults = Vec::new();
     for item in items(range, kind) {
         faults.extend(each(item, "min", |name, bound| at_least(kind, name, bound, &asked)));
@@ -160,6 +162,6 @@ fn claim_faults(claim: &Value, range: &Value) -> Vec<String> {
 }
 
 fn each(item: &Value, field: &str, check: impl Fn(&str, api::quantity::Quantity) -> Result<(), String>) -> Vec<String> {
-    let bounds = amounts::read(meta::at(item, &[field]));
+    let bounds = resource_list::parse_resource_list(meta::value_at(item, &[field]));
     bounds.into_iter().filter_map(|(name, bound)| check(&name, bound).err()).collect()
 }

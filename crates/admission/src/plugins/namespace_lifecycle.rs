@@ -49,7 +49,7 @@ impl Plugin for NamespaceLifecycle {
         let Some(namespace) = attributes.find(NAMESPACES, "", name).await? else {
             return Err(Status::not_found(apiserver_core::loopback::resource("", "v1", "namespaces")?, name));
         };
-        let ending = meta::text(&namespace, &["status", "phase"]) == "Terminating";
+        let ending = meta::string_at(&namespace, &["status", "phase"]) == "Terminating";
         if attributes.operation == Operation::Create && ending {
             return Err(terminating(attributes, object));
         }

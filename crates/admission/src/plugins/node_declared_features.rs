@@ -27,8 +27,8 @@ struct NodeDeclaredFeatures;
 #[async_trait]
 impl Plugin for NodeDeclaredFeatures {
     async fn validate(&self, attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
-        let (name, Some(old)) = (meta::text(pod, &["spec", "nodeName"]), attributes.old) else { return Ok(()) };
-        let generation = |pod: &Value| meta::number(pod, &["metadata", "generation"]);
+        let (name, Some(old)) = (meta::string_at(pod, &["spec", "nodeName"]), attributes.old) else { return Ok(()) };
+        let generation = |pod: &Value| meta::integer_at(pod, &["metadata", "generation"]);
         if name.is_empty() || generation(old) == generation(pod) {
             return Ok(());
         }
@@ -39,7 +39,7 @@ impl Plugin for NodeDeclaredFeatures {
         let Some(node) = attributes.find(("", "v1", "nodes"), "", name).await? else {
             return Err(attributes.forbidden(pod, format!("node {name:?} not found")));
         };
-        let declared = meta::list(&node, &["status", "declaredFeatures"]);
+        let declared = meta::list_at(&node, &["status", "declaredFeatures"]);
         let missing: Vec<&str> =
             needed.into_iter().filter(|feature| !declared.iter().any(|known| known == feature)).collect();
         if missing.is_empty() {
@@ -62,11 +62,12 @@ fn resizes_whole(old: &Value, new: &Value) -> bool {
 
 /// Whether what a container may use changes that runs before the others, and ends.
 fn resizes_init_containers(old: &Value, new: &Value) -> bool {
-    let ends = |container: &Value| meta::text(container, &["restartPolicy"]) != "Always";
-    let pairs = meta::list(old, &["spec", "initContainers"]).iter().zip(meta::list(new, &["spec", "initContainers"]));
+    let ends = |container: &Value| meta::string_at(container, &["restartPolicy"]) != "Always";
+    let pairs =
+        meta::list_at(old, &["spec", "initContainers"]).iter().zip(meta::list_at(new, &["spec", "initContainers"]));
     pairs.into_iter().any(|(old, new)| ends(old) && resources(old) != resources(new))
 }
 
 fn resources(of: &Value) -> Option<&Value> {
-    meta::at(of, &["resources"]).filter(|resources| resources.as_object().is_none_or(|map| !map.is_empty()))
+    meta::value_at(of, &["resources"]).filter(|resources| resources.as_object().is_none_or(|map| !map.is_empty()))
 }

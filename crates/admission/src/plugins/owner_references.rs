@@ -65,9 +65,9 @@ impl Plugin for OwnerReferences {
 
 impl OwnerReferences {
     async fn may_block(&self, attributes: &Attributes<'_>, object: &Value, owner: &Value) -> Result<(), Status> {
-        let (api_version, kind) = (meta::text(owner, &["apiVersion"]), meta::text(owner, &["kind"]));
+        let (api_version, kind) = (meta::string_at(owner, &["apiVersion"]), meta::string_at(owner, &["kind"]));
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let built_in = schema().resource_of_kind(group, version, kind).map(api::schema::Row::BuiltIn);
+        let built_in = schema().resource_of_kind(group, version, kind).map(api::schema::ResourceRef::BuiltIn);
         let Some(row) = built_in.or_else(|| attributes.registry.custom_resources().find_kind(group, version, kind))
         else {
             let why = format!(
@@ -81,8 +81,8 @@ impl OwnerReferences {
             version: row.version,
             resource: row.name,
             subresource: "finalizers",
-            namespace: if row.namespaced() { attributes.namespace() } else { "" },
-            name: meta::text(owner, &["name"]),
+            namespace: if row.is_namespaced() { attributes.namespace() } else { "" },
+            name: meta::string_at(owner, &["name"]),
             ..Default::default()
         };
         if self.allows(attributes, "update", resource).await {
@@ -105,7 +105,7 @@ impl OwnerReferences {
 }
 
 fn owners(object: &Value) -> &[Value] {
-    meta::list(object, &["metadata", "ownerReferences"])
+    meta::list_at(object, &["metadata", "ownerReferences"])
 }
 
 /// Whether an owner is held up that was not before.

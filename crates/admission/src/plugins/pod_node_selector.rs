@@ -25,7 +25,8 @@ type Labels = BTreeMap<String, String>;
 struct PodNodeSelector(BTreeMap<String, Labels>);
 
 fn configured(config: Option<&Value>) -> Result<BTreeMap<String, Labels>, String> {
-    let list = config.and_then(|config| meta::at(config, &["podNodeSelectorPluginConfig"])).and_then(Value::as_object);
+    let list =
+        config.and_then(|config| meta::value_at(config, &["podNodeSelectorPluginConfig"])).and_then(Value::as_object);
     let list = list.into_iter().flatten();
     list.map(|(name, text)| Ok((name.clone(), parse(text.as_str().unwrap_or_default())?))).collect()
 }
@@ -55,7 +56,7 @@ impl Plugin for PodNodeSelector {
     async fn validate(&self, attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
         check(attributes, pod, &self.chosen(attributes).await?)?;
         let allowed = self.0.get(attributes.namespace()).filter(|allowed| !allowed.is_empty());
-        let selector = meta::at(pod, &["spec", "nodeSelector"]).and_then(Value::as_object);
+        let selector = meta::value_at(pod, &["spec", "nodeSelector"]).and_then(Value::as_object);
         let within = |allowed: &Labels| {
             selector
                 .into_iter()
@@ -74,8 +75,8 @@ impl PodNodeSelector {
     async fn chosen(&self, attributes: &Attributes<'_>) -> Result<Labels, Status> {
         let namespace =
             attributes.find(("", "v1", "namespaces"), "", attributes.namespace()).await?.unwrap_or_default();
-        match meta::at(&namespace, &["metadata", "annotations", ANNOTATION]).and_then(Value::as_str) {
-            Some(text) => parse(text).map_err(Status::internal),
+        match meta::value_at(&namespace, &["metadata", "annotations", ANNOTATION]).and_then(Value::as_str) {
+            Some(text) => parse(text).map_err(Status::internal_error),
             None => Ok(self.0.get(DEFAULT).cloned().unwrap_or_default()),
         }
     }
@@ -83,7 +84,7 @@ impl PodNodeSelector {
 
 fn check(attributes: &Attributes<'_>, pod: &Value, chosen: &Labels) -> Result<(), Status> {
     let other = |(key, value): (&String, &String)| {
-        meta::at(pod, &["spec", "nodeSelector", key]).is_some_and(|given| given != value.as_str())
+        meta::value_at(pod, &["spec", "nodeSelector", key]).is_some_and(|given| given != value.as_str())
     };
     if chosen.iter().any(other) {
         let why = "pod node label selector conflicts with its namespace node label selector";

@@ -60,14 +60,14 @@ impl Plugin for Priority {
 fn kept(pod: &mut Value, old: &Value) {
     let spec = meta::field_mut(pod, "spec");
     for field in ["priority", "preemptionPolicy"] {
-        if let (None, Some(value)) = (spec.get(field), meta::at(old, &["spec", field])) {
+        if let (None, Some(value)) = (spec.get(field), meta::value_at(old, &["spec", field])) {
             spec.insert(field.into(), value.clone());
         }
     }
 }
 
 async fn class_of(attributes: &Attributes<'_>, pod: &Value) -> Result<Option<Value>, Status> {
-    let name = meta::text(pod, &["spec", "priorityClassName"]);
+    let name = meta::string_at(pod, &["spec", "priorityClassName"]);
     if name.is_empty() {
         return default_class(attributes).await;
     }
@@ -81,7 +81,7 @@ async fn class_of(attributes: &Attributes<'_>, pod: &Value) -> Result<Option<Val
 async fn default_class(attributes: &Attributes<'_>) -> Result<Option<Value>, Status> {
     let classes = attributes.all(CLASSES, "").await?;
     let defaults = classes.into_iter().filter(|class| class["globalDefault"] == true);
-    Ok(defaults.min_by_key(|class| meta::number(class, &["value"])))
+    Ok(defaults.min_by_key(|class| meta::integer_at(class, &["value"])))
 }
 
 struct Computed<'a> {
@@ -96,14 +96,14 @@ impl<'a> Computed<'a> {
             None => Self { class: "", priority: 0, policy: PREEMPT },
             Some(class) => Self {
                 class: meta::name(class),
-                priority: meta::number(class, &["value"]),
-                policy: meta::text(class, &["preemptionPolicy"]),
+                priority: meta::integer_at(class, &["value"]),
+                policy: meta::string_at(class, &["preemptionPolicy"]),
             },
         }
     }
 
     fn set(&self, attributes: &Attributes<'_>, pod: &mut Value) -> Result<(), Status> {
-        let given = meta::at(pod, &["spec", "priority"]).and_then(Value::as_i64);
+        let given = meta::value_at(pod, &["spec", "priority"]).and_then(Value::as_i64);
         if let Some(given) = given.filter(|given| *given != self.priority) {
             let why = format!(
                 "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller \
@@ -112,7 +112,7 @@ impl<'a> Computed<'a> {
             );
             return Err(attributes.forbidden(pod, why));
         }
-        let given = meta::text(pod, &["spec", "preemptionPolicy"]);
+        let given = meta::string_at(pod, &["spec", "preemptionPolicy"]);
         if !self.policy.is_empty() && !given.is_empty() && given != self.policy {
             let why = format!(
                 "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission \

@@ -1,6 +1,6 @@
 //! PodResizeValidator: a pod that runs is not resized beyond what its node has.
 
-use api::{Value, amounts, meta, quantity::Quantity, status::Status};
+use api::{Value, meta, quantity::Quantity, resource_list, status::Status};
 use async_trait::async_trait;
 use serde_json::json;
 
@@ -19,15 +19,15 @@ struct PodResize;
 #[async_trait]
 impl Plugin for PodResize {
     async fn validate(&self, attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
-        let name = meta::text(pod, &["spec", "nodeName"]);
-        let generation = |pod: &Value| meta::number(pod, &["metadata", "generation"]);
+        let name = meta::string_at(pod, &["spec", "nodeName"]);
+        let generation = |pod: &Value| meta::integer_at(pod, &["metadata", "generation"]);
         if name.is_empty() || attributes.old.is_some_and(|old| generation(old) == generation(pod)) {
             return Ok(());
         }
         let Some(node) = attributes.find(("", "v1", "nodes"), "", name).await? else {
             return Err(attributes.forbidden(pod, format!("node {name:?} not found")));
         };
-        let os = meta::text(&node, &["metadata", "labels", "kubernetes.io/os"]);
+        let os = meta::string_at(&node, &["metadata", "labels", "kubernetes.io/os"]);
         if !matches!(os, "" | "linux") {
             let why = format!("pod resize is only supported on linux nodes, node {name:?} is {os:?}");
             return Err(refused(attributes, pod, &why, "UnsupportedPlatform"));
@@ -43,10 +43,13 @@ impl Plugin for PodResize {
 }
 
 fn lacking(pod: &Value, node: &Value) -> Vec<String> {
-    let mut asked = amounts::of_pod(pod, "requests");
-    amounts::add(&mut asked, &amounts::read(meta::at(pod, &["spec", "overhead"])));
-    let has = amounts::read(meta::at(node, &["status", "allocatable"]));
-    let amount = |list: &amounts::Amounts, name: &str| list.get(name).copied().unwrap_or(Quantity::ZERO);
+    let mut asked = resource_list::pod_resources(pod, "requests");
+    resource_list::add_resources(
+        &mut asked,
+        &resource_list::parse_resource_list(meta::value_at(pod, &["spec", "overhead"])),
+    );
+    let has = resource_list::parse_resource_list(meta::value_at(node, &["status", "allocatable"]));
+    let amount = |list: &resource_list::ResourceList, name: &str| list.get(name).copied().unwrap_or(Quantity::ZERO);
     let mut parts = Vec::new();
     let (asked_cpu, has_cpu) = (amount(&asked, "cpu"), amount(&has, "cpu"));
     if asked_cpu > has_cpu {

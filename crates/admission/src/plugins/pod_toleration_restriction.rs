@@ -12,7 +12,8 @@ pub const ROW: Row = Row {
     on: false,
     about: &[About::object("", "pods", &[Operation::Create, Operation::Update])],
     make: |parts| {
-        let list = |field: &str| parts.config.map(|config| meta::list(config, &[field]).to_vec()).unwrap_or_default();
+        let list =
+            |field: &str| parts.config.map(|config| meta::list_at(config, &[field]).to_vec()).unwrap_or_default();
         Ok(Box::new(PodTolerationRestriction { usual: list("default"), allowed: list("whitelist") }))
     },
 };
@@ -33,20 +34,20 @@ impl Plugin for PodTolerationRestriction {
         if attributes.operation == Operation::Create {
             more = annotated(attributes, USUAL).await?.unwrap_or_else(|| self.usual.clone());
         }
-        if qos::class(object) != "BestEffort" {
+        if qos::pod_qos_class(object) != "BestEffort" {
             more.push(
                 json!({"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}),
             );
         }
         if !more.is_empty() {
-            let merged = pod::merge_tolerations(meta::list(object, &["spec", "tolerations"]), &more);
+            let merged = pod::merge_tolerations(meta::list_at(object, &["spec", "tolerations"]), &more);
             meta::field_mut(object, "spec").insert("tolerations".into(), merged.into());
         }
         self.validate(attributes, object).await
     }
 
     async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
-        let tolerations = meta::list(object, &["spec", "tolerations"]);
+        let tolerations = meta::list_at(object, &["spec", "tolerations"]);
         if tolerations.is_empty() {
             return Ok(());
         }
@@ -61,16 +62,16 @@ impl Plugin for PodTolerationRestriction {
         let message = format!(
             "pod tolerations (possibly merged with namespace default tolerations) conflict with its {whose} whitelist"
         );
-        Err(Status { code: 500, reason: "", message, details: None, next: None })
+        Err(Status { code: 500, reason: "", message, details: None, continue_token: None })
     }
 }
 
 /// The tolerations in an annotation of the namespace.
 async fn annotated(attributes: &Attributes<'_>, key: &str) -> Result<Option<Vec<Value>>, Status> {
     let namespace = attributes.find(("", "v1", "namespaces"), "", attributes.namespace()).await?.unwrap_or_default();
-    match meta::at(&namespace, &["metadata", "annotations", key]).and_then(Value::as_str) {
+    match meta::value_at(&namespace, &["metadata", "annotations", key]).and_then(Value::as_str) {
         None => Ok(None),
         Some("") => Ok(Some(Vec::new())),
-        Some(text) => serde_json::from_str(text).map(Some).map_err(Status::internal),
+        Some(text) => serde_json::from_str(text).map(Some).map_err(Status::internal_error),
     }
 }

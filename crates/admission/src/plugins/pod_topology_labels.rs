@@ -22,8 +22,8 @@ struct PodTopologyLabels;
 impl Plugin for PodTopologyLabels {
     async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
         let node = match attributes.subresource() {
-            "" => meta::text(object, &["spec", "nodeName"]),
-            _ if meta::text(object, &["target", "kind"]) == "Node" => meta::text(object, &["target", "name"]),
+            "" => meta::string_at(object, &["spec", "nodeName"]),
+            _ if meta::string_at(object, &["target", "kind"]) == "Node" => meta::string_at(object, &["target", "name"]),
             _ => "",
         };
         if node.is_empty() {
@@ -31,7 +31,7 @@ impl Plugin for PodTopologyLabels {
         }
         let Some(node) = attributes.find(("", "v1", "nodes"), "", node).await? else { return Ok(()) };
         for label in LABELS {
-            if let Some(value) = meta::at(&node, &["metadata", "labels", label]) {
+            if let Some(value) = meta::value_at(&node, &["metadata", "labels", label]) {
                 let labels = meta::metadata_mut(object).entry("labels").or_insert_with(|| json!({}));
                 meta::object_mut(labels).insert(label.into(), value.clone());
             }

@@ -15,8 +15,8 @@ impl Limited {
     /// Reads `limitedResources` of a ResourceQuotaConfiguration.
     pub fn of(config: Option<&Value>) -> Result<Self, String> {
         let Some(config) = config else { return Ok(Self::default()) };
-        let list = meta::list(config, &["limitedResources"]).to_vec();
-        match list.iter().position(|entry| meta::text(entry, &["resource"]).is_empty()) {
+        let list = meta::list_at(config, &["limitedResources"]).to_vec();
+        match list.iter().position(|entry| meta::string_at(entry, &["resource"]).is_empty()) {
             Some(at) => Err(format!("limitedResources[{at}].resource: Required value: ")),
             None => Ok(Self(list)),
         }
@@ -46,26 +46,26 @@ impl Limited {
             let names: Vec<&str> = uncovered.into_iter().map(String::as_str).collect();
             return Err(attributes.forbidden(object, format!("insufficient quota to consume: {}", names.join(","))));
         }
-        let matching = |scope: &&Value| subject.kind.matches(scope, subject.object);
-        let scopes: Vec<Value> = quotas.iter().flat_map(quota::scopes).collect();
+        let matching = |scope: &&Value| subject.kind.matches_scope(scope, subject.object);
+        let scopes: Vec<Value> = quotas.iter().flat_map(quota::scope_selectors).collect();
         let known: Vec<&Value> = scopes.iter().filter(matching).map(|scope| &scope["scopeName"]).collect();
-        let needed = self.0.iter().flat_map(|entry| meta::list(entry, &["matchScopes"])).filter(matching);
+        let needed = self.0.iter().flat_map(|entry| meta::list_at(entry, &["matchScopes"])).filter(matching);
         let missing: Vec<String> = needed.filter(|scope| !known.contains(&&scope["scopeName"])).map(shown).collect();
         if missing.is_empty() {
             return Ok(());
         }
         let message = format!("insufficient quota to match these scopes: [{}]", missing.join(" "));
-        Err(Status { code: 500, reason: "", message, details: None, next: None })
+        Err(Status { code: 500, reason: "", message, details: None, continue_token: None })
     }
 
     /// What the request uses of what needs a quota.
     fn names<'a>(&self, subject: &'a Subject<'_>) -> Vec<&'a String> {
         let entries = self.0.iter().filter(|entry| {
-            meta::text(entry, &["apiGroup"]) == subject.kind.group
-                && meta::text(entry, &["resource"]) == subject.kind.resource
+            meta::string_at(entry, &["apiGroup"]) == subject.kind.group
+                && meta::string_at(entry, &["resource"]) == subject.kind.resource
         });
         let wanted: Vec<&str> =
-            entries.flat_map(|entry| meta::list(entry, &["matchContains"])).filter_map(Value::as_str).collect();
+            entries.flat_map(|entry| meta::list_at(entry, &["matchContains"])).filter_map(Value::as_str).collect();
         let used = subject.usage.iter().filter(|(_, amount)| !amount.is_zero());
         used.map(|(name, _)| name).filter(|name| wanted.iter().any(|part| name.contains(part))).collect()
     }
@@ -73,6 +73,11 @@ impl Limited {
 
 /// A scope as Go shows it.
 fn shown(scope: &Value) -> String {
-    let values: Vec<&str> = meta::list(scope, &["values"]).iter().filter_map(Value::as_str).collect();
-    format!("{{{} {} [{}]}}", meta::text(scope, &["scopeName"]), meta::text(scope, &["operator"]), values.join(" "))
+    let values: Vec<&str> = meta::list_at(scope, &["values"]).iter().filter_map(Value::as_str).collect();
+    format!(
+        "{{{} {} [{}]}}",
+        meta::string_at(scope, &["scopeName"]),
+        meta::string_at(scope, &["operator"]),
+        values.join(" ")
+    )
 }

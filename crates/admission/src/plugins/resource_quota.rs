@@ -10,11 +10,10 @@ use std::{
 };
 
 use api::{
-    Value,
-    amounts::{self, Amounts},
-    meta,
+    Value, meta,
     quantity::Quantity,
-    quota::{self, Kind},
+    quota::{self, QuotaResource},
+    resource_list::{self, ResourceList},
     status::Status,
 };
 use apiserver_core::{clock, loopback};
@@ -66,7 +65,7 @@ impl Plugin for ResourceQuota {
         let counted = match (resource.group, resource.name, attributes.subresource()) {
             ("", "events" | "bindings" | "namespaces", _) => false,
             ("", "pods", "resize") | ("", "persistentvolumeclaims" | "resourceclaims", "status") => update,
-            (group, _, "") => !IGNORED.contains(&group) && (!update || kind(attributes).grows()),
+            (group, _, "") => !IGNORED.contains(&group) && (!update || kind(attributes).is_charged_on_update()),
             _ => false,
         };
         let namespace = attributes.namespace();
@@ -84,14 +83,14 @@ impl Plugin for ResourceQuota {
     }
 }
 
-fn kind<'a>(attributes: &Attributes<'_>) -> Kind<'a> {
+fn kind<'a>(attributes: &Attributes<'_>) -> QuotaResource<'a> {
     let resource = attributes.resource();
-    Kind { group: resource.group, resource: resource.name }
+    QuotaResource { group: resource.group, resource: resource.name }
 }
 
 /// A change that nothing is charged for: pods are charged when they are created.
 fn may_grow(attributes: &Attributes<'_>, object: &Value, old: &Value) -> bool {
-    let terminating = |pod: &Value| meta::at(pod, &["spec", "activeDeadlineSeconds"]).is_some();
+    let terminating = |pod: &Value| meta::value_at(pod, &["spec", "activeDeadlineSeconds"]).is_some();
     !attributes.is_of("", "pods") || attributes.subresource() == "resize" || terminating(object) != terminating(old)
 }
 
@@ -141,7 +140,7 @@ impl ResourceQuota {
                 None => None,
             };
             if let Some(used) = used {
-                meta::field_mut(&mut quota, "status").insert("used".into(), amounts::write(&used));
+                meta::field_mut(&mut quota, "status").insert("used".into(), resource_list::encode_resource_list(&used));
             }
             Ok(quota)
         };
@@ -155,13 +154,13 @@ impl ResourceQuota {
 
 /// What is created or changed, and what that uses.
 pub struct Subject<'a> {
-    pub kind: Kind<'a>,
+    pub kind: QuotaResource<'a>,
     pub object: &'a Value,
     old: Option<&'a Value>,
     /// What the object uses.
-    pub usage: Amounts,
+    pub usage: ResourceList,
     /// What it uses beyond what it used.
-    growth: Amounts,
+    growth: ResourceList,
     /// Reports of what is there are never refused.
     is_report: bool,
 }
@@ -184,8 +183,8 @@ impl<'a> Subject<'a> {
 /// A quota that a request is about.
 pub struct Interest<'a> {
     quota: &'a Value,
-    hard: Amounts,
-    used: Amounts,
+    hard: ResourceList,
+    used: ResourceList,
     /// The names that it limits and that the request could use.
     pub names: Vec<String>,
 }
@@ -193,18 +192,18 @@ pub struct Interest<'a> {
 impl<'a> Interest<'a> {
     /// `None`: the quota is about something else. An error: it cannot be told how much is left.
     fn of(quota: &'a Value, subject: &Subject<'_>) -> Result<Option<Self>, String> {
-        let hard = amounts::read(meta::at(quota, &["status", "hard"]));
-        let names: Vec<String> = hard.keys().filter(|name| subject.kind.counts_as(name)).cloned().collect();
-        if names.is_empty() || !subject.kind.in_scope(quota, subject.object) {
+        let hard = resource_list::parse_resource_list(meta::value_at(quota, &["status", "hard"]));
+        let names: Vec<String> = hard.keys().filter(|name| subject.kind.matches_resource_name(name)).cloned().collect();
+        if names.is_empty() || !subject.kind.matches_scopes(quota, subject.object) {
             return Ok(None);
         }
         let name = meta::name(quota);
-        if subject.kind == (Kind { group: "", resource: "pods" })
+        if subject.kind == (QuotaResource { group: "", resource: "pods" })
             && let Some(why) = quota::missing_of_pod(subject.object, &names)
         {
             return Err(format!("failed quota: {name}: {why}"));
         }
-        let used = amounts::read(meta::at(quota, &["status", "used"]));
+        let used = resource_list::parse_resource_list(meta::value_at(quota, &["status", "used"]));
         if names.iter().any(|name| !used.contains_key(name)) {
             return Err(format!("status unknown for quota: {name}, resources: {}", names.join(",")));
         }
@@ -212,23 +211,23 @@ impl<'a> Interest<'a> {
     }
 
     /// What would be used; `None` if the request uses nothing more.
-    fn charge(&self, subject: &Subject<'_>) -> Result<Option<Amounts>, String> {
-        let counted = subject.old.is_some_and(|old| subject.kind.in_scope(self.quota, old));
+    fn charge(&self, subject: &Subject<'_>) -> Result<Option<ResourceList>, String> {
+        let counted = subject.old.is_some_and(|old| subject.kind.matches_scopes(self.quota, old));
         let delta = if counted { &subject.growth } else { &subject.usage };
         let limited = |name: &String| self.hard.contains_key(name);
-        let requested: Amounts =
+        let requested: ResourceList =
             delta.iter().filter(|(n, a)| limited(n) && !a.is_zero()).map(|(n, a)| (n.clone(), *a)).collect();
         if requested.is_empty() {
             return Ok(None);
         }
         let mut used = self.used.clone();
-        amounts::add(&mut used, &requested);
+        resource_list::add_resources(&mut used, &requested);
         let exceeded: BTreeSet<&String> =
             requested.keys().filter(|name| used.get(*name) > self.hard.get(*name)).collect();
         if exceeded.is_empty() || subject.is_report {
             return Ok(Some(used));
         }
-        let shown = |amounts: &Amounts| {
+        let shown = |amounts: &ResourceList| {
             let parts = amounts.iter().filter(|(name, _)| exceeded.contains(name));
             parts.map(|(name, amount)| format!("{name}={amount}")).collect::<Vec<_>>().join(",")
         };

@@ -23,13 +23,13 @@ impl Plugin for RuntimeClass {
     async fn admit(&self, attributes: &Attributes<'_>, pod: &mut Value) -> Result<(), Status> {
         let Some(class) = class_of(attributes, pod).await? else { return Ok(()) };
         if let Some(overhead) = overhead(&class) {
-            let given = meta::at(pod, &["spec", "overhead"]).filter(|given| **given != json!({}));
+            let given = meta::value_at(pod, &["spec", "overhead"]).filter(|given| **given != json!({}));
             if given.is_some_and(|given| !same(given, overhead)) {
                 return Err(attributes.forbidden(pod, OTHER));
             }
             meta::field_mut(pod, "spec").insert("overhead".into(), overhead.clone());
         }
-        match meta::at(&class, &["scheduling"]) {
+        match meta::value_at(&class, &["scheduling"]) {
             Some(scheduling) => place(attributes, pod, scheduling),
             None => Ok(()),
         }
@@ -37,7 +37,7 @@ impl Plugin for RuntimeClass {
 
     async fn validate(&self, attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
         let class = class_of(attributes, pod).await?;
-        let given = meta::at(pod, &["spec", "overhead"]);
+        let given = meta::value_at(pod, &["spec", "overhead"]);
         match (class.as_ref().and_then(overhead), given) {
             (Some(wanted), Some(given)) if same(wanted, given) => Ok(()),
             (Some(_), _) => Err(attributes.forbidden(pod, OTHER)),
@@ -51,7 +51,9 @@ impl Plugin for RuntimeClass {
 }
 
 async fn class_of(attributes: &Attributes<'_>, pod: &Value) -> Result<Option<Value>, Status> {
-    let Some(name) = meta::at(pod, &["spec", "runtimeClassName"]).and_then(Value::as_str) else { return Ok(None) };
+    let Some(name) = meta::value_at(pod, &["spec", "runtimeClassName"]).and_then(Value::as_str) else {
+        return Ok(None);
+    };
     match attributes.find(("node.k8s.io", "v1", "runtimeclasses"), "", name).await? {
         None => Err(attributes.forbidden(pod, format!("pod rejected: RuntimeClass {name:?} not found"))),
         found => Ok(found),
@@ -60,8 +62,8 @@ async fn class_of(attributes: &Attributes<'_>, pod: &Value) -> Result<Option<Val
 
 /// What a class says that its pods need beyond their containers.
 fn overhead(class: &Value) -> Option<&Value> {
-    meta::at(class, &["overhead"])?;
-    Some(meta::at(class, &["overhead", "podFixed"]).unwrap_or(&Value::Null))
+    meta::value_at(class, &["overhead"])?;
+    Some(meta::value_at(class, &["overhead", "podFixed"]).unwrap_or(&Value::Null))
 }
 
 fn same(a: &Value, b: &Value) -> bool {
@@ -76,8 +78,9 @@ fn same(a: &Value, b: &Value) -> bool {
 }
 
 fn place(attributes: &Attributes<'_>, pod: &mut Value, scheduling: &Value) -> Result<(), Status> {
-    for (key, wanted) in meta::at(scheduling, &["nodeSelector"]).and_then(Value::as_object).into_iter().flatten() {
-        let given = meta::at(pod, &["spec", "nodeSelector", key]);
+    for (key, wanted) in meta::value_at(scheduling, &["nodeSelector"]).and_then(Value::as_object).into_iter().flatten()
+    {
+        let given = meta::value_at(pod, &["spec", "nodeSelector", key]);
         if let Some(given) = given.filter(|given| *given != wanted) {
             let (wanted, given) = (wanted.as_str().unwrap_or_default(), given.as_str().unwrap_or_default());
             let why = format!(
@@ -88,8 +91,10 @@ fn place(attributes: &Attributes<'_>, pod: &mut Value, scheduling: &Value) -> Re
         let selector = meta::field_mut(pod, "spec").entry("nodeSelector").or_insert_with(|| json!({}));
         meta::object_mut(selector).insert(key.clone(), wanted.clone());
     }
-    let merged =
-        pod::merge_tolerations(meta::list(pod, &["spec", "tolerations"]), meta::list(scheduling, &["tolerations"]));
+    let merged = pod::merge_tolerations(
+        meta::list_at(pod, &["spec", "tolerations"]),
+        meta::list_at(scheduling, &["tolerations"]),
+    );
     if !merged.is_empty() {
         meta::field_mut(pod, "spec").insert("tolerations".into(), merged.into());
     }

@@ -42,7 +42,7 @@ impl Plugin for ServiceAccount {
         if pod::is_mirror(pod) {
             return self.validate(attributes, pod).await;
         }
-        if meta::text(pod, &["spec", "serviceAccountName"]).is_empty() {
+        if meta::string_at(pod, &["spec", "serviceAccountName"]).is_empty() {
             let spec = meta::field_mut(pod, "spec");
             spec.insert("serviceAccountName".into(), DEFAULT.into());
             spec.insert("serviceAccount".into(), DEFAULT.into());
@@ -74,7 +74,7 @@ impl Plugin for ServiceAccount {
 }
 
 async fn account_of(attributes: &Attributes<'_>, pod: &Value) -> Result<Value, Status> {
-    let (namespace, name) = (attributes.namespace(), meta::text(pod, &["spec", "serviceAccountName"]));
+    let (namespace, name) = (attributes.namespace(), meta::string_at(pod, &["spec", "serviceAccountName"]));
     if name.is_empty() {
         let why = format!("no service account specified for pod {namespace}/{}", meta::name(pod));
         return Err(attributes.forbidden(pod, why));
@@ -93,15 +93,15 @@ async fn account_of(attributes: &Attributes<'_>, pod: &Value) -> Result<Value, S
 
 /// The pod's word counts first, then the account's.
 fn wants_token(account: &Value, pod: &Value) -> bool {
-    let said = |object: &Value, path: &[&str]| meta::at(object, path).and_then(Value::as_bool);
+    let said = |object: &Value, path: &[&str]| meta::value_at(object, path).and_then(Value::as_bool);
     said(pod, &["spec", "automountServiceAccountToken"])
         .or(said(account, &["automountServiceAccountToken"]))
         .unwrap_or(true)
 }
 
 fn mount_token(pod: &mut Value) {
-    let volumes = meta::list(pod, &["spec", "volumes"]).iter();
-    let there = volumes.map(|volume| meta::text(volume, &["name"])).find(|name| name.starts_with(VOLUME));
+    let volumes = meta::list_at(pod, &["spec", "volumes"]).iter();
+    let there = volumes.map(|volume| meta::string_at(volume, &["name"])).find(|name| name.starts_with(VOLUME));
     let there = there.map(str::to_owned);
     let name = there.clone().unwrap_or_else(|| generated(VOLUME));
     let mut needed = false;
@@ -131,8 +131,8 @@ fn token_volume(name: &str) -> Value {
 }
 
 fn add_pull_secrets(account: &Value, pod: &mut Value) {
-    let secrets = meta::list(account, &["imagePullSecrets"]);
-    if meta::list(pod, &["spec", "imagePullSecrets"]).is_empty() && !secrets.is_empty() {
+    let secrets = meta::list_at(account, &["imagePullSecrets"]);
+    if meta::list_at(pod, &["spec", "imagePullSecrets"]).is_empty() && !secrets.is_empty() {
         let names: Vec<Value> = secrets.iter().map(|secret| json!({"name": secret["name"]})).collect();
         meta::field_mut(pod, "spec").insert("imagePullSecrets".into(), names.into());
     }
@@ -140,14 +140,15 @@ fn add_pull_secrets(account: &Value, pod: &mut Value) {
 
 /// A kubelet that runs a pod on its own must not get at secrets by it.
 fn check_mirror(pod: &Value) -> Result<(), String> {
-    if !meta::text(pod, &["spec", "serviceAccountName"]).is_empty() {
+    if !meta::string_at(pod, &["spec", "serviceAccountName"]).is_empty() {
         return Err("a mirror pod may not reference service accounts".into());
     }
     if super::service_account_secrets::references_secrets(pod) {
         return Err("a mirror pod may not reference secrets".into());
     }
-    let sources = meta::list(pod, &["spec", "volumes"]).iter().flat_map(|v| meta::list(v, &["projected", "sources"]));
-    if sources.clone().any(|source| meta::at(source, &["serviceAccountToken"]).is_some()) {
+    let sources =
+        meta::list_at(pod, &["spec", "volumes"]).iter().flat_map(|v| meta::list_at(v, &["projected", "sources"]));
+    if sources.clone().any(|source| meta::value_at(source, &["serviceAccountToken"]).is_some()) {
         return Err("a mirror pod may not use ServiceAccountToken volume projections".into());
     }
     Ok(())

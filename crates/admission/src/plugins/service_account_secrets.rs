@@ -12,13 +12,15 @@ const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 /// Whether a pod uses any secret at all.
 pub fn references_secrets(object: &Value) -> bool {
     let named = |place: Option<&Value>| place.and_then(Value::as_str).is_some_and(|name| !name.is_empty());
-    let pulls = meta::list(object, &["spec", "imagePullSecrets"]);
-    let volumes = meta::list(object, &["spec", "volumes"]);
+    let pulls = meta::list_at(object, &["spec", "imagePullSecrets"]);
+    let volumes = meta::list_at(object, &["spec", "volumes"]);
     let by_volume = |volume: &Value| {
-        POD_SECRETS.iter().any(|(source, path)| named(meta::at(volume, &[source]).and_then(|at| meta::at(at, path))))
-            || meta::list(volume, &["projected", "sources"])
+        POD_SECRETS
+            .iter()
+            .any(|(source, path)| named(meta::value_at(volume, &[source]).and_then(|at| meta::value_at(at, path))))
+            || meta::list_at(volume, &["projected", "sources"])
                 .iter()
-                .any(|source| named(meta::at(source, &["secret", "name"])))
+                .any(|source| named(meta::value_at(source, &["secret", "name"])))
     };
     pulls.iter().any(|pull| named(pull.get("name")))
         || volumes.iter().any(by_volume)
@@ -27,13 +29,13 @@ pub fn references_secrets(object: &Value) -> bool {
 
 /// The secrets of a container, and how it refers to each.
 fn uses(container: &Value) -> impl Iterator<Item = (String, &str)> {
-    let env = meta::list(container, &["env"]).iter().filter_map(|env| {
-        let name = meta::at(env, &["valueFrom", "secretKeyRef"])?;
-        Some((format!("envVar {}", meta::text(env, &["name"])), meta::text(name, &["name"])))
+    let env = meta::list_at(container, &["env"]).iter().filter_map(|env| {
+        let name = meta::value_at(env, &["valueFrom", "secretKeyRef"])?;
+        Some((format!("envVar {}", meta::string_at(env, &["name"])), meta::string_at(name, &["name"])))
     });
-    let from = meta::list(container, &["envFrom"]).iter().filter_map(|from| {
-        let name = meta::at(from, &["secretRef"])?;
-        Some(("envFrom".to_owned(), meta::text(name, &["name"])))
+    let from = meta::list_at(container, &["envFrom"]).iter().filter_map(|from| {
+        let name = meta::value_at(from, &["secretRef"])?;
+        Some(("envFrom".to_owned(), meta::string_at(name, &["name"])))
     });
     env.chain(from)
 }
@@ -44,9 +46,9 @@ pub fn check_pod(account: &Value, pod: &Value) -> Result<(), String> {
         return Ok(());
     }
     let (allowed, name) = (names(account, "secrets"), meta::name(account));
-    for volume in meta::list(pod, &["spec", "volumes"]) {
-        let Some(secret) = meta::at(volume, &["secret"]) else { continue };
-        let secret = meta::text(secret, &["secretName"]);
+    for volume in meta::list_at(pod, &["spec", "volumes"]) {
+        let Some(secret) = meta::value_at(volume, &["secret"]) else { continue };
+        let secret = meta::string_at(secret, &["secretName"]);
         if !allowed.contains(secret) {
             return Err(format!(
                 "volume with secret.secretName=\"{secret}\" is not allowed because service account {name} does not \
@@ -58,8 +60,8 @@ pub fn check_pod(account: &Value, pod: &Value) -> Result<(), String> {
         check_containers(&allowed, name, (list, kind), pod)?;
     }
     let pulls = names(account, "imagePullSecrets");
-    for (at, pull) in meta::list(pod, &["spec", "imagePullSecrets"]).iter().enumerate() {
-        let pull = meta::text(pull, &["name"]);
+    for (at, pull) in meta::list_at(pod, &["spec", "imagePullSecrets"]).iter().enumerate() {
+        let pull = meta::string_at(pull, &["name"]);
         if !pulls.contains(pull) {
             return Err(format!(
                 "imagePullSecrets[{at}].name=\"{pull}\" is not allowed because service account {name} does not reference \
@@ -85,9 +87,9 @@ fn check_containers(
     (list, kind): (&str, &str),
     pod: &Value,
 ) -> Result<(), String> {
-    for container in meta::list(pod, &["spec", list]) {
+    for container in meta::list_at(pod, &["spec", list]) {
         if let Some((how, secret)) = uses(container).find(|(_, secret)| !allowed.contains(secret)) {
-            let container = meta::text(container, &["name"]);
+            let container = meta::string_at(container, &["name"]);
             return Err(format!(
                 "{kind} {container} with {how} referencing secret.secretName=\"{secret}\" is not allowed because service \
                  account {account} does not reference that secret"
@@ -98,9 +100,12 @@ fn check_containers(
 }
 
 fn enforces(account: &Value) -> bool {
-    matches!(meta::text(account, &["metadata", "annotations", ENFORCE]), "1" | "t" | "T" | "true" | "TRUE" | "True")
+    matches!(
+        meta::string_at(account, &["metadata", "annotations", ENFORCE]),
+        "1" | "t" | "T" | "true" | "TRUE" | "True"
+    )
 }
 
 fn names<'a>(account: &'a Value, list: &str) -> BTreeSet<&'a str> {
-    meta::list(account, &[list]).iter().map(|reference| meta::text(reference, &["name"])).collect()
+    meta::list_at(account, &[list]).iter().map(|reference| meta::string_at(reference, &["name"])).collect()
 }

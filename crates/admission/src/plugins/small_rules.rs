@@ -50,7 +50,7 @@ struct SecurityContext;
 impl Plugin for AntiAffinity {
     async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
         let path = ["spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
-        let keys = meta::list(object, &path).iter().map(|term| meta::text(term, &["topologyKey"]));
+        let keys = meta::list_at(object, &path).iter().map(|term| meta::string_at(term, &["topologyKey"]));
         match keys.into_iter().find(|key| *key != HOSTNAME) {
             None => Ok(()),
             Some(key) => Err(attributes.forbidden(
@@ -67,8 +67,9 @@ impl Plugin for AntiAffinity {
 impl Plugin for ExtendedResources {
     async fn admit(&self, _: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
         let containers =
-            ["containers", "initContainers"].into_iter().flat_map(|list| meta::list(object, &["spec", list]));
-        let requests = containers.filter_map(|container| meta::at(container, &["resources", "requests"])?.as_object());
+            ["containers", "initContainers"].into_iter().flat_map(|list| meta::list_at(object, &["spec", list]));
+        let requests =
+            containers.filter_map(|container| meta::value_at(container, &["resources", "requests"])?.as_object());
         let extended = |name: &&String| name.contains('/') && !name.contains("kubernetes.io/");
         let names: BTreeSet<String> = requests.flat_map(|list| list.keys()).filter(extended).cloned().collect();
         for name in names {
@@ -86,7 +87,7 @@ impl Plugin for ExtendedResources {
 #[async_trait]
 impl Plugin for ExternalIps {
     async fn validate(&self, attributes: &Attributes<'_>, service: &Value) -> Result<(), Status> {
-        let addresses = |service: &Value| meta::list(service, &["spec", "externalIPs"]).to_vec();
+        let addresses = |service: &Value| meta::list_at(service, &["spec", "externalIPs"]).to_vec();
         let known = attributes.old.map(addresses).unwrap_or_default();
         if addresses(service).iter().all(|address| known.contains(address)) {
             return Ok(());
@@ -100,11 +101,13 @@ impl Plugin for SecurityContext {
     async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
         let whole = ["supplementalGroups", "seLinuxOptions", "runAsUser", "fsGroup"];
         let refuse = |field: &str| Err(attributes.forbidden(object, format!("{field} is forbidden")));
-        if let Some(field) = whole.iter().find(|field| is_set(meta::at(object, &["spec", "securityContext", field]))) {
+        if let Some(field) =
+            whole.iter().find(|field| is_set(meta::value_at(object, &["spec", "securityContext", field])))
+        {
             return refuse(&format!("pod.Spec.SecurityContext.{}", exported(field)));
         }
         for container in pod::containers(object) {
-            let set = |field: &&&str| is_set(meta::at(container, &["securityContext", field]));
+            let set = |field: &&&str| is_set(meta::value_at(container, &["securityContext", field]));
             if let Some(field) = ["seLinuxOptions", "runAsUser"].iter().find(set) {
                 return refuse(&format!("SecurityContext.{}", exported(field)));
             }

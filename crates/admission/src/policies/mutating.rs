@@ -204,37 +204,37 @@ fn changed(subject: &Subject<'_, '_>, shown: &Value, change: Change) -> Result<R
             for field in ["apiVersion", "kind"] {
                 config[field] = shown[field].clone();
             }
-            let merged = apply::overlay(&kind(subject)?, shown, &config);
+            let merged = apply::apply_unowned(&kind(subject)?, shown, &config);
             Ok(merged.map(Some).map_err(|error| format!("error applying patch: {error}")))
         }
-        Change::Patch(operations) => match patch::Kind::Json.apply(subject.ty()?, shown, &operations) {
+        Change::Patch(operations) => match patch::PatchType::Json.apply_patch(subject.ty()?, shown, &operations) {
             Ok(changed) => strict(subject, changed).map(|changed| Ok(Some(changed))),
             // A test that fails is the policy's way to say that there is nothing to do.
-            Err(patch::Error::Inapplicable { test: true, .. }) => Ok(Ok(None)),
-            Err(patch::Error::Inapplicable { why, .. }) => Ok(Err(format!("JSON Patch: {why}"))),
+            Err(patch::PatchError::Inapplicable { test: true, .. }) => Ok(Ok(None)),
+            Err(patch::PatchError::Inapplicable { why, .. }) => Ok(Err(format!("JSON Patch: {why}"))),
             Err(error) => Ok(Err(format!("JSON Patch: {error}"))),
         },
     }
 }
 
 /// How apply sees what a policy sees.
-fn kind<'s>(subject: &'s Subject<'_, '_>) -> Result<apply::Kind<'s>, Status> {
+fn kind<'s>(subject: &'s Subject<'_, '_>) -> Result<apply::ApplyTarget<'s>, Status> {
     if subject.is_own_kind() {
-        return Ok(apply::Kind::of(&subject.invocation.resource, subject.attributes.subresource()));
+        return Ok(apply::ApplyTarget::for_resource(&subject.invocation.resource, subject.attributes.subresource()));
     }
     let (group, version, kind) = subject.attributes.kind();
     let version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    Ok(apply::Kind::other(&version, kind, subject.ty()?, subject.attributes.subresource()))
+    Ok(apply::ApplyTarget::for_kind(&version, kind, subject.ty()?, subject.attributes.subresource()))
 }
 
 /// A patched object, unless the patch put something into it that the tables do not know.
 fn strict(subject: &Subject<'_, '_>, changed: Value) -> Result<Value, Status> {
-    if subject.is_own_kind() && subject.invocation.resource.custom.is_some() {
+    if subject.is_own_kind() && subject.invocation.resource.custom_schema.is_some() {
         return Ok(changed);
     }
-    let decoded = decode::canonical(subject.ty()?, changed).map_err(Status::internal)?;
+    let decoded = decode::canonicalize(subject.ty()?, changed).map_err(Status::internal_error)?;
     match decoded.unknown.first() {
-        Some(first) => Err(Status::internal(format!("strict decoding error: unknown field {first:?}"))),
+        Some(first) => Err(Status::internal_error(format!("strict decoding error: unknown field {first:?}"))),
         None => Ok(decoded.object),
     }
 }

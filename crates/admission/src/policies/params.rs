@@ -2,7 +2,7 @@
 
 use api::{
     Value, meta,
-    schema::{Resource, Row, schema},
+    schema::{Resource, ResourceRef, schema},
     selector::LabelSelector,
 };
 
@@ -20,15 +20,15 @@ pub struct ParamKind {
 impl ParamKind {
     /// That of a policy.
     pub fn of(policy: &Value) -> Option<Self> {
-        let kind = meta::at(policy, &["spec", "paramKind"])?;
-        let text = |field: &str| meta::text(kind, &[field]).to_owned();
+        let kind = meta::value_at(policy, &["spec", "paramKind"])?;
+        let text = |field: &str| meta::string_at(kind, &[field]).to_owned();
         Some(Self { api_version: text("apiVersion"), kind: text("kind") })
     }
 
     /// The row of its resource.
-    pub fn resource(&self, attributes: &Attributes<'_>) -> Result<Row, String> {
+    pub fn resource(&self, attributes: &Attributes<'_>) -> Result<ResourceRef, String> {
         let (group, version) = self.api_version.split_once('/').unwrap_or(("", &self.api_version));
-        let built_in = schema().resource_of_kind(group, version, &self.kind).map(Row::BuiltIn);
+        let built_in = schema().resource_of_kind(group, version, &self.kind).map(ResourceRef::BuiltIn);
         let custom = || attributes.registry.custom_resources().find_kind(group, version, &self.kind);
         built_in.or_else(custom).ok_or_else(|| {
             format!("failed to find resource referenced by paramKind: '{group}/{version}, Kind={}'", self.kind)
@@ -44,7 +44,7 @@ pub async fn collect(
 ) -> Result<Vec<Value>, String> {
     let (Some(resource), Some(reference)) = (resource, reference) else { return Ok(vec![Value::Null]) };
     let namespace = namespace(resource, reference, attributes)?;
-    let params = match (meta::text(reference, &["name"]), meta::at(reference, &["selector"])) {
+    let params = match (meta::string_at(reference, &["name"]), meta::value_at(reference, &["selector"])) {
         ("", None) => return Err("one of name or selector must be provided".to_owned()),
         ("", Some(selector)) => {
             let selector = LabelSelector::from_object(selector).map_err(|error| error.to_string())?;
@@ -57,7 +57,7 @@ pub async fn collect(
             Err(status) => return Err(status.message),
         },
     };
-    if params.is_empty() && meta::text(reference, &["parameterNotFoundAction"]) == "Deny" {
+    if params.is_empty() && meta::string_at(reference, &["parameterNotFoundAction"]) == "Deny" {
         return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
     }
     Ok(params)
@@ -65,8 +65,8 @@ pub async fn collect(
 
 /// Where parameters are: where the binding says, or where the request is.
 fn namespace<'a>(resource: &Resource, reference: &'a Value, attributes: &'a Attributes<'_>) -> Result<&'a str, String> {
-    let wanted = meta::text(reference, &["namespace"]);
-    match (resource.namespaced(), wanted, attributes.namespace()) {
+    let wanted = meta::string_at(reference, &["namespace"]);
+    match (resource.is_namespaced(), wanted, attributes.namespace()) {
         (false, "", _) => Ok(""),
         (false, ..) => Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned()),
         (true, "", "") => {

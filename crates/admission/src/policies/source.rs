@@ -70,13 +70,13 @@ pub struct Constraints {
 impl Constraints {
     fn of(resources: &Value) -> Self {
         let selector = |field: &str| {
-            let selector = meta::at(resources, &[field]).cloned().unwrap_or_else(|| serde_json::json!({}));
+            let selector = meta::value_at(resources, &[field]).cloned().unwrap_or_else(|| serde_json::json!({}));
             LabelSelector::from_object(&selector).map_err(|error| error.to_string())
         };
         Self {
-            rules: meta::list(resources, &["resourceRules"]).to_vec(),
-            excludes: meta::list(resources, &["excludeResourceRules"]).to_vec(),
-            equivalent: meta::text(resources, &["matchPolicy"]) != "Exact",
+            rules: meta::list_at(resources, &["resourceRules"]).to_vec(),
+            excludes: meta::list_at(resources, &["excludeResourceRules"]).to_vec(),
+            equivalent: meta::string_at(resources, &["matchPolicy"]) != "Exact",
             namespaces: selector("namespaceSelector"),
             objects: selector("objectSelector"),
         }
@@ -97,12 +97,12 @@ impl Constraints {
 
 impl Binding {
     fn of(object: &Value) -> Self {
-        let actions = meta::list(object, &["spec", "validationActions"]);
+        let actions = meta::list_at(object, &["spec", "validationActions"]);
         Self {
             name: meta::name(object).to_owned(),
-            policy: meta::text(object, &["spec", "policyName"]).to_owned(),
-            constraints: meta::at(object, &["spec", "matchResources"]).map(Constraints::of),
-            params: meta::at(object, &["spec", "paramRef"]).cloned(),
+            policy: meta::string_at(object, &["spec", "policyName"]).to_owned(),
+            constraints: meta::value_at(object, &["spec", "matchResources"]).map(Constraints::of),
+            params: meta::value_at(object, &["spec", "paramRef"]).cloned(),
             actions: actions.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         }
     }
@@ -162,8 +162,8 @@ impl<E: Send + Sync + 'static> View for Policies<E> {
             name: name.clone(),
             constraints: Constraints::of(&object["spec"]["matchConstraints"]),
             params: ParamKind::of(object),
-            ignores_failure: meta::text(object, &["spec", "failurePolicy"]) == "Ignore",
-            again: meta::text(object, &["spec", "reinvocationPolicy"]) == "IfNeeded",
+            ignores_failure: meta::string_at(object, &["spec", "failurePolicy"]) == "Ignore",
+            again: meta::string_at(object, &["spec", "reinvocationPolicy"]) == "IfNeeded",
             compiled: (self.compile)(object),
         };
         self.policies.insert(name, Arc::new(policy));

@@ -121,6 +121,6 @@ pub fn decide(hook: &Hook, failure: Failure) -> Result<(), Status> {
             tracing::warn!(webhook = hook.name, why, "failed calling webhook, failing open");
             Ok(())
         }
-        Failure::Calling(why) => Err(Status::internal(format!("failed calling webhook {:?}: {why}", hook.name))),
+        Failure::Calling(why) => Err(Status::internal_error(format!("failed calling webhook {:?}: {why}", hook.name))),
     }
 }

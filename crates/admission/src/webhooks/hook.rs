@@ -43,34 +43,34 @@ pub struct Hook {
 
 /// The webhooks of a configuration.
 pub fn of(configuration: &Value) -> Vec<Arc<Hook>> {
-    let hooks = meta::list(configuration, &["webhooks"]).iter().enumerate();
+    let hooks = meta::list_at(configuration, &["webhooks"]).iter().enumerate();
     hooks.map(|(at, hook)| Arc::new(read(meta::name(configuration), at, hook))).collect()
 }
 
 fn read(configuration: &str, at: usize, hook: &Value) -> Hook {
-    let text = |field: &str| meta::text(hook, &[field]);
+    let text = |field: &str| meta::string_at(hook, &[field]);
     let selector = |field: &str| {
         let selector =
             hook.get(field).filter(|selector| !selector.is_null()).cloned().unwrap_or_else(|| serde_json::json!({}));
         LabelSelector::from_object(&selector).map_err(|error| error.to_string())
     };
-    let seconds = meta::at(hook, &["timeoutSeconds"]).and_then(Value::as_u64).unwrap_or(10);
-    let mut versions = meta::list(hook, &["admissionReviewVersions"]).iter().filter_map(Value::as_str);
+    let seconds = meta::value_at(hook, &["timeoutSeconds"]).and_then(Value::as_u64).unwrap_or(10);
+    let mut versions = meta::list_at(hook, &["admissionReviewVersions"]).iter().filter_map(Value::as_str);
     Hook {
         name: text("name").to_owned(),
         configuration: configuration.to_owned(),
         id: format!("{configuration}/{at}/{}", text("name")),
-        rules: meta::list(hook, &["rules"]).to_vec(),
+        rules: meta::list_at(hook, &["rules"]).to_vec(),
         equivalent: text("matchPolicy") != "Exact",
         namespaces: selector("namespaceSelector"),
         objects: selector("objectSelector"),
-        conditions: Conditions::of_webhook(meta::list(hook, &["matchConditions"])),
+        conditions: Conditions::of_webhook(meta::list_at(hook, &["matchConditions"])),
         ignores_failure: text("failurePolicy") == "Ignore",
         dry_run: matches!(text("sideEffects"), "None" | "NoneOnDryRun"),
         again: text("reinvocationPolicy") == "IfNeeded",
         timeout: Duration::from_secs(seconds),
         review: versions.find_map(|version| ["v1", "v1beta1"].into_iter().find(|known| *known == version)),
         place: place(&hook["clientConfig"]),
-        tls: trust(meta::text(hook, &["clientConfig", "caBundle"])),
+        tls: trust(meta::string_at(hook, &["clientConfig", "caBundle"])),
     }
 }

@@ -85,7 +85,7 @@ impl Mutating {
             .annotate(format!("{PATCH_AUDIT}/{place}"), serde_json::to_string(&patch).unwrap_or_default());
         if object.is_null() {
             let why = "attempted to modify the object, which is not supported for this operation";
-            return Err(Status::internal(format!("admission webhook {:?} {why}", hook.name)));
+            return Err(Status::internal_error(format!("admission webhook {:?} {why}", hook.name)));
         }
         let patched = patched(&Subject { attributes, invocation }, object, &operations).await?;
         let changed = patched != *object;
@@ -103,16 +103,16 @@ fn note(attributes: &Attributes<'_>, hook: &Hook, place: &str, mutated: bool) {
 /// The object after a patch of the version that the webhook saw, with defaults.
 async fn patched(subject: &Subject<'_, '_>, object: &Value, operations: &Value) -> Result<Value, Status> {
     let shown = subject.shown(object).await?;
-    let changed = patch::Kind::Json.apply(subject.ty()?, &shown, operations).map_err(unpatched)?;
+    let changed = patch::PatchType::Json.apply_patch(subject.ty()?, &shown, operations).map_err(unpatched)?;
     subject.completed(object, changed).await
 }
 
 /// A patch that a webhook sent does not fit.
-fn unpatched(error: patch::Error) -> Status {
-    Status::internal(match error {
-        patch::Error::Malformed(why)
-        | patch::Error::Unprocessable(why)
-        | patch::Error::Failed(why)
-        | patch::Error::Inapplicable { why, .. } => why,
+fn unpatched(error: patch::PatchError) -> Status {
+    Status::internal_error(match error {
+        patch::PatchError::Malformed(why)
+        | patch::PatchError::Unprocessable(why)
+        | patch::PatchError::Failed(why)
+        | patch::PatchError::Inapplicable { why, .. } => why,
     })
 }

@@ -38,8 +38,11 @@ pub async fn question(hook: &Hook, subject: &Subject<'_, '_>, object: &Value, ui
 
 /// Reads an answer, which must be to the question.
 pub fn verdict(answer: &Value, hook: &Hook, uid: &str, mutating: bool) -> Result<Verdict, String> {
-    let Some(response) = meta::at(answer, &["response"]) else { return Err("webhook response was absent".into()) };
-    let (patch, kind) = (meta::text(response, &["patch"]), meta::at(response, &["patchType"]).and_then(Value::as_str));
+    let Some(response) = meta::value_at(answer, &["response"]) else {
+        return Err("webhook response was absent".into());
+    };
+    let (patch, kind) =
+        (meta::string_at(response, &["patch"]), meta::value_at(response, &["patchType"]).and_then(Value::as_str));
     if hook.review == Some("v1") {
         check_v1(answer, response, uid)?;
         match (mutating, patch.is_empty(), kind) {
@@ -52,22 +55,22 @@ pub fn verdict(answer: &Value, hook: &Hook, uid: &str, mutating: bool) -> Result
         }
     }
     let strings = |value: &Value| value.as_str().map(str::to_owned);
-    let annotations = meta::at(response, &["auditAnnotations"]).and_then(Value::as_object).into_iter().flatten();
+    let annotations = meta::value_at(response, &["auditAnnotations"]).and_then(Value::as_object).into_iter().flatten();
     Ok(Verdict {
         allowed: response["allowed"] == true,
         patch: if mutating && !patch.is_empty() { Some(operations(patch)?) } else { None },
         result: response.get("status").cloned().unwrap_or_default(),
-        warnings: meta::list(response, &["warnings"]).iter().filter_map(strings).collect(),
+        warnings: meta::list_at(response, &["warnings"]).iter().filter_map(strings).collect(),
         annotations: annotations.filter_map(|(key, value)| Some((key.clone(), strings(value)?))).collect(),
     })
 }
 
 fn check_v1(answer: &Value, response: &Value, uid: &str) -> Result<(), String> {
-    let given = meta::text(response, &["uid"]);
+    let given = meta::string_at(response, &["uid"]);
     if given != uid {
         return Err(format!("expected response.uid={uid:?}, got {given:?}"));
     }
-    let (version, kind) = (meta::text(answer, &["apiVersion"]), meta::text(answer, &["kind"]));
+    let (version, kind) = (meta::string_at(answer, &["apiVersion"]), meta::string_at(answer, &["kind"]));
     if (version, kind) != ("admission.k8s.io/v1", "AdmissionReview") {
         let (group, version) = version.split_once('/').unwrap_or(("", version));
         let given = format!("{group}/{version}, Kind={kind}");
@@ -85,14 +88,20 @@ fn operations(patch: &str) -> Result<Value, String> {
 /// What a client is told that a webhook refused.
 pub fn refusal(hook: &str, result: &Value) -> Status {
     let denied = format!("admission webhook {hook:?} denied the request");
-    let (message, reason) = (meta::text(result, &["message"]), meta::text(result, &["reason"]));
+    let (message, reason) = (meta::string_at(result, &["message"]), meta::string_at(result, &["reason"]));
     let message = match (message, reason) {
         ("", "") => format!("{denied} without explanation"),
         ("", reason) => format!("{denied}: {reason}"),
         (message, _) => format!("{denied}: {message}"),
     };
-    let code = meta::at(result, &["code"]).and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+    let code = meta::value_at(result, &["code"]).and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
     let code = code.filter(|code| (400..600).contains(code)).unwrap_or(400);
-    let known = Status::of_reason(reason);
-    Status { code, reason: known, message, details: meta::at(result, &["details"]).cloned(), next: None }
+    let known = Status::known_reason(reason);
+    Status {
+        code,
+        reason: known,
+        message,
+        details: meta::value_at(result, &["details"]).cloned(),
+        continue_token: None,
+    }
 }

@@ -66,9 +66,15 @@ impl ApplyError {
             ApplyError::WrongType(_) | ApplyError::ManagedFields => Status::bad_request(message),
             ApplyError::Conflicts(conflicts) => {
                 let causes: Vec<Value> = conflicts.iter().map(conflict_cause).collect();
-                Status { code: 409, reason: "Conflict", message, details: Some(json!({"causes": causes})), next: None }
+                Status {
+                    code: 409,
+                    reason: "Conflict",
+                    message,
+                    details: Some(json!({"causes": causes})),
+                    continue_token: None,
+                }
             }
-            _ => Status { code: 500, reason: "", message, details: None, next: None },
+            _ => Status { code: 500, reason: "", message, details: None, continue_token: None },
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::{comparison::Comparison, conflict::FieldConflict, field_set::FieldSet, object_fields, target::Kind};
+use super::{comparison::Comparison, conflict::FieldConflict, field_set::FieldSet, object_fields, target::ApplyTarget};
 use crate::{Value, meta};
 
 /// The field manager of the annotation.
@@ -13,16 +13,22 @@ const LAST_APPLIED_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-config
 const MAX_ANNOTATIONS: usize = 256 << 10;
 
 /// Returns the conflicts that the annotation does not cover; `None` without a usable annotation.
-pub fn remaining_conflicts(kind: &Kind, live: &Value, conflicts: &[FieldConflict]) -> Option<Vec<FieldConflict>> {
+pub fn remaining_conflicts(
+    kind: &ApplyTarget,
+    live: &Value,
+    conflicts: &[FieldConflict],
+) -> Option<Vec<FieldConflict>> {
     let allowed = unchanged_fields(kind, live)?;
     Some(conflicts.iter().filter(|conflict| !allowed.has(&conflict.path)).cloned().collect())
 }
 
 /// The fields of the annotation whose values are unchanged.
-fn unchanged_fields(kind: &Kind, live: &Value) -> Option<FieldSet> {
+fn unchanged_fields(kind: &ApplyTarget, live: &Value) -> Option<FieldSet> {
     let text = last_applied_annotation(live)?;
     let applied: Value = serde_json::from_str(text).ok()?;
-    if meta::text(&applied, &["apiVersion"]) != kind.api_version || meta::text(&applied, &["kind"]) != kind.kind {
+    if meta::string_at(&applied, &["apiVersion"]) != kind.api_version
+        || meta::string_at(&applied, &["kind"]) != kind.kind
+    {
         return None;
     }
     let view = kind.type_view();
@@ -53,5 +59,5 @@ pub fn refresh_annotation(object: &mut Value, config: &Value) {
 }
 
 fn last_applied_annotation(object: &Value) -> Option<&str> {
-    Some(meta::text(object, &["metadata", "annotations", LAST_APPLIED_ANNOTATION])).filter(|text| !text.is_empty())
+    Some(meta::string_at(object, &["metadata", "annotations", LAST_APPLIED_ANNOTATION])).filter(|text| !text.is_empty())
 }

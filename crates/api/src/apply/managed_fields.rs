@@ -68,8 +68,8 @@ impl ManagedFieldsEntry {
     }
 
     fn from_value(value: &Value, at: usize) -> Result<Self, ManagedFieldsError> {
-        let text = |name: &str| meta::text(value, &[name]).to_owned();
-        let applied = match meta::text(value, &["operation"]) {
+        let text = |name: &str| meta::string_at(value, &[name]).to_owned();
+        let applied = match meta::string_at(value, &["operation"]) {
             "Apply" => true,
             "Update" => false,
             _ => return Err(ManagedFieldsError::Operation),
@@ -116,7 +116,7 @@ impl ManagedFields {
     /// Reads the entries of an object; the later of two with the same manager counts.
     pub fn from_object(object: &Value) -> Result<Self, ManagedFieldsError> {
         let mut managed = Self::default();
-        let list = match meta::at(object, &["metadata", "managedFields"]) {
+        let list = match meta::value_at(object, &["metadata", "managedFields"]) {
             None => return Ok(managed),
             Some(Value::Array(list)) => list,
             Some(_) => return Err(ManagedFieldsError::NoList),
@@ -132,7 +132,7 @@ impl ManagedFields {
 
     /// Whether a client resets the managed fields: an empty list, or a list of one empty entry.
     pub fn requests_reset(object: &Value) -> bool {
-        match meta::at(object, &["metadata", "managedFields"]) {
+        match meta::value_at(object, &["metadata", "managedFields"]) {
             Some(Value::Array(list)) => match list.as_slice() {
                 [] => true,
                 [one] => one.as_object().is_some_and(|entry| entry.values().all(Value::is_null)),

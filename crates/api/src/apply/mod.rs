@@ -1,6 +1,6 @@
 //! Server-side apply: field ownership and merging of applied configurations.
 //!
-//! [`update`] runs for every write other than an apply, with the object as the client sent it; [`apply`] merges a
+//! [`track_update`] runs for every write other than an apply, with the object as the client sent it; [`apply_config`] merges a
 //! configuration into an object. Both maintain `metadata.managedFields` as upstream does.
 
 mod comparison;
@@ -12,7 +12,7 @@ mod merge;
 mod object_fields;
 mod ownership;
 mod path_element;
-pub mod scale;
+pub mod scale_ownership;
 mod schema_check;
 mod target;
 mod type_view;
@@ -27,9 +27,9 @@ pub use field_set::{FieldNode, FieldSet};
 pub use managed_fields::{ManagedFields, ManagedFieldsEntry, ManagedFieldsError};
 pub use path_element::{FieldName, MalformedElement, PathElement};
 pub use schema_check::SchemaMismatch;
-pub use target::{Kind, Versions};
+pub use target::{ApplyTarget, VersionConverter};
 pub use type_view::{ChildView, KeyOrigin, ListKeyError, StructuralView, TypeView, ViewForm};
-pub use unowned_apply::{OverlayError, overlay};
+pub use unowned_apply::{OverlayError, apply_unowned};
 
 use crate::{Value, decode, defaults, meta};
 
@@ -39,23 +39,23 @@ const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 const UNKNOWN_MANAGER: &str = "unknown";
 
 /// The target, manager and time of an apply or update.
-pub struct Writer<'a> {
+pub struct ApplyRequest<'a> {
     /// The target kind and path.
-    pub kind: Kind<'a>,
+    pub target: ApplyTarget<'a>,
     /// The field manager; empty if unknown.
     pub manager: &'a str,
     /// The current time in the API's format, with seconds.
     pub now: &'a str,
 }
 
-impl Writer<'_> {
+impl ApplyRequest<'_> {
     fn new_entry(&self, manager: &str, applied: bool, set: FieldSet) -> ManagedFieldsEntry {
         let manager = if manager.is_empty() { UNKNOWN_MANAGER } else { manager };
         ManagedFieldsEntry {
             manager: manager.to_owned(),
             applied,
-            api_version: self.kind.api_version.clone(),
-            subresource: self.kind.subresource.to_owned(),
+            api_version: self.target.api_version.clone(),
+            subresource: self.target.subresource.to_owned(),
             time: Some(self.now.to_owned()),
             fields: set,
         }
@@ -64,7 +64,7 @@ impl Writer<'_> {
 
 /// Records the manager of the fields that a write changes. `live` is absent on create; `object` is the requested
 /// object, canonical and defaulted. Managed fields are dropped where they cannot be computed.
-pub fn update(writer: &Writer, live: Option<&Value>, object: &mut Value) {
+pub fn track_update(writer: &ApplyRequest, live: Option<&Value>, object: &mut Value) {
     let mut managed = requested_or_live(writer, live, object);
     meta::metadata_mut(object).remove("managedFields");
     // A client that resets the managed fields does not become a manager.
@@ -75,7 +75,7 @@ pub fn update(writer: &Writer, live: Option<&Value>, object: &mut Value) {
     let live = match live {
         Some(live) => live,
         None => {
-            nothing = writer.kind.nothing();
+            nothing = writer.target.zero_object();
             &nothing
         }
     };
@@ -85,9 +85,9 @@ pub fn update(writer: &Writer, live: Option<&Value>, object: &mut Value) {
 }
 
 /// Returns the managed fields that a client sends, if readable and not empty; otherwise the live ones.
-fn requested_or_live(writer: &Writer, live: Option<&Value>, object: &Value) -> ManagedFields {
+fn requested_or_live(writer: &ApplyRequest, live: Option<&Value>, object: &Value) -> ManagedFields {
     let known = || live.and_then(|live| ManagedFields::from_object(live).ok()).unwrap_or_default();
-    if !writer.kind.subresource.is_empty() {
+    if !writer.target.subresource.is_empty() {
         return known();
     }
     if ManagedFields::requests_reset(object) {
@@ -101,13 +101,13 @@ fn requested_or_live(writer: &Writer, live: Option<&Value>, object: &Value) -> M
 
 /// Assigns the changed fields to a manager.
 fn assign_difference(
-    writer: &Writer,
+    writer: &ApplyRequest,
     live: &Value,
     object: &Value,
     managed: &mut ManagedFields,
     manager: &str,
 ) -> Result<(), ApplyError> {
-    let kind = &writer.kind;
+    let kind = &writer.target;
     ownership::reconcile_entries(kind, managed);
     let difference = ownership::transfer_ownership(kind, (live, object), managed, None, true)?;
     let set = managed_fields::strip_unowned_fields(difference.modified.union(difference.added));
@@ -124,20 +124,25 @@ fn assign_difference(
 
 /// Applies a configuration: merges it, removes fields that the manager no longer applies, canonicalizes and defaults
 /// the result, and updates managed fields. `live` is absent when the object does not exist.
-pub fn apply(writer: &Writer, live: Option<&Value>, config: &Value, force: bool) -> Result<Value, ApplyError> {
-    let kind = &writer.kind;
+pub fn apply_config(
+    writer: &ApplyRequest,
+    live: Option<&Value>,
+    config: &Value,
+    force: bool,
+) -> Result<Value, ApplyError> {
+    let kind = &writer.target;
     check_kind(kind, config)?;
     let nothing;
     let live = match live {
         Some(live) => live,
         None => {
-            nothing = kind.nothing();
+            nothing = kind.zero_object();
             &nothing
         }
     };
     let mut managed = ManagedFields::from_object(live)?;
     if managed.entries.is_empty() {
-        assign_difference(writer, &kind.nothing(), live, &mut managed, BEFORE_FIRST_APPLY)?;
+        assign_difference(writer, &kind.zero_object(), live, &mut managed, BEFORE_FIRST_APPLY)?;
     }
     let mut result = merge_and_own(writer, live, config, managed.clone(), force);
     if writer.manager == last_applied::KUBECTL_MANAGER
@@ -159,26 +164,26 @@ pub fn apply(writer: &Writer, live: Option<&Value>, config: &Value, force: bool)
 }
 
 /// Checks that the configuration has the kind and version of the path and no managed fields.
-fn check_kind(kind: &Kind, config: &Value) -> Result<(), ApplyError> {
-    let (version, name) = (meta::text(config, &["apiVersion"]), meta::text(config, &["kind"]));
+fn check_kind(kind: &ApplyTarget, config: &Value) -> Result<(), ApplyError> {
+    let (version, name) = (meta::string_at(config, &["apiVersion"]), meta::string_at(config, &["kind"]));
     if version != kind.api_version || name != kind.kind {
         let slash = if version.contains('/') { "" } else { "/" };
         return Err(ApplyError::WrongType(format!("{slash}{version}, Kind={name}")));
     }
-    match meta::at(config, &["metadata", "managedFields"]) {
+    match meta::value_at(config, &["metadata", "managedFields"]) {
         Some(_) => Err(ApplyError::ManagedFields),
         None => Ok(()),
     }
 }
 
 fn merge_and_own(
-    writer: &Writer,
+    writer: &ApplyRequest,
     live: &Value,
     config: &Value,
     mut managed: ManagedFields,
     force: bool,
 ) -> Result<(Value, ManagedFields), ApplyError> {
-    let kind = &writer.kind;
+    let kind = &writer.target;
     let view = kind.type_view();
     let name =
         || format!("{}/{}; {}, Kind={}", meta::namespace(config), meta::name(config), kind.api_version, kind.kind);
@@ -205,19 +210,19 @@ fn merge_and_own(
     Ok((object, managed))
 }
 
-fn canonicalize_result(kind: &Kind, mut object: Value) -> Result<Value, decode::DecodeError> {
+fn canonicalize_result(kind: &ApplyTarget, mut object: Value) -> Result<Value, decode::DecodeError> {
     if let Some(custom) = kind.custom_schema() {
         decode::canonicalize_metadata(&mut object)?;
         custom.default(&mut object);
         return Ok(object);
     }
-    let mut object = decode::canonical(kind.ty, object)?.object;
-    defaults::apply(kind.ty, &mut object);
+    let mut object = decode::canonicalize(kind.ty, object)?.object;
+    defaults::apply_defaults(kind.ty, &mut object);
     Ok(object)
 }
 
 /// Whether two objects are equal apart from the times of managed fields.
-pub fn same_but_times(object: &Value, other: &Value) -> bool {
+pub fn equal_ignoring_timestamps(object: &Value, other: &Value) -> bool {
     let (Some(a), Some(b)) = (object.as_object(), other.as_object()) else { return object == other };
     a.len() == b.len()
         && a.iter()

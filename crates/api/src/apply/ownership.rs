@@ -6,7 +6,7 @@ use super::{
     field_set::FieldSet,
     managed_fields::{ManagedFields, ManagedFieldsEntry},
     merge, object_fields,
-    target::Kind,
+    target::ApplyTarget,
     type_view::ListKeyError,
 };
 use crate::Value;
@@ -14,7 +14,7 @@ use crate::Value;
 /// Removes the fields that differ between two objects from all managers but `me`, and returns the difference in the
 /// version of the path. Without `force`, a difference in owned fields is a conflict.
 pub fn transfer_ownership(
-    kind: &Kind,
+    kind: &ApplyTarget,
     (old, new): (&Value, &Value),
     managed: &mut ManagedFields,
     me: Option<&ManagedFieldsEntry>,
@@ -65,7 +65,7 @@ fn changed_fields(set: &FieldSet, difference: &Comparison) -> FieldSet {
 
 /// The difference in another version, computed once.
 fn compare_in_version<'c>(
-    kind: &Kind,
+    kind: &ApplyTarget,
     (old, new): (&Value, &Value),
     version: &str,
     known: &'c mut Vec<(String, Option<Comparison>)>,
@@ -87,7 +87,7 @@ fn compare_in_version<'c>(
 }
 
 /// Adapts owned fields to the current schema; entries in a version that no longer exists are dropped.
-pub fn reconcile_entries(kind: &Kind, managed: &mut ManagedFields) {
+pub fn reconcile_entries(kind: &ApplyTarget, managed: &mut ManagedFields) {
     managed.entries.retain_mut(|entry| {
         let Some(view) = kind.type_view_in(&entry.api_version) else { return false };
         object_fields::reconcile_with_schema(view, &mut entry.fields);
@@ -97,7 +97,7 @@ pub fn reconcile_entries(kind: &Kind, managed: &mut ManagedFields) {
 
 /// Removes fields that the applier owned, no longer applies, and that no other manager owns.
 pub fn prune_abandoned(
-    kind: &Kind,
+    kind: &ApplyTarget,
     merged: Value,
     managed: &ManagedFields,
     mine: &ManagedFieldsEntry,

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Map, Value,
     json::{go_type, go_value},
-    schema::Ty,
+    schema::FieldType,
 };
 
 /// The mismatches between an object and its schema, with paths.
@@ -111,16 +111,16 @@ impl SchemaChecker {
 }
 
 /// Returns the error about a scalar.
-fn scalar_error(ty: &Ty, value: &Value) -> Option<String> {
+fn scalar_error(ty: &FieldType, value: &Value) -> Option<String> {
     match (ty, value) {
-        (Ty::Int32 | Ty::Int64 | Ty::Double, Value::Number(_)) => None,
-        (Ty::Int32 | Ty::Int64 | Ty::Double, other) => {
+        (FieldType::Int32 | FieldType::Int64 | FieldType::Double, Value::Number(_)) => None,
+        (FieldType::Int32 | FieldType::Int64 | FieldType::Double, other) => {
             Some(format!("expected numeric (int or float), got {}", go_type(other)))
         }
-        (Ty::Bool, Value::Bool(_)) => None,
-        (Ty::Bool, other) => Some(format!("expected boolean, got &{{{}}}", go_value(other))),
-        (Ty::String | Ty::Bytes | Ty::Duration, Value::String(_)) => None,
-        (Ty::String | Ty::Bytes | Ty::Duration, other) => {
+        (FieldType::Bool, Value::Bool(_)) => None,
+        (FieldType::Bool, other) => Some(format!("expected boolean, got &{{{}}}", go_value(other))),
+        (FieldType::String | FieldType::Bytes | FieldType::Duration, Value::String(_)) => None,
+        (FieldType::String | FieldType::Bytes | FieldType::Duration, other) => {
             Some(format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_value(other)))
         }
         (_, Value::Array(_) | Value::Object(_)) => Some(format!("expected any scalar, got &{{{}}}", go_value(value))),

@@ -7,19 +7,19 @@ use crate::{
     Map, Value,
     budget::Budget,
     convert, decode, meta,
-    schema::{CustomResourceSchema, Resource, Ty, TypeId, schema},
+    schema::{CustomResourceSchema, FieldType, Resource, TypeId, schema},
 };
 
 /// Converts objects between versions that differ in more than their names.
-pub trait Versions: Sync {
+pub trait VersionConverter: Sync {
     /// Returns the object in a version; `None` if conversion fails.
-    fn convert(&self, object: &Value, api_version: &str) -> Option<Value>;
+    fn convert_object(&self, object: &Value, api_version: &str) -> Option<Value>;
 }
 
 /// The kind written through one path.
-pub struct Kind<'a> {
+pub struct ApplyTarget<'a> {
     resource: Option<&'a Resource>,
-    versions: Option<&'a dyn Versions>,
+    versions: Option<&'a dyn VersionConverter>,
     /// The version of the path.
     pub api_version: String,
     /// The name of the kind.
@@ -35,9 +35,9 @@ pub struct Kind<'a> {
 /// The reset fields by path of resource and subresource; `*` is every resource.
 const RESET_FIELDS: &str = include_str!("../../schema/reset.txt");
 
-impl<'a> Kind<'a> {
+impl<'a> ApplyTarget<'a> {
     /// The target for objects of a resource, written directly or through a subresource.
-    pub fn of(resource: &'a Resource, subresource: &'a str) -> Self {
+    pub fn for_resource(resource: &'a Resource, subresource: &'a str) -> Self {
         let path = |name: &str| if subresource.is_empty() { name.to_owned() } else { format!("{name}/{subresource}") };
         let paths = [path(resource.name), path("*")];
         let rows = RESET_FIELDS.lines().filter_map(|line| line.split_once(':'));
@@ -57,14 +57,14 @@ impl<'a> Kind<'a> {
     }
 
     /// The target for a kind without a resource, such as `Scale`.
-    pub fn other(api_version: &str, kind: &'a str, ty: TypeId, subresource: &'a str) -> Self {
+    pub fn for_kind(api_version: &str, kind: &'a str, ty: TypeId, subresource: &'a str) -> Self {
         let (api_version, reset) = (api_version.to_owned(), FieldSet::default());
         Self { resource: None, versions: None, api_version, kind, ty, subresource, reset_fields: reset }
     }
 
     /// Sets the converter for versions that differ in more than their names.
     #[must_use]
-    pub fn converted_by(mut self, versions: &'a dyn Versions) -> Self {
+    pub fn with_converter(mut self, versions: &'a dyn VersionConverter) -> Self {
         self.versions =
             Some(versions).filter(|_| self.custom_schema().is_some_and(|custom| !custom.has_identical_versions()));
         self
@@ -80,14 +80,14 @@ impl<'a> Kind<'a> {
 
     /// The schema of a custom resource.
     pub(super) fn custom_schema(&self) -> Option<&dyn CustomResourceSchema> {
-        self.resource?.custom.as_deref()
+        self.resource?.custom_schema.as_deref()
     }
 
     /// The object before its creation.
-    pub fn nothing(&self) -> Value {
+    pub fn zero_object(&self) -> Value {
         let zero = match self.custom_schema() {
             Some(_) => Ok(Value::Null),
-            None => decode::zero_value(&Ty::Struct(self.ty), &mut Budget::default()),
+            None => decode::zero_value(&FieldType::Struct(self.ty), &mut Budget::default()),
         };
         let mut object = zero.ok().filter(Value::is_object).unwrap_or_else(|| Value::Object(Map::new()));
         let map = meta::object_mut(&mut object);
@@ -97,8 +97,8 @@ impl<'a> Kind<'a> {
     }
 
     /// An object without any field set, as upstream writes it.
-    pub fn blank(&self) -> Value {
-        let mut object = self.nothing();
+    pub fn blank_object(&self) -> Value {
+        let mut object = self.zero_object();
         if self.custom_schema().is_none() {
             write_blanks(self.ty, meta::object_mut(&mut object));
         }
@@ -118,15 +118,15 @@ impl<'a> Kind<'a> {
     pub fn convert_to_version<'v>(&self, object: &'v Value, version: &str) -> Option<(TypeView<'_>, Cow<'v, Value>)> {
         let view = self.type_view_in(version)?;
         if let Some(custom) = self.custom_schema() {
-            let given = meta::text(object, &["apiVersion"]);
+            let given = meta::string_at(object, &["apiVersion"]);
             let versions = self.versions.filter(|_| !given.is_empty() && given != version);
             let object = match versions {
-                Some(versions) => Cow::Owned(versions.convert(object, version)?),
+                Some(versions) => Cow::Owned(versions.convert_object(object, version)?),
                 None => custom.with_api_version(object, version)?,
             };
             return Some((view, object));
         }
-        let current = match meta::text(object, &["apiVersion"]) {
+        let current = match meta::string_at(object, &["apiVersion"]) {
             "" => &self.api_version,
             given => given,
         };
@@ -134,23 +134,22 @@ impl<'a> Kind<'a> {
             return Some((view, Cow::Borrowed(object)));
         }
         let resource = if version == self.api_version { self.resource? } else { self.other_version(version)? };
-        Some((view, Cow::Owned(convert::to(resource, object.clone()))))
+        Some((view, Cow::Owned(convert::convert_to(resource, object.clone()))))
     }
 
     fn other_version(&self, version: &str) -> Option<&'static Resource> {
         let own = self.resource?;
-        schema()
-            .resources()
-            .iter()
-            .find(|r| r.name == own.name && r.storage() == own.storage() && r.api_version() == version)
+        schema().resources().iter().find(|r| {
+            r.name == own.name && r.storage_resource() == own.storage_resource() && r.api_version() == version
+        })
     }
 }
 
 fn write_blanks(ty: TypeId, map: &mut Map) {
     for field in &schema().get(ty).fields {
         match (&field.ty, map.get_mut(field.name)) {
-            (Ty::Struct(inner), Some(Value::Object(map))) => write_blanks(*inner, map),
-            (Ty::Struct(_), None) if field.blank => {
+            (FieldType::Struct(inner), Some(Value::Object(map))) => write_blanks(*inner, map),
+            (FieldType::Struct(_), None) if field.blank => {
                 map.insert(field.name.into(), Value::Null);
             }
             (_, None) if field.blank => {

@@ -36,13 +36,13 @@ fn perform_write(resource: &Resource, live: Option<&Value>, write: &Write, now: 
     let mut value = given.clone();
     value["apiVersion"] = resource.api_version().into();
     value["kind"] = resource.kind.into();
-    let writer = Writer { kind: Kind::of(resource, subresource), manager, now };
+    let writer = ApplyRequest { target: ApplyTarget::for_resource(resource, subresource), manager, now };
     let mut object = match write {
-        Apply(..) => apply(&writer, live, &value, false)?,
-        Force(..) => apply(&writer, live, &value, true)?,
+        Apply(..) => apply_config(&writer, live, &value, false)?,
+        Force(..) => apply_config(&writer, live, &value, true)?,
         Put(..) | Status(..) => {
-            let mut object = canonicalize_result(&writer.kind, value)?;
-            update(&writer, live, &mut object);
+            let mut object = canonicalize_result(&writer.target, value)?;
+            track_update(&writer, live, &mut object);
             object
         }
     };
@@ -163,7 +163,7 @@ fn lists_are_merged_by_list_type() {
         json!([{"name": "z", "image": "1"}, {"name": "x", "ports": [{"containerPort": 80, "protocol": "UDP"}]}]);
     let (object, all) = check("pods", &[first.clone(), Apply("b", pod(other))]).unwrap();
     let names: Vec<&str> =
-        meta::list(&object, &["spec", "containers"]).iter().map(|c| meta::text(c, &["name"])).collect();
+        meta::list_at(&object, &["spec", "containers"]).iter().map(|c| meta::string_at(c, &["name"])).collect();
     assert_eq!(names, ["z", "x", "y"], "shared ones in the order of who applies, others where they were");
     assert_eq!(object["spec"]["containers"][1]["ports"].as_array().unwrap().len(), 2);
     assert!(
@@ -215,8 +215,8 @@ fn schema_mismatch_is_rejected() {
     let wrong = json!({"metadata": {"name": "p"}, "spec": {"hostNetwork": "yes", "priority": "1"}});
     assert!(refused("pods", wrong).contains(".spec.priority: expected numeric (int or float), got string"));
     assert_eq!(refused("pods", json!({"metadata": {"managedFields": [{}]}})), "metadata.managedFields must be nil");
-    let writer = Writer { kind: Kind::of(resource("pods"), ""), manager: "a", now: "" };
-    let other = apply(&writer, None, &json!({"apiVersion": "v1", "kind": "Node"}), false).unwrap_err();
+    let writer = ApplyRequest { target: ApplyTarget::for_resource(resource("pods"), ""), manager: "a", now: "" };
+    let other = apply_config(&writer, None, &json!({"apiVersion": "v1", "kind": "Node"}), false).unwrap_err();
     assert_eq!((other.to_string().as_str(), other.status().code), ("invalid object type: /v1, Kind=Node", 400));
 }
 
@@ -269,7 +269,7 @@ fn last_applied_annotation_prevents_conflicts() {
     );
     let (object, _) = check("configmaps", &[first.clone(), Apply("kubectl", map(json!({"k": "w"})))]).unwrap();
     assert_eq!(object["data"]["k"], "w");
-    let now = meta::text(&object, &["metadata", "annotations", annotation]);
+    let now = meta::string_at(&object, &["metadata", "annotations", annotation]);
     assert_eq!(serde_json::from_str::<Value>(now).unwrap()["data"]["k"], "w");
     check("configmaps", &[first.clone(), Apply("kubectl", map(json!({"l": "w"})))]).unwrap_err();
     check("configmaps", &[first, Apply("other", map(json!({"k": "w"})))]).unwrap_err();
@@ -280,7 +280,7 @@ fn managers_of_other_versions_keep_their_fields() {
     let (v1, v2) = (resource("horizontalpodautoscalers/v1"), resource("horizontalpodautoscalers/v2"));
     let given = json!({"metadata": {"name": "h"}, "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "D", "name": "x"}, "targetCPUUtilizationPercentage": 50}});
     let first = perform_write(v1, None, &Apply("a", given), "2026-01-01T00:00:00Z").unwrap();
-    let live = crate::convert::to(v2, first);
+    let live = crate::convert::convert_to(v2, first);
     let next = json!({"metadata": {"name": "h"}, "spec": {"maxReplicas": 4}});
     let error = perform_write(v2, Some(&live), &Apply("b", next.clone()), "").unwrap_err();
     assert_eq!(error.to_string(), "Apply failed with 1 conflict: conflict with \"a\": .spec.maxReplicas");
@@ -295,8 +295,8 @@ fn managers_of_other_versions_keep_their_fields() {
     };
     let mut changed = gone(json!({"f:spec": {"f:maxReplicas": {}}}));
     changed["spec"]["maxReplicas"] = 9.into();
-    let writer = Writer { kind: Kind::of(v2, ""), manager: "c", now: "" };
-    update(&writer, Some(&forced), &mut changed);
+    let writer = ApplyRequest { target: ApplyTarget::for_resource(v2, ""), manager: "c", now: "" };
+    track_update(&writer, Some(&forced), &mut changed);
     assert_eq!(
         changed["metadata"]["managedFields"].as_array().unwrap().len(),
         1,
@@ -401,7 +401,11 @@ fn arbitrary_input_never_panics() {
             config["metadata"] = json!({"managedFields": arbitrary_value(&mut random, 0)});
             let mut given = live.clone();
             given["metadata"]["managedFields"] = config["metadata"]["managedFields"].clone();
-            update(&Writer { kind: Kind::of(resource, ""), manager: "a", now: "" }, Some(&live), &mut given);
+            track_update(
+                &ApplyRequest { target: ApplyTarget::for_resource(resource, ""), manager: "a", now: "" },
+                Some(&live),
+                &mut given,
+            );
             let _ = perform_write(resource, Some(&given), &Apply("a", json!({"metadata": {"labels": {"x": "1"}}})), "");
         }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use super::path_element::{FieldName, PathElement};
 use crate::{
     Map, Value,
-    schema::{ListType, StructField, StructType, Ty, TypeId, schema},
+    schema::{FieldType, ListType, StructField, StructType, TypeId, schema},
 };
 
 /// The schema of a part of an object.
@@ -21,15 +21,15 @@ pub struct TypeView<'a> {
 #[derive(Clone, Copy, Debug)]
 pub enum ViewForm<'a> {
     /// A scalar: string, number, time, …
-    Scalar(&'a Ty),
+    Scalar(&'a FieldType),
     /// Arbitrary JSON.
     Any,
     /// A struct.
     Struct(&'a StructType),
     /// A map with values of one type.
-    Map(&'a Ty),
+    Map(&'a FieldType),
     /// An associative list with these keys; a set if there are none.
-    List(&'a Ty, &'a [&'static str]),
+    List(&'a FieldType, &'a [&'static str]),
     /// Fields or keys described by a structural schema.
     Fields(&'a dyn StructuralView),
     /// List items described by a structural schema.
@@ -115,7 +115,7 @@ impl ChildView<'_> {
 
 impl<'a> TypeView<'a> {
     /// A string.
-    pub const TEXT: TypeView<'static> = TypeView { form: ViewForm::Scalar(&Ty::String), atomic: true };
+    pub const TEXT: TypeView<'static> = TypeView { form: ViewForm::Scalar(&FieldType::String), atomic: true };
     /// Arbitrary JSON, atomic.
     pub const ANY: TypeView<'static> = TypeView { form: ViewForm::Any, atomic: true };
     /// Untyped content, by its value.
@@ -153,15 +153,15 @@ impl<'a> TypeView<'a> {
     }
 
     /// The view of a list or map element of a type.
-    fn for_type(ty: &'a Ty) -> Self {
+    fn for_type(ty: &'a FieldType) -> Self {
         match ty {
-            Ty::Struct(id) => {
+            FieldType::Struct(id) => {
                 let ty = schema().get(*id);
                 TypeView { form: ViewForm::Struct(ty), atomic: ty.atomic }
             }
-            Ty::Map(inner) => TypeView { form: ViewForm::Map(inner), atomic: false },
-            Ty::List(inner) => TypeView { form: ViewForm::List(inner, &[]), atomic: true },
-            Ty::Raw => TypeView::ANY,
+            FieldType::Map(inner) => TypeView { form: ViewForm::Map(inner), atomic: false },
+            FieldType::List(inner) => TypeView { form: ViewForm::List(inner, &[]), atomic: true },
+            FieldType::Raw => TypeView::ANY,
             scalar => TypeView { form: ViewForm::Scalar(scalar), atomic: true },
         }
     }
@@ -233,7 +233,9 @@ impl<'a> TypeView<'a> {
     /// The default of a key field that an item omits.
     fn key_default(self, key: &str) -> Option<Value> {
         match self.form {
-            ViewForm::List(Ty::Struct(id), _) => schema().get(*id).field(key).and_then(StructField::published_default),
+            ViewForm::List(FieldType::Struct(id), _) => {
+                schema().get(*id).field(key).and_then(StructField::published_default)
+            }
             ViewForm::Items(structure) => structure.key_default(key),
             _ => None,
         }

@@ -1,7 +1,7 @@
 //! Applies a configuration without recording ownership, as mutating admission policies do.
 
 use super::{
-    Kind, ListKeyError, SchemaMismatch, merge,
+    ApplyTarget, ListKeyError, SchemaMismatch, merge,
     path_element::PathElement,
     schema_check,
     type_view::{KeyOrigin, TypeView, ViewForm},
@@ -26,7 +26,7 @@ pub enum OverlayError {
 }
 
 /// Merges the configuration into the live object.
-pub fn overlay(kind: &Kind, live: &Value, config: &Value) -> Result<Value, OverlayError> {
+pub fn apply_unowned(kind: &ApplyTarget, live: &Value, config: &Value) -> Result<Value, OverlayError> {
     let view = kind.type_view();
     schema_check::check_object(view, config, false).map_err(OverlayError::Config)?;
     let mut found = Vec::new();
@@ -75,10 +75,10 @@ mod tests {
     use crate::schema::schema;
 
     fn check(config: Value, want: Result<Value, &str>) {
-        let kind = Kind::of(schema().resource("apps", "v1", "deployments").unwrap(), "");
+        let kind = ApplyTarget::for_resource(schema().resource("apps", "v1", "deployments").unwrap(), "");
         let live = json!({"metadata": {"name": "d", "labels": {"a": "b"}}, "spec": {"template": {"spec": {
             "containers": [{"name": "a", "image": "x"}, {"name": "b", "image": "y", "args": ["1"]}]}}}});
-        match (overlay(&kind, &live, &config), want) {
+        match (apply_unowned(&kind, &live, &config), want) {
             (Ok(merged), Ok(want)) => assert_eq!(merged["spec"]["template"]["spec"]["containers"], want, "{config}"),
             (outcome, want) => assert_eq!(outcome.unwrap_err().to_string(), want.unwrap_err(), "{config}"),
         }

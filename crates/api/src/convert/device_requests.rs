@@ -68,15 +68,15 @@ mod tests {
         let of = |version: &str, name: &str| schema().resource("resource.k8s.io", version, name).unwrap();
         let claim = json!({"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceClaim",
             "spec": {"devices": {"requests": [{"name": "r", "deviceClassName": "c", "allocationMode": "ExactCount", "count": 1}]}}});
-        let new = convert::to(of("v1", "resourceclaims"), claim.clone());
+        let new = convert::convert_to(of("v1", "resourceclaims"), claim.clone());
         assert_eq!(new["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"], "c");
-        let back = convert::to(of("v1beta1", "resourceclaims"), new);
+        let back = convert::convert_to(of("v1beta1", "resourceclaims"), new);
         assert_eq!(back["spec"]["devices"]["requests"], claim["spec"]["devices"]["requests"]);
         let slice = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
             "spec": {"driver": "d", "pool": {"name": "p"}, "devices": [{"name": "a", "attributes": {"x": {"int": 1}}}]}});
-        let old = convert::to(of("v1beta1", "resourceslices"), slice.clone());
+        let old = convert::convert_to(of("v1beta1", "resourceslices"), slice.clone());
         assert_eq!(old["spec"]["devices"][0]["basic"]["attributes"]["x"]["int"], 1);
-        let back = convert::to(of("v1", "resourceslices"), old);
+        let back = convert::convert_to(of("v1", "resourceslices"), old);
         assert_eq!(back["spec"]["devices"], slice["spec"]["devices"]);
     }
 }

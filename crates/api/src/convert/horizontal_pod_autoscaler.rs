@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::{
     Map, Value, decode, json, meta,
     quantity::Quantity,
-    schema::{Ty, schema},
+    schema::{FieldType, schema},
     validate::render,
 };
 
@@ -96,8 +96,9 @@ fn take_list(map: &mut Map, name: &str) -> Vec<Value> {
 
 /// Returns the CPU utilization of a resource metric.
 fn cpu_utilization<'a>(metric: &'a Value, part: &str) -> Option<&'a Value> {
-    let cpu = meta::text(metric, &["type"]) == "Resource" && meta::text(metric, &["resource", "name"]) == "cpu";
-    meta::at(metric, &["resource", part, "averageUtilization"]).filter(|_| cpu)
+    let cpu =
+        meta::string_at(metric, &["type"]) == "Resource" && meta::string_at(metric, &["resource", "name"]) == "cpu";
+    meta::value_at(metric, &["resource", part, "averageUtilization"]).filter(|_| cpu)
 }
 
 fn cpu_metric(mut resource: Value) -> Value {
@@ -108,21 +109,21 @@ fn cpu_metric(mut resource: Value) -> Value {
 /// Encodes a list as Go does; `None` if it is empty.
 fn encode_list(ty: &str, list: impl Iterator<Item = Value>) -> Option<String> {
     let id = schema().type_named(ty)?;
-    let list: Vec<Value> = list.filter_map(|item| Some(decode::canonical(id, item).ok()?.object)).collect();
-    (!list.is_empty()).then(|| render::render_external(&Ty::List(Box::new(Ty::Struct(id))), &list.into()))
+    let list: Vec<Value> = list.filter_map(|item| Some(decode::canonicalize(id, item).ok()?.object)).collect();
+    (!list.is_empty()).then(|| render::render_external(&FieldType::List(Box::new(FieldType::Struct(id))), &list.into()))
 }
 
 /// Reads the list in an annotation; `None` if it is absent or malformed.
 fn read_list_annotation(map: &Map, name: &str, ty: &str) -> Option<Vec<Value>> {
     let id = schema().type_named(ty)?;
     let Value::Array(list) = read_annotation(map, name)? else { return None };
-    list.into_iter().map(|item| Some(decode::canonical(id, item).ok()?.object)).collect()
+    list.into_iter().map(|item| Some(decode::canonicalize(id, item).ok()?.object)).collect()
 }
 
 /// Reads the behavior annotation, which has Go field names.
 fn read_behavior_annotation(map: &Map) -> Option<Value> {
     let id = schema().type_named(BEHAVIOR)?;
-    let behavior = decode::canonical(id, lower_field_names(read_annotation(map, "behavior")?)).ok()?.object;
+    let behavior = decode::canonicalize(id, lower_field_names(read_annotation(map, "behavior")?)).ok()?.object;
     Some(behavior).filter(|behavior| !decode::is_zero(behavior))
 }
 
@@ -206,7 +207,10 @@ mod tests {
     use crate::convert;
 
     fn convert_autoscaler(version: &str, object: &Value) -> Value {
-        convert::to(schema().resource("autoscaling", version, "horizontalpodautoscalers").unwrap(), object.clone())
+        convert::convert_to(
+            schema().resource("autoscaling", version, "horizontalpodautoscalers").unwrap(),
+            object.clone(),
+        )
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! [`super::request_body`] delegates here for custom resources; the server calls it for results of patches.
 
-use super::{DecodeError, Format, Mode, canonical, unrecognized};
+use super::{BodyFormat, DecodeError, FieldValidation, canonicalize, unrecognized_body};
 use crate::{
     Value, json, meta,
     schema::{CustomResourceSchema, Resource, schema},
@@ -14,7 +14,7 @@ use crate::{
 pub fn canonicalize_metadata(object: &mut Value) -> Result<Vec<String>, DecodeError> {
     let Some(metadata) = object.get_mut("metadata") else { return Ok(Vec::new()) };
     let Some(ty) = schema().type_named("meta/v1.ObjectMeta") else { return Ok(Vec::new()) };
-    let decoded = canonical(ty, metadata.take())?;
+    let decoded = canonicalize(ty, metadata.take())?;
     *metadata = decoded.object;
     if metadata["creationTimestamp"].is_null() {
         meta::object_mut(metadata).remove("creationTimestamp");
@@ -25,30 +25,30 @@ pub fn canonicalize_metadata(object: &mut Value) -> Result<Vec<String>, DecodeEr
 /// Decodes the body of a request to a custom resource. The declared version may differ; the caller rejects that.
 pub(super) fn decode_custom_body(
     (resource, custom): (&Resource, &dyn CustomResourceSchema),
-    format: Format,
+    format: BodyFormat,
     bytes: &[u8],
-    mode: Mode,
+    mode: FieldValidation,
 ) -> Result<(Value, Vec<String>), Status> {
-    let unreadable = |why: String| unrecognized(resource.kind, bytes, why);
+    let unreadable = |why: String| unrecognized_body(resource.kind, bytes, why);
     let no_json = |error: json::Error| format!("couldn't get version/kind; json parse error: {error}");
     let (object, twice) = match format {
-        Format::Json => {
+        BodyFormat::Json => {
             json::type_meta(bytes).map_err(|error| unreadable(no_json(error)))?;
             let (object, twice) = json::parse(bytes).map_err(|error| unreadable(no_json(error)))?;
             (object, twice.iter().map(|path| format!("duplicate field {path:?}")).collect())
         }
-        Format::Yaml => {
+        BodyFormat::Yaml => {
             let parsed = yaml::parse(bytes).map_err(|error| unreadable(error.to_string()))?;
             let twice = parsed.violation().into_iter().collect();
             json::type_meta_of(&parsed.value).map_err(|error| unreadable(no_json(error)))?;
             (parsed.value, twice)
         }
-        Format::Protobuf => {
+        BodyFormat::Protobuf => {
             let types = "application/json, application/yaml";
             return Err(Status::unsupported_media_type(types));
         }
     };
-    if meta::text(&object, &["kind"]).is_empty() {
+    if meta::string_at(&object, &["kind"]).is_empty() {
         let text = String::from_utf8_lossy(bytes);
         return Err(unreadable(format!("Object 'Kind' is missing in '{}'", text.trim_end())));
     }
@@ -56,10 +56,14 @@ pub(super) fn decode_custom_body(
 }
 
 /// Prunes and defaults a value with `apiVersion` and `kind` as an object of a custom resource.
-pub fn custom(resource: &Resource, value: Value, mode: Mode) -> Result<(Value, Vec<String>), Status> {
-    match &resource.custom {
+pub fn decode_custom_value(
+    resource: &Resource,
+    value: Value,
+    mode: FieldValidation,
+) -> Result<(Value, Vec<String>), Status> {
+    match &resource.custom_schema {
         Some(custom) => decode_custom_object((resource, &**custom), value, Vec::new(), mode),
-        None => Err(Status::internal("a built-in resource has no schema of its own")),
+        None => Err(Status::internal_error("a built-in resource has no schema of its own")),
     }
 }
 
@@ -67,7 +71,7 @@ fn decode_custom_object(
     (resource, custom): (&Resource, &dyn CustomResourceSchema),
     mut object: Value,
     mut violations: Vec<String>,
-    mode: Mode,
+    mode: FieldValidation,
 ) -> Result<(Value, Vec<String>), Status> {
     let (kind, version) = (resource.kind, resource.version);
     let wrong = |why: String| {
@@ -76,9 +80,9 @@ fn decode_custom_object(
     if !object.is_object() {
         return Err(wrong("it is not an object".to_owned()));
     }
-    let given = meta::text(&object, &["apiVersion"]).to_owned();
+    let given = meta::string_at(&object, &["apiVersion"]).to_owned();
     let mut unknown = canonicalize_metadata(&mut object).map_err(|error| wrong(error.to_string()))?;
-    if given == resource.api_version() && meta::text(&object, &["kind"]) == kind {
+    if given == resource.api_version() && meta::string_at(&object, &["kind"]) == kind {
         unknown.extend(custom.prune_unknown_fields(&mut object).map_err(|fault| wrong(fault.to_string()))?);
         custom.default(&mut object);
     } else if given.split_once('/').is_some_and(|(group, _)| group == resource.group) {
@@ -89,9 +93,11 @@ fn decode_custom_object(
     }
     violations.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
     match mode {
-        Mode::Strict if !violations.is_empty() => Err(wrong(DecodeError::StrictViolations(violations).to_string())),
-        Mode::Warn => Ok((object, violations)),
-        Mode::Strict | Mode::Ignore => Ok((object, Vec::new())),
+        FieldValidation::Strict if !violations.is_empty() => {
+            Err(wrong(DecodeError::StrictViolations(violations).to_string()))
+        }
+        FieldValidation::Warn => Ok((object, violations)),
+        FieldValidation::Strict | FieldValidation::Ignore => Ok((object, Vec::new())),
     }
 }
 

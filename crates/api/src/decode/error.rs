@@ -6,7 +6,7 @@ use crate::{
     budget::Exceeded,
     json,
     path::Path,
-    schema::{SlotContent, StructType, Ty, schema},
+    schema::{FieldType, SlotContent, StructType, schema},
 };
 
 /// An object that does not match its type.
@@ -73,9 +73,11 @@ pub(super) fn not_an_object(found: &str, ty: &StructType) -> DecodeError {
 }
 
 /// Names the JSON type of a value for a field of type `ty`.
-pub(super) fn describe_value(ty: &Ty, value: &Value) -> String {
+pub(super) fn describe_value(ty: &FieldType, value: &Value) -> String {
     match value {
-        Value::Number(number) if matches!(ty, Ty::Int32 | Ty::Int64 | Ty::IntOrString) => format!("number {number}"),
+        Value::Number(number) if matches!(ty, FieldType::Int32 | FieldType::Int64 | FieldType::IntOrString) => {
+            format!("number {number}")
+        }
         other => json::kind_of_value(other).to_owned(),
     }
 }
@@ -107,20 +109,22 @@ fn push_embedded_structs(ty: &StructType, name: &str, steps: &mut Vec<String>) {
 }
 
 /// The Go type name in messages.
-fn go_type_name(ty: &Ty) -> String {
+fn go_type_name(ty: &FieldType) -> String {
     match ty {
-        Ty::String | Ty::Quantity | Ty::Time | Ty::MicroTime | Ty::Duration => "string".to_owned(),
-        Ty::Bool => "bool".to_owned(),
-        Ty::Int32 | Ty::IntOrString => "int32".to_owned(),
-        Ty::Int64 => "int64".to_owned(),
-        Ty::Double => "float64".to_owned(),
-        Ty::Bytes => "[]uint8".to_owned(),
-        Ty::Raw => "v1.JSON".to_owned(),
-        Ty::List(inner) => format!("[]{}", go_type_name(inner)),
+        FieldType::String | FieldType::Quantity | FieldType::Time | FieldType::MicroTime | FieldType::Duration => {
+            "string".to_owned()
+        }
+        FieldType::Bool => "bool".to_owned(),
+        FieldType::Int32 | FieldType::IntOrString => "int32".to_owned(),
+        FieldType::Int64 => "int64".to_owned(),
+        FieldType::Double => "float64".to_owned(),
+        FieldType::Bytes => "[]uint8".to_owned(),
+        FieldType::Raw => "v1.JSON".to_owned(),
+        FieldType::List(inner) => format!("[]{}", go_type_name(inner)),
         // The only such map in the API has a named type.
-        Ty::Map(inner) if **inner == Ty::Quantity => "v1.ResourceList".to_owned(),
-        Ty::Map(inner) => format!("map[string]{}", go_type_name(inner)),
-        Ty::Struct(id) => go_struct_name(schema().get(*id)),
+        FieldType::Map(inner) if **inner == FieldType::Quantity => "v1.ResourceList".to_owned(),
+        FieldType::Map(inner) => format!("map[string]{}", go_type_name(inner)),
+        FieldType::Struct(id) => go_struct_name(schema().get(*id)),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
         scan::Fault,
     },
     path::Path,
-    schema::{FieldPresence, StructType, Ty, TypeId, schema},
+    schema::{FieldPresence, FieldType, StructType, TypeId, schema},
 };
 
 /// Decoding stopped: `None` for malformed JSON, otherwise the error.
@@ -138,7 +138,8 @@ impl TypedReader<'_> {
         if first == b'n' {
             self.json.scan.literal("null")?;
             // Go leaves the value unless it is a pointer, list or map.
-            let clears = place.field.presence == FieldPresence::Pointer || matches!(place.ty, Ty::List(_) | Ty::Map(_));
+            let clears = place.field.presence == FieldPresence::Pointer
+                || matches!(place.ty, FieldType::List(_) | FieldType::Map(_));
             value = before.filter(|_| !clears).unwrap_or_default();
         } else {
             self.read_value(place, first, before, &mut value)?;
@@ -199,18 +200,28 @@ impl TypedReader<'_> {
         out: &mut Value,
     ) -> Result<(), DecodeHalt> {
         match (place.ty, first) {
-            (Ty::String | Ty::IntOrString, b'"') => *out = Value::String(self.json.string()?),
-            (Ty::Struct(id), b'{') => return self.read_struct(schema().get(*id), before, place.path, out),
-            (Ty::List(inner), b'[') => return self.read_list(FieldContext { ty: inner, ..place }, out),
-            (Ty::Map(inner), b'{') => return self.read_map(FieldContext { ty: inner, ..place }, before, out),
-            (Ty::Int32 | Ty::Int64 | Ty::IntOrString, b'-' | b'0'..=b'9') => return self.read_integer(place, out),
-            (Ty::Double, b'-' | b'0'..=b'9') => *out = number(self.json.number()?)?,
-            (Ty::Bool, b't' | b'f') => {
+            (FieldType::String | FieldType::IntOrString, b'"') => *out = Value::String(self.json.string()?),
+            (FieldType::Struct(id), b'{') => return self.read_struct(schema().get(*id), before, place.path, out),
+            (FieldType::List(inner), b'[') => return self.read_list(FieldContext { ty: inner, ..place }, out),
+            (FieldType::Map(inner), b'{') => return self.read_map(FieldContext { ty: inner, ..place }, before, out),
+            (FieldType::Int32 | FieldType::Int64 | FieldType::IntOrString, b'-' | b'0'..=b'9') => {
+                return self.read_integer(place, out);
+            }
+            (FieldType::Double, b'-' | b'0'..=b'9') => *out = number(self.json.number()?)?,
+            (FieldType::Bool, b't' | b'f') => {
                 self.json.scan.literal(if first == b't' { "true" } else { "false" })?;
                 *out = Value::Bool(first == b't');
             }
-            (Ty::Raw, _) => return self.read_raw(place, out),
-            (Ty::Bytes | Ty::Time | Ty::MicroTime | Ty::Duration | Ty::Quantity | Ty::IntOrString, _) => {
+            (FieldType::Raw, _) => return self.read_raw(place, out),
+            (
+                FieldType::Bytes
+                | FieldType::Time
+                | FieldType::MicroTime
+                | FieldType::Duration
+                | FieldType::Quantity
+                | FieldType::IntOrString,
+                _,
+            ) => {
                 return self.read_special_scalar(place, first, out);
             }
             _ => return self.record_and_skip(error::type_mismatch(self.top, place, kind_of(first).to_owned())),
@@ -266,13 +277,13 @@ impl TypedReader<'_> {
 
     fn read_integer(&mut self, place: FieldContext, out: &mut Value) -> Result<(), DecodeHalt> {
         let text = self.json.number()?;
-        let fits = |number: &i64| *place.ty == Ty::Int64 || i32::try_from(*number).is_ok();
+        let fits = |number: &i64| *place.ty == FieldType::Int64 || i32::try_from(*number).is_ok();
         if let Some(number) = text.parse().ok().filter(fits) {
             *out = Value::from(number);
             return Ok(());
         }
         let wrong = error::type_mismatch(self.top, place, format!("number {text}"));
-        if *place.ty == Ty::IntOrString {
+        if *place.ty == FieldType::IntOrString {
             return Err(wrong.into());
         }
         self.mismatch.get_or_insert(wrong);
@@ -282,7 +293,7 @@ impl TypedReader<'_> {
     /// Reads a scalar with its own text format. As in Go, only malformed base64 lets decoding continue.
     fn read_special_scalar(&mut self, place: FieldContext, first: u8, out: &mut Value) -> Result<(), DecodeHalt> {
         match (place.ty, first) {
-            (Ty::Quantity, b'-' | b'0'..=b'9') => *out = Value::String(self.json.number()?.to_owned()),
+            (FieldType::Quantity, b'-' | b'0'..=b'9') => *out = Value::String(self.json.number()?.to_owned()),
             _ => self.json.any(place.path, false, out)?,
         }
         let wrong = match scalar::canonicalize_scalar(place.ty, out) {
@@ -290,7 +301,7 @@ impl TypedReader<'_> {
             Err(Some(message)) => DecodeError::InvalidValue { path: place.path.to_string(), message },
             Err(None) => error::type_mismatch(self.top, place, error::describe_value(place.ty, out)),
         };
-        if *place.ty != Ty::Bytes {
+        if *place.ty != FieldType::Bytes {
             return Err(wrong.into());
         }
         self.mismatch.get_or_insert(wrong);

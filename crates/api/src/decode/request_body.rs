@@ -1,11 +1,11 @@
 //! Decodes request bodies as objects of a resource, with upstream's error messages: `apiVersion` and `kind` are read
 //! first, then the object, then the kind is compared with the resource.
 //!
-//! The server calls [`body`] for every object that a client sends.
+//! The server calls [`decode_body`] for every object that a client sends.
 
 use std::fmt::Display;
 
-use super::{Mode, canonical, json_text};
+use super::{FieldValidation, canonicalize, json_text};
 use crate::{
     Value, json, meta,
     protobuf::{self, UnknownObject},
@@ -19,7 +19,7 @@ const SUMMARY_LENGTH: usize = 30;
 
 /// The encodings of request bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum BodyFormat {
     /// `application/json`
     Json,
     /// `application/yaml`
@@ -36,17 +36,22 @@ enum BodySource<'a> {
 }
 
 /// Decodes the body of a request to a resource; returns the canonical object and the warnings for the client.
-pub fn body(resource: &Resource, format: Format, bytes: &[u8], mode: Mode) -> Result<(Value, Vec<String>), Status> {
-    if let Some(custom) = &resource.custom {
+pub fn decode_body(
+    resource: &Resource,
+    format: BodyFormat,
+    bytes: &[u8],
+    mode: FieldValidation,
+) -> Result<(Value, Vec<String>), Status> {
+    if let Some(custom) = &resource.custom_schema {
         return super::custom_resource::decode_custom_body((resource, &**custom), format, bytes, mode);
     }
-    let unreadable = |why: String| unrecognized(resource.kind, bytes, why);
+    let unreadable = |why: String| unrecognized_body(resource.kind, bytes, why);
     let (source, api_version, kind) = read_type_meta(format, bytes).map_err(unreadable)?;
     let named = DeclaredKind::resolve(resource, &api_version, &kind, format).map_err(unreadable)?;
     let ty = named.require_registered(resource)?;
     let (mut object, violations) = source.decode_object(ty).map_err(|why| named.decode_failure(resource, why))?;
     named.require_convertible(resource, ty)?;
-    if mode == Mode::Strict && !violations.is_empty() {
+    if mode == FieldValidation::Strict && !violations.is_empty() {
         return Err(named.decode_failure(resource, super::DecodeError::StrictViolations(violations)));
     }
     let (given, wanted) = (named.api_version(), resource.api_version());
@@ -58,36 +63,36 @@ pub fn body(resource: &Resource, format: Format, bytes: &[u8], mode: Mode) -> Re
     let fields = meta::object_mut(&mut object);
     fields.insert("apiVersion".to_owned(), wanted.into());
     fields.insert("kind".to_owned(), resource.kind.into());
-    Ok((object, if mode == Mode::Warn { split_warnings(violations) } else { Vec::new() }))
+    Ok((object, if mode == FieldValidation::Warn { split_warnings(violations) } else { Vec::new() }))
 }
 
 /// Checks that an `apiVersion` and `kind` may be used with a resource; empty names may.
 pub fn check_kind(resource: &Resource, api_version: &str, kind: &str) -> Result<(), Status> {
-    let named = DeclaredKind::resolve(resource, api_version, kind, Format::Json).map_err(Status::bad_request)?;
+    let named = DeclaredKind::resolve(resource, api_version, kind, BodyFormat::Json).map_err(Status::bad_request)?;
     named.require_registered(resource).and_then(|ty| named.require_convertible(resource, ty))
 }
 
 /// 400: the body cannot be decoded at all.
-pub fn unrecognized(kind: &str, bytes: &[u8], why: impl Display) -> Status {
+pub fn unrecognized_body(kind: &str, bytes: &[u8], why: impl Display) -> Status {
     let shown = summarize_body(bytes);
     Status::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why} ({shown})"))
 }
 
 /// Reads `apiVersion` and `kind` of a body.
-fn read_type_meta(format: Format, bytes: &[u8]) -> Result<(BodySource<'_>, String, String), String> {
+fn read_type_meta(format: BodyFormat, bytes: &[u8]) -> Result<(BodySource<'_>, String, String), String> {
     let no_meta = |error: json::Error| format!("couldn't get version/kind; json parse error: {error}");
     match format {
-        Format::Json => {
+        BodyFormat::Json => {
             let (api_version, kind) = json::type_meta(bytes).map_err(no_meta)?;
             Ok((BodySource::Json(bytes), api_version, kind))
         }
-        Format::Yaml => {
+        BodyFormat::Yaml => {
             let parsed = yaml::parse(bytes).map_err(|error| error.to_string())?;
             let (api_version, kind) = json::type_meta_of(&parsed.value).map_err(no_meta)?;
             Ok((BodySource::Yaml(parsed), api_version, kind))
         }
-        Format::Protobuf => {
-            let mut unknown = protobuf::open(bytes).map_err(|error| error.to_string())?;
+        BodyFormat::Protobuf => {
+            let mut unknown = protobuf::open_object(bytes).map_err(|error| error.to_string())?;
             let names = (std::mem::take(&mut unknown.api_version), std::mem::take(&mut unknown.kind));
             Ok((BodySource::Protobuf(unknown), names.0, names.1))
         }
@@ -104,7 +109,7 @@ impl BodySource<'_> {
             }
             BodySource::Yaml(parsed) => {
                 let twice = parsed.violation();
-                let decoded = canonical(ty, parsed.value).map_err(|error| error.to_string())?;
+                let decoded = canonicalize(ty, parsed.value).map_err(|error| error.to_string())?;
                 let unknown = decoded.unknown.iter().map(|path| format!("unknown field {path:?}"));
                 Ok((decoded.object, twice.into_iter().chain(unknown).collect()))
             }
@@ -124,10 +129,10 @@ struct DeclaredKind {
 }
 
 impl DeclaredKind {
-    fn resolve(resource: &Resource, api_version: &str, kind: &str, format: Format) -> Result<Self, String> {
+    fn resolve(resource: &Resource, api_version: &str, kind: &str, format: BodyFormat) -> Result<Self, String> {
         let (group, version) = match api_version.split_once('/') {
             None => ("", api_version),
-            Some((_, rest)) if rest.contains('/') && format != Format::Protobuf => {
+            Some((_, rest)) if rest.contains('/') && format != BodyFormat::Protobuf => {
                 return Err(format!("unexpected GroupVersion string: {api_version}"));
             }
             Some((_, rest)) if rest.contains('/') => ("", ""),

@@ -33,7 +33,7 @@ pub(super) fn default_template_generation(map: &mut Map) {
     let Some(metadata) = metadata.as_object_mut() else { return };
     let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
     if let Some(annotations) = annotations.as_object_mut() {
-        annotations.entry(meta::TEMPLATE_GENERATION).or_insert_with(|| "0".into());
+        annotations.entry(meta::TEMPLATE_GENERATION_ANNOTATION).or_insert_with(|| "0".into());
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::string_field;
-use crate::{Map, Value, amounts, decode, meta};
+use crate::{Map, Value, decode, meta, resource_list};
 
 /// `Always` for the tag `:latest` or no tag, `IfNotPresent` otherwise.
 fn default_pull_policy(image: &str) -> &'static str {
@@ -30,7 +30,7 @@ pub(super) fn default_volume(map: &mut Map) {
 
 fn default_requests_to_limits(owner: &mut Map) {
     let Some(resources) = owner.get_mut("resources") else { return };
-    let Some(limits) = meta::at(resources, &["limits"]).and_then(Value::as_object).cloned() else { return };
+    let Some(limits) = meta::value_at(resources, &["limits"]).and_then(Value::as_object).cloned() else { return };
     let requests = meta::field_mut(resources, "requests");
     for (name, limit) in limits {
         requests.entry(name).or_insert(limit);
@@ -62,10 +62,12 @@ fn default_pod_level_requests(spec: &mut Map) {
         spec.get("resources").and_then(|resources| resources.get("limits")).and_then(Value::as_object).cloned();
     let Some(limits) = limits.filter(|limits| !limits.is_empty()) else { return };
     let whole = Value::Object(spec.clone());
-    let totals = amounts::container_resources(&whole, "requests");
+    let totals = resource_list::container_resources(&whole, "requests");
     let resources = meta::object_mut(spec.entry("resources").or_insert_with(|| json!({})));
     let requests = meta::object_mut(resources.entry("requests").or_insert_with(|| json!({})));
-    for (name, total) in totals.into_iter().filter(|(name, _)| amounts::POD_LEVEL_RESOURCES.contains(&name.as_str())) {
+    for (name, total) in
+        totals.into_iter().filter(|(name, _)| resource_list::POD_LEVEL_RESOURCES.contains(&name.as_str()))
+    {
         requests.entry(name).or_insert(total.to_string().into());
     }
     for (name, limit) in limits {

@@ -1,7 +1,7 @@
 //! A cache of discovery and OpenAPI documents: each is built on first use and shared by all readers, with the hash for
 //! its `ETag`.
 //!
-//! A server has one [`Pages`] for its enabled group-versions.
+//! A server has one [`DocumentCache`] for its enabled group-versions.
 
 use std::{
     collections::HashMap,
@@ -17,14 +17,14 @@ use crate::{Value, openapi};
 
 /// An encoded document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct CachedDocument {
     /// The encoded bytes.
     pub bytes: Bytes,
     /// The hash in upper-case hexadecimal, quoted in `ETag` and named by `?hash=`.
     pub hash: String,
 }
 
-impl Page {
+impl CachedDocument {
     /// Hashes and wraps bytes.
     pub fn new(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
@@ -37,13 +37,13 @@ impl Page {
     }
 
     /// Encodes a JSON document.
-    pub fn json(value: &Value) -> Self {
+    pub fn from_json(value: &Value) -> Self {
         // Encoding a value with string keys cannot fail.
         Self::new(serde_json::to_vec(value).unwrap_or_default())
     }
 
     /// Wraps bytes with the hash of their source.
-    pub fn hashed(bytes: impl Into<Bytes>, hash: String) -> Self {
+    pub fn with_hash(bytes: impl Into<Bytes>, hash: String) -> Self {
         Self { bytes: bytes.into(), hash }
     }
 
@@ -53,7 +53,7 @@ impl Page {
     }
 
     /// Whether an `If-None-Match` header matches the document.
-    pub fn is_known(&self, if_none_match: &str) -> bool {
+    pub fn matches_etag(&self, if_none_match: &str) -> bool {
         let tags = if_none_match.split(',').map(|tag| tag.trim().trim_start_matches("W/"));
         tags.map(|tag| tag.trim_matches('"')).any(|tag| tag == "*" || tag == self.hash)
     }
@@ -61,7 +61,7 @@ impl Page {
 
 /// The name of a cached document.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Name {
+pub enum DocumentName {
     /// `/apis`
     Groups,
     /// `/apis/<group>`
@@ -86,23 +86,23 @@ pub enum Name {
 }
 
 type ServedFilter = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
-type DocumentSlots = HashMap<Name, Arc<OnceLock<Option<Page>>>>;
+type DocumentSlots = HashMap<DocumentName, Arc<OnceLock<Option<CachedDocument>>>>;
 
 /// The document cache.
-pub struct Pages {
+pub struct DocumentCache {
     served: ServedFilter,
     /// Documents are built once, outside of the lock; concurrent readers wait.
     documents: Mutex<DocumentSlots>,
 }
 
-impl Pages {
+impl DocumentCache {
     /// Creates the cache for the served group-versions.
     pub fn new(served: impl Fn(&str, &str) -> bool + Send + Sync + 'static) -> Self {
         Self { served: Box::new(served), documents: Mutex::default() }
     }
 
     /// Returns a document; `None` if it does not exist.
-    pub fn get(&self, name: &Name) -> Option<Page> {
+    pub fn get(&self, name: &DocumentName) -> Option<CachedDocument> {
         let known = self.lock().get(name).cloned();
         let page = match known {
             Some(page) => page,
@@ -118,28 +118,30 @@ impl Pages {
     }
 
     /// Whether the document exists: unknown names from clients are not cached.
-    fn is_served(&self, name: &Name) -> bool {
+    fn is_served(&self, name: &DocumentName) -> bool {
         match name {
-            Name::Group(group) => super::groups(&self.served).contains(&group.as_str()),
-            Name::Resources(group, version) => {
-                super::group_versions(&self.served).contains(&(group.as_str(), version.as_str()))
+            DocumentName::Group(group) => super::served_groups(&self.served).contains(&group.as_str()),
+            DocumentName::Resources(group, version) => {
+                super::served_group_versions(&self.served).contains(&(group.as_str(), version.as_str()))
             }
-            Name::OpenApi3(path) => openapi::has_document(path, &self.served),
+            DocumentName::OpenApi3(path) => openapi::has_document(path, &self.served),
             _ => true,
         }
     }
 
-    fn build_document(&self, name: &Name) -> Option<Page> {
-        let json = |value: Value| Page::json(&value);
+    fn build_document(&self, name: &DocumentName) -> Option<CachedDocument> {
+        let json = |value: Value| CachedDocument::from_json(&value);
         match name {
-            Name::Groups => Some(json(group_list(&self.served))),
-            Name::Group(name) => group_document(name, &self.served).map(json),
-            Name::Resources(group, version) => resource_list(group, version).map(json),
-            Name::Aggregated { core, version } => Some(json(aggregated_document(*core, *version, &self.served))),
-            Name::OpenApi2 => Some(json(openapi::v2(&self.served))),
-            Name::OpenApi2Protobuf => Some(Page::new(openapi::v2_protobuf(&self.served))),
-            Name::OpenApi3Index => Some(json(openapi::index(&self.served))),
-            Name::OpenApi3(path) => openapi::document_at(path).map(json),
+            DocumentName::Groups => Some(json(group_list(&self.served))),
+            DocumentName::Group(name) => group_document(name, &self.served).map(json),
+            DocumentName::Resources(group, version) => resource_list(group, version).map(json),
+            DocumentName::Aggregated { core, version } => {
+                Some(json(aggregated_document(*core, *version, &self.served)))
+            }
+            DocumentName::OpenApi2 => Some(json(openapi::v2(&self.served))),
+            DocumentName::OpenApi2Protobuf => Some(CachedDocument::new(openapi::v2_protobuf(&self.served))),
+            DocumentName::OpenApi3Index => Some(json(openapi::index(&self.served))),
+            DocumentName::OpenApi3(path) => openapi::document_at(path).map(json),
         }
     }
 }
@@ -150,21 +152,21 @@ mod tests {
 
     #[test]
     fn document_is_built_once_and_shared() {
-        let pages = Pages::new(super::super::enabled_by_default);
-        let name = Name::Aggregated { core: false, version: AggregatedVersion::V2 };
+        let pages = DocumentCache::new(super::super::enabled_by_default);
+        let name = DocumentName::Aggregated { core: false, version: AggregatedVersion::V2 };
         let (first, again) = (pages.get(&name).unwrap(), pages.get(&name).unwrap());
         assert_eq!(first.bytes.as_ptr(), again.bytes.as_ptr());
-        assert!(first.is_known(&first.etag()) && first.is_known(&format!("W/{}, x", first.etag())));
-        assert!(!first.is_known("\"x\"") && first.is_known("*"));
+        assert!(first.matches_etag(&first.etag()) && first.matches_etag(&format!("W/{}, x", first.etag())));
+        assert!(!first.matches_etag("\"x\"") && first.matches_etag("*"));
     }
 
     #[test]
     fn unknown_document_is_not_cached() {
-        let pages = Pages::new(super::super::enabled_by_default);
+        let pages = DocumentCache::new(super::super::enabled_by_default);
         let names = [
-            Name::Group("nope".into()),
-            Name::Resources("storage.k8s.io".into(), "v1beta1".into()),
-            Name::OpenApi3("apis/storage.k8s.io/v1beta1".into()),
+            DocumentName::Group("nope".into()),
+            DocumentName::Resources("storage.k8s.io".into(), "v1beta1".into()),
+            DocumentName::OpenApi3("apis/storage.k8s.io/v1beta1".into()),
         ];
         assert!(names.iter().all(|name| pages.get(name).is_none()));
         assert!(pages.documents.lock().unwrap().is_empty());
@@ -172,10 +174,10 @@ mod tests {
 
     #[test]
     fn openapi_index_has_document_hashes() {
-        let pages = Pages::new(|_, _| true);
-        let index: Value = serde_json::from_slice(&pages.get(&Name::OpenApi3Index).unwrap().bytes).unwrap();
+        let pages = DocumentCache::new(|_, _| true);
+        let index: Value = serde_json::from_slice(&pages.get(&DocumentName::OpenApi3Index).unwrap().bytes).unwrap();
         for path in ["apis/apps/v1", "version"] {
-            let page = pages.get(&Name::OpenApi3(path.into())).unwrap();
+            let page = pages.get(&DocumentName::OpenApi3(path.into())).unwrap();
             let url = format!("/openapi/v3/{path}?hash={}", page.hash);
             assert_eq!(index["paths"][path]["serverRelativeURL"], *url);
         }

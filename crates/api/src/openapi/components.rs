@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Map, Value,
-    schema::{ListType, StructField, StructType, Ty, TypeId, schema},
+    schema::{FieldType, ListType, StructField, StructType, TypeId, schema},
 };
 
 /// The OpenAPI version of a document.
@@ -177,7 +177,7 @@ impl Components {
             out["default"] = default;
         }
         if let Some(topology) = field.topology {
-            let extension = if matches!(field.ty, Ty::List(_) | Ty::Bytes) { "list" } else { "map" };
+            let extension = if matches!(field.ty, FieldType::List(_) | FieldType::Bytes) { "list" } else { "map" };
             out[format!("x-kubernetes-{extension}-type")] = topology.into();
         }
         if let ListType::Map(keys) = &field.list_type {
@@ -196,22 +196,22 @@ impl Components {
         }
     }
 
-    fn element(&self, ty: &Ty, field: &StructField) -> Value {
+    fn element(&self, ty: &FieldType, field: &StructField) -> Value {
         match ty {
-            Ty::String => json!({"type": "string"}),
-            Ty::Bool => json!({"type": "boolean"}),
-            Ty::Int32 => json!({"type": "integer", "format": "int32"}),
-            Ty::Int64 => json!({"type": "integer", "format": "int64"}),
-            Ty::Double => json!({"type": "number", "format": "double"}),
-            Ty::Bytes => json!({"type": "string", "format": "byte"}),
-            Ty::List(inner) => json!({"type": "array", "items": self.inner(inner, field)}),
-            Ty::Map(inner) => json!({"type": "object", "additionalProperties": self.inner(inner, field)}),
+            FieldType::String => json!({"type": "string"}),
+            FieldType::Bool => json!({"type": "boolean"}),
+            FieldType::Int32 => json!({"type": "integer", "format": "int32"}),
+            FieldType::Int64 => json!({"type": "integer", "format": "int64"}),
+            FieldType::Double => json!({"type": "number", "format": "double"}),
+            FieldType::Bytes => json!({"type": "string", "format": "byte"}),
+            FieldType::List(inner) => json!({"type": "array", "items": self.inner(inner, field)}),
+            FieldType::Map(inner) => json!({"type": "object", "additionalProperties": self.inner(inner, field)}),
             _ => self.reference(&reference(ty, field).unwrap_or_default()),
         }
     }
 
     /// The schema of a list or map element, with the default of its type.
-    fn inner(&self, ty: &Ty, field: &StructField) -> Value {
+    fn inner(&self, ty: &FieldType, field: &StructField) -> Value {
         let mut out = self.element(ty, field);
         if self.dialect == Dialect::V3
             && let Some(zero) = ty.zero_value()
@@ -241,16 +241,16 @@ fn patch_strategies(field: &StructField) -> Vec<&'static str> {
 }
 
 /// The component key of a type or of its elements.
-fn reference(ty: &Ty, field: &StructField) -> Option<String> {
+fn reference(ty: &FieldType, field: &StructField) -> Option<String> {
     let name = match ty {
-        Ty::Struct(id) => return Some(schema().get(*id).name.clone()),
-        Ty::List(inner) | Ty::Map(inner) => return reference(inner, field),
-        Ty::Time => "Time",
-        Ty::MicroTime => "MicroTime",
-        Ty::Duration => "Duration",
-        Ty::Quantity => "Quantity",
-        Ty::IntOrString => "IntOrString",
-        Ty::Raw => field.type_name,
+        FieldType::Struct(id) => return Some(schema().get(*id).name.clone()),
+        FieldType::List(inner) | FieldType::Map(inner) => return reference(inner, field),
+        FieldType::Time => "Time",
+        FieldType::MicroTime => "MicroTime",
+        FieldType::Duration => "Duration",
+        FieldType::Quantity => "Quantity",
+        FieldType::IntOrString => "IntOrString",
+        FieldType::Raw => field.type_name,
         _ => return None,
     };
     Some(name.to_owned())

@@ -33,7 +33,7 @@ const COMMON: &[&str] = &["meta/v1.ObjectMeta", "meta/v1.ListMeta"];
 
 /// Builds the v3 document of the custom resources of one group-version, with the schemas of their kinds by name; `None`
 /// without resources.
-pub fn document_of(rows: &[&Resource], schemas: BTreeMap<String, Value>) -> Option<Value> {
+pub fn custom_resource_document(rows: &[&Resource], schemas: BTreeMap<String, Value>) -> Option<Value> {
     rows.first()?;
     let components = Components::v3_custom();
     let routes: Vec<Route> = rows.iter().flat_map(|row| routes(row)).collect();
@@ -48,7 +48,7 @@ pub fn document_of(rows: &[&Resource], schemas: BTreeMap<String, Value>) -> Opti
 
 /// Builds what custom resources add to the v2 document besides schemas: calls `path` for each path item and returns the
 /// shared parameters.
-pub fn added_v2(rows: &[&Resource], mut path: impl FnMut(String, Value)) -> BTreeMap<String, Value> {
+pub fn custom_resource_paths_v2(rows: &[&Resource], mut path: impl FnMut(String, Value)) -> BTreeMap<String, Value> {
     let components = Components::v2();
     let mut writer = Writer::new(&components);
     for row in rows {

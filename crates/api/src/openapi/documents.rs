@@ -6,7 +6,7 @@ use super::{
     route::{DISCOVERY, JSON, OBJECT, Parameter, Route, Shape},
 };
 use crate::{
-    discovery::{EnabledFilter, group_versions, groups},
+    discovery::{EnabledFilter, served_group_versions, served_groups},
     schema::schema,
 };
 
@@ -23,8 +23,9 @@ pub(super) struct Document {
 /// All documents of the enabled group-versions.
 pub(super) fn list(enabled: EnabledFilter) -> Vec<Document> {
     let mut documents = fixed();
-    documents.extend(groups(enabled).into_iter().map(group));
-    documents.extend(group_versions(enabled).into_iter().map(|(group, version)| version_document(group, version)));
+    documents.extend(served_groups(enabled).into_iter().map(group));
+    documents
+        .extend(served_group_versions(enabled).into_iter().map(|(group, version)| version_document(group, version)));
     documents
 }
 

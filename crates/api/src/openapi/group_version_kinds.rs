@@ -33,7 +33,7 @@ const META_KINDS: &[&str] = &["APIGroup", "APIGroupList", "APIResourceList", "AP
 
 /// All group-versions with kinds.
 pub(super) fn group_versions() -> BTreeSet<(&'static str, &'static str)> {
-    discovery::group_versions(discovery::ALL_ENABLED).into_iter().chain(versions_without_resources()).collect()
+    discovery::served_group_versions(discovery::ALL_ENABLED).into_iter().chain(versions_without_resources()).collect()
 }
 
 /// The group-versions of upstream's general client, listed for common kinds in documents of custom resources.

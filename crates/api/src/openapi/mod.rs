@@ -1,7 +1,7 @@
 //! OpenAPI documents, built from the schema on demand: v3 as one document per group-version, v2 as one document, in
 //! JSON and protobuf.
 //!
-//! Documents are large and rarely read: they are cached by [`Pages`](crate::discovery::Pages) after the first request.
+//! Documents are large and rarely read: they are cached by [`DocumentCache`](crate::discovery::Pages) after the first request.
 //! v3 documents have hashes for client caches.
 
 mod components;
@@ -18,7 +18,7 @@ mod resource_routes;
 mod route;
 mod v2_protobuf;
 
-pub use custom_resources::{added_v2, document_of, model_name};
+pub use custom_resources::{custom_resource_document, custom_resource_paths_v2, model_name};
 
 use std::sync::OnceLock;
 
@@ -26,7 +26,7 @@ use serde_json::json;
 
 use crate::{
     Map, Value,
-    discovery::{ALL_ENABLED, EnabledFilter, Page},
+    discovery::{ALL_ENABLED, CachedDocument, EnabledFilter},
 };
 
 /// `/openapi/v3`: the paths of the enabled documents with their hashes.
@@ -56,7 +56,7 @@ pub fn v2(enabled: EnabledFilter) -> Value {
 }
 
 /// Encodes a v2 document as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
-pub fn protobuf_of(document: &Value) -> Vec<u8> {
+pub fn encode_v2_protobuf(document: &Value) -> Vec<u8> {
     v2_protobuf::encode(document)
 }
 
@@ -71,7 +71,9 @@ fn hashes() -> &'static [(String, String)] {
     HASHES.get_or_init(|| {
         documents::list(ALL_ENABLED)
             .into_iter()
-            .map(|document| (document.path.clone(), Page::new(document_writer::v3(&document).to_string()).hash))
+            .map(|document| {
+                (document.path.clone(), CachedDocument::new(document_writer::v3(&document).to_string()).hash)
+            })
             .collect()
     })
 }

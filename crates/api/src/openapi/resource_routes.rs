@@ -57,7 +57,7 @@ const OBJECT_PATH: Place = Place { named: true, ..COLLECTION };
 impl<'a> Maker<'a> {
     fn new(resource: &'a Resource) -> Self {
         let (group, version) = (resource.group, resource.version);
-        let (conventions, component, list_component) = match &resource.custom {
+        let (conventions, component, list_component) = match &resource.custom_schema {
             Some(custom) => {
                 let key = |kind: &str| custom_resources::key(group, version, kind);
                 (&CUSTOM, key(resource.kind), key(custom.list_kind()))
@@ -77,7 +77,7 @@ impl<'a> Maker<'a> {
 
     /// `Namespaced` for paths with a namespace.
     fn namespaced(&self, place: Place) -> &'static str {
-        if self.resource.namespaced() && !place.everywhere { "Namespaced" } else { "" }
+        if self.resource.is_namespaced() && !place.everywhere { "Namespaced" } else { "" }
     }
 
     fn path(&self, place: Place) -> String {
@@ -126,7 +126,7 @@ impl<'a> Maker<'a> {
         }
         if self.can("list") {
             out.push(self.list(COLLECTION, String::new()));
-            if self.resource.namespaced() {
+            if self.resource.is_namespaced() {
                 out.push(self.list(EVERYWHERE, "ForAllNamespaces".into()));
             }
         }
@@ -203,7 +203,7 @@ impl<'a> Maker<'a> {
             Route { produces: self.conventions.lists, answers: answers(&[200], "meta/v1.WatchEvent"), ..route }
         };
         let mut out = vec![watch(COLLECTION, "watchlist", "List"), watch(OBJECT_PATH, "watch", "")];
-        if self.resource.namespaced() {
+        if self.resource.is_namespaced() {
             out.push(watch(EVERYWHERE, "watchlist", "ListForAllNamespaces"));
         }
         out

@@ -1,7 +1,7 @@
 //! One operation on one path, independent of the OpenAPI version.
 
 use super::group_version_kinds::Kind;
-use crate::schema::{Ty, schema};
+use crate::schema::{FieldType, schema};
 
 /// An operation of the server.
 #[derive(Debug)]
@@ -101,12 +101,12 @@ impl Parameter {
     }
 }
 
-fn query_type(ty: &Ty) -> Option<&'static str> {
+fn query_type(ty: &FieldType) -> Option<&'static str> {
     match ty {
-        Ty::String => Some("string"),
-        Ty::Bool => Some("boolean"),
-        Ty::Int32 | Ty::Int64 => Some("integer"),
-        Ty::List(element) => query_type(element),
+        FieldType::String => Some("string"),
+        FieldType::Bool => Some("boolean"),
+        FieldType::Int32 | FieldType::Int64 => Some("integer"),
+        FieldType::List(element) => query_type(element),
         _ => None,
     }
 }

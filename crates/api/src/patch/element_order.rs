@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
-    Error,
+    PatchError,
     strategic_merge::{failed, missing_merge_key},
 };
 use crate::{
@@ -22,7 +22,7 @@ pub enum ItemIdentity<'a> {
 }
 
 impl ItemIdentity<'_> {
-    fn identify(self, item: &Value) -> Result<&Value, Error> {
+    fn identify(self, item: &Value) -> Result<&Value, PatchError> {
         match self {
             ItemIdentity::Item => Ok(item),
             ItemIdentity::Key(key) => item.get(key).ok_or_else(|| missing_merge_key(item, key)),
@@ -31,11 +31,11 @@ impl ItemIdentity<'_> {
 }
 
 /// Returns the common JSON type of all items; `None` for an empty list. Mixed types and lists are rejected.
-pub fn element_kind<'a>(items: impl Iterator<Item = &'a Value>) -> Result<Option<&'static str>, Error> {
+pub fn element_kind<'a>(items: impl Iterator<Item = &'a Value>) -> Result<Option<&'static str>, PatchError> {
     let mut kind = None;
     for item in items {
         let this = match item {
-            Value::Array(_) => return Err(Error::Unprocessable("lists of lists are not supported".to_owned())),
+            Value::Array(_) => return Err(PatchError::Unprocessable("lists of lists are not supported".to_owned())),
             Value::Number(number) if number.is_f64() => "float",
             other => kind_of_value(other),
         };
@@ -53,7 +53,7 @@ pub fn deduplicate_items(items: Vec<Value>) -> Vec<Value> {
 }
 
 /// Checks that the items of a patch occur in the order of `$setElementOrder`.
-pub fn check_order(patch: &[Value], order: &[Value], identity: ItemIdentity) -> Result<(), Error> {
+pub fn check_order(patch: &[Value], order: &[Value], identity: ItemIdentity) -> Result<(), PatchError> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());
     }
@@ -79,7 +79,7 @@ pub fn enforce_order(
     order: &[Value],
     before: &[Value],
     identity: ItemIdentity,
-) -> Result<Vec<Value>, Error> {
+) -> Result<Vec<Value>, PatchError> {
     let (order, before) = (first_positions(order, identity)?, first_positions(before, identity)?);
     let (mut named, mut others) = (Vec::new(), Vec::new());
     for item in items {
@@ -123,7 +123,7 @@ fn sort_as_upstream(items: &mut [(Option<usize>, Value)]) {
 }
 
 /// The first position of each item.
-fn first_positions<'a>(items: &'a [Value], identity: ItemIdentity) -> Result<HashMap<&'a Value, usize>, Error> {
+fn first_positions<'a>(items: &'a [Value], identity: ItemIdentity) -> Result<HashMap<&'a Value, usize>, PatchError> {
     let mut places = HashMap::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
         places.entry(identity.identify(item)?).or_insert(at);
@@ -132,7 +132,7 @@ fn first_positions<'a>(items: &'a [Value], identity: ItemIdentity) -> Result<Has
 }
 
 /// The error of a value that is not a list.
-pub fn not_a_list(found: &Value) -> Error {
+pub fn not_a_list(found: &Value) -> PatchError {
     let found = if found.is_null() { "%!s(<nil>)" } else { go_type(found) };
     failed(format!("expected a []interface {{}}, but received a {found}"))
 }

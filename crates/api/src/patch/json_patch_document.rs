@@ -4,7 +4,7 @@ use json_patch::{Patch, PatchOperation};
 use serde::Deserialize;
 
 use super::{
-    Error,
+    PatchError,
     json_patch_operation::{self, OperationError},
 };
 use crate::{Value, decode::MAX_DEPTH};
@@ -17,20 +17,20 @@ const MAX_COPIED: usize = 3 << 20;
 const MAX_VISITED: usize = 4 << 20;
 
 /// Applies the patch.
-pub fn apply_json_patch(object: &Value, patch: &Value) -> Result<Value, Error> {
+pub fn apply_json_patch(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     if let Some(count) = patch.as_array().map(Vec::len).filter(|count| *count > MAX_OPERATIONS) {
         let message = format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {count}");
-        return Err(Error::Malformed(message));
+        return Err(PatchError::Malformed(message));
     }
     let operations =
-        Patch::deserialize(patch).map_err(|error| Error::Malformed(format!("error decoding patch: {error}")))?;
+        Patch::deserialize(patch).map_err(|error| PatchError::Malformed(format!("error decoding patch: {error}")))?;
     let mut out = object.clone();
     let mut bounds = PatchBounds { copied: 0, visited: 0 };
     for operation in &operations.0 {
         bounds.check_operation(&out, operation)?;
         json_patch_operation::apply_operation(&mut out, operation).map_err(|fault| match fault {
-            OperationError::TestFailed(why) => Error::Inapplicable { why, test: true },
-            OperationError::Other(why) => Error::Inapplicable { why, test: false },
+            OperationError::TestFailed(why) => PatchError::Inapplicable { why, test: true },
+            OperationError::Other(why) => PatchError::Inapplicable { why, test: false },
         })?;
     }
     Ok(out)
@@ -42,7 +42,7 @@ struct PatchBounds {
 }
 
 impl PatchBounds {
-    fn check_operation(&mut self, object: &Value, operation: &PatchOperation) -> Result<(), Error> {
+    fn check_operation(&mut self, object: &Value, operation: &PatchOperation) -> Result<(), PatchError> {
         match operation {
             PatchOperation::Add(add) => self.check_depth(add.path.as_str(), &add.value),
             PatchOperation::Replace(replace) => self.check_depth(replace.path.as_str(), &replace.value),
@@ -62,7 +62,7 @@ impl PatchBounds {
                         "Unable to complete the copy, the accumulated size increase of copy is {}, exceeding the limit {MAX_COPIED}",
                         self.copied
                     );
-                    return Err(Error::Unprocessable(message));
+                    return Err(PatchError::Unprocessable(message));
                 }
                 Ok(())
             }
@@ -71,10 +71,12 @@ impl PatchBounds {
     }
 
     /// Checks the nesting depth of a value at a path: unbounded nesting overflows the stack when dropped.
-    fn check_depth(&mut self, path: &str, value: &Value) -> Result<(), Error> {
+    fn check_depth(&mut self, path: &str, value: &Value) -> Result<(), PatchError> {
         let depth = path.matches('/').count();
         if depth > MAX_DEPTH || !self.fits_depth(value, MAX_DEPTH - depth) {
-            return Err(Error::Unprocessable(format!("the patch nests the object more than {MAX_DEPTH} levels deep")));
+            return Err(PatchError::Unprocessable(format!(
+                "the patch nests the object more than {MAX_DEPTH} levels deep"
+            )));
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::{Value, budget::Budget, json, schema::TypeId};
 
 /// The patch types, by content type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PatchType {
     /// `application/json-patch+json`
     Json,
     /// `application/merge-patch+json`
@@ -20,7 +20,7 @@ pub enum Kind {
 
 /// A patch that cannot be applied.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum PatchError {
     /// The patch is malformed.
     #[error("{0}")]
     Malformed(String),
@@ -41,30 +41,30 @@ pub enum Error {
     Failed(String),
 }
 
-impl Kind {
+impl PatchType {
     /// Returns the patch type of a content type.
-    pub fn of(content_type: &str) -> Option<Self> {
+    pub fn from_content_type(content_type: &str) -> Option<Self> {
         match content_type {
-            "application/json-patch+json" => Some(Kind::Json),
-            "application/merge-patch+json" => Some(Kind::Merge),
-            "application/strategic-merge-patch+json" => Some(Kind::Strategic),
+            "application/json-patch+json" => Some(PatchType::Json),
+            "application/merge-patch+json" => Some(PatchType::Merge),
+            "application/strategic-merge-patch+json" => Some(PatchType::Strategic),
             _ => None,
         }
     }
 
     /// Applies the patch to an object of type `ty`.
-    pub fn apply(self, ty: TypeId, object: &Value, patch: &Value) -> Result<Value, Error> {
+    pub fn apply_patch(self, ty: TypeId, object: &Value, patch: &Value) -> Result<Value, PatchError> {
         match self {
-            Kind::Json => json_patch_document::apply_json_patch(object, patch),
-            Kind::Merge if !patch.is_object() => {
-                Err(Error::Malformed("error decoding patch: a merge patch must be an object".to_owned()))
+            PatchType::Json => json_patch_document::apply_json_patch(object, patch),
+            PatchType::Merge if !patch.is_object() => {
+                Err(PatchError::Malformed("error decoding patch: a merge patch must be an object".to_owned()))
             }
-            Kind::Merge => {
+            PatchType::Merge => {
                 let mut out = object.clone();
                 json_patch::merge(&mut out, patch);
                 Ok(out)
             }
-            Kind::Strategic => strategic_merge::apply_strategic_merge_patch(ty, object, patch),
+            PatchType::Strategic => strategic_merge::apply_strategic_merge_patch(ty, object, patch),
         }
     }
 }

@@ -9,13 +9,13 @@ use std::{
 };
 
 use super::{
-    Error,
+    PatchError,
     element_order::{self, ItemIdentity, element_kind},
 };
 use crate::{
     Map, Value,
     json::go_value,
-    schema::{StructField, Ty, TypeId, schema},
+    schema::{FieldType, StructField, TypeId, schema},
 };
 
 const DIRECTIVE: &str = "$patch";
@@ -24,14 +24,14 @@ const DELETE_FROM_PRIMITIVE_LIST: &str = "$deleteFromPrimitiveList/";
 const SET_ELEMENT_ORDER: &str = "$setElementOrder/";
 
 /// Applies the patch to an object of type `ty`.
-pub fn apply_strategic_merge_patch(ty: TypeId, object: &Value, patch: &Value) -> Result<Value, Error> {
+pub fn apply_strategic_merge_patch(ty: TypeId, object: &Value, patch: &Value) -> Result<Value, PatchError> {
     let (Value::Object(object), Value::Object(patch)) = (object, patch) else {
         return Err(malformed("error decoding patch: a strategic merge patch must be an object"));
     };
     merge_maps(Some(ty), object.clone(), patch.clone()).map(Value::Object)
 }
 
-fn merge_maps(ty: Option<TypeId>, mut object: Map, mut patch: Map) -> Result<Map, Error> {
+fn merge_maps(ty: Option<TypeId>, mut object: Map, mut patch: Map) -> Result<Map, PatchError> {
     match patch.remove(DIRECTIVE) {
         Some(Value::String(directive)) if directive == "replace" => return Ok(patch),
         Some(Value::String(directive)) if directive == "delete" => return Ok(Map::new()),
@@ -65,7 +65,7 @@ fn field_of(ty: Option<TypeId>, name: &str) -> Option<&'static StructField> {
 }
 
 /// Drops the keys that `$retainKeys` does not list; the patch may set listed keys only.
-fn retain_keys(object: &mut Map, patch: &Map, keys: &Value) -> Result<(), Error> {
+fn retain_keys(object: &mut Map, patch: &Map, keys: &Value) -> Result<(), PatchError> {
     let wrong = || malformed("invalid patch format of retainKeys");
     let keys = keys.as_array().ok_or_else(wrong)?;
     let listed = |name: &str| keys.iter().any(|key| key == name);
@@ -79,7 +79,7 @@ fn retain_keys(object: &mut Map, patch: &Map, keys: &Value) -> Result<(), Error>
     Ok(())
 }
 
-fn delete_scalars(object: &mut Map, name: &str, values: Value) -> Result<(), Error> {
+fn delete_scalars(object: &mut Map, name: &str, values: Value) -> Result<(), PatchError> {
     if values.is_null() {
         object.remove(name);
         return Ok(());
@@ -92,7 +92,7 @@ fn delete_scalars(object: &mut Map, name: &str, values: Value) -> Result<(), Err
     Ok(())
 }
 
-fn merge_field(field: Option<&StructField>, object: &mut Map, name: String, patch: Value) -> Result<(), Error> {
+fn merge_field(field: Option<&StructField>, object: &mut Map, name: String, patch: Value) -> Result<(), PatchError> {
     if patch.is_null() {
         object.remove(&name);
         return Ok(());
@@ -104,7 +104,7 @@ fn merge_field(field: Option<&StructField>, object: &mut Map, name: String, patc
             Some(patch)
         }
         (Some(Value::Object(current)), Value::Object(patch)) => {
-            let ty = field.and_then(|field| if let Ty::Struct(id) = field.ty { Some(id) } else { None });
+            let ty = field.and_then(|field| if let FieldType::Struct(id) = field.ty { Some(id) } else { None });
             Some(Value::Object(merge_maps(ty, current, patch)?))
         }
         (Some(Value::Array(current)), Value::Array(patch)) => {
@@ -151,7 +151,11 @@ struct MergedList {
     before: Vec<Value>,
 }
 
-fn merge_lists(field: Option<&StructField>, current: Vec<Value>, mut patch: Vec<Value>) -> Result<MergedList, Error> {
+fn merge_lists(
+    field: Option<&StructField>,
+    current: Vec<Value>,
+    mut patch: Vec<Value>,
+) -> Result<MergedList, PatchError> {
     let Some(key) = field.and_then(|field| field.patch_strategy.merge_key) else {
         return Ok(MergedList { items: patch, before: current });
     };
@@ -187,7 +191,7 @@ fn merge_lists(field: Option<&StructField>, current: Vec<Value>, mut patch: Vec<
 }
 
 /// Applies items with a directive and removes them from the patch; returns whether the list is replaced.
-fn apply_item_directives(key: &str, items: &mut Vec<Value>, patch: &mut Vec<Value>) -> Result<bool, Error> {
+fn apply_item_directives(key: &str, items: &mut Vec<Value>, patch: &mut Vec<Value>) -> Result<bool, PatchError> {
     let mut replace = false;
     let mut deleted = HashSet::new();
     let mut rest = Vec::new();
@@ -213,7 +217,7 @@ fn apply_item_directives(key: &str, items: &mut Vec<Value>, patch: &mut Vec<Valu
     Ok(replace)
 }
 
-fn merge_items(ty: Option<TypeId>, key: &str, items: &mut Vec<Value>, patch: &[Value]) -> Result<(), Error> {
+fn merge_items(ty: Option<TypeId>, key: &str, items: &mut Vec<Value>, patch: &[Value]) -> Result<(), PatchError> {
     let mut places: HashMap<Value, usize> = HashMap::new();
     for (at, item) in items.iter().enumerate() {
         if let Some(value) = item.get(key) {
@@ -242,7 +246,7 @@ fn apply_element_order(
     object: &mut Map,
     patch: &mut Map,
     (name, order): (&str, Value),
-) -> Result<(), Error> {
+) -> Result<(), PatchError> {
     let list = |value: Value| match value {
         Value::Array(items) => Ok(items),
         other => Err(element_order::not_a_list(&other)),
@@ -270,22 +274,22 @@ fn apply_element_order(
     Ok(())
 }
 
-pub(super) fn missing_merge_key(item: &Value, key: &str) -> Error {
+pub(super) fn missing_merge_key(item: &Value, key: &str) -> PatchError {
     failed(format!("map: {} does not contain declared merge key: {key}", go_value(item)))
 }
 
-fn unknown_directive(directive: &Value, patch: &Map) -> Error {
+fn unknown_directive(directive: &Value, patch: &Map) -> PatchError {
     let mut map = patch.clone();
     map.insert(DIRECTIVE.to_owned(), directive.clone());
     failed(format!("unknown patch type: {} in map: {}", go_value(directive), go_value(&Value::Object(map))))
 }
 
-fn malformed(message: &str) -> Error {
-    Error::Malformed(message.to_owned())
+fn malformed(message: &str) -> PatchError {
+    PatchError::Malformed(message.to_owned())
 }
 
-pub(super) fn failed(message: String) -> Error {
-    Error::Failed(message)
+pub(super) fn failed(message: String) -> PatchError {
+    PatchError::Failed(message)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::{
     decode::{fill_zero_fields, is_written, zero_value},
     duration, json,
     quantity::{self, Quantity},
-    schema::{SchemaShape, SlotContent, StructField, StructType, Ty, schema},
+    schema::{FieldType, SchemaShape, SlotContent, StructField, StructType, schema},
     time,
 };
 
@@ -86,7 +86,7 @@ impl<'b> MessageDecoder<'b> {
         depth: usize,
     ) -> Result<(), ProtobufError> {
         match &field.ty {
-            Ty::List(inner) => {
+            FieldType::List(inner) => {
                 let Value::Array(items) = self.field_entry(field, map, || Value::Array(Vec::new()))? else {
                     return Ok(());
                 };
@@ -100,13 +100,13 @@ impl<'b> MessageDecoder<'b> {
                 }
                 Ok(())
             }
-            Ty::Map(inner) => {
+            FieldType::Map(inner) => {
                 let Value::Object(entries) = self.field_entry(field, map, || Value::Object(Map::new()))? else {
                     return Ok(());
                 };
                 self.decode_map_entry(field, inner, value, entries, depth)
             }
-            Ty::Struct(id) => {
+            FieldType::Struct(id) => {
                 let Value::Object(inner) = self.field_entry(field, map, || Value::Object(Map::new()))? else {
                     return Ok(());
                 };
@@ -116,7 +116,7 @@ impl<'b> MessageDecoder<'b> {
             }
             ty => {
                 let value = self.decode_element(field, ty, value, depth)?;
-                let unset = value.is_null() && (field.protobuf_optional || !matches!(field.ty, Ty::Raw));
+                let unset = value.is_null() && (field.protobuf_optional || !matches!(field.ty, FieldType::Raw));
                 if unset || !is_written(field, &value) {
                     // Overrides an earlier value in the message.
                     map.remove(field.name);
@@ -149,13 +149,15 @@ impl<'b> MessageDecoder<'b> {
     fn decode_item(
         &mut self,
         field: &StructField,
-        inner: &Ty,
+        inner: &FieldType,
         value: Wire,
         items: &mut Vec<Value>,
         depth: usize,
     ) -> Result<(), ProtobufError> {
         let packed = match (inner, value) {
-            (Ty::Int32 | Ty::Int64 | Ty::Bool | Ty::Double, Wire::Bytes(bytes)) => Reader::new(bytes),
+            (FieldType::Int32 | FieldType::Int64 | FieldType::Bool | FieldType::Double, Wire::Bytes(bytes)) => {
+                Reader::new(bytes)
+            }
             _ => {
                 self.budget.element()?;
                 items.push(self.decode_element(field, inner, value, depth)?);
@@ -165,7 +167,7 @@ impl<'b> MessageDecoder<'b> {
         let mut packed = packed;
         while !packed.at_end() {
             let value = match inner {
-                Ty::Double => Wire::Fixed64(packed.fixed64()?),
+                FieldType::Double => Wire::Fixed64(packed.fixed64()?),
                 _ => Wire::Varint(packed.varint()?),
             };
             self.budget.element()?;
@@ -178,7 +180,7 @@ impl<'b> MessageDecoder<'b> {
     fn decode_wrapped_list(
         &mut self,
         field: &StructField,
-        inner: &Ty,
+        inner: &FieldType,
         value: Wire,
         items: &mut Vec<Value>,
         depth: usize,
@@ -195,7 +197,7 @@ impl<'b> MessageDecoder<'b> {
     fn decode_map_entry(
         &mut self,
         field: &StructField,
-        inner: &Ty,
+        inner: &FieldType,
         value: Wire,
         entries: &mut Map,
         depth: usize,
@@ -214,7 +216,7 @@ impl<'b> MessageDecoder<'b> {
         }
         let value = match found {
             Some(value) => value,
-            None if matches!(inner, Ty::List(_)) => Value::Array(Vec::new()),
+            None if matches!(inner, FieldType::List(_)) => Value::Array(Vec::new()),
             None => zero_value(inner, self.budget)?,
         };
         entries.insert(key, value);
@@ -224,39 +226,39 @@ impl<'b> MessageDecoder<'b> {
     fn decode_element(
         &mut self,
         field: &StructField,
-        ty: &Ty,
+        ty: &FieldType,
         value: Wire,
         depth: usize,
     ) -> Result<Value, ProtobufError> {
         Ok(match (ty, value) {
-            (Ty::String, Wire::Bytes(bytes)) => {
+            (FieldType::String, Wire::Bytes(bytes)) => {
                 self.budget.text(bytes.len())?;
                 Value::String(decode_text(bytes))
             }
-            (Ty::Bool, Wire::Varint(value)) => Value::Bool(value != 0),
-            (Ty::Int32, Wire::Varint(value)) => (value as i32).into(),
-            (Ty::Int64, Wire::Varint(value)) => (value as i64).into(),
-            (Ty::Double, Wire::Fixed64(bits)) => {
+            (FieldType::Bool, Wire::Varint(value)) => Value::Bool(value != 0),
+            (FieldType::Int32, Wire::Varint(value)) => (value as i32).into(),
+            (FieldType::Int64, Wire::Varint(value)) => (value as i64).into(),
+            (FieldType::Double, Wire::Fixed64(bits)) => {
                 let value = f64::from_bits(bits);
                 json::float(value).ok_or_else(|| invalid_value(field, format!("unsupported value: {value}")))?
             }
-            (Ty::Bytes, Wire::Bytes(bytes)) => {
+            (FieldType::Bytes, Wire::Bytes(bytes)) => {
                 self.budget.text(bytes.len() / 3 * 4 + 4)?;
                 Value::String(BASE64_STANDARD.encode(bytes))
             }
-            (Ty::Time, Wire::Bytes(bytes)) => decode_time(field, bytes, false)?,
-            (Ty::MicroTime, Wire::Bytes(bytes)) => decode_time(field, bytes, true)?,
-            (Ty::Duration, Wire::Bytes(bytes)) => duration::write(last_varint(bytes, 1)? as i64).into(),
-            (Ty::Quantity, Wire::Bytes(bytes)) => decode_quantity(field, bytes)?,
-            (Ty::IntOrString, Wire::Bytes(bytes)) => self.decode_int_or_string(field, bytes)?,
-            (Ty::Raw, Wire::Bytes(bytes)) => match field.schema_shape {
+            (FieldType::Time, Wire::Bytes(bytes)) => decode_time(field, bytes, false)?,
+            (FieldType::MicroTime, Wire::Bytes(bytes)) => decode_time(field, bytes, true)?,
+            (FieldType::Duration, Wire::Bytes(bytes)) => duration::write(last_varint(bytes, 1)? as i64).into(),
+            (FieldType::Quantity, Wire::Bytes(bytes)) => decode_quantity(field, bytes)?,
+            (FieldType::IntOrString, Wire::Bytes(bytes)) => self.decode_int_or_string(field, bytes)?,
+            (FieldType::Raw, Wire::Bytes(bytes)) => match field.schema_shape {
                 Some(shapes) => self.decode_schema_shape(field, shapes, bytes, depth + 1)?,
                 None => self.decode_raw(bytes, depth + 1)?,
             },
-            (Ty::Struct(id), Wire::Bytes(bytes)) => {
+            (FieldType::Struct(id), Wire::Bytes(bytes)) => {
                 Value::Object(self.decode_struct(schema().get(*id), bytes, depth + 1)?)
             }
-            (Ty::List(inner), Wire::Bytes(_)) => {
+            (FieldType::List(inner), Wire::Bytes(_)) => {
                 let mut items = Vec::new();
                 self.decode_wrapped_list(field, inner, value, &mut items, depth + 1)?;
                 Value::Array(items)
@@ -317,14 +319,15 @@ impl<'b> MessageDecoder<'b> {
             SchemaShape::SchemaOrBool(_) => (2, 0),
             SchemaShape::SchemaOrArray(_) | SchemaShape::SchemaOrStrings(_) => (1, 2),
         };
-        let inner = if matches!(shapes, SchemaShape::SchemaOrStrings(_)) { Ty::String } else { Ty::Struct(id) };
+        let inner =
+            if matches!(shapes, SchemaShape::SchemaOrStrings(_)) { FieldType::String } else { FieldType::Struct(id) };
         let (mut allows, mut schema, mut items) = (false, None, Vec::new());
         let mut fields = Reader::new(bytes);
         while let Some((number, value)) = fields.field()? {
             match (number, value) {
                 (1, Wire::Varint(value)) => allows = value != 0,
                 (number, value) if number == one => {
-                    schema = Some(self.decode_element(field, &Ty::Struct(id), value, depth)?)
+                    schema = Some(self.decode_element(field, &FieldType::Struct(id), value, depth)?)
                 }
                 (number, value) if number == many => self.decode_item(field, &inner, value, &mut items, depth)?,
                 _ => {}

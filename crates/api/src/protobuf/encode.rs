@@ -6,7 +6,7 @@ use formats::wire;
 
 use crate::{
     Map, Value, duration,
-    schema::{SchemaShape, SlotContent, StructField, StructType, Ty, schema},
+    schema::{FieldType, SchemaShape, SlotContent, StructField, StructType, schema},
     time,
 };
 
@@ -33,31 +33,33 @@ pub fn encode_struct(out: &mut Vec<u8>, ty: &StructType, map: Option<&Map>) {
 
 fn encode_field(out: &mut Vec<u8>, number: u32, field: &StructField, value: &Value) {
     match &field.ty {
-        Ty::List(inner) if field.protobuf_wrapped => {
+        FieldType::List(inner) if field.protobuf_wrapped => {
             if let Some(items) = value.as_array() {
                 wire::message(out, number, |out| encode_elements(out, 1, field, inner, items));
             }
         }
-        Ty::List(inner) => encode_elements(out, number, field, inner, value.as_array().map_or(&[], Vec::as_slice)),
-        Ty::Map(inner) => encode_map_entries(out, number, field, inner, value),
-        Ty::Bytes if value.is_null() => {}
+        FieldType::List(inner) => {
+            encode_elements(out, number, field, inner, value.as_array().map_or(&[], Vec::as_slice))
+        }
+        FieldType::Map(inner) => encode_map_entries(out, number, field, inner, value),
+        FieldType::Bytes if value.is_null() => {}
         _ if field.protobuf_optional && value.is_null() => {}
         ty => encode_element(out, number, field, ty, value),
     }
 }
 
-fn encode_elements(out: &mut Vec<u8>, number: u32, field: &StructField, inner: &Ty, items: &[Value]) {
+fn encode_elements(out: &mut Vec<u8>, number: u32, field: &StructField, inner: &FieldType, items: &[Value]) {
     items.iter().for_each(|item| encode_element(out, number, field, inner, item));
 }
 
-fn encode_map_entries(out: &mut Vec<u8>, number: u32, field: &StructField, inner: &Ty, value: &Value) {
+fn encode_map_entries(out: &mut Vec<u8>, number: u32, field: &StructField, inner: &FieldType, value: &Value) {
     let Some(map) = value.as_object() else { return };
     let mut entries: Vec<(&String, &Value)> = map.iter().collect();
     entries.sort_unstable_by_key(|(key, _)| *key);
     for (key, value) in entries {
         wire::message(out, number, |out| {
             wire::bytes(out, 1, key.as_bytes());
-            if *inner != Ty::Bytes || !value.is_null() {
+            if *inner != FieldType::Bytes || !value.is_null() {
                 encode_element(out, 2, field, inner, value);
             }
         });
@@ -65,39 +67,41 @@ fn encode_map_entries(out: &mut Vec<u8>, number: u32, field: &StructField, inner
 }
 
 /// Encodes one value with its tag, zero or not.
-fn encode_element(out: &mut Vec<u8>, number: u32, field: &StructField, ty: &Ty, value: &Value) {
+fn encode_element(out: &mut Vec<u8>, number: u32, field: &StructField, ty: &FieldType, value: &Value) {
     match ty {
-        Ty::String => wire::bytes(out, number, value.as_str().unwrap_or_default().as_bytes()),
-        Ty::Bool => wire::number(out, number, value.as_bool().unwrap_or_default().into()),
-        Ty::Int32 | Ty::Int64 => wire::number(out, number, value.as_i64().unwrap_or_default() as u64),
-        Ty::Double => wire::double(out, number, value.as_f64().unwrap_or_default()),
-        Ty::Bytes => {
+        FieldType::String => wire::bytes(out, number, value.as_str().unwrap_or_default().as_bytes()),
+        FieldType::Bool => wire::number(out, number, value.as_bool().unwrap_or_default().into()),
+        FieldType::Int32 | FieldType::Int64 => wire::number(out, number, value.as_i64().unwrap_or_default() as u64),
+        FieldType::Double => wire::double(out, number, value.as_f64().unwrap_or_default()),
+        FieldType::Bytes => {
             let decoded = BASE64_STANDARD.decode(value.as_str().unwrap_or_default()).unwrap_or_default();
             wire::bytes(out, number, &decoded);
         }
-        Ty::Time => wire::message(out, number, |out| encode_time(out, value, false)),
-        Ty::MicroTime => wire::message(out, number, |out| encode_time(out, value, true)),
-        Ty::Duration => {
+        FieldType::Time => wire::message(out, number, |out| encode_time(out, value, false)),
+        FieldType::MicroTime => wire::message(out, number, |out| encode_time(out, value, true)),
+        FieldType::Duration => {
             let nanos = value.as_str().and_then(duration::parse).unwrap_or_default();
             wire::message(out, number, |out| wire::number(out, 1, nanos as u64));
         }
-        Ty::Quantity => {
+        FieldType::Quantity => {
             let text = value.as_str().unwrap_or("0");
             wire::message(out, number, |out| wire::bytes(out, 1, text.as_bytes()));
         }
-        Ty::IntOrString => wire::message(out, number, |out| {
+        FieldType::IntOrString => wire::message(out, number, |out| {
             wire::number(out, 1, value.is_string().into());
             wire::number(out, 2, value.as_i64().unwrap_or_default() as u64);
             wire::bytes(out, 3, value.as_str().unwrap_or_default().as_bytes());
         }),
-        Ty::Raw => wire::message(out, number, |out| encode_raw(out, field, value)),
-        Ty::Struct(id) => wire::message(out, number, |out| encode_struct(out, schema().get(*id), value.as_object())),
-        Ty::List(inner) => {
+        FieldType::Raw => wire::message(out, number, |out| encode_raw(out, field, value)),
+        FieldType::Struct(id) => {
+            wire::message(out, number, |out| encode_struct(out, schema().get(*id), value.as_object()))
+        }
+        FieldType::List(inner) => {
             let items = value.as_array().map_or(&[][..], Vec::as_slice);
             wire::message(out, number, |out| encode_elements(out, 1, field, inner, items));
         }
         // No type of the schema has a map within a list or map.
-        Ty::Map(_) => {}
+        FieldType::Map(_) => {}
     }
 }
 
@@ -126,17 +130,17 @@ fn encode_schema_shape(out: &mut Vec<u8>, field: &StructField, shapes: SchemaSha
         SchemaShape::SchemaOrBool(id) => {
             wire::number(out, 1, (value.is_object() || *value == Value::Bool(true)).into());
             if value.is_object() {
-                encode_element(out, 2, field, &Ty::Struct(id), value);
+                encode_element(out, 2, field, &FieldType::Struct(id), value);
             }
         }
         SchemaShape::SchemaOrArray(id) | SchemaShape::SchemaOrStrings(id) if value.is_object() => {
-            encode_element(out, 1, field, &Ty::Struct(id), value);
+            encode_element(out, 1, field, &FieldType::Struct(id), value);
         }
         SchemaShape::SchemaOrArray(id) => {
-            encode_elements(out, 2, field, &Ty::Struct(id), value.as_array().map_or(&[], Vec::as_slice));
+            encode_elements(out, 2, field, &FieldType::Struct(id), value.as_array().map_or(&[], Vec::as_slice));
         }
         SchemaShape::SchemaOrStrings(_) => {
-            encode_elements(out, 2, field, &Ty::String, value.as_array().map_or(&[], Vec::as_slice))
+            encode_elements(out, 2, field, &FieldType::String, value.as_array().map_or(&[], Vec::as_slice))
         }
     }
 }

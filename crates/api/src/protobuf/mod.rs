@@ -1,6 +1,6 @@
 //! Kubernetes protobuf encoding and decoding, driven by the schema.
 //!
-//! [`encode_object`], [`list_item`] and [`encode_watch_event`] produce upstream's bytes; [`decode_object`] decodes
+//! [`encode_object`], [`encode_list_item`] and [`encode_watch_event`] produce upstream's bytes; [`decode_object`] decodes
 //! client input into the canonical object, never panics, and bounds depth and memory.
 
 mod decode;
@@ -80,7 +80,7 @@ pub enum ProtobufError {
 /// Encodes an object of a resource in an envelope. A known `apiVersion` and `kind` of the object take precedence:
 /// subresources respond with other kinds.
 pub fn encode_object(resource: &Resource, object: &Value) -> Vec<u8> {
-    if let Some(bytes) = encode_any(object) {
+    if let Some(bytes) = encode_declared(object) {
         return bytes;
     }
     let mut raw = Vec::new();
@@ -89,7 +89,7 @@ pub fn encode_object(resource: &Resource, object: &Value) -> Vec<u8> {
 }
 
 /// Encodes an object by its own `apiVersion` and `kind`; `None` if the kind has no protobuf encoding.
-pub fn encode_any(object: &Value) -> Option<Vec<u8>> {
+pub fn encode_declared(object: &Value) -> Option<Vec<u8>> {
     let (api_version, kind) = (object["apiVersion"].as_str()?, object["kind"].as_str()?);
     let ty = protobuf_type(schema(), api_version, kind)?;
     Some(envelope::seal_envelope(api_version, kind, &encode_as(ty, object)))
@@ -103,14 +103,14 @@ pub fn encode_as(ty: TypeId, object: &Value) -> Vec<u8> {
 }
 
 /// Encodes an object as an item of a list.
-pub fn list_item(resource: &Resource, item: &Value) -> Vec<u8> {
+pub fn encode_list_item(resource: &Resource, item: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     wire::message(&mut out, 2, |out| encode::encode_struct(out, schema().get(resource.ty), item.as_object()));
     out
 }
 
 /// Returns the bytes before and after the items of a list, given their length; `metadata` is the list's.
-pub fn around_list(resource: &Resource, metadata: &Value, length: usize) -> (Vec<u8>, Vec<u8>) {
+pub fn list_envelope(resource: &Resource, metadata: &Value, length: usize) -> (Vec<u8>, Vec<u8>) {
     let mut first = Vec::new();
     if let Some(ty) = schema().type_named("meta/v1.ListMeta") {
         wire::message(&mut first, 1, |out| encode::encode_struct(out, schema().get(ty), metadata.as_object()));
@@ -123,7 +123,7 @@ pub fn around_list(resource: &Resource, metadata: &Value, length: usize) -> (Vec
 
 /// Encodes a watch event without an envelope, for a frame; its object has an envelope.
 pub fn encode_watch_event(kind: &str, object: &Value) -> Vec<u8> {
-    let inner = encode_any(object).unwrap_or_else(|| object.to_string().into_bytes());
+    let inner = encode_declared(object).unwrap_or_else(|| object.to_string().into_bytes());
     let mut out = Vec::with_capacity(inner.len() + 32);
     wire::bytes(&mut out, 1, kind.as_bytes());
     wire::message(&mut out, 2, |out| wire::bytes(out, 1, &inner));
@@ -131,7 +131,7 @@ pub fn encode_watch_event(kind: &str, object: &Value) -> Vec<u8> {
 }
 
 /// Frames a message for a watch stream: four bytes of big-endian length, then the message.
-pub fn frame(message: &[u8]) -> Vec<u8> {
+pub fn encode_frame(message: &[u8]) -> Vec<u8> {
     let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
     [&length.to_be_bytes()[..], message].concat()
 }
@@ -142,7 +142,7 @@ pub fn decode_object(bytes: &[u8]) -> Result<Value, ProtobufError> {
 }
 
 /// Opens an envelope without decoding the object.
-pub fn open(bytes: &[u8]) -> Result<UnknownObject<'_>, ProtobufError> {
+pub fn open_object(bytes: &[u8]) -> Result<UnknownObject<'_>, ProtobufError> {
     if bytes.len() > json::MAX_SIZE {
         return Err(ProtobufError::Size);
     }
@@ -166,7 +166,7 @@ pub fn decode_watch_event(message: &[u8]) -> Result<(String, Value), ProtobufErr
 }
 
 fn decode_enveloped(bytes: &[u8], budget: &mut Budget, depth: usize) -> Result<Value, ProtobufError> {
-    let unknown_object = open(bytes)?;
+    let unknown_object = open_object(bytes)?;
     let UnknownObject { api_version, kind, raw, .. } = &unknown_object;
     if !unknown_object.encoding.is_empty() {
         return Err(ProtobufError::Encoding(unknown_object.encoding.clone()));
@@ -198,14 +198,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::decode::canonical;
+    use crate::decode::canonicalize;
 
     #[test]
     fn list_envelope_names_the_list_kind() {
         let pods = schema().resource("", "v1", "pods").unwrap();
-        let pod = canonical(pods.ty, json!({"metadata": {"name": "a"}})).unwrap().object;
-        let item = list_item(pods, &pod);
-        let (head, tail) = around_list(pods, &json!({"resourceVersion": "7"}), 2 * item.len());
+        let pod = canonicalize(pods.ty, json!({"metadata": {"name": "a"}})).unwrap().object;
+        let item = encode_list_item(pods, &pod);
+        let (head, tail) = list_envelope(pods, &json!({"resourceVersion": "7"}), 2 * item.len());
         let bytes = [&head[..], &item, &item, &tail].concat();
         let want =
             json!({"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": [pod, pod]});
@@ -223,7 +223,7 @@ mod tests {
         let status = json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "code": 410});
         let bytes = encode_watch_event("ERROR", &status);
         assert_eq!(decode_watch_event(&bytes).unwrap(), ("ERROR".to_owned(), status));
-        assert_eq!(frame(&[1, 2]), [0, 0, 0, 2, 1, 2]);
+        assert_eq!(encode_frame(&[1, 2]), [0, 0, 0, 2, 1, 2]);
     }
 
     #[test]
@@ -246,8 +246,8 @@ mod tests {
 
     #[test]
     fn tables_have_no_protobuf() {
-        assert_eq!(encode_any(&json!({"apiVersion": "meta.k8s.io/v1", "kind": "Table"})), None);
-        assert_eq!(encode_any(&json!({"apiVersion": "example.com/v1", "kind": "Widget"})), None);
+        assert_eq!(encode_declared(&json!({"apiVersion": "meta.k8s.io/v1", "kind": "Table"})), None);
+        assert_eq!(encode_declared(&json!({"apiVersion": "example.com/v1", "kind": "Widget"})), None);
     }
 
     #[test]

@@ -6,10 +6,9 @@ mod pods;
 use std::collections::BTreeSet;
 
 use crate::{
-    Value,
-    amounts::{self, Amounts},
-    meta,
+    Value, meta,
     quantity::Quantity,
+    resource_list::{self, ResourceList},
     selector::LabelSelector,
 };
 
@@ -32,14 +31,14 @@ const ALL_DEVICES: i64 = 32;
 
 /// A resource as quotas know it: group and plural name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind<'a> {
+pub struct QuotaResource<'a> {
     /// The API group; empty for core.
     pub group: &'a str,
     /// The plural name, for example `pods`.
     pub resource: &'a str,
 }
 
-impl Kind<'_> {
+impl QuotaResource<'_> {
     fn is_core(self, resource: &str) -> bool {
         self.group.is_empty() && self.resource == resource
     }
@@ -54,7 +53,7 @@ impl Kind<'_> {
     }
 
     /// Whether a resource name of a quota applies to objects of this resource.
-    pub fn counts_as(self, name: &str) -> bool {
+    pub fn matches_resource_name(self, name: &str) -> bool {
         if name.strip_prefix("count/").is_some() {
             return name == self.object_count_name();
         }
@@ -71,23 +70,23 @@ impl Kind<'_> {
     }
 
     /// Whether updates can change the usage; otherwise only creates are charged.
-    pub fn grows(self) -> bool {
+    pub fn is_charged_on_update(self) -> bool {
         self.group.is_empty() && matches!(self.resource, "pods" | "services" | "persistentvolumeclaims")
             || self.group == "resource.k8s.io" && self.resource == "resourceclaims"
     }
 
     /// Returns the usage of an object. `now` is in seconds.
-    pub fn usage(self, object: &Value, now: i64) -> Amounts {
+    pub fn usage(self, object: &Value, now: i64) -> ResourceList {
         let one = Quantity::whole(1);
-        let mut used = Amounts::from([(self.object_count_name(), one)]);
+        let mut used = ResourceList::from([(self.object_count_name(), one)]);
         if self.is_core("pods") {
-            amounts::add(&mut used, &pods::pod_usage(object, now));
+            resource_list::add_resources(&mut used, &pods::pod_usage(object, now));
         } else if self.is_core("services") {
             used.extend(service_usage(object));
         } else if self.is_core("persistentvolumeclaims") {
             used.extend(claim_usage(object));
         } else if self.group == "resource.k8s.io" && self.resource == "resourceclaims" {
-            amounts::add(&mut used, &device_usage(object));
+            resource_list::add_resources(&mut used, &device_usage(object));
         } else if let Some((_, alias)) = LEGACY_NAMES.iter().find(|(resource, _)| self.is_core(resource)) {
             used.insert((*alias).to_owned(), one);
         }
@@ -95,12 +94,12 @@ impl Kind<'_> {
     }
 
     /// Whether an object matches all scopes of a quota.
-    pub fn in_scope(self, quota: &Value, object: &Value) -> bool {
-        scopes(quota).iter().all(|scope| self.matches(scope, object))
+    pub fn matches_scopes(self, quota: &Value, object: &Value) -> bool {
+        scope_selectors(quota).iter().all(|scope| self.matches_scope(scope, object))
     }
 
     /// Whether an object matches a scope: `{scopeName, operator, values}`.
-    pub fn matches(self, scope: &Value, object: &Value) -> bool {
+    pub fn matches_scope(self, scope: &Value, object: &Value) -> bool {
         if self.is_core("pods") {
             return pods::pod_matches_scope(scope, object);
         }
@@ -113,15 +112,15 @@ impl Kind<'_> {
 }
 
 /// The scopes of a quota as scope selector requirements.
-pub fn scopes(quota: &Value) -> Vec<Value> {
-    let plain = meta::list(quota, &["spec", "scopes"]).iter();
+pub fn scope_selectors(quota: &Value) -> Vec<Value> {
+    let plain = meta::list_at(quota, &["spec", "scopes"]).iter();
     let plain = plain.map(|name| serde_json::json!({"scopeName": name, "operator": "Exists"}));
-    plain.chain(meta::list(quota, &["spec", "scopeSelector", "matchExpressions"]).iter().cloned()).collect()
+    plain.chain(meta::list_at(quota, &["spec", "scopeSelector", "matchExpressions"]).iter().cloned()).collect()
 }
 
 /// Whether a scope's requirement selects one of some names.
 fn scope_selects(scope: &Value, names: &BTreeSet<String>) -> bool {
-    let key = meta::text(scope, &["scopeName"]);
+    let key = meta::string_at(scope, &["scopeName"]);
     let expression = serde_json::json!({"matchExpressions": [
         {"key": key, "operator": scope["operator"], "values": scope.get("values").unwrap_or(&Value::Null)}]});
     let Ok(selector) = LabelSelector::from_object(&expression) else { return false };
@@ -129,31 +128,31 @@ fn scope_selects(scope: &Value, names: &BTreeSet<String>) -> bool {
     if names.is_empty() { matches(None) } else { names.iter().any(|name| matches(Some(name))) }
 }
 
-fn service_usage(service: &Value) -> Amounts {
-    let ports = meta::list(service, &["spec", "ports"]);
-    let kind = meta::text(service, &["spec", "type"]);
-    let allocated = ports.iter().filter(|port| meta::number(port, &["nodePort"]) != 0).count();
+fn service_usage(service: &Value) -> ResourceList {
+    let ports = meta::list_at(service, &["spec", "ports"]);
+    let kind = meta::string_at(service, &["spec", "type"]);
+    let allocated = ports.iter().filter(|port| meta::integer_at(port, &["nodePort"]) != 0).count();
     let node_ports = match kind {
         "LoadBalancer" if service["spec"]["allocateLoadBalancerNodePorts"] == false => allocated,
         "NodePort" | "LoadBalancer" => ports.len(),
         _ => 0,
     };
     let whole = |count: usize| Quantity::whole(i64::try_from(count).unwrap_or(i64::MAX));
-    Amounts::from([
+    ResourceList::from([
         ("services".to_owned(), whole(1)),
         ("services.nodeports".to_owned(), whole(node_ports)),
         ("services.loadbalancers".to_owned(), whole(usize::from(kind == "LoadBalancer"))),
     ])
 }
 
-fn claim_usage(claim: &Value) -> Amounts {
-    let class = match meta::text(claim, &["metadata", "annotations", CLASS_ANNOTATION]) {
-        "" => meta::text(claim, &["spec", "storageClassName"]),
+fn claim_usage(claim: &Value) -> ResourceList {
+    let class = match meta::string_at(claim, &["metadata", "annotations", CLASS_ANNOTATION]) {
+        "" => meta::string_at(claim, &["spec", "storageClassName"]),
         class => class,
     };
-    let mut used = Amounts::from([(CLAIM_RESOURCES[0].to_owned(), Quantity::whole(1))]);
-    let asked = Quantity::parse(meta::text(claim, &["spec", "resources", "requests", "storage"]));
-    let given = Quantity::parse(meta::text(claim, &["status", "allocatedResources", "storage"]));
+    let mut used = ResourceList::from([(CLAIM_RESOURCES[0].to_owned(), Quantity::whole(1))]);
+    let asked = Quantity::parse(meta::string_at(claim, &["spec", "resources", "requests", "storage"]));
+    let given = Quantity::parse(meta::string_at(claim, &["status", "allocatedResources", "storage"]));
     if let Some(asked) = asked {
         used.insert(CLAIM_RESOURCES[1].to_owned(), given.filter(|given| asked < *given).unwrap_or(asked));
     }
@@ -171,30 +170,30 @@ fn volume_attributes_classes(claim: &Value) -> BTreeSet<String> {
         &["status", "currentVolumeAttributesClassName"],
         &["status", "modifyVolumeStatus", "targetVolumeAttributesClassName"],
     ];
-    let names = PLACES.iter().map(|place| meta::text(claim, place));
+    let names = PLACES.iter().map(|place| meta::string_at(claim, place));
     names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 /// Devices by class; of alternatives, the maximum of each.
-fn device_usage(claim: &Value) -> Amounts {
+fn device_usage(claim: &Value) -> ResourceList {
     let count = |request: &Value| {
-        let number = match meta::text(request, &["allocationMode"]) {
+        let number = match meta::string_at(request, &["allocationMode"]) {
             "All" => ALL_DEVICES,
-            _ => meta::number(request, &["count"]),
+            _ => meta::integer_at(request, &["count"]),
         };
-        let class = meta::text(request, &["deviceClassName"]);
-        Amounts::from([(format!("{class}{DEVICE_CLASS_SUFFIX}"), Quantity::whole(number))])
+        let class = meta::string_at(request, &["deviceClassName"]);
+        ResourceList::from([(format!("{class}{DEVICE_CLASS_SUFFIX}"), Quantity::whole(number))])
     };
-    let mut used = Amounts::new();
-    for request in meta::list(claim, &["spec", "devices", "requests"]) {
-        let mut most = Amounts::new();
-        for other in meta::list(request, &["firstAvailable"]) {
-            amounts::raise_to_max(&mut most, &count(other));
+    let mut used = ResourceList::new();
+    for request in meta::list_at(claim, &["spec", "devices", "requests"]) {
+        let mut most = ResourceList::new();
+        for other in meta::list_at(request, &["firstAvailable"]) {
+            resource_list::raise_to_max(&mut most, &count(other));
         }
-        if let Some(exactly) = meta::at(request, &["exactly"]) {
+        if let Some(exactly) = meta::value_at(request, &["exactly"]) {
             most = count(exactly);
         }
-        amounts::add(&mut used, &most);
+        resource_list::add_resources(&mut used, &most);
     }
     used
 }
@@ -206,8 +205,8 @@ mod tests {
     use super::*;
 
     fn check(resource: &str, object: Value, want: Value) {
-        let used = Kind { group: "", resource }.usage(&object, 0);
-        assert_eq!(amounts::write(&used), want, "{object}");
+        let used = QuotaResource { group: "", resource }.usage(&object, 0);
+        assert_eq!(resource_list::encode_resource_list(&used), want, "{object}");
     }
 
     #[test]
@@ -236,7 +235,7 @@ mod tests {
 
     #[test]
     fn quota_names_match_resources() {
-        let counts = |group, resource, name: &str| Kind { group, resource }.counts_as(name);
+        let counts = |group, resource, name: &str| QuotaResource { group, resource }.matches_resource_name(name);
         assert!(counts("apps", "deployments", "count/deployments.apps"));
         assert!(!counts("apps", "deployments", "count/deployments"));
         assert!(counts("", "secrets", "secrets") && counts("", "pods", "limits.cpu"));

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::scope_selects;
 use crate::{
-    Value,
-    amounts::{self, Amounts},
-    meta, qos,
+    Value, meta, qos,
     quantity::Quantity,
+    resource_list::{self, ResourceList},
 };
 
 const POD_RESOURCES: &[&str] = &[
@@ -37,22 +36,22 @@ pub fn is_pod_resource(name: &str) -> bool {
 }
 
 /// Returns the usage of a pod; a terminal pod uses nothing but its count.
-pub fn pod_usage(pod: &Value, now: i64) -> Amounts {
+pub fn pod_usage(pod: &Value, now: i64) -> ResourceList {
     if is_terminal(pod, now) {
-        return Amounts::new();
+        return ResourceList::new();
     }
-    let overhead = amounts::read(meta::at(pod, &["spec", "overhead"]));
-    let mut requests = amounts::of_pod(pod, "requests");
-    amounts::add(&mut requests, &overhead);
-    let mut limits = amounts::of_pod(pod, "limits");
-    let limited: Amounts = overhead.into_iter().filter(|(name, _)| limits.contains_key(name)).collect();
-    amounts::add(&mut limits, &limited);
+    let overhead = resource_list::parse_resource_list(meta::value_at(pod, &["spec", "overhead"]));
+    let mut requests = resource_list::pod_resources(pod, "requests");
+    resource_list::add_resources(&mut requests, &overhead);
+    let mut limits = resource_list::pod_resources(pod, "limits");
+    let limited: ResourceList = overhead.into_iter().filter(|(name, _)| limits.contains_key(name)).collect();
+    resource_list::add_resources(&mut limits, &limited);
     quota_usage(&requests, &limits)
 }
 
 /// Maps requests and limits to the resource names of quotas.
-fn quota_usage(requests: &Amounts, limits: &Amounts) -> Amounts {
-    let mut used = Amounts::from([("pods".to_owned(), Quantity::whole(1))]);
+fn quota_usage(requests: &ResourceList, limits: &ResourceList) -> ResourceList {
+    let mut used = ResourceList::from([("pods".to_owned(), Quantity::whole(1))]);
     for (name, amount) in requests {
         if COMPUTE_RESOURCES.contains(&name.as_str()) || name.starts_with("hugepages-") {
             used.insert(name.clone(), *amount);
@@ -68,26 +67,27 @@ fn quota_usage(requests: &Amounts, limits: &Amounts) -> Amounts {
 }
 
 fn is_terminal(pod: &Value, now: i64) -> bool {
-    let grace = meta::at(pod, &["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64);
-    let since = meta::text(pod, &["metadata", "deletionTimestamp"]).parse::<jiff::Timestamp>();
+    let grace = meta::value_at(pod, &["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64);
+    let since = meta::string_at(pod, &["metadata", "deletionTimestamp"]).parse::<jiff::Timestamp>();
     let overdue = since.is_ok_and(|since| grace.is_some_and(|grace| now > since.as_second() + grace));
-    matches!(meta::text(pod, &["status", "phase"]), "Succeeded" | "Failed") || overdue
+    matches!(meta::string_at(pod, &["status", "phase"]), "Succeeded" | "Failed") || overdue
 }
 
 /// Lists the resources that a quota limits and containers fail to set.
 pub fn missing_requirements(pod: &Value, limited: &[String]) -> Option<String> {
-    let whole = |which: &str| meta::at(pod, &["spec", "resources", which]).is_some();
+    let whole = |which: &str| meta::value_at(pod, &["spec", "resources", which]).is_some();
     if whole("requests") || whole("limits") {
         return None;
     }
     let mut lacking: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for container in ["containers", "initContainers"].iter().flat_map(|list| meta::list(pod, &["spec", list])) {
-        let amounts = |which: &str| amounts::read(meta::at(container, &["resources", which]));
-        let named = quota_usage(&amounts("requests"), &amounts("limits"));
+    for container in ["containers", "initContainers"].iter().flat_map(|list| meta::list_at(pod, &["spec", list])) {
+        let resources =
+            |which: &str| resource_list::parse_resource_list(meta::value_at(container, &["resources", which]));
+        let named = quota_usage(&resources("requests"), &resources("limits"));
         let required =
             limited.iter().filter(|name| REQUIRED_IN_CONTAINERS.contains(&name.as_str()) && !named.contains_key(*name));
         for name in required {
-            lacking.entry(name).or_default().insert(meta::text(container, &["name"]));
+            lacking.entry(name).or_default().insert(meta::string_at(container, &["name"]));
         }
     }
     let join = |names: &BTreeSet<&str>| names.iter().copied().collect::<Vec<_>>().join(",");
@@ -97,10 +97,11 @@ pub fn missing_requirements(pod: &Value, limited: &[String]) -> Option<String> {
 
 /// Whether a pod matches a scope.
 pub fn pod_matches_scope(scope: &Value, pod: &Value) -> bool {
-    let terminating = meta::at(pod, &["spec", "activeDeadlineSeconds"]).and_then(Value::as_i64).is_some_and(|s| s >= 0);
-    let best_effort = || qos::class(pod) == "BestEffort";
-    let class = meta::text(pod, &["spec", "priorityClassName"]);
-    match meta::text(scope, &["scopeName"]) {
+    let terminating =
+        meta::value_at(pod, &["spec", "activeDeadlineSeconds"]).and_then(Value::as_i64).is_some_and(|s| s >= 0);
+    let best_effort = || qos::pod_qos_class(pod) == "BestEffort";
+    let class = meta::string_at(pod, &["spec", "priorityClassName"]);
+    match meta::string_at(scope, &["scopeName"]) {
         "Terminating" => terminating,
         "NotTerminating" => !terminating,
         "BestEffort" => best_effort(),
@@ -117,14 +118,14 @@ pub fn pod_matches_scope(scope: &Value, pod: &Value) -> bool {
 /// Whether a pod's affinity refers to other namespaces.
 fn has_cross_namespace_affinity(pod: &Value) -> bool {
     let elsewhere = |term: &Value| {
-        !meta::list(term, &["namespaces"]).is_empty() || meta::at(term, &["namespaceSelector"]).is_some()
+        !meta::list_at(term, &["namespaces"]).is_empty() || meta::value_at(term, &["namespaceSelector"]).is_some()
     };
     ["podAffinity", "podAntiAffinity"].iter().any(|kind| {
-        let terms = |which: &str| meta::list(pod, &["spec", "affinity", kind, which]);
+        let terms = |which: &str| meta::list_at(pod, &["spec", "affinity", kind, which]);
         terms("requiredDuringSchedulingIgnoredDuringExecution").iter().any(elsewhere)
             || terms("preferredDuringSchedulingIgnoredDuringExecution")
                 .iter()
-                .any(|weighted| meta::at(weighted, &["podAffinityTerm"]).is_some_and(elsewhere))
+                .any(|weighted| meta::value_at(weighted, &["podAffinityTerm"]).is_some_and(elsewhere))
     })
 }
 
@@ -136,8 +137,9 @@ mod tests {
 
     #[test]
     fn terminal_pod_uses_nothing() {
-        let check =
-            |pod: Value, want: Value| assert_eq!(amounts::write(&pod_usage(&pod, 1_000_000_000)), want, "{pod}");
+        let check = |pod: Value, want: Value| {
+            assert_eq!(resource_list::encode_resource_list(&pod_usage(&pod, 1_000_000_000)), want, "{pod}")
+        };
         let resources = json!({"requests": {"cpu": "100m", "example.com/gpu": "2"}, "limits": {"cpu": "1"}});
         let spec = json!({"containers": [{"name": "c", "resources": resources}]});
         let all = json!({"pods": "1", "cpu": "100m", "requests.cpu": "100m", "limits.cpu": "1",

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{ApiSchema, resource_table, type_tables};
 use crate::{
     Value,
-    decode::{self, Mode},
+    decode::{self, FieldValidation},
     defaults, discovery, openapi, protobuf, table, validate,
 };
 
@@ -35,23 +35,30 @@ fn resource_from_contributing_is_served_by_tables_alone() {
         json!({"apiVersion": "harbour.example.io/v1", "kind": "Boat", "metadata": {"name": "b", "namespace": "n"},
         "spec": {"rented": true}})
         .to_string();
-    let (mut boat, _) = decode::decode_json(boats.ty, text.as_bytes(), Mode::Strict).expect("a boat");
-    defaults::apply(boats.ty, &mut boat);
+    let (mut boat, _) = decode::decode_json(boats.ty, text.as_bytes(), FieldValidation::Strict).expect("a boat");
+    defaults::apply_defaults(boats.ty, &mut boat);
     assert_eq!(boat["spec"]["berths"], 1);
-    let faults = |boat: &Value| validate::create(boats, boat).iter().map(ToString::to_string).collect::<Vec<_>>();
+    let faults =
+        |boat: &Value| validate::validate_create(boats, boat).iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(faults(&boat), ["spec.owner: Required value"]);
     boat["spec"]["owner"] = "o".into();
     assert!(faults(&boat).is_empty());
     boat["spec"]["berths"] = 0.into();
     assert_eq!(faults(&boat), ["spec.berths: Invalid value: 0: a boat needs a berth"]);
     assert_eq!(protobuf::decode_object(&protobuf::encode_object(boats, &boat)), Ok(boat.clone()));
-    decode::decode_json(boats.ty, br#"{"spec": {"sails": 1}}"#, Mode::Strict).expect_err("boats have no sails here");
+    decode::decode_json(boats.ty, br#"{"spec": {"sails": 1}}"#, FieldValidation::Strict)
+        .expect_err("boats have no sails here");
     let list = discovery::resource_list("harbour.example.io", "v1").expect("a document");
     assert_eq!(list["resources"][0]["shortNames"], json!(["bo"]));
     let document = openapi::document_at("apis/harbour.example.io/v1").expect("a document");
     let schemas = &document["components"]["schemas"];
     assert_eq!(schemas["io.k8s.api.harbour.v1.BoatSpec"]["properties"]["berths"]["default"], 1);
-    let printed =
-        table::table(boats, [&boat].into_iter(), json!({}), table::Include::None, jiff::Timestamp::UNIX_EPOCH);
+    let printed = table::build_table(
+        boats,
+        [&boat].into_iter(),
+        json!({}),
+        table::IncludeObject::None,
+        jiff::Timestamp::UNIX_EPOCH,
+    );
     assert_eq!(printed["rows"][0]["cells"][0], "b");
 }

@@ -85,28 +85,28 @@ pub struct PrinterColumn {
 
 /// A resource of the API: built in, or created from a CRD. Cheap to clone.
 #[derive(Clone, Debug)]
-pub enum Row {
+pub enum ResourceRef {
     /// A resource of the tables.
     BuiltIn(&'static Resource),
     /// A custom resource, shared by its users.
     Custom(Arc<Resource>),
 }
 
-impl Deref for Row {
+impl Deref for ResourceRef {
     type Target = Resource;
 
     #[inline]
     fn deref(&self) -> &Resource {
         match self {
-            Row::BuiltIn(resource) => resource,
-            Row::Custom(resource) => resource,
+            ResourceRef::BuiltIn(resource) => resource,
+            ResourceRef::Custom(resource) => resource,
         }
     }
 }
 
-impl From<&'static Resource> for Row {
+impl From<&'static Resource> for ResourceRef {
     fn from(resource: &'static Resource) -> Self {
-        Row::BuiltIn(resource)
+        ResourceRef::BuiltIn(resource)
     }
 }
 

@@ -14,9 +14,9 @@ mod unserved_versions;
 
 use std::{collections::HashMap, sync::LazyLock};
 
-pub use custom_resource::{CustomResourceSchema, ObjectWrite, PrinterColumn, Row, intern_name};
+pub use custom_resource::{CustomResourceSchema, ObjectWrite, PrinterColumn, ResourceRef, intern_name};
 pub use resource_table::{Resource, ResourceScope, SelectableField, Subresource, UnknownFieldError};
-pub use table_gate::{TooLate, open_gate};
+pub use table_gate::{GateOpenedTooLate, open_gate};
 pub(crate) use unserved_versions::versions_without_resources;
 
 use self::field_index::FieldIndex;
@@ -96,14 +96,14 @@ pub struct StructField {
     pub name: &'static str,
     /// The protobuf number within its message; fields of JSON only have none.
     pub number: Option<u32>,
-    /// The shape of an untagged JSON schema value, where the innermost type is [`Ty::Raw`] and protobuf tags it.
+    /// The shape of an untagged JSON schema value, where the innermost type is [`FieldType::Raw`] and protobuf tags it.
     pub schema_shape: Option<SchemaShape>,
     /// Protobuf wraps the list in a message, with the elements as field 1.
     pub protobuf_wrapped: bool,
     /// Protobuf omits the field when unset; other singular fields are always written.
     pub protobuf_optional: bool,
     /// The type.
-    pub ty: Ty,
+    pub ty: FieldType,
     /// The type name in the table, without list or map markers.
     pub type_name: &'static str,
     /// The topology of the table: `atomic`, `set`, `map` or `granular`.
@@ -126,7 +126,7 @@ pub struct StructField {
 
 /// The type of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ty {
+pub enum FieldType {
     /// A string.
     String,
     /// A boolean.
@@ -154,9 +154,9 @@ pub enum Ty {
     /// A struct of the schema.
     Struct(TypeId),
     /// A list.
-    List(Box<Ty>),
+    List(Box<FieldType>),
     /// A map with string keys.
-    Map(Box<Ty>),
+    Map(Box<FieldType>),
 }
 
 /// An untagged union in JSON around a JSON schema; the type is `JSONSchemaProps`.
@@ -290,7 +290,7 @@ impl StructField {
         match (&self.default, &self.ty) {
             (Some(default), _) if self.publishes_default => Some(default.clone()),
             _ if self.protobuf_optional => None,
-            (_, Ty::Struct(_)) => Some(Value::Object(Map::new())),
+            (_, FieldType::Struct(_)) => Some(Value::Object(Map::new())),
             (_, ty) if self.presence == FieldPresence::Always => ty.zero_value(),
             _ => None,
         }
@@ -317,14 +317,14 @@ impl ProtobufSlot {
     }
 }
 
-impl Ty {
+impl FieldType {
     /// The default of list and map elements in OpenAPI.
     pub fn zero_value(&self) -> Option<Value> {
         match self {
-            Ty::String => Some("".into()),
-            Ty::Bool => Some(false.into()),
-            Ty::Int32 | Ty::Int64 | Ty::Double => Some(0.into()),
-            Ty::Struct(_) => Some(Value::Object(Map::new())),
+            FieldType::String => Some("".into()),
+            FieldType::Bool => Some(false.into()),
+            FieldType::Int32 | FieldType::Int64 | FieldType::Double => Some(0.into()),
+            FieldType::Struct(_) => Some(Value::Object(Map::new())),
             _ => None,
         }
     }
@@ -332,15 +332,15 @@ impl Ty {
     /// Whether the Go type is a struct.
     #[inline]
     pub fn is_struct(&self) -> bool {
-        use Ty::{Duration, IntOrString, MicroTime, Quantity, Raw, Struct, Time};
+        use FieldType::{Duration, IntOrString, MicroTime, Quantity, Raw, Struct, Time};
         matches!(self, Struct(_) | Time | MicroTime | Quantity | IntOrString | Raw | Duration)
     }
 
     /// The struct type itself, or that of the elements.
     pub fn element_struct(&self) -> Option<TypeId> {
         match self {
-            Ty::Struct(id) => Some(*id),
-            Ty::List(inner) | Ty::Map(inner) => inner.element_struct(),
+            FieldType::Struct(id) => Some(*id),
+            FieldType::List(inner) | FieldType::Map(inner) => inner.element_struct(),
             _ => None,
         }
     }

@@ -44,15 +44,15 @@ pub struct Resource {
     /// The subresources.
     pub subresources: Vec<Subresource>,
     /// Whether `metadata.generation` grows with changes of the spec.
-    pub generation: bool,
+    pub tracks_generation: bool,
     /// Whether a delete responds with the deleted object instead of a `Status`.
     pub returns_deleted: bool,
     /// Whether an update of a missing object creates it.
-    pub upsert: bool,
+    pub allows_create_on_update: bool,
     /// Whether an update must carry a `resourceVersion`.
-    pub conditional: bool,
+    pub requires_resource_version: bool,
     /// Whether a delete orphans dependents unless requested otherwise.
-    pub orphans: bool,
+    pub orphans_by_default: bool,
     /// Whether status updates leave labels, annotations, finalizers and owner references alone.
     pub status_only: bool,
     /// The wording of the error for an unknown field in a field selector.
@@ -60,11 +60,11 @@ pub struct Resource {
     /// Group and version of upstream's storage.
     pub storage_version: (&'static str, &'static str),
     /// The selectable fields besides name and namespace.
-    pub fields: Vec<SelectableField>,
+    pub selectable_fields: Vec<SelectableField>,
     /// The releases of deprecation and removal, and the replacement: `1.33`, `1.36`, `apps/v1_Deployment`.
     deprecated: Option<(&'static str, &'static str, &'static str)>,
     /// The schema of a custom resource; `None` for built-in resources.
-    pub custom: Option<Arc<dyn CustomResourceSchema>>,
+    pub custom_schema: Option<Arc<dyn CustomResourceSchema>>,
 }
 
 /// The wording of the error for an unknown field in a field selector; it differs upstream.
@@ -86,7 +86,7 @@ pub struct SelectableField {
     /// The field paths; the first with a value counts.
     pub paths: Vec<&'static str>,
     /// The value when no path has one.
-    pub absent: &'static str,
+    pub default_value: &'static str,
 }
 
 /// A subresource, for example `status`.
@@ -117,17 +117,17 @@ impl Resource {
             short_names: Vec::new(),
             categories: Vec::new(),
             subresources: Vec::new(),
-            generation: false,
+            tracks_generation: false,
             returns_deleted: false,
-            upsert: false,
-            conditional: false,
-            orphans: false,
+            allows_create_on_update: false,
+            requires_resource_version: false,
+            orphans_by_default: false,
             status_only: false,
             unknown_field_error: UnknownFieldError::Plain,
             storage_version: (group, version),
-            fields: Vec::new(),
+            selectable_fields: Vec::new(),
             deprecated: None,
-            custom: None,
+            custom_schema: None,
         }
     }
 
@@ -142,8 +142,8 @@ impl Resource {
     }
 
     /// The deprecation warning sent to clients of a deprecated version.
-    pub fn deprecation(&self) -> Option<String> {
-        if let Some(custom) = &self.custom {
+    pub fn deprecation_warning(&self) -> Option<String> {
+        if let Some(custom) = &self.custom_schema {
             return custom.deprecation_warning();
         }
         let (since, until, instead) = self.deprecated?;
@@ -164,7 +164,7 @@ impl Resource {
 
     /// The kind of lists.
     pub fn list_kind(&self) -> String {
-        self.custom.as_ref().map_or_else(|| format!("{}List", self.kind), |custom| custom.list_kind().to_owned())
+        self.custom_schema.as_ref().map_or_else(|| format!("{}List", self.kind), |custom| custom.list_kind().to_owned())
     }
 
     /// Returns a subresource by name.
@@ -173,12 +173,12 @@ impl Resource {
     }
 
     /// Whether objects are namespaced.
-    pub fn namespaced(&self) -> bool {
+    pub fn is_namespaced(&self) -> bool {
         self.scope == ResourceScope::Namespaced
     }
 
     /// Group and plural name of the storage that all versions share.
-    pub fn storage(&self) -> (&'static str, &'static str) {
+    pub fn storage_resource(&self) -> (&'static str, &'static str) {
         match (self.group, self.name) {
             ("events.k8s.io", "events") => ("", "events"),
             other => other,
@@ -188,21 +188,21 @@ impl Resource {
 
 impl Resource {
     /// Returns the selectable field of this label.
-    pub fn field(&self, name: &str) -> Option<&SelectableField> {
-        self.fields.iter().find(|field| field.name == name)
+    pub fn selectable_field(&self, name: &str) -> Option<&SelectableField> {
+        self.selectable_fields.iter().find(|field| field.name == name)
     }
 }
 
 impl SelectableField {
     /// Returns the value of the first path that has one.
-    pub fn text(&self, object: &Value) -> String {
+    pub fn value_of(&self, object: &Value) -> String {
         let text = |path: &&str| match path.split('.').try_fold(object, |value, name| value.get(name))? {
             Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
             Value::Bool(value) => Some(value.to_string()),
             Value::Number(number) => Some(number.to_string()),
             _ => None,
         };
-        self.paths.iter().find_map(text).unwrap_or_else(|| self.absent.to_owned())
+        self.paths.iter().find_map(text).unwrap_or_else(|| self.default_value.to_owned())
     }
 }
 
@@ -263,15 +263,15 @@ fn set_attribute(resource: &mut Resource, word: &'static str) {
         "singular" => resource.singular = argument,
         "short" => resource.short_names = list(),
         "cat" => resource.categories = list(),
-        "generation" => resource.generation = true,
+        "generation" => resource.tracks_generation = true,
         "deleted" => resource.returns_deleted = true,
-        "upsert" => resource.upsert = true,
-        "conditional" => resource.conditional = true,
-        "orphans" => resource.orphans = true,
+        "upsert" => resource.allows_create_on_update = true,
+        "conditional" => resource.requires_resource_version = true,
+        "orphans" => resource.orphans_by_default = true,
         "statusonly" => resource.status_only = true,
         "unknown" => resource.unknown_field_error = parse_unknown_field_error(argument),
         "stored" => resource.storage_version = parse_storage_version(resource.group, argument),
-        "fields" => resource.fields = argument.split(',').map(parse_selectable_field).collect(),
+        "fields" => resource.selectable_fields = argument.split(',').map(parse_selectable_field).collect(),
         "deprecated" => {
             let mut parts = argument.splitn(3, ':').map(Some).chain(std::iter::repeat(None));
             let mut next = || parts.next().flatten().unwrap_or_default();
@@ -302,7 +302,7 @@ fn parse_unknown_field_error(text: &str) -> UnknownFieldError {
 fn parse_selectable_field(text: &'static str) -> SelectableField {
     let (text, absent) = text.split_once(':').unwrap_or((text, ""));
     let (name, paths) = text.split_once('=').unwrap_or((text, text));
-    SelectableField { name, paths: paths.split('|').collect(), absent }
+    SelectableField { name, paths: paths.split('|').collect(), default_value: absent }
 }
 
 /// Parses `scale:autoscaling/v1.Scale:get,patch,update`.

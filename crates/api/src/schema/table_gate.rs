@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 /// The error of opening a gate after the tables were parsed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the gate {0:?} is opened too late: the tables of the API are in use")]
-pub struct TooLate(&'static str);
+pub struct GateOpenedTooLate(&'static str);
 
 struct GateRegistry {
     open: Vec<&'static str>,
@@ -17,11 +17,11 @@ struct GateRegistry {
 static GATES: Mutex<GateRegistry> = Mutex::new(GateRegistry { open: Vec::new(), frozen: false });
 
 /// Opens a gate for the lifetime of the process; opening it again has no effect.
-pub fn open_gate(name: &'static str) -> Result<(), TooLate> {
+pub fn open_gate(name: &'static str) -> Result<(), GateOpenedTooLate> {
     let mut gates = GATES.lock().unwrap_or_else(PoisonError::into_inner);
     match (gates.open.contains(&name), gates.frozen) {
         (true, _) => Ok(()),
-        (false, true) => Err(TooLate(name)),
+        (false, true) => Err(GateOpenedTooLate(name)),
         (false, false) => {
             gates.open.push(name);
             Ok(())
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn gate_opened_after_parsing_is_rejected() {
         super::super::schema();
-        assert_eq!(open_gate("initializers"), Err(TooLate("initializers")));
+        assert_eq!(open_gate("initializers"), Err(GateOpenedTooLate("initializers")));
         assert!(!super::super::schema().has_gate("initializers"));
     }
 }

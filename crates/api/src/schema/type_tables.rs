@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 
 use super::{
-    ApiSchema, FieldPresence, ListType, PatchStrategy, ProtobufSlot, SchemaShape, SlotContent, StructField, StructType,
-    Ty, TypeId, UnionFields, field_index::FieldIndex, resource_table, table_gate,
+    ApiSchema, FieldPresence, FieldType, ListType, PatchStrategy, ProtobufSlot, SchemaShape, SlotContent, StructField,
+    StructType, TypeId, UnionFields, field_index::FieldIndex, resource_table, table_gate,
 };
 
 /// The joined type tables, each after a line with its package, an underscore before the version.
@@ -100,7 +100,7 @@ impl TypeResolver<'_> {
                 continue;
             }
             let (inlined, number) = rest.split_once(" #").unwrap_or((rest, ""));
-            let Ty::Struct(id) = self.resolve_type(&ty.package, inlined.trim()) else { continue };
+            let FieldType::Struct(id) = self.resolve_type(&ty.package, inlined.trim()) else { continue };
             let (inner, inner_slots) = self.resolve_members(&self.raw[id.0]);
             match number.trim().parse() {
                 Ok(number) => slots.push(ProtobufSlot { number, content: SlotContent::Nested(id) }),
@@ -124,7 +124,7 @@ impl TypeResolver<'_> {
         let (ty, type_name) = match first {
             "map" => {
                 let element = words.next().expect("a map has an element type");
-                (Ty::Map(Box::new(self.resolve_type(package, element))), element)
+                (FieldType::Map(Box::new(self.resolve_type(package, element))), element)
             }
             other => (self.resolve_type(package, other), other),
         };
@@ -151,7 +151,7 @@ impl TypeResolver<'_> {
 
     fn schema_shape(&self, package: &str, name: &str) -> Option<SchemaShape> {
         let schema = || match self.resolve_type(package, "JSONSchemaProps") {
-            Ty::Struct(id) => id,
+            FieldType::Struct(id) => id,
             other => panic!("a schema is a struct, not {other:?}"),
         };
         match name {
@@ -162,26 +162,26 @@ impl TypeResolver<'_> {
         }
     }
 
-    fn resolve_type(&self, package: &str, name: &str) -> Ty {
+    fn resolve_type(&self, package: &str, name: &str) -> FieldType {
         if let Some(element) = name.strip_prefix("[]") {
-            return Ty::List(Box::new(self.resolve_type(package, element)));
+            return FieldType::List(Box::new(self.resolve_type(package, element)));
         }
         let qualified = if name.contains('/') { name.to_owned() } else { format!("{package}.{name}") };
         match name {
-            "string" => Ty::String,
-            "bool" => Ty::Bool,
-            "int32" => Ty::Int32,
-            "int64" => Ty::Int64,
-            "double" => Ty::Double,
-            "bytes" => Ty::Bytes,
-            "Time" => Ty::Time,
-            "MicroTime" => Ty::MicroTime,
-            "Duration" => Ty::Duration,
-            "Quantity" => Ty::Quantity,
-            "IntOrString" => Ty::IntOrString,
-            "Raw" | "FieldsV1" | "JSON" => Ty::Raw,
-            "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrBool" | "JSONSchemaPropsOrStringArray" => Ty::Raw,
-            _ => Ty::Struct(
+            "string" => FieldType::String,
+            "bool" => FieldType::Bool,
+            "int32" => FieldType::Int32,
+            "int64" => FieldType::Int64,
+            "double" => FieldType::Double,
+            "bytes" => FieldType::Bytes,
+            "Time" => FieldType::Time,
+            "MicroTime" => FieldType::MicroTime,
+            "Duration" => FieldType::Duration,
+            "Quantity" => FieldType::Quantity,
+            "IntOrString" => FieldType::IntOrString,
+            "Raw" | "FieldsV1" | "JSON" => FieldType::Raw,
+            "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrBool" | "JSONSchemaPropsOrStringArray" => FieldType::Raw,
+            _ => FieldType::Struct(
                 *self.by_name.get(&qualified).unwrap_or_else(|| panic!("the tables have no type {qualified}")),
             ),
         }

@@ -1,6 +1,6 @@
 //! Field selectors: `metadata.name=web,status.phase!=Running`, on the selectable fields of a resource.
 
-use super::Error;
+use super::SelectorError;
 use crate::{
     Value,
     schema::{Resource, SelectableField, UnknownFieldError},
@@ -22,11 +22,11 @@ struct FieldRequirement {
 
 impl FieldSelector {
     /// Parses a selector for `resource`; unknown fields are rejected.
-    pub fn parse(text: &str, resource: &Resource) -> Result<Self, Error> {
+    pub fn parse(text: &str, resource: &Resource) -> Result<Self, SelectorError> {
         let term = |(name, equal, value): (String, bool, String)| {
             Ok(FieldRequirement { field: find_selectable_field(&name, resource)?, equal, value })
         };
-        Ok(Self { terms: comparisons(text)?.into_iter().map(term).collect::<Result<_, _>>()? })
+        Ok(Self { terms: parse_requirements(text)?.into_iter().map(term).collect::<Result<_, _>>()? })
     }
 
     /// Whether the selector matches everything.
@@ -36,29 +36,29 @@ impl FieldSelector {
 
     /// Whether the selector matches `object`.
     pub fn matches(&self, object: &Value) -> bool {
-        self.terms.iter().all(|term| (term.field.text(object) == term.value) == term.equal)
+        self.terms.iter().all(|term| (term.field.value_of(object) == term.value) == term.equal)
     }
 
     /// Iterates over field label, equality, and value of the requirements.
-    pub fn terms(&self) -> impl Iterator<Item = (&'static str, bool, &str)> {
+    pub fn requirements(&self) -> impl Iterator<Item = (&'static str, bool, &str)> {
         self.terms.iter().map(|term| (term.field.name, term.equal, term.value.as_str()))
     }
 }
 
 /// Parses a selector without a resource: field label, equality, and value of each requirement.
-pub fn comparisons(text: &str) -> Result<Vec<(String, bool, String)>, Error> {
+pub fn parse_requirements(text: &str) -> Result<Vec<(String, bool, String)>, SelectorError> {
     split_terms(text).iter().map(|term| parse_requirement(term)).collect()
 }
 
 /// Returns the selectable field of a label, or upstream's error.
-fn find_selectable_field(name: &str, resource: &Resource) -> Result<SelectableField, Error> {
+fn find_selectable_field(name: &str, resource: &Resource) -> Result<SelectableField, SelectorError> {
     let everywhere = ["metadata.name", "metadata.namespace"].into_iter().find(|known| *known == name);
     if let Some(name) = everywhere {
-        return Ok(SelectableField { name, paths: vec![name], absent: "" });
+        return Ok(SelectableField { name, paths: vec![name], default_value: "" });
     }
-    resource.field(name).cloned().ok_or_else(|| {
-        Error(match resource.unknown_field_error {
-            _ if resource.fields.is_empty() => {
+    resource.selectable_field(name).cloned().ok_or_else(|| {
+        SelectorError(match resource.unknown_field_error {
+            _ if resource.selectable_fields.is_empty() => {
                 format!("{name:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
             }
             UnknownFieldError::Plain => format!("field label not supported: {name}"),
@@ -85,13 +85,13 @@ fn split_terms(text: &str) -> Vec<String> {
     terms
 }
 
-fn parse_requirement(term: &str) -> Result<(String, bool, String), Error> {
+fn parse_requirement(term: &str) -> Result<(String, bool, String), SelectorError> {
     for (symbol, equal) in [("!=", false), ("==", true), ("=", true)] {
         if let Some((path, value)) = term.split_once(symbol) {
             return Ok((path.to_owned(), equal, unescape_value(value)));
         }
     }
-    Err(Error(format!("invalid selector: '{term}'; can't understand '{term}'")))
+    Err(SelectorError(format!("invalid selector: '{term}'; can't understand '{term}'")))
 }
 
 fn unescape_value(value: &str) -> String {

@@ -1,6 +1,6 @@
 //! Label selectors: `app=web,tier!=db,env in (a,b),!old`, and the `LabelSelector` object.
 
-use super::{Error, parse};
+use super::{SelectorError, parse};
 use crate::{Value, meta};
 
 /// A label selector: requirements that must all hold.
@@ -27,30 +27,31 @@ pub(super) enum LabelOperator {
 
 impl LabelSelector {
     /// Parses the query form.
-    pub fn parse(text: &str) -> Result<Self, Error> {
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
         Ok(Self { requirements: parse::parse_requirements(text)? })
     }
 
     /// Parses the object form: `matchLabels` and `matchExpressions`.
-    pub fn from_object(selector: &Value) -> Result<Self, Error> {
+    pub fn from_object(selector: &Value) -> Result<Self, SelectorError> {
         let mut requirements = Vec::new();
-        for (key, value) in meta::at(selector, &["matchLabels"]).and_then(Value::as_object).into_iter().flatten() {
+        for (key, value) in meta::value_at(selector, &["matchLabels"]).and_then(Value::as_object).into_iter().flatten()
+        {
             let value = value.as_str().unwrap_or_default().to_owned();
             requirements.push(LabelRequirement { key: key.clone(), operator: LabelOperator::In(vec![value]) });
         }
-        for expression in meta::list(selector, &["matchExpressions"]) {
+        for expression in meta::list_at(selector, &["matchExpressions"]) {
             let values = || {
-                let values = meta::list(expression, &["values"]).iter();
+                let values = meta::list_at(expression, &["values"]).iter();
                 values.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
             };
-            let operator = match meta::text(expression, &["operator"]) {
+            let operator = match meta::string_at(expression, &["operator"]) {
                 "In" => LabelOperator::In(values()),
                 "NotIn" => LabelOperator::NotIn(values()),
                 "Exists" => LabelOperator::Exists,
                 "DoesNotExist" => LabelOperator::DoesNotExist,
-                other => return Err(Error(format!("{other:?} is not a valid label selector operator"))),
+                other => return Err(SelectorError(format!("{other:?} is not a valid label selector operator"))),
             };
-            requirements.push(LabelRequirement { key: meta::text(expression, &["key"]).to_owned(), operator });
+            requirements.push(LabelRequirement { key: meta::string_at(expression, &["key"]).to_owned(), operator });
         }
         Ok(Self { requirements })
     }
@@ -98,15 +99,15 @@ impl LabelSelector {
 }
 
 /// Formats the object form, or a map of labels, as a query: sorted by key, "" for everything.
-pub fn text(selector: &Value) -> String {
-    let labels = meta::at(selector, &["matchLabels"]).unwrap_or(selector).as_object().into_iter().flatten();
+pub fn format_label_selector(selector: &Value) -> String {
+    let labels = meta::value_at(selector, &["matchLabels"]).unwrap_or(selector).as_object().into_iter().flatten();
     let mut parts: Vec<(&str, String)> =
         labels.filter_map(|(key, value)| Some((key.as_str(), format!("{key}={}", value.as_str()?)))).collect();
-    for expression in meta::list(selector, &["matchExpressions"]) {
-        let key = meta::text(expression, &["key"]);
-        let mut values: Vec<&str> = meta::list(expression, &["values"]).iter().filter_map(Value::as_str).collect();
+    for expression in meta::list_at(selector, &["matchExpressions"]) {
+        let key = meta::string_at(expression, &["key"]);
+        let mut values: Vec<&str> = meta::list_at(expression, &["values"]).iter().filter_map(Value::as_str).collect();
         values.sort_unstable();
-        let text = match meta::text(expression, &["operator"]) {
+        let text = match meta::string_at(expression, &["operator"]) {
             "Exists" => key.to_owned(),
             "DoesNotExist" => format!("!{key}"),
             operator => format!("{key} {} ({})", operator.to_lowercase(), values.join(",")),
@@ -127,9 +128,9 @@ mod tests {
     fn label_selector_object_formats_as_query() {
         let selector = json!({"matchLabels": {"b": "1"}, "matchExpressions": [
             {"key": "a", "operator": "NotIn", "values": ["y", "x"]}, {"key": "c", "operator": "Exists"}]});
-        assert_eq!(text(&selector), "a notin (x,y),b=1,c");
-        assert_eq!(text(&json!({"app": "web"})), "app=web");
-        assert_eq!(text(&Value::Null), "");
+        assert_eq!(format_label_selector(&selector), "a notin (x,y),b=1,c");
+        assert_eq!(format_label_selector(&json!({"app": "web"})), "app=web");
+        assert_eq!(format_label_selector(&Value::Null), "");
     }
 
     #[test]

@@ -4,10 +4,10 @@ mod field;
 mod label;
 mod parse;
 
-pub use field::{FieldSelector, comparisons};
-pub use label::{LabelSelector, text};
+pub use field::{FieldSelector, parse_requirements};
+pub use label::{LabelSelector, format_label_selector};
 
 /// A malformed selector, with upstream's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Error(pub String);
+pub struct SelectorError(pub String);

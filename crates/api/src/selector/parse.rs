@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Error,
+    SelectorError,
     label::{LabelOperator, LabelRequirement},
 };
 use crate::validate::names;
@@ -12,27 +12,33 @@ use crate::validate::names;
 const OPERATOR_NAMES: &str = "in, notin, =, ==, !=, gt, lt";
 
 /// Parses all requirements of a selector.
-pub(super) fn parse_requirements(text: &str) -> Result<Vec<LabelRequirement>, Error> {
+pub(super) fn parse_requirements(text: &str) -> Result<Vec<LabelRequirement>, SelectorError> {
     let mut parser = SelectorParser { tokens: tokenize(text), position: 0 };
     let mut requirements = Vec::new();
     loop {
         match parser.peek() {
             SelectorToken::Word(_) | SelectorToken::Symbol("!") => {
                 let requirement = parser.parse_requirement();
-                requirements.push(requirement.map_err(|why| Error(format!("unable to parse requirement: {why}")))?);
+                requirements
+                    .push(requirement.map_err(|why| SelectorError(format!("unable to parse requirement: {why}")))?);
             }
             SelectorToken::End => return Ok(requirements),
             other => {
-                return Err(Error(format!("found '{}', expected: !, identifier, or 'end of string'", other.text())));
+                return Err(SelectorError(format!(
+                    "found '{}', expected: !, identifier, or 'end of string'",
+                    other.text()
+                )));
             }
         }
         match parser.next() {
             SelectorToken::End => return Ok(requirements),
             SelectorToken::Symbol(",") => match parser.peek() {
                 SelectorToken::Word(_) | SelectorToken::Symbol("!") => {}
-                other => return Err(Error(format!("found '{}', expected: identifier after ','", other.text()))),
+                other => {
+                    return Err(SelectorError(format!("found '{}', expected: identifier after ','", other.text())));
+                }
             },
-            other => return Err(Error(format!("found '{}', expected: ',' or 'end of string'", other.text()))),
+            other => return Err(SelectorError(format!("found '{}', expected: ',' or 'end of string'", other.text()))),
         }
     }
 }

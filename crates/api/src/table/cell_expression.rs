@@ -54,7 +54,7 @@ const CELL_FUNCTIONS: &[(&str, CellFunction)] = &[
     ("raw", |row, path| row.at(path).cloned().unwrap_or_default()),
     ("quantity", |row, path| row.quantity(path).into()),
     ("labels", |row, path| format_labels(row.at(path)).into()),
-    ("selector", |row, path| row.at(path).map(selector::text).unwrap_or_default().into()),
+    ("selector", |row, path| row.at(path).map(selector::format_label_selector).unwrap_or_default().into()),
     ("count", |row, paths| paths.split(',').map(|path| row.count(path)).sum::<usize>().into()),
     ("note", |row, name| row.annotation(name).into()),
     ("bool", |row, words| {

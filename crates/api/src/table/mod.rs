@@ -24,7 +24,7 @@ use crate::{
 
 /// The object in each row (`includeObject`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Include {
+pub enum IncludeObject {
     /// No object.
     None,
     /// Its metadata.
@@ -35,15 +35,15 @@ pub enum Include {
 }
 
 /// Builds the table of `objects`; `metadata` is the list's.
-pub fn table<'a>(
+pub fn build_table<'a>(
     resource: &Resource,
     objects: impl Iterator<Item = &'a Value>,
     metadata: Value,
-    include: Include,
+    include: IncludeObject,
     now: Timestamp,
 ) -> Value {
     let mut objects: Vec<&Value> = objects.collect();
-    if let Some(custom) = &resource.custom {
+    if let Some(custom) = &resource.custom_schema {
         return custom_table(&**custom, &objects, metadata, include, now);
     }
     let printer = objects
@@ -66,7 +66,7 @@ fn custom_table(
     custom: &dyn CustomResourceSchema,
     objects: &[&Value],
     metadata: Value,
-    include: Include,
+    include: IncludeObject,
     now: Timestamp,
 ) -> Value {
     let column = |column: PrinterColumn| {
@@ -88,7 +88,7 @@ fn custom_table(
 
 /// The printer of an object by its own kind: subresources respond with other kinds.
 fn printer_of(object: &Value) -> Option<&'static TablePrinter> {
-    let (api_version, kind) = (meta::text(object, &["apiVersion"]), meta::text(object, &["kind"]));
+    let (api_version, kind) = (meta::string_at(object, &["apiVersion"]), meta::string_at(object, &["kind"]));
     if kind.is_empty() {
         return None;
     }
@@ -101,7 +101,13 @@ fn column_definitions(printer: &TablePrinter) -> Vec<Value> {
     printer.columns.iter().map(column).collect()
 }
 
-fn build_row(printer: &TablePrinter, resource: &Resource, object: &Value, include: Include, now: Timestamp) -> Value {
+fn build_row(
+    printer: &TablePrinter,
+    resource: &Resource,
+    object: &Value,
+    include: IncludeObject,
+    now: Timestamp,
+) -> Value {
     let printed = as_printed(printer, resource, object);
     let mut row = Map::new();
     row.insert("cells".into(), printer.cells(&Row { object: &printed, now }).into());
@@ -115,15 +121,15 @@ fn build_row(printer: &TablePrinter, resource: &Resource, object: &Value, includ
 }
 
 /// Inserts the requested part of an object into its row.
-fn carry(row: &mut Map, object: &Value, include: Include) {
+fn carry(row: &mut Map, object: &Value, include: IncludeObject) {
     match include {
-        Include::None => {}
-        Include::Metadata => {
+        IncludeObject::None => {}
+        IncludeObject::Metadata => {
             let mut metadata = partial_metadata(object);
             hide(&mut metadata["metadata"]);
             row.insert("object".into(), metadata);
         }
-        Include::Object => {
+        IncludeObject::Object => {
             row.insert("object".into(), object.clone());
         }
     }
@@ -132,7 +138,7 @@ fn carry(row: &mut Map, object: &Value, include: Include) {
 /// Tables print upstream's internal objects, where the template generation is a field instead of an annotation.
 fn hide(metadata: &mut Value) {
     let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) else { return };
-    annotations.remove(meta::TEMPLATE_GENERATION);
+    annotations.remove(meta::TEMPLATE_GENERATION_ANNOTATION);
     if annotations.is_empty() {
         meta::object_mut(metadata).remove("annotations");
     }
@@ -146,10 +152,10 @@ fn as_printed<'a>(printer: &TablePrinter, resource: &Resource, object: &'a Value
     };
     let Some(wanted) = schema().resource(group, version, resource.name) else { return Cow::Borrowed(object) };
     let mut object = object.clone();
-    if meta::text(&object, &["apiVersion"]).is_empty() {
+    if meta::string_at(&object, &["apiVersion"]).is_empty() {
         meta::object_mut(&mut object).insert("apiVersion".into(), resource.api_version().into());
     }
-    Cow::Owned(convert::to(wanted, object))
+    Cow::Owned(convert::convert_to(wanted, object))
 }
 
 /// Wraps the object's metadata in a `PartialObjectMetadata`.

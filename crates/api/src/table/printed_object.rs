@@ -88,7 +88,7 @@ impl<'a> Row<'a> {
 
     /// The annotation of a name, or "".
     pub fn annotation(&self, name: &str) -> &'a str {
-        meta::text(self.object, &["metadata", "annotations", name])
+        meta::string_at(self.object, &["metadata", "annotations", name])
     }
 }
 

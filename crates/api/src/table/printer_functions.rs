@@ -79,7 +79,7 @@ fn quota_cells(row: &Row) -> Value {
     let (mut requests, mut limits) = (Vec::new(), Vec::new());
     for (resource, hard) in entries {
         let column = if resource.starts_with("limits.") { &mut limits } else { &mut requests };
-        let used = quantity(meta::at(row.object, &["status", "used", resource]));
+        let used = quantity(meta::value_at(row.object, &["status", "used", resource]));
         column.push(format!("{resource}: {used}/{}", quantity(Some(hard))));
     }
     Value::Array(vec![requests.join(", ").into(), limits.join(", ").into()])

@@ -114,15 +114,19 @@ fn validate_version_list(spec: &FieldCursor, e: &mut ErrorList) {
                 items.for_each(|version| drop(version.remove(field)));
             }
         }
-        Bad::Shown(render_versions(&list))
+        BadValue::Rendered(render_versions(&list))
     };
     let mut unique = true;
     versions.for_each_duplicate(|version| version.text_at("name"), |_, _| unique = false);
     if !unique {
-        versions.push_error(e, Fault::Invalid(shown()), "must contain unique version names");
+        versions.push_error(e, FieldErrorType::Invalid(shown()), "must contain unique version names");
     }
     if versions.items().filter(|version| version.get("storage").is_true()).count() != 1 {
-        versions.push_error(e, Fault::Invalid(shown()), "must have exactly one version marked as storage version");
+        versions.push_error(
+            e,
+            FieldErrorType::Invalid(shown()),
+            "must have exactly one version marked as storage version",
+        );
     }
 }
 
@@ -131,7 +135,7 @@ fn render_versions(list: &Value) -> String {
     if list.as_array().is_none_or(Vec::is_empty) {
         return "null".to_owned();
     }
-    Bad::render_as("apiextensions/v1.CustomResourceDefinitionVersion", list).to_string()
+    BadValue::render_as("apiextensions/v1.CustomResourceDefinitionVersion", list).to_string()
 }
 
 /// Validates the names of a CRD.
@@ -179,7 +183,7 @@ fn validate_selectable_fields(list: &FieldCursor, root: &Value, e: &mut ErrorLis
         }
     }
     if seen.len() > MOST {
-        list.push_error(e, Fault::TooMany(seen.len()), format!("must have at most {MOST} items"));
+        list.push_error(e, FieldErrorType::TooMany(seen.len()), format!("must have at most {MOST} items"));
     }
 }
 

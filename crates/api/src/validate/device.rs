@@ -137,7 +137,7 @@ pub fn validate_device_statuses(list: &FieldCursor, e: &mut ErrorList) {
         let own = key(&device);
         let shown = || {
             let id = own[..3].join("/");
-            Bad::Shown(if own[3].is_empty() { id } else { format!("{id}/{}", own[3]) })
+            BadValue::Rendered(if own[3].is_empty() { id } else { format!("{id}/{}", own[3]) })
         };
         if !results.items().any(|result| key(&result) == own) {
             device.invalid_as(e, shown(), "must be an allocated device in the claim");

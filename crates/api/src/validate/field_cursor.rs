@@ -7,7 +7,7 @@ use std::{cmp::Ordering, collections::HashSet, fmt, hash::Hash, sync::LazyLock};
 
 use super::{
     ErrorList,
-    field_error::{Bad, Fault, FieldError},
+    field_error::{BadValue, FieldError, FieldErrorType},
     names, render,
 };
 use crate::{Value, quantity::Quantity};
@@ -239,13 +239,13 @@ fn map_entry<'v>(value: &'v Value, name: &str) -> &'v Value {
 /// Error reporting, named as upstream's `field.ErrorList` constructors.
 impl FieldCursor<'_, '_> {
     /// Adds an error at this path.
-    pub fn push_error(&self, e: &mut ErrorList, kind: Fault, message: impl Into<String>) {
+    pub fn push_error(&self, e: &mut ErrorList, kind: FieldErrorType, message: impl Into<String>) {
         e.push(FieldError::new(self.to_string(), kind, message));
     }
 
     /// Reports a required value.
     pub fn required(&self, e: &mut ErrorList, message: impl Into<String>) {
-        self.push_error(e, Fault::Required, message);
+        self.push_error(e, FieldErrorType::Required, message);
     }
 
     /// Reports an empty value as required; returns whether it is set.
@@ -258,37 +258,37 @@ impl FieldCursor<'_, '_> {
 
     /// Reports an invalid value.
     pub fn invalid(&self, e: &mut ErrorList, message: impl Into<String>) {
-        self.push_error(e, Fault::Invalid(self.value.clone().into()), message);
+        self.push_error(e, FieldErrorType::Invalid(self.value.clone().into()), message);
     }
 
     /// Reports an invalid string; an absent one is "".
     pub fn invalid_text(&self, e: &mut ErrorList, message: impl Into<String>) {
-        self.push_error(e, Fault::Invalid(self.text().into()), message);
+        self.push_error(e, FieldErrorType::Invalid(self.text().into()), message);
     }
 
     /// Reports an invalid integer; an absent one is 0.
     pub fn invalid_int(&self, e: &mut ErrorList, message: impl Into<String>) {
-        self.push_error(e, Fault::Invalid(self.int().into()), message);
+        self.push_error(e, FieldErrorType::Invalid(self.int().into()), message);
     }
 
     /// Reports an invalid value, rendered as another value.
-    pub fn invalid_as(&self, e: &mut ErrorList, bad: impl Into<Bad>, message: impl Into<String>) {
-        self.push_error(e, Fault::Invalid(bad.into()), message);
+    pub fn invalid_as(&self, e: &mut ErrorList, bad: impl Into<BadValue>, message: impl Into<String>) {
+        self.push_error(e, FieldErrorType::Invalid(bad.into()), message);
     }
 
     /// Reports an invalid struct, rendered as upstream's type.
     pub fn invalid_struct(&self, e: &mut ErrorList, ty: &str, message: impl Into<String>) {
-        self.push_error(e, Fault::Invalid(Bad::render_as(ty, self.value)), message);
+        self.push_error(e, FieldErrorType::Invalid(BadValue::render_as(ty, self.value)), message);
     }
 
     /// Adds a warning.
     pub fn warn(&self, e: &mut ErrorList, message: impl Into<String>) {
-        self.push_error(e, Fault::Warning, message);
+        self.push_error(e, FieldErrorType::Warning, message);
     }
 
     /// Reports a forbidden value.
     pub fn forbidden(&self, e: &mut ErrorList, message: impl Into<String>) {
-        self.push_error(e, Fault::Forbidden, message);
+        self.push_error(e, FieldErrorType::Forbidden, message);
     }
 
     /// Reports a value as forbidden if present.
@@ -304,7 +304,7 @@ impl FieldCursor<'_, '_> {
     }
 
     /// Reports an unsupported value, rendered as another value.
-    pub fn not_supported_as(&self, e: &mut ErrorList, bad: impl Into<Bad>, supported: &[&str]) {
+    pub fn not_supported_as(&self, e: &mut ErrorList, bad: impl Into<BadValue>, supported: &[&str]) {
         e.push(FieldError::not_supported(self.to_string(), bad, supported));
     }
 
@@ -316,25 +316,25 @@ impl FieldCursor<'_, '_> {
     }
 
     /// Reports a duplicate value.
-    pub fn duplicate(&self, e: &mut ErrorList, bad: impl Into<Bad>) {
-        self.push_error(e, Fault::Duplicate(bad.into()), "");
+    pub fn duplicate(&self, e: &mut ErrorList, bad: impl Into<BadValue>) {
+        self.push_error(e, FieldErrorType::Duplicate(bad.into()), "");
     }
 
     /// Reports a reference to a missing value.
     pub fn not_found(&self, e: &mut ErrorList) {
-        self.push_error(e, Fault::NotFound(self.text().into()), "");
+        self.push_error(e, FieldErrorType::NotFound(self.text().into()), "");
     }
 
     /// Reports too many bytes.
     pub fn too_long(&self, e: &mut ErrorList, max: usize) {
         let unit = if max == 1 { "byte" } else { "bytes" };
-        self.push_error(e, Fault::TooLong, format!("may not be more than {max} {unit}"));
+        self.push_error(e, FieldErrorType::TooLong, format!("may not be more than {max} {unit}"));
     }
 
     /// Reports too many elements.
     pub fn too_many(&self, e: &mut ErrorList, max: usize) {
         let unit = if max == 1 { "item" } else { "items" };
-        self.push_error(e, Fault::TooMany(self.len()), format!("must have at most {max} {unit}"));
+        self.push_error(e, FieldErrorType::TooMany(self.len()), format!("must have at most {max} {unit}"));
     }
 
     /// Requires an integer to be at least 0.

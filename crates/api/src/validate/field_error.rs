@@ -11,26 +11,26 @@ pub struct FieldError {
     /// The field path, for example `spec.containers[0].name`.
     pub field: String,
     /// The error type, with the bad value where there is one.
-    pub kind: Fault,
+    pub kind: FieldErrorType,
     /// The detail.
     pub message: String,
 }
 
 /// The error types, as upstream's `field.ErrorType`.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Fault {
+pub enum FieldErrorType {
     /// A value is missing.
     Required,
     /// The value is invalid.
-    Invalid(Bad),
+    Invalid(BadValue),
     /// The value has the wrong type.
-    TypeInvalid(Bad),
+    TypeInvalid(BadValue),
     /// The value is not supported.
-    NotSupported(Bad),
+    NotSupported(BadValue),
     /// The value refers to a missing object.
-    NotFound(Bad),
+    NotFound(BadValue),
     /// The value is a duplicate.
-    Duplicate(Bad),
+    Duplicate(BadValue),
     /// The field must not be set or changed.
     Forbidden,
     /// The value is too long; it is not rendered.
@@ -47,77 +47,81 @@ pub enum Fault {
 
 /// A bad value as rendered in the message.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Bad {
+pub enum BadValue {
     /// The value itself.
     Value(Value),
     /// Text rendered for it, such as upstream's internal types.
-    Shown(String),
+    Rendered(String),
     /// Upstream omits the value.
     Omitted,
 }
 
-impl Bad {
+impl BadValue {
     /// Renders a struct, or a list of structs, as upstream's type.
     pub(super) fn render_as(ty: &str, value: &Value) -> Self {
         let list = value.is_array();
-        Bad::Shown(if list { render::render_internal_list(ty, value) } else { render::render_internal(ty, value) })
+        BadValue::Rendered(if list {
+            render::render_internal_list(ty, value)
+        } else {
+            render::render_internal(ty, value)
+        })
     }
 }
 
-impl<T: Into<Value>> From<T> for Bad {
+impl<T: Into<Value>> From<T> for BadValue {
     fn from(value: T) -> Self {
-        Bad::Value(value.into())
+        BadValue::Value(value.into())
     }
 }
 
-impl fmt::Display for Bad {
+impl fmt::Display for BadValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Bad::Value(Value::String(text)) => f.write_str(&render::quoted(text)),
-            Bad::Value(Value::Number(number)) => f.write_str(&json::go_number(number)),
-            Bad::Value(value) => f.write_str(&render::render_json(value)),
-            Bad::Shown(text) => f.write_str(text),
-            Bad::Omitted => Ok(()),
+            BadValue::Value(Value::String(text)) => f.write_str(&render::quoted(text)),
+            BadValue::Value(Value::Number(number)) => f.write_str(&json::go_number(number)),
+            BadValue::Value(value) => f.write_str(&render::render_json(value)),
+            BadValue::Rendered(text) => f.write_str(text),
+            BadValue::Omitted => Ok(()),
         }
     }
 }
 
-impl Fault {
+impl FieldErrorType {
     /// The reason in a `Status` cause.
     pub fn reason(&self) -> &'static str {
         match self {
-            Fault::Required => "FieldValueRequired",
-            Fault::Invalid(_) => "FieldValueInvalid",
-            Fault::TypeInvalid(_) => "FieldValueTypeInvalid",
-            Fault::NotSupported(_) => "FieldValueNotSupported",
-            Fault::NotFound(_) => "FieldValueNotFound",
-            Fault::Duplicate(_) => "FieldValueDuplicate",
-            Fault::Forbidden => "FieldValueForbidden",
-            Fault::TooLong => "FieldValueTooLong",
-            Fault::TooMany(_) => "FieldValueTooMany",
-            Fault::TooFew(_) => "FieldValueTooFew",
-            Fault::Internal => "InternalError",
-            Fault::Warning => "",
+            FieldErrorType::Required => "FieldValueRequired",
+            FieldErrorType::Invalid(_) => "FieldValueInvalid",
+            FieldErrorType::TypeInvalid(_) => "FieldValueTypeInvalid",
+            FieldErrorType::NotSupported(_) => "FieldValueNotSupported",
+            FieldErrorType::NotFound(_) => "FieldValueNotFound",
+            FieldErrorType::Duplicate(_) => "FieldValueDuplicate",
+            FieldErrorType::Forbidden => "FieldValueForbidden",
+            FieldErrorType::TooLong => "FieldValueTooLong",
+            FieldErrorType::TooMany(_) => "FieldValueTooMany",
+            FieldErrorType::TooFew(_) => "FieldValueTooFew",
+            FieldErrorType::Internal => "InternalError",
+            FieldErrorType::Warning => "",
         }
     }
 
     /// The error type and bad value that begin a message.
     fn message_prefix(&self) -> String {
         let (words, bad) = match self {
-            Fault::Required => return "Required value".to_owned(),
-            Fault::Forbidden => return "Forbidden".to_owned(),
-            Fault::TooLong => return "Too long".to_owned(),
-            Fault::Internal => return "Internal error".to_owned(),
-            Fault::Warning => return String::new(),
-            Fault::TooMany(count) => return format!("Too many: {count}"),
-            Fault::TooFew(count) => return format!("Too few: {count}"),
-            Fault::Invalid(bad) | Fault::TypeInvalid(bad) => ("Invalid value", bad),
-            Fault::NotSupported(bad) => ("Unsupported value", bad),
-            Fault::NotFound(bad) => ("Not found", bad),
-            Fault::Duplicate(bad) => ("Duplicate value", bad),
+            FieldErrorType::Required => return "Required value".to_owned(),
+            FieldErrorType::Forbidden => return "Forbidden".to_owned(),
+            FieldErrorType::TooLong => return "Too long".to_owned(),
+            FieldErrorType::Internal => return "Internal error".to_owned(),
+            FieldErrorType::Warning => return String::new(),
+            FieldErrorType::TooMany(count) => return format!("Too many: {count}"),
+            FieldErrorType::TooFew(count) => return format!("Too few: {count}"),
+            FieldErrorType::Invalid(bad) | FieldErrorType::TypeInvalid(bad) => ("Invalid value", bad),
+            FieldErrorType::NotSupported(bad) => ("Unsupported value", bad),
+            FieldErrorType::NotFound(bad) => ("Not found", bad),
+            FieldErrorType::Duplicate(bad) => ("Duplicate value", bad),
         };
         match bad {
-            Bad::Omitted => words.to_owned(),
+            BadValue::Omitted => words.to_owned(),
             bad => format!("{words}: {bad}"),
         }
     }
@@ -125,35 +129,35 @@ impl Fault {
 
 impl FieldError {
     /// Builds an error.
-    pub fn new(field: impl Into<String>, kind: Fault, message: impl Into<String>) -> Self {
+    pub fn new(field: impl Into<String>, kind: FieldErrorType, message: impl Into<String>) -> Self {
         Self { field: field.into(), kind, message: message.into() }
     }
 
     /// Builds an error about a missing value.
     pub fn required(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::new(field, Fault::Required, message)
+        Self::new(field, FieldErrorType::Required, message)
     }
 
     /// Builds an error about an invalid value.
-    pub fn invalid(field: impl Into<String>, value: impl Into<Bad>, message: impl Into<String>) -> Self {
-        Self::new(field, Fault::Invalid(value.into()), message)
+    pub fn invalid(field: impl Into<String>, value: impl Into<BadValue>, message: impl Into<String>) -> Self {
+        Self::new(field, FieldErrorType::Invalid(value.into()), message)
     }
 
     /// Builds an error about an unsupported value.
-    pub fn not_supported(field: impl Into<String>, value: impl Into<Bad>, supported: &[&str]) -> Self {
+    pub fn not_supported(field: impl Into<String>, value: impl Into<BadValue>, supported: &[&str]) -> Self {
         let list = supported.iter().map(|text| render::quoted(text)).collect::<Vec<_>>().join(", ");
         let message = if supported.is_empty() { list } else { format!("supported values: {list}") };
-        Self::new(field, Fault::NotSupported(value.into()), message)
+        Self::new(field, FieldErrorType::NotSupported(value.into()), message)
     }
 
     /// Builds an error about a duplicate value.
-    pub fn duplicate(field: impl Into<String>, value: impl Into<Bad>) -> Self {
-        Self::new(field, Fault::Duplicate(value.into()), "")
+    pub fn duplicate(field: impl Into<String>, value: impl Into<BadValue>) -> Self {
+        Self::new(field, FieldErrorType::Duplicate(value.into()), "")
     }
 
     /// Builds an error about a forbidden value.
     pub fn forbidden(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::new(field, Fault::Forbidden, message)
+        Self::new(field, FieldErrorType::Forbidden, message)
     }
 
     /// Formats the error without the field, as in a `Status` cause.
@@ -168,7 +172,7 @@ impl FieldError {
 
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.kind == Fault::Warning && self.field.is_empty() {
+        if self.kind == FieldErrorType::Warning && self.field.is_empty() {
             return f.write_str(&self.message);
         }
         write!(f, "{}: {}", self.field, self.error_body())

@@ -98,7 +98,7 @@ fn validate_template_update(spec: &FieldCursor, old: &FieldCursor, e: &mut Error
         copy_resources(template.value, &mut was);
         let inner = template.get("spec");
         if !semantically_equal(inner.value, was.get("spec").unwrap_or(&Value::Null)) {
-            spec.get("template.spec").invalid_as(e, Bad::render_as("core/v1.PodSpec", inner.value), IMMUTABLE);
+            spec.get("template.spec").invalid_as(e, BadValue::render_as("core/v1.PodSpec", inner.value), IMMUTABLE);
         }
     } else if !semantically_equal(template.value, &was) {
         template.invalid_struct(e, "core/v1.PodTemplateSpec", IMMUTABLE);

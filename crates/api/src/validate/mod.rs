@@ -1,6 +1,6 @@
 //! Validation: metadata of every object, and the rules of its kind from `schema/rules`.
 //!
-//! [`create`], [`update`] and [`validate_subresource_update`] return all errors with upstream's field paths, types, order and
+//! [`validate_create`], [`track_update`] and [`validate_subresource_update`] return all errors with upstream's field paths, types, order and
 //! wording. They never change the object. Objects are canonical; values may be arbitrary. Functions that the rule
 //! tables call by name are in one file per subject.
 
@@ -47,7 +47,7 @@ mod warnings;
 mod workload;
 mod x509;
 
-pub use field_error::{Bad, Fault, FieldError};
+pub use field_error::{BadValue, FieldError, FieldErrorType};
 
 use field_cursor::FieldCursor;
 use jiff::Timestamp;
@@ -62,9 +62,9 @@ use crate::{
 type ErrorList = Vec<FieldError>;
 
 /// Validates an object on create.
-pub fn create(resource: &Resource, object: &Value) -> Vec<FieldError> {
+pub fn validate_create(resource: &Resource, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    if let Some(custom) = &resource.custom {
+    if let Some(custom) = &resource.custom_schema {
         metadata::validate_object_meta(&FieldCursor::for_create(object), rules::metadata_rules(resource), &mut errors);
         errors.extend(custom.validate_write(ObjectWrite { object, old: None, subresource: "" }));
         return errors;
@@ -84,11 +84,11 @@ pub fn create(resource: &Resource, object: &Value) -> Vec<FieldError> {
 }
 
 /// Validates an object on update.
-pub fn update(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldError> {
+pub fn validate_update(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let at = FieldCursor::for_update(object, old);
     metadata::validate_object_meta_update(&at, false, &mut errors);
-    if let Some(custom) = &resource.custom {
+    if let Some(custom) = &resource.custom_schema {
         errors.extend(custom.validate_write(ObjectWrite { object, old: Some(old), subresource: "" }));
         return errors;
     }
@@ -102,7 +102,7 @@ pub fn update(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldErro
 }
 
 /// Validates the metadata of an embedded object; the name is optional.
-pub fn embedded_metadata(object: &Value, namespaced: bool) -> Vec<FieldError> {
+pub fn validate_embedded_metadata(object: &Value, namespaced: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut named = object.clone();
     if crate::meta::name(object).is_empty() {
@@ -129,11 +129,11 @@ pub fn validate_subresource_update(
     object: &Value,
     old: &Value,
 ) -> Vec<FieldError> {
-    update_subresource_at(resource, subresource, object, old, None)
+    validate_subresource_update_at(resource, subresource, object, old, None)
 }
 
 /// As [`validate_subresource_update`], with the current time: some timestamps must be recent.
-pub fn update_subresource_at(
+pub fn validate_subresource_update_at(
     resource: &Resource,
     subresource: &str,
     object: &Value,
@@ -143,7 +143,7 @@ pub fn update_subresource_at(
     let mut errors = Vec::new();
     let at = FieldCursor::for_update_at(object, old, now.map(Timestamp::as_second));
     metadata::validate_object_meta_update(&at, false, &mut errors);
-    if let Some(custom) = &resource.custom {
+    if let Some(custom) = &resource.custom_schema {
         errors.extend(custom.validate_write(ObjectWrite { object, old: Some(old), subresource }));
         return errors;
     }
@@ -158,7 +158,7 @@ pub fn update_subresource_at(
 /// Returns the warnings about an accepted object, on create or update.
 pub fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut told = Vec::new();
-    if resource.custom.is_some() {
+    if resource.custom_schema.is_some() {
         return metadata::finalizer_warnings(object, old);
     }
     if let Some(kind) = rules::kind_rules(resource) {

@@ -52,3 +52,9 @@ const NAME_FORMATS: &[(&str, Form)] = &[
 pub(super) fn find_format(name: &str) -> Option<Form> {
     NAME_FORMATS.iter().find(|(known, _)| *known == name).map(|(_, form)| *form)
 }
+
+/// The formats' names in the tables.
+#[cfg(test)]
+pub(super) fn format_words() -> impl Iterator<Item = &'static str> {
+    NAME_FORMATS.iter().map(|(name, _)| *name)
+}

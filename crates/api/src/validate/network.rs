@@ -90,7 +90,7 @@ fn validate_cidrs(spec: &FieldCursor, e: &mut ErrorList) {
     if list.len() > 2 {
         return list.invalid_as(
             e,
-            Bad::render_as("networking/v1.ServiceCIDRSpec", spec.value),
+            BadValue::render_as("networking/v1.ServiceCIDRSpec", spec.value),
             "may only hold up to 2 values",
         );
     }

@@ -25,8 +25,8 @@ fn validate_taints(list: &FieldCursor, e: &mut ErrorList) {
         rules::check_block("Taint", &taint, e);
         let pair = (taint.text_at("key"), taint.text_at("effect"));
         if seen.contains(&pair) {
-            let shown = Bad::render_as("core/v1.Taint", taint.value);
-            taint.push_error(e, Fault::Duplicate(shown), "taints must be unique by key and effect pair");
+            let shown = BadValue::render_as("core/v1.Taint", taint.value);
+            taint.push_error(e, FieldErrorType::Duplicate(shown), "taints must be unique by key and effect pair");
         }
         seen.push(pair);
     }
@@ -74,7 +74,7 @@ pub fn validate_pod_networks(cidrs: &FieldCursor, e: &mut ErrorList) {
     {
         let why = format!("invalid CIDR[{at}]: <nil> (invalid CIDR address: {text})");
         let message = format!("invalid PodCIDRs. failed to check with dual stack with error:{why}");
-        cidrs.push_error(e, Fault::Internal, message);
+        cidrs.push_error(e, FieldErrorType::Internal, message);
     }
     if cidrs.len() > 1 && (ip_address::is_dual_stack(cidrs.texts()) != Some(true) || cidrs.len() > 2) {
         cidrs.invalid(e, "may specify no more than one CIDR for each IP family");
@@ -86,7 +86,7 @@ pub fn validate_node_change(node: &FieldCursor, e: &mut ErrorList) {
     let (spec, status) = (node.get("spec"), node.get("status"));
     status.get("addresses").for_each_duplicate(
         |address| address.value,
-        |address, value| address.duplicate(e, Bad::render_as("core/v1.NodeAddress", value)),
+        |address, value| address.duplicate(e, BadValue::render_as("core/v1.NodeAddress", value)),
     );
     let cidrs = spec.get("podCIDRs");
     let old = cidrs.old_cursor();

@@ -24,7 +24,7 @@ pub fn validate_possession(spec: &FieldCursor, e: &mut ErrorList) {
         (false, true, true) => validate_proof_of_possession(spec, &key, &proof, e),
         _ => {
             let message = "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set";
-            spec.invalid_as(e, Bad::Omitted, message);
+            spec.invalid_as(e, BadValue::Omitted, message);
         }
     }
 }
@@ -35,15 +35,15 @@ fn validate_stub_request(at: &FieldCursor, e: &mut ErrorList) {
         return at.too_long(e, MOST_BYTES);
     }
     let Some(request) = x509::parse_certificate_request(&given) else {
-        return at.invalid_as(e, Bad::Omitted, "must be a valid PKCS#10 CSR");
+        return at.invalid_as(e, BadValue::Omitted, "must be a valid PKCS#10 CSR");
     };
     let key = &request.certification_request_info.subject_pki;
     if let Some((shown, message)) = x509::public_key_error(key) {
         at.invalid_as(e, shown, message);
     } else if let Some(why) = x509::unsupported_signature_key(key) {
-        at.invalid_as(e, Bad::Omitted, why);
+        at.invalid_as(e, BadValue::Omitted, why);
     } else if request.verify_signature().is_err() {
-        at.invalid_as(e, Bad::Omitted, "invalid signature");
+        at.invalid_as(e, BadValue::Omitted, "invalid signature");
     }
 }
 
@@ -60,9 +60,9 @@ fn validate_proof_of_possession(spec: &FieldCursor, key: &FieldCursor, proof: &F
     if let Some((shown, message)) = x509::public_key_error(&parsed) {
         key.invalid_as(e, shown, message);
     } else if let Some(why) = x509::unsupported_proof_key(&parsed) {
-        key.invalid_as(e, Bad::Omitted, why);
+        key.invalid_as(e, BadValue::Omitted, why);
     } else if !x509::verify_proof(&parsed, spec.text_at("podUID").as_bytes(), &signature) {
-        proof.invalid_as(e, Bad::Omitted, "could not verify proof-of-possession signature");
+        proof.invalid_as(e, BadValue::Omitted, "could not verify proof-of-possession signature");
     }
 }
 
@@ -70,7 +70,7 @@ fn validate_proof_of_possession(spec: &FieldCursor, key: &FieldCursor, proof: &F
 pub fn validate_pod_certificate_status(new: &FieldCursor, e: &mut ErrorList) {
     let status = new.get("status");
     let done = |status: &FieldCursor| FINAL_CONDITIONS.iter().any(|kind| has_condition(status, kind));
-    let mut wrong = |message: &str| status.invalid_as(e, Bad::Omitted, message);
+    let mut wrong = |message: &str| status.invalid_as(e, BadValue::Omitted, message);
     if done(&status.old_cursor()) {
         if status.is_changed() {
             wrong("immutable after PodCertificateRequest is issued, denied, or failed");
@@ -152,7 +152,7 @@ fn validate_validity_period(new: &FieldCursor, status: &FieldCursor, certificate
     let (Some(begin), Some(end), Some(renew)) = (second(&from), second(&to), second(&refresh)) else { return };
     let most = new.get("spec").get("maxExpirationSeconds").int();
     let lifetime = own(validity.not_after) - own(validity.not_before);
-    let shown = Bad::Shown(duration::write(lifetime.saturating_mul(1_000_000_000)));
+    let shown = BadValue::Rendered(duration::write(lifetime.saturating_mul(1_000_000_000)));
     let chain = status.get("certificateChain");
     if begin != own(validity.not_before) {
         from.invalid(e, "must be set to the NotBefore time encoded in the leaf certificate");

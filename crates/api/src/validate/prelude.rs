@@ -3,7 +3,7 @@
 pub(in crate::validate) use super::{
     ErrorList,
     field_cursor::{FieldCursor, IMMUTABLE},
-    field_error::{Bad, Fault, FieldError},
+    field_error::{BadValue, FieldError, FieldErrorType},
     names,
     render::semantically_equal,
     reset_fields::set_or_remove,

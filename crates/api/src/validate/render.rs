@@ -14,7 +14,7 @@ use super::internal_types::{go_field_name, host_fields, internal_field_order};
 use crate::{
     Value, decode,
     quantity::Quantity,
-    schema::{FieldPresence, StructField, Ty, TypeId, schema},
+    schema::{FieldPresence, FieldType, StructField, TypeId, schema},
 };
 
 /// Renders JSON as Go does, with `<`, `>` and `&` escaped.
@@ -28,46 +28,50 @@ pub fn render_internal(ty: &str, value: &Value) -> String {
     if value.is_null() {
         return "null".to_owned();
     }
-    escaped(write_internal(&Ty::Struct(id), Some(value), FieldPresence::Always))
+    escaped(write_internal(&FieldType::Struct(id), Some(value), FieldPresence::Always))
 }
 
 /// Renders a list of structs as upstream's internal type.
 pub fn render_internal_list(ty: &str, value: &Value) -> String {
     let Some(id) = schema().type_named(ty) else { return render_json(value) };
-    escaped(write_internal(&Ty::List(Box::new(Ty::Struct(id))), Some(value), FieldPresence::NonZero))
+    escaped(write_internal(&FieldType::List(Box::new(FieldType::Struct(id))), Some(value), FieldPresence::NonZero))
 }
 
 /// Renders a value of a type as Go encodes it: struct fields in order.
-pub fn render_external(ty: &Ty, value: &Value) -> String {
+pub fn render_external(ty: &FieldType, value: &Value) -> String {
     escaped(write_external(ty, value))
 }
 
-fn write_external(ty: &Ty, value: &Value) -> String {
+fn write_external(ty: &FieldType, value: &Value) -> String {
     match (ty, value) {
-        (Ty::Struct(id), Value::Object(map)) => {
+        (FieldType::Struct(id), Value::Object(map)) => {
             let fields = schema().get(*id).fields.iter();
             let shown = fields.filter_map(|field| Some((field, map.get(field.name)?)));
             join_object(shown.map(|(field, value)| (field.name.to_owned(), write_external(&field.ty, value))))
         }
-        (Ty::List(inner), Value::Array(items)) => join_list(items.iter().map(|item| write_external(inner, item))),
-        (Ty::Map(inner), Value::Object(map)) => {
+        (FieldType::List(inner), Value::Array(items)) => {
+            join_list(items.iter().map(|item| write_external(inner, item)))
+        }
+        (FieldType::Map(inner), Value::Object(map)) => {
             join_object(map.iter().map(|(key, value)| (key.clone(), write_external(inner, value))))
         }
         (_, value) => value.to_string(),
     }
 }
 
-fn write_internal(ty: &Ty, value: Option<&Value>, presence: FieldPresence) -> String {
+fn write_internal(ty: &FieldType, value: Option<&Value>, presence: FieldPresence) -> String {
     let value = value.filter(|value| !value.is_null());
     match (ty, value) {
-        (Ty::Struct(_) | Ty::String | Ty::Bool | Ty::Int32 | Ty::Int64, None) if presence == FieldPresence::Pointer => {
+        (FieldType::Struct(_) | FieldType::String | FieldType::Bool | FieldType::Int32 | FieldType::Int64, None)
+            if presence == FieldPresence::Pointer =>
+        {
             "null".to_owned()
         }
-        (Ty::Struct(id), value) => write_internal_struct(*id, value),
-        (Ty::List(inner), Some(Value::Array(items))) => {
+        (FieldType::Struct(id), value) => write_internal_struct(*id, value),
+        (FieldType::List(inner), Some(Value::Array(items))) => {
             join_list(items.iter().map(|item| write_internal(inner, Some(item), FieldPresence::Always)))
         }
-        (Ty::Map(inner), Some(Value::Object(map))) => join_object(
+        (FieldType::Map(inner), Some(Value::Object(map))) => join_object(
             map.iter().map(|(key, value)| (key.clone(), write_internal(inner, Some(value), FieldPresence::Always))),
         ),
         (_, Some(value)) => value.to_string(),
@@ -80,7 +84,7 @@ fn write_internal_struct(id: TypeId, value: Option<&Value>) -> String {
     let ty = schema().get(id);
     let empty = json!({});
     if ty.name.starts_with("meta/") {
-        return write_external(&Ty::Struct(id), value.unwrap_or(&empty));
+        return write_external(&FieldType::Struct(id), value.unwrap_or(&empty));
     }
     let member = |field: &StructField| {
         let inside = value.and_then(|value| value.get(field.name));
@@ -105,14 +109,14 @@ fn pod_security_context(field: &StructField, spec: &Value) -> String {
     format!("{},{}", host.trim_end_matches('}'), rest.trim_start_matches('{'))
 }
 
-fn internal_zero(ty: &Ty, presence: FieldPresence) -> &'static str {
+fn internal_zero(ty: &FieldType, presence: FieldPresence) -> &'static str {
     match ty {
         _ if presence == FieldPresence::Pointer => "null",
-        Ty::String => "\"\"",
-        Ty::Bool => "false",
-        Ty::Int32 | Ty::Int64 | Ty::Double | Ty::IntOrString => "0",
-        Ty::Quantity => "\"0\"",
-        Ty::Duration => "\"0s\"",
+        FieldType::String => "\"\"",
+        FieldType::Bool => "false",
+        FieldType::Int32 | FieldType::Int64 | FieldType::Double | FieldType::IntOrString => "0",
+        FieldType::Quantity => "\"0\"",
+        FieldType::Duration => "\"0s\"",
         _ => "null",
     }
 }

@@ -55,7 +55,7 @@ fn validate_node_selection(at: &FieldCursor, choices: &[&str], when: &str, e: &m
                 rules::check_block("NodeSelector", &given, e);
                 let terms = given.get("nodeSelectorTerms");
                 if when.is_empty() && terms.len() != 1 {
-                    let shown = Bad::render_as("core/v1.NodeSelectorTerm", terms.value);
+                    let shown = BadValue::render_as("core/v1.NodeSelectorTerm", terms.value);
                     terms.invalid_as(e, shown, "must have exactly one node selector term");
                 }
             }

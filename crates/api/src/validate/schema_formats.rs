@@ -9,7 +9,7 @@ use super::prelude::*;
 pub fn validate_unknown_formats(spec: &FieldCursor, e: &mut ErrorList) {
     let before = find_unknown_formats(spec.old_cursor().value);
     for format in find_unknown_formats(spec.value).difference(&before) {
-        e.push(FieldError::new("", Fault::Warning, format!("unrecognized format {format:?}")));
+        e.push(FieldError::new("", FieldErrorType::Warning, format!("unrecognized format {format:?}")));
     }
 }
 

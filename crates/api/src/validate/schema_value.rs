@@ -45,7 +45,7 @@ struct NumericLimit {
     number: f64,
     shown: String,
     /// The rendering of the number itself.
-    bad: Bad,
+    bad: BadValue,
     /// Whether integers are compared.
     whole: bool,
 }
@@ -89,24 +89,24 @@ impl<'a> SchemaValidator<'a> {
         if name.is_empty() { self.place.to_string() } else { format!("{}.{name}", self.place) }
     }
 
-    fn push_error(&self, out: &mut ValidationOutcome, fault: Fault, message: String) {
+    fn push_error(&self, out: &mut ValidationOutcome, fault: FieldErrorType, message: String) {
         out.add_error(FieldError::new(self.error_path(self.name), fault, message));
     }
 
-    fn push_invalid(&self, out: &mut ValidationOutcome, bad: impl Into<Bad>, what: String) {
-        self.push_error(out, Fault::Invalid(bad.into()), format!("{} in body {what}", self.name));
+    fn push_invalid(&self, out: &mut ValidationOutcome, bad: impl Into<BadValue>, what: String) {
+        self.push_error(out, FieldErrorType::Invalid(bad.into()), format!("{} in body {what}", self.name));
     }
 
     /// Reports a type mismatch, with a type name or value.
     fn push_type_mismatch(&self, out: &mut ValidationOutcome, wanted: &str, shown: &str) {
         let message = format!("{} in body must be of type {wanted}: {shown:?}", self.name);
-        self.push_error(out, Fault::TypeInvalid(shown.into()), message);
+        self.push_error(out, FieldErrorType::TypeInvalid(shown.into()), message);
     }
 
     /// Reports a composition error, at the path itself.
     fn push_composition_error(&self, out: &mut ValidationOutcome, what: String) {
         let message = format!("{:?} {what}", self.name);
-        out.add_error(FieldError::new(self.place.to_string(), Fault::Invalid("".into()), message));
+        out.add_error(FieldError::new(self.place.to_string(), FieldErrorType::Invalid("".into()), message));
     }
 
     fn numeric_keyword(&self, name: &str) -> Option<f64> {
@@ -191,7 +191,7 @@ impl<'a> SchemaValidator<'a> {
         let length = text.chars().count() as f64;
         if let Some(most) = self.numeric_keyword("maxLength").filter(|most| length > *most) {
             let unit = if most == 1.0 { "byte" } else { "bytes" };
-            self.push_error(out, Fault::TooLong, format!("may not be more than {most} {unit}"));
+            self.push_error(out, FieldErrorType::TooLong, format!("may not be more than {most} {unit}"));
         } else if let Some(least) = self.numeric_keyword("minLength").filter(|least| length < *least) {
             self.push_invalid(out, text, format!("should be at least {least} chars long"));
         } else if let Some(wanted) = Some(self.schema.text_at("pattern")).filter(|wanted| !wanted.is_empty()) {
@@ -224,7 +224,7 @@ impl<'a> SchemaValidator<'a> {
             if factor.number <= 0.0 {
                 let message =
                     format!("factor MultipleOf declared for {} must be positive: {}", self.name, factor.shown);
-                self.push_error(out, Fault::Invalid(Bad::Shown(factor.shown)), message);
+                self.push_error(out, FieldErrorType::Invalid(BadValue::Rendered(factor.shown)), message);
             } else if !is_multiple {
                 self.push_invalid(out, factor.bad, format!("should be a multiple of {}", factor.shown));
             }
@@ -265,7 +265,7 @@ impl<'a> SchemaValidator<'a> {
                 whole: true,
             }
         } else {
-            let bad = Bad::Shown(json::go_float(value.as_f64().unwrap_or_default()));
+            let bad = BadValue::Rendered(json::go_float(value.as_f64().unwrap_or_default()));
             NumericLimit { number, shown: json::go_float(number), bad, whole: false }
         })
     }
@@ -295,7 +295,7 @@ impl<'a> SchemaValidator<'a> {
         };
         let kind = self.schema.text_at("type");
         let message = format!("{what} value must be of type {kind} {format} in {}", self.name);
-        FieldError::new(self.place.to_string(), Fault::Invalid("".into()), message)
+        FieldError::new(self.place.to_string(), FieldErrorType::Invalid("".into()), message)
     }
 
     /// Checks the number of elements or properties.
@@ -306,7 +306,7 @@ impl<'a> SchemaValidator<'a> {
         }
         if let Some(most) = bound(most).filter(|most| count > *most) {
             let unit = if most == 1 { "item" } else { "items" };
-            self.push_error(out, Fault::TooMany(count), format!("must have at most {most} {unit}"));
+            self.push_error(out, FieldErrorType::TooMany(count), format!("must have at most {most} {unit}"));
         }
     }
 
@@ -343,7 +343,7 @@ impl<'a> SchemaValidator<'a> {
                 }
                 Value::Bool(false) => {
                     let message = format!("{}.{name} in body is a forbidden property", self.name);
-                    self.push_error(out, Fault::Invalid(name.as_str().into()), message);
+                    self.push_error(out, FieldErrorType::Invalid(name.as_str().into()), message);
                 }
                 _ => {}
             }

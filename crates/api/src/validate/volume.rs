@@ -55,7 +55,7 @@ pub fn validate_volume_change(new: &FieldCursor, e: &mut ErrorList) {
     if old_affinity.exists()
         && !semantically_equal(affinity.value, &replace_beta_labels(old_affinity.value, affinity.value))
     {
-        let shown = Bad::render_as("core/v1.VolumeNodeAffinity", affinity.value);
+        let shown = BadValue::render_as("core/v1.VolumeNodeAffinity", affinity.value);
         new.get("nodeAffinity").invalid_as(e, shown, "field is immutable, except for updating from beta label to GA");
     }
     let class = spec.get("volumeAttributesClassName");

@@ -37,7 +37,7 @@ pub fn validate_source_group(source: &FieldCursor, e: &mut ErrorList) {
 pub fn validate_same_source(at: &FieldCursor, e: &mut ErrorList) {
     let (source, reference) = (at.get("dataSource"), at.get("dataSourceRef"));
     // Upstream renders a path here, which has no exported fields.
-    let shown = Bad::Shown("{}".to_owned());
+    let shown = BadValue::Rendered("{}".to_owned());
     if !source.exists() {
         return;
     }

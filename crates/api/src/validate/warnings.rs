@@ -80,7 +80,7 @@ pub fn warn_zone_in_schedule(schedule: &FieldCursor, e: &mut ErrorList) {
 }
 
 fn push_warning(e: &mut ErrorList, message: impl Into<String>) {
-    e.push(FieldError::new("", Fault::Warning, message));
+    e.push(FieldError::new("", FieldErrorType::Warning, message));
 }
 
 fn is_fractional(amount: &FieldCursor) -> bool {

@@ -166,7 +166,7 @@ pub fn validate_at_most_all(at: &FieldCursor, e: &mut ErrorList) {
 }
 
 /// The value; 0 if absent.
-fn value_or_zero(at: &FieldCursor) -> Bad {
+fn value_or_zero(at: &FieldCursor) -> BadValue {
     if at.exists() { at.value.clone().into() } else { 0.into() }
 }
 

@@ -7,7 +7,7 @@ use x509_parser::{
     verify::verify_signature,
 };
 
-use super::field_error::Bad;
+use super::field_error::BadValue;
 
 const ED25519: &[u8] = &[0x30, 5, 6, 3, 0x2b, 0x65, 0x70];
 const ECDSA_SHA256: &[u8] = &[0x30, 10, 6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
@@ -35,7 +35,7 @@ pub(super) fn parse_public_key(bytes: &[u8]) -> Option<SubjectPublicKeyInfo<'_>>
 }
 
 /// Returns the error about an unsupported public key, with its rendering.
-pub(super) fn public_key_error(key: &SubjectPublicKeyInfo) -> Option<(Bad, &'static str)> {
+pub(super) fn public_key_error(key: &SubjectPublicKeyInfo) -> Option<(BadValue, &'static str)> {
     let unknown = "unknown public key type; supported types are Ed25519, ECDSA, and RSA";
     match key.parsed() {
         Ok(PublicKey::RSA(rsa)) if [3072, 4096].contains(&rsa.key_size()) => None,
@@ -46,7 +46,7 @@ pub(super) fn public_key_error(key: &SubjectPublicKeyInfo) -> Option<(Bad, &'sta
         Ok(PublicKey::EC(_)) if curve_name(key).is_some() => None,
         Ok(PublicKey::EC(_)) => Some(("curve P-224".into(), "elliptic public keys must use curve P256, P384, or P521")),
         _ if is_ed25519(key) => None,
-        _ => Some((Bad::Omitted, unknown)),
+        _ => Some((BadValue::Omitted, unknown)),
     }
 }
 

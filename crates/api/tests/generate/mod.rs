@@ -5,7 +5,7 @@
 use fastrand::Rng;
 use ferry_api::{
     Map, Value, decode,
-    schema::{SchemaShape, StructField, Ty, TypeId, schema},
+    schema::{FieldType, SchemaShape, StructField, TypeId, schema},
 };
 use serde_json::json;
 
@@ -52,7 +52,7 @@ const DURATIONS: [&str; 5] = ["0s", "1m30s", "1h0m0s", "250ms", "1.5µs"];
 /// A canonical random object of a type.
 pub fn random_object(rng: &mut Rng, ty: TypeId) -> Value {
     let value = random_struct(rng, ty, DEPTH);
-    decode::canonical(ty, value).expect("generated objects are of their type").object
+    decode::canonicalize(ty, value).expect("generated objects are of their type").object
 }
 
 fn random_struct(rng: &mut Rng, id: TypeId, depth: usize) -> Value {
@@ -67,35 +67,37 @@ fn random_struct(rng: &mut Rng, id: TypeId, depth: usize) -> Value {
     Value::Object(map)
 }
 
-fn random_value(rng: &mut Rng, field: &StructField, ty: &Ty, depth: usize) -> Value {
+fn random_value(rng: &mut Rng, field: &StructField, ty: &FieldType, depth: usize) -> Value {
     match ty {
-        Ty::String => random_text(rng).into(),
-        Ty::Bool => rng.bool().into(),
-        Ty::Int32 => rng.i32(..).into(),
-        Ty::Int64 => rng.choice([0, 1, -1, i64::MAX, i64::MIN, 1 << 53]).unwrap_or_default().into(),
-        Ty::Double => rng.choice([json!(0), json!(1), json!(0.25), json!(-1.5e-7), json!(1e300)]).unwrap_or_default(),
-        Ty::Bytes => rng.choice(["", "AA==", "/+8=", "aGVsbG8="]).unwrap_or_default().into(),
-        Ty::Time => {
+        FieldType::String => random_text(rng).into(),
+        FieldType::Bool => rng.bool().into(),
+        FieldType::Int32 => rng.i32(..).into(),
+        FieldType::Int64 => rng.choice([0, 1, -1, i64::MAX, i64::MIN, 1 << 53]).unwrap_or_default().into(),
+        FieldType::Double => {
+            rng.choice([json!(0), json!(1), json!(0.25), json!(-1.5e-7), json!(1e300)]).unwrap_or_default()
+        }
+        FieldType::Bytes => rng.choice(["", "AA==", "/+8=", "aGVsbG8="]).unwrap_or_default().into(),
+        FieldType::Time => {
             format!("20{:02}-0{}-1{}T1{}:00:0{}Z", rng.u8(..99), rng.u8(1..9), rng.u8(..9), rng.u8(..9), rng.u8(..9))
                 .into()
         }
-        Ty::MicroTime => format!("2026-01-02T03:04:05.{:06}Z", rng.u32(..1_000_000)).into(),
-        Ty::Duration => rng.choice(DURATIONS).unwrap_or_default().into(),
-        Ty::Quantity => rng.choice(QUANTITIES).unwrap_or_default().into(),
-        Ty::IntOrString => {
+        FieldType::MicroTime => format!("2026-01-02T03:04:05.{:06}Z", rng.u32(..1_000_000)).into(),
+        FieldType::Duration => rng.choice(DURATIONS).unwrap_or_default().into(),
+        FieldType::Quantity => rng.choice(QUANTITIES).unwrap_or_default().into(),
+        FieldType::IntOrString => {
             if rng.bool() {
                 rng.i32(..).into()
             } else {
                 random_text(rng).into()
             }
         }
-        Ty::Raw => match field.schema_shape {
+        FieldType::Raw => match field.schema_shape {
             Some(shapes) => random_schema_shape(rng, shapes, depth),
             None => json!({"raw": random_json(rng, 3)}),
         },
-        Ty::Struct(id) => random_struct(rng, *id, depth - 1),
-        Ty::List(inner) => (0..rng.usize(1..4)).map(|_| random_value(rng, field, inner, depth)).collect(),
-        Ty::Map(inner) => {
+        FieldType::Struct(id) => random_struct(rng, *id, depth - 1),
+        FieldType::List(inner) => (0..rng.usize(1..4)).map(|_| random_value(rng, field, inner, depth)).collect(),
+        FieldType::Map(inner) => {
             let entries = (0..rng.usize(1..4))
                 .map(|at| (format!("{}{at}", random_text(rng)), random_value(rng, field, inner, depth)));
             Value::Object(entries.collect())

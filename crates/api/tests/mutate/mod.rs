@@ -84,7 +84,7 @@ impl Corpus {
         }
         if target == "protobuf" {
             let bare: Vec<Vec<u8>> =
-                documents.iter().filter_map(|bytes| Some(protobuf::open(bytes).ok()?.raw.to_vec())).collect();
+                documents.iter().filter_map(|bytes| Some(protobuf::open_object(bytes).ok()?.raw.to_vec())).collect();
             documents.extend(bare);
         }
         documents.retain(|bytes| bytes.len() < LENGTH);

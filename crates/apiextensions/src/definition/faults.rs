@@ -3,7 +3,7 @@
 use api::{
     Value, meta,
     schema::ObjectWrite,
-    validate::{Fault, FieldError},
+    validate::{FieldError, FieldErrorType},
 };
 
 use super::Version;
@@ -48,7 +48,7 @@ fn wrong_type(version: &Version, object: &Value) -> Vec<FieldError> {
     let definition = &version.definition;
     let wanted = [("kind", definition.kind.to_owned()), ("apiVersion", version.api_version())];
     let wrong = |(field, wanted): &(&str, String)| {
-        let given = meta::text(object, &[field]);
+        let given = meta::string_at(object, &[field]);
         (given != wanted).then(|| FieldError::invalid(*field, given, format!("must be {wanted}")))
     };
     wanted.iter().filter_map(wrong).collect()
@@ -66,6 +66,10 @@ fn status(version: &Version, object: &Value, old: Option<&Value>) -> Vec<FieldEr
 fn is_blocking(error: &FieldError) -> bool {
     matches!(
         error.kind,
-        Fault::NotSupported(_) | Fault::Required | Fault::TooLong | Fault::TooMany(_) | Fault::TypeInvalid(_)
+        FieldErrorType::NotSupported(_)
+            | FieldErrorType::Required
+            | FieldErrorType::TooLong
+            | FieldErrorType::TooMany(_)
+            | FieldErrorType::TypeInvalid(_)
     )
 }

@@ -95,22 +95,23 @@ pub enum Conversion {
 impl Definition {
     /// Reads a definition whose names were accepted; `None` if they were not, or it cannot be read.
     pub fn new(object: &Value, document: &Bytes) -> Option<Self> {
-        let (spec, accepted) = (object.get("spec")?, meta::at(object, &["status", "acceptedNames"])?);
-        let name = |field: &str| Some(meta::text(accepted, &[field])).filter(|name| !name.is_empty()).map(intern_name);
+        let (spec, accepted) = (object.get("spec")?, meta::value_at(object, &["status", "acceptedNames"])?);
+        let name =
+            |field: &str| Some(meta::string_at(accepted, &[field])).filter(|name| !name.is_empty()).map(intern_name);
         let names = |field: &str| texts(accepted, field).map(intern_name).collect();
         let versions = spec.get("versions")?.as_array()?;
-        let conversion = match meta::text(spec, &["conversion", "strategy"]) {
+        let conversion = match meta::string_at(spec, &["conversion", "strategy"]) {
             "Webhook" => Conversion::Webhook(Arc::new(spec["conversion"]["webhook"].clone())),
             _ => Conversion::None,
         };
         let kind = name("kind")?;
-        let group = intern_name(meta::text(spec, &["group"]));
+        let group = intern_name(meta::string_at(spec, &["group"]));
         static SERIAL: AtomicU64 = AtomicU64::new(1);
         Some(Self {
             serial: SERIAL.fetch_add(1, Ordering::Relaxed),
             name: meta::name(object).to_owned(),
             uid: meta::uid(object).to_owned(),
-            generation: meta::number(object, &["metadata", "generation"]),
+            generation: meta::integer_at(object, &["metadata", "generation"]),
             group,
             plural: name("plural")?,
             singular: name("singular")?,
@@ -118,7 +119,11 @@ impl Definition {
             list_kind: name("listKind")?,
             short_names: names("shortNames"),
             categories: names("categories"),
-            scope: if meta::text(spec, &["scope"]) == "Cluster" { ResourceScope::Cluster } else { ResourceScope::Namespaced },
+            scope: if meta::string_at(spec, &["scope"]) == "Cluster" {
+                ResourceScope::Cluster
+            } else {
+                ResourceScope::Namespaced
+            },
             stored: versions.iter().position(|version| version["storage"] == true)?,
             versions: versions.iter().map(|version| Part::new(version, (group, kind), versions)).collect(),
             conversion,
@@ -131,9 +136,9 @@ impl Definition {
     /// Whether a stored definition is the same in all that rows are made of. Its generation grows with every other change.
     pub fn is_same(&self, object: &Value) -> bool {
         let accepted = &object["status"]["acceptedNames"];
-        let name = |field: &str| meta::text(object, &["status", "acceptedNames", field]);
+        let name = |field: &str| meta::string_at(object, &["status", "acceptedNames", field]);
         self.uid == meta::uid(object)
-            && self.generation == meta::number(object, &["metadata", "generation"])
+            && self.generation == meta::integer_at(object, &["metadata", "generation"])
             && self.terminating == is_true(object, "Terminating")
             && [self.kind, self.list_kind, self.singular] == ["kind", "listKind", "singular"].map(name)
             && texts(accepted, "shortNames").eq(self.short_names.iter().copied())
@@ -170,11 +175,11 @@ impl Definition {
         row.verbs = VERBS.to_vec();
         row.short_names.clone_from(&self.short_names);
         row.categories.clone_from(&self.categories);
-        row.generation = true;
-        row.conditional = true;
+        row.tracks_generation = true;
+        row.requires_resource_version = true;
         row.status_only = true;
         row.storage_version = (self.group, self.versions[self.stored].name);
-        row.fields.clone_from(&version.fields);
+        row.selectable_fields.clone_from(&version.fields);
         let part = |name, kind, group_version| Subresource { name, kind, group_version, verbs: PART.to_vec() };
         if version.status {
             row.subresources.push(part("status", self.kind, None));
@@ -182,7 +187,7 @@ impl Definition {
         if version.scale.is_some() {
             row.subresources.push(part("scale", "Scale", Some(("autoscaling", "v1"))));
         }
-        row.custom = Some(Arc::new(Version { definition: self.clone(), at }));
+        row.custom_schema = Some(Arc::new(Version { definition: self.clone(), at }));
         Arc::new(row)
     }
 
@@ -204,7 +209,7 @@ impl Definition {
 
     /// A stored object as the schema of its own version has it by now.
     pub fn refreshed(&self, mut object: Value) -> Value {
-        if let Some(at) = self.version_of(meta::text(&object, &["apiVersion"])) {
+        if let Some(at) = self.version_of(meta::string_at(&object, &["apiVersion"])) {
             let node = self.schema(at);
             // What cannot be coerced stays as it is: it was written under another schema.
             let _ = prune::prune(node, &mut object);
@@ -232,7 +237,7 @@ impl Definition {
 
     /// A hash of all that it says.
     pub fn hash(&self) -> &str {
-        self.hash.get_or_init(|| api::discovery::Page::new(self.document.clone()).hash)
+        self.hash.get_or_init(|| api::discovery::CachedDocument::new(self.document.clone()).hash)
     }
 
     fn parsed(&self) -> Value {
@@ -243,7 +248,7 @@ impl Definition {
     fn made(&self, at: usize) -> &Made {
         self.versions[at].made.get_or_init(|| {
             let version = self.described(at);
-            let schema = meta::at(&version, &["schema", "openAPIV3Schema"]).unwrap_or(&Value::Null);
+            let schema = meta::value_at(&version, &["schema", "openAPIV3Schema"]).unwrap_or(&Value::Null);
             Made { schema: Arc::new(crate::schema::parse(schema)), printer: Printer::new(&version) }
         })
     }
@@ -252,19 +257,19 @@ impl Definition {
 impl Part {
     fn new(version: &Value, kind: (&str, &str), all: &[Value]) -> Self {
         let flag = |name: &str| version.get(name).and_then(Value::as_bool).unwrap_or_default();
-        let scale = meta::at(version, &["subresources", "scale"]).filter(|scale| scale.is_object());
+        let scale = meta::value_at(version, &["subresources", "scale"]).filter(|scale| scale.is_object());
         let path = |field: &Value| {
-            let path = intern_name(meta::text(field, &["jsonPath"]).trim_start_matches('.'));
-            SelectableField { name: path, paths: vec![path], absent: "" }
+            let path = intern_name(meta::string_at(field, &["jsonPath"]).trim_start_matches('.'));
+            SelectableField { name: path, paths: vec![path], default_value: "" }
         };
         Self {
-            name: intern_name(meta::text(version, &["name"])),
+            name: intern_name(meta::string_at(version, &["name"])),
             served: flag("served"),
             deprecated: flag("deprecated"),
             warning: flag("deprecated").then(|| version::warning(version, kind, all)),
-            status: meta::at(version, &["subresources", "status"]).is_some_and(Value::is_object),
+            status: meta::value_at(version, &["subresources", "status"]).is_some_and(Value::is_object),
             scale: scale.map(Scale::new),
-            fields: meta::list(version, &["selectableFields"]).iter().map(path).collect(),
+            fields: meta::list_at(version, &["selectableFields"]).iter().map(path).collect(),
             made: OnceLock::new(),
         }
     }
@@ -276,15 +281,17 @@ fn texts<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a str> {
 
 /// Whether a condition of an object is true.
 fn is_true(object: &Value, condition: &str) -> bool {
-    let conditions = meta::list(object, &["status", "conditions"]);
-    conditions.iter().any(|one| meta::text(one, &["type"]) == condition && meta::text(one, &["status"]) == "True")
+    let conditions = meta::list_at(object, &["status", "conditions"]);
+    conditions
+        .iter()
+        .any(|one| meta::string_at(one, &["type"]) == condition && meta::string_at(one, &["status"]) == "True")
 }
 
 /// The faults of a definition that can only be found with CEL. What did not change is let pass.
 pub fn check(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let versions = |object: &'_ Value| meta::list(object, &["spec", "versions"]).to_vec();
+    let versions = |object: &'_ Value| meta::list_at(object, &["spec", "versions"]).to_vec();
     let (new, before) = (versions(object), old.map(versions).unwrap_or_default());
-    let schema = |version: &Value| meta::at(version, &["schema", "openAPIV3Schema"]).cloned();
+    let schema = |version: &Value| meta::value_at(version, &["schema", "openAPIV3Schema"]).cloned();
     let known: Vec<Value> = before.iter().filter_map(schema).collect();
     let schemas: Vec<Option<Value>> = new.iter().map(schema).collect();
     // What all versions have alike stands once, above them.

@@ -15,7 +15,7 @@ pub struct Scale {
 
 impl Scale {
     pub(super) fn new(scale: &Value) -> Self {
-        let text = |name: &str| meta::text(scale, &[name]).to_owned();
+        let text = |name: &str| meta::string_at(scale, &[name]).to_owned();
         Self { spec: text("specReplicasPath"), status: text("statusReplicasPath"), selector: text("labelSelectorPath") }
     }
 

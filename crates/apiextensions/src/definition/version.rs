@@ -6,7 +6,7 @@ use api::{
     Value,
     apply::StructuralView,
     meta,
-    schema::{ObjectWrite, PrinterColumn, CustomResourceSchema},
+    schema::{CustomResourceSchema, ObjectWrite, PrinterColumn},
     validate::FieldError,
 };
 use jiff::Timestamp;
@@ -61,7 +61,7 @@ impl CustomResourceSchema for Version {
 
     fn with_api_version<'v>(&self, object: &'v Value, api_version: &str) -> Option<Cow<'v, Value>> {
         let at = self.definition.version_of(api_version)?;
-        let given = meta::text(object, &["apiVersion"]);
+        let given = meta::string_at(object, &["apiVersion"]);
         if given == api_version || given.is_empty() {
             return Some(Cow::Borrowed(object));
         }
@@ -73,7 +73,7 @@ impl CustomResourceSchema for Version {
     }
 
     fn from_stored(&self, object: Value) -> Value {
-        let own = self.definition.version_of(meta::text(&object, &["apiVersion"])) == Some(self.at);
+        let own = self.definition.version_of(meta::string_at(&object, &["apiVersion"])) == Some(self.at);
         let object = self.definition.refreshed(object);
         if own { object } else { self.definition.renamed(object, self.at) }
     }
@@ -108,9 +108,9 @@ pub(super) fn warning(version: &Value, (group, kind): (&str, &str), all: &[Value
     if let Some(text) = version.get("deprecationWarning").and_then(Value::as_str) {
         return text.to_owned();
     }
-    let name = meta::text(version, &["name"]);
+    let name = meta::string_at(version, &["name"]);
     let usable = |other: &&Value| other["served"] == true && other["deprecated"] != true;
-    let names = all.iter().filter(usable).map(|other| meta::text(other, &["name"]));
+    let names = all.iter().filter(usable).map(|other| meta::string_at(other, &["name"]));
     let newer = names.filter(|other| order(name, other) == Ordering::Less);
     let text = format!("{group}/{name} {kind} is deprecated");
     match newer.max_by(|a, b| order(a, b)) {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use api::validate::{Bad, Fault, FieldError};
+use api::validate::{BadValue, FieldError, FieldErrorType};
 use serde_json::json;
 
 use super::{Rule, compile::Compiled, sizes};
@@ -81,7 +81,7 @@ impl Check {
         let Some(compiled) = node.rules.compiled(node) else {
             let why = "internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert \
                  structural schema to CEL declarations";
-            return self.errors.push(FieldError::new(path, Fault::Internal, why));
+            return self.errors.push(FieldError::new(path, FieldErrorType::Internal, why));
         };
         let often = place.often.unwrap_or_else(|| sizes::most_often(node));
         for (at, (rule, compiled)) in node.rules.list.iter().zip(compiled).enumerate() {
@@ -156,7 +156,7 @@ fn exceeds(what: &str, cost: u64, limit: u64) -> String {
 }
 
 /// A rule as upstream shows it.
-fn shown(rule: &Rule) -> Bad {
+fn shown(rule: &Rule) -> BadValue {
     let field = |name: &str, value: api::Value| format!("\"{name}\":{}", escaped(&value.to_string()));
     let fields = [
         field("Rule", json!(rule.rule)),
@@ -166,7 +166,7 @@ fn shown(rule: &Rule) -> Bad {
         field("FieldPath", json!(rule.field_path)),
         field("OptionalOldSelf", json!(rule.optional_old_self)),
     ];
-    Bad::Shown(format!("{{{}}}", fields.join(",")))
+    BadValue::Rendered(format!("{{{}}}", fields.join(",")))
 }
 
 /// Go writes what HTML might take for its own as numbers.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use api::{
     Value,
-    validate::{Bad, Fault, FieldError},
+    validate::{BadValue, FieldError, FieldErrorType},
 };
 use cel::{Bindings, Budget, Error};
 
@@ -278,12 +278,14 @@ impl Told<'_> {
     /// A rule does not hold.
     fn told(&self, field: &str, reason: Option<&str>, detail: String) -> FieldError {
         let whole = matches!(self.kind, Kind::Object | Kind::Array);
-        let bad = || if whole { Bad::Omitted } else { Bad::Value(self.value.clone()) };
+        let bad = || if whole { BadValue::Omitted } else { BadValue::Value(self.value.clone()) };
         let fault = match reason {
-            Some("FieldValueForbidden") => Fault::Forbidden,
-            Some("FieldValueRequired") => Fault::Required,
-            Some("FieldValueDuplicate") => return FieldError::new(self.place(field), Fault::Duplicate(bad()), ""),
-            _ => Fault::Invalid(bad()),
+            Some("FieldValueForbidden") => FieldErrorType::Forbidden,
+            Some("FieldValueRequired") => FieldErrorType::Required,
+            Some("FieldValueDuplicate") => {
+                return FieldError::new(self.place(field), FieldErrorType::Duplicate(bad()), "");
+            }
+            _ => FieldErrorType::Invalid(bad()),
         };
         FieldError::new(self.place(field), fault, detail)
     }

@@ -2,8 +2,8 @@
 
 use api::{
     Value,
-    apply::{ChildView, ViewForm, KeyOrigin, StructuralView, TypeView},
-    schema::Ty,
+    apply::{ChildView, KeyOrigin, StructuralView, TypeView, ViewForm},
+    schema::FieldType,
 };
 
 use super::{Kind, ListKind, META, Node, Others};
@@ -11,18 +11,20 @@ use super::{Kind, ListKind, META, Node, Others};
 impl StructuralView for Node {
     fn type_view(&self) -> TypeView<'_> {
         if self.int_or_string {
-            return TypeView { form: ViewForm::Scalar(&Ty::IntOrString), atomic: true };
+            return TypeView { form: ViewForm::Scalar(&FieldType::IntOrString), atomic: true };
         }
-        let scalar = |ty: &'static Ty| TypeView { form: ViewForm::Scalar(ty), atomic: true };
+        let scalar = |ty: &'static FieldType| TypeView { form: ViewForm::Scalar(ty), atomic: true };
         match self.kind {
             Kind::Any if self.properties.is_empty() => TypeView::DEDUCED,
-            Kind::Any | Kind::Object if self.has_fields() => TypeView { form: ViewForm::Fields(self), atomic: self.atomic },
+            Kind::Any | Kind::Object if self.has_fields() => {
+                TypeView { form: ViewForm::Fields(self), atomic: self.atomic }
+            }
             Kind::Any | Kind::Object => TypeView { atomic: self.atomic, ..TypeView::DEDUCED },
             Kind::Array => TypeView { form: ViewForm::Items(self), atomic: matches!(self.list, ListKind::Atomic) },
-            Kind::String => scalar(&Ty::String),
-            Kind::Integer => scalar(&Ty::Int64),
-            Kind::Number => scalar(&Ty::Double),
-            Kind::Boolean => scalar(&Ty::Bool),
+            Kind::String => scalar(&FieldType::String),
+            Kind::Integer => scalar(&FieldType::Int64),
+            Kind::Number => scalar(&FieldType::Double),
+            Kind::Boolean => scalar(&FieldType::Bool),
         }
     }
 
@@ -39,7 +41,9 @@ impl StructuralView for Node {
         match &self.others {
             Others::Node(node) => Some(ChildView { view: node.type_view(), key_origin: KeyOrigin::UserDefined }),
             Others::Any => Some(ChildView { view: TypeView::DEDUCED, key_origin: KeyOrigin::UserDefined }),
-            Others::None if self.preserve => Some(ChildView { view: TypeView::DEDUCED, key_origin: KeyOrigin::UserDefined }),
+            Others::None if self.preserve => {
+                Some(ChildView { view: TypeView::DEDUCED, key_origin: KeyOrigin::UserDefined })
+            }
             Others::None => None,
         }
     }

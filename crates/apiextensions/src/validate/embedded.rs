@@ -45,7 +45,7 @@ fn resource(value: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
     if value.get("metadata").is_some() {
         let namespaced = !meta::namespace(value).is_empty();
-        errors.extend(validate::embedded_metadata(value, namespaced).into_iter().map(|mut error| {
+        errors.extend(validate::validate_embedded_metadata(value, namespaced).into_iter().map(|mut error| {
             error.field = place(&error.field);
             error
         }));

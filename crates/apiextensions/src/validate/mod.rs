@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use api::{
     Map, Value,
-    validate::{Bad, Fault, FieldError},
+    validate::{BadValue, FieldError, FieldErrorType},
 };
 pub use embedded::embedded;
 pub use format::supported as supported_format;
@@ -69,17 +69,17 @@ impl Check<'_> {
         }
     }
 
-    fn fault(&self, path: &str, fault: Fault, message: impl Into<String>) -> FieldError {
+    fn fault(&self, path: &str, fault: FieldErrorType, message: impl Into<String>) -> FieldError {
         FieldError::new(self.name(path), fault, message)
     }
 
-    fn invalid(&self, path: &str, bad: impl Into<Bad>, what: &str) -> FieldError {
-        self.fault(path, Fault::Invalid(bad.into()), format!("{path} in body {what}"))
+    fn invalid(&self, path: &str, bad: impl Into<BadValue>, what: &str) -> FieldError {
+        self.fault(path, FieldErrorType::Invalid(bad.into()), format!("{path} in body {what}"))
     }
 
     fn wrong_type(&self, path: &str, wanted: &str, found: &str) -> FieldError {
         let message = format!("{path} in body must be of type {wanted}: {found:?}");
-        self.fault(path, Fault::TypeInvalid(found.into()), message)
+        self.fault(path, FieldErrorType::TypeInvalid(found.into()), message)
     }
 
     /// A fault that upstream tells of no field.
@@ -163,7 +163,7 @@ impl Check<'_> {
     fn text(&self, bounds: &Bounds, text: &str, path: &str) -> Option<FieldError> {
         let length = text.chars().count() as i64;
         if let Some(most) = bounds.max_length.filter(|most| length > *most) {
-            return Some(self.fault(path, Fault::TooLong, format!("may not be more than {most} bytes")));
+            return Some(self.fault(path, FieldErrorType::TooLong, format!("may not be more than {most} bytes")));
         }
         if let Some(least) = bounds.min_length.filter(|least| length < *least) {
             return Some(self.invalid(path, text, &format!("should be at least {least} chars long")));
@@ -274,7 +274,7 @@ impl Check<'_> {
         }
         if let Some(most) = bounds.max_items.filter(|most| size > *most) {
             let message = format!("must have at most {most} items");
-            out.add(self.fault(path, Fault::TooMany(items.len()), message));
+            out.add(self.fault(path, FieldErrorType::TooMany(items.len()), message));
         }
         let twice = |at: usize| items[..at].contains(&items[at]);
         if bounds.unique_items && (1..items.len()).any(twice) {
@@ -291,7 +291,7 @@ impl Check<'_> {
         }
         if let Some(most) = bounds.max_properties.filter(|most| size > *most) {
             let message = format!("must have at most {most} items");
-            out.add(self.fault(path, Fault::TooMany(map.len()), message));
+            out.add(self.fault(path, FieldErrorType::TooMany(map.len()), message));
         }
         for (name, value) in map {
             let before = old.and_then(|old| old.get(name));
@@ -308,7 +308,7 @@ impl Check<'_> {
             }
         }
         for name in bounds.required.iter().filter(|name| !map.contains_key(&***name)) {
-            out.add(self.fault(&format!("{path}.{name}"), Fault::Required, ""));
+            out.add(self.fault(&format!("{path}.{name}"), FieldErrorType::Required, ""));
         }
         out
     }

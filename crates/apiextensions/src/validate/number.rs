@@ -2,7 +2,7 @@
 
 use api::{
     Value,
-    validate::{Fault, FieldError},
+    validate::{FieldError, FieldErrorType},
 };
 
 use super::{Check, Outcome};
@@ -93,7 +93,7 @@ impl Check<'_> {
         if !positive {
             let message = format!("factor MultipleOf declared for {path} must be positive: {shown}");
             let bad = shown.parse::<f64>().map_or_else(|_| shown.clone().into(), |number| Value::from(number as i64));
-            return Some(self.fault(path, Fault::Invalid(bad.into()), message));
+            return Some(self.fault(path, FieldErrorType::Invalid(bad.into()), message));
         }
         (!fits).then(|| self.invalid(path, value.clone(), &format!("should be a multiple of {shown}")))
     }

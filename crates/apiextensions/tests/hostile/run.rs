@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use api::{
     Value,
-    apply::{self, Kind, Writer},
-    decode::{self, Mode},
+    apply::{self, ApplyRequest, ApplyTarget},
+    decode::{self, FieldValidation},
     json,
-    schema::{ObjectWrite, CustomResourceSchema, Resource, schema},
+    schema::{CustomResourceSchema, ObjectWrite, Resource, schema},
     validate,
 };
 use ferry_apiextensions::{
@@ -40,9 +40,9 @@ fn accepted(version: Value) -> Option<Arc<Definition>> {
         "names": {"plural": "boats", "singular": "boat", "kind": "Boat", "listKind": "BoatList"},
         "versions": [version, {"name": "v0", "served": true, "storage": false, "schema": {"openAPIV3Schema":
             {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
-    let mut object = decode::canonical(resource.ty, whole).ok()?.object;
-    api::defaults::apply(resource.ty, &mut object);
-    let mut errors = validate::create(resource, &object);
+    let mut object = decode::canonicalize(resource.ty, whole).ok()?.object;
+    api::defaults::apply_defaults(resource.ty, &mut object);
+    let mut errors = validate::validate_create(resource, &object);
     if errors.is_empty() {
         errors = ferry_apiextensions::check(&object, None);
     }
@@ -60,26 +60,32 @@ fn object_of(row: &Resource, mut object: Value) -> Option<Value> {
     let map = object.as_object_mut()?;
     map.insert("apiVersion".into(), row.api_version().into());
     map.insert("kind".into(), row.kind.into());
-    let (object, _) = decode::custom(row, object, Mode::Warn).ok()?;
-    let again = decode::custom(row, object.clone(), Mode::Warn).expect("what was read can be read").0;
+    let (object, _) = decode::decode_custom_value(row, object, FieldValidation::Warn).ok()?;
+    let again =
+        decode::decode_custom_value(row, object.clone(), FieldValidation::Warn).expect("what was read can be read").0;
     assert_eq!(again, object, "what has its defaults is not changed");
     Some(object)
 }
 
 fn used(row: &Arc<Resource>, objects: &[Value]) {
-    let version = row.custom.as_deref().and_then(Version::of).expect("it is of a definition");
+    let version = row.custom_schema.as_deref().and_then(Version::of).expect("it is of a definition");
     let now = jiff::Timestamp::UNIX_EPOCH;
     let _ = version.printer_columns();
     for object in objects {
-        let _ = (version.table_cells(object, now), validate::create(row, object), version.from_stored(object.clone()));
+        let _ = (
+            version.table_cells(object, now),
+            validate::validate_create(row, object),
+            version.from_stored(object.clone()),
+        );
     }
     let [object, old] = objects else { return };
     for subresource in ["", "status"] {
         let faults = version.validate_write(ObjectWrite { object, old: Some(old), subresource });
         faults.iter().for_each(|fault| drop(fault.to_string()));
     }
-    let writer = |manager| Writer { kind: Kind::of(row, ""), manager, now: "2026-01-01T00:00:00Z" };
-    if let Ok(applied) = apply::apply(&writer("a"), Some(old), object, true) {
-        let _ = apply::apply(&writer("b"), Some(&applied), old, false);
+    let writer =
+        |manager| ApplyRequest { target: ApplyTarget::for_resource(row, ""), manager, now: "2026-01-01T00:00:00Z" };
+    if let Ok(applied) = apply::apply_config(&writer("a"), Some(old), object, true) {
+        let _ = apply::apply_config(&writer("b"), Some(&applied), old, false);
     }
 }

@@ -48,19 +48,21 @@ pub fn from_kubeconfig(file: &Path) -> Result<Endpoint, KubeconfigError> {
     let text = read(file)?;
     let config = yaml::parse(&text)?.value;
     let folder = file.parent().unwrap_or(Path::new("."));
-    let context = named(&config, "contexts", "context", meta::text(&config, &["current-context"]))?;
-    let cluster = named(&config, "clusters", "cluster", meta::text(context, &["cluster"]))?;
+    let context = named(&config, "contexts", "context", meta::string_at(&config, &["current-context"]))?;
+    let cluster = named(&config, "clusters", "cluster", meta::string_at(context, &["cluster"]))?;
     let nobody = Value::Null;
-    let user = match meta::text(context, &["user"]) {
+    let user = match meta::string_at(context, &["user"]) {
         "" => &nobody,
         name => named(&config, "users", "user", name)?,
     };
     for (part, names) in [(cluster, ["proxy-url", "tls-server-name"]), (user, ["exec", "auth-provider"])] {
-        if let Some(name) = names.into_iter().find(|name| meta::at(part, &[*name]).is_some_and(|it| !it.is_null())) {
+        if let Some(name) =
+            names.into_iter().find(|name| meta::value_at(part, &[*name]).is_some_and(|it| !it.is_null()))
+        {
             return Err(KubeconfigError::Unsupported(name));
         }
     }
-    let endpoint = Endpoint::new(meta::text(cluster, &["server"]), tls(folder, cluster, user)?)?;
+    let endpoint = Endpoint::new(meta::string_at(cluster, &["server"]), tls(folder, cluster, user)?)?;
     Ok(endpoint.with_credential(credential(folder, user)?))
 }
 
@@ -80,22 +82,22 @@ fn tls(folder: &Path, cluster: &Value, user: &Value) -> Result<Arc<rustls::Clien
         (None, None) => builder.with_no_client_auth(),
         _ => return Err(KubeconfigError::Missing("client-key with its client-certificate".into())),
     };
-    let anybody = meta::at(cluster, &["insecure-skip-tls-verify"]) == Some(&Value::Bool(true));
+    let anybody = meta::value_at(cluster, &["insecure-skip-tls-verify"]) == Some(&Value::Bool(true));
     Ok(if anybody { unverified(&config) } else { Arc::new(config) })
 }
 
 /// What is shown in the header `Authorization`.
 fn credential(folder: &Path, user: &Value) -> Result<Option<HeaderValue>, KubeconfigError> {
-    let token = match (meta::text(user, &["token"]), meta::text(user, &["tokenFile"])) {
+    let token = match (meta::string_at(user, &["token"]), meta::string_at(user, &["tokenFile"])) {
         ("", "") => None,
         ("", file) => Some(String::from_utf8_lossy(&read(&folder.join(file))?).trim().to_owned()),
         (token, _) => Some(token.to_owned()),
     };
-    let text = match (token, meta::text(user, &["username"])) {
+    let text = match (token, meta::string_at(user, &["username"])) {
         (Some(token), _) => format!("Bearer {token}"),
         (None, "") => return Ok(None),
         (None, name) => {
-            format!("Basic {}", BASE64_STANDARD.encode(format!("{name}:{}", meta::text(user, &["password"]))))
+            format!("Basic {}", BASE64_STANDARD.encode(format!("{name}:{}", meta::string_at(user, &["password"]))))
         }
     };
     let mut value = HeaderValue::from_str(&text).map_err(|error| KubeconfigError::Wrong("token", error.to_string()))?;
@@ -105,19 +107,20 @@ fn credential(folder: &Path, user: &Value) -> Result<Option<HeaderValue>, Kubeco
 
 /// An entry of one of the lists.
 fn named<'a>(config: &'a Value, list: &str, part: &str, name: &str) -> Result<&'a Value, KubeconfigError> {
-    let entries = meta::list(config, &[list]);
-    let found = entries.iter().find(|entry| meta::text(entry, &["name"]) == name).and_then(|entry| entry.get(part));
+    let entries = meta::list_at(config, &[list]);
+    let found =
+        entries.iter().find(|entry| meta::string_at(entry, &["name"]) == name).and_then(|entry| entry.get(part));
     found.ok_or_else(|| KubeconfigError::Missing(format!("{part} {name:?}")))
 }
 
 /// Data that is in the file itself, or in another that it names.
 fn part(folder: &Path, of: &Value, name: &'static str) -> Result<Option<Vec<u8>>, KubeconfigError> {
-    let data = meta::text(of, &[&format!("{name}-data")]);
+    let data = meta::string_at(of, &[&format!("{name}-data")]);
     if !data.is_empty() {
         let decoded = BASE64_STANDARD.decode(data).map_err(|error| KubeconfigError::Wrong(name, error.to_string()))?;
         return Ok(Some(decoded));
     }
-    match meta::text(of, &[name]) {
+    match meta::string_at(of, &[name]) {
         "" => Ok(None),
         file => read(&folder.join(file)).map(Some),
     }

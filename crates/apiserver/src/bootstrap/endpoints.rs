@@ -58,7 +58,7 @@ pub async fn step(server: &Server, ip: IpAddr, port: u16, serving: bool) -> Resu
 async fn lease(server: &Server, ip: IpAddr, serving: bool) -> Result<(), Status> {
     let store = server.registry().store();
     let key = format!("{LEASES}{ip}");
-    let current = store.get(&key).await.map_err(Status::internal)?;
+    let current = store.get(&key).await.map_err(Status::internal_error)?;
     let guard = current.as_ref().map_or(Guard::Absent, |record| Guard::Revision(record.revision));
     if current.is_none() && !serving {
         return Ok(());
@@ -69,13 +69,13 @@ async fn lease(server: &Server, ip: IpAddr, serving: bool) -> Result<(), Status>
     match store.write(Write { key: key.into(), guard, value, ttl: Some(LEASE) }).await {
         // It ended, or another server of the same address was faster: the next step sees.
         Ok(_) | Err(store::Error::Conflict { .. }) => Ok(()),
-        Err(error) => Err(Status::internal(error)),
+        Err(error) => Err(Status::internal_error(error)),
     }
 }
 
 async fn others(server: &Server) -> Result<BTreeSet<IpAddr>, Status> {
     let range = Range { prefix: LEASES.into(), ..Default::default() };
-    let page = server.registry().store().list(range).await.map_err(Status::internal)?;
+    let page = server.registry().store().list(range).await.map_err(Status::internal_error)?;
     Ok(page.records.iter().filter_map(|record| record.key.strip_prefix(LEASES)?.parse().ok()).collect())
 }
 

@@ -35,10 +35,10 @@ pub async fn reconcile(registry: &Registry, resource: &'static Resource, object:
 async fn not_dangling(registry: &Registry, place: Place<'_>, schema: &Value) -> Result<(), Status> {
     let consumer = System::named(registry, CONSUMER);
     let current = consumer.read(place).await?.unwrap_or_default();
-    if !meta::list(&current, &["status", "conditions"]).is_empty() {
+    if !meta::list_at(&current, &["status", "conditions"]).is_empty() {
         return Ok(());
     }
-    let level = meta::text(schema, &["spec", "priorityLevelConfiguration", "name"]);
+    let level = meta::string_at(schema, &["spec", "priorityLevelConfiguration", "name"]);
     let message =
         format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} and it exists");
     let condition = json!({"type": "Dangling", "status": "False", "reason": "Found", "message": message,

@@ -58,9 +58,9 @@ async fn renew(server: &Server, name: &str, holder: &str) -> Result<(), Status> 
 async fn sweep(server: &Server) -> Result<(), Status> {
     let resource = loopback::resource("coordination.k8s.io", "v1", "leases")?;
     let range = Range { prefix: document::key(resource, NAMESPACE, "apiserver-"), ..Default::default() };
-    let page = server.registry().store().list(range).await.map_err(Status::internal)?;
+    let page = server.registry().store().list(range).await.map_err(Status::internal_error)?;
     for record in &page.records {
-        let lease = document::object(record).map_err(Status::internal)?;
+        let lease = document::object(record).map_err(Status::internal_error)?;
         let ours = lease["metadata"]["labels"][IDENTITY] == "kube-apiserver";
         if ours && is_over(&lease) {
             let place = Place { resource, namespace: NAMESPACE, name: meta::name(&lease) };
@@ -71,9 +71,9 @@ async fn sweep(server: &Server) -> Result<(), Status> {
 }
 
 fn is_over(lease: &Value) -> bool {
-    let renewed = meta::text(lease, &["spec", "renewTime"]).parse::<jiff::Timestamp>();
+    let renewed = meta::string_at(lease, &["spec", "renewTime"]).parse::<jiff::Timestamp>();
     let life =
-        jiff::SignedDuration::from_secs(meta::number(lease, &["spec", "leaseDurationSeconds"]).clamp(0, 1 << 31));
+        jiff::SignedDuration::from_secs(meta::integer_at(lease, &["spec", "leaseDurationSeconds"]).clamp(0, 1 << 31));
     renewed.is_ok_and(|renewed| clock::now().duration_since(renewed) > life)
 }
 

@@ -27,8 +27,8 @@ pub fn merged(current: &Value, wanted: &Value) -> Option<Value> {
 }
 
 fn lacking(current: &Value, wanted: &Value, path: &[&str], has: impl Fn(&[Value], &Value) -> bool) -> Vec<Value> {
-    let list = meta::list(current, path);
-    meta::list(wanted, path).iter().filter(|one| !has(list, one)).cloned().collect()
+    let list = meta::list_at(current, path);
+    meta::list_at(wanted, path).iter().filter(|one| !has(list, one)).cloned().collect()
 }
 
 /// Nothing to add must leave no trace: a list that is not there stays away.
@@ -47,7 +47,7 @@ fn append(object: &mut Value, path: &[&str], missing: Vec<Value>) {
 fn covered(rules: &[Value], wanted: &Value) -> bool {
     let texts = |field: &str| -> Vec<String> {
         let texts: Vec<String> =
-            meta::list(wanted, &[field]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
+            meta::list_at(wanted, &[field]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
         // A rule without names is for all of them: that is one thing to cover too.
         if texts.is_empty() { vec![String::new()] } else { texts }
     };
@@ -66,7 +66,7 @@ fn covered(rules: &[Value], wanted: &Value) -> bool {
 }
 
 fn allows(rule: &Value, field: &str, value: &str) -> bool {
-    let list = meta::list(rule, &[field]);
+    let list = meta::list_at(rule, &[field]);
     match field {
         // No names: all of them. Otherwise whoever wants all of them does not get them.
         "resourceNames" => list.is_empty() || list.iter().any(|one| one == value),

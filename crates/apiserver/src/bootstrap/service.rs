@@ -24,7 +24,7 @@ pub async fn networks(registry: &Registry, settings: &Settings) -> Result<(), St
     create_missing(System::new(registry), place, &json!({"metadata": {"name": NAME}, "spec": {"cidrs": wanted}}))
         .await?;
     let Some(current) = System::new(registry).read(place).await? else { return Ok(()) };
-    let found: Vec<&str> = meta::list(&current, &["spec", "cidrs"]).iter().filter_map(Value::as_str).collect();
+    let found: Vec<&str> = meta::list_at(&current, &["spec", "cidrs"]).iter().filter_map(Value::as_str).collect();
     if found != wanted {
         tracing::warn!(
             flag = wanted.join(","),
@@ -32,7 +32,7 @@ pub async fn networks(registry: &Registry, settings: &Settings) -> Result<(), St
             "the range of services is not that of the ServiceCIDR kubernetes: delete that object to replace it"
         );
     }
-    if !meta::list(&current, &["status", "conditions"]).is_empty() {
+    if !meta::list_at(&current, &["status", "conditions"]).is_empty() {
         return Ok(());
     }
     let condition = json!({"type": "Ready", "status": "True", "message": "Kubernetes default Service CIDR is ready",

@@ -28,7 +28,7 @@ async fn read(server: &Server, target: &Target) -> Result<Response<Body>, Status
     let options = LogOptions::of(&target.query, &target.name)?;
     let pod = pod::read(server, target).await?;
     let container = pod::container(target, &pod)?;
-    if meta::text(&pod, &["spec", "nodeName"]).is_empty() {
+    if meta::string_at(&pod, &["spec", "nodeName"]).is_empty() {
         return Ok(nothing());
     }
     let mut kubelet = pod::kubelet(server, target, &pod).await?;
@@ -71,9 +71,9 @@ async fn refused(target: &Target, answer: Response<Incoming>) -> Status {
         404 => {
             let message = format!("the server could not find the requested resource ( pods/log {})", target.name);
             let details = Some(json!({"name": target.name, "kind": "pods/log"}));
-            Status { code, reason: "NotFound", message, details, next: None }
+            Status { code, reason: "NotFound", message, details, continue_token: None }
         }
-        500 => Status::internal(text),
-        _ => Status::of_code(code, text),
+        500 => Status::internal_error(text),
+        _ => Status::from_code(code, text),
     }
 }

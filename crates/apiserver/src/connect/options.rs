@@ -3,7 +3,7 @@
 use api::{
     Value,
     status::Status,
-    validate::{Fault, FieldError},
+    validate::{FieldError, FieldErrorType},
 };
 use apiserver_core::query::{Query, encode_pairs};
 use jiff::Timestamp;
@@ -30,7 +30,7 @@ impl LogOptions {
         check(&mut errors, "limitBytes", limit, 1, "must be greater than 0");
         if since.is_some() && time.is_some() {
             let why = "at most one of `sinceTime` or `sinceSeconds` may be specified";
-            errors.push(FieldError::new("[]", Fault::Forbidden, why));
+            errors.push(FieldError::new("[]", FieldErrorType::Forbidden, why));
         } else {
             check(&mut errors, "sinceSeconds", since, 1, "must be greater than 0");
         }

@@ -19,8 +19,8 @@ pub async fn read(server: &Server, target: &Target) -> Result<Value, Status> {
 /// The container that a request names, or the only one.
 pub fn container(target: &Target, pod: &Value) -> Result<String, Status> {
     let names = |lists: &[&str]| -> Vec<String> {
-        let containers = lists.iter().flat_map(|list| meta::list(pod, &["spec", list]));
-        containers.map(|container| meta::text(container, &["name"]).to_owned()).collect()
+        let containers = lists.iter().flat_map(|list| meta::list_at(pod, &["spec", list]));
+        containers.map(|container| meta::string_at(container, &["name"]).to_owned()).collect()
     };
     let all = names(&["initContainers", "containers", "ephemeralContainers"]);
     let pod = &target.name;
@@ -40,7 +40,7 @@ pub fn container(target: &Target, pod: &Value) -> Result<String, Status> {
 
 /// The kubelet of the node that a pod is on, for a stream.
 pub async fn kubelet(server: &Server, target: &Target, pod: &Value) -> Result<Backend, Status> {
-    let node = meta::text(pod, &["spec", "nodeName"]);
+    let node = meta::string_at(pod, &["spec", "nodeName"]);
     if node.is_empty() {
         return Err(Status::bad_request(format!("pod {} does not have a host assigned", target.name)));
     }
@@ -51,18 +51,20 @@ pub async fn kubelet(server: &Server, target: &Target, pod: &Value) -> Result<Ba
 pub async fn kubelet_of(server: &Server, node: &str) -> Result<Backend, Status> {
     let nodes = loopback::resource("", "v1", "nodes")?;
     let (node, _) = server.shared.registry.read_object(nodes, "", node).await?;
-    let addresses = meta::list(&node, &["status", "addresses"]);
+    let addresses = meta::list_at(&node, &["status", "addresses"]);
     let find = |kind: &&str| addresses.iter().find(|address| address["type"] == **kind);
     let Some(address) = ADDRESSES.iter().find_map(find) else {
         let known: Vec<String> = addresses
             .iter()
-            .map(|address| format!("{{{} {}}}", meta::text(address, &["type"]), meta::text(address, &["address"])))
+            .map(|address| {
+                format!("{{{} {}}}", meta::string_at(address, &["type"]), meta::string_at(address, &["address"]))
+            })
             .collect();
         return Err(failed(format!("no preferred addresses found; known addresses: [{}]", known.join(" "))));
     };
-    let port = u16::try_from(meta::number(&node, &["status", "daemonEndpoints", "kubeletEndpoint", "Port"]));
+    let port = u16::try_from(meta::integer_at(&node, &["status", "daemonEndpoints", "kubeletEndpoint", "Port"]));
     Ok(Backend {
-        host: meta::text(address, &["address"]).to_owned(),
+        host: meta::string_at(address, &["address"]).to_owned(),
         port: port.ok().filter(|port| *port > 0).unwrap_or(KUBELET_PORT),
         tls: Some(server.shared.kubelet_tls.clone()),
     })

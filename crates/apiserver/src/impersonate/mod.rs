@@ -73,7 +73,7 @@ pub async fn impersonated(
             Err(status) => first = first.or(Some(status)),
         }
     }
-    Err(first.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
+    Err(first.unwrap_or_else(|| Status::internal_error("all impersonation modes failed")))
 }
 
 #[cfg(test)]

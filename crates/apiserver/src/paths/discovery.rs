@@ -1,7 +1,7 @@
 //! `/api` and `/apis`: groups, versions and resources, one by one or all at once.
 
 use api::{
-    discovery::{self, AggregatedVersion, Name},
+    discovery::{self, AggregatedVersion, DocumentName},
     status::Status,
 };
 use apiserver_core::{Body, negotiation};
@@ -20,19 +20,19 @@ pub fn answer(server: &Server, request: &Parts, parts: &[&str]) -> Result<Respon
             super::offered(request, &negotiation::types())?;
             return Ok(encode::json(200, &discovery::core_versions(&address(server, request))));
         }
-        ["apis"] => Name::Groups,
-        ["api", version] => Name::Resources(String::new(), (*version).to_owned()),
-        ["apis", group] => Name::Group((*group).to_owned()),
-        ["apis", group, version] => Name::Resources((*group).to_owned(), (*version).to_owned()),
+        ["apis"] => DocumentName::Groups,
+        ["api", version] => DocumentName::Resources(String::new(), (*version).to_owned()),
+        ["apis", group] => DocumentName::Group((*group).to_owned()),
+        ["apis", group, version] => DocumentName::Resources((*group).to_owned(), (*version).to_owned()),
         _ => return Ok(encode::no_page()),
     };
     let Some(page) = server.page(&name) else { return Ok(encode::no_page()) };
     match name {
         // Upstream's aggregator answers these itself, and in other words.
-        Name::Groups | Name::Group(_) if !super::accepts(request, &negotiation::types()) => {
+        DocumentName::Groups | DocumentName::Group(_) if !super::accepts(request, &negotiation::types()) => {
             Err(Status::not_acceptable(&negotiation::types().join(", ")))
         }
-        Name::Groups | Name::Group(_) => Ok(encode::bytes(200, page.bytes)),
+        DocumentName::Groups | DocumentName::Group(_) => Ok(encode::bytes(200, page.bytes)),
         _ => super::offered(request, &negotiation::types()).map(|()| encode::bytes(200, page.bytes)),
     }
 }
@@ -59,7 +59,7 @@ fn all(server: &Server, request: &Parts, version: AggregatedVersion, core: bool)
         AggregatedVersion::V2 => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
         AggregatedVersion::V2Beta1 => "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
     };
-    let page = server.page(&Name::Aggregated { core, version });
+    let page = server.page(&DocumentName::Aggregated { core, version });
     page.map_or_else(encode::no_page, |page| tagged::cached(tagged::answer(request, &page, content_type), "public"))
 }
 

@@ -76,8 +76,8 @@ fn accepted(request: &Parts) -> impl Iterator<Item = &str> {
 fn root(server: &Server) -> api::Value {
     let served = &server.shared.settings.served;
     let enabled = |group: &str, version: &str| served.includes(group, version);
-    let groups = api::discovery::groups(&enabled).into_iter().map(|group| format!("/apis/{group}"));
-    let versions = api::discovery::group_versions(&enabled).into_iter().map(|(group, version)| match group {
+    let groups = api::discovery::served_groups(&enabled).into_iter().map(|group| format!("/apis/{group}"));
+    let versions = api::discovery::served_group_versions(&enabled).into_iter().map(|(group, version)| match group {
         "" => format!("/api/{version}"),
         group => format!("/apis/{group}/{version}"),
     });

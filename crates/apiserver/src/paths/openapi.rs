@@ -1,7 +1,7 @@
 //! `/openapi`: version 2 as one document, version 3 as an index of documents whose addresses change with their content, so
 //! that clients may keep them for good.
 
-use api::discovery::Name;
+use api::discovery::DocumentName;
 use apiserver_core::{Body, body::full, query::Query};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
@@ -21,7 +21,7 @@ pub fn answer(server: &Server, request: &Parts, rest: &[&str]) -> Response<Body>
             Some(found) => found,
             None => return nothing(StatusCode::NOT_ACCEPTABLE),
         },
-        ["v3"] => (Name::OpenApi3Index, JSON),
+        ["v3"] => (DocumentName::OpenApi3Index, JSON),
         ["v3", rest @ ..] => return v3(server, request, &rest.join("/")),
         _ => return encode::no_page(),
     };
@@ -30,12 +30,12 @@ pub fn answer(server: &Server, request: &Parts, rest: &[&str]) -> Response<Body>
 }
 
 /// The form of version 2 that a client asks for first.
-fn v2(request: &Parts) -> Option<(Name, &'static str)> {
+fn v2(request: &Parts) -> Option<(DocumentName, &'static str)> {
     let media = |choice: &str| choice.split(';').next().unwrap_or_default().trim().to_owned();
     accepted(request).map(media).find_map(|media| match media.as_str() {
         // Go's clients cannot read the older spelling, which they ask for.
-        PROTOBUF | PROTOBUF_DOT => Some((Name::OpenApi2Protobuf, PROTOBUF_DOT)),
-        "" | JSON | "application/*" | "*/*" => Some((Name::OpenApi2, JSON)),
+        PROTOBUF | PROTOBUF_DOT => Some((DocumentName::OpenApi2Protobuf, PROTOBUF_DOT)),
+        "" | JSON | "application/*" | "*/*" => Some((DocumentName::OpenApi2, JSON)),
         _ => None,
     })
 }
@@ -48,7 +48,9 @@ fn nothing(code: StatusCode) -> Response<Body> {
 }
 
 fn v3(server: &Server, request: &Parts, path: &str) -> Response<Body> {
-    let Some(page) = server.page(&Name::OpenApi3(path.to_owned())) else { return nothing(StatusCode::NOT_FOUND) };
+    let Some(page) = server.page(&DocumentName::OpenApi3(path.to_owned())) else {
+        return nothing(StatusCode::NOT_FOUND);
+    };
     if !accepts(request, &[JSON, "application/*"]) {
         return nothing(StatusCode::NOT_ACCEPTABLE);
     }

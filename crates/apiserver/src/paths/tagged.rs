@@ -1,14 +1,14 @@
 //! Documents that clients keep: each has a tag, and who shows the tag is told that nothing changed.
 
-use api::discovery::Page;
+use api::discovery::CachedDocument;
 use apiserver_core::{Body, body::full};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 
 /// 200 with a document and its tag, or 304 for a client that has it.
-pub fn answer(request: &Parts, page: &Page, content_type: &'static str) -> Response<Body> {
+pub fn answer(request: &Parts, page: &CachedDocument, content_type: &'static str) -> Response<Body> {
     let known = request.headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if page.is_known(known) {
+    if page.matches_etag(known) {
         let mut response = with_tag(Bytes::new(), page);
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         return response;
@@ -19,7 +19,7 @@ pub fn answer(request: &Parts, page: &Page, content_type: &'static str) -> Respo
 }
 
 /// 301 to where the document is now.
-pub fn moved(location: &str, page: &Page) -> Response<Body> {
+pub fn moved(location: &str, page: &CachedDocument) -> Response<Body> {
     let mut response = with_tag(Bytes::new(), page);
     *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
     let headers = response.headers_mut();
@@ -36,7 +36,7 @@ pub fn cached(mut response: Response<Body>, how: &'static str) -> Response<Body>
     response
 }
 
-fn with_tag(body: Bytes, page: &Page) -> Response<Body> {
+fn with_tag(body: Bytes, page: &CachedDocument) -> Response<Body> {
     let mut response = Response::new(full(body));
     let headers = response.headers_mut();
     // Tags are hexadecimal digits.

@@ -9,7 +9,7 @@ mod view;
 
 use std::{sync::Arc, time::Duration};
 
-use api::{schema::Row, status::Status};
+use api::{schema::ResourceRef, status::Status};
 use apiserver_core::{
     Body, BodyError, document,
     negotiation::{Encoding, Form},
@@ -73,7 +73,7 @@ async fn pieces(server: &Server, target: Target, form: Form) -> Result<BoxStream
 /// A watch of a resource that may cease to be.
 struct Watched {
     registry: Arc<Registry>,
-    resource: Row,
+    resource: ResourceRef,
     lines: Lines,
     /// Cancelled when the definition of the resource changes or goes; `None`: it never does.
     ended: Option<CancellationToken>,

@@ -150,7 +150,7 @@ impl View {
     }
 
     fn write(&mut self, kind: Type, value: &Bytes, revision: Revision) -> Result<Bytes, store::Error> {
-        if self.form.is_plain() && self.target.resource.custom.is_none() && self.tail.ends(value) {
+        if self.form.is_plain() && self.target.resource.custom_schema.is_none() && self.tail.ends(value) {
             return Ok(line(kind.text(), value.len() + 48, |out| document::append(out, value, revision)));
         }
         let object = match self.converted.get(&place(value)) {
@@ -159,7 +159,7 @@ impl View {
                 meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
                 object
             }
-            None => convert::to(&self.target.resource, document::decode(value, revision)?),
+            None => convert::convert_to(&self.target.resource, document::decode(value, revision)?),
         };
         let shown = self.shown(object);
         Ok(self.line(kind.text(), &shown))
@@ -181,7 +181,7 @@ impl View {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         // An object of the kind in which nothing is set.
-        let mut object = apply::Kind::of(&self.target.resource, "").blank();
+        let mut object = apply::ApplyTarget::for_resource(&self.target.resource, "").blank_object();
         object["metadata"] = metadata;
         let shown = self.shown(object);
         self.line("BOOKMARK", &shown)
@@ -191,17 +191,17 @@ impl View {
     pub fn error(&self, error: &store::Error) -> Bytes {
         let status = match error {
             store::Error::Compacted { requested, oldest } => {
-                Status::expired(format!("too old resource version: {requested} ({oldest})"))
+                Status::resource_expired(format!("too old resource version: {requested} ({oldest})"))
             }
-            store::Error::Future { requested, current } => Status::future_revision(*requested, *current),
-            error => Status::internal(error),
+            store::Error::Future { requested, current } => Status::resource_version_too_large(*requested, *current),
+            error => Status::internal_error(error),
         };
         self.line("ERROR", &status.to_value())
     }
 
     fn line(&self, kind: &str, object: &Value) -> Bytes {
         match self.form.encoding {
-            Encoding::Protobuf => protobuf::frame(&protobuf::encode_watch_event(kind, object)).into(),
+            Encoding::Protobuf => protobuf::encode_frame(&protobuf::encode_watch_event(kind, object)).into(),
             Encoding::Json | Encoding::Yaml => {
                 let text = object.to_string();
                 line(kind, text.len(), |out| out.put_slice(text.as_bytes()))

@@ -72,7 +72,7 @@ fn json_object(random: &mut fastrand::Rng) -> Vec<u8> {
 }
 
 fn protobuf(random: &mut fastrand::Rng) -> Vec<u8> {
-    api::protobuf::encode_any(&object(random)).unwrap_or_else(|| b"k8s\0\x0a\x00\x12\x00".to_vec())
+    api::protobuf::encode_declared(&object(random)).unwrap_or_else(|| b"k8s\0\x0a\x00\x12\x00".to_vec())
 }
 
 type Make = fn(&mut fastrand::Rng) -> Vec<u8>;

@@ -39,7 +39,7 @@ pub fn compile(
     compile(source).map_err(|fault| {
         let error = match fault.kind {
             FaultKind::Invalid => FieldError::invalid(field, source, fault.detail),
-            FaultKind::Internal => FieldError::new(field, api::validate::Fault::Internal, fault.detail),
+            FaultKind::Internal => FieldError::new(field, api::validate::FieldErrorType::Internal, fault.detail),
         };
         invalid(error.to_string())
     })

@@ -85,7 +85,7 @@ impl Keys {
         let set: Value =
             serde_json::from_slice(&body).map_err(|error| format!("oidc: failed to decode keys: {error}"))?;
         // Keys of other kinds may be there for other purposes.
-        let keys = meta::list(&set, &["keys"]).iter().filter_map(PublicKey::from_jwk).collect();
+        let keys = meta::list_at(&set, &["keys"]).iter().filter_map(PublicKey::from_jwk).collect();
         Ok(Known { keys, until })
     }
 }

@@ -52,7 +52,7 @@ impl Provider {
         let answer = answer.map_err(|error| format!("{}: {error}", self.discovery))?;
         let described: Value = serde_json::from_slice(&answer)
             .map_err(|error| format!("oidc: failed to decode provider discovery object: {error}"))?;
-        let (named, keys) = (meta::text(&described, &["issuer"]), meta::text(&described, &["jwks_uri"]));
+        let (named, keys) = (meta::string_at(&described, &["issuer"]), meta::string_at(&described, &["jwks_uri"]));
         if named != self.url {
             return Err(format!(
                 "oidc: issuer did not match the issuer returned by provider, expected {:?} got {named:?}",

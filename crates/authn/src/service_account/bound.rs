@@ -42,7 +42,7 @@ impl TokenLink for Bound {
 impl Bound {
     /// Whether everything that the token names still exists.
     async fn lives<'a>(&self, claims: &'a Value, now: Timestamp) -> Result<Account<'a>, Reasons> {
-        let namespace = meta::text(claims, &["namespace"]);
+        let namespace = meta::string_at(claims, &["namespace"]);
         let (name, uid) = reference(claims, "serviceaccount").unwrap_or_default();
         let found = self.accounts.object("serviceaccounts", namespace, name).await;
         let found = found.map_err(|status| Reasons::one(status.message))?;
@@ -84,11 +84,11 @@ impl Bound {
 /// The name and uid of an object that the claims refer to.
 fn reference<'a>(claims: &'a Value, kind: &str) -> Option<(&'a str, &'a str)> {
     claims.get(kind)?;
-    Some((meta::text(claims, &[kind, "name"]), meta::text(claims, &[kind, "uid"])))
+    Some((meta::string_at(claims, &[kind, "name"]), meta::string_at(claims, &[kind, "uid"])))
 }
 
 fn was_deleted(object: &Value, now: Timestamp) -> bool {
-    let since = meta::text(object, &["metadata", "deletionTimestamp"]).parse::<Timestamp>();
+    let since = meta::string_at(object, &["metadata", "deletionTimestamp"]).parse::<Timestamp>();
     since.is_ok_and(|since| since < now - SignedDuration::from_secs(LEEWAY))
 }
 

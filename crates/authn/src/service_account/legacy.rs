@@ -81,7 +81,7 @@ impl Legacy {
         let secret = self.accounts.object("secrets", namespace, secret_name).await;
         let secret = secret.ok().filter(|secret| !meta::is_deleting(secret));
         let secret = secret.ok_or_else(|| Reasons::one("Token has been invalidated"))?;
-        let held = BASE64_STANDARD.decode(meta::text(&secret, &["data", "token"])).unwrap_or_default();
+        let held = BASE64_STANDARD.decode(meta::string_at(&secret, &["data", "token"])).unwrap_or_default();
         if !same(&held, token.as_bytes()) {
             return Err(Reasons::one("Token does not match server's copy"));
         }
@@ -94,7 +94,7 @@ impl Legacy {
         if actual != uid {
             return Err(Reasons::one(format!("ServiceAccount UID ({actual}) does not match claim ({uid})")));
         }
-        let invalid = !meta::text(&secret, &["metadata", "labels", INVALID_SINCE]).is_empty();
+        let invalid = !meta::string_at(&secret, &["metadata", "labels", INVALID_SINCE]).is_empty();
         self.note_use(&secret).await;
         if invalid {
             return Err(Reasons::one(format!(
@@ -103,8 +103,9 @@ impl Legacy {
                  '{INVALID_SINCE}' label from the secret to temporarily allow use of this token"
             )));
         }
-        let generated =
-            meta::list(&account, &["secrets"]).iter().any(|secret| meta::text(secret, &["name"]) == secret_name);
+        let generated = meta::list_at(&account, &["secrets"])
+            .iter()
+            .any(|secret| meta::string_at(secret, &["name"]) == secret_name);
         if generated {
             signed.notes.warnings.push(AUTO_GENERATED.to_owned());
         }
@@ -121,7 +122,7 @@ impl Legacy {
     async fn note_use(&self, secret: &Value) {
         let today = clock::now().to_zoned(TimeZone::UTC).date();
         let tomorrow = today.saturating_add(1.day());
-        let noted = meta::text(secret, &["metadata", "labels", LAST_USED]);
+        let noted = meta::string_at(secret, &["metadata", "labels", LAST_USED]);
         if noted == today.to_string() || noted == tomorrow.to_string() {
             return;
         }

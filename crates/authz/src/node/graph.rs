@@ -147,7 +147,7 @@ fn known(place: Place<'_>) -> Object {
 
 impl View for Graph {
     fn put(&mut self, place: Place<'_>, object: &Value) {
-        let node = meta::text(object, &["spec", "nodeName"]);
+        let node = meta::string_at(object, &["spec", "nodeName"]);
         let known = known(place);
         match known.kind {
             Kind::Pod if node.is_empty() => self.remove_root(&known),

@@ -30,7 +30,7 @@ impl Guard for Roles {
         }
         let owned = Owned::of(authorizers, target);
         owned.must_cover(&Rule::all_of(object), target, object)?;
-        let aggregates = |role: &Value| !meta::list(role, &["aggregationRule", "clusterRoleSelectors"]).is_empty();
+        let aggregates = |role: &Value| !meta::list_at(role, &["aggregationRule", "clusterRoleSelectors"]).is_empty();
         if aggregates(object) || current.is_some_and(aggregates) {
             // It can gather anything, and keep others from taking it away.
             let all = json!({"rules": [
@@ -107,17 +107,17 @@ async fn may_escalate(authorizers: &Authorizers, target: &Target) -> bool {
 }
 
 async fn may_bind(authorizers: &Authorizers, target: &Target, binding: &Value) -> bool {
-    let resource = match meta::text(binding, &["roleRef", "kind"]) {
+    let resource = match meta::string_at(binding, &["roleRef", "kind"]) {
         "ClusterRole" => "clusterroles",
         "Role" => "roles",
         _ => return false,
     };
     let asked = Resource {
-        group: meta::text(binding, &["roleRef", "apiGroup"]),
+        group: meta::string_at(binding, &["roleRef", "apiGroup"]),
         version: "*",
         resource,
         namespace: &target.namespace,
-        name: meta::text(binding, &["roleRef", "name"]),
+        name: meta::string_at(binding, &["roleRef", "name"]),
         ..Resource::default()
     };
     let attributes = Attributes { user: &target.user, verb: "bind", asked: Asked::Resource(asked) };
@@ -143,8 +143,8 @@ fn not_found(missing: Missing) -> Status {
         Missing::Role(role) => {
             let resource = format!("{}s", role.kind.to_lowercase());
             let found = super::schema().resource(super::GROUP, "v1", &resource);
-            found.map_or_else(|| Status::of_code(500, missing.to_string()), |row| Status::not_found(row, &role.name))
+            found.map_or_else(|| Status::from_code(500, missing.to_string()), |row| Status::not_found(row, &role.name))
         }
-        Missing::Kind(_) => Status::of_code(500, missing.to_string()),
+        Missing::Kind(_) => Status::from_code(500, missing.to_string()),
     }
 }

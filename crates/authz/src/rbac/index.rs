@@ -171,13 +171,13 @@ impl Scope {
 impl Binding {
     fn of(place: Place<'_>, object: &Value) -> Self {
         let subject = |subject: &Value| {
-            let namespace = match meta::text(subject, &["namespace"]) {
+            let namespace = match meta::string_at(subject, &["namespace"]) {
                 "" => place.namespace,
                 namespace => namespace,
             };
             Subject {
-                kind: meta::text(subject, &["kind"]).into(),
-                name: meta::text(subject, &["name"]).into(),
+                kind: meta::string_at(subject, &["kind"]).into(),
+                name: meta::string_at(subject, &["name"]).into(),
                 namespace: namespace.into(),
             }
         };
@@ -185,7 +185,7 @@ impl Binding {
             namespace: place.namespace.into(),
             name: place.name.into(),
             role: RoleRef::of(object),
-            subjects: meta::list(object, &["subjects"]).iter().map(subject).collect(),
+            subjects: meta::list_at(object, &["subjects"]).iter().map(subject).collect(),
         }
     }
 }
@@ -194,8 +194,8 @@ impl RoleRef {
     /// What a binding refers to.
     pub fn of(binding: &Value) -> Self {
         Self {
-            kind: meta::text(binding, &["roleRef", "kind"]).into(),
-            name: meta::text(binding, &["roleRef", "name"]).into(),
+            kind: meta::string_at(binding, &["roleRef", "kind"]).into(),
+            name: meta::string_at(binding, &["roleRef", "name"]).into(),
         }
     }
 }

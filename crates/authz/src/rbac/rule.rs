@@ -24,7 +24,7 @@ impl Rule {
     /// Reads a rule of a role.
     pub fn of(rule: &Value) -> Self {
         let texts = |field: &str| -> Vec<String> {
-            meta::list(rule, &[field]).iter().filter_map(Value::as_str).map(str::to_owned).collect()
+            meta::list_at(rule, &[field]).iter().filter_map(Value::as_str).map(str::to_owned).collect()
         };
         Self {
             verbs: texts("verbs"),
@@ -37,7 +37,7 @@ impl Rule {
 
     /// Reads the rules of a role.
     pub fn all_of(role: &Value) -> Vec<Self> {
-        meta::list(role, &["rules"]).iter().map(Self::of).collect()
+        meta::list_at(role, &["rules"]).iter().map(Self::of).collect()
     }
 
     /// Whether it allows what is asked.

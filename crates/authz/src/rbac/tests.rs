@@ -81,10 +81,10 @@ fn change(random: &mut Random, world: &mut World, index: &mut Index) {
 /// Reads the rules as they are written: every binding, every subject, every rule.
 fn allowed(world: &World, user: &User, namespace: &str, asked: &[&str]) -> bool {
     let texts = |value: &Value, field: &str| -> Vec<String> {
-        meta::list(value, &[field]).iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+        meta::list_at(value, &[field]).iter().map(|text| text.as_str().unwrap().to_owned()).collect()
     };
     let is = |subject: &Value, bound_in: &str| {
-        let text = |field| meta::text(subject, &[field]);
+        let text = |field| meta::string_at(subject, &[field]);
         let own = if text("namespace").is_empty() { bound_in } else { text("namespace") };
         match text("kind") {
             "User" => text("name") == user.name,
@@ -117,16 +117,16 @@ fn allowed(world: &World, user: &User, namespace: &str, asked: &[&str]) -> bool 
             "rolebindings" => bound_in == namespace,
             _ => false,
         };
-        if !applies || !meta::list(binding, &["subjects"]).iter().any(|subject| is(subject, bound_in)) {
+        if !applies || !meta::list_at(binding, &["subjects"]).iter().any(|subject| is(subject, bound_in)) {
             return false;
         }
-        let name = meta::text(binding, &["roleRef", "name"]).to_owned();
-        let role = match meta::text(binding, &["roleRef", "kind"]) {
+        let name = meta::string_at(binding, &["roleRef", "name"]).to_owned();
+        let role = match meta::string_at(binding, &["roleRef", "kind"]) {
             "ClusterRole" => ("clusterroles", String::new(), name),
             "Role" => ("roles", bound_in.clone(), name),
             _ => return false,
         };
-        world.get(&role).is_some_and(|role| meta::list(role, &["rules"]).iter().any(allows))
+        world.get(&role).is_some_and(|role| meta::list_at(role, &["rules"]).iter().any(allows))
     })
 }
 

@@ -156,11 +156,13 @@ impl Asking {
         let body = answer.and_then(http_client::Answer::successful);
         let body = body.map_err(|error| format!("Post {:?}: {error}", endpoint.url()))?;
         let review: Value = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
-        if meta::text(&review, &["apiVersion"]) != version || meta::text(&review, &["kind"]) != "SubjectAccessReview" {
+        if meta::string_at(&review, &["apiVersion"]) != version
+            || meta::string_at(&review, &["kind"]) != "SubjectAccessReview"
+        {
             return Err(format!("the webhook's answer is no SubjectAccessReview of {version}"));
         }
-        let flag = |name: &str| meta::at(&review, &["status", name]) == Some(&Value::Bool(true));
-        let reason = meta::text(&review, &["status", "reason"]).to_owned();
+        let flag = |name: &str| meta::value_at(&review, &["status", name]) == Some(&Value::Bool(true));
+        let reason = meta::string_at(&review, &["status", "reason"]).to_owned();
         Ok(Said { allowed: flag("allowed"), denied: flag("denied"), reason })
     }
 }

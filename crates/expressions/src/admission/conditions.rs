@@ -33,7 +33,8 @@ impl Conditions {
     }
 
     pub(super) fn compile(compiler: &Compiler, conditions: &[Json], uses: Uses) -> Self {
-        let compile = |condition: &Json| compiler.compile(meta::text(condition, &["expression"]), uses, &[Type::Bool]);
+        let compile =
+            |condition: &Json| compiler.compile(meta::string_at(condition, &["expression"]), uses, &[Type::Bool]);
         Self { all: conditions.iter().map(compile).collect() }
     }
 

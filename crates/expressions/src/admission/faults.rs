@@ -4,7 +4,7 @@
 
 use api::{
     Value as Json, meta,
-    validate::{Fault as FieldFault, FieldError},
+    validate::{FieldError, FieldErrorType as FieldFault},
 };
 use cel::Type;
 
@@ -21,17 +21,17 @@ const LONGEST_ANNOTATION: usize = 5 * 1024;
 pub fn of_validating(policy: &Json, old: Option<&Json>) -> Vec<FieldError> {
     let mut found = Found::default();
     let uses = head(policy, old, &mut found);
-    let variables = meta::list(policy, &["spec", "variables"]);
+    let variables = meta::list_at(policy, &["spec", "variables"]);
     let mut compiler = if variables.is_empty() { Compiler::plain() } else { Compiler::composed() };
     found.variables(&mut compiler, variables, uses);
-    for (at, validation) in meta::list(policy, &["spec", "validations"]).iter().enumerate() {
+    for (at, validation) in meta::list_at(policy, &["spec", "validations"]).iter().enumerate() {
         let field = |name: &str| format!("spec.validations[{at}].{name}");
         let (expression, message) = (text(validation, "expression"), text(validation, "messageExpression"));
         found.check(field("expression"), expression, |source| compiler.compile(source, uses, &[Type::Bool]));
         let plain = Uses { authorizer: false, ..uses };
         found.check(field("messageExpression"), message, |source| compiler.compile(source, plain, &[Type::String]));
     }
-    for (at, annotation) in meta::list(policy, &["spec", "auditAnnotations"]).iter().enumerate() {
+    for (at, annotation) in meta::list_at(policy, &["spec", "auditAnnotations"]).iter().enumerate() {
         let source = text(annotation, "valueExpression");
         if source.trim().len() <= LONGEST_ANNOTATION {
             let field = format!("spec.auditAnnotations[{at}].valueExpression");
@@ -47,15 +47,15 @@ pub fn of_mutating(policy: &Json, old: Option<&Json>) -> Vec<FieldError> {
     let mut found = Found::default();
     let uses = head(policy, old, &mut found);
     let mut compiler = Compiler::composed();
-    found.variables(&mut compiler, meta::list(policy, &["spec", "variables"]), uses);
+    found.variables(&mut compiler, meta::list_at(policy, &["spec", "variables"]), uses);
     let uses = Uses { patches: true, ..uses };
-    for (at, mutation) in meta::list(policy, &["spec", "mutations"]).iter().enumerate() {
+    for (at, mutation) in meta::list_at(policy, &["spec", "mutations"]).iter().enumerate() {
         let (field, returns) = match text(mutation, "patchType") {
             "JSONPatch" => ("jsonPatch", operations()),
             "ApplyConfiguration" => ("applyConfiguration", applied()),
             _ => continue,
         };
-        let source = meta::text(mutation, &[field, "expression"]).trim();
+        let source = meta::string_at(mutation, &[field, "expression"]).trim();
         let path = format!("spec.mutations[{at}].{field}.expression");
         found.check(path, source, |source| compiler.compile(source, uses, &[returns]));
     }
@@ -65,15 +65,15 @@ pub fn of_mutating(policy: &Json, old: Option<&Json>) -> Vec<FieldError> {
 /// The faults of a configuration of webhooks.
 pub fn of_webhooks(configuration: &Json, old: Option<&Json>) -> Vec<FieldError> {
     let mut found = Found::default();
-    let hooks = meta::list(configuration, &["webhooks"]);
-    let before = old.map_or(&[][..], |old| meta::list(old, &["webhooks"]));
-    let same = |(new, old): (&Json, &Json)| meta::list(new, CONDITIONS) == meta::list(old, CONDITIONS);
+    let hooks = meta::list_at(configuration, &["webhooks"]);
+    let before = old.map_or(&[][..], |old| meta::list_at(old, &["webhooks"]));
+    let same = |(new, old): (&Json, &Json)| meta::list_at(new, CONDITIONS) == meta::list_at(old, CONDITIONS);
     if old.is_some() && hooks.len() == before.len() && hooks.iter().zip(before).all(same) {
         return Vec::new();
     }
     for (at, hook) in hooks.iter().enumerate() {
         let field = format!("webhooks[{at}].matchConditions");
-        found.conditions(&field, meta::list(hook, CONDITIONS), Uses { authorizer: true, ..Uses::default() });
+        found.conditions(&field, meta::list_at(hook, CONDITIONS), Uses { authorizer: true, ..Uses::default() });
     }
     found.0
 }
@@ -82,18 +82,18 @@ const CONDITIONS: &[&str] = &["matchConditions"];
 
 /// Match conditions, unless nothing about them has changed; what other expressions may use.
 fn head(policy: &Json, old: Option<&Json>, found: &mut Found) -> Uses {
-    let part = |policy: &Json, field: &str| meta::at(policy, &["spec", field]).cloned().unwrap_or_default();
+    let part = |policy: &Json, field: &str| meta::value_at(policy, &["spec", field]).cloned().unwrap_or_default();
     let same = |field: &str| old.is_some_and(|old| part(policy, field) == part(old, field));
-    let params = meta::at(policy, &["spec", "paramKind"]).is_some();
+    let params = meta::value_at(policy, &["spec", "paramKind"]).is_some();
     let uses = Uses { params, authorizer: true, patches: false };
     if !same("paramKind") || !same("matchConditions") {
-        found.conditions("spec.matchConditions", meta::list(policy, &["spec", "matchConditions"]), uses);
+        found.conditions("spec.matchConditions", meta::list_at(policy, &["spec", "matchConditions"]), uses);
     }
     uses
 }
 
 fn text<'a>(object: &'a Json, field: &str) -> &'a str {
-    meta::text(object, &[field])
+    meta::string_at(object, &[field])
 }
 
 #[derive(Default)]

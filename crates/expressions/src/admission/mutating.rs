@@ -61,24 +61,24 @@ pub(super) fn operations() -> Type {
 impl MutatingPolicy {
     /// Compiles a policy. What is wrong with it is told when it is evaluated.
     pub fn compile(policy: &Json) -> Self {
-        let params = meta::at(policy, &["spec", "paramKind"]).is_some();
+        let params = meta::value_at(policy, &["spec", "paramKind"]).is_some();
         let uses = Uses { params, authorizer: true, patches: false };
         let mut compiler = Compiler::composed();
         let composition = compiler.variables(variables(policy), uses);
-        let conditions = Conditions::compile(&compiler, meta::list(policy, &["spec", "matchConditions"]), uses);
+        let conditions = Conditions::compile(&compiler, meta::list_at(policy, &["spec", "matchConditions"]), uses);
         let patches = Uses { patches: true, ..uses };
         let mutation = |mutation: &Json| {
-            let expression = |field: &str| meta::text(mutation, &[field, "expression"]).to_owned();
-            let (kind, source, returns) = match meta::text(mutation, &["patchType"]) {
+            let expression = |field: &str| meta::string_at(mutation, &[field, "expression"]).to_owned();
+            let (kind, source, returns) = match meta::string_at(mutation, &["patchType"]) {
                 "JSONPatch" => (Kind::Patch, expression("jsonPatch"), operations()),
                 _ => (Kind::Apply, expression("applyConfiguration"), applied()),
             };
             Mutation { kind, expression: compiler.compile(&source, patches, &[returns]) }
         };
         Self {
-            ignores_failure: meta::text(policy, &["spec", "failurePolicy"]) == "Ignore",
+            ignores_failure: meta::string_at(policy, &["spec", "failurePolicy"]) == "Ignore",
             conditions,
-            mutations: meta::list(policy, &["spec", "mutations"]).iter().map(mutation).collect(),
+            mutations: meta::list_at(policy, &["spec", "mutations"]).iter().map(mutation).collect(),
             composition,
         }
     }

@@ -67,13 +67,13 @@ pub enum Annotation {
 impl ValidatingPolicy {
     /// Compiles a policy. What is wrong with it is told when it is evaluated.
     pub fn compile(policy: &Json) -> Self {
-        let params = meta::at(policy, &["spec", "paramKind"]).is_some();
+        let params = meta::value_at(policy, &["spec", "paramKind"]).is_some();
         let (uses, plain) = (Uses { params, authorizer: true, patches: false }, Uses { params, ..Uses::default() });
         let mut compiler = Compiler::composed();
         let composition = compiler.variables(variables(policy), uses);
-        let conditions = Conditions::compile(&compiler, meta::list(policy, &["spec", "matchConditions"]), uses);
+        let conditions = Conditions::compile(&compiler, meta::list_at(policy, &["spec", "matchConditions"]), uses);
         let validation = |validation: &Json| {
-            let text = |field: &str| meta::text(validation, &[field]);
+            let text = |field: &str| meta::string_at(validation, &[field]);
             let message = text("messageExpression");
             Validation {
                 source: text("expression").to_owned(),
@@ -87,15 +87,16 @@ impl ValidatingPolicy {
             }
         };
         let annotation = |annotation: &Json| {
-            let (key, source) = (meta::text(annotation, &["key"]), meta::text(annotation, &["valueExpression"]));
+            let (key, source) =
+                (meta::string_at(annotation, &["key"]), meta::string_at(annotation, &["valueExpression"]));
             let compiled = compiler.compile(source, uses, &[Type::String, Type::Null]);
             (key.to_owned(), source.to_owned(), compiled)
         };
         Self {
-            ignores_failure: meta::text(policy, &["spec", "failurePolicy"]) == "Ignore",
+            ignores_failure: meta::string_at(policy, &["spec", "failurePolicy"]) == "Ignore",
             conditions,
-            validations: meta::list(policy, &["spec", "validations"]).iter().map(validation).collect(),
-            annotations: meta::list(policy, &["spec", "auditAnnotations"]).iter().map(annotation).collect(),
+            validations: meta::list_at(policy, &["spec", "validations"]).iter().map(validation).collect(),
+            annotations: meta::list_at(policy, &["spec", "auditAnnotations"]).iter().map(annotation).collect(),
             composition,
         }
     }
@@ -198,9 +199,9 @@ fn presentable(text: &str) -> Option<String> {
 
 /// The variables of a policy: names and expressions.
 pub(crate) fn variables(policy: &Json) -> impl Iterator<Item = (&str, &str)> {
-    let text = |variable: &'_ Json, field: &str| meta::at(variable, &[field]).and_then(Json::as_str).is_some();
-    meta::list(policy, &["spec", "variables"])
+    let text = |variable: &'_ Json, field: &str| meta::value_at(variable, &[field]).and_then(Json::as_str).is_some();
+    meta::list_at(policy, &["spec", "variables"])
         .iter()
         .filter(move |variable| text(variable, "name"))
-        .map(|variable| (meta::text(variable, &["name"]), meta::text(variable, &["expression"])))
+        .map(|variable| (meta::string_at(variable, &["name"]), meta::string_at(variable, &["expression"])))
 }

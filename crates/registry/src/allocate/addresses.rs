@@ -151,7 +151,7 @@ pub fn object(service: &Value, ip: IpAddr) -> Value {
 async fn all(registry: &Registry) -> Result<HashSet<IpAddr>, Status> {
     let prefix = document::key(resource()?, "", "");
     let range = Range { prefix: prefix.clone(), ..Default::default() };
-    let page = registry.store().list(range).await.map_err(Status::internal)?;
+    let page = registry.store().list(range).await.map_err(Status::internal_error)?;
     Ok(page.records.iter().filter_map(|record| record.key.strip_prefix(&prefix)?.parse().ok()).collect())
 }
 
@@ -159,12 +159,12 @@ async fn all(registry: &Registry) -> Result<HashSet<IpAddr>, Status> {
 async fn networks(registry: &Registry, family: Family) -> Result<Vec<Network>, Status> {
     let resource = loopback::resource("networking.k8s.io", "v1", "servicecidrs")?;
     let range = Range { prefix: document::key(resource, "", ""), ..Default::default() };
-    let page = registry.store().list(range).await.map_err(Status::internal)?;
+    let page = registry.store().list(range).await.map_err(Status::internal_error)?;
     let mut networks = Vec::new();
     for record in &page.records {
-        let object = document::object(record).map_err(Status::internal)?;
+        let object = document::object(record).map_err(Status::internal_error)?;
         if is_ready(&object) {
-            let texts = meta::list(&object, &["spec", "cidrs"]).iter().filter_map(Value::as_str);
+            let texts = meta::list_at(&object, &["spec", "cidrs"]).iter().filter_map(Value::as_str);
             networks.extend(texts.filter_map(|text| text.parse::<Network>().ok()));
         }
     }
@@ -174,7 +174,7 @@ async fn networks(registry: &Registry, family: Family) -> Result<Vec<Network>, S
 
 fn is_ready(object: &Value) -> bool {
     let ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
-    !meta::is_deleting(object) && meta::list(object, &["status", "conditions"]).iter().any(ready)
+    !meta::is_deleting(object) && meta::list_at(object, &["status", "conditions"]).iter().any(ready)
 }
 
 #[cfg(test)]

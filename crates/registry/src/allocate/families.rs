@@ -34,10 +34,10 @@ impl Fields {
     pub fn of(service: &Value) -> Self {
         let spec = &service["spec"];
         let texts =
-            |name: &str| meta::list(spec, &[name]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
+            |name: &str| meta::list_at(spec, &[name]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
         Self {
-            kind: meta::text(spec, &["type"]).to_owned(),
-            ip: meta::text(spec, &["clusterIP"]).to_owned(),
+            kind: meta::string_at(spec, &["type"]).to_owned(),
+            ip: meta::string_at(spec, &["clusterIP"]).to_owned(),
             ips: texts("clusterIPs"),
             families: texts("ipFamilies"),
             policy: spec["ipFamilyPolicy"].as_str().map(str::to_owned),

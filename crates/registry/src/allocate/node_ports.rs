@@ -23,10 +23,10 @@ pub struct Wishes {
 impl Wishes {
     /// Ports of one number share a port on nodes, whatever their protocols.
     pub fn create(&mut self, service: &Value) {
-        let list = meta::list(service, &["spec", "ports"]);
+        let list = meta::list_at(service, &["spec", "ports"]);
         let mut by_number: HashMap<i64, usize> = HashMap::new();
         for (at, entry) in list.iter().enumerate() {
-            let (number, wanted) = (meta::number(entry, &["port"]), port(&entry["nodePort"]));
+            let (number, wanted) = (meta::integer_at(entry, &["port"]), port(&entry["nodePort"]));
             if wanted.is_none() && !allocates_node_ports(service) {
                 continue;
             }
@@ -36,7 +36,7 @@ impl Wishes {
                 (Some(wish), Some(port)) if self.wishes[wish] == Wish::Port(port) => wish,
                 (Some(_), Some(port)) => self.add(Wish::Port(port)),
                 (None, _) => {
-                    let same = list.iter().filter(|other| meta::number(other, &["port"]) == number);
+                    let same = list.iter().filter(|other| meta::integer_at(other, &["port"]) == number);
                     let named = same.filter_map(|other| port(&other["nodePort"])).next();
                     let wish = self.add(named.map_or(Wish::Any, Wish::Port));
                     by_number.insert(number, wish);
@@ -50,7 +50,7 @@ impl Wishes {
     /// New ports of a service that is there.
     pub fn change(&mut self, service: &Value, current: &Value) {
         let had = node_ports_of(current);
-        for (at, entry) in meta::list(service, &["spec", "ports"]).iter().enumerate() {
+        for (at, entry) in meta::list_at(service, &["spec", "ports"]).iter().enumerate() {
             let wish = match port(&entry["nodePort"]) {
                 None if !allocates_node_ports(service) => continue,
                 None => Wish::Any,
@@ -86,7 +86,7 @@ impl Wishes {
     pub fn refused(&self, service: &Value, at: usize, error: &Error) -> Status {
         match self.wishes.get(at) {
             Some(Wish::Port(port)) if self.health == Some(at) => {
-                Status::internal(format!("failed to allocate requested HealthCheck NodePort {port}: {error}"))
+                Status::internal_error(format!("failed to allocate requested HealthCheck NodePort {port}: {error}"))
             }
             Some(Wish::Port(port)) => {
                 let index = self.assigned.iter().find(|(_, wish)| *wish == at).map_or(0, |(index, _)| *index);
@@ -94,9 +94,9 @@ impl Wishes {
                 invalid(service, &[FieldError::invalid(field, *port, error.to_string())])
             }
             _ if self.health == Some(at) => {
-                Status::internal(format!("failed to allocate a HealthCheck NodePort 0: {error}"))
+                Status::internal_error(format!("failed to allocate a HealthCheck NodePort 0: {error}"))
             }
-            _ => Status::internal(format!("failed to allocate a nodePort: {error}")),
+            _ => Status::internal_error(format!("failed to allocate a nodePort: {error}")),
         }
     }
 }

@@ -169,20 +169,20 @@ impl Ports {
             match registry.store().write(write).await {
                 Ok(_) => return Ok(outcome),
                 Err(store::Error::Conflict { .. }) => {}
-                Err(error) => return Err(Status::internal(error)),
+                Err(error) => return Err(Status::internal_error(error)),
             }
         }
-        Err(Status::internal("the account of node ports changes faster than it can be written"))
+        Err(Status::internal_error("the account of node ports changes faster than it can be written"))
     }
 
     async fn read(&self, registry: &Registry) -> Result<(Taken, Guard), Status> {
-        let Some(record) = registry.store().get(KEY).await.map_err(Status::internal)? else {
+        let Some(record) = registry.store().get(KEY).await.map_err(Status::internal_error)? else {
             return Ok((Taken::default(), Guard::Absent));
         };
-        let object = document::object(&record).map_err(Status::internal)?;
+        let object = document::object(&record).map_err(Status::internal_error)?;
         // The bits of another range mean other ports: the next repair fills in what services hold.
-        let same = meta::text(&object, &["range"]) == self.text();
-        let bytes = BASE64_STANDARD.decode(meta::text(&object, &["data"])).unwrap_or_default();
+        let same = meta::string_at(&object, &["range"]) == self.text();
+        let bytes = BASE64_STANDARD.decode(meta::string_at(&object, &["data"])).unwrap_or_default();
         let taken = if same { Taken::of(&bytes) } else { Taken::default() };
         Ok((taken, Guard::Revision(record.revision)))
     }

@@ -89,11 +89,11 @@ fn named(service: &Value) -> String {
 }
 
 fn is_old(object: &Value) -> bool {
-    let created = meta::text(object, &["metadata", "creationTimestamp"]).parse::<jiff::Timestamp>();
+    let created = meta::string_at(object, &["metadata", "creationTimestamp"]).parse::<jiff::Timestamp>();
     created.is_ok_and(|created| clock::now().duration_since(created) > GRACE)
 }
 
 async fn objects(registry: &Registry, prefix: String) -> Result<Vec<Value>, Status> {
-    let page = registry.store().list(Range { prefix, ..Default::default() }).await.map_err(Status::internal)?;
-    page.records.iter().map(|record| document::object(record).map_err(Status::internal)).collect()
+    let page = registry.store().list(Range { prefix, ..Default::default() }).await.map_err(Status::internal_error)?;
+    page.records.iter().map(|record| document::object(record).map_err(Status::internal_error)).collect()
 }

@@ -57,7 +57,7 @@ impl Allocator for Services {
 
 pub(super) fn invalid(service: &Value, errors: &[FieldError]) -> Status {
     match loopback::resource("", "v1", "services") {
-        Ok(resource) => Status::invalid(resource, meta::name(service), errors),
+        Ok(resource) => Status::invalid_object(resource, meta::name(service), errors),
         Err(status) => status,
     }
 }
@@ -174,7 +174,9 @@ fn no_ip(service: &Value, ips: &[String], wish: Option<&str>, error: addresses::
     let message = match (wish, error) {
         (Some(ip), error) => format!("failed to allocate IP {ip}: {error}"),
         (None, addresses::Error::Full) => {
-            return Status::internal(format!("failed to allocate a serviceIP for Service {name:?}: range is full"));
+            return Status::internal_error(format!(
+                "failed to allocate a serviceIP for Service {name:?}: range is full"
+            ));
         }
         (None, error) => format!("failed to allocate IP: {error}"),
     };
@@ -216,13 +218,13 @@ fn keep_allocated(service: &mut Value, current: &Value) {
 
 fn keep_node_ports(service: &mut Value, current: &Value) {
     let (had, now) = (node_ports_of(current), node_ports_of(service));
-    let by_name: HashMap<String, i64> = meta::list(current, &["spec", "ports"])
+    let by_name: HashMap<String, i64> = meta::list_at(current, &["spec", "ports"])
         .iter()
-        .filter_map(|entry| Some((meta::text(entry, &["name"]).to_owned(), port(&entry["nodePort"])?)))
+        .filter_map(|entry| Some((meta::string_at(entry, &["name"]).to_owned(), port(&entry["nodePort"])?)))
         .collect();
     let Some(list) = service["spec"]["ports"].as_array_mut() else { return };
     for entry in list.iter_mut().filter(|entry| port(&entry["nodePort"]).is_none()) {
-        let before = by_name.get(meta::text(entry, &["name"]));
+        let before = by_name.get(meta::string_at(entry, &["name"]));
         if let Some(before) = before.filter(|port| !(had.contains(port) && now.contains(port))) {
             entry["nodePort"] = (*before).into();
         }
@@ -230,7 +232,7 @@ fn keep_node_ports(service: &mut Value, current: &Value) {
 }
 
 fn kind(service: &Value) -> &str {
-    meta::text(service, &["spec", "type"])
+    meta::string_at(service, &["spec", "type"])
 }
 
 /// A port that is set, whether it can be one or not.
@@ -244,7 +246,7 @@ fn numbers(ports: Vec<i64>) -> impl Iterator<Item = u16> {
 }
 
 pub(super) fn node_ports_of(service: &Value) -> Vec<i64> {
-    meta::list(service, &["spec", "ports"]).iter().filter_map(|entry| port(&entry["nodePort"])).collect()
+    meta::list_at(service, &["spec", "ports"]).iter().filter_map(|entry| port(&entry["nodePort"])).collect()
 }
 
 pub(super) fn allocates_node_ports(service: &Value) -> bool {
@@ -260,5 +262,5 @@ pub fn needs_node_ports(service: &Value) -> bool {
 
 /// Whether a load balancer must be able to ask nodes whether they have endpoints.
 pub fn needs_health_check(service: &Value) -> bool {
-    kind(service) == "LoadBalancer" && meta::text(service, &["spec", "externalTrafficPolicy"]) == "Local"
+    kind(service) == "LoadBalancer" && meta::string_at(service, &["spec", "externalTrafficPolicy"]) == "Local"
 }

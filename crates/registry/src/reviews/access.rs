@@ -30,7 +30,7 @@ pub async fn answer(authorizers: &Authorizers, target: &Target, mut review: Valu
 
 /// What somebody may do in a namespace.
 fn rules(authorizers: &Authorizers, user: &User, review: &Value) -> Result<Value, Status> {
-    let namespace = meta::text(review, &["spec", "namespace"]);
+    let namespace = meta::string_at(review, &["spec", "namespace"]);
     if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
@@ -54,13 +54,13 @@ fn rules(authorizers: &Authorizers, user: &User, review: &Value) -> Result<Value
 
 /// What the chain says of a question.
 async fn decided(authorizers: &Authorizers, user: &User, review: &Value) -> Value {
-    let path = meta::at(review, &["spec", "nonResourceAttributes"]).filter(|path| path.is_object());
-    let about = meta::at(review, &["spec", "resourceAttributes"]).unwrap_or(&Value::Null);
+    let path = meta::value_at(review, &["spec", "nonResourceAttributes"]).filter(|path| path.is_object());
+    let about = meta::value_at(review, &["spec", "resourceAttributes"]).unwrap_or(&Value::Null);
     let selectors = Selectors::of_review(about);
     let (verb, asked) = match path {
-        Some(path) => (meta::text(path, &["verb"]), Asked::Path(meta::text(path, &["path"]))),
+        Some(path) => (meta::string_at(path, &["verb"]), Asked::Path(meta::string_at(path, &["path"]))),
         None => {
-            let field = |name| meta::text(about, &[name]);
+            let field = |name| meta::string_at(about, &[name]);
             let asked = Resource {
                 group: field("group"),
                 version: if field("version").is_empty() { "*" } else { field("version") },
@@ -104,12 +104,12 @@ fn subject(review: &Value) -> User {
     let texts = |value: &Value| -> Vec<String> {
         value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
     };
-    let extra = meta::at(review, &["spec", "extra"]).and_then(Value::as_object).into_iter().flatten();
+    let extra = meta::value_at(review, &["spec", "extra"]).and_then(Value::as_object).into_iter().flatten();
     let extra: BTreeMap<_, _> = extra.map(|(name, values)| (name.clone(), texts(values))).collect();
     User {
-        name: meta::text(review, &["spec", "user"]).to_owned(),
-        groups: meta::at(review, &["spec", "groups"]).map(texts).unwrap_or_default(),
-        uid: meta::text(review, &["spec", "uid"]).to_owned(),
+        name: meta::string_at(review, &["spec", "user"]).to_owned(),
+        groups: meta::value_at(review, &["spec", "groups"]).map(texts).unwrap_or_default(),
+        uid: meta::string_at(review, &["spec", "uid"]).to_owned(),
         extra,
     }
 }

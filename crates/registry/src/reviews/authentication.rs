@@ -20,11 +20,11 @@ pub async fn answer(authenticator: &Authenticator, target: &Target, mut review: 
 
 /// Whose token it is. What is wrong with a token may be told here: who asks may review tokens.
 async fn token(authenticator: &Authenticator, review: &Value) -> Result<Value, Status> {
-    let token = meta::text(review, &["spec", "token"]);
+    let token = meta::string_at(review, &["spec", "token"]);
     if token.is_empty() {
         return Err(Status::bad_request("token is required for TokenReview in authentication"));
     }
-    let wanted = meta::list(review, &["spec", "audiences"]);
+    let wanted = meta::list_at(review, &["spec", "audiences"]);
     let wanted: Vec<String> = wanted.iter().filter_map(Value::as_str).map(str::to_owned).collect();
     let wanted = if wanted.is_empty() { authenticator.audiences().to_vec() } else { wanted };
     let found = match authenticator.review(token, &wanted).await {
@@ -33,7 +33,7 @@ async fn token(authenticator: &Authenticator, review: &Value) -> Result<Value, S
         Err(why) => return Ok(json!({"user": {}, "error": why.to_string()})),
     };
     if !wanted.is_empty() && !wanted.iter().any(|audience| found.audiences.contains(audience)) {
-        return Err(Status::internal("error validating audiences"));
+        return Err(Status::internal_error("error validating audiences"));
     }
     let mut status = json!({"authenticated": true, "user": info(&found.user)});
     if !found.audiences.is_empty() {

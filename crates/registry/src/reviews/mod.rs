@@ -25,7 +25,7 @@ impl VirtualResource for Reviews {
         let options = WriteOptions::of(target, input)?;
         let mut review = body(target, &target.resource, input, options.validation)?;
         in_namespace(target, &mut review)?;
-        apply::update(&options.writer(apply::Kind::of(&target.resource, "")), None, &mut review);
+        apply::track_update(&options.writer(apply::ApplyTarget::for_resource(&target.resource, "")), None, &mut review);
         let attributes = Attributes::create(registry, target, options.dry_run);
         registry.admission().admit(&attributes, &mut review).await?;
         is_valid(&target.resource, &review)?;
@@ -40,7 +40,7 @@ impl VirtualResource for Reviews {
 
 /// To upstream what is wrong has no kind by then.
 fn is_valid(resource: &Resource, review: &Value) -> Result<(), Status> {
-    let errors = validate::create(resource, review);
+    let errors = validate::validate_create(resource, review);
     if errors.is_empty() { Ok(()) } else { Err(Status::invalid_kind(resource.group, "", "", &errors)) }
 }
 

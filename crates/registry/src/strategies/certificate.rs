@@ -54,7 +54,7 @@ impl Strategy for SigningRequest {
 /// Puts back the conditions of a kind. When some were added or taken away nothing is: validation then refuses the change.
 fn restore(request: &mut Value, current: &Value, kind: &str) {
     let of_kind = |condition: &&Value| condition["type"] == kind;
-    let old: Vec<&Value> = meta::list(current, &["status", "conditions"]).iter().filter(of_kind).collect();
+    let old: Vec<&Value> = meta::list_at(current, &["status", "conditions"]).iter().filter(of_kind).collect();
     let conditions = request["status"].get_mut("conditions").and_then(Value::as_array_mut);
     let new: Vec<&mut Value> = conditions.into_iter().flatten().filter(|condition| condition["type"] == kind).collect();
     if new.len() == old.len() {
@@ -65,7 +65,7 @@ fn restore(request: &mut Value, current: &Value, kind: &str) {
 /// When a condition was set, and when it got its status, where the client says nothing of it.
 fn set_times(request: &mut Value, current: &Value) {
     let now = Value::from(clock::seconds());
-    let before = meta::list(current, &["status", "conditions"]);
+    let before = meta::list_at(current, &["status", "conditions"]);
     let conditions = request["status"].get_mut("conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten() {
         if !condition["lastUpdateTime"].is_string() {

@@ -55,7 +55,7 @@ impl Strategy for Definition {
 
 /// The version that is stored from now on is among those that were.
 fn note_stored(definition: &mut Value) {
-    let versions = meta::list(definition, &["spec", "versions"]);
+    let versions = meta::list_at(definition, &["spec", "versions"]);
     let Some(stored) = versions.iter().find(|version| version["storage"] == true) else { return };
     let stored = stored["name"].clone();
     let known = meta::field_mut(definition, "status").entry("storedVersions").or_insert_with(|| json!([]));

@@ -130,5 +130,5 @@ const STRATEGIES: &[(&str, &str, &dyn Strategy)] = &[
 pub fn of(resource: &Resource) -> &'static dyn Strategy {
     static BY_NAME: LazyLock<HashMap<(&str, &str), &'static dyn Strategy>> =
         LazyLock::new(|| STRATEGIES.iter().map(|(group, name, strategy)| ((*group, *name), *strategy)).collect());
-    BY_NAME.get(&resource.storage()).copied().unwrap_or(&Plain)
+    BY_NAME.get(&resource.storage_resource()).copied().unwrap_or(&Plain)
 }

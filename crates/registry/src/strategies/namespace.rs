@@ -42,7 +42,7 @@ impl Strategy for Namespace {
     }
 
     fn holds_deletion(&self, namespace: &Value) -> bool {
-        !meta::list(namespace, &["spec", "finalizers"]).is_empty()
+        !meta::list_at(namespace, &["spec", "finalizers"]).is_empty()
     }
 
     fn begin_deletion(&self, namespace: &mut Value) {

@@ -14,8 +14,8 @@ pub struct Pod;
 
 impl Strategy for Pod {
     fn prepare_create(&self, pod: &mut Value, _: &User) {
-        let gated = !meta::list(pod, &["spec", "schedulingGates"]).is_empty();
-        let class = qos::class(pod);
+        let gated = !meta::list_at(pod, &["spec", "schedulingGates"]).is_empty();
+        let class = qos::pod_qos_class(pod);
         let status = meta::field_mut(pod, "status");
         status.insert("phase".into(), "Pending".into());
         status.insert("qosClass".into(), class.into());
@@ -33,11 +33,11 @@ impl Strategy for Pod {
     }
 
     fn grace_period(&self, pod: &Value, requested: Option<i64>) -> Option<i64> {
-        let ended = matches!(meta::text(pod, &["status", "phase"]), "Succeeded" | "Failed");
-        if ended || meta::text(pod, &["spec", "nodeName"]).is_empty() {
+        let ended = matches!(meta::string_at(pod, &["status", "phase"]), "Succeeded" | "Failed");
+        if ended || meta::string_at(pod, &["spec", "nodeName"]).is_empty() {
             return Some(0);
         }
-        let period = requested.unwrap_or_else(|| meta::number(pod, &["spec", "terminationGracePeriodSeconds"]));
+        let period = requested.unwrap_or_else(|| meta::integer_at(pod, &["spec", "terminationGracePeriodSeconds"]));
         Some(if period < 0 { 1 } else { period })
     }
 }
@@ -61,7 +61,7 @@ fn with_ephemeral_containers(mut pod: Value, current: &Value) -> Value {
 fn resized(mut pod: Value, current: &Value) -> Value {
     const LISTS: [&str; 2] = ["containers", "initContainers"];
     let names = |pod: &Value, list: &str| -> Vec<Value> {
-        meta::list(pod, &["spec", list]).iter().map(|container| container["name"].clone()).collect()
+        meta::list_at(pod, &["spec", list]).iter().map(|container| container["name"].clone()).collect()
     };
     if LISTS.iter().any(|list| names(&pod, list).len() != names(current, list).len()) {
         return pod;
@@ -73,7 +73,7 @@ fn resized(mut pod: Value, current: &Value) -> Value {
             keep(&mut kept["spec"], &pod["spec"], &[list]);
             continue;
         }
-        let wanted = meta::list(&pod, &["spec", list]);
+        let wanted = meta::list_at(&pod, &["spec", list]);
         let containers = kept["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
         for (container, wanted) in containers.zip(wanted) {
             keep(container, wanted, &["resources", "resizePolicy"]);
@@ -93,7 +93,7 @@ fn reported(pod: Value, current: &Value) -> Value {
             keep(&mut pod["status"], &current["status"], &[field]);
         }
     }
-    let mut before: Vec<&Value> = meta::list(current, &["status", "conditions"]).iter().collect();
+    let mut before: Vec<&Value> = meta::list_at(current, &["status", "conditions"]).iter().collect();
     let conditions = pod["status"].get_mut("conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten() {
         let Some(at) = before.iter().position(|known| known["type"] == condition["type"]) else { continue };

@@ -63,16 +63,16 @@ fn no_traffic_inside(service: &mut Value) {
 }
 
 fn kind(service: &Value) -> &str {
-    meta::text(service, &["spec", "type"])
+    meta::string_at(service, &["spec", "type"])
 }
 
 fn is_reachable(service: &Value) -> bool {
     matches!(kind(service), "LoadBalancer" | "NodePort")
-        || kind(service) == "ClusterIP" && !meta::list(service, &["spec", "externalIPs"]).is_empty()
+        || kind(service) == "ClusterIP" && !meta::list_at(service, &["spec", "externalIPs"]).is_empty()
 }
 
 fn node_ports(service: &Value) -> Vec<i64> {
-    meta::list(service, &["spec", "ports"]).iter().map(|port| meta::number(port, &["nodePort"])).collect()
+    meta::list_at(service, &["spec", "ports"]).iter().map(|port| meta::integer_at(port, &["nodePort"])).collect()
 }
 
 fn drop_unchanged(service: &mut Value, current: &Value, fields: &[&str]) {

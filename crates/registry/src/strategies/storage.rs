@@ -26,7 +26,7 @@ impl Strategy for Claim {
 
 fn same_source(claim: &mut Value) {
     let spec = meta::field_mut(claim, "spec");
-    let namespaced = |source: &Value| !meta::text(source, &["namespace"]).is_empty();
+    let namespaced = |source: &Value| !meta::string_at(source, &["namespace"]).is_empty();
     match (spec.get("dataSource").cloned(), spec.get("dataSourceRef").cloned()) {
         (Some(source), None) => {
             spec.insert("dataSourceRef".into(), source);
@@ -43,7 +43,7 @@ pub struct Secret;
 
 impl Strategy for Secret {
     fn prepare_update(&self, secret: &mut Value, current: &Value) {
-        if meta::text(secret, &["type"]).is_empty() {
+        if meta::string_at(secret, &["type"]).is_empty() {
             secret["type"] = current["type"].clone();
         }
     }

@@ -2,7 +2,7 @@
 
 use api::{
     Value,
-    meta::{self, TEMPLATE_GENERATION},
+    meta::{self, TEMPLATE_GENERATION_ANNOTATION},
 };
 use apiserver_core::User;
 
@@ -44,12 +44,12 @@ impl Strategy for DaemonSet {
 }
 
 fn template_generation(set: &Value) -> i64 {
-    meta::text(set, &["metadata", "annotations", TEMPLATE_GENERATION]).parse().unwrap_or_default()
+    meta::string_at(set, &["metadata", "annotations", TEMPLATE_GENERATION_ANNOTATION]).parse().unwrap_or_default()
 }
 
 fn set_template_generation(set: &mut Value, generation: i64) {
     let annotations = meta::metadata_mut(set).entry("annotations").or_insert_with(|| Value::Object(api::Map::new()));
-    meta::object_mut(annotations).insert(TEMPLATE_GENERATION.into(), generation.to_string().into());
+    meta::object_mut(annotations).insert(TEMPLATE_GENERATION_ANNOTATION.into(), generation.to_string().into());
 }
 
 /// Endpoint slices: a changed label is a new generation too.

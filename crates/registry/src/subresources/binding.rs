@@ -29,20 +29,21 @@ impl Registry {
 
 /// Upstream answers a faulty binding with a bare 500.
 fn valid(target: &Target, binding: &Value) -> Result<(), Status> {
-    let errors = validate::create(&kind_of(target)?, binding);
+    let errors = validate::validate_create(&kind_of(target)?, binding);
     let message = match errors.as_slice() {
         [] => return Ok(()),
         [one] => one.to_string(),
         many => format!("[{}]", many.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
     };
-    Err(Status { code: 500, reason: "", message, details: None, next: None })
+    Err(Status { code: 500, reason: "", message, details: None, continue_token: None })
 }
 
 /// The pod on its node, with the binding's labels and annotations.
 fn bound(pod: &Value, binding: &Value) -> Result<Value, Status> {
     let pods = loopback::resource("", "v1", "pods")?;
     for (field, what) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
-        let (wanted, found) = (meta::text(binding, &["metadata", field]), meta::text(pod, &["metadata", field]));
+        let (wanted, found) =
+            (meta::string_at(binding, &["metadata", field]), meta::string_at(pod, &["metadata", field]));
         if !wanted.is_empty() && wanted != found {
             return Err(precondition_failed(pods, pod, what, wanted, found));
         }
@@ -52,7 +53,8 @@ fn bound(pod: &Value, binding: &Value) -> Result<Value, Status> {
     meta::field_mut(&mut pod, "spec").insert("nodeName".into(), binding["target"]["name"].clone());
     meta::field_mut(&mut pod, "status").remove("nominatedNodeName");
     for field in ["labels", "annotations"] {
-        let given = meta::at(binding, &["metadata", field]).and_then(Value::as_object).cloned().unwrap_or_default();
+        let given =
+            meta::value_at(binding, &["metadata", field]).and_then(Value::as_object).cloned().unwrap_or_default();
         if !given.is_empty() {
             let metadata = meta::metadata_mut(&mut pod);
             meta::object_mut(metadata.entry(field).or_insert_with(|| json!({}))).extend(given);
@@ -64,19 +66,19 @@ fn bound(pod: &Value, binding: &Value) -> Result<Value, Status> {
 
 fn assignable(pod: &Value) -> Result<(), Status> {
     let name = meta::name(pod);
-    let assigned = meta::text(pod, &["spec", "nodeName"]);
+    let assigned = meta::string_at(pod, &["spec", "nodeName"]);
     let why = if meta::is_deleting(pod) {
         format!("pod {name} is being deleted, cannot be assigned to a host")
     } else if !assigned.is_empty() {
         format!("pod {name} is already assigned to node {assigned:?}")
-    } else if !meta::list(pod, &["spec", "schedulingGates"]).is_empty() {
+    } else if !meta::list_at(pod, &["spec", "schedulingGates"]).is_empty() {
         format!("pod {name} has non-empty .spec.schedulingGates")
     } else {
         return Ok(());
     };
     let message = format!("Operation cannot be fulfilled on pods/binding {name:?}: {why}");
     let details = Some(json!({"name": name, "kind": "pods/binding"}));
-    Err(Status { code: 409, reason: "Conflict", message, details, next: None })
+    Err(Status { code: 409, reason: "Conflict", message, details, continue_token: None })
 }
 
 /// Sets a condition of a pod; its transition is now, unless its status stays what it was.

@@ -11,20 +11,21 @@ const VIOLATED: &str = "Cannot evict pod as it would violate the pod's disruptio
 /// Whether a pod that is not ready may go without being counted: the budget says so, or enough others are healthy.
 pub fn is_unhealthy_and_free(pod: &Value, budget: &Value) -> bool {
     let ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
-    if meta::list(pod, &["status", "conditions"]).iter().any(ready) {
+    if meta::list_at(pod, &["status", "conditions"]).iter().any(ready) {
         return false;
     }
-    let number = |field: &str| meta::number(budget, &["status", field]);
+    let number = |field: &str| meta::integer_at(budget, &["status", field]);
     budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
         || number("currentHealthy") >= number("desiredHealthy") && number("desiredHealthy") > 0
 }
 
 /// The budget after one more disruption, or why there can be none.
 pub fn disrupted(budget: &Value, pod: &str) -> Result<Value, Status> {
-    let status = |field: &str| meta::number(budget, &["status", field]);
+    let status = |field: &str| meta::integer_at(budget, &["status", field]);
     let allowed = status("disruptionsAllowed");
-    let noted = meta::at(budget, &["status", "disruptedPods"]).and_then(Value::as_object).map_or(0, |pods| pods.len());
-    if status("observedGeneration") < meta::number(budget, &["metadata", "generation"]) {
+    let noted =
+        meta::value_at(budget, &["status", "disruptedPods"]).and_then(Value::as_object).map_or(0, |pods| pods.len());
+    if status("observedGeneration") < meta::integer_at(budget, &["metadata", "generation"]) {
         return Err(in_progress(meta::name(budget)));
     }
     if allowed < 0 {
@@ -70,12 +71,15 @@ fn insufficient(conditions: &mut Value, observed: Value) {
 
 fn why_none(budget: &Value) -> String {
     let name = meta::name(budget);
-    let (current, desired) =
-        (meta::number(budget, &["status", "currentHealthy"]), meta::number(budget, &["status", "desiredHealthy"]));
-    let conditions = meta::list(budget, &["status", "conditions"]);
+    let (current, desired) = (
+        meta::integer_at(budget, &["status", "currentHealthy"]),
+        meta::integer_at(budget, &["status", "desiredHealthy"]),
+    );
+    let conditions = meta::list_at(budget, &["status", "conditions"]);
     let condition = conditions.iter().find(|condition| condition["type"] == "DisruptionAllowed");
     let told = condition.filter(|condition| condition["status"] == "False");
-    let told = told.map(|condition| (meta::text(condition, &["reason"]), meta::text(condition, &["message"])));
+    let told =
+        told.map(|condition| (meta::string_at(condition, &["reason"]), meta::string_at(condition, &["message"])));
     match told.filter(|(_, message)| !message.is_empty()) {
         Some(("SyncFailed", message)) => format!(
             "The disruption budget {name} does not allow evicting pods currently because it failed sync: {message}"
@@ -100,12 +104,18 @@ fn violated(cause: &str, retry: Option<u64>) -> Status {
     if let Some(seconds) = retry {
         details["retryAfterSeconds"] = seconds.into();
     }
-    Status { code: 429, reason: "TooManyRequests", message: VIOLATED.into(), details: Some(details), next: None }
+    Status {
+        code: 429,
+        reason: "TooManyRequests",
+        message: VIOLATED.into(),
+        details: Some(details),
+        continue_token: None,
+    }
 }
 
 fn forbidden(budget: &Value, why: &str) -> Status {
     let name = meta::name(budget);
     let message = format!("poddisruptionbudget.policy {name:?} is forbidden: {why}");
     let details = Some(json!({"name": name, "group": "policy", "kind": "poddisruptionbudget"}));
-    Status { code: 403, reason: "Forbidden", message, details, next: None }
+    Status { code: 403, reason: "Forbidden", message, details, continue_token: None }
 }

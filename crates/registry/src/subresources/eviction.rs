@@ -44,7 +44,7 @@ impl Registry {
                 result => return result.map(|()| done()),
             }
         }
-        Err(Status::modified(&target.resource, &target.name))
+        Err(Status::object_modified(&target.resource, &target.name))
     }
 
     async fn evict_within_budget(&self, target: &Target, eviction: &Eviction, pod: &Value) -> Result<Outcome, Status> {
@@ -57,7 +57,13 @@ impl Registry {
             _ => {
                 let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not \
                                support.";
-                return Err(Status { code: 500, reason: "", message: message.into(), details: None, next: None });
+                return Err(Status {
+                    code: 500,
+                    reason: "",
+                    message: message.into(),
+                    details: None,
+                    continue_token: None,
+                });
             }
         }
         match self.delete_evicted(target, &checked).await {
@@ -76,7 +82,7 @@ impl Registry {
             .await?;
         let mut found = Vec::new();
         for item in &list.items {
-            let budget = document::object(&item.record).map_err(Status::internal)?;
+            let budget = document::object(&item.record).map_err(Status::internal_error)?;
             let selects = match &budget["spec"]["selector"] {
                 Value::Null => false,
                 selector => LabelSelector::from_object(selector)
@@ -100,7 +106,11 @@ impl Registry {
             let taken = self
                 .change(&status, How::own(dry_run), |current| {
                     let mut object = disrupted(current, pod)?;
-                    apply::update(&options.writer(apply::Kind::of(budgets, "status")), Some(current), &mut object);
+                    apply::track_update(
+                        &options.writer(apply::ApplyTarget::for_resource(budgets, "status")),
+                        Some(current),
+                        &mut object,
+                    );
                     Ok(object)
                 })
                 .await;
@@ -115,7 +125,7 @@ impl Registry {
             reason: "Timeout",
             message,
             details: Some(json!({"retryAfterSeconds": 10})),
-            next: None,
+            continue_token: None,
         })
     }
 
@@ -167,14 +177,14 @@ impl Eviction {
             let error = FieldError::invalid(format!("deleteOptions.{unsafe_option}"), true, why);
             return Err(Status::invalid_kind("policy", "Eviction", &target.name, &[error]));
         }
-        if dry_run && meta::list(&options, &["dryRun"]).is_empty() {
+        if dry_run && meta::list_at(&options, &["dryRun"]).is_empty() {
             options["dryRun"] = json!(["All"]);
         }
         Ok(Self { options })
     }
 
     fn dry_run(&self) -> bool {
-        !meta::list(&self.options, &["dryRun"]).is_empty()
+        !meta::list_at(&self.options, &["dryRun"]).is_empty()
     }
 
     fn names_revision(&self) -> bool {
@@ -195,8 +205,8 @@ impl Eviction {
         for (field, what, why) in
             [("uid", "UID", "deleted and then recreated"), ("resourceVersion", "ResourceVersion", "modified")]
         {
-            let wanted = meta::text(&self.options, &["preconditions", field]);
-            let found = meta::text(pod, &["metadata", field]);
+            let wanted = meta::string_at(&self.options, &["preconditions", field]);
+            let found = meta::string_at(pod, &["metadata", field]);
             if !wanted.is_empty() && wanted != found {
                 let name = meta::name(pod);
                 let message = format!(
@@ -204,7 +214,7 @@ impl Eviction {
                      the {what} in record ({found}). The object might have been {why}"
                 );
                 let details = Some(json!({"name": name, "kind": "Pod"}));
-                return Err(Status { code: 409, reason: "Conflict", message, details, next: None });
+                return Err(Status { code: 409, reason: "Conflict", message, details, continue_token: None });
             }
         }
         Ok(())
@@ -213,11 +223,11 @@ impl Eviction {
 
 /// Whether a pod is none of a budget's business: it does not run yet, or not any more.
 fn ignores_budgets(pod: &Value) -> bool {
-    has_ended(pod) || meta::text(pod, &["status", "phase"]) == "Pending"
+    has_ended(pod) || meta::string_at(pod, &["status", "phase"]) == "Pending"
 }
 
 fn has_ended(pod: &Value) -> bool {
-    meta::is_deleting(pod) || matches!(meta::text(pod, &["status", "phase"]), "Succeeded" | "Failed")
+    meta::is_deleting(pod) || matches!(meta::string_at(pod, &["status", "phase"]), "Succeeded" | "Failed")
 }
 
 fn is_conflict(status: &Status) -> bool {

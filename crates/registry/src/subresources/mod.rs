@@ -8,7 +8,7 @@ mod scale;
 
 use api::{
     Value,
-    schema::{Resource, Row, schema},
+    schema::{Resource, ResourceRef, schema},
     status::Status,
 };
 use apiserver_core::{body::Input, document::Words, query::Query, request::Target};
@@ -51,14 +51,14 @@ pub fn kind_of(target: &Target) -> Result<Resource, Status> {
     let Some(sub) = target.resource.subresource(&target.subresource) else { return Ok(row) };
     (row.group, row.version) = sub.group_version.unwrap_or((row.group, row.version));
     row.kind = sub.kind;
-    row.custom = None;
+    row.custom_schema = None;
     let ty = schema().type_of_kind(row.group, row.version, row.kind);
-    row.ty = ty.ok_or_else(|| Status::internal(format!("the schema lacks {}", row.kind)))?;
+    row.ty = ty.ok_or_else(|| Status::internal_error(format!("the schema lacks {}", row.kind)))?;
     Ok(row)
 }
 
 /// A request of the server itself about an object in the namespace of another request.
-fn own_request(resource: impl Into<Row>, verb: &'static str, of: &Target, name: &str) -> Target {
+fn own_request(resource: impl Into<ResourceRef>, verb: &'static str, of: &Target, name: &str) -> Target {
     Target {
         resource: resource.into(),
         verb,

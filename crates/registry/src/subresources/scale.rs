@@ -2,7 +2,7 @@
 
 use api::{
     Value,
-    apply::{self, scale::REPLICAS},
+    apply::{self, scale_ownership::REPLICAS_PATH},
     decode, meta,
     schema::{Resource, schema},
     selector,
@@ -38,7 +38,7 @@ impl Registry {
                 let options = WriteOptions::of_apply(target)?;
                 let config = Configuration::parse(&input.body)?.value;
                 self.set_scale(target, &options, |scale, writer| {
-                    apply::apply(writer, Some(scale), &config, options.force.unwrap_or_default())
+                    apply::apply_config(writer, Some(scale), &config, options.force.unwrap_or_default())
                         .map_err(|error| error.status())
                 })
                 .await?
@@ -47,7 +47,7 @@ impl Registry {
                 let (kind, patch) = patch_body(&target.resource, input)?;
                 let options = WriteOptions::of(target, input)?;
                 self.set_scale(target, &options, |scale, writer| {
-                    let patched = kind.apply(writer.kind.ty, scale, &patch).map_err(patch_failed)?;
+                    let patched = kind.apply_patch(writer.target.ty, scale, &patch).map_err(patch_failed)?;
                     written_scale(patched, scale, writer)
                 })
                 .await?
@@ -61,23 +61,25 @@ impl Registry {
         &self,
         target: &Target,
         options: &WriteOptions,
-        mut edit: impl FnMut(&Value, &apply::Writer) -> Result<Value, Status>,
+        mut edit: impl FnMut(&Value, &apply::ApplyRequest) -> Result<Value, Status>,
     ) -> Result<Value, Status> {
-        let writer = options.writer(apply::Kind::other("autoscaling/v1", "Scale", scale_type()?, "scale"));
+        let writer = options.writer(apply::ApplyTarget::for_kind("autoscaling/v1", "Scale", scale_type()?, "scale"));
         let (version, paths) = (target.resource.api_version(), Paths::of(&target.resource));
         let changed = self
             .change(target, How::asked(Part::Scale, options), |current| {
                 let mut shown = canonical_scale(scale_of(&target.resource, current))?;
-                apply::scale::show(current, &mut shown, &paths.spec).map_err(Status::internal)?;
+                apply::scale_ownership::copy_to_scale(current, &mut shown, &paths.spec)
+                    .map_err(Status::internal_error)?;
                 let scale = edit(&shown, &writer)?;
-                if target.resource.custom.is_none() {
+                if target.resource.custom_schema.is_none() {
                     valid_scale(&scale, &target.name)?;
                 }
-                let owners = apply::scale::merge(current, &scale, &version, &paths.spec).map_err(Status::internal)?;
+                let owners = apply::scale_ownership::merge_from_scale(current, &scale, &version, &paths.spec)
+                    .map_err(Status::internal_error)?;
                 let mut object = current.clone();
                 owners.write(&mut object);
                 for precondition in ["resourceVersion", "uid"] {
-                    let named = meta::text(&scale, &["metadata", precondition]);
+                    let named = meta::string_at(&scale, &["metadata", precondition]);
                     meta::metadata_mut(&mut object).insert(precondition.into(), named.into());
                 }
                 set_replicas(&target.resource, &mut object, &scale);
@@ -89,23 +91,23 @@ impl Registry {
 }
 
 fn scale_type() -> Result<api::schema::TypeId, Status> {
-    schema().type_named("autoscaling/v1.Scale").ok_or_else(|| Status::internal("the schema lacks Scale"))
+    schema().type_named("autoscaling/v1.Scale").ok_or_else(|| Status::internal_error("the schema lacks Scale"))
 }
 
 fn canonical_scale(scale: Value) -> Result<Value, Status> {
-    let decoded = decode::canonical(scale_type()?, scale).map_err(|error| Status::bad_request(error.to_string()))?;
+    let decoded = decode::canonicalize(scale_type()?, scale).map_err(|error| Status::bad_request(error.to_string()))?;
     Ok(decoded.object)
 }
 
 /// The scale that a client wants, with the owners of what it changes.
-fn written_scale(given: Value, shown: &Value, writer: &apply::Writer) -> Result<Value, Status> {
+fn written_scale(given: Value, shown: &Value, writer: &apply::ApplyRequest) -> Result<Value, Status> {
     let mut scale = canonical_scale(given)?;
-    apply::update(writer, Some(shown), &mut scale);
+    apply::track_update(writer, Some(shown), &mut scale);
     Ok(scale)
 }
 
 fn valid_scale(scale: &Value, name: &str) -> Result<(), Status> {
-    let replicas = meta::number(scale, &["spec", "replicas"]);
+    let replicas = meta::integer_at(scale, &["spec", "replicas"]);
     if replicas >= 0 {
         return Ok(());
     }
@@ -130,7 +132,7 @@ impl Paths {
             Some(scale) => {
                 Self { spec: plain(&scale.spec), status: plain(&scale.status), selector: Some(plain(&scale.selector)) }
             }
-            None => Self { spec: REPLICAS.to_owned(), status: "status.replicas".to_owned(), selector: None },
+            None => Self { spec: REPLICAS_PATH.to_owned(), status: "status.replicas".to_owned(), selector: None },
         }
     }
 
@@ -139,7 +141,7 @@ impl Paths {
         if self.selector.is_none() || at(object, &self.spec).is_some() {
             return Ok(());
         }
-        Err(Status::internal(format!("the spec replicas field \".{}\" does not exist", self.spec)))
+        Err(Status::internal_error(format!("the spec replicas field \".{}\" does not exist", self.spec)))
     }
 }
 
@@ -154,7 +156,7 @@ pub fn set_replicas(resource: &Resource, object: &mut Value, scale: &Value) {
     for step in paths.spec.split('.') {
         at = meta::object_mut(at).entry(step).or_insert(Value::Null);
     }
-    *at = meta::number(scale, &["spec", "replicas"]).into();
+    *at = meta::integer_at(scale, &["spec", "replicas"]).into();
 }
 
 /// The scale of an object.
@@ -166,7 +168,7 @@ pub fn scale_of(resource: &Resource, object: &Value) -> Value {
         keep.iter().filter_map(|field| Some(((*field).to_owned(), object["metadata"].get(*field)?.clone()))).collect();
     let mut status = json!({"replicas": number(&paths.status)});
     let selector = match &paths.selector {
-        None => selector::text(&object["spec"]["selector"]),
+        None => selector::format_label_selector(&object["spec"]["selector"]),
         Some(path) => at(object, path).and_then(Value::as_str).unwrap_or_default().to_owned(),
     };
     if !selector.is_empty() {

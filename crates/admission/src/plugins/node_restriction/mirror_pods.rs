@@ -12,7 +12,7 @@ pub async fn check(request: &Request<'_>) -> Result<(), Status> {
         let why = format!("pod does not have {:?} annotation, node {node:?} can only create mirror pods", pod::MIRROR);
         return request.refuse(why);
     }
-    if meta::text(object, &["spec", "nodeName"]) != node {
+    if meta::string_at(object, &["spec", "nodeName"]) != node {
         return request.refuse(format!("node {node:?} can only create pods with spec.nodeName set to itself"));
     }
     owner(request).await?;
@@ -25,7 +25,7 @@ pub async fn check(request: &Request<'_>) -> Result<(), Status> {
 
 async fn owner(request: &Request<'_>) -> Result<(), Status> {
     let node = request.node;
-    let owner = match meta::list(request.object, &["metadata", "ownerReferences"]) {
+    let owner = match meta::list_at(request.object, &["metadata", "ownerReferences"]) {
         [] => {
             return request.refuse(format!("node {node:?} can only create pods with an owner reference set to itself"));
         }
@@ -47,7 +47,7 @@ async fn owner(request: &Request<'_>) -> Result<(), Status> {
     }
     let nodes = apiserver_core::loopback::resource("", "v1", "nodes")?;
     let (found, _) = request.attributes.registry.read_object(nodes, "", node).await?;
-    let wanted = meta::text(owner, &["uid"]);
+    let wanted = meta::string_at(owner, &["uid"]);
     if wanted != meta::uid(&found) {
         return request.refuse(format!("node {node} UID mismatch: expected {wanted} got {}", meta::uid(&found)));
     }
@@ -74,7 +74,7 @@ const PROJECTIONS: &[(&str, &str)] = &[
 
 /// The first object of the API that a pod refers to.
 fn reference(object: &Value) -> Result<Option<&'static str>, String> {
-    if !meta::text(object, &["spec", "serviceAccountName"]).is_empty() {
+    if !meta::string_at(object, &["spec", "serviceAccountName"]).is_empty() {
         return Ok(Some("serviceaccounts"));
     }
     if references_secrets(object) {
@@ -83,20 +83,22 @@ fn reference(object: &Value) -> Result<Option<&'static str>, String> {
     if references_config_maps(object) {
         return Ok(Some("configmaps"));
     }
-    if !meta::list(object, &["spec", "resourceClaims"]).is_empty() {
+    if !meta::list_at(object, &["spec", "resourceClaims"]).is_empty() {
         return Ok(Some("resourceclaims"));
     }
     let among = |object: &Value, table: &[(&str, &'static str)]| {
-        table.iter().find(|(field, _)| meta::at(object, &[field]).is_some()).map(|(_, what)| *what)
+        table.iter().find(|(field, _)| meta::value_at(object, &[field]).is_some()).map(|(_, what)| *what)
     };
-    for volume in meta::list(object, &["spec", "volumes"]) {
+    for volume in meta::list_at(object, &["spec", "volumes"]) {
         if let Some(what) = among(volume, VOLUMES) {
             return Ok(Some(what));
         }
-        for source in meta::list(volume, &["projected", "sources"]) {
+        for source in meta::list_at(volume, &["projected", "sources"]) {
             match among(source, PROJECTIONS) {
-                None if meta::at(source, &["downwardAPI"]).is_some() => {}
-                None => return Err(format!("unknown source for projected volume {:?}", meta::text(volume, &["name"]))),
+                None if meta::value_at(source, &["downwardAPI"]).is_some() => {}
+                None => {
+                    return Err(format!("unknown source for projected volume {:?}", meta::string_at(volume, &["name"])));
+                }
                 found => return Ok(found),
             }
         }
@@ -106,13 +108,15 @@ fn reference(object: &Value) -> Result<Option<&'static str>, String> {
 
 fn references_config_maps(object: &Value) -> bool {
     let by_env = |container: &Value| {
-        let keys =
-            meta::list(container, &["env"]).iter().filter_map(|env| meta::at(env, &["valueFrom", "configMapKeyRef"]));
-        let whole = meta::list(container, &["envFrom"]).iter().filter_map(|from| meta::at(from, &["configMapRef"]));
-        keys.chain(whole).any(|reference| !meta::text(reference, &["name"]).is_empty())
+        let keys = meta::list_at(container, &["env"])
+            .iter()
+            .filter_map(|env| meta::value_at(env, &["valueFrom", "configMapKeyRef"]));
+        let whole =
+            meta::list_at(container, &["envFrom"]).iter().filter_map(|from| meta::value_at(from, &["configMapRef"]));
+        keys.chain(whole).any(|reference| !meta::string_at(reference, &["name"]).is_empty())
     };
-    let volumes = meta::list(object, &["spec", "volumes"]).iter();
-    let sources = volumes.clone().flat_map(|volume| meta::list(volume, &["projected", "sources"]));
+    let volumes = meta::list_at(object, &["spec", "volumes"]).iter();
+    let sources = volumes.clone().flat_map(|volume| meta::list_at(volume, &["projected", "sources"]));
     pod::containers(object).any(by_env)
-        || volumes.chain(sources).any(|volume| !meta::text(volume, &["configMap", "name"]).is_empty())
+        || volumes.chain(sources).any(|volume| !meta::string_at(volume, &["configMap", "name"]).is_empty())
 }

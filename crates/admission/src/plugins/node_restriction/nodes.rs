@@ -35,7 +35,7 @@ pub fn check(request: &Request<'_>) -> Result<(), Status> {
     }
     match (request.attributes.operation, request.attributes.old) {
         (Operation::Create, _) => {
-            if meta::at(object, &["spec", "configSource"]).is_some() {
+            if meta::value_at(object, &["spec", "configSource"]).is_some() {
                 let why = format!("node {node:?} is not allowed to create pods with a non-nil configSource");
                 return request.refuse(why);
             }
@@ -51,15 +51,15 @@ pub fn check(request: &Request<'_>) -> Result<(), Status> {
 
 fn change(request: &Request<'_>, old: &Value) -> Result<(), Status> {
     let (node, object) = (request.node, request.object);
-    let changes = |path: &[&str]| meta::at(object, path) != meta::at(old, path);
-    if meta::at(object, &["spec", "configSource"]).is_some() && changes(&["spec", "configSource"]) {
+    let changes = |path: &[&str]| meta::value_at(object, path) != meta::value_at(old, path);
+    if meta::value_at(object, &["spec", "configSource"]).is_some() && changes(&["spec", "configSource"]) {
         let why = format!("node {node:?} is not allowed to update configSource to a new non-nil configSource");
         return request.refuse(why);
     }
-    if meta::list(object, &["spec", "taints"]) != meta::list(old, &["spec", "taints"]) {
+    if meta::list_at(object, &["spec", "taints"]) != meta::list_at(old, &["spec", "taints"]) {
         return request.refuse(format!("node {node:?} is not allowed to modify taints"));
     }
-    if meta::list(object, &["metadata", "ownerReferences"]) != meta::list(old, &["metadata", "ownerReferences"]) {
+    if meta::list_at(object, &["metadata", "ownerReferences"]) != meta::list_at(old, &["metadata", "ownerReferences"]) {
         return request.refuse(format!("node {node:?} is not allowed to modify ownerReferences"));
     }
     match forbidden(object, old).as_str() {
@@ -70,8 +70,9 @@ fn change(request: &Request<'_>, old: &Value) -> Result<(), Status> {
 
 /// The labels that change and must not, in order.
 fn forbidden(object: &Value, old: &Value) -> String {
-    let label = |object: &Value, key: &str| meta::at(object, &["metadata", "labels", key]).cloned();
-    let keys = [object, old].into_iter().filter_map(|object| meta::at(object, &["metadata", "labels"])?.as_object());
+    let label = |object: &Value, key: &str| meta::value_at(object, &["metadata", "labels", key]).cloned();
+    let keys =
+        [object, old].into_iter().filter_map(|object| meta::value_at(object, &["metadata", "labels"])?.as_object());
     let keys: BTreeSet<&String> = keys.flat_map(|labels| labels.keys()).collect();
     let changed = keys.into_iter().filter(|key| label(object, key) != label(old, key));
     changed.filter(|key| is_forbidden(key)).cloned().collect::<Vec<_>>().join(", ")

@@ -73,7 +73,7 @@ pub fn resource_slice(request: &Request<'_>) -> Result<(), Status> {
         (Operation::Delete, Some(old)) => (old, "delete"),
         _ => return Ok(()),
     };
-    if meta::text(slice, &["spec", "nodeName"]) != request.node {
+    if meta::string_at(slice, &["spec", "nodeName"]) != request.node {
         return request.refuse(format!("can only {verb} ResourceSlice with the same NodeName as the requesting node"));
     }
     Ok(())
@@ -81,7 +81,7 @@ pub fn resource_slice(request: &Request<'_>) -> Result<(), Status> {
 
 /// Checks a request for a certificate of a node.
 pub fn signing_request(request: &Request<'_>) -> Result<(), Status> {
-    let signer = meta::text(request.object, &["spec", "signerName"]);
+    let signer = meta::string_at(request.object, &["spec", "signerName"]);
     if request.attributes.operation != Operation::Create || !SIGNERS.contains(&signer) {
         return Ok(());
     }
@@ -104,7 +104,7 @@ pub async fn pod_certificate(request: &Request<'_>) -> Result<(), Status> {
     if !attributes.subresource().is_empty() {
         return request.refuse(format!("unexpected subresource {}", attributes.subresource()));
     }
-    let spec = |field: &str| meta::text(request.object, &["spec", field]);
+    let spec = |field: &str| meta::string_at(request.object, &["spec", field]);
     if spec("nodeName") != request.node {
         return request.refuse(format!(
             "PodCertificateRequest.Spec.NodeName={:?}, which is not the requesting node {:?}",
@@ -114,7 +114,7 @@ pub async fn pod_certificate(request: &Request<'_>) -> Result<(), Status> {
     }
     let pod = request.pod(spec("podName")).await?;
     let named = format!("{}/{}", attributes.namespace(), spec("podName"));
-    if meta::text(&pod, &["spec", "nodeName"]) != request.node {
+    if meta::string_at(&pod, &["spec", "nodeName"]) != request.node {
         return request.refuse(format!(
             "pod {named:?} is not running on node {:?} named in the PodCertificateRequest",
             request.node
@@ -123,7 +123,7 @@ pub async fn pod_certificate(request: &Request<'_>) -> Result<(), Status> {
     if crate::pod::is_mirror(&pod) {
         return request.refuse(format!("pod {named:?} is a mirror pod"));
     }
-    let account = meta::text(&pod, &["spec", "serviceAccountName"]);
+    let account = meta::string_at(&pod, &["spec", "serviceAccountName"]);
     if spec("serviceAccountName") != account {
         return request.refuse(format!(
             "PodCertificateRequest for pod {named:?} contains serviceAccountName ({:?}) that differs from running pod ({account:?})",
@@ -136,7 +136,7 @@ pub async fn pod_certificate(request: &Request<'_>) -> Result<(), Status> {
 /// The node, the pod and the account must be the ones that are meant.
 async fn identities(request: &Request<'_>, pod: &Value, account: &str) -> Result<(), Status> {
     let attributes = request.attributes;
-    let spec = |field: &str| meta::text(request.object, &["spec", field]);
+    let spec = |field: &str| meta::string_at(request.object, &["spec", field]);
     let node = attributes.find(("", "v1", "nodes"), "", request.node).await?.unwrap_or_default();
     let account = attributes.find(("", "v1", "serviceaccounts"), attributes.namespace(), account).await?;
     let account = account.unwrap_or_default();
@@ -161,5 +161,5 @@ async fn identities(request: &Request<'_>, pod: &Value, account: &str) -> Result
     } else {
         return Ok(());
     };
-    Err(Status { code: 500, reason: "", message, details: None, next: None })
+    Err(Status { code: 500, reason: "", message, details: None, continue_token: None })
 }

@@ -24,7 +24,7 @@ async fn whole(request: &Request<'_>) -> Result<(), Status> {
         Operation::Delete => {
             // A collection names nobody.
             let pod = request.pod(&request.attributes.target.name).await?;
-            if meta::text(&pod, &["spec", "nodeName"]) != node {
+            if meta::string_at(&pod, &["spec", "nodeName"]) != node {
                 return request.refuse(format!("node {node:?} can only delete pods with spec.nodeName set to itself"));
             }
             Ok(())
@@ -41,11 +41,11 @@ fn status(request: &Request<'_>) -> Result<(), Status> {
     let Some(old) = request.attributes.old.filter(|_| request.attributes.operation == Operation::Update) else {
         return request.unexpected();
     };
-    if meta::text(old, &["spec", "nodeName"]) != node {
+    if meta::string_at(old, &["spec", "nodeName"]) != node {
         let why = format!("node {node:?} can only update pod status for pods with spec.nodeName set to itself");
         return request.refuse(why);
     }
-    let same = |path: &[&str]| meta::at(old, path) == meta::at(pod, path);
+    let same = |path: &[&str]| meta::value_at(old, path) == meta::value_at(pod, path);
     if !same(&["metadata", "labels"]) {
         return request.refuse(format!("node {node:?} cannot update labels through pod status"));
     }
@@ -59,8 +59,8 @@ fn status(request: &Request<'_>) -> Result<(), Status> {
 }
 
 fn claims(pod: &Value) -> Vec<(&str, Option<&Value>)> {
-    let list = meta::list(pod, &["status", "resourceClaimStatuses"]).iter();
-    list.map(|claim| (meta::text(claim, &["name"]), meta::at(claim, &["resourceClaimName"]))).collect()
+    let list = meta::list_at(pod, &["status", "resourceClaimStatuses"]).iter();
+    list.map(|claim| (meta::string_at(claim, &["name"]), meta::value_at(claim, &["resourceClaimName"]))).collect()
 }
 
 async fn eviction(request: &Request<'_>) -> Result<(), Status> {
@@ -75,7 +75,7 @@ async fn eviction(request: &Request<'_>) -> Result<(), Status> {
         return request.refuse("could not determine pod from request data");
     }
     let pod = request.pod(name).await?;
-    if meta::text(&pod, &["spec", "nodeName"]) != request.node {
+    if meta::string_at(&pod, &["spec", "nodeName"]) != request.node {
         let why = format!("node {} can only evict pods with spec.nodeName set to itself", request.node);
         return request.refuse(why);
     }

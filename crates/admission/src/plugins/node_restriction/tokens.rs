@@ -14,7 +14,7 @@ pub async fn check(request: &Request<'_>, authorizers: &Authorizers) -> Result<(
         return Ok(());
     }
     let reference = &request.object["spec"]["boundObjectRef"];
-    let text = |field: &str| meta::text(reference, &[field]);
+    let text = |field: &str| meta::string_at(reference, &[field]);
     if text("apiVersion") != "v1" || text("kind") != "Pod" || text("name").is_empty() {
         return request.refuse("node requested token not bound to a pod");
     }
@@ -29,7 +29,7 @@ pub async fn check(request: &Request<'_>, authorizers: &Authorizers) -> Result<(
             text("uid")
         ));
     }
-    if meta::text(&pod, &["spec", "nodeName"]) != request.node {
+    if meta::string_at(&pod, &["spec", "nodeName"]) != request.node {
         return request.refuse("node requested token bound to a pod scheduled on a different node");
     }
     match audience(attributes, request.object, &pod, authorizers).await {
@@ -44,7 +44,7 @@ async fn audience(
     pod: &Value,
     authorizers: &Authorizers,
 ) -> Result<(), String> {
-    let audience = match meta::list(request, &["spec", "audiences"]) {
+    let audience = match meta::list_at(request, &["spec", "audiences"]) {
         [] => "",
         [one] => one.as_str().unwrap_or_default(),
         _ => return Err("node may only request 0 or 1 audiences".into()),
@@ -78,10 +78,10 @@ async fn audience(
 /// Whether a volume of the pod needs a token for an audience.
 async fn names(attributes: &Attributes<'_>, pod: &Value, audience: &str) -> Result<bool, String> {
     let mut faults = Vec::new();
-    for volume in meta::list(pod, &["spec", "volumes"]) {
-        let sources = meta::list(volume, &["projected", "sources"]).iter();
-        let mut tokens = sources.filter_map(|source| meta::at(source, &["serviceAccountToken"]));
-        if tokens.any(|token| meta::text(token, &["audience"]) == audience) {
+    for volume in meta::list_at(pod, &["spec", "volumes"]) {
+        let sources = meta::list_at(volume, &["projected", "sources"]).iter();
+        let mut tokens = sources.filter_map(|source| meta::value_at(source, &["serviceAccountToken"]));
+        if tokens.any(|token| meta::string_at(token, &["audience"]) == audience) {
             return Ok(true);
         }
         match driver(attributes, pod, volume).await {
@@ -90,8 +90,8 @@ async fn names(attributes: &Attributes<'_>, pod: &Value, audience: &str) -> Resu
             Ok(driver) => match found(attributes, "storage.k8s.io", "csidrivers", "", &driver).await {
                 Err(status) => faults.push(status.message),
                 Ok(driver) => {
-                    let requests = meta::list(&driver, &["spec", "tokenRequests"]);
-                    if requests.iter().any(|request| meta::text(request, &["audience"]) == audience) {
+                    let requests = meta::list_at(&driver, &["spec", "tokenRequests"]);
+                    if requests.iter().any(|request| meta::string_at(request, &["audience"]) == audience) {
                         return Ok(true);
                     }
                 }
@@ -107,18 +107,18 @@ async fn names(attributes: &Attributes<'_>, pod: &Value, audience: &str) -> Resu
 
 /// The storage driver behind a volume; empty if there is none.
 async fn driver(attributes: &Attributes<'_>, pod: &Value, volume: &Value) -> Result<String, Status> {
-    let claim = if meta::at(volume, &["ephemeral", "volumeClaimTemplate"]).is_some() {
-        format!("{}-{}", meta::name(pod), meta::text(volume, &["name"]))
+    let claim = if meta::value_at(volume, &["ephemeral", "volumeClaimTemplate"]).is_some() {
+        format!("{}-{}", meta::name(pod), meta::string_at(volume, &["name"]))
     } else {
-        meta::text(volume, &["persistentVolumeClaim", "claimName"]).to_owned()
+        meta::string_at(volume, &["persistentVolumeClaim", "claimName"]).to_owned()
     };
     if claim.is_empty() {
-        return Ok(meta::text(volume, &["csi", "driver"]).to_owned());
+        return Ok(meta::string_at(volume, &["csi", "driver"]).to_owned());
     }
     let claim = found(attributes, "", "persistentvolumeclaims", attributes.namespace(), &claim).await?;
-    let name = meta::text(&claim, &["spec", "volumeName"]);
+    let name = meta::string_at(&claim, &["spec", "volumeName"]);
     let volume = found(attributes, "", "persistentvolumes", "", name).await?;
-    Ok(meta::text(&volume, &["spec", "csi", "driver"]).to_owned())
+    Ok(meta::string_at(&volume, &["spec", "csi", "driver"]).to_owned())
 }
 
 async fn found(

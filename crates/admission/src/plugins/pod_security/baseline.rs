@@ -43,7 +43,7 @@ const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/
 
 /// Profiles that the runtime knows to be safe, or that the node's owner has.
 pub fn is_safe_profile(profile: &Value) -> bool {
-    matches!(meta::text(profile, &["type"]), "RuntimeDefault" | "Localhost")
+    matches!(meta::string_at(profile, &["type"]), "RuntimeDefault" | "Localhost")
 }
 
 pub fn app_armor(pod: &Pod<'_>) -> Option<Violation> {
@@ -51,8 +51,8 @@ pub fn app_armor(pod: &Pod<'_>) -> Option<Violation> {
     let names = pod.names(|container| bad(context(container, "appArmorProfile")));
     let profiles = pod.containers().filter_map(|container| context(container, "appArmorProfile"));
     let profiles = profiles.chain(pod.context("appArmorProfile")).filter(|profile| bad(Some(profile)));
-    let values: BTreeSet<String> = profiles.map(|profile| meta::text(profile, &["type"]).to_owned()).collect();
-    let annotations = meta::at(pod.metadata, &["annotations"]).and_then(Value::as_object).into_iter().flatten();
+    let values: BTreeSet<String> = profiles.map(|profile| meta::string_at(profile, &["type"]).to_owned()).collect();
+    let annotations = meta::value_at(pod.metadata, &["annotations"]).and_then(Value::as_object).into_iter().flatten();
     let mut forbidden: Vec<String> = annotations
         .filter(|(key, _)| key.starts_with(APP_ARMOR_ANNOTATION))
         .map(|(key, value)| (key, value.as_str().unwrap_or_default()))
@@ -72,7 +72,8 @@ pub fn app_armor(pod: &Pod<'_>) -> Option<Violation> {
 
 pub fn capabilities(pod: &Pod<'_>) -> Option<Violation> {
     let beyond = |container: &Value| -> BTreeSet<String> {
-        let added = meta::list(container, &["securityContext", "capabilities", "add"]).iter().filter_map(Value::as_str);
+        let added =
+            meta::list_at(container, &["securityContext", "capabilities", "add"]).iter().filter_map(Value::as_str);
         added.filter(|capability| !CAPABILITIES.contains(capability)).map(str::to_owned).collect()
     };
     let names = pod.names(|container| !beyond(container).is_empty());
@@ -93,10 +94,10 @@ pub fn host_namespaces(pod: &Pod<'_>) -> Option<Violation> {
 }
 
 pub fn host_paths(pod: &Pod<'_>) -> Option<Violation> {
-    let volumes = meta::list(pod.spec, &["volumes"]).iter();
+    let volumes = meta::list_at(pod.spec, &["volumes"]).iter();
     let bad: Vec<&str> = volumes
-        .filter(|volume| meta::at(volume, &["hostPath"]).is_some())
-        .map(|volume| meta::text(volume, &["name"]))
+        .filter(|volume| meta::value_at(volume, &["hostPath"]).is_some())
+        .map(|volume| meta::string_at(volume, &["name"]))
         .collect();
     let what = plural(bad.len(), "volume", "volumes");
     (!bad.is_empty()).then(|| Violation { reason: "hostPath volumes", detail: format!("{what} {}", quoted(bad)) })
@@ -104,7 +105,7 @@ pub fn host_paths(pod: &Pod<'_>) -> Option<Violation> {
 
 pub fn host_ports(pod: &Pod<'_>) -> Option<Violation> {
     let ports = |container: &Value| -> BTreeSet<String> {
-        let ports = meta::list(container, &["ports"]).iter().map(|port| meta::number(port, &["hostPort"]));
+        let ports = meta::list_at(container, &["ports"]).iter().map(|port| meta::integer_at(port, &["hostPort"]));
         ports.filter(|port| *port != 0).map(|port| port.to_string()).collect()
     };
     let names = pod.names(|container| !ports(container).is_empty());
@@ -125,9 +126,9 @@ pub fn probe_hosts(pod: &Pod<'_>) -> Option<Violation> {
         &["lifecycle", "preStop"],
     ];
     let hosts = |container: &Value| -> BTreeSet<String> {
-        let handlers = PLACES.iter().filter_map(|place| meta::at(container, place));
+        let handlers = PLACES.iter().filter_map(|place| meta::value_at(container, place));
         let hosts =
-            handlers.flat_map(|handler| ["httpGet", "tcpSocket"].map(|how| meta::text(handler, &[how, "host"])));
+            handlers.flat_map(|handler| ["httpGet", "tcpSocket"].map(|how| meta::string_at(handler, &[how, "host"])));
         hosts.filter(|host| !host.is_empty()).map(str::to_owned).collect()
     };
     let names: BTreeSet<&str> = pod.names(|container| !hosts(container).is_empty()).into_iter().collect();
@@ -170,8 +171,8 @@ pub fn selinux_with_engine(pod: &Pod<'_>) -> Option<Violation> {
 }
 
 fn selinux_types(pod: &Pod<'_>, allowed: &[&str]) -> Option<Violation> {
-    let other_type = |options: &Value| !allowed.contains(&meta::text(options, &["type"]));
-    let sets = |options: &Value, field: &str| !meta::text(options, &[field]).is_empty();
+    let other_type = |options: &Value| !allowed.contains(&meta::string_at(options, &["type"]));
+    let sets = |options: &Value, field: &str| !meta::string_at(options, &[field]).is_empty();
     let bad = |options: Option<&Value>| {
         options.is_some_and(|options| other_type(options) || sets(options, "user") || sets(options, "role"))
     };
@@ -183,7 +184,7 @@ fn selinux_types(pod: &Pod<'_>, allowed: &[&str]) -> Option<Violation> {
         .chain(pod.containers().filter_map(|c| context(c, "seLinuxOptions")))
         .collect();
     let types: BTreeSet<&str> =
-        all.iter().filter(|options| other_type(options)).map(|options| meta::text(options, &["type"])).collect();
+        all.iter().filter(|options| other_type(options)).map(|options| meta::string_at(options, &["type"])).collect();
     let mut what = Vec::new();
     if !types.is_empty() {
         what.push(format!("{} {}", plural(types.len(), "type", "types"), quoted(&types)));
@@ -199,13 +200,13 @@ fn selinux_types(pod: &Pod<'_>, allowed: &[&str]) -> Option<Violation> {
 
 pub fn seccomp_annotations(pod: &Pod<'_>) -> Option<Violation> {
     let bad = |key: String| {
-        let value = meta::at(pod.metadata, &["annotations", &key])?.as_str()?;
+        let value = meta::value_at(pod.metadata, &["annotations", &key])?.as_str()?;
         let safe = matches!(value, "runtime/default" | "docker/default") || value.starts_with("localhost/");
         (!safe).then(|| format!("{key}={value:?}"))
     };
     let of_containers = pod
         .containers()
-        .filter_map(|container| bad(format!("{SECCOMP_CONTAINER}{}", meta::text(container, &["name"]))));
+        .filter_map(|container| bad(format!("{SECCOMP_CONTAINER}{}", meta::string_at(container, &["name"]))));
     let all: BTreeSet<String> = of_containers.chain(bad(SECCOMP_ANNOTATION.to_owned())).collect();
     let what = plural(all.len(), "annotation", "annotations");
     let detail = format!("forbidden {what} {}", all.iter().cloned().collect::<Vec<_>>().join(", "));
@@ -218,13 +219,15 @@ pub fn seccomp(pod: &Pod<'_>) -> Option<Violation> {
     let by = setters(bad(pod.context("seccompProfile")), &names)?;
     let profiles = pod.containers().filter_map(|container| context(container, "seccompProfile"));
     let profiles = profiles.chain(pod.context("seccompProfile")).filter(|profile| bad(Some(profile)));
-    let values: BTreeSet<&str> = profiles.map(|profile| meta::text(profile, &["type"])).collect();
+    let values: BTreeSet<&str> = profiles.map(|profile| meta::string_at(profile, &["type"])).collect();
     let detail = format!("{by} must not set securityContext.seccompProfile.type to {}", quoted(values));
     Some(Violation { reason: "seccompProfile", detail })
 }
 
 pub fn sysctls(pod: &Pod<'_>, allowed: usize) -> Option<Violation> {
-    let set = meta::list(pod.spec, &["securityContext", "sysctls"]).iter().map(|sysctl| meta::text(sysctl, &["name"]));
+    let set = meta::list_at(pod.spec, &["securityContext", "sysctls"])
+        .iter()
+        .map(|sysctl| meta::string_at(sysctl, &["name"]));
     let bad: Vec<&str> = set.filter(|name| !SYSCTLS[..allowed].contains(name)).collect();
     (!bad.is_empty()).then(|| Violation { reason: "forbidden sysctls", detail: bad.join(", ") })
 }

@@ -118,21 +118,24 @@ impl<'a> Pod<'a> {
         let spec = self.spec;
         ["initContainers", "containers", "ephemeralContainers"]
             .into_iter()
-            .flat_map(move |list| meta::list(spec, &[list]))
+            .flat_map(move |list| meta::list_at(spec, &[list]))
     }
 
     /// The names of containers of which something is true.
     pub fn names(&self, bad: impl Fn(&Value) -> bool) -> Vec<&'a str> {
-        self.containers().filter(|container| bad(container)).map(|container| meta::text(container, &["name"])).collect()
+        self.containers()
+            .filter(|container| bad(container))
+            .map(|container| meta::string_at(container, &["name"]))
+            .collect()
     }
 
     /// The value of a field of the pod's own security context.
     pub fn context(&self, field: &str) -> Option<&'a Value> {
-        meta::at(self.spec, &["securityContext", field])
+        meta::value_at(self.spec, &["securityContext", field])
     }
 
     fn unless_windows(&self, check: Check) -> Option<Violation> {
-        if meta::text(self.spec, &["os", "name"]) == "windows" { None } else { check(self) }
+        if meta::string_at(self.spec, &["os", "name"]) == "windows" { None } else { check(self) }
     }
 
     /// Root of a user namespace of its own is not root.
@@ -143,7 +146,7 @@ impl<'a> Pod<'a> {
 
 /// The value of a field of a container's security context.
 pub fn context<'a>(container: &'a Value, field: &str) -> Option<&'a Value> {
-    meta::at(container, &["securityContext", field])
+    meta::value_at(container, &["securityContext", field])
 }
 
 /// `"a", "b"`.

@@ -63,7 +63,7 @@ impl Plugin for PodSecurity {
             return Ok(());
         }
         let namespace = attributes.find(("", "v1", "namespaces"), "", attributes.namespace()).await?;
-        let labels = namespace.as_ref().and_then(|namespace| meta::at(namespace, &["metadata", "labels"]));
+        let labels = namespace.as_ref().and_then(|namespace| meta::value_at(namespace, &["metadata", "labels"]));
         let (policy, faults) = self.defaults.of_labels(labels.unwrap_or(&Value::Null));
         if policy.is_free() && faults.is_empty() {
             if attributes.is_of("", "pods") {
@@ -89,7 +89,7 @@ impl PodSecurity {
     fn new(config: Option<&Value>) -> Result<Self, String> {
         let Some(config) = config else { return Ok(Self { defaults: Policy::default(), exempt: Exempt::default() }) };
         let texts = |field: &str| {
-            let list = meta::list(config, &["exemptions", field]).iter();
+            let list = meta::list_at(config, &["exemptions", field]).iter();
             list.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<String>>()
         };
         let exempt = Exempt {
@@ -108,7 +108,7 @@ impl PodSecurity {
         pod: &Pod<'_>,
         enforce: bool,
     ) -> Result<(), Status> {
-        let class = meta::text(pod.spec, &["runtimeClassName"]);
+        let class = meta::string_at(pod.spec, &["runtimeClassName"]);
         if self.exempt.runtime_classes.iter().any(|exempt| exempt == class) {
             annotate(attributes, "exempt", "runtimeClass");
             return Ok(());
@@ -144,9 +144,9 @@ fn annotate(attributes: &Attributes<'_>, key: &str, value: &str) {
 fn pod_of<'a>(attributes: &Attributes<'_>, object: &'a Value) -> Option<Pod<'a>> {
     let holder = match attributes.resource().name {
         "pods" => Some(object),
-        "podtemplates" => meta::at(object, &["template"]),
-        "cronjobs" => meta::at(object, &["spec", "jobTemplate", "spec", "template"]),
-        _ => meta::at(object, &["spec", "template"]),
+        "podtemplates" => meta::value_at(object, &["template"]),
+        "cronjobs" => meta::value_at(object, &["spec", "jobTemplate", "spec", "template"]),
+        _ => meta::value_at(object, &["spec", "template"]),
     }?;
     let part = |field: &str| holder.get(field).unwrap_or(&Value::Null);
     Some(Pod { metadata: part("metadata"), spec: part("spec") })
@@ -155,8 +155,8 @@ fn pod_of<'a>(attributes: &Attributes<'_>, object: &'a Value) -> Option<Pod<'a>>
 /// A pod that runs is only looked at again when it is to run something else.
 fn changes_images(pod: &Value, old: &Value) -> bool {
     let images = |pod: &Value, list: &str| -> Vec<(String, String)> {
-        let text = |container: &Value, field: &str| meta::text(container, &[field]).to_owned();
-        let containers = meta::list(pod, &["spec", list]).iter();
+        let text = |container: &Value, field: &str| meta::string_at(container, &[field]).to_owned();
+        let containers = meta::list_at(pod, &["spec", list]).iter();
         containers.map(|container| (text(container, "name"), text(container, "image"))).collect()
     };
     let known = images(old, "ephemeralContainers");

@@ -23,7 +23,7 @@ impl PodSecurity {
         let exempt = self.exempt.namespaces.iter().any(|exempt| exempt == name);
         let Some(old) = attributes.old else {
             if !faults.is_empty() {
-                return Err(Status::invalid(attributes.resource(), name, &faults));
+                return Err(Status::invalid_object(attributes.resource(), name, &faults));
             }
             if exempt {
                 self.warn_exempt(attributes, name, &new, &labels(namespace));
@@ -32,7 +32,7 @@ impl PodSecurity {
         };
         let (before, known) = self.defaults.of_labels(&labels(old));
         if !faults.is_empty() && faults != known {
-            return Err(Status::invalid(attributes.resource(), name, &faults));
+            return Err(Status::invalid_object(attributes.resource(), name, &faults));
         }
         let looser = new.enforce.version == before.enforce.version && new.enforce.level <= before.enforce.level;
         if new.enforce == before.enforce || new.enforce.level == Level::Privileged || looser {
@@ -53,7 +53,7 @@ impl PodSecurity {
         let labelled = |mode: &str| {
             [mode.to_owned(), format!("{mode}-version")]
                 .iter()
-                .any(|mode| meta::at(labels, &[&policy::label(mode)]).is_some())
+                .any(|mode| meta::value_at(labels, &[&policy::label(mode)]).is_some())
         };
         let said: Vec<String> = modes
             .iter()
@@ -99,14 +99,14 @@ impl PodSecurity {
     fn by_importance(&self, pods: Vec<Value>) -> Vec<Value> {
         let mut seen = BTreeSet::new();
         let owner = |pod: &Value| {
-            let owners = meta::list(pod, &["metadata", "ownerReferences"]).iter();
+            let owners = meta::list_at(pod, &["metadata", "ownerReferences"]).iter();
             owners
                 .filter(|owner| owner["controller"] == true)
-                .map(|owner| meta::text(owner, &["uid"]).to_owned())
+                .map(|owner| meta::string_at(owner, &["uid"]).to_owned())
                 .next()
         };
         let exempt = |pod: &Value| {
-            let class = meta::text(pod, &["spec", "runtimeClassName"]);
+            let class = meta::string_at(pod, &["spec", "runtimeClassName"]);
             self.exempt.runtime_classes.iter().any(|exempt| exempt == class)
         };
         let (first, more): (Vec<Value>, Vec<Value>) = pods

@@ -88,7 +88,7 @@ impl Bound {
 
     /// Of a configuration's defaults.
     fn of(defaults: &Value, mode: &str) -> Result<Self, String> {
-        let read = |field: &str, absent: &'static str| match meta::text(defaults, &[field]) {
+        let read = |field: &str, absent: &'static str| match meta::string_at(defaults, &[field]) {
             "" => absent.to_owned(),
             text => text.to_owned(),
         };
@@ -104,7 +104,7 @@ impl Bound {
 impl Policy {
     /// Of a configuration.
     pub fn defaults(config: &Value) -> Result<Self, String> {
-        let defaults = meta::at(config, &["defaults"]).unwrap_or(&Value::Null);
+        let defaults = meta::value_at(config, &["defaults"]).unwrap_or(&Value::Null);
         let of = |mode: &str| Bound::of(defaults, mode);
         Ok(Self { enforce: of("enforce")?, audit: of("audit")?, warn: of("warn")? })
     }
@@ -157,14 +157,14 @@ pub fn label(mode: &str) -> String {
 
 /// `None`: there is no such label; `Some(None)`: it cannot be read.
 fn read_level(labels: &Value, mode: &str, faults: &mut Vec<FieldError>) -> Option<Option<Level>> {
-    let text = meta::at(labels, &[&label(mode)])?.as_str().unwrap_or_default();
+    let text = meta::value_at(labels, &[&label(mode)])?.as_str().unwrap_or_default();
     Some(Level::parse(text).map_err(|why| faults.push(fault(mode, text, why))).ok())
 }
 
 /// Whether there is such a label.
 fn read_version(labels: &Value, mode: &str, bound: &mut Bound, faults: &mut Vec<FieldError>) -> bool {
     let mode = format!("{mode}-version");
-    let Some(text) = meta::at(labels, &[&label(&mode)]).and_then(Value::as_str) else { return false };
+    let Some(text) = meta::value_at(labels, &[&label(&mode)]).and_then(Value::as_str) else { return false };
     bound.version = Version::parse(text).unwrap_or_else(|why| {
         faults.push(fault(&mode, text, why));
         Version::Latest

@@ -32,7 +32,7 @@ pub fn escalation(pod: &Pod<'_>) -> Option<Violation> {
 
 pub fn capabilities(pod: &Pod<'_>) -> Option<Violation> {
     let list = |container: &Value, which: &str| -> BTreeSet<String> {
-        let list = meta::list(container, &["securityContext", "capabilities", which]);
+        let list = meta::list_at(container, &["securityContext", "capabilities", which]);
         list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
     };
     let added = |container: &Value| -> BTreeSet<String> {
@@ -58,10 +58,12 @@ pub fn volumes(pod: &Pod<'_>) -> Option<Violation> {
             volume.as_object().into_iter().flatten().filter(|(name, value)| *name != "name" && !value.is_null());
         fields.map(|(name, _)| name.clone()).next().unwrap_or_else(|| "unknown".to_owned())
     };
-    let bad: Vec<&Value> =
-        meta::list(pod.spec, &["volumes"]).iter().filter(|volume| !VOLUMES.contains(&kind(volume).as_str())).collect();
+    let bad: Vec<&Value> = meta::list_at(pod.spec, &["volumes"])
+        .iter()
+        .filter(|volume| !VOLUMES.contains(&kind(volume).as_str()))
+        .collect();
     let kinds: BTreeSet<String> = bad.iter().map(|volume| kind(volume)).collect();
-    let names = quoted(bad.iter().map(|volume| meta::text(volume, &["name"])));
+    let names = quoted(bad.iter().map(|volume| meta::string_at(volume, &["name"])));
     let detail = format!(
         "{} {names} {} {} {}",
         plural(bad.len(), "volume", "volumes"),

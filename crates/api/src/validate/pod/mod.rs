@@ -63,9 +63,9 @@ mod tests {
     fn check(spec: Value) -> Vec<String> {
         let pods = schema().resource("", "v1", "pods").unwrap();
         let pod = json!({"metadata": {"name": "p", "namespace": "n"}, "spec": spec});
-        let mut pod = decode::canonical(pods.ty, pod).unwrap().object;
-        defaults::apply(pods.ty, &mut pod);
-        validate::create(pods, &pod).iter().map(ToString::to_string).collect()
+        let mut pod = decode::canonicalize(pods.ty, pod).unwrap().object;
+        defaults::apply_defaults(pods.ty, &mut pod);
+        validate::validate_create(pods, &pod).iter().map(ToString::to_string).collect()
     }
 
     fn container(more: Value) -> Value {

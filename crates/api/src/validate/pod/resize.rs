@@ -19,9 +19,9 @@ pub fn validate_pod_resize(new: &FieldCursor, e: &mut ErrorList) {
     if before.get("os").get("name").text() == "windows" {
         return refuse(e, "windows pods cannot be resized");
     }
-    let class = |pod: &FieldCursor| crate::meta::text(pod.value, &["status", "qosClass"]).to_owned();
+    let class = |pod: &FieldCursor| crate::meta::string_at(pod.value, &["status", "qosClass"]).to_owned();
     let before_resize = Some(class(old)).filter(|class| !class.is_empty());
-    if before_resize.unwrap_or_else(|| qos::class(old.value).to_owned()) != qos::class(new.value) {
+    if before_resize.unwrap_or_else(|| qos::pod_qos_class(old.value).to_owned()) != qos::pod_qos_class(new.value) {
         e.push(FieldError::invalid("spec", class(new), "Pod QOS Class may not change as a result of resizing"));
     }
     if !is_resize_supported(old) {

@@ -2,7 +2,7 @@
 
 use super::{MIRROR_ANNOTATION, enclosing_pod_spec, is_pod_spec};
 use crate::validate::prelude::*;
-use crate::{amounts, quantity::Quantity, validate::resource_name as resource};
+use crate::{quantity::Quantity, resource_list, validate::resource_name as resource};
 
 /// A check of a resource name at its path.
 type NameCheck = fn(&str, &FieldCursor, &mut ErrorList);
@@ -143,7 +143,7 @@ fn check_claim_names(list: &FieldCursor, e: &mut ErrorList) {
             sorted.sort_unstable();
             let tail = if known.is_empty() { " which is empty".to_owned() } else { format!(": {}", sorted.join(", ")) };
             let message = format!("must be one of the names in pod.spec.resourceClaims{tail}");
-            claim.push_error(e, Fault::NotFound(name.into()), message);
+            claim.push_error(e, FieldErrorType::NotFound(name.into()), message);
         }
     }
 }
@@ -189,7 +189,7 @@ pub fn validate_pod_resources(spec: &FieldCursor, e: &mut ErrorList) {
 /// Requires pod-level resources to cover the containers'.
 fn check_pod_level_consistency(spec: &FieldCursor, at: &FieldCursor, e: &mut ErrorList) {
     for kind in ["requests", "limits"] {
-        let (amounts, parts) = (at.get(kind), amounts::container_resources(spec.value, kind));
+        let (amounts, parts) = (at.get(kind), resource_list::container_resources(spec.value, kind));
         for (name, whole) in amounts.entries().filter(|(name, _)| kind == "requests" || resource::is_huge_page(name)) {
             if let (Some(sum), Some(quantity)) = (parts.get(name), whole.quantity())
                 && quantity < *sum

@@ -162,7 +162,7 @@ fn check_node_affinity(new: &FieldCursor, old: &FieldCursor, e: &mut ErrorList) 
     if !before.is_empty() && before.len() != terms.len() {
         return terms.invalid_as(
             e,
-            Bad::render_as(ty, terms.value),
+            BadValue::render_as(ty, terms.value),
             "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
         );
     }

@@ -1,7 +1,7 @@
 //! The rendering of bad values: as is, as upstream's type, by a field, or omitted.
 
 use super::FieldCursor;
-use crate::{Value, validate::field_error::Bad};
+use crate::{Value, validate::field_error::BadValue};
 
 /// The format of a bad value: that of the target or, with `^`, of an enclosing one.
 pub(super) struct BadValueFormat {
@@ -52,18 +52,18 @@ impl BadValueFormat {
     }
 
     /// Returns the bad value.
-    pub fn bad_value(&self, at: &FieldCursor) -> Bad {
+    pub fn bad_value(&self, at: &FieldCursor) -> BadValue {
         let at = at.ancestor(self.up);
         match self.source {
             BadValueSource::Value => at.value.clone().into(),
             BadValueSource::Text => at.text().into(),
             BadValueSource::Number => at.int().into(),
             BadValueSource::Null => Value::Null.into(),
-            BadValueSource::Omitted => Bad::Omitted,
+            BadValueSource::Omitted => BadValue::Omitted,
             BadValueSource::Quote(text) => text.into(),
             BadValueSource::Field(name) => at.value.get(name).cloned().unwrap_or_default().into(),
             BadValueSource::TextField(name) => at.text_at(name).into(),
-            BadValueSource::Type(ty) => Bad::render_as(ty, at.value),
+            BadValueSource::Type(ty) => BadValue::render_as(ty, at.value),
         }
     }
 }

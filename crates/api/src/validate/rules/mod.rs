@@ -108,7 +108,7 @@ pub(super) fn metadata_rules(resource: &Resource) -> MetadataRules {
     MetadataRules {
         name: names::subdomain,
         namespaced: resource.scope == ResourceScope::Namespaced,
-        known_finalizers: !OWN.contains(&resource.group) && resource.custom.is_none(),
+        known_finalizers: !OWN.contains(&resource.group) && resource.custom_schema.is_none(),
     }
 }
 
@@ -157,7 +157,7 @@ impl FieldRule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::schema;
+    use crate::{schema::schema, validate::rule_functions};
 
     #[test]
     fn every_stored_kind_has_rules() {
@@ -168,6 +168,45 @@ mod tests {
             for part in parts.into_iter().filter(|part| *part != "warnings") {
                 assert!(resource.subresource(part).is_some(), "{} has no {part}", resource.kind);
             }
+        }
+    }
+
+    const PAGE: &str = include_str!("../../../../../docs/validation-rules.md");
+
+    /// The section of the page under a heading, up to the next heading of the same level.
+    fn section(heading: &str) -> &'static str {
+        let (_, rest) = PAGE.split_once(&format!("\n## {heading}\n")).expect("the page has the section");
+        rest.split("\n## ").next().unwrap_or_default()
+    }
+
+    /// The words that the parser in a source file matches: `"word" =>`, `"word" | "word" =>`, `("word", _) =>`.
+    fn matched_words(source: &'static str) -> Vec<&'static str> {
+        let arms = source.lines().filter_map(|line| line.split_once(" => ")).map(|(pattern, _)| pattern.trim());
+        let words = arms.filter(|pattern| pattern.starts_with(['"', '('])).flat_map(|pattern| pattern.split('"'));
+        words.filter(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')).collect()
+    }
+
+    #[test]
+    fn every_word_of_the_rules_is_documented() {
+        let functions = rule_functions::RULE_FUNCTIONS.iter().copied().flatten().map(|(name, _)| *name);
+        let with_argument = rule_functions::RULE_FUNCTIONS_WITH_ARGUMENT.iter().copied().flatten();
+        let functions = functions.chain(with_argument.map(|(name, _)| *name)).map(rule_functions::function_word);
+        let words = [
+            ("Checks", matched_words(include_str!("rule_check.rs"))),
+            ("Conditions", matched_words(include_str!("condition.rs"))),
+            ("Checks", matched_words(include_str!("bad_value.rs"))),
+            ("Name formats", names::format_words().collect()),
+            ("Functions", functions.collect()),
+        ];
+        for (heading, words) in words {
+            assert!(words.len() > 3, "the parser of {heading} has words");
+            let (text, sign) = (section(heading), if heading == "Functions" { "@" } else { "" });
+            let is_documented = |word: &str| ["`", "("].iter().any(|end| text.contains(&format!("`{sign}{word}{end}")));
+            let missing: Vec<&str> = words
+                .into_iter()
+                .filter(|word| !is_documented(word) && !text.contains(&format!("`{word} \"")))
+                .collect();
+            assert!(missing.is_empty(), "docs/validation-rules.md lacks under {heading}: {missing:?}");
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     Value,
     validate::{
         field_cursor::IMMUTABLE,
-        field_error::{Fault, FieldError},
+        field_error::{FieldError, FieldErrorType},
         metadata, names, rule_functions,
     },
 };
@@ -194,17 +194,17 @@ impl RuleCheck {
                 at.for_each_duplicate(|item| item_key(item, field), |item, key| item.duplicate(e, key.clone()))
             }
             CheckKind::Fixed(shown) if at.is_update() && at.is_changed() => {
-                at.push_error(e, Fault::Invalid(shown.bad_value(at)), message(IMMUTABLE));
+                at.push_error(e, FieldErrorType::Invalid(shown.bad_value(at)), message(IMMUTABLE));
             }
             CheckKind::Kept if at.is_update() && at.is_changed() => at.forbidden(e, message("")),
             CheckKind::Forbid if at.exists() => at.forbidden(e, message("")),
             CheckKind::Empty if !at.is_empty() || at.int() != 0 => at.forbidden(e, message("")),
-            CheckKind::Invalid(shown) => at.push_error(e, Fault::Invalid(shown.bad_value(at)), message("")),
+            CheckKind::Invalid(shown) => at.push_error(e, FieldErrorType::Invalid(shown.bad_value(at)), message("")),
             CheckKind::Missing => at.required(e, message("")),
             CheckKind::Refuse => at.forbidden(e, message("")),
             CheckKind::Unsupported(shown, texts) => at.not_supported_as(e, shown.bad_value(at), texts),
             CheckKind::Warn => at.warn(e, message("")),
-            CheckKind::Say => e.push(FieldError::new("", Fault::Warning, message(""))),
+            CheckKind::Say => e.push(FieldError::new("", FieldErrorType::Warning, message(""))),
             CheckKind::Again(field) => at.for_each_duplicate(
                 |item| item.text_at(field),
                 |item, text| item.get(field).warn(e, format!("duplicate {field} {text:?}")),

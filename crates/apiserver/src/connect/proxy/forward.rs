@@ -47,7 +47,7 @@ pub async fn pass(
     *passed.uri_mut() = path.parse().map_err(|error| Status::bad_request(format!("{path:?} is no path: {error}")))?;
     *passed.headers_mut() = headers;
     join::append_client(&mut passed, client.as_ref());
-    let unreachable = |error| Status::unavailable(format!("error trying to reach service: {error}"));
+    let unreachable = |error| Status::service_unavailable(format!("error trying to reach service: {error}"));
     let answer = backend.send(passed).await.map_err(unreachable)?;
     let mut answer = answer.map(|body| body.map_err(BodyError::new).boxed_unsync());
     join::strip(answer.headers_mut());

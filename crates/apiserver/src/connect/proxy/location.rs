@@ -38,7 +38,7 @@ impl<'a> Place<'a> {
         let default = if tls.is_some() { 443 } else { 80 };
         let port = if port.is_empty() { Ok(default) } else { port.parse() };
         let unknown = |_| {
-            Status::unavailable(format!(
+            Status::service_unavailable(format!(
                 "error trying to reach service: dial tcp: lookup tcp/{}: unknown port",
                 self.port
             ))
@@ -62,10 +62,11 @@ pub async fn backend(server: &Server, target: &Target) -> Result<Backend, Status
 async fn of_pod(server: &Server, target: &Target, place: &Place<'_>) -> Result<Backend, Status> {
     let (pod, _) = server.shared.registry.read_object(&target.resource, &target.namespace, place.name).await?;
     let ports =
-        meta::list(&pod, &["spec", "containers"]).iter().flat_map(|container| meta::list(container, &["ports"]));
-    let first = { ports }.next().map(|port| meta::number(port, &["containerPort"]).to_string()).unwrap_or_default();
+        meta::list_at(&pod, &["spec", "containers"]).iter().flat_map(|container| meta::list_at(container, &["ports"]));
+    let first = { ports }.next().map(|port| meta::integer_at(port, &["containerPort"]).to_string()).unwrap_or_default();
     let port = if place.port.is_empty() { &first } else { place.port };
-    let ip = meta::list(&pod, &["status", "podIPs"]).first().map(|ip| meta::text(ip, &["ip"])).unwrap_or_default();
+    let ip =
+        meta::list_at(&pod, &["status", "podIPs"]).first().map(|ip| meta::string_at(ip, &["ip"])).unwrap_or_default();
     let allowed = ip.parse().is_ok_and(is_reachable);
     if allowed { place.at(server, ip, port) } else { Err(Status::bad_request("address not allowed")) }
 }
@@ -86,7 +87,7 @@ async fn of_node(server: &Server, place: &Place<'_>) -> Result<Backend, Status> 
 
 async fn of_service(server: &Server, target: &Target, place: &Place<'_>) -> Result<Backend, Status> {
     let port = port_name(server, target, place).await?;
-    let none = || Status::unavailable(format!("no endpoints available for service {:?}", target.name));
+    let none = || Status::service_unavailable(format!("no endpoints available for service {:?}", target.name));
     let mut ends = endpoints(server, target, place, &port).await?;
     while !ends.is_empty() {
         let (ip, number, pod) = ends.swap_remove(fastrand::usize(..ends.len()));
@@ -102,10 +103,10 @@ async fn of_service(server: &Server, target: &Target, place: &Place<'_>) -> Resu
 async fn port_name(server: &Server, target: &Target, place: &Place<'_>) -> Result<String, Status> {
     let Ok(number) = place.port.parse::<i64>() else { return Ok(place.port.to_owned()) };
     let (service, _) = server.shared.registry.read_object(&target.resource, &target.namespace, place.name).await?;
-    let ports = meta::list(&service, &["spec", "ports"]);
-    let found = ports.iter().find(|port| meta::number(port, &["port"]) == number);
-    let none = || Status::unavailable(format!("no service port {number} found for service {:?}", place.name));
-    Ok(meta::text(found.ok_or_else(none)?, &["name"]).to_owned())
+    let ports = meta::list_at(&service, &["spec", "ports"]);
+    let found = ports.iter().find(|port| meta::integer_at(port, &["port"]) == number);
+    let none = || Status::service_unavailable(format!("no service port {number} found for service {:?}", place.name));
+    Ok(meta::string_at(found.ok_or_else(none)?, &["name"]).to_owned())
 }
 
 /// Ready addresses of a service with a port of that name, and the pods that they are said to be of.
@@ -118,15 +119,15 @@ async fn endpoints(
     let slices = slices(server, target, place.name).await?;
     let mut found = Vec::new();
     for slice in &slices {
-        let of_name = |known: &&Value| meta::text(known, &["name"]) == port;
-        let Some(port) = meta::list(slice, &["ports"]).iter().find(of_name) else { continue };
-        for end in meta::list(slice, &["endpoints"]) {
+        let of_name = |known: &&Value| meta::string_at(known, &["name"]) == port;
+        let Some(port) = meta::list_at(slice, &["ports"]).iter().find(of_name) else { continue };
+        for end in meta::list_at(slice, &["endpoints"]) {
             let ready = end["conditions"]["ready"] != false;
-            let pod = meta::text(end, &["targetRef", "name"]);
-            let here = meta::text(end, &["targetRef", "namespace"]) == target.namespace;
-            for address in meta::list(end, &["addresses"]).iter().filter(|_| ready && here) {
+            let pod = meta::string_at(end, &["targetRef", "name"]);
+            let here = meta::string_at(end, &["targetRef", "namespace"]) == target.namespace;
+            for address in meta::list_at(end, &["addresses"]).iter().filter(|_| ready && here) {
                 let address = address.as_str().unwrap_or_default().to_owned();
-                found.push((address, meta::number(port, &["port"]), pod.to_owned()));
+                found.push((address, meta::integer_at(port, &["port"]), pod.to_owned()));
             }
         }
     }
@@ -146,7 +147,7 @@ async fn slices(server: &Server, target: &Target, service: &str) -> Result<Vec<V
 async fn is_address_of(server: &Server, target: &Target, pod: &str, ip: &str) -> bool {
     let Ok(pods) = loopback::resource("", "v1", "pods") else { return false };
     let Ok((pod, _)) = server.shared.registry.read_object(pods, &target.namespace, pod).await else { return false };
-    meta::list(&pod, &["status", "podIPs"]).iter().any(|known| meta::text(known, &["ip"]) == ip)
+    meta::list_at(&pod, &["status", "podIPs"]).iter().any(|known| meta::string_at(known, &["ip"]) == ip)
 }
 
 /// Whether an address is one that is proxied to: global unicast, as Go calls it.

@@ -37,7 +37,7 @@ pub async fn answer(server: &Server, target: &Target, request: Request<Body>) ->
 /// A path up to and with `proxy`, and what follows, cleaned of detours; that is empty or begins with a slash.
 fn split(target: &Target, path: &str) -> (String, String) {
     // /api/v1/namespaces/<ns>/pods/<name>/proxy, /api/v1/nodes/<name>/proxy
-    let before = if target.resource.namespaced() { 8 } else { 6 };
+    let before = if target.resource.is_namespaced() { 8 } else { 6 };
     let parts: Vec<&str> = path.split('/').collect();
     let (start, rest) = parts.split_at(before.min(parts.len()));
     let rest = if rest.is_empty() { String::new() } else { clean(&format!("/{}", rest.join("/"))) };

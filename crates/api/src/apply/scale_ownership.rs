@@ -7,13 +7,13 @@ use super::{
 use crate::Value;
 
 /// The path of the replicas in a `Scale` and in built-in scalable kinds.
-pub const REPLICAS: &str = "spec.replicas";
+pub const REPLICAS_PATH: &str = "spec.replicas";
 const SCALE_VERSION: &str = "autoscaling/v1";
 
 /// Sets the managed fields of a `Scale` from the managers of the parent's replicas at `path`.
-pub fn show(parent: &Value, scale: &mut Value, path: &str) -> Result<(), ManagedFieldsError> {
+pub fn copy_to_scale(parent: &Value, scale: &mut Value, path: &str) -> Result<(), ManagedFieldsError> {
     let mut managed = ManagedFields::from_object(parent)?;
-    let (replicas, scaled) = (FieldSet::from_paths(&[REPLICAS]), FieldSet::from_paths(&[path]));
+    let (replicas, scaled) = (FieldSet::from_paths(&[REPLICAS_PATH]), FieldSet::from_paths(&[path]));
     managed.entries.retain_mut(|entry| {
         let owns = !entry.fields.intersection(&scaled).is_empty();
         entry.fields = replicas.clone();
@@ -25,14 +25,14 @@ pub fn show(parent: &Value, scale: &mut Value, path: &str) -> Result<(), Managed
 }
 
 /// Returns the parent's managed fields, in a version, after its `Scale` was written; the replicas are at `path`.
-pub fn merge(
+pub fn merge_from_scale(
     parent: &Value,
     scale: &Value,
     api_version: &str,
     path: &str,
 ) -> Result<ManagedFields, ManagedFieldsError> {
     let (parents, mut scales) = (ManagedFields::from_object(parent)?, ManagedFields::from_object(scale)?);
-    let (shown, replicas) = (FieldSet::from_paths(&[REPLICAS]), FieldSet::from_paths(&[path]));
+    let (shown, replicas) = (FieldSet::from_paths(&[REPLICAS_PATH]), FieldSet::from_paths(&[path]));
     let mut out = ManagedFields::default();
     for mut entry in parents.entries.iter().cloned() {
         if !entry.fields.intersection(&replicas).is_empty() {

@@ -5,31 +5,31 @@ use std::collections::BTreeMap;
 use crate::{Value, meta, quantity::Quantity};
 
 /// Quantities by resource name, upstream's `ResourceList`.
-pub type Amounts = BTreeMap<String, Quantity>;
+pub type ResourceList = BTreeMap<String, Quantity>;
 
 /// The resources that pod-level `spec.resources` may set, besides huge pages.
 pub(crate) const POD_LEVEL_RESOURCES: [&str; 2] = ["cpu", "memory"];
 
 /// Parses a resource list; malformed quantities are skipped.
-pub fn read(list: Option<&Value>) -> Amounts {
+pub fn parse_resource_list(list: Option<&Value>) -> ResourceList {
     let list = list.and_then(Value::as_object).into_iter().flatten();
     list.filter_map(|(name, amount)| Some((name.clone(), Quantity::parse(amount.as_str()?)?))).collect()
 }
 
 /// Encodes a resource list for the API.
-pub fn write(amounts: &Amounts) -> Value {
+pub fn encode_resource_list(amounts: &ResourceList) -> Value {
     amounts.iter().map(|(name, amount)| (name.clone(), Value::from(amount.to_string()))).collect()
 }
 
 /// Adds `more` to `to`, per resource.
-pub fn add(to: &mut Amounts, more: &Amounts) {
+pub fn add_resources(to: &mut ResourceList, more: &ResourceList) {
     for (name, amount) in more {
         to.entry(name.clone()).and_modify(|sum| *sum = sum.plus(*amount)).or_insert(*amount);
     }
 }
 
 /// Subtracts `less` from `from`, per resource.
-pub fn subtract_resources(from: &mut Amounts, less: &Amounts) {
+pub fn subtract_resources(from: &mut ResourceList, less: &ResourceList) {
     for (name, amount) in less {
         let left = from.get(name).copied().unwrap_or(Quantity::ZERO).minus(*amount);
         from.insert(name.clone(), left);
@@ -37,7 +37,7 @@ pub fn subtract_resources(from: &mut Amounts, less: &Amounts) {
 }
 
 /// Raises each quantity in `to` to that in `other` where it is larger.
-pub fn raise_to_max(to: &mut Amounts, other: &Amounts) {
+pub fn raise_to_max(to: &mut ResourceList, other: &ResourceList) {
     for (name, amount) in other {
         to.entry(name.clone()).and_modify(|own| *own = if *own < *amount { *amount } else { *own }).or_insert(*amount);
     }
@@ -45,9 +45,9 @@ pub fn raise_to_max(to: &mut Amounts, other: &Amounts) {
 
 /// Returns the effective `requests` or `limits` of a pod: pod-level resources where set, otherwise those of its
 /// containers.
-pub fn of_pod(pod: &Value, which: &str) -> Amounts {
-    let mut sum = meta::at(pod, &["spec"]).map(|spec| container_resources(spec, which)).unwrap_or_default();
-    let whole = read(meta::at(pod, &["spec", "resources", which]));
+pub fn pod_resources(pod: &Value, which: &str) -> ResourceList {
+    let mut sum = meta::value_at(pod, &["spec"]).map(|spec| container_resources(spec, which)).unwrap_or_default();
+    let whole = parse_resource_list(meta::value_at(pod, &["spec", "resources", which]));
     sum.extend(
         whole
             .into_iter()
@@ -58,22 +58,22 @@ pub fn of_pod(pod: &Value, which: &str) -> Amounts {
 
 /// Returns the effective `requests` or `limits` of the containers of a pod spec: the maximum of all running containers
 /// together and of any init container with the sidecars started before it.
-pub fn container_resources(spec: &Value, which: &str) -> Amounts {
-    let of = |container: &Value| read(meta::at(container, &["resources", which]));
-    let mut sum = Amounts::new();
-    for container in meta::list(spec, &["containers"]) {
-        add(&mut sum, &of(container));
+pub fn container_resources(spec: &Value, which: &str) -> ResourceList {
+    let of = |container: &Value| parse_resource_list(meta::value_at(container, &["resources", which]));
+    let mut sum = ResourceList::new();
+    for container in meta::list_at(spec, &["containers"]) {
+        add_resources(&mut sum, &of(container));
     }
-    let (mut beside, mut before) = (Amounts::new(), Amounts::new());
-    for container in meta::list(spec, &["initContainers"]) {
+    let (mut beside, mut before) = (ResourceList::new(), ResourceList::new());
+    for container in meta::list_at(spec, &["initContainers"]) {
         let own = of(container);
-        if meta::text(container, &["restartPolicy"]) == "Always" {
-            add(&mut sum, &own);
-            add(&mut beside, &own);
+        if meta::string_at(container, &["restartPolicy"]) == "Always" {
+            add_resources(&mut sum, &own);
+            add_resources(&mut beside, &own);
             raise_to_max(&mut before, &beside);
         } else {
             let mut then = own;
-            add(&mut then, &beside);
+            add_resources(&mut then, &beside);
             raise_to_max(&mut before, &then);
         }
     }
@@ -92,7 +92,7 @@ mod tests {
         let container = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu}}});
         let sidecar = |cpu: &str| json!({"restartPolicy": "Always", "resources": {"requests": {"cpu": cpu}}});
         let check = |spec: Value, want: &str| {
-            let sum = of_pod(&json!({"spec": spec}), "requests");
+            let sum = pod_resources(&json!({"spec": spec}), "requests");
             assert_eq!(sum.get("cpu").map(ToString::to_string).as_deref(), Some(want), "{spec}");
         };
         check(json!({"containers": [container("1"), container("500m")]}), "1500m");
@@ -104,9 +104,9 @@ mod tests {
 
     #[test]
     fn sums_keep_the_quantity_format() {
-        let mut sum = read(Some(&json!({"memory": "1Gi", "pods": "1"})));
-        add(&mut sum, &read(Some(&json!({"memory": "1Gi", "cpu": "100m"}))));
-        subtract_resources(&mut sum, &read(Some(&json!({"pods": "1"}))));
-        assert_eq!(write(&sum), json!({"cpu": "100m", "memory": "2Gi", "pods": "0"}));
+        let mut sum = parse_resource_list(Some(&json!({"memory": "1Gi", "pods": "1"})));
+        add_resources(&mut sum, &parse_resource_list(Some(&json!({"memory": "1Gi", "cpu": "100m"}))));
+        subtract_resources(&mut sum, &parse_resource_list(Some(&json!({"pods": "1"}))));
+        assert_eq!(encode_resource_list(&sum), json!({"cpu": "100m", "memory": "2Gi", "pods": "0"}));
     }
 }
