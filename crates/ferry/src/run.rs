@@ -13,7 +13,7 @@ use apiserver::{
     AdmissionSettings, Aggregation, Authentication, Authority, Authorization, ClientCertificate, Mode, Server,
     Settings, User,
 };
-use client::SharedInformerFactory;
+use client::{LeaderElectionConfig, LeaderElector, SharedInformerFactory, leader_election::stable_identity};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::{Api, Client, runtime::wait::await_condition};
@@ -75,7 +75,7 @@ async fn start(options: &Options, steps: &mut Steps, components: &mut Components
     }
 
     let server = steps.step("API server", api_server(options, store, &pki, listeners.api, components)).await?;
-    steps.step("controllers, scheduler", loops(&server, &pki, components)).await?;
+    steps.step("controllers, scheduler", loops(options, &server, &pki, components)).await?;
     let client = in_process(&server, "kubelet", format!("system:node:{}", options.node_name), &["system:nodes"]);
     let kubelet = Kubelet { options, pki: &pki, endpoint: runtime, listener: listeners.kubelet };
     steps.step("kubelet", kubelet.start(client.clone(), components)).await?;
@@ -238,11 +238,25 @@ fn admission() -> anyhow::Result<AdmissionSettings> {
     Ok(AdmissionSettings::new(&["NodeRestriction".into()], &[])?)
 }
 
-async fn loops(server: &Server, pki: &Pki, components: &mut Components) -> anyhow::Result<((), String)> {
+/// Starts the controller manager and the scheduler, each as a candidate of its leader election: of several instances on
+/// one store, one runs the controllers and one the scheduler.
+async fn loops(
+    options: &Options,
+    server: &Server,
+    pki: &Pki,
+    components: &mut Components,
+) -> anyhow::Result<((), String)> {
+    let identity_file = options.instance.leader_identity();
+    let identity = stable_identity(&identity_file, &options.node_name)
+        .with_context(|| format!("cannot use {}", identity_file.display()))?;
+    let elector = |client: &Client, name: &str| {
+        LeaderElector::new(client.clone(), name, LeaderElectionConfig::new(name, &identity))
+    };
     let manager = in_process(server, "kube-controller-manager", "system:kube-controller-manager".into(), &[]);
     let planner = in_process(server, "kube-scheduler", "system:kube-scheduler".into(), &[]);
     let options = controllers::ControllerOptions { root_ca: pki.ca.clone() };
-    // One set of informers for both; it lives as long as the first of the two that started, which ends last.
+    // One set of informers for both, started on first use; it lives as long as the controllers' component, which ends
+    // last.
     let (share, shared) = std::sync::mpsc::channel();
     let accounts = server.clone();
     let client_of = move |account: &'static str| {
@@ -251,17 +265,24 @@ async fn loops(server: &Server, pki: &Pki, components: &mut Components) -> anyho
         in_process(&accounts, "kube-controller-manager", name, &groups)
     };
     components.start("controllers", |shutdown| {
+        let elector = elector(&manager, "kube-controller-manager");
         let informers = SharedInformerFactory::new(manager, shutdown.clone());
         // The receiver is read below, before it can be dropped.
         let _ = share.send(informers.clone());
+        let lead = move |term| {
+            let client_of = Box::new(client_of.clone());
+            controllers::run_controllers(client_of, informers.clone(), options.clone(), term)
+        };
         async move {
-            controllers::run_controllers(client_of, informers, options, shutdown).await;
+            elector.run(shutdown, lead).await;
             Ok(())
         }
     });
     let informers = shared.recv().context("informers")?;
+    let elector = elector(&planner, "kube-scheduler");
     components.start("scheduler", |shutdown| async move {
-        scheduler::run_scheduler(planner, informers, shutdown).await;
+        let lead = |term| scheduler::run_scheduler(planner.clone(), informers.clone(), term);
+        elector.run(shutdown, lead).await;
         Ok(())
     });
     Ok(((), String::new()))
@@ -286,10 +307,11 @@ impl Kubelet<'_> {
             root_dir: instance.kubelet(),
             pod_logs_dir: instance.pod_logs(),
             cgroup_root: format!("{}/kubepods", instance.cgroup()),
-            listener,
+            listener: listener.into_std()?,
             tls: Arc::new(pki::kubelet_tls(pki)?),
         };
-        components.start("kubelet", |shutdown| async move { Ok(kubelet::run_kubelet(config, client, shutdown).await?) });
+        components
+            .start("kubelet", |shutdown| async move { Ok(kubelet::run_kubelet(config, client, shutdown).await?) });
         Ok(((), format!("port {}", options.kubelet_port)))
     }
 }
