@@ -57,7 +57,10 @@ pub use authn::{
 pub use authz::{self as authorize, Authorization, Mode};
 use bytes::Bytes;
 pub use flowcontrol::Load;
-use futures::{FutureExt, future::BoxFuture};
+use futures::{
+    FutureExt,
+    future::{BoxFuture, LocalBoxFuture},
+};
 use http_body_util::BodyExt;
 use registry::{
     VirtualResource, VirtualResources, component_status::Components, reviews::Reviews, token_request::TokenRequests,
@@ -155,7 +158,11 @@ impl Server {
     }
 
     /// As [`Self::new`], with other than the usual settings.
-    pub async fn with(config: Config, mut settings: Settings) -> Result<Self, store::Error> {
+    pub fn with(config: Config, settings: Settings) -> LocalBoxFuture<'static, Result<Self, store::Error>> {
+        Box::pin(Self::build(config, settings))
+    }
+
+    async fn build(config: Config, mut settings: Settings) -> Result<Self, store::Error> {
         // Where everybody may do everything, everybody is at least known.
         settings.authentication.anonymous &=
             !settings.authorization.modes.iter().any(|mode| matches!(mode, Mode::AlwaysAllow));
@@ -261,8 +268,13 @@ impl Server {
 
     /// Answers HTTPS requests on `listener` until `shutdown`, then ends watches and lets other requests end. How `tls` should
     /// ask for certificates is what [`client_verifier`] says.
-    pub async fn serve(self, listener: TcpListener, tls: Arc<rustls::ServerConfig>, shutdown: CancellationToken) {
-        listen::serve(self, listener, tls, shutdown).await;
+    pub fn serve(
+        self,
+        listener: TcpListener,
+        tls: Arc<rustls::ServerConfig>,
+        shutdown: CancellationToken,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(listen::serve(self, listener, tls, shutdown))
     }
 }
 
@@ -311,6 +323,15 @@ where
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let (server, user) = (self.server.clone(), self.user.clone());
         let request = request.map(|body| body.map_err(BodyError::new).boxed_unsync());
-        Box::pin(pipeline::handle(server, Origin::Component(user), request).map(Ok))
+        handle_local(server, user, request)
     }
+}
+
+/// Handles a request of a component of this process. Not generic, so that the pipeline is compiled once, here.
+fn handle_local(
+    server: Server,
+    user: User,
+    request: http::Request<Body>,
+) -> BoxFuture<'static, Result<http::Response<Body>, Infallible>> {
+    Box::pin(pipeline::handle(server, Origin::Component(user), request).map(Ok))
 }
