@@ -1,5 +1,6 @@
 //! Tasks around the repository that are more than one command: `cargo xtask <task>`.
 
+mod deny;
 mod fresh;
 mod image;
 mod measure;
@@ -34,7 +35,9 @@ enum Task {
     Measure(measure::Args),
     Upstream(upstream::Args),
     Walk(walk::Args),
-    /// Check format, lints and tidiness, and run all tests
+    /// Check licences, sources, duplicates and known vulnerabilities of dependencies
+    Deny,
+    /// Check format, lints, dependencies and tidiness, and run all tests
     Test,
     /// Check what the compiler does not: dependency directions, file sizes, names, forbidden words
     Tidy,
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Task::Measure(args) => measure::run(&args),
         Task::Upstream(args) => upstream::run(&args),
         Task::Walk(args) => walk::run(&args),
+        Task::Deny => deny::check(),
         Task::Test => test::run(),
         Task::Tidy => tidy::run(repository()),
     };

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use anyhow::{Context, Result};
 
 use crate::{
-    cache,
+    cache, deny,
     packages::{
         self, BUSYBOX, CNI_PLUGINS, CONTAINERD, ETCD, IPROUTE, KUBECTL, MMDEBSTRAP, NFTABLES, PYTHON, RUNC, UTIL_LINUX,
         VENV,
@@ -28,6 +28,7 @@ const COMMANDS: [&str; 5] = [
 
 pub fn run() -> Result<()> {
     packages::ensure(&NEEDED)?;
+    deny::check()?;
     let skipped = cache("")?.join(format!("skipped-{}.txt", std::process::id()));
     let outcome = COMMANDS
         .iter()
