@@ -6,11 +6,14 @@
 use std::{
     any::{Any, TypeId},
     collections::HashMap,
+    fmt,
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard},
+    time::Duration,
 };
 
 use futures::{Stream, StreamExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client, Resource,
     runtime::{WatchStreamExt, watcher},
@@ -18,7 +21,10 @@ use kube::{
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::indexer::Indexer;
+use crate::{indexer::Indexer, panics::contain_panic_sync};
+
+/// Delay before a handler that panicked is called again; doubles up to 64 times.
+const HANDLER_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// An object type that an informer can cache.
 pub trait CachedObject:
@@ -57,7 +63,7 @@ impl<K> ResourceEvent<K> {
     }
 }
 
-type EventHandler<K> = Box<dyn Fn(&ResourceEvent<K>) + Send + Sync>;
+type EventHandler<K> = Arc<dyn Fn(&ResourceEvent<K>) + Send + Sync>;
 
 /// A cache of one resource (restricted by the watcher's configuration), kept current by a watch. Cheap to clone.
 pub struct SharedInformer<K> {
@@ -125,8 +131,9 @@ impl<K: CachedObject> SharedInformer<K> {
     /// neither block nor add handlers.
     pub fn add_event_handler(&self, handler: impl Fn(&ResourceEvent<K>) + Send + Sync + 'static) {
         let mut handlers = self.lock_handlers();
-        self.list().into_iter().for_each(|object| handler(&ResourceEvent::Added(object)));
-        handlers.push(Box::new(handler));
+        let handler: EventHandler<K> = Arc::new(handler);
+        self.list().into_iter().for_each(|object| self.call_handler(&handler, &ResourceEvent::Added(object), 0));
+        handlers.push(handler);
     }
 
     fn new_idle() -> Self {
@@ -170,8 +177,28 @@ impl<K: CachedObject> SharedInformer<K> {
         let handlers = self.lock_handlers();
         let changes = change(&mut self.shared.cache.write().unwrap_or_else(|poisoned| poisoned.into_inner()));
         for change in &changes {
-            handlers.iter().for_each(|handler| handler(change));
+            handlers.iter().for_each(|handler| self.call_handler(handler, change, 0));
         }
+    }
+
+    /// Calls a handler. After a panic it is called again with the object's then current state, after a back-off.
+    fn call_handler(&self, handler: &EventHandler<K>, event: &ResourceEvent<K>, failures: u32) {
+        let key = ObjectName(event.object().meta());
+        if contain_panic_sync("informer", format_args!("{} {key}", K::kind(&())), || handler(event)).is_ok() {
+            return;
+        }
+        let (state, handler, event) = (Arc::downgrade(&self.shared), handler.clone(), event.clone());
+        let delay = HANDLER_RETRY_DELAY.saturating_mul(1 << failures.min(6));
+        tokio::spawn(async move {
+            tokio::time::sleep(delay).await;
+            let Some(shared) = state.upgrade() else { return };
+            let informer = SharedInformer { shared };
+            let _delivering = informer.lock_handlers();
+            let meta = event.object().meta();
+            let (namespace, name) = (meta.namespace.as_deref().unwrap_or(""), meta.name.as_deref().unwrap_or(""));
+            let event = informer.get(namespace, name).map_or(event.clone(), ResourceEvent::Added);
+            informer.call_handler(&handler, &event, failures + 1);
+        });
     }
 
     fn read_indexer(&self) -> RwLockReadGuard<'_, Indexer<K>> {
@@ -180,6 +207,15 @@ impl<K: CachedObject> SharedInformer<K> {
 
     fn lock_handlers(&self) -> MutexGuard<'_, Vec<EventHandler<K>>> {
         self.shared.handlers.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// An object's namespace and name, for logs.
+struct ObjectName<'a>(&'a ObjectMeta);
+
+impl fmt::Display for ObjectName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.0.namespace.as_deref().unwrap_or(""), self.0.name.as_deref().unwrap_or(""))
     }
 }
 
@@ -310,5 +346,25 @@ mod tests {
         let counter = count.clone();
         informer.add_event_handler(move |_| *counter.lock().unwrap() += 1);
         assert_eq!(*count.lock().unwrap(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn panicking_handler_is_called_again_and_others_are_unaffected() {
+        let informer = SharedInformer::<ConfigMap>::new_idle();
+        let (panicking, healthy) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
+        let (calls, count) = (panicking.clone(), healthy.clone());
+        informer.add_event_handler(move |event| {
+            let mut calls = calls.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            calls.push(event.object().metadata.resource_version.clone().unwrap());
+            assert!(calls.len() > 2, "a bug");
+        });
+        informer.add_event_handler(move |_| *count.lock().unwrap() += 1);
+        informer.handle_event(Apply(object("a", 1, 1)), &mut Vec::new());
+        informer.handle_event(Apply(object("a", 1, 2)), &mut Vec::new());
+        assert_eq!(*healthy.lock().unwrap(), 2);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let calls = panicking.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+        assert_eq!(calls, ["1", "2", "2", "2"]);
+        assert!(crate::metrics::panics("informer") >= 2);
     }
 }

@@ -1,14 +1,19 @@
-//! Client-side machinery shared by the components: transports, informers, work queue, expectations, event recorder.
+//! Client-side machinery shared by the components: transports, informers, work queue, expectations, event
+//! recorder, leader election, panic containment.
 //!
 //! The client itself is [`kube::Client`]. It speaks TLS to any Kubernetes API server
 //! ([`transport::client_from_kubeconfig`]) or calls the API server's service in this process
 //! ([`transport::in_process_client`]): same requests, same handler chain.
 
+pub mod certificates;
 pub mod errors;
 pub mod event_recorder;
 pub mod expectations;
 mod indexer;
 pub mod informer;
+pub mod leader_election;
+pub mod metrics;
+pub mod panics;
 mod rate_limiter;
 pub mod transport;
 pub mod work_queue;
@@ -17,4 +22,5 @@ pub use errors::ApiErrorExt;
 pub use event_recorder::EventRecorder;
 pub use expectations::ControllerExpectations;
 pub use informer::{ResourceEvent, SharedInformer, SharedInformerFactory};
+pub use leader_election::{LeaderElectionConfig, LeaderElector};
 pub use work_queue::{RequeueAction, WorkQueue};

@@ -3,18 +3,17 @@
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
-    fmt::{Debug, Display},
+    fmt::{self, Debug, Display},
     hash::Hash,
-    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
-use futures::FutureExt;
 use tokio::{sync::Notify, task::AbortHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
-use crate::rate_limiter::ItemBackoff;
+use crate::{panics::contain_panic, rate_limiter::ItemBackoff};
 
 /// A deduplicating, rate-limited queue. Cheap to clone.
 ///
@@ -24,6 +23,8 @@ pub struct WorkQueue<K> {
 }
 
 struct WorkQueueShared<K> {
+    /// The controller's name, for logs and metrics.
+    name: &'static str,
     state: Mutex<WorkQueueState<K>>,
     ready: Notify,
 }
@@ -58,8 +59,8 @@ impl<K> Clone for WorkQueue<K> {
 }
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
-    /// Creates an empty queue with upstream's back-off: 5 ms doubling up to 1000 s per key.
-    pub fn new() -> Self {
+    /// Creates an empty queue of the controller `name`, with upstream's back-off: 5 ms doubling up to 1000 s per key.
+    pub fn new(name: &'static str) -> Self {
         let state = WorkQueueState {
             waiting: VecDeque::new(),
             dirty: HashSet::new(),
@@ -67,7 +68,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
             delayed: HashMap::new(),
             backoff: ItemBackoff::default(),
         };
-        Self { shared: Arc::new(WorkQueueShared { state: Mutex::new(state), ready: Notify::new() }) }
+        Self { shared: Arc::new(WorkQueueShared { name, state: Mutex::new(state), ready: Notify::new() }) }
     }
 
     /// Adds a key.
@@ -161,23 +162,34 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         E: Display + Send + 'static,
     {
         while let Some(key) = shutdown.run_until_cancelled(self.next_key()).await {
-            match AssertUnwindSafe(sync(key.clone())).catch_unwind().await {
-                Ok(Ok(RequeueAction::AwaitChange)) => self.forget(&key),
-                Ok(Ok(RequeueAction::After(delay))) => {
-                    self.forget(&key);
-                    self.add_after(key.clone(), delay);
-                }
-                Ok(Ok(RequeueAction::Backoff)) => self.add_rate_limited(key.clone()),
-                Ok(Err(error)) => {
-                    tracing::warn!(?key, %error, "work queue: sync failed, requeued with back-off");
-                    self.add_rate_limited(key.clone());
-                }
-                Err(_) => {
-                    tracing::error!(?key, "work queue: sync panicked, requeued with back-off");
-                    self.add_rate_limited(key.clone());
-                }
-            }
+            let span = tracing::debug_span!("sync", controller = self.shared.name, ?key);
+            self.process_key(&key, sync.as_ref()).instrument(span).await;
             self.done(&key);
+        }
+    }
+
+    /// Syncs one key and requeues it according to the result.
+    async fn process_key<F, Fut, E>(&self, key: &K, sync: &F)
+    where
+        K: Debug,
+        F: Fn(K) -> Fut,
+        Fut: Future<Output = Result<RequeueAction, E>>,
+        E: Display,
+    {
+        let (controller, started) = (self.shared.name, Instant::now());
+        let result = contain_panic(controller, KeyText(key), || sync(key.clone())).await;
+        tracing::debug!(controller, ?key, duration = ?started.elapsed(), "synced");
+        match result {
+            Ok(Ok(RequeueAction::AwaitChange)) => self.forget(key),
+            Ok(Ok(RequeueAction::After(delay))) => {
+                self.forget(key);
+                self.add_after(key.clone(), delay);
+            }
+            Ok(Ok(RequeueAction::Backoff)) | Err(_) => self.add_rate_limited(key.clone()),
+            Ok(Err(error)) => {
+                tracing::warn!(controller, ?key, %error, "sync failed, requeued with back-off");
+                self.add_rate_limited(key.clone());
+            }
         }
     }
 
@@ -194,9 +206,12 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash + Send + Sync + 'static> Default for WorkQueue<K> {
-    fn default() -> Self {
-        Self::new()
+/// A key as shown in logs.
+struct KeyText<'a, K>(&'a K);
+
+impl<K: Debug> Display for KeyText<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
@@ -221,14 +236,14 @@ mod tests {
 
     #[tokio::test]
     async fn queued_key_is_not_added_twice() {
-        let queue = WorkQueue::new();
+        let queue = WorkQueue::new("test");
         ["a", "b", "a"].into_iter().for_each(|key| queue.add(key));
         assert_eq!((queue.next_key().await, queue.next_key().await, queue.len()), ("a", "b", 0));
     }
 
     #[tokio::test]
     async fn key_added_while_processed_is_requeued_after_done() {
-        let queue = WorkQueue::new();
+        let queue = WorkQueue::new("test");
         queue.add("a");
         let key = queue.next_key().await;
         queue.add("a");
@@ -241,7 +256,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn earliest_delay_wins() {
-        let queue = WorkQueue::new();
+        let queue = WorkQueue::new("test");
         let start = Instant::now();
         queue.add_after("a", Duration::from_secs(60));
         queue.add_after("a", Duration::from_secs(5));
@@ -255,7 +270,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn back_off_doubles_until_forgotten() {
-        let queue = WorkQueue::new();
+        let queue = WorkQueue::new("test");
         let mut waited = Vec::new();
         for _ in 0..3 {
             let start = Instant::now();
@@ -272,7 +287,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn workers_retry_failures_and_survive_panics() {
-        let (queue, shutdown, calls) = (WorkQueue::new(), CancellationToken::new(), Arc::new(AtomicUsize::new(0)));
+        let (queue, shutdown, calls) =
+            (WorkQueue::new("test"), CancellationToken::new(), Arc::new(AtomicUsize::new(0)));
         queue.add("a");
         let (counter, stop) = (calls.clone(), shutdown.clone());
         let run = queue.run_workers(2, shutdown, move |_| {
@@ -291,5 +307,6 @@ mod tests {
         });
         run.await;
         assert_eq!(calls.load(Ordering::SeqCst), 4);
+        assert!(crate::metrics::panics("test") >= 1);
     }
 }
