@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use client::{ApiErrorExt, RequeueAction, SharedInformer, WorkQueue};
+use client::{ApiErrorExt, RequeueAction, SharedInformer};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::{
     Api, Client, ResourceExt,
@@ -12,7 +12,10 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::ControllerContext;
+use crate::{
+    ControllerContext,
+    controller::{Controller, Watches, run_controller},
+};
 
 const FIELD_MANAGER: &str = "clusterrole-aggregation-controller";
 
@@ -23,23 +26,29 @@ struct ClusterRoleAggregationController {
 
 /// Runs the controller until shutdown.
 pub(crate) async fn run(context: ControllerContext) {
-    let controller =
-        Arc::new(ClusterRoleAggregationController { roles: context.informers.informer_for(), client: context.client });
-    let queue: WorkQueue<String> = WorkQueue::new();
-    let (wake, roles) = (queue.clone(), controller.roles.clone());
-    controller.roles.add_event_handler(move |_| {
-        let aggregating = roles.list().into_iter().filter(|role| role.aggregation_rule.is_some());
-        aggregating.for_each(|role| wake.add(role.name_any()));
-    });
-    controller.roles.wait_for_cache_sync().await;
-    for role in controller.roles.list() {
-        queue.add(role.name_any());
-    }
-    let sync = move |name: String| {
-        let controller = controller.clone();
-        async move { controller.sync_cluster_role(&name).await }
+    let build = |_| ClusterRoleAggregationController {
+        roles: context.informers.informer_for(),
+        client: context.client.clone(),
     };
-    queue.run_workers(5, context.shutdown, sync).await;
+    run_controller(&context, build).await;
+}
+
+impl Controller for ClusterRoleAggregationController {
+    type Key = String;
+    type Error = kube::Error;
+    const WORKERS: usize = 5;
+
+    /// Any change may affect the rules of every aggregated role.
+    fn watch(&self, watches: &mut Watches<Self>) {
+        watches.add(&self.roles, |this, _, queue| {
+            let aggregated = this.roles.list().into_iter().filter(|role| role.aggregation_rule.is_some());
+            aggregated.for_each(|role| queue.add(role.name_any()));
+        });
+    }
+
+    async fn sync(&self, name: &String) -> Result<RequeueAction, kube::Error> {
+        self.sync_cluster_role(name).await
+    }
 }
 
 impl ClusterRoleAggregationController {

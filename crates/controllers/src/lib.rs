@@ -4,8 +4,10 @@
 //! a controller that stopped at any moment resumes from the state of the cluster.
 
 mod cluster_role_aggregation;
+mod controller;
 mod controller_ref;
 mod deployment;
+mod descriptors;
 mod discovery;
 mod garbage_collector;
 mod int_or_percent;
@@ -22,13 +24,16 @@ mod service_account;
 mod storage_protection;
 mod validating_admission_policy_status;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use client::SharedInformerFactory;
-use futures::{FutureExt, future::BoxFuture};
+use client::{SharedInformerFactory, panics::contain_panic};
+use futures::future::{BoxFuture, join_all};
 use tokio_util::sync::CancellationToken;
 
-use storage_protection::ProtectedResource;
+use descriptors::{CONTROLLERS, ControllerDescriptor};
+
+/// Delay before a controller that panicked outside of a sync is started again.
+const RESTART_DELAY: Duration = Duration::from_secs(5);
 
 /// Cluster facts that controllers need.
 #[derive(Clone, Debug)]
@@ -40,86 +45,55 @@ pub struct ControllerOptions {
 /// Dependencies of a controller.
 #[derive(Clone)]
 pub(crate) struct ControllerContext {
+    pub(crate) name: &'static str,
     pub(crate) client: kube::Client,
     pub(crate) informers: SharedInformerFactory,
     pub(crate) options: Arc<ControllerOptions>,
     pub(crate) shutdown: CancellationToken,
 }
 
-type StartFn = fn(ControllerContext) -> BoxFuture<'static, ()>;
+/// Returns the client of a service account in `kube-system`.
+pub type ServiceAccountClients = Box<dyn Fn(&'static str) -> kube::Client + Send>;
 
-/// A controller of the table [`CONTROLLERS`].
-struct ControllerDescriptor {
-    /// Upstream's controller name.
-    name: &'static str,
-    /// The service account in `kube-system` that it acts as.
-    service_account: &'static str,
-    start: StartFn,
+/// Runs every controller until `shutdown`.
+///
+/// The future is boxed, so that this crate and not its caller compiles the controllers.
+pub fn run_controllers(
+    client_of: ServiceAccountClients,
+    informers: SharedInformerFactory,
+    options: ControllerOptions,
+    shutdown: CancellationToken,
+) -> BoxFuture<'static, ()> {
+    Box::pin(run_all(client_of, informers, options, shutdown))
 }
 
-const fn descriptor(name: &'static str, account: &'static str, start: StartFn) -> ControllerDescriptor {
-    ControllerDescriptor { name, service_account: account, start }
-}
-
-/// All controllers.
-const CONTROLLERS: &[ControllerDescriptor] = &[
-    descriptor("deployment-controller", "deployment-controller", |context| deployment::run(context).boxed()),
-    descriptor("replicaset-controller", "replicaset-controller", |context| replicaset::run(context).boxed()),
-    descriptor("namespace-controller", "namespace-controller", |context| namespace::run(context).boxed()),
-    descriptor("garbage-collector-controller", "generic-garbage-collector", |context| {
-        garbage_collector::run(context).boxed()
-    }),
-    descriptor("serviceaccount-controller", "service-account-controller", |context| {
-        service_account::run(context).boxed()
-    }),
-    descriptor("root-ca-certificate-publisher-controller", "root-ca-cert-publisher", |context| {
-        root_ca_publisher::run(context).boxed()
-    }),
-    descriptor("node-lifecycle-controller", "node-controller", |context| node_lifecycle::run(context).boxed()),
-    descriptor("persistentvolumeclaim-protection-controller", "pvc-protection-controller", |context| {
-        storage_protection::run(context, ProtectedResource::Claims).boxed()
-    }),
-    descriptor("persistentvolume-protection-controller", "pv-protection-controller", |context| {
-        storage_protection::run(context, ProtectedResource::Volumes).boxed()
-    }),
-    descriptor(
-        "volumeattributesclass-protection-controller",
-        "volumeattributesclass-protection-controller",
-        |context| storage_protection::run(context, ProtectedResource::Classes).boxed(),
-    ),
-    descriptor("resourcequota-controller", "resourcequota-controller", |context| resource_quota::run(context).boxed()),
-    descriptor("pod-garbage-collector-controller", "pod-garbage-collector", |context| pod_gc::run(context).boxed()),
-    descriptor("clusterrole-aggregation-controller", "clusterrole-aggregation-controller", |context| {
-        cluster_role_aggregation::run(context).boxed()
-    }),
-    descriptor(
-        "validatingadmissionpolicy-status-controller",
-        "validatingadmissionpolicy-status-controller",
-        |context| validating_admission_policy_status::run(context).boxed(),
-    ),
-];
-
-/// Runs every controller until `shutdown`. `client_of` returns the client of a service account in `kube-system`.
-pub async fn run_controllers(
-    client_of: impl Fn(&'static str) -> kube::Client,
+async fn run_all(
+    client_of: ServiceAccountClients,
     informers: SharedInformerFactory,
     options: ControllerOptions,
     shutdown: CancellationToken,
 ) {
     let options = Arc::new(options);
-    let loops: Vec<_> = CONTROLLERS
-        .iter()
-        .map(|ControllerDescriptor { name, service_account: account, start }| {
-            tracing::debug!(name, account, "controller manager: starting controller");
-            let (informers, options, shutdown) = (informers.clone(), options.clone(), shutdown.clone());
-            tokio::spawn(start(ControllerContext { client: client_of(account), informers, options, shutdown }))
-        })
-        .collect();
-    for (ended, ControllerDescriptor { name, .. }) in
-        futures::future::join_all(loops).await.into_iter().zip(CONTROLLERS)
-    {
+    let tasks = CONTROLLERS.iter().map(|descriptor| {
+        let ControllerDescriptor { name, service_account, .. } = *descriptor;
+        tracing::debug!(name, service_account, "controller manager: starting controller");
+        let (client, options) = (client_of(service_account), options.clone());
+        let (informers, shutdown) = (informers.clone(), shutdown.clone());
+        tokio::spawn(keep_running(descriptor, ControllerContext { name, client, informers, options, shutdown }))
+    });
+    for ended in join_all(tasks).await {
         if let Err(error) = ended {
-            tracing::error!(name, %error, "controller manager: controller ended unexpectedly");
+            tracing::error!(%error, "controller manager: controller ended unexpectedly");
+        }
+    }
+}
+
+/// Runs a controller until shutdown, restarting it after a panic outside of its syncs.
+async fn keep_running(descriptor: &'static ControllerDescriptor, context: ControllerContext) {
+    let run = || (descriptor.start)(context.clone());
+    while contain_panic(descriptor.name, "run", run).await.is_err() {
+        if context.shutdown.run_until_cancelled(tokio::time::sleep(RESTART_DELAY)).await.is_none() {
+            return;
         }
     }
 }

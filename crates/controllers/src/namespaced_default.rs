@@ -1,13 +1,16 @@
 //! A controller that maintains one object of a fixed name in every active namespace.
 
-use std::{fmt::Debug, sync::Arc};
+use std::fmt::Debug;
 
-use client::{ApiErrorExt, RequeueAction, SharedInformer, WorkQueue};
+use client::{ApiErrorExt, RequeueAction, SharedInformer};
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Namespace};
 use kube::{Api, Client, Resource, api::PostParams, runtime::watcher};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::ControllerContext;
+use crate::{
+    ControllerContext,
+    controller::{Controller, Watches, run_controller},
+};
 
 /// An object that every active namespace has.
 pub(crate) trait NamespacedDefault: Send + Sync + 'static {
@@ -40,34 +43,35 @@ struct NamespacedDefaultController<T: NamespacedDefault> {
 }
 
 /// Runs the controller until shutdown.
-pub(crate) async fn run<T: NamespacedDefault>(context: ControllerContext, kept: T) {
+pub(crate) async fn run<T: NamespacedDefault>(context: ControllerContext, default_object: T) {
     let only_ours = watcher::Config::default().fields(&format!("metadata.name={}", T::NAME));
-    let controller = Arc::new(NamespacedDefaultController {
+    let objects = Api::all(context.informers.client().clone());
+    let build = |_| NamespacedDefaultController {
         namespaces: context.informers.informer_for(),
-        objects: SharedInformer::start(
-            Api::all(context.informers.client().clone()),
-            only_ours,
-            context.shutdown.clone(),
-        ),
-        client: context.client,
-        default_object: kept,
-    });
-    let queue: WorkQueue<String> = WorkQueue::new();
-    let wake = queue.clone();
-    controller
-        .namespaces
-        .add_event_handler(move |change| change.object().metadata.name.iter().for_each(|name| wake.add(name.clone())));
-    let wake = queue.clone();
-    controller.objects.add_event_handler(move |change| {
-        change.object().meta().namespace.iter().for_each(|namespace| wake.add(namespace.clone()));
-    });
-    controller.namespaces.wait_for_cache_sync().await;
-    controller.objects.wait_for_cache_sync().await;
-    let sync = move |namespace: String| {
-        let controller = controller.clone();
-        async move { controller.sync_namespace(&namespace).await }
+        objects: SharedInformer::start(objects, only_ours, context.shutdown.clone()),
+        client: context.client.clone(),
+        default_object,
     };
-    queue.run_workers(1, context.shutdown, sync).await;
+    run_controller(&context, build).await;
+}
+
+impl<T: NamespacedDefault> Controller for NamespacedDefaultController<T> {
+    type Key = String;
+    type Error = kube::Error;
+    const WORKERS: usize = 1;
+
+    fn watch(&self, watches: &mut Watches<Self>) {
+        watches.add(&self.namespaces, |_, event, queue| {
+            event.object().metadata.name.iter().for_each(|name| queue.add(name.clone()));
+        });
+        watches.add(&self.objects, |_, event, queue| {
+            event.object().meta().namespace.iter().for_each(|namespace| queue.add(namespace.clone()));
+        });
+    }
+
+    async fn sync(&self, namespace: &String) -> Result<RequeueAction, kube::Error> {
+        self.sync_namespace(namespace).await
+    }
 }
 
 impl<T: NamespacedDefault> NamespacedDefaultController<T> {
@@ -79,9 +83,9 @@ impl<T: NamespacedDefault> NamespacedDefaultController<T> {
         let written = match self.objects.get(namespace, T::NAME) {
             Some(current) if self.default_object.is_up_to_date(&current) => return Ok(RequeueAction::AwaitChange),
             Some(current) => {
-                let mut mended = T::Object::clone(&current);
-                self.default_object.apply(&mut mended);
-                api.replace(T::NAME, &PostParams::default(), &mended).await
+                let mut updated = T::Object::clone(&current);
+                self.default_object.apply(&mut updated);
+                api.replace(T::NAME, &PostParams::default(), &updated).await
             }
             None => {
                 let mut new = T::Object::default();

@@ -1,9 +1,9 @@
 //! pod-garbage-collector-controller: deletes pods of nodes that no longer exist, unscheduled pods that are terminating,
 //! and terminated pods above a threshold.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use client::{ApiErrorExt, RequeueAction, ResourceEvent, SharedInformer, WorkQueue};
+use client::{ApiErrorExt, RequeueAction, ResourceEvent, SharedInformer};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api, Client, ResourceExt,
@@ -11,7 +11,12 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::{ControllerContext, object_key::ObjectKey, pod_availability::is_pod_terminal};
+use crate::{
+    ControllerContext,
+    controller::{Controller, Watches, run_controller},
+    object_key::ObjectKey,
+    pod_availability::is_pod_terminal,
+};
 
 /// Number of terminated pods that are retained.
 const TERMINATED_POD_THRESHOLD: usize = 12_500;
@@ -24,55 +29,47 @@ struct PodGcController {
     client: Client,
     nodes: SharedInformer<Node>,
     pods: SharedInformer<Pod>,
-    queue: WorkQueue<ObjectKey>,
 }
 
 /// Runs the controller until shutdown.
 pub(crate) async fn run(context: ControllerContext) {
-    let controller = Arc::new(PodGcController {
-        nodes: context.informers.informer_for(),
-        pods: context.informers.informer_for(),
-        queue: WorkQueue::new(),
-        client: context.client,
-    });
-    controller.nodes.wait_for_cache_sync().await;
-    controller.add_event_handlers();
-    controller.pods.wait_for_cache_sync().await;
-    let worker = controller.clone();
-    let sync = move |key: ObjectKey| {
-        let controller = worker.clone();
-        async move { controller.sync_pod(&key).await }
-    };
-    controller.queue.run_workers(2, context.shutdown, sync).await;
+    let (nodes, pods) = (context.informers.informer_for(), context.informers.informer_for());
+    let client = context.client.clone();
+    run_controller(&context, |_| PodGcController { client, nodes, pods }).await;
 }
 
-impl PodGcController {
-    fn add_event_handlers(self: &Arc<Self>) {
+impl Controller for PodGcController {
+    type Key = ObjectKey;
+    type Error = kube::Error;
+    const WORKERS: usize = 2;
+
+    fn watch(&self, watches: &mut Watches<Self>) {
         self.pods.add_index(BY_NODE, |pod| assigned_node(pod).map(Into::into).into_iter().collect());
-        let this = self.clone();
-        self.pods.add_event_handler(move |change| match change {
+        watches.add(&self.nodes, |this, event, queue| {
+            if let ResourceEvent::Deleted(node) = event {
+                let pods = this.pods.by_index(BY_NODE, &node.name_any());
+                pods.iter().for_each(|pod| queue.add_after(ObjectKey::from_object(pod.as_ref()), QUARANTINE_PERIOD));
+            }
+        });
+        watches.add(&self.pods, |this, event, queue| match event {
             ResourceEvent::Deleted(_) => {}
             ResourceEvent::Added(pod) | ResourceEvent::Updated { new: pod, .. } => match assigned_node(pod) {
                 Some(node) if this.nodes.get("", node).is_none() => {
-                    this.queue.add_after(ObjectKey::from_object(pod.as_ref()), QUARANTINE_PERIOD)
+                    queue.add_after(ObjectKey::from_object(pod.as_ref()), QUARANTINE_PERIOD);
                 }
-                None if pod.metadata.deletion_timestamp.is_some() => {
-                    this.queue.add(ObjectKey::from_object(pod.as_ref()))
-                }
-                Some(_) if is_pod_terminal(pod) => this.queue.add(ObjectKey::from_object(pod.as_ref())),
+                None if pod.metadata.deletion_timestamp.is_some() => queue.add(ObjectKey::from_object(pod.as_ref())),
+                Some(_) if is_pod_terminal(pod) => queue.add(ObjectKey::from_object(pod.as_ref())),
                 _ => {}
             },
         });
-        let this = self.clone();
-        self.nodes.add_event_handler(move |change| {
-            if let ResourceEvent::Deleted(node) = change {
-                let pods = this.pods.by_index(BY_NODE, &node.name_any());
-                pods.iter()
-                    .for_each(|pod| this.queue.add_after(ObjectKey::from_object(pod.as_ref()), QUARANTINE_PERIOD));
-            }
-        });
     }
 
+    async fn sync(&self, key: &ObjectKey) -> Result<RequeueAction, kube::Error> {
+        self.sync_pod(key).await
+    }
+}
+
+impl PodGcController {
     async fn sync_pod(&self, key: &ObjectKey) -> Result<RequeueAction, kube::Error> {
         let Some(pod) = self.pods.get(&key.namespace, &key.name) else { return Ok(RequeueAction::AwaitChange) };
         let deleted = match assigned_node(&pod) {

@@ -1,7 +1,7 @@
 //! Storage protection controllers: remove the protection finalizers of deleted PersistentVolumes,
 //! PersistentVolumeClaims and VolumeAttributesClasses once they are unused.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 use client::{ApiErrorExt, RequeueAction, SharedInformer, WorkQueue};
 use k8s_openapi::api::{
@@ -11,7 +11,11 @@ use k8s_openapi::api::{
 use kube::{Api, Client, Resource, api::PostParams};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{ControllerContext, object_key::ObjectKey};
+use crate::{
+    ControllerContext,
+    controller::{Controller, Watches, run_controller},
+    object_key::ObjectKey,
+};
 
 const PVC_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const PV_FINALIZER: &str = "kubernetes.io/pv-protection";
@@ -51,68 +55,58 @@ struct StorageProtectionController {
     claims: SharedInformer<PersistentVolumeClaim>,
     volumes: SharedInformer<PersistentVolume>,
     classes: SharedInformer<VolumeAttributesClass>,
-    queue: WorkQueue<ProtectedObject>,
 }
 
 /// Runs the controller until shutdown.
 pub(crate) async fn run(context: ControllerContext, protected: ProtectedResource) {
-    let controller = Arc::new(StorageProtectionController {
+    let build = |_| StorageProtectionController {
         protected,
         pods: context.informers.informer_for(),
         claims: context.informers.informer_for(),
         volumes: context.informers.informer_for(),
         classes: context.informers.informer_for(),
-        queue: WorkQueue::new(),
-        client: context.client,
-    });
-    controller.add_event_handlers();
-    controller.pods.wait_for_cache_sync().await;
-    controller.claims.wait_for_cache_sync().await;
-    controller.volumes.wait_for_cache_sync().await;
-    controller.classes.wait_for_cache_sync().await;
-    let worker = controller.clone();
-    let sync = move |item: ProtectedObject| {
-        let controller = worker.clone();
-        async move { controller.sync_object(&item).await }
+        client: context.client.clone(),
     };
-    controller.queue.run_workers(2, context.shutdown, sync).await;
+    run_controller(&context, build).await;
 }
 
-impl StorageProtectionController {
-    fn add_event_handlers(self: &Arc<Self>) {
-        let this = self.clone();
-        self.claims.add_event_handler(move |change| {
-            let claim = change.object();
-            this.enqueue_object(ProtectedObject::Claim(ObjectKey::from_object(claim.as_ref())));
-            claim_class_names(claim).for_each(|class| this.enqueue_object(ProtectedObject::Class(class)));
+impl Controller for StorageProtectionController {
+    type Key = ProtectedObject;
+    type Error = kube::Error;
+    const WORKERS: usize = 2;
+
+    fn watch(&self, watches: &mut Watches<Self>) {
+        watches.add(&self.claims, |this, event, queue| {
+            let claim = event.object();
+            this.enqueue_object(queue, ProtectedObject::Claim(ObjectKey::from_object(claim.as_ref())));
+            claim_class_names(claim).for_each(|class| this.enqueue_object(queue, ProtectedObject::Class(class)));
         });
-        let this = self.clone();
-        self.pods.add_event_handler(move |change| {
-            let namespace = change.object().metadata.namespace.as_deref().unwrap_or_default();
-            pod_claim_names(change.object())
-                .for_each(|name| this.enqueue_object(ProtectedObject::Claim(ObjectKey::new(namespace, &name))));
+        watches.add(&self.pods, |this, event, queue| {
+            let namespace = event.object().metadata.namespace.as_deref().unwrap_or_default();
+            pod_claim_names(event.object())
+                .for_each(|name| this.enqueue_object(queue, ProtectedObject::Claim(ObjectKey::new(namespace, &name))));
         });
-        let this = self.clone();
-        self.volumes.add_event_handler(move |change| {
-            let volume = change.object();
-            volume.metadata.name.iter().for_each(|name| this.enqueue_object(ProtectedObject::Volume(name.clone())));
-            let class = volume.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.clone());
-            class.into_iter().for_each(|class| this.enqueue_object(ProtectedObject::Class(class)));
+        watches.add(&self.volumes, |this, event, queue| {
+            let (name, spec) = (event.object().metadata.name.clone(), event.object().spec.as_ref());
+            let class = spec.and_then(|spec| spec.volume_attributes_class_name.clone());
+            let objects = name.map(ProtectedObject::Volume).into_iter().chain(class.map(ProtectedObject::Class));
+            objects.for_each(|object| this.enqueue_object(queue, object));
         });
-        let this = self.clone();
-        self.classes.add_event_handler(move |change| {
-            change
-                .object()
-                .metadata
-                .name
-                .iter()
-                .for_each(|name| this.enqueue_object(ProtectedObject::Class(name.clone())));
+        watches.add(&self.classes, |this, event, queue| {
+            let name = event.object().metadata.name.clone();
+            name.into_iter().for_each(|name| this.enqueue_object(queue, ProtectedObject::Class(name)));
         });
     }
 
-    fn enqueue_object(&self, item: ProtectedObject) {
-        if item.is_resource(self.protected) {
-            self.queue.add(item);
+    async fn sync(&self, object: &ProtectedObject) -> Result<RequeueAction, kube::Error> {
+        self.sync_object(object).await
+    }
+}
+
+impl StorageProtectionController {
+    fn enqueue_object(&self, queue: &WorkQueue<ProtectedObject>, object: ProtectedObject) {
+        if object.is_resource(self.protected) {
+            queue.add(object);
         }
     }
 

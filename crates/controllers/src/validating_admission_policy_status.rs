@@ -1,9 +1,7 @@
 //! validatingadmissionpolicy-status-controller: type-checks the expressions of each policy generation and reports
 //! warnings in its status.
 
-use std::sync::Arc;
-
-use client::{ApiErrorExt, RequeueAction, SharedInformer, WorkQueue};
+use client::{ApiErrorExt, RequeueAction, SharedInformer};
 use expressions::type_check;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use kube::{
@@ -12,7 +10,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::ControllerContext;
+use crate::{
+    ControllerContext,
+    controller::{Controller, Watches, run_controller},
+};
 
 const FIELD_MANAGER: &str = "validatingadmissionpolicy-status";
 
@@ -23,16 +24,23 @@ struct PolicyStatusController {
 
 /// Runs the controller until shutdown.
 pub(crate) async fn run(context: ControllerContext) {
-    let controller =
-        Arc::new(PolicyStatusController { policies: context.informers.informer_for(), client: context.client });
-    let queue: WorkQueue<String> = WorkQueue::new();
-    let wake = queue.clone();
-    controller.policies.add_event_handler(move |change| wake.add(change.object().name_any()));
-    let sync = move |name: String| {
-        let controller = controller.clone();
-        async move { controller.sync_policy(&name).await }
-    };
-    queue.run_workers(5, context.shutdown, sync).await;
+    let build =
+        |_| PolicyStatusController { policies: context.informers.informer_for(), client: context.client.clone() };
+    run_controller(&context, build).await;
+}
+
+impl Controller for PolicyStatusController {
+    type Key = String;
+    type Error = kube::Error;
+    const WORKERS: usize = 5;
+
+    fn watch(&self, watches: &mut Watches<Self>) {
+        watches.add(&self.policies, |_, event, queue| queue.add(event.object().name_any()));
+    }
+
+    async fn sync(&self, name: &String) -> Result<RequeueAction, kube::Error> {
+        self.sync_policy(name).await
+    }
 }
 
 impl PolicyStatusController {

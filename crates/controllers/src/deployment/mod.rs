@@ -24,9 +24,13 @@ use k8s_openapi::{
 use kube::{Api, Client, Resource};
 
 use self::rollout::DeploymentRollout;
-use crate::{ControllerContext, controller_ref, object_key::ObjectKey};
+use crate::{
+    ControllerContext,
+    controller::{Controller, Watches, run_controller},
+    controller_ref,
+    object_key::ObjectKey,
+};
 
-const WORKERS: usize = 5;
 /// Index of Deployments by namespace, to find adopters of an orphaned ReplicaSet.
 const BY_NAMESPACE: &str = "namespace";
 
@@ -48,65 +52,63 @@ struct DeploymentController {
     deployments: SharedInformer<Deployment>,
     replica_sets: SharedInformer<ReplicaSet>,
     pods: SharedInformer<Pod>,
-    queue: WorkQueue<ObjectKey>,
     recorder: EventRecorder,
 }
 
 /// Runs the controller until shutdown.
 pub(crate) async fn run(context: ControllerContext) {
-    let controller = Arc::new(DeploymentController {
+    let build = |_| DeploymentController {
         deployments: context.informers.informer_for(),
         replica_sets: context.informers.informer_for(),
         pods: context.informers.informer_for(),
-        queue: WorkQueue::new(),
         recorder: EventRecorder::new(context.client.clone(), "deployment-controller", None),
-        client: context.client,
-    });
-    controller.add_event_handlers();
-    controller.deployments.wait_for_cache_sync().await;
-    controller.replica_sets.wait_for_cache_sync().await;
-    controller.pods.wait_for_cache_sync().await;
-    let worker = controller.clone();
-    let sync = move |key| {
-        let controller = worker.clone();
-        async move { controller.sync_deployment(&key).await }
+        client: context.client.clone(),
     };
-    controller.queue.run_workers(WORKERS, context.shutdown, sync).await;
+    run_controller(&context, build).await;
 }
 
-impl DeploymentController {
-    fn add_event_handlers(self: &Arc<Self>) {
+impl Controller for DeploymentController {
+    type Key = ObjectKey;
+    type Error = DeploymentSyncError;
+    const WORKERS: usize = 5;
+
+    fn watch(&self, watches: &mut Watches<Self>) {
         controller_ref::index_by_controller(&self.pods);
         controller_ref::index_by_controller(&self.replica_sets);
         self.deployments.add_index(BY_NAMESPACE, |deployment| deployment.metadata.namespace.iter().cloned().collect());
-        let queue = self.queue.clone();
-        self.deployments.add_event_handler(move |change| queue.add(ObjectKey::from_object(change.object().as_ref())));
-        let this = self.clone();
-        self.replica_sets.add_event_handler(move |change| this.handle_replica_set_event(change));
-        let this = self.clone();
-        self.pods.add_event_handler(move |change| this.handle_pod_event(change));
+        watches.add(&self.deployments, |_, event, queue| {
+            queue.add(ObjectKey::from_object(event.object().as_ref()));
+        });
+        watches.add(&self.replica_sets, Self::handle_replica_set_event);
+        watches.add(&self.pods, Self::handle_pod_event);
     }
 
+    async fn sync(&self, key: &ObjectKey) -> Result<RequeueAction, DeploymentSyncError> {
+        self.sync_deployment(key).await
+    }
+}
+
+impl DeploymentController {
     /// Queues the current, previous and potential owners of a ReplicaSet.
-    fn handle_replica_set_event(&self, change: &ResourceEvent<ReplicaSet>) {
-        let meta = &change.object().metadata;
+    fn handle_replica_set_event(&self, event: &ResourceEvent<ReplicaSet>, queue: &WorkQueue<ObjectKey>) {
+        let meta = &event.object().metadata;
         let owner = self.resolve_controller_ref(meta);
-        if let ResourceEvent::Updated { old, .. } = change
+        if let ResourceEvent::Updated { old, .. } = event
             && let Some(before) = self.resolve_controller_ref(&old.metadata)
             && Some(&before) != owner.as_ref()
         {
-            self.queue.add(before);
+            queue.add(before);
         }
         match owner {
-            Some(key) => self.queue.add(key),
-            None if controller_ref::controller_of(meta).is_none() => self.enqueue_adopters(meta),
+            Some(key) => queue.add(key),
+            None if controller_ref::controller_of(meta).is_none() => self.enqueue_adopters(meta, queue),
             None => {}
         }
     }
 
     /// Queues a Recreate Deployment when one of its pods is deleted; other pod changes show in the ReplicaSets.
-    fn handle_pod_event(&self, change: &ResourceEvent<Pod>) {
-        let ResourceEvent::Deleted(pod) = change else { return };
+    fn handle_pod_event(&self, event: &ResourceEvent<Pod>, queue: &WorkQueue<ObjectKey>) {
+        let ResourceEvent::Deleted(pod) = event else { return };
         let Some(owner) = controller_ref::controller_of(&pod.metadata).filter(|owner| owner.kind == "ReplicaSet")
         else {
             return;
@@ -116,7 +118,7 @@ impl DeploymentController {
         let Some(key) = self.resolve_controller_ref(&replica_set.metadata) else { return };
         let deployment = self.deployments.get(&key.namespace, &key.name);
         if deployment.is_some_and(|deployment| limits::is_recreate_strategy(&deployment)) {
-            self.queue.add(key);
+            queue.add(key);
         }
     }
 
@@ -126,11 +128,11 @@ impl DeploymentController {
         (deployment.metadata.uid.as_ref() == Some(&owner.uid)).then(|| ObjectKey::from_object(deployment.as_ref()))
     }
 
-    fn enqueue_adopters(&self, replica_set: &ObjectMeta) {
+    fn enqueue_adopters(&self, replica_set: &ObjectMeta, queue: &WorkQueue<ObjectKey>) {
         for deployment in self.deployments.by_index(BY_NAMESPACE, replica_set.namespace.as_deref().unwrap_or("")) {
             let selector = deployment.spec.as_ref().and_then(|spec| controller_ref::non_empty_selector(&spec.selector));
             if selector.is_some_and(|selector| controller_ref::selector_matches(&selector, replica_set)) {
-                self.queue.add(ObjectKey::from_object(deployment.as_ref()));
+                queue.add(ObjectKey::from_object(deployment.as_ref()));
             }
         }
     }

@@ -14,20 +14,23 @@ use std::{
     time::Duration,
 };
 
-use client::WorkQueue;
+use client::{RequeueAction, WorkQueue};
 use kube::Client;
 use tokio::{
     sync::{Notify, watch},
     task::AbortHandle,
 };
 
-use self::graph::{DependencyGraph, ObjectUid};
+use self::{
+    graph::{DependencyGraph, ObjectUid},
+    process_item::CollectError,
+};
 use crate::{
     ControllerContext,
+    controller::{Controller, Watches, run_controller},
     discovery::{self, DiscoveredResource},
 };
 
-const WORKERS: usize = 10;
 /// Time after which collection starts without resources that could not be listed; safe because deletes are verified
 /// live.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -39,6 +42,7 @@ struct GarbageCollector {
     graph: Mutex<DependencyGraph>,
     /// Every resource ever monitored, at the index that its nodes store.
     resources: Mutex<Vec<DiscoveredResource>>,
+    monitors: Mutex<ResourceMonitors>,
     queue: WorkQueue<ObjectUid>,
     rediscover: Notify,
 }
@@ -48,66 +52,77 @@ type ResourceMonitors = HashMap<usize, (AbortHandle, watch::Receiver<bool>)>;
 
 /// Runs the controller until shutdown.
 pub(crate) async fn run(context: ControllerContext) {
-    let collector = Arc::new(GarbageCollector {
-        client: context.client,
+    let build = |queue| GarbageCollector {
+        client: context.client.clone(),
         graph: Mutex::default(),
         resources: Mutex::default(),
-        queue: WorkQueue::new(),
+        monitors: Mutex::default(),
+        queue,
         rediscover: Notify::new(),
-    });
-    let mut monitors = ResourceMonitors::new();
-    let ready = async {
-        collector.sync_monitors(&mut monitors).await;
-        wait_for_first_lists(&monitors).await;
     };
-    if context.shutdown.run_until_cancelled(ready).await.is_none() {
-        return;
-    }
-    let worker = collector.clone();
-    let sync = move |uid: ObjectUid| {
-        let collector = worker.clone();
-        async move { collector.sync_object(&uid).await }
-    };
-    let watching = context.shutdown.run_until_cancelled(collector.watch_resources(&mut monitors));
-    tokio::join!(watching, collector.queue.run_workers(WORKERS, context.shutdown.clone(), sync));
-    monitors.values().for_each(|(task, _)| task.abort());
+    run_controller(&context, build).await;
 }
 
-/// Waits until every monitor has listed its resource, or for [`FIRST_LIST_TIMEOUT`].
-async fn wait_for_first_lists(monitors: &ResourceMonitors) {
-    let lists = monitors.values().map(|(_, synced)| {
-        let mut synced = synced.clone();
-        async move { synced.wait_for(|synced| *synced).await.map(drop) }
-    });
-    if tokio::time::timeout(FIRST_LIST_TIMEOUT, futures::future::join_all(lists)).await.is_err() {
-        tracing::warn!("garbage collector: some resources not listed in time, collecting without them");
+impl Controller for GarbageCollector {
+    type Key = ObjectUid;
+    type Error = CollectError;
+    const WORKERS: usize = 10;
+
+    /// The monitors, not shared informers, feed the queue: they cover every resource of the server.
+    fn watch(&self, _: &mut Watches<Self>) {}
+
+    async fn wait_until_ready(self: &Arc<Self>) {
+        self.sync_monitors().await;
+        self.wait_for_first_lists().await;
+    }
+
+    async fn run_in_background(self: &Arc<Self>) {
+        self.watch_resources().await;
+    }
+
+    async fn sync(&self, uid: &ObjectUid) -> Result<RequeueAction, CollectError> {
+        self.sync_object(uid).await
+    }
+
+    fn stop(&self) {
+        self.lock_monitors().values().for_each(|(task, _)| task.abort());
     }
 }
 
 impl GarbageCollector {
+    /// Waits until every monitor has listed its resource, or for [`FIRST_LIST_TIMEOUT`].
+    async fn wait_for_first_lists(&self) {
+        let synced: Vec<_> = self.lock_monitors().values().map(|(_, synced)| synced.clone()).collect();
+        let lists = synced.into_iter().map(async |mut synced| synced.wait_for(|synced| *synced).await.map(drop));
+        if tokio::time::timeout(FIRST_LIST_TIMEOUT, futures::future::join_all(lists)).await.is_err() {
+            tracing::warn!("garbage collector: some resources not listed in time, collecting without them");
+        }
+    }
+
     /// Resynchronizes the monitors whenever the served API changes.
-    async fn watch_resources(self: &Arc<Self>, monitors: &mut ResourceMonitors) {
+    async fn watch_resources(self: &Arc<Self>) {
         loop {
             self.rediscover.notified().await;
             tokio::time::sleep(REDISCOVERY_DELAY).await;
-            self.sync_monitors(monitors).await;
+            self.sync_monitors().await;
         }
     }
 
     /// Discovers the served resources and monitors them.
-    async fn sync_monitors(self: &Arc<Self>, monitors: &mut ResourceMonitors) {
-        let kinds = loop {
+    async fn sync_monitors(self: &Arc<Self>) {
+        let resources = loop {
             match discovery::discover_resources(&self.client).await {
-                Ok(kinds) => break kinds,
+                Ok(resources) => break resources,
                 Err(error) => tracing::debug!(%error, "garbage collector: discovery failed, retrying"),
             }
             tokio::time::sleep(REDISCOVERY_DELAY).await;
         };
-        self.update_monitors(monitors, kinds.into_iter().filter(monitor::is_monitored).collect());
+        self.update_monitors(resources.into_iter().filter(monitor::is_monitored).collect());
     }
 
-    fn update_monitors(self: &Arc<Self>, monitors: &mut ResourceMonitors, kinds: Vec<DiscoveredResource>) {
-        let wanted: Vec<usize> = kinds.iter().map(|kind| self.resource_index(kind)).collect();
+    fn update_monitors(self: &Arc<Self>, resources: Vec<DiscoveredResource>) {
+        let wanted: Vec<usize> = resources.iter().map(|resource| self.resource_index(resource)).collect();
+        let mut monitors = self.lock_monitors();
         monitors.retain(|index, (task, _)| {
             let keep = wanted.contains(index);
             if !keep {
@@ -116,10 +131,10 @@ impl GarbageCollector {
             }
             keep
         });
-        for (index, kind) in wanted.into_iter().zip(kinds) {
+        for (index, resource) in wanted.into_iter().zip(resources) {
             monitors.entry(index).or_insert_with(|| {
                 let (synced, is_synced) = watch::channel(false);
-                let task = tokio::spawn(monitor::run_monitor(self.clone(), index, kind, synced));
+                let task = tokio::spawn(monitor::run_monitor(self.clone(), index, resource, synced));
                 (task.abort_handle(), is_synced)
             });
         }
@@ -145,6 +160,10 @@ impl GarbageCollector {
 
     fn enqueue_all(&self, uids: Vec<ObjectUid>) {
         uids.into_iter().for_each(|uid| self.queue.add(uid));
+    }
+
+    fn lock_monitors(&self) -> MutexGuard<'_, ResourceMonitors> {
+        self.monitors.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn lock_graph(&self) -> MutexGuard<'_, DependencyGraph> {

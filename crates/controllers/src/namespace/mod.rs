@@ -4,7 +4,7 @@ mod conditions;
 
 use std::{sync::Arc, time::Duration};
 
-use client::{ApiErrorExt, RequeueAction, ResourceEvent, SharedInformer, WorkQueue};
+use client::{ApiErrorExt, RequeueAction, ResourceEvent, SharedInformer};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::{
     Api, Client, Resource,
@@ -15,10 +15,10 @@ use kube::{
 use self::conditions::RemainingContent;
 use crate::{
     ControllerContext,
+    controller::{Controller, Watches, run_controller},
     discovery::{self, DiscoveredResource},
 };
 
-const WORKERS: usize = 4;
 const KUBERNETES_FINALIZER: &str = "kubernetes";
 /// Recheck interval while pods terminate; their deletion events queue the namespace too.
 const PODS_REMAIN_RETRY: Duration = Duration::from_secs(5);
@@ -28,49 +28,48 @@ const OBJECTS_REMAIN_RETRY: Duration = Duration::from_secs(1);
 struct NamespaceController {
     client: Client,
     namespaces: SharedInformer<Namespace>,
-    queue: WorkQueue<String>,
+    pods: SharedInformer<Pod>,
 }
 
 /// Runs the controller until shutdown.
 pub(crate) async fn run(context: ControllerContext) {
-    let controller = Arc::new(NamespaceController {
+    let build = |_| NamespaceController {
         namespaces: context.informers.informer_for(),
-        queue: WorkQueue::new(),
+        pods: context.informers.informer_for(),
         client: context.client.clone(),
-    });
-    let pods: SharedInformer<Pod> = context.informers.informer_for();
-    controller.add_event_handlers(&pods);
-    controller.namespaces.wait_for_cache_sync().await;
-    let worker = controller.clone();
-    let sync = move |name: String| {
-        let controller = worker.clone();
-        async move { controller.sync_namespace(&name).await }
     };
-    controller.queue.run_workers(WORKERS, context.shutdown, sync).await;
+    run_controller(&context, build).await;
 }
 
-impl NamespaceController {
-    fn add_event_handlers(self: &Arc<Self>, pods: &SharedInformer<Pod>) {
-        let queue = self.queue.clone();
-        self.namespaces.add_event_handler(move |change| {
-            let meta = &change.object().metadata;
-            if let (Some(name), Some(_), false) =
-                (&meta.name, &meta.deletion_timestamp, matches!(change, ResourceEvent::Deleted(_)))
-            {
+impl Controller for NamespaceController {
+    type Key = String;
+    type Error = kube::Error;
+    const WORKERS: usize = 4;
+
+    fn watch(&self, watches: &mut Watches<Self>) {
+        watches.add(&self.namespaces, |_, event, queue| {
+            let meta = &event.object().metadata;
+            let is_deleted = matches!(event, ResourceEvent::Deleted(_));
+            if let (Some(name), Some(_), false) = (&meta.name, &meta.deletion_timestamp, is_deleted) {
                 queue.add(name.clone());
             }
         });
-        let this = self.clone();
-        pods.add_event_handler(move |change| {
-            if let ResourceEvent::Deleted(pod) = change
+        watches.add(&self.pods, |this, event, queue| {
+            if let ResourceEvent::Deleted(pod) = event
                 && let Some(namespace) = &pod.metadata.namespace
                 && this.terminating_namespace(namespace).is_some()
             {
-                this.queue.add(namespace.clone());
+                queue.add(namespace.clone());
             }
         });
     }
 
+    async fn sync(&self, name: &String) -> Result<RequeueAction, kube::Error> {
+        self.sync_namespace(name).await
+    }
+}
+
+impl NamespaceController {
     fn terminating_namespace(&self, name: &str) -> Option<Arc<Namespace>> {
         self.namespaces.get("", name).filter(|namespace| namespace.metadata.deletion_timestamp.is_some())
     }

@@ -6,7 +6,7 @@ mod taints;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -22,7 +22,10 @@ use k8s_openapi::{
 use kube::{Api, Client, Resource, ResourceExt, api::PostParams, runtime::watcher};
 use tokio::time::Instant;
 
-use crate::ControllerContext;
+use crate::{
+    ControllerContext,
+    controller::{Controller, Watches, run_controller},
+};
 
 /// Time without a heartbeat after which a node is unknown.
 const NODE_MONITOR_GRACE_PERIOD: Duration = Duration::from_secs(40);
@@ -34,7 +37,6 @@ struct NodeLifecycleController {
     client: Client,
     nodes: SharedInformer<Node>,
     leases: SharedInformer<Lease>,
-    queue: WorkQueue<String>,
     recorder: EventRecorder,
     /// Last heartbeat of each node by the local clock.
     last_seen: Mutex<HashMap<String, Instant>>,
@@ -43,49 +45,48 @@ struct NodeLifecycleController {
 /// Runs the controller until shutdown.
 pub(crate) async fn run(context: ControllerContext) {
     let leases = Api::namespaced(context.informers.client().clone(), NODE_LEASE_NAMESPACE);
-    let controller = Arc::new(NodeLifecycleController {
+    let build = |_| NodeLifecycleController {
         nodes: context.informers.informer_for(),
         leases: SharedInformer::start(leases, watcher::Config::default(), context.shutdown.clone()),
-        queue: WorkQueue::new(),
         recorder: EventRecorder::new(context.client.clone(), "node-controller", None),
         last_seen: Mutex::default(),
-        client: context.client,
-    });
-    controller.add_event_handlers();
-    controller.nodes.wait_for_cache_sync().await;
-    controller.leases.wait_for_cache_sync().await;
-    let worker = controller.clone();
-    let sync = move |name: String| {
-        let controller = worker.clone();
-        async move { controller.sync_node(&name).await }
+        client: context.client.clone(),
     };
-    controller.queue.run_workers(2, context.shutdown, sync).await;
+    run_controller(&context, build).await;
+}
+
+impl Controller for NodeLifecycleController {
+    type Key = String;
+    type Error = kube::Error;
+    const WORKERS: usize = 2;
+
+    fn watch(&self, watches: &mut Watches<Self>) {
+        watches.add(&self.leases, |this, event, _| this.handle_lease_event(event));
+        watches.add(&self.nodes, Self::handle_node_event);
+    }
+
+    async fn sync(&self, name: &String) -> Result<RequeueAction, kube::Error> {
+        self.sync_node(name).await
+    }
 }
 
 impl NodeLifecycleController {
-    fn add_event_handlers(self: &Arc<Self>) {
-        let this = self.clone();
-        self.leases.add_event_handler(move |change| this.handle_lease_event(change));
-        let this = self.clone();
-        self.nodes.add_event_handler(move |change| this.handle_node_event(change));
-    }
-
     /// Records a lease renewal; the node's pending requeue picks it up.
-    fn handle_lease_event(&self, change: &ResourceEvent<Lease>) {
+    fn handle_lease_event(&self, event: &ResourceEvent<Lease>) {
         let renewed = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
-        let is_renewal = match change {
+        let is_renewal = match event {
             ResourceEvent::Added(_) => true,
             ResourceEvent::Updated { old, new } => renewed(old) != renewed(new),
             ResourceEvent::Deleted(_) => false,
         };
         if is_renewal {
-            self.lock_last_seen().insert(change.object().name_any(), Instant::now());
+            self.lock_last_seen().insert(event.object().name_any(), Instant::now());
         }
     }
 
-    fn handle_node_event(&self, change: &ResourceEvent<Node>) {
-        let name = change.object().name_any();
-        match change {
+    fn handle_node_event(&self, event: &ResourceEvent<Node>, queue: &WorkQueue<String>) {
+        let name = event.object().name_any();
+        match event {
             ResourceEvent::Added(_) => {
                 self.lock_last_seen().entry(name.clone()).or_insert_with(Instant::now);
             }
@@ -100,7 +101,7 @@ impl NodeLifecycleController {
                 return;
             }
         }
-        self.queue.add(name);
+        queue.add(name);
     }
 
     async fn sync_node(&self, name: &str) -> Result<RequeueAction, kube::Error> {

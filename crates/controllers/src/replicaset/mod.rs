@@ -23,11 +23,16 @@ use kube::{
     api::{DeleteParams, PostParams},
 };
 
-use crate::{ControllerContext, controller_ref, object_key::ObjectKey, pod_availability};
+use crate::{
+    ControllerContext,
+    controller::{Controller, Watches, run_controller},
+    controller_ref,
+    object_key::ObjectKey,
+    pod_availability,
+};
 
 /// Maximum number of pods created or deleted per sync.
 const BURST_REPLICAS: usize = 500;
-const WORKERS: usize = 5;
 /// Index of ReplicaSets by namespace, to find adopters of an orphaned pod.
 const BY_NAMESPACE: &str = "namespace";
 
@@ -35,7 +40,6 @@ struct ReplicaSetController {
     client: Client,
     replica_sets: SharedInformer<ReplicaSet>,
     pods: SharedInformer<Pod>,
-    queue: WorkQueue<ObjectKey>,
     expectations: ControllerExpectations,
     recorder: EventRecorder,
 }
@@ -51,70 +55,69 @@ enum ReplicaSetSyncError {
 
 /// Runs the controller until shutdown.
 pub(crate) async fn run(context: ControllerContext) {
-    let controller = Arc::new(ReplicaSetController {
+    let build = |_| ReplicaSetController {
         replica_sets: context.informers.informer_for(),
         pods: context.informers.informer_for(),
-        queue: WorkQueue::new(),
         expectations: ControllerExpectations::new(),
         recorder: EventRecorder::new(context.client.clone(), "replicaset-controller", None),
-        client: context.client,
-    });
-    controller.add_event_handlers();
-    controller.replica_sets.wait_for_cache_sync().await;
-    controller.pods.wait_for_cache_sync().await;
-    let worker = controller.clone();
-    let sync = move |key| {
-        let controller = worker.clone();
-        async move { controller.sync_replica_set(&key).await }
+        client: context.client.clone(),
     };
-    controller.queue.run_workers(WORKERS, context.shutdown, sync).await;
+    run_controller(&context, build).await;
 }
 
-impl ReplicaSetController {
-    fn add_event_handlers(self: &Arc<Self>) {
+impl Controller for ReplicaSetController {
+    type Key = ObjectKey;
+    type Error = ReplicaSetSyncError;
+    const WORKERS: usize = 5;
+
+    fn watch(&self, watches: &mut Watches<Self>) {
         controller_ref::index_by_controller(&self.pods);
         controller_ref::index_by_controller(&self.replica_sets);
         self.replica_sets.add_index(BY_NAMESPACE, |rs| rs.metadata.namespace.iter().cloned().collect());
-        let this = self.clone();
-        self.replica_sets.add_event_handler(move |change| {
-            let key = ObjectKey::from_object(change.object().as_ref());
-            if let ResourceEvent::Deleted(_) = change {
+        watches.add(&self.replica_sets, |this, event, queue| {
+            let key = ObjectKey::from_object(event.object().as_ref());
+            if let ResourceEvent::Deleted(_) = event {
                 this.expectations.forget(&key.to_string());
             }
-            this.queue.add(key);
+            queue.add(key);
         });
-        let this = self.clone();
-        self.pods.add_event_handler(move |change| this.handle_pod_event(change));
+        watches.add(&self.pods, Self::handle_pod_event);
     }
 
+    async fn sync(&self, key: &ObjectKey) -> Result<RequeueAction, ReplicaSetSyncError> {
+        self.sync_replica_set(key).await
+    }
+}
+
+impl ReplicaSetController {
     /// Queues the current, previous and potential owners of a pod.
-    fn handle_pod_event(&self, change: &ResourceEvent<Pod>) {
-        let pod = change.object();
+    fn handle_pod_event(&self, event: &ResourceEvent<Pod>, queue: &WorkQueue<ObjectKey>) {
+        let pod = event.object();
         let controller = self.resolve_controller_ref(&pod.metadata);
         if let Some(key) = &controller {
-            self.observe_expectations(change, &key.to_string());
-            self.queue.add(key.clone());
+            self.observe_expectations(event, &key.to_string());
+            queue.add(key.clone());
         }
-        if let ResourceEvent::Updated { old, .. } = change
+        if let ResourceEvent::Updated { old, .. } = event
             && let Some(key) = self.resolve_controller_ref(&old.metadata)
             && Some(&key) != controller.as_ref()
         {
-            self.queue.add(key);
+            queue.add(key);
         }
         let is_orphan =
-            controller_ref::controller_of(&pod.metadata).is_none() && !matches!(change, ResourceEvent::Deleted(_));
+            controller_ref::controller_of(&pod.metadata).is_none() && !matches!(event, ResourceEvent::Deleted(_));
         if is_orphan && pod.metadata.deletion_timestamp.is_none() {
-            self.enqueue_adopters(&pod.metadata);
+            self.enqueue_adopters(&pod.metadata, queue);
         }
     }
 
     /// Records a creation or deletion. A deletion counts once it begins, so that the replacement need not wait for the
     /// grace period.
-    fn observe_expectations(&self, change: &ResourceEvent<Pod>, key: &str) {
-        let pod = change.object();
-        if pod.metadata.deletion_timestamp.is_some() || matches!(change, ResourceEvent::Deleted(_)) {
+    fn observe_expectations(&self, event: &ResourceEvent<Pod>, key: &str) {
+        let pod = event.object();
+        if pod.metadata.deletion_timestamp.is_some() || matches!(event, ResourceEvent::Deleted(_)) {
             self.expectations.deletion_observed(key, pod.metadata.uid.as_deref().unwrap_or(""));
-        } else if let ResourceEvent::Added(_) = change {
+        } else if let ResourceEvent::Added(_) = event {
             self.expectations.creation_observed(key);
         }
     }
@@ -127,12 +130,12 @@ impl ReplicaSetController {
             .then(|| ObjectKey::from_object(replica_set.as_ref()))
     }
 
-    fn enqueue_adopters(&self, pod: &ObjectMeta) {
+    fn enqueue_adopters(&self, pod: &ObjectMeta, queue: &WorkQueue<ObjectKey>) {
         for replica_set in self.replica_sets.by_index(BY_NAMESPACE, pod.namespace.as_deref().unwrap_or("")) {
             let selector =
                 replica_set.spec.as_ref().and_then(|spec| controller_ref::non_empty_selector(&spec.selector));
             if selector.is_some_and(|selector| controller_ref::selector_matches(&selector, pod)) {
-                self.queue.add(ObjectKey::from_object(replica_set.as_ref()));
+                queue.add(ObjectKey::from_object(replica_set.as_ref()));
             }
         }
     }

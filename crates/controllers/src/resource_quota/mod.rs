@@ -15,7 +15,12 @@ use kube::{Api, Client, api::PostParams};
 use serde_json::{Value, json};
 
 use self::monitor::QuotaMonitor;
-use crate::{ControllerContext, object_key::ObjectKey, pod_availability::is_pod_terminal};
+use crate::{
+    ControllerContext,
+    controller::{Controller, Watches, run_controller},
+    object_key::ObjectKey,
+    pod_availability::is_pod_terminal,
+};
 
 /// Time between charging a creation and storing it.
 const CHARGE_SETTLE_TIME: Duration = Duration::from_millis(300);
@@ -27,62 +32,69 @@ const BY_NAMESPACE: &str = "namespace";
 struct ResourceQuotaController {
     client: Client,
     quotas: SharedInformer<ResourceQuota>,
+    pods: SharedInformer<Pod>,
     queue: WorkQueue<ObjectKey>,
     monitor: QuotaMonitor,
 }
 
 /// Runs the controller until shutdown.
 pub(crate) async fn run(context: ControllerContext) {
-    let controller = Arc::new(ResourceQuotaController {
+    let build = |queue| ResourceQuotaController {
         quotas: context.informers.informer_for(),
-        queue: WorkQueue::new(),
+        pods: context.informers.informer_for(),
         monitor: QuotaMonitor::new(context.client.clone()),
-        client: context.client,
-    });
-    controller.add_event_handlers(&context.informers.informer_for());
-    controller.quotas.wait_for_cache_sync().await;
-    let worker = controller.clone();
-    let sync = move |key: ObjectKey| {
-        let controller = worker.clone();
-        async move { controller.sync_resource_quota(&key).await }
+        client: context.client.clone(),
+        queue,
     };
-    controller.queue.run_workers(5, context.shutdown, sync).await;
-    controller.monitor.stop_all();
+    run_controller(&context, build).await;
 }
 
-impl ResourceQuotaController {
-    fn add_event_handlers(self: &Arc<Self>, pods: &SharedInformer<Pod>) {
-        let of = |quota: &ResourceQuota| quota.metadata.namespace.clone().into_iter().collect();
-        self.quotas.add_index(BY_NAMESPACE, of);
-        let this = self.clone();
-        self.quotas.add_event_handler(move |change| {
-            let charged =
-                matches!(change, ResourceEvent::Updated { old, new } if old.spec == new.spec && is_status_current(new));
-            if !charged {
-                this.queue.add(ObjectKey::from_object(change.object().as_ref()));
+impl Controller for ResourceQuotaController {
+    type Key = ObjectKey;
+    type Error = kube::Error;
+    const WORKERS: usize = 5;
+
+    fn watch(&self, watches: &mut Watches<Self>) {
+        let namespace = |quota: &ResourceQuota| quota.metadata.namespace.clone().into_iter().collect();
+        self.quotas.add_index(BY_NAMESPACE, namespace);
+        watches.add(&self.quotas, |_, event, queue| {
+            let is_charge =
+                matches!(event, ResourceEvent::Updated { old, new } if old.spec == new.spec && is_status_current(new));
+            if !is_charge {
+                queue.add(ObjectKey::from_object(event.object().as_ref()));
             }
         });
-        let this = self.clone();
-        pods.add_event_handler(move |change| {
-            let ended = match change {
+        watches.add(&self.pods, |this, event, queue| {
+            let frees_quota = match event {
                 ResourceEvent::Added(_) => false,
                 ResourceEvent::Updated { old, new } => is_pod_terminal(new) && !is_pod_terminal(old),
                 ResourceEvent::Deleted(_) => true,
             };
-            if ended {
-                this.enqueue_namespace(change.object().metadata.namespace.as_deref().unwrap_or_default());
+            if frees_quota {
+                let namespace = event.object().metadata.namespace.as_deref().unwrap_or_default();
+                enqueue_namespace(&this.quotas, queue, namespace);
             }
         });
     }
 
-    /// Queues the quotas of a namespace.
-    fn enqueue_namespace(&self, namespace: &str) {
-        for quota in self.quotas.by_index(BY_NAMESPACE, namespace) {
-            self.queue.add(ObjectKey::from_object(quota.as_ref()));
-        }
+    async fn sync(&self, key: &ObjectKey) -> Result<RequeueAction, kube::Error> {
+        self.sync_resource_quota(key).await
     }
 
-    async fn sync_resource_quota(self: &Arc<Self>, key: &ObjectKey) -> Result<RequeueAction, kube::Error> {
+    fn stop(&self) {
+        self.monitor.stop_all();
+    }
+}
+
+/// Queues the quotas of a namespace.
+fn enqueue_namespace(quotas: &SharedInformer<ResourceQuota>, queue: &WorkQueue<ObjectKey>, namespace: &str) {
+    for quota in quotas.by_index(BY_NAMESPACE, namespace) {
+        queue.add(ObjectKey::from_object(quota.as_ref()));
+    }
+}
+
+impl ResourceQuotaController {
+    async fn sync_resource_quota(&self, key: &ObjectKey) -> Result<RequeueAction, kube::Error> {
         let api: Api<ResourceQuota> = Api::namespaced(self.client.clone(), &key.namespace);
         // The service account may list quotas but not get one; a stale cache shows as a conflict when the status is
         // written.
@@ -94,8 +106,10 @@ impl ResourceQuotaController {
         let value = json!(quota);
         let kinds = self.monitor.resources_for_quota(&value).await?;
         for kind in &kinds {
-            let this = self.clone();
-            self.monitor.start_monitor(&key.namespace, kind, move |namespace| this.enqueue_namespace(namespace));
+            let (quotas, queue) = (self.quotas.clone(), self.queue.clone());
+            self.monitor.start_monitor(&key.namespace, kind, move |namespace| {
+                enqueue_namespace(&quotas, &queue, namespace);
+            });
         }
         tokio::time::sleep(CHARGE_SETTLE_TIME).await;
         let used = usage::calculate_usage(&self.client, &value, &kinds).await?;

@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use api::amounts;
+use api::resource_list;
 use futures::StreamExt;
 use kube::{
     Api, Client,
@@ -36,9 +36,9 @@ impl QuotaMonitor {
 
     /// Returns the resources that a quota counts, rediscovering if a name in `spec.hard` matches none.
     pub(super) async fn resources_for_quota(&self, quota: &Value) -> Result<Vec<DiscoveredResource>, kube::Error> {
-        let names: Vec<String> = amounts::read(quota["spec"].get("hard")).into_keys().collect();
+        let names: Vec<String> = resource_list::parse_resource_list(quota["spec"].get("hard")).into_keys().collect();
         let explained = |kinds: &[DiscoveredResource]| {
-            names.iter().all(|name| kinds.iter().any(|kind| quota_kind(kind).counts_as(name)))
+            names.iter().all(|name| kinds.iter().any(|kind| quota_kind(kind).matches_resource_name(name)))
         };
         let mut kinds = lock_ignoring_poison(&self.known).clone();
         if !explained(&kinds) {
@@ -46,7 +46,7 @@ impl QuotaMonitor {
             kinds.retain(|kind| kind.is_namespaced() && kind.supports_verbs(&[verbs::LIST, verbs::WATCH]));
             lock_ignoring_poison(&self.known).clone_from(&kinds);
         }
-        kinds.retain(|kind| names.iter().any(|name| quota_kind(kind).counts_as(name)));
+        kinds.retain(|kind| names.iter().any(|name| quota_kind(kind).matches_resource_name(name)));
         Ok(kinds)
     }
 
@@ -63,7 +63,8 @@ impl QuotaMonitor {
         let mut running = lock_ignoring_poison(&self.running);
         running.entry((namespace.to_owned(), kind.group_resource())).or_insert_with(|| {
             let api = Api::namespaced_with(self.client.clone(), namespace, &kind.resource);
-            tokio::spawn(watch_resource(api, namespace.to_owned(), quota_kind(kind).grows(), gone)).abort_handle()
+            tokio::spawn(watch_resource(api, namespace.to_owned(), quota_kind(kind).is_charged_on_update(), gone))
+                .abort_handle()
         });
     }
 

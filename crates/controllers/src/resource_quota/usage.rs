@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use api::{
-    amounts::{self, Amounts},
     quantity::Quantity,
     quota,
+    resource_list::{self, ResourceList},
 };
 use jiff::Timestamp;
 use kube::{Client, api::ListParams};
@@ -18,12 +18,15 @@ const PAGE_SIZE: u32 = 500;
 
 /// Returns a resource list with canonical quantities, for comparison.
 pub(super) fn canonical_quantities(list: &Value) -> BTreeMap<String, String> {
-    amounts::read(Some(list)).into_iter().map(|(name, amount)| (name, amount.to_string())).collect()
+    resource_list::parse_resource_list(Some(list))
+        .into_iter()
+        .map(|(name, amount)| (name, amount.to_string()))
+        .collect()
 }
 
 /// Returns the resource as the quota evaluator's kind.
-pub(super) fn quota_kind(kind: &DiscoveredResource) -> quota::Kind<'_> {
-    quota::Kind { group: &kind.resource.group, resource: &kind.resource.plural }
+pub(super) fn quota_kind(kind: &DiscoveredResource) -> quota::QuotaResource<'_> {
+    quota::QuotaResource { group: &kind.resource.group, resource: &kind.resource.plural }
 }
 
 /// Calculates the usage of everything that `quota` limits over objects of `kinds`.
@@ -32,10 +35,10 @@ pub(super) async fn calculate_usage(
     quota: &Value,
     kinds: &[DiscoveredResource],
 ) -> Result<Value, kube::Error> {
-    let hard = amounts::read(quota["spec"].get("hard"));
+    let hard = resource_list::parse_resource_list(quota["spec"].get("hard"));
     let namespace = quota["metadata"]["namespace"].as_str().unwrap_or_default();
     let now = Timestamp::now().as_second();
-    let mut sum: Amounts = hard.keys().map(|name| (name.clone(), Quantity::ZERO)).collect();
+    let mut sum: ResourceList = hard.keys().map(|name| (name.clone(), Quantity::ZERO)).collect();
     for kind in kinds {
         let (api, counted) = (kind.dynamic_api(client, namespace), quota_kind(kind));
         let mut page = ListParams::default().limit(PAGE_SIZE);
@@ -43,9 +46,12 @@ pub(super) async fn calculate_usage(
             let list = api.list(&page).await?;
             for object in &list.items {
                 let object = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
-                if counted.in_scope(quota, &object) {
+                if counted.matches_scopes(quota, &object) {
                     let usage = counted.usage(&object, now);
-                    amounts::add(&mut sum, &usage.into_iter().filter(|(name, _)| hard.contains_key(name)).collect());
+                    resource_list::add_resources(
+                        &mut sum,
+                        &usage.into_iter().filter(|(name, _)| hard.contains_key(name)).collect(),
+                    );
                 }
             }
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -54,5 +60,5 @@ pub(super) async fn calculate_usage(
             }
         }
     }
-    Ok(amounts::write(&sum))
+    Ok(resource_list::encode_resource_list(&sum))
 }

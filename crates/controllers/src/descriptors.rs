@@ -1,0 +1,212 @@
+//! The table of controllers: upstream's name, service account, RBAC rules and start function of each.
+//!
+//! The rules are those of the role `system:controller:<service account>` in the API server's bootstrap policy, which
+//! grants them to the service account; a test compares the two tables.
+
+use futures::{FutureExt, future::BoxFuture};
+
+use crate::{
+    ControllerContext, cluster_role_aggregation, deployment, garbage_collector, namespace, node_lifecycle, pod_gc,
+    replicaset, resource_quota, root_ca_publisher, service_account,
+    storage_protection::{self, ProtectedResource},
+    validating_admission_policy_status,
+};
+
+/// Starts a controller, which runs until its context's shutdown.
+type StartFn = fn(ControllerContext) -> BoxFuture<'static, ()>;
+
+/// A row of the table.
+pub(crate) struct ControllerDescriptor {
+    /// Upstream's controller name.
+    pub(crate) name: &'static str,
+    /// The service account in `kube-system` that it acts as.
+    pub(crate) service_account: &'static str,
+    /// RBAC rules of the service account, as `verbs groups resources`.
+    #[cfg_attr(not(test), expect(dead_code, reason = "granted by the API server's bootstrap policy"))]
+    pub(crate) rules: &'static [&'static str],
+    /// The start function.
+    pub(crate) start: StartFn,
+}
+
+const EVENTS: &str = "create,patch,update core,events.k8s.io events";
+
+/// All controllers.
+pub(crate) static CONTROLLERS: &[ControllerDescriptor] = &[
+    ControllerDescriptor {
+        name: "deployment-controller",
+        service_account: "deployment-controller",
+        rules: &[
+            "get,list,update,watch apps,extensions deployments",
+            "update apps,extensions deployments/status",
+            "update apps,extensions deployments/finalizers",
+            "create,delete,get,list,patch,update,watch apps,extensions replicasets",
+            "get,list,update,watch core pods",
+            EVENTS,
+        ],
+        start: |context| deployment::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "replicaset-controller",
+        service_account: "replicaset-controller",
+        rules: &[
+            "get,list,update,watch apps,extensions replicasets",
+            "update apps,extensions replicasets/status",
+            "update apps,extensions replicasets/finalizers",
+            "create,delete,list,patch,watch core pods",
+            EVENTS,
+        ],
+        start: |context| replicaset::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "namespace-controller",
+        service_account: "namespace-controller",
+        rules: &[
+            "delete,get,list,watch core namespaces",
+            "update core namespaces/finalize,namespaces/status",
+            "delete,deletecollection,get,list,watch * *",
+        ],
+        start: |context| namespace::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "garbage-collector-controller",
+        service_account: "generic-garbage-collector",
+        rules: &["delete,get,list,patch,update,watch * *", EVENTS],
+        start: |context| garbage_collector::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "serviceaccount-controller",
+        service_account: "service-account-controller",
+        rules: &["create core serviceaccounts", EVENTS],
+        start: |context| service_account::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "root-ca-certificate-publisher-controller",
+        service_account: "root-ca-cert-publisher",
+        rules: &["create,update core configmaps", EVENTS],
+        start: |context| root_ca_publisher::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "node-lifecycle-controller",
+        service_account: "node-controller",
+        rules: &[
+            "delete,get,list,patch,update,watch core nodes",
+            "patch,update core nodes/status",
+            "patch,update core pods/status",
+            "delete,get,list,watch core pods",
+            EVENTS,
+        ],
+        start: |context| node_lifecycle::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "persistentvolumeclaim-protection-controller",
+        service_account: "pvc-protection-controller",
+        rules: &[
+            "get,list,update,watch core persistentvolumeclaims",
+            "update core persistentvolumeclaims/status",
+            "get,list,watch core pods",
+            EVENTS,
+        ],
+        start: |context| storage_protection::run(context, ProtectedResource::Claims).boxed(),
+    },
+    ControllerDescriptor {
+        name: "persistentvolume-protection-controller",
+        service_account: "pv-protection-controller",
+        rules: &["get,list,update,watch core persistentvolumes", EVENTS],
+        start: |context| storage_protection::run(context, ProtectedResource::Volumes).boxed(),
+    },
+    ControllerDescriptor {
+        name: "volumeattributesclass-protection-controller",
+        service_account: "volumeattributesclass-protection-controller",
+        rules: &[
+            "get,list,watch core persistentvolumeclaims",
+            "get,list,watch core persistentvolumes",
+            "get,list,update,watch storage.k8s.io volumeattributesclasses",
+            EVENTS,
+        ],
+        start: |context| storage_protection::run(context, ProtectedResource::Classes).boxed(),
+    },
+    ControllerDescriptor {
+        name: "resourcequota-controller",
+        service_account: "resourcequota-controller",
+        rules: &["list,watch * *", "update core resourcequotas/status", EVENTS],
+        start: |context| resource_quota::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "pod-garbage-collector-controller",
+        service_account: "pod-garbage-collector",
+        rules: &["delete,list,watch core pods", "get,list,watch core nodes", "patch core pods/status"],
+        start: |context| pod_gc::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "clusterrole-aggregation-controller",
+        service_account: "clusterrole-aggregation-controller",
+        rules: &["escalate,get,list,patch,update,watch rbac.authorization.k8s.io clusterroles"],
+        start: |context| cluster_role_aggregation::run(context).boxed(),
+    },
+    ControllerDescriptor {
+        name: "validatingadmissionpolicy-status-controller",
+        service_account: "validatingadmissionpolicy-status-controller",
+        rules: &[
+            "get,list,watch admissionregistration.k8s.io validatingadmissionpolicies",
+            "get,patch,update admissionregistration.k8s.io validatingadmissionpolicies/status",
+            EVENTS,
+        ],
+        start: |context| validating_admission_policy_status::run(context).boxed(),
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::HashMap,
+        fs,
+        path::{Path, PathBuf},
+    };
+
+    use super::*;
+
+    /// Finds `bootstrap_policy.txt` in the sources of the workspace's crates.
+    fn find_bootstrap_policy(directory: &Path) -> Option<PathBuf> {
+        let entries: Vec<_> = fs::read_dir(directory).ok()?.flatten().collect();
+        let file = entries.iter().find(|entry| entry.file_name() == "bootstrap_policy.txt").map(|entry| entry.path());
+        file.or_else(|| {
+            let directories = entries.iter().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            directories.into_iter().find_map(|entry| find_bootstrap_policy(&entry.path()))
+        })
+    }
+
+    /// Parses the sections `controller NAME` followed by indented rules.
+    fn parse_controller_rules(policy: &str) -> HashMap<&str, Vec<&str>> {
+        let mut rules: HashMap<&str, Vec<&str>> = HashMap::new();
+        let mut current = None;
+        for line in policy.lines() {
+            match (line.strip_prefix("  "), line.strip_prefix("controller ")) {
+                (Some(rule), _) => current.into_iter().for_each(|name| rules.entry(name).or_default().push(rule)),
+                (None, name) => current = name,
+            }
+        }
+        rules
+    }
+
+    #[test]
+    fn rules_match_the_bootstrap_policy() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let file = find_bootstrap_policy(&crates).expect("the authorization crate contains bootstrap_policy.txt");
+        let policy = fs::read_to_string(file).unwrap();
+        let granted = parse_controller_rules(&policy);
+        for controller in CONTROLLERS {
+            let rules = granted.get(controller.service_account).map(Vec::as_slice).unwrap_or_default();
+            assert_eq!(controller.rules, rules, "{}", controller.name);
+        }
+    }
+
+    #[test]
+    fn controllers_have_unique_names_and_service_accounts() {
+        for (index, controller) in CONTROLLERS.iter().enumerate() {
+            for other in &CONTROLLERS[index + 1..] {
+                assert_ne!(controller.name, other.name);
+                assert_ne!(controller.service_account, other.service_account, "{}", other.name);
+            }
+        }
+    }
+}
