@@ -13,16 +13,25 @@ use crate::{
 };
 
 impl Scheduler {
+    /// Feeds the cache and the queue from the informers until this scheduler stops.
     pub(crate) fn add_event_handlers(self: &Arc<Self>) {
         let this = self.clone();
-        self.nodes.add_event_handler(move |change| this.handle_node_event(change));
+        self.nodes.add_event_handler(move |event| {
+            if !this.shutdown.is_cancelled() {
+                this.handle_node_event(event);
+            }
+        });
         let this = self.clone();
-        self.pods.add_event_handler(move |change| this.handle_pod_event(change));
+        self.pods.add_event_handler(move |event| {
+            if !this.shutdown.is_cancelled() {
+                this.handle_pod_event(event);
+            }
+        });
     }
 
-    fn handle_node_event(&self, change: &ResourceEvent<Node>) {
-        let (name, node) = (change.object().name_any(), change.object());
-        let matters = match change {
+    fn handle_node_event(&self, event: &ResourceEvent<Node>) {
+        let (name, node) = (event.object().name_any(), event.object());
+        let matters = match event {
             ResourceEvent::Added(_) => true,
             ResourceEvent::Updated { old, new } => scheduling_properties(old) != scheduling_properties(new),
             ResourceEvent::Deleted(_) => {
@@ -36,10 +45,10 @@ impl Scheduler {
         }
     }
 
-    fn handle_pod_event(&self, change: &ResourceEvent<Pod>) {
-        let pod = change.object();
+    fn handle_pod_event(&self, event: &ResourceEvent<Pod>) {
+        let pod = event.object();
         let uid = pod.metadata.uid.as_deref().unwrap_or("");
-        let is_gone = matches!(change, ResourceEvent::Deleted(_)) || is_pod_terminal(pod);
+        let is_gone = matches!(event, ResourceEvent::Deleted(_)) || is_pod_terminal(pod);
         match assigned_node(pod) {
             _ if is_gone => self.forget_pod(uid),
             Some(node) => {
@@ -47,7 +56,7 @@ impl Scheduler {
                 self.lock_cache().add_pod(uid, node, PodInfo::new(pod.clone()));
             }
             None if !needs_scheduling(pod) => self.queue.delete_pod(uid),
-            None => match change {
+            None => match event {
                 ResourceEvent::Updated { old, new } if needs_scheduling(old) && !is_scheduling_update(old, new) => {}
                 ResourceEvent::Updated { .. } => self.queue.update_pod(queued_pod_info(pod)),
                 _ => self.queue.add_pod(queued_pod_info(pod)),

@@ -13,6 +13,7 @@ mod scheduling_queue;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use client::{EventRecorder, SharedInformer, SharedInformerFactory};
+use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -29,16 +30,29 @@ struct Scheduler {
     cache: Mutex<SchedulerCache>,
     queue: SchedulingQueue,
     recorder: EventRecorder,
+    /// Cancelled when this scheduler stops; shared informers outlive it.
+    shutdown: CancellationToken,
 }
 
 /// Schedules pods whose `schedulerName` is `default-scheduler` until `shutdown`.
-pub async fn run_scheduler(client: Client, informers: SharedInformerFactory, shutdown: CancellationToken) {
+///
+/// The future is boxed, so that this crate and not its caller compiles the scheduler.
+pub fn run_scheduler(
+    client: Client,
+    informers: SharedInformerFactory,
+    shutdown: CancellationToken,
+) -> BoxFuture<'static, ()> {
+    Box::pin(schedule_until(client, informers, shutdown))
+}
+
+async fn schedule_until(client: Client, informers: SharedInformerFactory, shutdown: CancellationToken) {
     let scheduler = Arc::new(Scheduler {
         nodes: informers.informer_for(),
         pods: informers.informer_for(),
         cache: Mutex::default(),
         queue: SchedulingQueue::default(),
         recorder: EventRecorder::new(client.clone(), DEFAULT_SCHEDULER_NAME, None),
+        shutdown: shutdown.clone(),
         client,
     });
     let work = async {
@@ -46,8 +60,8 @@ pub async fn run_scheduler(client: Client, informers: SharedInformerFactory, shu
         scheduler.nodes.wait_for_cache_sync().await;
         scheduler.pods.wait_for_cache_sync().await;
         loop {
-            let waiting = scheduler.queue.pop().await;
-            scheduler.schedule_one(waiting).await;
+            let pod = scheduler.queue.pop().await;
+            scheduler.attempt_scheduling(pod, Scheduler::schedule_one);
         }
     };
     shutdown.run_until_cancelled(work).await;

@@ -1,8 +1,11 @@
 //! The scheduling cycle of one pod: filter, score, assume and bind, or report why no node fits.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
-use client::ApiErrorExt;
+use client::{
+    ApiErrorExt,
+    panics::{contain_panic, contain_panic_sync},
+};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Binding, ObjectReference, Pod},
@@ -22,6 +25,8 @@ use crate::{
     scheduling_queue::{ClusterEvent, QueuedPodInfo},
 };
 
+/// Component label of logs and metrics.
+const COMPONENT: &str = "kube-scheduler";
 /// The highest score of a plug-in.
 const MAX_SCORE: i64 = 100;
 
@@ -34,7 +39,29 @@ struct FitError {
 }
 
 impl Scheduler {
-    pub(crate) async fn schedule_one(self: &Arc<Self>, waiting: QueuedPodInfo) {
+    /// Runs one scheduling attempt in a span of its own. After a panic the pod is queued again with back-off.
+    pub(crate) fn attempt_scheduling(
+        self: &Arc<Self>,
+        pod: QueuedPodInfo,
+        schedule: impl FnOnce(&Arc<Self>, QueuedPodInfo),
+    ) {
+        let key = format!("{}/{}", pod.namespace, pod.name);
+        let span = tracing::debug_span!("schedule", pod = key);
+        let (started, _entered) = (Instant::now(), span.enter());
+        if contain_panic_sync(COMPONENT, &key, || schedule(self, pod.clone())).is_err() {
+            self.retry_after_panic(pod);
+        }
+        tracing::debug!(pod = key, duration = ?started.elapsed(), "scheduling attempt finished");
+    }
+
+    /// Takes back an assumed placement and queues the pod with back-off.
+    fn retry_after_panic(&self, pod: QueuedPodInfo) {
+        self.lock_cache().remove_pod(&pod.uid);
+        self.queue.add_backoff(pod);
+    }
+
+    /// Finds a node for a popped pod and binds it in the background, or reports why none fits.
+    pub(crate) fn schedule_one(self: &Arc<Self>, waiting: QueuedPodInfo) {
         let Some(pod) = self.pods.get(&waiting.namespace, &waiting.name).filter(|pod| is_same_pod(pod, &waiting))
         else {
             return;
@@ -54,7 +81,13 @@ impl Scheduler {
         match chosen {
             Ok(node) => {
                 let scheduler = self.clone();
-                tokio::spawn(async move { scheduler.bind_pod(waiting, pod, node).await });
+                tokio::spawn(async move {
+                    let key = format!("{}/{}", waiting.namespace, waiting.name);
+                    let bind = || scheduler.bind_pod(waiting.clone(), pod, node);
+                    if contain_panic(COMPONENT, key, bind).await.is_err() {
+                        scheduler.retry_after_panic(waiting);
+                    }
+                });
             }
             Err(no_fit) => {
                 self.queue.add_unschedulable(waiting, no_fit.events_to_register);
@@ -280,5 +313,38 @@ mod tests {
         assert_eq!(no_fit.events_to_register, [ClusterEvent::NodeChanged, ClusterEvent::PodDeleted]);
         cache.remove_pod("1");
         assert_eq!(schedule_pod(&wants("1"), &cache).unwrap(), "a");
+    }
+
+    /// A scheduler whose API server rejects every request.
+    fn scheduler() -> Arc<Scheduler> {
+        let reject = |_: http::Request<kube::client::Body>| async {
+            Err::<http::Response<kube::client::Body>, tower::BoxError>("unavailable".into())
+        };
+        let client = client::transport::in_process_client(tower::service_fn(reject), "test");
+        let informers = client::SharedInformerFactory::new(client.clone(), tokio_util::sync::CancellationToken::new());
+        Arc::new(Scheduler {
+            nodes: informers.informer_for(),
+            pods: informers.informer_for(),
+            cache: std::sync::Mutex::default(),
+            queue: crate::scheduling_queue::SchedulingQueue::default(),
+            recorder: client::EventRecorder::new(client.clone(), "test", None),
+            shutdown: tokio_util::sync::CancellationToken::new(),
+            client,
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn panicking_attempt_is_retried_with_backoff_and_its_placement_is_taken_back() {
+        let (scheduler, before) = (scheduler(), client::metrics::panics(COMPONENT));
+        scheduler.lock_cache().set_node("a", Arc::default());
+        scheduler.attempt_scheduling(QueuedPodInfo::new("ns", "web", "1", 0), |scheduler, pod| {
+            scheduler.lock_cache().add_pod(&pod.uid, "a", wants("1"));
+            panic!("a bug");
+        });
+        assert_eq!(client::metrics::panics(COMPONENT), before + 1);
+        assert!(!scheduler.lock_cache().contains_pod("1"));
+        let started = tokio::time::Instant::now();
+        assert_eq!(scheduler.queue.pop().await.name, "web");
+        assert_eq!(started.elapsed().as_secs(), 1);
     }
 }

@@ -16,10 +16,15 @@ use crate::{
     scheduling_queue::ClusterEvent,
 };
 
+/// Reason for which no node can take a pod.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct PodRejection(pub(crate) String);
+
 /// A scheduler plug-in. Every extension point has a neutral default.
 pub(crate) trait SchedulerPlugin: Sync {
     /// Rejects a pod for all nodes, once per cycle.
-    fn pre_filter(&self, _pod: &PodInfo) -> Result<(), String> {
+    fn pre_filter(&self, _pod: &PodInfo) -> Result<(), PodRejection> {
         Ok(())
     }
 

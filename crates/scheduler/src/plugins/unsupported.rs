@@ -2,15 +2,15 @@
 
 use k8s_openapi::api::core::v1::PodSpec;
 
-use super::SchedulerPlugin;
+use super::{PodRejection, SchedulerPlugin};
 use crate::cache::PodInfo;
 
 pub(super) struct UnsupportedFeatures;
 
 impl SchedulerPlugin for UnsupportedFeatures {
-    fn pre_filter(&self, pod: &PodInfo) -> Result<(), String> {
+    fn pre_filter(&self, pod: &PodInfo) -> Result<(), PodRejection> {
         match pod.pod.spec.as_ref().and_then(unsupported_feature) {
-            Some(wish) => Err(format!("{wish} not supported by this scheduler")),
+            Some(wish) => Err(PodRejection(format!("{wish} not supported by this scheduler"))),
             None => Ok(()),
         }
     }
