@@ -10,6 +10,7 @@ use runtime::cri::types::{
 
 use crate::{
     backoff::KeyedBackoff,
+    blocking::run_blocking,
     config_objects::ConfigObjects,
     context::{self, KubeletContext, container_reference},
     environment::{self, EnvironmentSources},
@@ -22,6 +23,17 @@ use crate::{
     security_context,
     volumes::PodDir,
 };
+
+/// The CRI config of a container could not be built.
+#[derive(Debug, thiserror::Error)]
+enum ContainerConfigError {
+    #[error(transparent)]
+    Environment(#[from] environment::EnvironmentError),
+    #[error("volume {0:?} not found")]
+    VolumeNotFound(String),
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
 
 /// The inputs of a container start.
 pub struct ContainerLaunch<'a> {
@@ -46,14 +58,14 @@ impl ContainerLaunch<'_> {
     pub async fn start_container(&self) -> Result<String, WaitingReason> {
         let spec = self.pod.spec.clone().unwrap_or_default();
         let attempt = self.sandbox.metadata.as_ref().map_or(0, |metadata| metadata.attempt);
-        let sandbox_config = pod_sandbox::sandbox_config(self.kubelet, self.pod, attempt);
+        let sandbox_config = pod_sandbox::sandbox_config(self.kubelet, self.pod, attempt).await;
         let image =
             images::ensure_image_exists(self.kubelet, self.pod, self.container, self.backoffs, &sandbox_config).await?;
         if let Some(message) = security_context::verify_run_as_non_root(&spec, self.container, &image) {
             return Err(self.record_failure("CreateContainerConfigError", message));
         }
         let config = self.container_config(&spec, &image.id).await;
-        let config = config.map_err(|message| self.record_failure("CreateContainerConfigError", message))?;
+        let config = config.map_err(|error| self.record_failure("CreateContainerConfigError", error.to_string()))?;
         let created = self.kubelet.cri.create_container(&self.sandbox.id, config, sandbox_config).await;
         let id = created.map_err(|error| self.record_failure("CreateContainerError", error.message()))?;
         let about = || container_reference(self.pod, self.container);
@@ -70,16 +82,17 @@ impl ContainerLaunch<'_> {
         WaitingReason { reason, message }
     }
 
-    async fn container_config(&self, spec: &PodSpec, image: &str) -> Result<ContainerConfig, String> {
+    async fn container_config(&self, spec: &PodSpec, image: &str) -> Result<ContainerConfig, ContainerConfigError> {
         let container = self.container;
-        let environment = self.resolve_environment(spec).await.map_err(|error| error.to_string())?;
+        let environment = self.resolve_environment(spec).await?;
         let expand = |words: &Option<Vec<String>>| -> Vec<String> {
             words.iter().flatten().map(|word| environment::expand_references(word, &environment)).collect()
         };
-        let mounts = self.container_mounts(spec)?;
+        let mounts = self.container_mounts(spec).await?;
         let log_path = format!("{}/{}.log", container.name, self.attempt);
         let log_dir = self.kubelet.pod_log_dir(self.pod).join(&container.name);
-        fs::create_dir_all(&log_dir).map_err(|error| format!("{}: {error}", log_dir.display()))?;
+        let created = tokio::fs::create_dir_all(&log_dir).await;
+        created.map_err(|source| ContainerConfigError::Io { path: log_dir, source })?;
         Ok(ContainerConfig {
             metadata: Some(ContainerMetadata { name: container.name.clone(), attempt: self.attempt }),
             image: Some(ImageSpec {
@@ -150,12 +163,12 @@ impl ContainerLaunch<'_> {
     }
 
     /// Returns the volume mounts and the kubelet-managed files `/etc/hosts` and the termination log.
-    fn container_mounts(&self, spec: &PodSpec) -> Result<Vec<Mount>, String> {
+    async fn container_mounts(&self, spec: &PodSpec) -> Result<Vec<Mount>, ContainerConfigError> {
         let dir = PodDir::new(&self.kubelet.root_dir, context::pod_uid(self.pod));
         let mut mounts = Vec::new();
         for mount in self.container.volume_mounts.iter().flatten() {
             let volume = spec.volumes.iter().flatten().find(|volume| volume.name == mount.name);
-            let volume = volume.ok_or_else(|| format!("volume {:?} not found", mount.name))?;
+            let volume = volume.ok_or_else(|| ContainerConfigError::VolumeNotFound(mount.name.clone()))?;
             let content = volume.config_map.is_some()
                 || volume.secret.is_some()
                 || volume.projected.is_some()
@@ -173,13 +186,13 @@ impl ContainerLaunch<'_> {
                 ..Default::default()
             });
         }
-        let failed = |error: io::Error| format!("{}: {error}", dir.path().display());
+        let failed = |source| ContainerConfigError::Io { path: dir.path().into(), source };
         if !mounts.iter().any(|mount| mount.container_path == "/etc/hosts") {
-            let hosts = hosts::write_hosts_file(dir.path(), self.pod, self.ips).map_err(failed)?;
+            let hosts = hosts::write_hosts_file(dir.path(), self.pod, self.ips).await.map_err(failed)?;
             mounts.push(file_mount("/etc/hosts", hosts));
         }
         let log = termination_log(&dir, &self.container.name, self.attempt);
-        create_termination_log(&log).map_err(failed)?;
+        create_termination_log(log.clone()).await.map_err(failed)?;
         mounts.push(file_mount(termination_path(self.container), log));
         Ok(mounts)
     }
@@ -204,11 +217,14 @@ pub fn termination_log(dir: &PodDir, container: &str, attempt: u32) -> PathBuf {
     dir.path().join("containers").join(container).join(attempt.to_string())
 }
 
-fn create_termination_log(path: &PathBuf) -> io::Result<()> {
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    fs::File::create(path)?;
-    // The container may run as any user.
-    fs::set_permissions(path, fs::Permissions::from_mode(0o666))
+async fn create_termination_log(path: PathBuf) -> io::Result<()> {
+    run_blocking(move || {
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::File::create(&path)?;
+        // The container may run as any user.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666))
+    })
+    .await
 }

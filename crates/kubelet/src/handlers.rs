@@ -9,6 +9,7 @@ use k8s_openapi::{
     api::core::v1::{Container, ExecAction, HTTPGetAction, TCPSocketAction},
     apimachinery::pkg::util::intstr::IntOrString,
 };
+use runtime::cri::CriError;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -18,6 +19,54 @@ use crate::context::KubeletContext;
 
 /// Maximum number of response bytes read.
 const MAX_RESPONSE_BODY: usize = 10 << 10;
+
+/// A handler failed; shown in events and probe results.
+#[derive(Debug, thiserror::Error)]
+pub enum HandlerError {
+    /// The command exited with a non-zero code; its output.
+    #[error("{0}")]
+    Command(String),
+    /// The container runtime returned an error.
+    #[error("{}", .0.message())]
+    Runtime(#[from] CriError),
+    /// The action exceeded its timeout.
+    #[error("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")]
+    Timeout,
+    /// A hook exceeded the grace period.
+    #[error("timed out")]
+    GracePeriod,
+    /// The port is neither a number nor a named container port.
+    #[error("no port {0:?}")]
+    Port(IntOrString),
+    /// The HTTP server is unreachable.
+    #[error("dial tcp {host}:{port}: {source}")]
+    Dial {
+        /// The host.
+        host: String,
+        /// The port.
+        port: u16,
+        /// The I/O error.
+        source: std::io::Error,
+    },
+    /// The connection failed.
+    #[error("{0}")]
+    Connection(#[from] std::io::Error),
+    /// The HTTP exchange failed.
+    #[error("{0}")]
+    Exchange(#[from] hyper::Error),
+    /// The request is invalid, for example a header.
+    #[error("{0}")]
+    Request(#[from] http::Error),
+    /// TLS could not be configured.
+    #[error("{0}")]
+    Tls(#[from] rustls::Error),
+    /// The host is not a valid server name.
+    #[error("{0}")]
+    ServerName(#[from] rustls::pki_types::InvalidDnsNameError),
+    /// The response has an error status.
+    #[error("HTTP probe failed with statuscode: {0}")]
+    Status(u16),
+}
 
 /// The target of a handler.
 pub struct HandlerTarget<'a> {
@@ -35,42 +84,44 @@ pub struct HandlerTarget<'a> {
 
 impl HandlerTarget<'_> {
     /// Runs a command in the container; the error is its output.
-    pub async fn run_exec(&self, action: &ExecAction) -> Result<(), String> {
+    pub async fn run_exec(&self, action: &ExecAction) -> Result<(), HandlerError> {
         let command = action.command.clone().unwrap_or_default();
         match self.kubelet.cri.exec_sync(self.id, command, self.timeout).await {
             Ok(answer) if answer.exit_code == 0 => Ok(()),
             Ok(answer) => {
                 let output = [answer.stdout, answer.stderr].concat();
-                Err(String::from_utf8_lossy(&output[..output.len().min(MAX_RESPONSE_BODY)]).into_owned())
+                let output = &output[..output.len().min(MAX_RESPONSE_BODY)];
+                Err(HandlerError::Command(String::from_utf8_lossy(output).into_owned()))
             }
-            Err(error) => Err(error.message()),
+            Err(error) => Err(error.into()),
         }
     }
 
     /// Opens and closes a TCP connection.
-    pub async fn check_tcp(&self, action: &TCPSocketAction) -> Result<(), String> {
+    pub async fn check_tcp(&self, action: &TCPSocketAction) -> Result<(), HandlerError> {
         let host = action.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(self.ip);
         let port = self.resolve_port(&action.port)?;
-        self.with_timeout(async { TcpStream::connect((host, port)).await.map(drop).map_err(|error| error.to_string()) })
-            .await
+        self.with_timeout(async { Ok(TcpStream::connect((host, port)).await.map(drop)?) }).await
     }
 
     /// Sends an HTTP GET; status 200 through 399 is a success.
-    pub async fn check_http(&self, action: &HTTPGetAction) -> Result<(), String> {
+    pub async fn check_http(&self, action: &HTTPGetAction) -> Result<(), HandlerError> {
         let status = self.with_timeout(self.send_http_get(action)).await?;
-        if (200..400).contains(&status) { Ok(()) } else { Err(format!("HTTP probe failed with statuscode: {status}")) }
+        if (200..400).contains(&status) { Ok(()) } else { Err(HandlerError::Status(status)) }
     }
 
-    async fn with_timeout<T>(&self, action: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-        let late = || "context deadline exceeded (Client.Timeout exceeded while awaiting headers)".to_string();
-        tokio::time::timeout(self.timeout, action).await.unwrap_or_else(|_| Err(late()))
+    async fn with_timeout<T>(&self, action: impl Future<Output = Result<T, HandlerError>>) -> Result<T, HandlerError> {
+        tokio::time::timeout(self.timeout, action).await.unwrap_or(Err(HandlerError::Timeout))
     }
 
-    async fn send_http_get(&self, action: &HTTPGetAction) -> Result<u16, String> {
+    async fn send_http_get(&self, action: &HTTPGetAction) -> Result<u16, HandlerError> {
         let host = action.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(self.ip);
         let port = self.resolve_port(&action.port)?;
-        let stream =
-            TcpStream::connect((host, port)).await.map_err(|error| format!("dial tcp {host}:{port}: {error}"))?;
+        let stream = TcpStream::connect((host, port)).await.map_err(|source| HandlerError::Dial {
+            host: host.into(),
+            port,
+            source,
+        })?;
         let path = action.path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/");
         let path = if path.starts_with('/') { path.to_string() } else { format!("/{path}") };
         let mut request = http::Request::get(path).header("User-Agent", "kube-probe/1.36").header("Accept", "*/*");
@@ -81,14 +132,14 @@ impl HandlerTarget<'_> {
         for header in headers {
             request = request.header(&header.name, &header.value);
         }
-        let request = request.body(Empty::<Bytes>::new()).map_err(|error| error.to_string())?;
+        let request = request.body(Empty::<Bytes>::new())?;
         if action.scheme.as_deref() == Some("HTTPS") {
             return send_request(connect_tls(stream, host).await?, request).await;
         }
         send_request(stream, request).await
     }
 
-    fn resolve_port(&self, port: &IntOrString) -> Result<u16, String> {
+    fn resolve_port(&self, port: &IntOrString) -> Result<u16, HandlerError> {
         let number = match port {
             IntOrString::Int(number) => Some(*number),
             IntOrString::String(name) => {
@@ -97,36 +148,37 @@ impl HandlerTarget<'_> {
                 named.or_else(|| name.parse().ok())
             }
         };
-        number.and_then(|number| u16::try_from(number).ok()).ok_or_else(|| format!("no port {port:?}"))
+        number.and_then(|number| u16::try_from(number).ok()).ok_or_else(|| HandlerError::Port(port.clone()))
     }
 }
 
 async fn send_request(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: http::Request<Empty<Bytes>>,
-) -> Result<u16, String> {
-    let text = |error: hyper::Error| error.to_string();
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(text)?;
+) -> Result<u16, HandlerError> {
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     // The connection task ends when the sender and the response are dropped.
     tokio::spawn(connection);
-    let response = sender.send_request(request).await.map_err(text)?;
+    let response = sender.send_request(request).await?;
     let status = response.status().as_u16();
     // Only the status matters; an oversized or broken body is ignored.
     let _ = Limited::new(response.into_body(), MAX_RESPONSE_BODY).collect().await;
     Ok(status)
 }
 
-async fn connect_tls(stream: TcpStream, host: &str) -> Result<tokio_rustls::client::TlsStream<TcpStream>, String> {
+async fn connect_tls(
+    stream: TcpStream,
+    host: &str,
+) -> Result<tokio_rustls::client::TlsStream<TcpStream>, HandlerError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
+        .with_safe_default_protocol_versions()?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
         .with_no_client_auth();
-    let name = rustls::pki_types::ServerName::try_from(host.to_string()).map_err(|error| error.to_string())?;
+    let name = rustls::pki_types::ServerName::try_from(host.to_string())?;
     let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-    connector.connect(name, stream).await.map_err(|error| error.to_string())
+    Ok(connector.connect(name, stream).await?)
 }
 
 /// Accepts every certificate: probes check liveness, not identity, as upstream.

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 
 use crate::{
     context::{KubeletContext, container_reference},
-    handlers::HandlerTarget,
+    handlers::{HandlerError, HandlerTarget},
     pod_status::WaitingReason,
 };
 
@@ -41,14 +41,14 @@ pub async fn run_pre_stop(kubelet: &KubeletContext, pod: &Pod, container: &Conta
     let target = HandlerTarget { kubelet, container, id, ip: &ip, timeout: grace };
     // The hook is abandoned after the grace period.
     let result =
-        tokio::time::timeout(grace, run_handler(&target, handler)).await.unwrap_or_else(|_| Err("timed out".into()));
+        tokio::time::timeout(grace, run_handler(&target, handler)).await.unwrap_or(Err(HandlerError::GracePeriod));
     if let Err(error) = result {
-        tracing::debug!(container = container.name, error, "kubelet: preStop hook failed");
+        tracing::debug!(container = container.name, %error, "kubelet: preStop hook failed");
         kubelet.recorder.record_warning(container_reference(pod, container), "FailedPreStopHook", "PreStopHook failed");
     }
 }
 
-async fn run_handler(target: &HandlerTarget<'_>, handler: &LifecycleHandler) -> Result<(), String> {
+async fn run_handler(target: &HandlerTarget<'_>, handler: &LifecycleHandler) -> Result<(), HandlerError> {
     if let Some(action) = &handler.exec {
         return target.run_exec(action).await;
     }

@@ -1,22 +1,23 @@
 //! The kubelet-managed `/etc/hosts` of a pod.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
 use k8s_openapi::api::core::v1::Pod;
+use tokio::fs;
 
 use crate::pod_sandbox::pod_hostname;
 
 const LOCALHOST_ENTRIES: &str = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::\tip6-localnet\nfe00::\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n";
 
 /// Writes the hosts file into the pod's directory and returns its path.
-pub fn write_hosts_file(dir: &Path, pod: &Pod, ips: &[String]) -> io::Result<PathBuf> {
+pub async fn write_hosts_file(dir: &Path, pod: &Pod, ips: &[String]) -> io::Result<PathBuf> {
     let host_network = pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true));
-    let own = if host_network { fs::read_to_string("/etc/hosts").unwrap_or_default() } else { String::new() };
+    let own = if host_network { fs::read_to_string("/etc/hosts").await.unwrap_or_default() } else { String::new() };
     let path = dir.join("etc-hosts");
-    fs::write(&path, hosts_file_content(pod, ips, host_network.then_some(&own)))?;
+    fs::write(&path, hosts_file_content(pod, ips, host_network.then_some(&own))).await?;
     Ok(path)
 }
 

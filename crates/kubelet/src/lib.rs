@@ -10,14 +10,21 @@ use std::{
 };
 
 use client::{EventRecorder, SharedInformer};
+use futures::future::BoxFuture;
 use kube::{Api, runtime::watcher};
 use runtime::cri::CriClient;
 use sys::cgroup::CgroupManager;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::{
+    blocking::{run_blocking, run_on_own_runtime},
+    machine_info::MachineInfo,
+};
+
 mod auth;
 mod backoff;
+mod blocking;
 mod conditions;
 mod config_objects;
 mod containers;
@@ -70,8 +77,8 @@ pub struct KubeletConfig {
     pub pod_logs_dir: PathBuf,
     /// The parent cgroup of pod cgroups, for example `/ferry/kubepods`.
     pub cgroup_root: String,
-    /// Listener of the kubelet API.
-    pub listener: TcpListener,
+    /// Listener of the kubelet API, in non-blocking mode; it is registered with the kubelet's own runtime.
+    pub listener: std::net::TcpListener,
     /// Serving certificate and client CA of the kubelet API; clients without a certificate use a bearer token.
     pub tls: Arc<rustls::ServerConfig>,
 }
@@ -95,24 +102,44 @@ pub enum KubeletError {
         /// The I/O error.
         source: std::io::Error,
     },
+    /// The kubelet's thread could not be started or panicked.
+    #[error("the kubelet's thread: {0}")]
+    Thread(std::io::Error),
     /// The listener has no local address.
     #[error("the kubelet's listener: {0}")]
     Listener(std::io::Error),
 }
 
-/// Runs the kubelet until `shutdown`. Containers keep running and are adopted by the next start.
-pub async fn run_kubelet(
+/// Runs the kubelet on a runtime of its own until `shutdown`. Containers keep running and are adopted by the next start.
+///
+/// The future is boxed, so that this crate and not its caller compiles the kubelet.
+pub fn run_kubelet(
+    config: KubeletConfig,
+    client: kube::Client,
+    shutdown: CancellationToken,
+) -> BoxFuture<'static, Result<(), KubeletError>> {
+    Box::pin(async {
+        run_on_own_runtime(move || run_components(config, client, shutdown)).await.map_err(KubeletError::Thread)?
+    })
+}
+
+/// Runs the node registration, the kubelet API and the pod workers until `shutdown`.
+async fn run_components(
     config: KubeletConfig,
     client: kube::Client,
     shutdown: CancellationToken,
 ) -> Result<(), KubeletError> {
+    let listener = TcpListener::from_std(config.listener).map_err(KubeletError::Listener)?;
     for path in [&config.root_dir, &config.pod_logs_dir] {
-        std::fs::create_dir_all(path).map_err(|source| KubeletError::Directory { path: path.clone(), source })?;
+        let created = tokio::fs::create_dir_all(path).await;
+        created.map_err(|source| KubeletError::Directory { path: path.clone(), source })?;
     }
-    let port = config.listener.local_addr().map_err(KubeletError::Listener)?.port();
+    let port = listener.local_addr().map_err(KubeletError::Listener)?.port();
     let (cri, version) = connect_runtime(&config.runtime_endpoint).await?;
     let runtime_version = format!("{}://{}", version.runtime_name, version.runtime_version);
-    let machine = machine_info::MachineInfo::read(&config.root_dir, runtime_version);
+    let (root_dir, cgroup_root) = (config.root_dir.clone(), config.cgroup_root.clone());
+    let read = move || (MachineInfo::read(&root_dir, runtime_version), create_qos_cgroups(&cgroup_root));
+    let (machine, cgroups) = run_blocking(read).await;
     let registration = node_registration::NodeRegistration {
         name: config.node_name.clone(),
         ip: config.node_ip,
@@ -132,7 +159,7 @@ pub async fn run_kubelet(
         node_ip: config.node_ip,
         root_dir: config.root_dir,
         pod_logs_dir: config.pod_logs_dir,
-        cgroups: create_qos_cgroups(&config.cgroup_root),
+        cgroups,
         cgroup_root: config.cgroup_root,
         capacity: [machine.cpus * 1000, machine.memory],
         runtime_name: version.runtime_name,
@@ -141,7 +168,7 @@ pub async fn run_kubelet(
     });
     tokio::join!(
         registration.run(shutdown.clone()),
-        server::serve_kubelet_api(kubelet.clone(), access, config.listener, config.tls, shutdown.clone()),
+        server::serve_kubelet_api(kubelet.clone(), access, listener, config.tls, shutdown.clone()),
         pod_workers::run_pod_workers(kubelet, shutdown),
     );
     Ok(())

@@ -23,7 +23,7 @@ use crate::{
     context::{self, KubeletContext},
     cri_log,
     runtime_status::{ContainerRecord, PodRuntimeStatus},
-    server::{QueryParameters, ResponseBody, text_response},
+    server::{InvalidParameter, QueryParameters, ResponseBody, text_response},
 };
 
 /// Maximum line length; runtimes split lines at 16 KiB.
@@ -42,13 +42,13 @@ struct LogOptions {
 }
 
 impl LogOptions {
-    fn parse(query: &QueryParameters, now: Timestamp) -> Result<Self, String> {
+    fn parse(query: &QueryParameters, now: Timestamp) -> Result<Self, InvalidParameter> {
         let mut since = match query.get_number("sinceSeconds")? {
             Some(seconds) => now.checked_sub(SignedDuration::from_secs(seconds.min(1 << 40) as i64)).ok(),
             None => None,
         };
         if let Some(time) = query.get("sinceTime").filter(|time| !time.is_empty()) {
-            since = Some(time.parse().map_err(|error| format!("sinceTime: {error}"))?);
+            since = Some(time.parse().map_err(|error| InvalidParameter(format!("sinceTime: {error}")))?);
         }
         Ok(Self {
             follow: query.is_set("follow"),
@@ -69,7 +69,7 @@ pub async fn serve_container_logs(
 ) -> Response<ResponseBody> {
     let options = match LogOptions::parse(query, Timestamp::now()) {
         Ok(options) => options,
-        Err(message) => return text_response(StatusCode::BAD_REQUEST, &message),
+        Err(error) => return text_response(StatusCode::BAD_REQUEST, &error.to_string()),
     };
     let record = match find_container(kubelet, of, options.previous).await {
         Ok(record) => record,

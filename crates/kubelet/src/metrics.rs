@@ -4,7 +4,7 @@ use std::{fmt::Write, sync::Arc};
 
 use k8s_openapi::api::core::v1::Pod;
 
-/// Renders the metrics of these pods.
+/// Renders the metrics of these pods, followed by those of the components of this process.
 pub fn render_metrics(pods: &[Arc<Pod>]) -> String {
     let running = pods.iter().filter(|pod| pod_phase(pod) == "Running").count();
     let mut text = String::new();
@@ -14,6 +14,7 @@ pub fn render_metrics(pods: &[Arc<Pod>]) -> String {
     for (state, count) in ["created", "exited", "running"].into_iter().zip(count_containers(pods)) {
         write_sample(&mut text, &format!("kubelet_running_containers{{container_state=\"{state}\"}}"), count);
     }
+    text.push_str(&client::metrics::render_component_metrics());
     text
 }
 
@@ -62,7 +63,7 @@ mod tests {
             Arc::new(serde_json::from_value(json!({"status": {"phase": phase, "containerStatuses": states}})).unwrap())
         };
         let text = render_metrics(&[pod("Running", &["running", "terminated"]), pod("Pending", &["waiting"])]);
-        let values: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let values: Vec<&str> = text.lines().filter(|line| line.starts_with("kubelet_")).collect();
         assert_eq!(
             values,
             [

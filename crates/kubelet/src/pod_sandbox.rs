@@ -1,15 +1,12 @@
 //! Pod sandboxes: volumes, cgroup and namespaces, created before the containers.
 
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use runtime::cri::types::{DnsConfig, LinuxPodSandboxConfig, PodSandboxConfig, PodSandboxMetadata};
 
 use crate::{
+    blocking::run_blocking,
     config_objects::ConfigObjects,
     context::{self, KubeletContext},
     resources,
@@ -68,20 +65,19 @@ pub async fn create_pod_sandbox(
     tokens: &Arc<TokenCache>,
     attempt: u32,
 ) -> Result<String, SandboxError> {
-    let logs = kubelet.pod_log_dir(pod);
-    create_dir(&logs)?;
-    create_dir(PodDir::new(&kubelet.root_dir, context::pod_uid(pod)).path())?;
+    create_dir(kubelet.pod_log_dir(pod)).await?;
+    create_dir(PodDir::new(&kubelet.root_dir, context::pod_uid(pod)).path().into()).await?;
     prepare_volumes(kubelet, pod, tokens).await?;
-    let cgroup = pod_cgroup(kubelet, pod);
-    if let Some(cgroups) = &kubelet.cgroups {
-        cgroups.create(&cgroup)?;
-        cgroups.set_limits(&cgroup, &resources::pod_cgroup_limits(pod))?;
+    if let Some(cgroups) = kubelet.cgroups.clone() {
+        let (cgroup, limits) = (pod_cgroup(kubelet, pod), resources::pod_cgroup_limits(pod));
+        let create = move || cgroups.create(&cgroup).and_then(|()| cgroups.set_limits(&cgroup, &limits));
+        run_blocking(create).await?;
     }
-    Ok(kubelet.cri.run_sandbox(sandbox_config(kubelet, pod, attempt), "").await?)
+    Ok(kubelet.cri.run_sandbox(sandbox_config(kubelet, pod, attempt).await, "").await?)
 }
 
-fn create_dir(path: &Path) -> Result<(), SandboxError> {
-    std::fs::create_dir_all(path).map_err(|source| SandboxError::Directory { path: path.into(), source })
+async fn create_dir(path: PathBuf) -> Result<(), SandboxError> {
+    tokio::fs::create_dir_all(&path).await.map_err(|source| SandboxError::Directory { path, source })
 }
 
 /// Sets up or refreshes the volumes.
@@ -107,7 +103,7 @@ pub fn pod_cgroup(kubelet: &KubeletContext, pod: &Pod) -> String {
 }
 
 /// Builds the CRI sandbox config, which is also passed with each container.
-pub fn sandbox_config(kubelet: &KubeletContext, pod: &Pod, attempt: u32) -> PodSandboxConfig {
+pub async fn sandbox_config(kubelet: &KubeletContext, pod: &Pod, attempt: u32) -> PodSandboxConfig {
     let spec = pod.spec.clone().unwrap_or_default();
     let mut labels: HashMap<String, String> = pod.metadata.labels.clone().unwrap_or_default().into_iter().collect();
     labels.extend(pod_labels(pod));
@@ -121,7 +117,7 @@ pub fn sandbox_config(kubelet: &KubeletContext, pod: &Pod, attempt: u32) -> PodS
         }),
         hostname: if spec.host_network == Some(true) { String::new() } else { pod_hostname(pod) },
         log_directory: kubelet.pod_log_dir(pod).display().to_string(),
-        dns_config: Some(pod_dns_config(&spec, &std::fs::read_to_string(RESOLV_CONF).unwrap_or_default())),
+        dns_config: Some(pod_dns_config(&spec, &tokio::fs::read_to_string(RESOLV_CONF).await.unwrap_or_default())),
         labels,
         annotations: pod.metadata.annotations.clone().unwrap_or_default().into_iter().collect(),
         linux: Some(LinuxPodSandboxConfig {

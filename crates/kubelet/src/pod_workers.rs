@@ -3,9 +3,13 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
+    time::Duration,
 };
 
-use client::ResourceEvent;
+use client::{
+    ResourceEvent,
+    panics::{PanicError, contain_panic},
+};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use runtime::cri;
@@ -16,6 +20,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    blocking::run_blocking,
     context::{self, KubeletContext},
     pod_termination,
     pod_worker::{PodUpdate, PodWorker},
@@ -31,13 +36,28 @@ const MAX_PARALLEL_CLEANUPS: usize = 8;
 struct PodWorkerHandle {
     updates: watch::Sender<PodUpdate>,
     wake: Arc<Notify>,
+    /// Number of panics of this pod's workers.
+    panics: u32,
 }
+
+impl PodWorkerHandle {
+    /// Returns the back-off of the next worker: none at first, then 1 s doubling up to 64 s.
+    fn restart_delay(&self) -> Duration {
+        match self.panics {
+            0 => Duration::ZERO,
+            panics => Duration::from_secs(1 << (panics - 1).min(6)),
+        }
+    }
+}
+
+/// The pod's uid and whether its worker finished or panicked.
+type WorkerExit = (String, Result<(), PanicError>);
 
 /// All pod workers.
 struct PodWorkers {
     kubelet: Arc<KubeletContext>,
     handles: HashMap<String, PodWorkerHandle>,
-    tasks: JoinSet<String>,
+    tasks: JoinSet<WorkerExit>,
     /// Whether the runtime must be watched.
     has_pods: watch::Sender<bool>,
 }
@@ -45,9 +65,9 @@ struct PodWorkers {
 /// Runs the pod workers until `shutdown`.
 pub async fn run_pod_workers(kubelet: Arc<KubeletContext>, shutdown: CancellationToken) {
     let (sender, mut api) = mpsc::unbounded_channel();
-    kubelet.pods.add_event_handler(move |change| {
+    kubelet.pods.add_event_handler(move |event| {
         // The receiver outlives the informer's handler except at shutdown.
-        let _ = sender.send(change.clone());
+        let _ = sender.send(event.clone());
     });
     let (any, receiver) = watch::channel(false);
     let mut runtime = kubelet.cri.watch_events(receiver);
@@ -85,16 +105,22 @@ impl PodWorkers {
             return;
         }
         let uid = context::pod_uid(pod).to_string();
-        let (sender, receiver) = watch::channel(update);
-        let wake = Arc::new(Notify::new());
-        let worker = PodWorker::new(self.kubelet.clone(), receiver, wake.clone());
-        let key = uid.clone();
-        self.tasks.spawn(async move {
-            worker.run().await;
-            key
-        });
-        self.handles.insert(uid, PodWorkerHandle { updates: sender, wake });
+        let handle = PodWorkerHandle { updates: watch::Sender::new(update), wake: Arc::new(Notify::new()), panics: 0 };
+        self.spawn_worker(uid.clone(), &handle);
+        self.handles.insert(uid, handle);
         self.has_pods.send_replace(true);
+    }
+
+    /// Starts a worker; one that panicked before starts after a back-off.
+    fn spawn_worker(&mut self, uid: String, handle: &PodWorkerHandle) {
+        let (kubelet, updates, wake) = (self.kubelet.clone(), handle.updates.subscribe(), handle.wake.clone());
+        let pod = context::format_pod(updates.borrow().pod());
+        let delay = handle.restart_delay();
+        self.tasks.spawn(async move {
+            tokio::time::sleep(delay).await;
+            let result = contain_panic("kubelet", pod, || PodWorker::new(kubelet, updates, wake).run()).await;
+            (uid, result)
+        });
     }
 
     fn handle_runtime_event(&self, change: cri::RuntimeEvent) {
@@ -108,13 +134,20 @@ impl PodWorkers {
         }
     }
 
-    fn handle_worker_exit(&mut self, ended: Result<String, tokio::task::JoinError>) {
+    /// Forgets a finished worker and restarts one that panicked.
+    fn handle_worker_exit(&mut self, ended: Result<WorkerExit, tokio::task::JoinError>) {
         match ended {
-            Ok(uid) => {
+            Ok((uid, Ok(()))) => {
                 self.handles.remove(&uid);
             }
-            // The worker restarts with back-off; see [`PodWorkers::update_pod`].
-            Err(error) => tracing::error!(%error, "a pod's worker broke off"),
+            Ok((uid, Err(PanicError))) => {
+                if let Some(mut handle) = self.handles.remove(&uid) {
+                    handle.panics += 1;
+                    self.spawn_worker(uid.clone(), &handle);
+                    self.handles.insert(uid, handle);
+                }
+            }
+            Err(error) => tracing::error!(%error, "kubelet: pod worker failed"),
         }
         self.has_pods.send_replace(!self.handles.is_empty());
     }
@@ -128,10 +161,12 @@ async fn cleanup_orphaned_pods(kubelet: Arc<KubeletContext>) {
         Err(error) => return tracing::warn!(%error, "kubelet: sandboxes not listed, orphan cleanup skipped"),
     };
     let running = sandboxes.iter().filter_map(|sandbox| sandbox.labels.get(labels::POD_UID).cloned());
-    let there: HashSet<String> = running.chain(volumes::list_pods_on_disk(&kubelet.root_dir)).collect();
+    let root_dir = kubelet.root_dir.clone();
+    let on_disk = run_blocking(move || volumes::list_pods_on_disk(&root_dir)).await;
+    let found: HashSet<String> = running.chain(on_disk).collect();
     kubelet.pods.wait_for_cache_sync().await;
     let known: HashSet<String> = kubelet.pods.list().iter().map(|pod| context::pod_uid(pod).to_string()).collect();
-    let orphans = futures::stream::iter(there.difference(&known));
+    let orphans = futures::stream::iter(found.difference(&known));
     orphans.for_each_concurrent(MAX_PARALLEL_CLEANUPS, |uid| cleanup_orphaned_pod(kubelet.clone(), uid.clone())).await;
 }
 

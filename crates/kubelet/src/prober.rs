@@ -11,7 +11,7 @@ use tokio::{sync::Notify, task::JoinHandle};
 
 use crate::{
     context::{KubeletContext, container_reference},
-    handlers::HandlerTarget,
+    handlers::{HandlerError, HandlerTarget},
     pod_actions::is_sidecar,
     pod_status::ContainerHealth,
     runtime_status::PodRuntimeStatus,
@@ -179,8 +179,8 @@ impl ProbeWorker {
         loop {
             if self.is_due() {
                 let result = self.run_probe().await;
-                if let Err(message) = &result {
-                    self.record_failure(message);
+                if let Err(error) = &result {
+                    self.record_failure(error);
                 }
                 if let Some(verdict) = streak.add_result(result.is_ok()) {
                     self.set_result(verdict);
@@ -202,7 +202,7 @@ impl ProbeWorker {
         self.key.1 == ProbeType::Startup || verdicts.get(&startup).is_none_or(|verdict| *verdict == Some(true))
     }
 
-    async fn run_probe(&self) -> Result<(), String> {
+    async fn run_probe(&self) -> Result<(), HandlerError> {
         let timeout = Duration::from_secs(self.probe.timeout_seconds.unwrap_or(1).max(1) as u64);
         let target = HandlerTarget {
             kubelet: &self.kubelet,
@@ -222,11 +222,11 @@ impl ProbeWorker {
         }
     }
 
-    fn record_failure(&self, message: &str) {
+    fn record_failure(&self, error: &HandlerError) {
         let mut word = self.key.1.as_str().to_string();
         word[..1].make_ascii_uppercase();
         let about = container_reference(&self.pod, &self.container);
-        self.kubelet.recorder.record_warning(about, "Unhealthy", format!("{word} probe failed: {message}"));
+        self.kubelet.recorder.record_warning(about, "Unhealthy", format!("{word} probe failed: {error}"));
     }
 
     fn set_result(&self, verdict: bool) {

@@ -10,7 +10,7 @@ use runtime::cri::{
     types::{Container, ContainerState, ContainerStats, CpuUsage, MemoryUsage, PodSandboxStats},
 };
 
-use crate::runtime_status::labels;
+use crate::{blocking::run_blocking, runtime_status::labels};
 
 /// Collects and renders the metrics.
 pub async fn render_resource_metrics(cri: &CriClient) -> String {
@@ -30,7 +30,7 @@ pub async fn render_resource_metrics(cri: &CriClient) -> String {
         Ok(sandboxes) => families.add_pods(&sandboxes),
         Err(error) => log(error.to_string()),
     }
-    match NodeUsage::read() {
+    match run_blocking(NodeUsage::read).await {
         Ok(node) => families.add_node(&node),
         Err(error) => log(error.to_string()),
     }
@@ -218,7 +218,7 @@ mod tests {
         ];
         let linux = LinuxPodSandboxStats { cpu: cpu(5_000_000_000), memory: memory(3 << 20), ..Default::default() };
         let attributes = PodSandboxAttributes { labels: belongs(None), ..Default::default() };
-        let sandbox = PodSandboxStats { attributes: Some(attributes), linux: Some(linux), ..Default::default() };
+        let sandbox = PodSandboxStats { attributes: Some(attributes), linux: Some(linux) };
         let mut families = MetricFamilies::default();
         families.add_containers(&containers, &used);
         families.add_pods(&[sandbox, PodSandboxStats::default()]);

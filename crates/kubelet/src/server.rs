@@ -150,6 +150,11 @@ pub fn text_response(status: StatusCode, message: &str) -> Response<ResponseBody
     response
 }
 
+/// A query parameter is invalid: its name and the reason.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidParameter(pub String);
+
 /// Decoded query parameters.
 pub struct QueryParameters(Vec<(String, String)>);
 
@@ -179,8 +184,9 @@ impl QueryParameters {
     }
 
     /// Parses a number; the error names the key.
-    pub fn get_number(&self, key: &str) -> Result<Option<u64>, String> {
-        let parse = |value: &str| value.parse().map_err(|_| format!("{key}: {value:?} is not a number"));
+    pub fn get_number(&self, key: &str) -> Result<Option<u64>, InvalidParameter> {
+        let parse =
+            |value: &str| value.parse().map_err(|_| InvalidParameter(format!("{key}: {value:?} is not a number")));
         self.get(key).filter(|value| !value.is_empty()).map(parse).transpose()
     }
 }

@@ -9,6 +9,7 @@ use std::{
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::{
+    blocking::run_blocking,
     containers::termination_log,
     context::{self, KubeletContext},
     cri_log,
@@ -21,10 +22,15 @@ const MAX_LOG_LENGTH: u64 = 2048;
 const MAX_LOG_LINES: usize = 80;
 
 /// Returns the message of an exited container; empty if there is none.
-pub fn read_termination_message(kubelet: &KubeletContext, pod: &Pod, record: &ContainerRecord) -> String {
+pub async fn read_termination_message(kubelet: &KubeletContext, pod: &Pod, record: &ContainerRecord) -> String {
     let dir = PodDir::new(&kubelet.root_dir, context::pod_uid(pod));
+    let record = record.clone();
+    run_blocking(move || read_from_files(&dir, &record)).await
+}
+
+fn read_from_files(dir: &PodDir, record: &ContainerRecord) -> String {
     let mut bytes = Vec::new();
-    if let Ok(file) = File::open(termination_log(&dir, record.name(), record.attempt())) {
+    if let Ok(file) = File::open(termination_log(dir, record.name(), record.attempt())) {
         // A partial message is better than none.
         let _ = file.take(MAX_MESSAGE_LENGTH).read_to_end(&mut bytes);
     }

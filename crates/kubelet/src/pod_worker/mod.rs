@@ -15,6 +15,7 @@ use tokio::{
     task::JoinSet,
     time::Instant,
 };
+use tracing::Instrument;
 
 use crate::{
     backoff::{KeyedBackoff, format_go_duration},
@@ -50,7 +51,8 @@ pub enum PodUpdate {
 }
 
 impl PodUpdate {
-    fn pod(&self) -> &Arc<Pod> {
+    /// Returns the pod.
+    pub fn pod(&self) -> &Arc<Pod> {
         match self {
             PodUpdate::Sync(pod) | PodUpdate::Deleted(pod) => pod,
         }
@@ -64,7 +66,7 @@ enum PodWorkerState {
     Syncing,
     /// Terminating; nothing new is started.
     Terminating,
-    /// Nothing runs; the final status is to be written and the pod's files removed.
+    /// All containers have ended; the final status is to be written and the pod's files removed.
     Terminated,
     /// Cleaned up; waiting for the API object to be deleted.
     Finished,
@@ -95,14 +97,14 @@ pub struct PodWorker {
 }
 
 impl PodWorker {
-    /// Creates a worker for the pod in `desired`; `wake` triggers a sync.
-    pub fn new(kubelet: Arc<KubeletContext>, update: watch::Receiver<PodUpdate>, wake: Arc<Notify>) -> Self {
-        let pod = update.borrow().pod().clone();
+    /// Creates a worker for the pod in `updates`; `wake` triggers a sync.
+    pub fn new(kubelet: Arc<KubeletContext>, updates: watch::Receiver<PodUpdate>, wake: Arc<Notify>) -> Self {
+        let pod = updates.borrow().pod().clone();
         Self {
             writer: StatusWriter::new(kubelet.client.clone(), &pod),
             probes: ProbeManager::new(wake.clone()),
             kubelet,
-            updates: update,
+            updates,
             wake,
             state: PodWorkerState::Syncing,
             tasks: JoinSet::new(),
@@ -123,11 +125,15 @@ impl PodWorker {
     pub async fn run(mut self) {
         loop {
             let update = self.updates.borrow_and_update().clone();
-            let next = match self.sync_once(&update).await {
+            let (pod, started) = (context::format_pod(update.pod()), Instant::now());
+            let span = tracing::debug_span!("sync_pod", pod);
+            let result = self.sync_once(&update).instrument(span).await;
+            tracing::debug!(pod, duration = ?started.elapsed(), "pod synced");
+            let next = match result {
                 Ok(Some(next)) => next,
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::warn!(pod = context::format_pod(update.pod()), %error, "kubelet: pod sync failed, retrying");
+                    tracing::warn!(pod, %error, "kubelet: pod sync failed, retrying");
                     RUNTIME_RETRY_DELAY
                 }
             };
@@ -200,7 +206,7 @@ impl PodWorker {
         }
         self.probes.sync_probes(&self.kubelet, pod, &runtime_status);
         self.kill_unhealthy_containers(pod, &runtime_status);
-        self.report_status(pod, &runtime_status, false);
+        self.report_status(pod, &runtime_status, false).await;
         self.remove_old_containers(&runtime_status);
         self.refresh_volumes(pod, &runtime_status);
         if plan.finished {
@@ -250,7 +256,7 @@ impl PodWorker {
     }
 
     /// Generates the status and schedules its write.
-    fn report_status(&mut self, pod: &Pod, runtime_status: &PodRuntimeStatus, terminal: bool) {
+    async fn report_status(&mut self, pod: &Pod, runtime_status: &PodRuntimeStatus, terminal: bool) {
         if is_pod_terminal(pod) && runtime_status.containers.is_empty() {
             // It ended under an earlier kubelet, whose status has more than the runtime knows.
             return;
@@ -259,7 +265,7 @@ impl PodWorker {
             if record.is_running() {
                 self.waiting_reasons.remove(record.name());
             } else if record.is_exited() && !self.termination_messages.contains_key(&record.status.id) {
-                let message = termination_message::read_termination_message(&self.kubelet, pod, record);
+                let message = termination_message::read_termination_message(&self.kubelet, pod, record).await;
                 self.termination_messages.insert(record.status.id.clone(), message);
             }
         }
@@ -305,7 +311,7 @@ impl PodWorker {
                 }
             });
         }
-        self.report_status(pod, &runtime_status, false);
+        self.report_status(pod, &runtime_status, false).await;
         Ok(RESYNC_PERIOD)
     }
 
@@ -319,7 +325,7 @@ impl PodWorker {
             self.state = PodWorkerState::Terminating;
             return Ok(false);
         }
-        self.report_status(pod, &runtime_status, true);
+        self.report_status(pod, &runtime_status, true).await;
         let clean = pod_termination::cleanup_pod(self.kubelet.clone(), pod.clone());
         tokio::join!(self.writer.wait_until_written(), clean);
         Ok(true)

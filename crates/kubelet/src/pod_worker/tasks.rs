@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use client::panics::contain_panic;
 use k8s_openapi::{
     api::core::v1::{Container, Pod},
     jiff::Timestamp,
@@ -19,6 +20,11 @@ use crate::{
     runtime_status::PodRuntimeStatus,
 };
 
+/// Component label of logs and metrics.
+const COMPONENT: &str = "kubelet";
+/// Delay before work that panicked is retried.
+const PANIC_RETRY_DELAY: Duration = Duration::from_secs(10);
+
 /// The result of a task.
 pub(super) struct TaskResult {
     key: String,
@@ -35,6 +41,8 @@ pub(super) enum TaskOutcome {
     Stopped,
     /// The runtime failed to stop a container.
     StopFailed(runtime::cri::CriError),
+    /// The task panicked, which has been logged and counted.
+    Panicked,
 }
 
 impl PodWorker {
@@ -128,7 +136,11 @@ impl PodWorker {
 
     pub(super) fn spawn_task(&mut self, key: String, work: impl Future<Output = TaskOutcome> + Send + 'static) {
         self.busy_keys.insert(key.clone());
-        self.tasks.spawn(async move { TaskResult { key, outcome: work.await } });
+        let pod = context::format_pod(self.updates.borrow().pod());
+        self.tasks.spawn(async move {
+            let outcome = contain_panic(COMPONENT, format!("{pod} {key}"), || work).await;
+            TaskResult { key, outcome: outcome.unwrap_or(TaskOutcome::Panicked) }
+        });
     }
 
     /// Handles the result of a task.
@@ -137,8 +149,7 @@ impl PodWorker {
             Ok(ended) => ended,
             Err(error) if error.is_cancelled() => return,
             Err(error) => {
-                // The key of a panicked task is unknown, so all keys are released.
-                tracing::error!(pod = context::format_pod(pod), %error, "kubelet: pod task panicked");
+                tracing::error!(pod = context::format_pod(pod), %error, "kubelet: pod task failed");
                 return self.busy_keys.clear();
             }
         };
@@ -161,6 +172,10 @@ impl PodWorker {
                 let pause = Duration::from_millis(500) * 2u32.pow(self.sandbox_failures.min(6));
                 self.sandbox_failures += 1;
                 self.retry_at.insert(key, Instant::now() + pause.min(MAX_SANDBOX_RETRY_DELAY));
+            }
+            TaskOutcome::Panicked => {
+                self.requested_grace = None;
+                self.retry_at.insert(key, Instant::now() + PANIC_RETRY_DELAY);
             }
             TaskOutcome::Stopped => self.state = PodWorkerState::Terminated,
             TaskOutcome::StopFailed(error) => {

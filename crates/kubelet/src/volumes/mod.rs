@@ -15,7 +15,8 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use crate::{config_objects::ObjectReferenceError, quantity};
+use self::atomic_writer::VolumeFiles;
+use crate::{blocking::run_blocking, config_objects::ObjectReferenceError, quantity};
 
 pub mod atomic_writer;
 pub mod content;
@@ -102,13 +103,22 @@ impl PodDir {
         volume: &Volume,
         content: &content::VolumeContent<'_>,
     ) -> Result<(), VolumeError> {
+        let files = match volume.host_path {
+            Some(_) => None,
+            None => content.collect_files(volume).await?,
+        };
+        let (dir, volume, group) = (self.clone(), volume.clone(), fs_group(content.pod));
+        run_blocking(move || dir.write_volume(&volume, files, group)).await
+    }
+
+    /// Writes a volume to the file system. Blocks.
+    fn write_volume(&self, volume: &Volume, files: Option<VolumeFiles>, group: Option<u32>) -> Result<(), VolumeError> {
         let path = self.volume_path(volume);
         let at = |source| VolumeError::Io { path: path.clone(), source };
         if let Some(source) = &volume.host_path {
             return host_path::prepare_host_path(source).map_err(at);
         }
-        let group = fs_group(content.pod);
-        if let Some(files) = content.collect_files(volume).await? {
+        if let Some(files) = files {
             let in_memory = volume.secret.is_some() || volume.projected.is_some();
             self.create_content_dir(&path, in_memory)?;
             return atomic_writer::write_files(&path, &files, group).map_err(at);
