@@ -70,6 +70,22 @@ pub struct Ipv4Cidr {
     pub prefix: u8,
 }
 
+/// A text is not an IPv4 CIDR.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CidrParseError {
+    /// The text is not of the form `address/prefix`.
+    #[error("{0:?} is not an IPv4 range such as 10.42.0.0/24")]
+    Malformed(String),
+    /// The address has bits set beyond the prefix.
+    #[error("{text} has bits set beyond its prefix; did you mean {suggestion}?")]
+    HostBits {
+        /// The text.
+        text: String,
+        /// The range with these bits cleared.
+        suggestion: Ipv4Cidr,
+    },
+}
+
 impl Ipv4Cidr {
     /// Whether `ip` is in the range.
     pub fn contains(&self, ip: Ipv4Addr) -> bool {
@@ -93,17 +109,18 @@ impl std::fmt::Display for Ipv4Cidr {
 }
 
 impl std::str::FromStr for Ipv4Cidr {
-    type Err = String;
+    type Err = CidrParseError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, CidrParseError> {
         let parsed = text.split_once('/').and_then(|(ip, prefix)| {
             let cidr = Ipv4Cidr { base: ip.parse().ok()?, prefix: prefix.parse().ok().filter(|prefix| *prefix <= 32)? };
             Some(cidr)
         });
-        let cidr = parsed.ok_or_else(|| format!("{text:?} is not an IPv4 range such as 10.42.0.0/24"))?;
+        let cidr = parsed.ok_or_else(|| CidrParseError::Malformed(text.into()))?;
         let base = Ipv4Addr::from(u32::from(cidr.base) & cidr.mask());
         if base != cidr.base {
-            return Err(format!("{text} has bits set beyond its prefix; did you mean {base}/{}?", cidr.prefix));
+            let suggestion = Self { base, ..cidr };
+            return Err(CidrParseError::HostBits { text: text.into(), suggestion });
         }
         Ok(cidr)
     }
