@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::cli::DATA_DIR;
 
 /// What a data directory may hold.
-const ENTRIES: [&str; 13] = [
+const ENTRIES: [&str; 14] = [
     "admin.kubeconfig",
     "certs.d",
     "cni",
@@ -22,6 +22,7 @@ const ENTRIES: [&str; 13] = [
     "ferry.pid",
     "images",
     "kubelet",
+    "leader-identity",
     "lock",
     "logs",
     "pki",
@@ -96,6 +97,11 @@ impl Instance {
 
     fn named(&self, default: &str, prefix: &str) -> String {
         self.suffix.as_ref().map_or_else(|| default.to_owned(), |suffix| format!("{prefix}{suffix}"))
+    }
+
+    /// The identity of this instance in leader elections, kept across restarts.
+    pub fn leader_identity(&self) -> PathBuf {
+        self.data.join("leader-identity")
     }
 
     /// Certificates and keys.

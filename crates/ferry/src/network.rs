@@ -118,7 +118,10 @@ pub fn tear_down(instance: &Instance, state: &mut State) -> anyhow::Result<Vec<S
     }
     // Another cluster on this machine still needs it.
     let shared = tables.iter().any(|table| *table != instance.nft_table());
-    if state.ip_forward_before.take() == Some(false) && !shared && net::is_ip_forward_enabled().context("net.ipv4.ip_forward")? {
+    if state.ip_forward_before.take() == Some(false)
+        && !shared
+        && net::is_ip_forward_enabled().context("net.ipv4.ip_forward")?
+    {
         net::set_ip_forward(false).context("net.ipv4.ip_forward")?;
         removed.push("forwarding".into());
     }

@@ -114,12 +114,16 @@ fn stop_at_signal(kind: SignalKind, stop: CancellationToken) -> anyhow::Result<(
     Ok(())
 }
 
-/// A task that panicked may have held anything: the process ends, and the next start begins from what is durable.
+/// A task that panicked may have held anything: the process ends, and the next start begins from what is durable. Panics
+/// that a component contains, such as those of one sync, are left to it.
 fn stop_at_panic(stop: CancellationToken, panicked: Arc<AtomicBool>) {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         tracing::error!("{panic}");
         before(panic);
+        if client::panics::is_contained() {
+            return;
+        }
         panicked.store(true, Ordering::SeqCst);
         stop.cancel();
     }));
