@@ -48,6 +48,33 @@ impl KubeletContext {
     }
 }
 
+#[cfg(test)]
+impl KubeletContext {
+    /// A context whose API server and container runtime are unreachable.
+    pub fn unreachable() -> Self {
+        let reject = |_: http::Request<kube::client::Body>| async {
+            Err::<http::Response<kube::client::Body>, tower::BoxError>("unreachable".into())
+        };
+        let client = client::transport::in_process_client(tower::service_fn(reject), "test");
+        let informers = client::SharedInformerFactory::new(client.clone(), tokio_util::sync::CancellationToken::new());
+        Self {
+            node_ip: std::net::Ipv4Addr::LOCALHOST.into(),
+            root_dir: "/nonexistent".into(),
+            pod_logs_dir: "/nonexistent".into(),
+            cgroup_root: "/nonexistent".into(),
+            cgroups: None,
+            capacity: [1000, 1 << 30],
+            cri: CriClient::connect_lazily("unix:///nonexistent/cri.sock").unwrap(),
+            runtime_name: "test".into(),
+            recorder: EventRecorder::new(client.clone(), "test", None),
+            pods: informers.informer_for(),
+            services: informers.informer_for(),
+            changes: tokio::sync::broadcast::channel(1).0,
+            client,
+        }
+    }
+}
+
 /// Returns the pod's name.
 pub fn pod_name(pod: &Pod) -> &str {
     pod.metadata.name.as_deref().unwrap_or_default()

@@ -87,9 +87,9 @@ impl HandlerTarget<'_> {
     pub async fn run_exec(&self, action: &ExecAction) -> Result<(), HandlerError> {
         let command = action.command.clone().unwrap_or_default();
         match self.kubelet.cri.exec_sync(self.id, command, self.timeout).await {
-            Ok(answer) if answer.exit_code == 0 => Ok(()),
-            Ok(answer) => {
-                let output = [answer.stdout, answer.stderr].concat();
+            Ok(response) if response.exit_code == 0 => Ok(()),
+            Ok(response) => {
+                let output = [response.stdout, response.stderr].concat();
                 let output = &output[..output.len().min(MAX_RESPONSE_BODY)];
                 Err(HandlerError::Command(String::from_utf8_lossy(output).into_owned()))
             }

@@ -63,16 +63,18 @@ impl NodeRegistration {
     pub async fn run(self, shutdown: CancellationToken) {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), "kube-node-lease");
-        let mut told: Option<(Option<String>, Instant)> = None;
+        let mut last_report: Option<(Option<String>, Instant)> = None;
         let mut node = None;
         loop {
-            let trouble = self.not_ready_reason().await;
-            let due = told.as_ref().is_none_or(|(old, at)| *old != trouble || at.elapsed() >= STATUS_REPORT_INTERVAL);
+            let not_ready = self.not_ready_reason().await;
+            let due = last_report
+                .as_ref()
+                .is_none_or(|(old, at)| *old != not_ready || at.elapsed() >= STATUS_REPORT_INTERVAL);
             if due {
-                match self.sync_node_status(&nodes, trouble.clone()).await {
+                match self.sync_node_status(&nodes, not_ready.clone()).await {
                     Ok(written) => {
                         node = Some(written);
-                        told = Some((trouble.clone(), Instant::now()));
+                        last_report = Some((not_ready.clone(), Instant::now()));
                     }
                     Err(error) => {
                         tracing::warn!(%error, node = self.name, "kubelet: node status not written, retrying")
@@ -82,7 +84,8 @@ impl NodeRegistration {
             if let Err(error) = self.renew_lease(&leases, node.as_ref()).await {
                 tracing::warn!(%error, node = self.name, "kubelet: node lease not renewed, retrying");
             }
-            let pause = if trouble.is_some() || told.is_none() { NOT_READY_INTERVAL } else { LEASE_RENEW_INTERVAL };
+            let pause =
+                if not_ready.is_some() || last_report.is_none() { NOT_READY_INTERVAL } else { LEASE_RENEW_INTERVAL };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = shutdown.cancelled() => return,
@@ -104,10 +107,10 @@ impl NodeRegistration {
     }
 
     /// Creates or adopts the Node and writes its status.
-    async fn sync_node_status(&self, nodes: &Api<Node>, trouble: Option<String>) -> kube::Result<Node> {
+    async fn sync_node_status(&self, nodes: &Api<Node>, not_ready: Option<String>) -> kube::Result<Node> {
         let images = self.cri.list_images().await.unwrap_or_default();
         let Some(existing) = nodes.get_opt(&self.name).await? else {
-            let status = self.node_status(&[], trouble, images);
+            let status = self.node_status(&[], not_ready, images);
             let node =
                 Node { metadata: self.node_metadata(), spec: Some(self.node_spec()), status: Some(status.clone()) };
             let created = nodes.create(&PostParams::default(), &node).await?;
@@ -116,7 +119,7 @@ impl NodeRegistration {
         };
         self.reconcile_existing_node(nodes, &existing).await?;
         let old = existing.status.and_then(|status| status.conditions).unwrap_or_default();
-        self.patch_status(nodes, &self.node_status(&old, trouble, images)).await
+        self.patch_status(nodes, &self.node_status(&old, not_ready, images)).await
     }
 
     /// Sets the labels, annotations and pod CIDR of an existing Node.
@@ -170,7 +173,7 @@ impl NodeRegistration {
     fn node_status(
         &self,
         old: &[NodeCondition],
-        trouble: Option<String>,
+        not_ready: Option<String>,
         images: Vec<runtime::cri::types::Image>,
     ) -> NodeStatus {
         let address = |type_: &str, address: String| NodeAddress { type_: type_.into(), address };
@@ -178,7 +181,7 @@ impl NodeRegistration {
             addresses: Some(vec![address("InternalIP", self.ip.to_string()), address("Hostname", self.name.clone())]),
             capacity: Some(self.node_resources(0, 0)),
             allocatable: Some(self.node_resources(RESERVED_MEMORY, self.machine.storage / 10)),
-            conditions: Some(node_conditions(old, trouble, Timestamp::now())),
+            conditions: Some(node_conditions(old, not_ready, Timestamp::now())),
             daemon_endpoints: Some(NodeDaemonEndpoints {
                 kubelet_endpoint: Some(DaemonEndpoint { port: self.port.into() }),
             }),
@@ -248,8 +251,8 @@ fn node_images(mut images: Vec<runtime::cri::types::Image>) -> Vec<ContainerImag
 }
 
 /// Computes the kubelet's conditions; other conditions are preserved.
-fn node_conditions(old: &[NodeCondition], trouble: Option<String>, now: Timestamp) -> Vec<NodeCondition> {
-    let ready = match trouble {
+fn node_conditions(old: &[NodeCondition], not_ready: Option<String>, now: Timestamp) -> Vec<NodeCondition> {
+    let ready = match not_ready {
         None => ("Ready", "True", "KubeletReady", "kubelet is posting ready status".to_string()),
         Some(message) => ("Ready", "False", "KubeletNotReady", message),
     };

@@ -141,8 +141,8 @@ pub fn pod_labels(pod: &Pod) -> [(String, String); 3] {
 
 /// Returns the pod's hostname.
 pub fn pod_hostname(pod: &Pod) -> String {
-    let asked = pod.spec.as_ref().and_then(|spec| spec.hostname.clone()).filter(|name| !name.is_empty());
-    let name = asked.unwrap_or_else(|| context::pod_name(pod).into());
+    let requested = pod.spec.as_ref().and_then(|spec| spec.hostname.clone()).filter(|name| !name.is_empty());
+    let name = requested.unwrap_or_else(|| context::pod_name(pod).into());
     name.chars().take(MAX_HOSTNAME_LENGTH).collect::<String>().trim_end_matches(['-', '.']).into()
 }
 

@@ -200,8 +200,8 @@ impl PodStatusInput<'_> {
         let status = &record.status;
         let default = if status.exit_code == 0 { "Completed" } else { "Error" };
         let reason = if status.reason.is_empty() { default } else { &status.reason };
-        let told = self.messages.get(&status.id).filter(|message| !message.is_empty());
-        let message = told.or(Some(&status.message)).filter(|message| !message.is_empty()).cloned();
+        let recorded = self.messages.get(&status.id).filter(|message| !message.is_empty());
+        let message = recorded.or(Some(&status.message)).filter(|message| !message.is_empty()).cloned();
         let terminated = ContainerStateTerminated {
             exit_code: status.exit_code,
             reason: Some(reason.into()),

@@ -10,7 +10,7 @@ use client::{
     ResourceEvent,
     panics::{PanicError, contain_panic},
 };
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt, future::BoxFuture};
 use k8s_openapi::api::core::v1::Pod;
 use runtime::cri;
 use tokio::{
@@ -53,6 +53,9 @@ impl PodWorkerHandle {
 /// The pod's uid and whether its worker finished or panicked.
 type WorkerExit = (String, Result<(), PanicError>);
 
+/// Runs the worker of one pod until the pod is finished.
+type RunWorker = fn(Arc<KubeletContext>, watch::Receiver<PodUpdate>, Arc<Notify>) -> BoxFuture<'static, ()>;
+
 /// All pod workers.
 struct PodWorkers {
     kubelet: Arc<KubeletContext>,
@@ -60,6 +63,7 @@ struct PodWorkers {
     tasks: JoinSet<WorkerExit>,
     /// Whether the runtime must be watched.
     has_pods: watch::Sender<bool>,
+    run_worker: RunWorker,
 }
 
 /// Runs the pod workers until `shutdown`.
@@ -69,11 +73,11 @@ pub async fn run_pod_workers(kubelet: Arc<KubeletContext>, shutdown: Cancellatio
         // The receiver outlives the informer's handler except at shutdown.
         let _ = sender.send(event.clone());
     });
-    let (any, receiver) = watch::channel(false);
-    let mut runtime = kubelet.cri.watch_events(receiver);
+    let mut pods =
+        PodWorkers::new(kubelet.clone(), |kubelet, updates, wake| PodWorker::new(kubelet, updates, wake).run().boxed());
+    let mut runtime = kubelet.cri.watch_events(pods.has_pods.subscribe());
     let mut orphans = JoinSet::new();
-    orphans.spawn(cleanup_orphaned_pods(kubelet.clone()));
-    let mut pods = PodWorkers { kubelet, handles: HashMap::new(), tasks: JoinSet::new(), has_pods: any };
+    orphans.spawn(cleanup_orphaned_pods(kubelet));
     loop {
         tokio::select! {
             Some(change) = api.recv() => pods.handle_pod_event(change),
@@ -86,6 +90,11 @@ pub async fn run_pod_workers(kubelet: Arc<KubeletContext>, shutdown: Cancellatio
 }
 
 impl PodWorkers {
+    fn new(kubelet: Arc<KubeletContext>, run_worker: RunWorker) -> Self {
+        let has_pods = watch::Sender::new(false);
+        Self { kubelet, handles: HashMap::new(), tasks: JoinSet::new(), has_pods, run_worker }
+    }
+
     fn handle_pod_event(&mut self, change: ResourceEvent<Pod>) {
         match change {
             ResourceEvent::Added(pod) => self.update_pod(PodUpdate::Sync(pod.clone()), &pod),
@@ -115,10 +124,10 @@ impl PodWorkers {
     fn spawn_worker(&mut self, uid: String, handle: &PodWorkerHandle) {
         let (kubelet, updates, wake) = (self.kubelet.clone(), handle.updates.subscribe(), handle.wake.clone());
         let pod = context::format_pod(updates.borrow().pod());
-        let delay = handle.restart_delay();
+        let (delay, run_worker) = (handle.restart_delay(), self.run_worker);
         self.tasks.spawn(async move {
             tokio::time::sleep(delay).await;
-            let result = contain_panic("kubelet", pod, || PodWorker::new(kubelet, updates, wake).run()).await;
+            let result = contain_panic("kubelet", pod, || run_worker(kubelet, updates, wake)).await;
             (uid, result)
         });
     }
@@ -183,5 +192,51 @@ async fn cleanup_orphaned_pod(kubelet: Arc<KubeletContext>, uid: String) {
     });
     if let Err(error) = cleaned.await {
         tracing::error!(%error, "kubelet: orphan cleanup panicked");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::json;
+
+    use super::*;
+
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+
+    /// Panics twice, then finishes once the pod is deleted.
+    fn run_flaky_worker(
+        _: Arc<KubeletContext>,
+        mut updates: watch::Receiver<PodUpdate>,
+        _: Arc<Notify>,
+    ) -> BoxFuture<'static, ()> {
+        async move {
+            assert!(RUNS.fetch_add(1, Ordering::SeqCst) >= 2, "a bug");
+            let deleted = updates.wait_for(|update| matches!(update, PodUpdate::Deleted(_))).await;
+            deleted.map(drop).unwrap();
+        }
+        .boxed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn panicking_worker_is_restarted_with_backoff_and_sees_later_updates() {
+        let mut workers = PodWorkers::new(Arc::new(KubeletContext::unreachable()), run_flaky_worker);
+        let pod: Arc<Pod> = Arc::new(
+            serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "ns", "uid": "1"}})).unwrap(),
+        );
+        let (started, before) = (tokio::time::Instant::now(), client::metrics::panics("kubelet"));
+        workers.handle_pod_event(ResourceEvent::Added(pod.clone()));
+        for _ in 0..2 {
+            let exit = workers.tasks.join_next().await.unwrap();
+            workers.handle_worker_exit(exit);
+            assert_eq!(workers.handles.len(), 1);
+        }
+        workers.handle_pod_event(ResourceEvent::Deleted(pod));
+        let exit = workers.tasks.join_next().await.unwrap();
+        workers.handle_worker_exit(exit);
+        assert!(workers.handles.is_empty());
+        assert_eq!(started.elapsed().as_secs(), 1 + 2);
+        assert!(client::metrics::panics("kubelet") >= before + 2);
     }
 }

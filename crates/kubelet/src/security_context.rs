@@ -96,13 +96,13 @@ fn supplemental_groups(context: &PodSecurityContext) -> Vec<i64> {
 }
 
 /// Converts SELinux options, which the runtime ignores on hosts without SELinux.
-fn selinux_options(asked: &SELinuxOptions) -> SeLinuxOption {
+fn selinux_options(requested: &SELinuxOptions) -> SeLinuxOption {
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     SeLinuxOption {
-        user: text(&asked.user),
-        role: text(&asked.role),
-        r#type: text(&asked.type_),
-        level: text(&asked.level),
+        user: text(&requested.user),
+        role: text(&requested.role),
+        r#type: text(&requested.type_),
+        level: text(&requested.level),
     }
 }
 
@@ -110,9 +110,11 @@ fn security_profile(kind: ProfileType) -> SecurityProfile {
     SecurityProfile { profile_type: kind as i32, localhost_ref: String::new() }
 }
 
-fn seccomp_profile(asked: Option<&SeccompProfile>, privileged: bool) -> SecurityProfile {
-    match asked {
-        Some(asked) if asked.type_ == "RuntimeDefault" && !privileged => security_profile(ProfileType::RuntimeDefault),
+fn seccomp_profile(requested: Option<&SeccompProfile>, privileged: bool) -> SecurityProfile {
+    match requested {
+        Some(requested) if requested.type_ == "RuntimeDefault" && !privileged => {
+            security_profile(ProfileType::RuntimeDefault)
+        }
         _ => security_profile(ProfileType::Unconfined),
     }
 }

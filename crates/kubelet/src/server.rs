@@ -69,13 +69,16 @@ async fn serve_connection(
         Err(_) => return,
     };
     let ending = shutdown.clone();
-    let shown = stream.get_ref().1.peer_certificates().and_then(|chain| UserInfo::from_certificate(chain.first()?));
-    let shown = Arc::new(shown);
+    let certificate_user =
+        stream.get_ref().1.peer_certificates().and_then(|chain| UserInfo::from_certificate(chain.first()?));
+    let certificate_user = Arc::new(certificate_user);
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
-        let (kubelet, access, shown, ending) = (kubelet.clone(), access.clone(), shown.clone(), ending.clone());
+        let (kubelet, access, certificate_user, ending) =
+            (kubelet.clone(), access.clone(), certificate_user.clone(), ending.clone());
         async move {
             let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-            let checked = access.authorize_request((*shown).as_ref(), &method, &path, request.headers_mut()).await;
+            let checked =
+                access.authorize_request((*certificate_user).as_ref(), &method, &path, request.headers_mut()).await;
             Ok::<_, Infallible>(match checked {
                 Ok(()) => handle_request(kubelet, request, ending).await,
                 Err(refused) => {

@@ -17,7 +17,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// Writes the status of one pod. Dropping it discards a pending write.
 pub struct StatusWriter {
-    wanted: watch::Sender<Option<Arc<PodStatus>>>,
+    scheduled: watch::Sender<Option<Arc<PodStatus>>>,
     written: watch::Receiver<Option<Arc<PodStatus>>>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -32,22 +32,22 @@ impl StatusWriter {
     /// Creates a writer that starts from the pod's current status.
     pub fn new(client: Client, pod: &Pod) -> Self {
         let known = pod.status.clone().map(Arc::new);
-        let (wanted, receiver) = watch::channel(known.clone());
+        let (scheduled, receiver) = watch::channel(known.clone());
         let (sender, written) = watch::channel(known);
         let target = StatusTarget {
             api: Api::namespaced(client, context::pod_namespace(pod)),
             name: context::pod_name(pod).into(),
             uid: context::pod_uid(pod).into(),
         };
-        Self { wanted, written, task: tokio::spawn(target.run_writer(receiver, sender)) }
+        Self { scheduled, written, task: tokio::spawn(target.run_writer(receiver, sender)) }
     }
 
     /// Schedules `status` to be written.
     pub fn set_status(&self, status: PodStatus) {
-        self.wanted.send_if_modified(|wanted| {
-            let new = wanted.as_deref() != Some(&status);
+        self.scheduled.send_if_modified(|scheduled| {
+            let new = scheduled.as_deref() != Some(&status);
             if new {
-                *wanted = Some(Arc::new(status));
+                *scheduled = Some(Arc::new(status));
             }
             new
         });
@@ -55,14 +55,14 @@ impl StatusWriter {
 
     /// Returns the last scheduled status.
     pub fn last_status(&self) -> Option<Arc<PodStatus>> {
-        self.wanted.borrow().clone()
+        self.scheduled.borrow().clone()
     }
 
     /// Waits until the last scheduled status is written or the pod is gone.
     pub async fn wait_until_written(&mut self) {
-        let wanted = self.wanted.borrow().clone();
+        let scheduled = self.scheduled.borrow().clone();
         // An error means that the task has ended because the pod is gone.
-        let _ = self.written.wait_for(|written| is_same_status(written, &wanted)).await;
+        let _ = self.written.wait_for(|written| is_same_status(written, &scheduled)).await;
     }
 }
 
@@ -79,12 +79,12 @@ struct StatusTarget {
 impl StatusTarget {
     async fn run_writer(
         self,
-        mut wanted: watch::Receiver<Option<Arc<PodStatus>>>,
+        mut scheduled: watch::Receiver<Option<Arc<PodStatus>>>,
         written: watch::Sender<Option<Arc<PodStatus>>>,
     ) {
-        while wanted.changed().await.is_ok() {
+        while scheduled.changed().await.is_ok() {
             loop {
-                let status = wanted.borrow_and_update().clone();
+                let status = scheduled.borrow_and_update().clone();
                 let old = written.borrow().clone();
                 let (Some(new), false) = (&status, is_same_status(&status, &old)) else { break };
                 match self.patch_status(old.as_deref(), new).await {

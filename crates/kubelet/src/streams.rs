@@ -49,7 +49,7 @@ pub async fn serve_stream(
         Err(StreamError(status, why)) => return text_response(status, &why),
     };
     match proxy_upgrade(&url, request, shutdown).await {
-        Ok(answer) => answer,
+        Ok(response) => response,
         Err(StreamError(status, why)) => text_response(status, &why),
     }
 }
@@ -158,18 +158,18 @@ async fn proxy_upgrade(
     for name in [header::AUTHORIZATION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
         passed.headers_mut().remove(name);
     }
-    let mut answer = sender.send_request(passed).await.map_err(|error| failed(&error))?;
-    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
-        return Ok(answer.map(|body| body.map_err(std::io::Error::other).boxed()));
+    let mut response = sender.send_request(passed).await.map_err(|error| failed(&error))?;
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(response.map(|body| body.map_err(std::io::Error::other).boxed()));
     }
-    let backend = hyper::upgrade::on(&mut answer);
+    let backend = hyper::upgrade::on(&mut response);
     tokio::spawn(async move {
         match tokio::try_join!(client, backend) {
             Ok((client, backend)) => copy_bidirectional(TokioIo::new(client), TokioIo::new(backend), shutdown).await,
             Err(error) => tracing::debug!(%error, "kubelet: stream upgrade failed"),
         }
     });
-    Ok(answer.map(|_| Empty::new().map_err(|never| match never {}).boxed()))
+    Ok(response.map(|_| Empty::new().map_err(|never| match never {}).boxed()))
 }
 
 fn is_upgrade_request(headers: &http::HeaderMap) -> bool {
@@ -211,13 +211,16 @@ mod tests {
         let url = format!("http://{}/exec/token", listener.local_addr().unwrap());
         tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
-            let mut asked = Vec::new();
-            while !asked.ends_with(b"\r\n\r\n") {
-                asked.push(stream.read_u8().await.unwrap());
+            let mut requested = Vec::new();
+            while !requested.ends_with(b"\r\n\r\n") {
+                requested.push(stream.read_u8().await.unwrap());
             }
-            let asked = String::from_utf8(asked).unwrap().to_ascii_lowercase();
-            assert!(asked.starts_with("post /exec/token http/1.1") && asked.contains("upgrade: spdy/3.1"), "{asked}");
-            assert!(!asked.contains("authorization"), "{asked}");
+            let requested = String::from_utf8(requested).unwrap().to_ascii_lowercase();
+            assert!(
+                requested.starts_with("post /exec/token http/1.1") && requested.contains("upgrade: spdy/3.1"),
+                "{requested}"
+            );
+            assert!(!requested.contains("authorization"), "{requested}");
             stream.write_all(head.as_bytes()).await.unwrap();
             let (mut from, mut to) = stream.split();
             // The test disconnects when it is done.
@@ -232,8 +235,8 @@ mod tests {
         let service = hyper::service::service_fn(move |request| {
             let (url, shutdown) = (url.clone(), shutdown.clone());
             async move {
-                let answer = proxy_upgrade(&url, request, shutdown).await;
-                Ok::<_, Infallible>(answer.unwrap_or_else(|StreamError(status, why)| text_response(status, &why)))
+                let response = proxy_upgrade(&url, request, shutdown).await;
+                Ok::<_, Infallible>(response.unwrap_or_else(|StreamError(status, why)| text_response(status, &why)))
             }
         });
         let served = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(server), service);

@@ -82,17 +82,17 @@ impl KubeletAuth {
         Self { client, node: node.to_owned(), tokens: TtlCache::default(), decisions: TtlCache::default() }
     }
 
-    /// Authorizes a request. `shown` is the user of the client certificate. Removes the bearer token from the headers.
+    /// Authorizes a request. `certificate_user` is the user of the client certificate. Removes the bearer token from the headers.
     pub async fn authorize_request(
         &self,
-        shown: Option<&UserInfo>,
+        certificate_user: Option<&UserInfo>,
         method: &Method,
         path: &str,
         headers: &mut HeaderMap,
     ) -> Result<(), AuthError> {
         let token = bearer_token(headers);
         headers.remove(header::AUTHORIZATION);
-        let user = match (shown, token) {
+        let user = match (certificate_user, token) {
             (Some(user), _) => user.clone(),
             (None, Some(token)) => self.authenticate_token(&token).await?.ok_or(AuthError::Unauthorized)?,
             (None, None) => return Err(AuthError::Unauthorized),
@@ -117,12 +117,12 @@ impl KubeletAuth {
         }
         let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
         let review = TokenReview { spec, ..TokenReview::default() };
-        let answer = Api::<TokenReview>::all(self.client.clone()).create(&PostParams::default(), &review).await;
-        let answer = answer.map_err(|error| {
+        let response = Api::<TokenReview>::all(self.client.clone()).create(&PostParams::default(), &review).await;
+        let response = response.map_err(|error| {
             tracing::warn!(%error, "kubelet: TokenReview failed");
             AuthError::Unauthorized
         })?;
-        let status = answer.status.unwrap_or_default();
+        let status = response.status.unwrap_or_default();
         let user = status.user.filter(|_| status.authenticated == Some(true)).map(|user| UserInfo {
             name: user.username.unwrap_or_default(),
             uid: user.uid.unwrap_or_default(),
@@ -161,14 +161,14 @@ impl KubeletAuth {
         };
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
         let reviews = Api::<SubjectAccessReview>::all(self.client.clone());
-        let answer = reviews.create(&PostParams::default(), &review).await.map_err(|error| {
+        let response = reviews.create(&PostParams::default(), &review).await.map_err(|error| {
             tracing::warn!(%error, user = user.name, verb, subresource, "kubelet: SubjectAccessReview failed");
             let name = &user.name;
             AuthError::Failed(format!(
                 "Authorization error (user={name}, verb={verb}, resource=nodes, subresource={subresource})"
             ))
         })?;
-        let allowed = answer.status.is_some_and(|status| status.allowed);
+        let allowed = response.status.is_some_and(|status| status.allowed);
         self.decisions.insert(key, allowed, if allowed { ALLOWED_TTL } else { DENIED_TTL });
         Ok(allowed)
     }

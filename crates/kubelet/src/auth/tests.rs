@@ -29,15 +29,21 @@ impl Reviewer {
         Self { access: KubeletAuth::new(client, "n"), asked }
     }
 
-    async fn check(&self, shown: Option<&str>, token: &str, call: (&str, &str), want: Result<(), AuthError>) {
-        let user = shown.map(|name| UserInfo { name: name.into(), ..UserInfo::default() });
+    async fn check(
+        &self,
+        certificate_user: Option<&str>,
+        token: &str,
+        call: (&str, &str),
+        want: Result<(), AuthError>,
+    ) {
+        let user = certificate_user.map(|name| UserInfo { name: name.into(), ..UserInfo::default() });
         let mut headers = HeaderMap::new();
         if !token.is_empty() {
             headers.insert(header::AUTHORIZATION, token.parse().unwrap());
         }
         let (method, path) = (call.0.parse().unwrap(), call.1);
         let got = self.access.authorize_request(user.as_ref(), &method, path, &mut headers).await;
-        assert_eq!(got, want, "{shown:?} {token} {call:?}");
+        assert_eq!(got, want, "{certificate_user:?} {token} {call:?}");
         assert!(headers.is_empty(), "the token goes no further");
     }
 }

@@ -300,7 +300,7 @@ impl PodWorker {
         self.probes.stop_probes();
         let grace =
             if leaving { pod_termination::deletion_grace_period(pod) } else { pod_termination::pod_grace_period(pod) };
-        let shorter = self.requested_grace.is_none_or(|told| grace < told);
+        let shorter = self.requested_grace.is_none_or(|deleted| grace < deleted);
         if shorter && !self.retry_at.contains_key(pod_termination::STOP_KEY) {
             self.requested_grace = Some(grace);
             let (kubelet, pod, runtime_status) = (self.kubelet.clone(), pod.clone(), runtime_status.clone());
@@ -343,8 +343,8 @@ impl PodWorker {
                 Ok(None)
             }
             PodUpdate::Sync(pod) if leaving => {
-                let told = pod_termination::delete_pod_object(&self.kubelet, pod).await;
-                Ok(Some(if told { RESYNC_PERIOD } else { RUNTIME_RETRY_DELAY }))
+                let deleted = pod_termination::delete_pod_object(&self.kubelet, pod).await;
+                Ok(Some(if deleted { RESYNC_PERIOD } else { RUNTIME_RETRY_DELAY }))
             }
             PodUpdate::Sync(_) => Ok(Some(RESYNC_PERIOD * 20)),
         }

@@ -155,11 +155,11 @@ impl VolumeContent<'_> {
         let request = TokenRequest { spec: Some(spec), ..Default::default() };
         let api: kube::Api<ServiceAccount> =
             kube::Api::namespaced(self.client.clone(), metadata.namespace.as_deref().unwrap_or_default());
-        let answer: TokenRequest = api
-            .create_subresource("token", account, &PostParams::default(), &request)
-            .await
-            .map_err(|source| VolumeError::Token { account: account.into(), source: Box::new(source) })?;
-        let status = answer.status.unwrap_or_default();
+        let response: TokenRequest =
+            api.create_subresource("token", account, &PostParams::default(), &request)
+                .await
+                .map_err(|source| VolumeError::Token { account: account.into(), source: Box::new(source) })?;
+        let status = response.status.unwrap_or_default();
         let expires = status.expiration_timestamp.map_or(now, |time| time.0);
         let life = expires.duration_since(now);
         let renew = now.checked_add(life * 4 / 5).unwrap_or(now);
