@@ -38,7 +38,7 @@ pub struct EventRecorder {
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct EventKey {
     /// API version, kind, namespace, name, uid, field path.
-    about: [Option<String>; 6],
+    regarding: [Option<String>; 6],
     type_: &'static str,
     reason: String,
     message: String,
@@ -47,40 +47,47 @@ struct EventKey {
 impl EventRecorder {
     /// Creates a recorder for `component` (`source.component`, `reportingComponent`) on node `host`, if any.
     pub fn new(client: Client, component: &str, host: Option<&str>) -> Self {
-        let (sender, facts) = mpsc::channel(CAPACITY);
+        let (sender, keys) = mpsc::channel(CAPACITY);
         let source = EventSource { component: Some(component.into()), host: host.map(Into::into) };
-        tokio::spawn(EventWriter { client, source, written: HashMap::new() }.run(facts));
+        tokio::spawn(EventWriter { client, source, written: HashMap::new() }.run(keys));
         Self { sender }
     }
 
     /// Records an event of type `Normal`.
-    pub fn record_normal(&self, about: ObjectReference, reason: &str, message: impl Into<String>) {
-        self.record_event("Normal", about, reason, message.into());
+    pub fn record_normal(&self, regarding: ObjectReference, reason: &str, message: impl Into<String>) {
+        self.record_event("Normal", regarding, reason, message.into());
     }
 
     /// Records an event of type `Warning`.
-    pub fn record_warning(&self, about: ObjectReference, reason: &str, message: impl Into<String>) {
-        self.record_event("Warning", about, reason, message.into());
+    pub fn record_warning(&self, regarding: ObjectReference, reason: &str, message: impl Into<String>) {
+        self.record_event("Warning", regarding, reason, message.into());
     }
 
-    fn record_event(&self, type_: &'static str, about: ObjectReference, reason: &str, message: String) {
-        let about = [about.api_version, about.kind, about.namespace, about.name, about.uid, about.field_path];
-        let fact = EventKey { about, type_, reason: reason.into(), message };
-        if let Err(mpsc::error::TrySendError::Full(fact)) = self.sender.try_send(fact) {
-            tracing::warn!(object = ?fact.about[3], reason = fact.reason, message = fact.message, "event recorder: queue full, event dropped");
+    fn record_event(&self, type_: &'static str, regarding: ObjectReference, reason: &str, message: String) {
+        let regarding = [
+            regarding.api_version,
+            regarding.kind,
+            regarding.namespace,
+            regarding.name,
+            regarding.uid,
+            regarding.field_path,
+        ];
+        let key = EventKey { regarding, type_, reason: reason.into(), message };
+        if let Err(mpsc::error::TrySendError::Full(key)) = self.sender.try_send(key) {
+            tracing::warn!(object = ?key.regarding[3], reason = key.reason, message = key.message, "event recorder: queue full, event dropped");
         }
     }
 }
 
 impl EventKey {
     fn involved_object(&self) -> ObjectReference {
-        let [api_version, kind, namespace, name, uid, field_path] = self.about.clone();
+        let [api_version, kind, namespace, name, uid, field_path] = self.regarding.clone();
         ObjectReference { api_version, kind, namespace, name, uid, field_path, resource_version: None }
     }
 
     /// The event's namespace: that of its object, or `default` for cluster-scoped objects.
     fn namespace(&self) -> &str {
-        self.about[2].as_deref().filter(|namespace| !namespace.is_empty()).unwrap_or("default")
+        self.regarding[2].as_deref().filter(|namespace| !namespace.is_empty()).unwrap_or("default")
     }
 }
 
@@ -99,19 +106,19 @@ struct RecordedEvent {
 }
 
 impl EventWriter {
-    async fn run(mut self, mut facts: mpsc::Receiver<EventKey>) {
-        while let Some(fact) = facts.recv().await {
-            if let Err(error) = self.write_event(&fact).await
+    async fn run(mut self, mut keys: mpsc::Receiver<EventKey>) {
+        while let Some(key) = keys.recv().await {
+            if let Err(error) = self.write_event(&key).await
                 && !error.is_namespace_terminating()
             {
-                tracing::debug!(object = ?fact.about[3], reason = fact.reason, %error, "event recorder: event not written");
+                tracing::debug!(object = ?key.regarding[3], reason = key.reason, %error, "event recorder: event not written");
             }
         }
     }
 
-    async fn write_event(&mut self, fact: &EventKey) -> Result<(), kube::Error> {
-        let api: Api<Event> = Api::namespaced(self.client.clone(), fact.namespace());
-        if let Some(written) = self.written.get_mut(fact).filter(|written| written.at.elapsed() < AGGREGATION) {
+    async fn write_event(&mut self, key: &EventKey) -> Result<(), kube::Error> {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), key.namespace());
+        if let Some(written) = self.written.get_mut(key).filter(|written| written.at.elapsed() < AGGREGATION) {
             (written.count, written.at) = (written.count + 1, Instant::now());
             let patch = json!({"count": written.count, "lastTimestamp": Time(Timestamp::now())});
             match api.patch(&written.name, &PatchParams::default(), &Patch::Merge(patch)).await {
@@ -119,32 +126,32 @@ impl EventWriter {
                 result => return result.map(drop),
             }
         }
-        let event = new_event(fact, &self.source, Timestamp::now());
+        let event = new_event(key, &self.source, Timestamp::now());
         api.create(&PostParams::default(), &event).await?;
-        self.remember_event(fact.clone(), event.metadata.name.unwrap_or_default());
+        self.remember_event(key.clone(), event.metadata.name.unwrap_or_default());
         Ok(())
     }
 
-    fn remember_event(&mut self, fact: EventKey, name: String) {
+    fn remember_event(&mut self, key: EventKey, name: String) {
         if self.written.len() >= REMEMBERED {
             self.written.retain(|_, written| written.at.elapsed() < AGGREGATION);
         }
         if self.written.len() < REMEMBERED {
-            self.written.insert(fact, RecordedEvent { name, count: 1, at: Instant::now() });
+            self.written.insert(key, RecordedEvent { name, count: 1, at: Instant::now() });
         }
     }
 }
 
 /// Builds the first event of a series, named after its object and the time as client-go does.
-fn new_event(fact: &EventKey, source: &EventSource, now: Timestamp) -> Event {
-    let involved_object = fact.involved_object();
+fn new_event(key: &EventKey, source: &EventSource, now: Timestamp) -> Event {
+    let involved_object = key.involved_object();
     let name = format!("{}.{:016x}", involved_object.name.as_deref().unwrap_or("unknown"), now.as_nanosecond());
     Event {
-        metadata: ObjectMeta { name: Some(name), namespace: Some(fact.namespace().into()), ..Default::default() },
+        metadata: ObjectMeta { name: Some(name), namespace: Some(key.namespace().into()), ..Default::default() },
         involved_object,
-        type_: Some(fact.type_.into()),
-        reason: Some(fact.reason.clone()),
-        message: Some(fact.message.clone()),
+        type_: Some(key.type_.into()),
+        reason: Some(key.reason.clone()),
+        message: Some(key.message.clone()),
         count: Some(1),
         first_timestamp: Some(Time(now)),
         last_timestamp: Some(Time(now)),

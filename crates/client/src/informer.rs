@@ -273,8 +273,8 @@ mod tests {
     /// Feeds events and returns those that a handler received, as `+name@version`, `~name@version`, `-name@version`.
     async fn check(events: Vec<watcher::Event<ConfigMap>>) -> (SharedInformer<ConfigMap>, Vec<String>) {
         let informer = SharedInformer::<ConfigMap>::new_idle();
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let sink = heard.clone();
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let sink = received.clone();
         informer.add_event_handler(move |change| {
             let sign = match change {
                 ResourceEvent::Added(_) => '+',
@@ -286,16 +286,16 @@ mod tests {
             sink.lock().unwrap().push(line);
         });
         informer.process_events(futures::stream::iter(events.into_iter().map(Ok))).await;
-        let heard = heard.lock().unwrap().clone();
-        (informer, heard)
+        let received = received.lock().unwrap().clone();
+        (informer, received)
     }
 
     #[tokio::test]
     async fn list_and_watch_events_reach_the_handler() {
         let events =
             vec![Init, InitApply(object("a", 1, 1)), InitDone, Apply(object("b", 1, 2)), Apply(object("a", 1, 3))];
-        let (informer, heard) = check(events).await;
-        assert_eq!(heard, ["+a@1", "+b@2", "~a@3"]);
+        let (informer, received) = check(events).await;
+        assert_eq!(received, ["+a@1", "+b@2", "~a@3"]);
         assert_eq!(informer.list().len(), 2);
         assert!(informer.get("ns", "a").unwrap().metadata.managed_fields.is_none());
         informer.wait_for_cache_sync().await;
@@ -303,8 +303,8 @@ mod tests {
 
     #[tokio::test]
     async fn incomplete_list_delivers_no_events() {
-        let (informer, heard) = check(vec![Init, InitApply(object("a", 1, 1))]).await;
-        assert!(heard.is_empty() && informer.list().is_empty() && !informer.has_synced());
+        let (informer, received) = check(vec![Init, InitApply(object("a", 1, 1))]).await;
+        assert!(received.is_empty() && informer.list().is_empty() && !informer.has_synced());
     }
 
     #[tokio::test]
@@ -312,8 +312,8 @@ mod tests {
         let first = vec![Init, InitApply(object("a", 1, 1)), InitApply(object("b", 1, 2)), InitDone];
         let broken = vec![Init, InitApply(object("x", 1, 9))];
         let second = vec![Init, InitApply(object("b", 1, 2)), InitApply(object("c", 1, 5)), InitDone];
-        let (informer, heard) = check([first, broken, second].concat()).await;
-        assert_eq!(heard[2..], ["-a@1", "+c@5"]);
+        let (informer, received) = check([first, broken, second].concat()).await;
+        assert_eq!(received[2..], ["-a@1", "+c@5"]);
         assert!(informer.get("ns", "a").is_none() && informer.get("ns", "x").is_none());
     }
 
@@ -321,8 +321,8 @@ mod tests {
     async fn recreated_object_is_a_delete_and_an_add() {
         let events =
             vec![Init, InitApply(object("a", 1, 1)), InitDone, Apply(object("a", 2, 7)), Delete(object("a", 2, 8))];
-        let (informer, heard) = check(events).await;
-        assert_eq!(heard, ["+a@1", "-a@1", "+a@7", "-a@8"]);
+        let (informer, received) = check(events).await;
+        assert_eq!(received, ["+a@1", "-a@1", "+a@7", "-a@8"]);
         assert!(informer.list().is_empty());
     }
 

@@ -40,8 +40,8 @@ fn host_ports(pod: &Pod) -> Vec<HostPort> {
     let sidecars =
         spec.init_containers.iter().flatten().filter(|container| container.restart_policy.as_deref() == Some("Always"));
     let ports = spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter().flatten());
-    let wanted = ports.filter(|port| port.host_port.is_some_and(|port| port > 0));
-    wanted
+    let requested = ports.filter(|port| port.host_port.is_some_and(|port| port > 0));
+    requested
         .map(|port| HostPort {
             ip: port.host_ip.clone().filter(|ip| !ip.is_empty()).unwrap_or_else(|| "0.0.0.0".into()),
             protocol: port.protocol.clone().unwrap_or_else(|| "TCP".into()),

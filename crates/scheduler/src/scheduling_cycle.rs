@@ -61,12 +61,11 @@ impl Scheduler {
     }
 
     /// Finds a node for a popped pod and binds it in the background, or reports why none fits.
-    pub(crate) fn schedule_one(self: &Arc<Self>, waiting: QueuedPodInfo) {
-        let Some(pod) = self.pods.get(&waiting.namespace, &waiting.name).filter(|pod| is_same_pod(pod, &waiting))
-        else {
+    pub(crate) fn schedule_one(self: &Arc<Self>, queued: QueuedPodInfo) {
+        let Some(pod) = self.pods.get(&queued.namespace, &queued.name).filter(|pod| is_same_pod(pod, &queued)) else {
             return;
         };
-        if !event_handlers::needs_scheduling(&pod) || self.lock_cache().contains_pod(&waiting.uid) {
+        if !event_handlers::needs_scheduling(&pod) || self.lock_cache().contains_pod(&queued.uid) {
             return;
         }
         let info = PodInfo::new(pod.clone());
@@ -74,7 +73,7 @@ impl Scheduler {
             let mut cache = self.lock_cache();
             let chosen = schedule_pod(&info, &cache);
             if let Ok(node) = &chosen {
-                cache.add_pod(&waiting.uid, node, info);
+                cache.add_pod(&queued.uid, node, info);
             }
             chosen
         };
@@ -82,15 +81,15 @@ impl Scheduler {
             Ok(node) => {
                 let scheduler = self.clone();
                 tokio::spawn(async move {
-                    let key = format!("{}/{}", waiting.namespace, waiting.name);
-                    let bind = || scheduler.bind_pod(waiting.clone(), pod, node);
+                    let key = format!("{}/{}", queued.namespace, queued.name);
+                    let bind = || scheduler.bind_pod(queued.clone(), pod, node);
                     if contain_panic(COMPONENT, key, bind).await.is_err() {
-                        scheduler.retry_after_panic(waiting);
+                        scheduler.retry_after_panic(queued);
                     }
                 });
             }
             Err(no_fit) => {
-                self.queue.add_unschedulable(waiting, no_fit.events_to_register);
+                self.queue.add_unschedulable(queued, no_fit.events_to_register);
                 let scheduler = self.clone();
                 tokio::spawn(async move { scheduler.report_unschedulable(&pod, no_fit.message).await });
             }
@@ -98,7 +97,7 @@ impl Scheduler {
     }
 
     /// Binds the pod, which the cache already assumes to be on the node.
-    async fn bind_pod(&self, waiting: QueuedPodInfo, pod: Arc<Pod>, node: String) {
+    async fn bind_pod(&self, queued: QueuedPodInfo, pod: Arc<Pod>, node: String) {
         let metadata = ObjectMeta {
             name: pod.metadata.name.clone(),
             namespace: pod.metadata.namespace.clone(),
@@ -107,25 +106,25 @@ impl Scheduler {
         };
         let target = ObjectReference { kind: Some("Node".into()), name: Some(node.clone()), ..Default::default() };
         let binding = Binding { metadata, target };
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &waiting.namespace);
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &queued.namespace);
         let bound: Result<serde_json::Value, _> =
-            api.create_subresource("binding", &waiting.name, &PostParams::default(), &binding).await;
+            api.create_subresource("binding", &queued.name, &PostParams::default(), &binding).await;
         match bound {
             Ok(_) => {
-                let message = format!("Successfully assigned {}/{} to {node}", waiting.namespace, waiting.name);
+                let message = format!("Successfully assigned {}/{} to {node}", queued.namespace, queued.name);
                 self.recorder.record_normal(pod.object_ref(&()), "Scheduled", message);
             }
-            Err(error) => self.handle_binding_failure(waiting, &pod, error),
+            Err(error) => self.handle_binding_failure(queued, &pod, error),
         }
     }
 
-    fn handle_binding_failure(&self, waiting: QueuedPodInfo, pod: &Pod, error: kube::Error) {
+    fn handle_binding_failure(&self, queued: QueuedPodInfo, pod: &Pod, error: kube::Error) {
         // If another scheduler bound it, the informer has placed it.
-        let current = self.pods.get(&waiting.namespace, &waiting.name).filter(|pod| is_same_pod(pod, &waiting));
+        let current = self.pods.get(&queued.namespace, &queued.name).filter(|pod| is_same_pod(pod, &queued));
         if current.as_ref().is_some_and(|pod| event_handlers::assigned_node(pod).is_some()) {
             return;
         }
-        self.lock_cache().remove_pod(&waiting.uid);
+        self.lock_cache().remove_pod(&queued.uid);
         self.queue.move_pods_on_event(ClusterEvent::PodDeleted);
         if current.is_none() || error.is_not_found() {
             return;
@@ -135,7 +134,7 @@ impl Scheduler {
             "FailedScheduling",
             format!("binding rejected: {}", error.server_message()),
         );
-        self.queue.add_backoff(waiting);
+        self.queue.add_backoff(queued);
     }
 
     /// Reports why the pod is unschedulable in an event and its condition.
@@ -157,8 +156,8 @@ impl Scheduler {
     }
 }
 
-fn is_same_pod(pod: &Pod, waiting: &QueuedPodInfo) -> bool {
-    pod.metadata.uid.as_ref() == Some(&waiting.uid)
+fn is_same_pod(pod: &Pod, queued: &QueuedPodInfo) -> bool {
+    pod.metadata.uid.as_ref() == Some(&queued.uid)
 }
 
 fn is_reported(pod: &Pod, message: &str) -> bool {

@@ -60,12 +60,12 @@ fn resolve_fenceposts(deployment: &Deployment) -> (i32, i32) {
 
 /// Returns the size that the new ReplicaSet may have now; `others` is the total size of the old ones.
 pub(super) fn new_replica_set_size(deployment: &Deployment, current: i32, others: i32) -> i32 {
-    let wanted = desired_replicas(deployment);
+    let desired = desired_replicas(deployment);
     if is_recreate_strategy(deployment) {
-        return wanted;
+        return desired;
     }
-    let room = wanted + max_surge(deployment) - current - others;
-    if room <= 0 { current } else { current + room.min(wanted - current) }
+    let room = desired + max_surge(deployment) - current - others;
+    if room <= 0 { current } else { current + room.min(desired - current) }
 }
 
 #[cfg(test)]

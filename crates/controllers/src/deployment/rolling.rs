@@ -22,9 +22,9 @@ impl DeploymentRollout<'_> {
 
     async fn reconcile_new_replica_set(&mut self) -> Result<bool, DeploymentSyncError> {
         let Some(new) = &self.new else { return Ok(false) };
-        let (current, wanted) = (spec_replicas(new), desired_replicas(&self.deployment));
-        let size = if current > wanted {
-            wanted
+        let (current, desired) = (spec_replicas(new), desired_replicas(&self.deployment));
+        let size = if current > desired {
+            desired
         } else {
             new_replica_set_size(&self.deployment, current, total_replicas(&self.old))
         };
@@ -111,19 +111,19 @@ mod tests {
     /// Simulates a rollout: every step stays within the limits and it terminates.
     #[test]
     fn rollout_stays_within_its_limits() {
-        let (wanted, surge, unavailable) = (7, 3, 1);
+        let (desired, surge, unavailable) = (7, 3, 1);
         let strategy =
             json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}});
-        let spec = json!({"replicas": wanted, "selector": {}, "template": {}, "strategy": strategy});
+        let spec = json!({"replicas": desired, "selector": {}, "template": {}, "strategy": strategy});
         let deployment: Deployment = serde_json::from_value(json!({"spec": spec})).unwrap();
-        let (mut old, mut new, mut new_available) = (wanted, 0, 0);
+        let (mut old, mut new, mut new_available) = (desired, 0, 0);
         for _ in 0..50 {
             new = new_replica_set_size(&deployment, new, old);
-            assert!(old + new <= wanted + surge, "{old} + {new}");
+            assert!(old + new <= desired + surge, "{old} + {new}");
             old = scaled_down_sizes(&deployment, &[replica_set(old, old)], &replica_set(new, new_available))[0];
-            assert!(old + new_available >= wanted - unavailable, "{old} + {new_available}");
+            assert!(old + new_available >= desired - unavailable, "{old} + {new_available}");
             new_available = (new_available + 1).min(new);
         }
-        assert_eq!((old, new), (0, wanted));
+        assert_eq!((old, new), (0, desired));
     }
 }

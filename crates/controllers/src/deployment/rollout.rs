@@ -80,9 +80,9 @@ impl<'a> DeploymentRollout<'a> {
             return Ok(());
         }
         let revision = revision::next_revision(&self.old);
-        let wanted = self.build_new_replica_set(revision)?;
-        let (name, size) = (wanted.name_any(), spec_replicas(&wanted));
-        match self.replica_set_api().create(&PostParams::default(), &wanted).await {
+        let desired = self.build_new_replica_set(revision)?;
+        let (name, size) = (desired.name_any(), spec_replicas(&desired));
+        match self.replica_set_api().create(&PostParams::default(), &desired).await {
             Ok(created) => {
                 if size > 0 {
                     self.record_scaling_event(&name, 0, size);
@@ -140,8 +140,8 @@ impl<'a> DeploymentRollout<'a> {
         let existing = self.replica_set_api().get(name).await?;
         let controller = controller_ref::controller_of(&existing.metadata).map(|controller| &controller.uid);
         let template = existing.spec.as_ref().and_then(|spec| spec.template.as_ref());
-        let wanted = self.deployment.spec.as_ref().map(|spec| &spec.template);
-        let same = wanted.zip(template).is_some_and(|(a, b)| revision::is_same_template(a, b));
+        let desired = self.deployment.spec.as_ref().map(|spec| &spec.template);
+        let same = desired.zip(template).is_some_and(|(a, b)| revision::is_same_template(a, b));
         if same && controller == self.deployment.metadata.uid.as_ref() {
             return Ok(existing);
         }

@@ -18,16 +18,16 @@ impl DeploymentRollout<'_> {
 
     /// Scales the only active ReplicaSet, or the newest if none is active; several are scaled in proportion.
     pub(super) async fn scale_deployment(&mut self) -> Result<(), DeploymentSyncError> {
-        let wanted = desired_replicas(&self.deployment);
+        let desired = desired_replicas(&self.deployment);
         let active: Vec<usize> = (0..self.old.len()).filter(|index| spec_replicas(&self.old[*index]) > 0).collect();
         let new_is_active = self.new.as_ref().is_some_and(|new| spec_replicas(new) > 0);
         match (active.as_slice(), new_is_active) {
-            ([], _) if self.new.is_some() => self.scale_new_replica_set(wanted).await.map(drop),
+            ([], _) if self.new.is_some() => self.scale_new_replica_set(desired).await.map(drop),
             ([], _) => match self.old.len().checked_sub(1) {
-                Some(newest) => self.scale_old_replica_set(newest, wanted, false).await.map(drop),
+                Some(newest) => self.scale_old_replica_set(newest, desired, false).await.map(drop),
                 None => Ok(()),
             },
-            ([only], false) => self.scale_old_replica_set(*only, wanted, false).await.map(drop),
+            ([only], false) => self.scale_old_replica_set(*only, desired, false).await.map(drop),
             _ if self.new.as_ref().is_some_and(|new| is_saturated(&self.deployment, new)) => {
                 for index in active {
                     self.scale_old_replica_set(index, 0, false).await?;
@@ -55,17 +55,17 @@ impl DeploymentRollout<'_> {
 }
 
 fn is_saturated(deployment: &Deployment, new: &ReplicaSet) -> bool {
-    let wanted = desired_replicas(deployment);
-    spec_replicas(new) == wanted
-        && recorded_desired_replicas(new) == Some(wanted)
-        && available_replicas([new]) == wanted
+    let desired = desired_replicas(deployment);
+    spec_replicas(new) == desired
+        && recorded_desired_replicas(new) == Some(desired)
+        && available_replicas([new]) == desired
 }
 
 /// Returns proportional sizes. The difference goes to the larger ReplicaSets first (the newer of equals when growing,
 /// the older when shrinking); the rounding remainder to the first.
 fn proportional_sizes(deployment: &Deployment, sets: &[&ReplicaSet]) -> Vec<i32> {
-    let wanted = desired_replicas(deployment);
-    let allowed = if wanted > 0 { wanted + max_surge(deployment) } else { 0 };
+    let desired = desired_replicas(deployment);
+    let allowed = if desired > 0 { desired + max_surge(deployment) } else { 0 };
     let to_add = allowed - total_replicas(sets.iter().copied());
     let mut sizes: Vec<i32> = sets.iter().map(|replica_set| spec_replicas(replica_set)).collect();
     if to_add == 0 {
@@ -91,8 +91,8 @@ fn proportional_sizes(deployment: &Deployment, sets: &[&ReplicaSet]) -> Vec<i32>
 
 /// Returns the size change that preserves the ReplicaSet's fraction.
 fn replica_set_fraction(deployment: &Deployment, replica_set: &ReplicaSet) -> i32 {
-    let (size, wanted) = (spec_replicas(replica_set), desired_replicas(deployment));
-    if wanted == 0 {
+    let (size, desired) = (spec_replicas(replica_set), desired_replicas(deployment));
+    if desired == 0 {
         return -size;
     }
     let counted = deployment.status.as_ref().and_then(|status| status.replicas).unwrap_or(0);
@@ -100,7 +100,7 @@ fn replica_set_fraction(deployment: &Deployment, replica_set: &ReplicaSet) -> i3
     if before == 0 {
         return 0;
     }
-    let share = f64::from(size) * f64::from(wanted + max_surge(deployment)) / f64::from(before);
+    let share = f64::from(size) * f64::from(desired + max_surge(deployment)) / f64::from(before);
     share.round() as i32 - size
 }
 
@@ -111,9 +111,9 @@ mod tests {
     use super::*;
 
     /// Checks ReplicaSets of these sizes, oldest first, of a Deployment scaled from `before` to `wanted` with surge 2.
-    fn check(before: i32, wanted: i32, sizes: &[i32], expected: &[i32]) {
+    fn check(before: i32, desired: i32, sizes: &[i32], expected: &[i32]) {
         let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}});
-        let spec = json!({"replicas": wanted, "selector": {}, "template": {}, "strategy": strategy});
+        let spec = json!({"replicas": desired, "selector": {}, "template": {}, "strategy": strategy});
         let deployment: Deployment = serde_json::from_value(json!({"spec": spec})).unwrap();
         let sets: Vec<ReplicaSet> = sizes
             .iter()
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(
             proportional_sizes(&deployment, &sets.iter().collect::<Vec<_>>()),
             expected,
-            "{before} {wanted} {sizes:?}"
+            "{before} {desired} {sizes:?}"
         );
     }
 

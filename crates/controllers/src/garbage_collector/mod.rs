@@ -121,17 +121,17 @@ impl GarbageCollector {
     }
 
     fn update_monitors(self: &Arc<Self>, resources: Vec<DiscoveredResource>) {
-        let wanted: Vec<usize> = resources.iter().map(|resource| self.resource_index(resource)).collect();
+        let desired: Vec<usize> = resources.iter().map(|resource| self.resource_index(resource)).collect();
         let mut monitors = self.lock_monitors();
         monitors.retain(|index, (task, _)| {
-            let keep = wanted.contains(index);
+            let keep = desired.contains(index);
             if !keep {
                 task.abort();
                 self.enqueue_all(self.lock_graph().retain_listed(*index, &Default::default()));
             }
             keep
         });
-        for (index, resource) in wanted.into_iter().zip(resources) {
+        for (index, resource) in desired.into_iter().zip(resources) {
             monitors.entry(index).or_insert_with(|| {
                 let (synced, is_synced) = watch::channel(false);
                 let task = tokio::spawn(monitor::run_monitor(self.clone(), index, resource, synced));

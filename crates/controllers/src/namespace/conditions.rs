@@ -106,9 +106,9 @@ pub(super) async fn write_conditions(
 fn set_conditions(namespace: &mut Namespace, remaining: &RemainingContent, now: Timestamp) -> bool {
     let conditions = namespace.status.get_or_insert_default().conditions.get_or_insert_default();
     let mut changed = false;
-    for (type_, told, untold) in remaining.condition_texts() {
-        let status = if told.is_some() { "True" } else { "False" };
-        let (reason, message) = told.unwrap_or_else(|| (untold.0, untold.1.to_owned()));
+    for (type_, active, inactive) in remaining.condition_texts() {
+        let status = if active.is_some() { "True" } else { "False" };
+        let (reason, message) = active.unwrap_or_else(|| (inactive.0, inactive.1.to_owned()));
         let mut condition = NamespaceCondition {
             type_: type_.into(),
             status: status.into(),
@@ -147,10 +147,10 @@ mod tests {
             let conditions = namespace.status.as_ref().unwrap().conditions.clone().unwrap();
             conditions.into_iter().find(|condition| condition.type_ == type_).unwrap().message.unwrap()
         };
-        let told = message(&namespace, "NamespaceContentRemaining");
-        assert_eq!(told, "Some resources are remaining: configmaps. has 2 resource instances");
-        let told = message(&namespace, "NamespaceFinalizersRemaining");
-        assert_eq!(told, "Some content in the namespace has finalizers remaining: x/y in 1 resource instances");
+        let active = message(&namespace, "NamespaceContentRemaining");
+        assert_eq!(active, "Some resources are remaining: configmaps. has 2 resource instances");
+        let active = message(&namespace, "NamespaceFinalizersRemaining");
+        assert_eq!(active, "Some content in the namespace has finalizers remaining: x/y in 1 resource instances");
         assert!(!set_conditions(&mut namespace, &remaining, Timestamp::UNIX_EPOCH));
         assert!(set_conditions(&mut namespace, &RemainingContent::default(), Timestamp::UNIX_EPOCH));
         assert_eq!(message(&namespace, "NamespaceContentRemaining"), "All content successfully removed");

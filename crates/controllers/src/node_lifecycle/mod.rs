@@ -203,10 +203,10 @@ mod tests {
         let mut node: Node = serde_json::from_value(json!({"status": {"conditions": ready}})).unwrap();
         assert!(set_conditions_unknown(&mut node, Timestamp::UNIX_EPOCH));
         let conditions = node.status.clone().unwrap().conditions.unwrap();
-        let told: Vec<_> =
+        let reported: Vec<_> =
             conditions.iter().map(|c| (c.type_.as_str(), c.status.as_str(), c.reason.as_deref().unwrap())).collect();
-        assert_eq!(told[0], ("Ready", "Unknown", "NodeStatusUnknown"));
-        assert_eq!(told[3], ("PIDPressure", "Unknown", "NodeStatusNeverUpdated"));
+        assert_eq!(reported[0], ("Ready", "Unknown", "NodeStatusUnknown"));
+        assert_eq!(reported[3], ("PIDPressure", "Unknown", "NodeStatusNeverUpdated"));
         assert_eq!(conditions[0].message.as_deref(), Some("Kubelet stopped posting node status."));
         assert!(conditions[0].last_heartbeat_time.is_some());
         assert!(!set_conditions_unknown(&mut node, Timestamp::UNIX_EPOCH));

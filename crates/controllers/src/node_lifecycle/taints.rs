@@ -20,11 +20,11 @@ const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// Returns the node's taints if they must change. Taints that this controller does not manage are kept.
 pub(super) fn updated_taints(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
     let present = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
-    let wanted = expected_taints(node);
-    let is_wanted = |taint: &Taint| wanted.iter().any(|(key, effect)| taint.key == *key && taint.effect == *effect);
+    let desired = expected_taints(node);
+    let is_wanted = |taint: &Taint| desired.iter().any(|(key, effect)| taint.key == *key && taint.effect == *effect);
     let mut taints: Vec<Taint> =
         present.iter().filter(|taint| !is_managed_taint(taint) || is_wanted(taint)).cloned().collect();
-    for (key, effect) in wanted {
+    for (key, effect) in desired {
         if !taints.iter().any(|taint| taint.key == key && taint.effect == effect) {
             taints.push(Taint { key: key.into(), effect: effect.into(), time_added: Some(Time(now)), value: None });
         }
@@ -35,17 +35,17 @@ pub(super) fn updated_taints(node: &Node, now: Timestamp) -> Option<Vec<Taint>> 
 fn expected_taints(node: &Node) -> Vec<(&'static str, &'static str)> {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or(&[]);
     let holds = |type_: &str, status: &str| conditions.iter().any(|c| c.type_ == type_ && c.status == status);
-    let mut wanted = Vec::new();
+    let mut desired = Vec::new();
     for (type_, _, key) in CONDITION_TAINTS.into_iter().filter(|(type_, status, _)| holds(type_, status)) {
-        wanted.push((key, "NoSchedule"));
+        desired.push((key, "NoSchedule"));
         if type_ == "Ready" {
-            wanted.push((key, "NoExecute"));
+            desired.push((key, "NoExecute"));
         }
     }
     if node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true) {
-        wanted.push((UNSCHEDULABLE_TAINT, "NoSchedule"));
+        desired.push((UNSCHEDULABLE_TAINT, "NoSchedule"));
     }
-    wanted
+    desired
 }
 
 /// Whether this controller manages the taint.

@@ -181,11 +181,11 @@ impl ReplicaSetController {
         replica_set: &ReplicaSet,
         active: &[Arc<Pod>],
     ) -> Result<(), ReplicaSetSyncError> {
-        let wanted = usize::try_from(status::desired_replicas(replica_set)).unwrap_or(0);
+        let desired = usize::try_from(status::desired_replicas(replica_set)).unwrap_or(0);
         match active.len() {
-            have if have < wanted => self.create_pods(key, replica_set, (wanted - have).min(BURST_REPLICAS)).await,
-            have if have > wanted => {
-                self.delete_pods(key, replica_set, active, (have - wanted).min(BURST_REPLICAS)).await
+            have if have < desired => self.create_pods(key, replica_set, (desired - have).min(BURST_REPLICAS)).await,
+            have if have > desired => {
+                self.delete_pods(key, replica_set, active, (have - desired).min(BURST_REPLICAS)).await
             }
             _ => Ok(()),
         }

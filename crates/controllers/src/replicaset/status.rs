@@ -59,8 +59,8 @@ fn saturating_i32(count: usize) -> i32 {
 
 fn is_fully_labeled(replica_set: &ReplicaSet, pod: &Pod) -> bool {
     let template = replica_set.spec.as_ref().and_then(|spec| spec.template.as_ref());
-    let wanted = template.and_then(|template| template.metadata.as_ref()).and_then(|meta| meta.labels.as_ref());
-    wanted.is_none_or(|wanted| wanted.iter().all(|(key, value)| pod.labels().get(key) == Some(value)))
+    let desired = template.and_then(|template| template.metadata.as_ref()).and_then(|meta| meta.labels.as_ref());
+    desired.is_none_or(|desired| desired.iter().all(|(key, value)| pod.labels().get(key) == Some(value)))
 }
 
 /// Updates the condition ReplicaFailure; the first reason is kept until the failure clears.

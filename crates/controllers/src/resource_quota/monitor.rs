@@ -50,12 +50,12 @@ impl QuotaMonitor {
         Ok(kinds)
     }
 
-    /// Calls `gone` with the namespace whenever an object is deleted or may use less.
+    /// Calls `on_release` with the namespace whenever an object is deleted or may use less.
     pub(super) fn start_monitor(
         &self,
         namespace: &str,
         kind: &DiscoveredResource,
-        gone: impl Fn(&str) + Send + 'static,
+        on_release: impl Fn(&str) + Send + 'static,
     ) {
         if kind.resource.plural == "pods" && kind.resource.group.is_empty() {
             return;
@@ -63,7 +63,7 @@ impl QuotaMonitor {
         let mut running = lock_ignoring_poison(&self.running);
         running.entry((namespace.to_owned(), kind.group_resource())).or_insert_with(|| {
             let api = Api::namespaced_with(self.client.clone(), namespace, &kind.resource);
-            tokio::spawn(watch_resource(api, namespace.to_owned(), quota_kind(kind).is_charged_on_update(), gone))
+            tokio::spawn(watch_resource(api, namespace.to_owned(), quota_kind(kind).is_charged_on_update(), on_release))
                 .abort_handle()
         });
     }
@@ -89,14 +89,14 @@ async fn watch_resource(
     api: Api<PartialObjectMeta<DynamicObject>>,
     namespace: String,
     changes: bool,
-    gone: impl Fn(&str) + Send + 'static,
+    on_release: impl Fn(&str) + Send + 'static,
 ) {
     let mut events = pin!(watcher(api, watcher::Config::default()).default_backoff());
     while let Some(event) = events.next().await {
         match event {
             // Deletions missed while disconnected show up only as a relist.
-            Ok(watcher::Event::Delete(_) | watcher::Event::InitDone) => gone(&namespace),
-            Ok(watcher::Event::Apply(_)) if changes => gone(&namespace),
+            Ok(watcher::Event::Delete(_) | watcher::Event::InitDone) => on_release(&namespace),
+            Ok(watcher::Event::Apply(_)) if changes => on_release(&namespace),
             Ok(_) => {}
             Err(error) => tracing::debug!(%error, "quota monitor: watch failed, retrying"),
         }

@@ -63,8 +63,8 @@ impl CriClient {
     pub async fn container_status(&self, id: &str) -> Result<types::ContainerStatus, CriError> {
         let request = types::ContainerStatusRequest { container_id: id.into(), verbose: false };
         let call = async move { self.runtime_service().container_status(request).await };
-        let answer = call_with_deadline("ContainerStatus", CALL_TIMEOUT, call).await?;
-        answer.status.ok_or(CriError::Incomplete { method: "ContainerStatus", field: "status" })
+        let response = call_with_deadline("ContainerStatus", CALL_TIMEOUT, call).await?;
+        response.status.ok_or(CriError::Incomplete { method: "ContainerStatus", field: "status" })
     }
 
     /// Prepares a streaming exec; returns the URL of the runtime's streaming server.

@@ -130,10 +130,10 @@ impl CriClient {
     /// Returns the readiness of the runtime and its network.
     pub async fn fetch_readiness(&self) -> Result<RuntimeReadiness, CriError> {
         let request = types::StatusRequest { verbose: false };
-        let answer =
+        let response =
             call_with_deadline("Status", CALL_TIMEOUT, async move { self.runtime_service().status(request).await })
                 .await?;
-        let conditions = answer.status.map(|status| status.conditions).unwrap_or_default();
+        let conditions = response.status.map(|status| status.conditions).unwrap_or_default();
         let state = |name: &str| match conditions.iter().find(|condition| condition.r#type == name) {
             Some(condition) if condition.status => None,
             Some(condition) => Some(format!(

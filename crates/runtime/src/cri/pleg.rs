@@ -42,22 +42,22 @@ impl EventSource {
 }
 
 impl CriClient {
-    /// Streams events until dropped. `wanted` tells whether there are pods; an idle node is not relisted.
+    /// Streams events until dropped. `has_pods` tells whether there are pods; an idle node is not relisted.
     pub fn watch_events(
         &self,
-        wanted: watch::Receiver<bool>,
+        has_pods: watch::Receiver<bool>,
     ) -> impl Stream<Item = RuntimeEvent> + Send + Unpin + use<> {
         let (sender, receiver) = mpsc::channel(256);
-        tokio::spawn(run_event_source(self.clone(), wanted, sender));
+        tokio::spawn(run_event_source(self.clone(), has_pods, sender));
         Box::pin(stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) }))
     }
 }
 
-async fn run_event_source(cri: CriClient, wanted: watch::Receiver<bool>, sender: mpsc::Sender<RuntimeEvent>) {
+async fn run_event_source(cri: CriClient, has_pods: watch::Receiver<bool>, sender: mpsc::Sender<RuntimeEvent>) {
     let mut source = EventSource::CriEvents;
     while !sender.is_closed() {
         let ended = tokio::select! {
-            ended = follow_source(&cri, source, &wanted, &sender) => ended,
+            ended = follow_source(&cri, source, &has_pods, &sender) => ended,
             () = sender.closed() => return,
         };
         match ended {
@@ -74,13 +74,13 @@ async fn run_event_source(cri: CriClient, wanted: watch::Receiver<bool>, sender:
 async fn follow_source(
     cri: &CriClient,
     source: EventSource,
-    wanted: &watch::Receiver<bool>,
+    has_pods: &watch::Receiver<bool>,
     sender: &mpsc::Sender<RuntimeEvent>,
 ) -> Result<(), CriError> {
     match source {
         EventSource::CriEvents => follow_cri_events(cri, sender).await,
         EventSource::ContainerdEvents => super::containerd_events::follow_containerd_events(cri, sender).await,
-        EventSource::Relist => relist_periodically(cri, wanted.clone(), sender).await,
+        EventSource::Relist => relist_periodically(cri, has_pods.clone(), sender).await,
     }
 }
 
@@ -103,14 +103,14 @@ type PodStates = HashMap<String, Vec<(String, i32)>>;
 
 async fn relist_periodically(
     cri: &CriClient,
-    mut wanted: watch::Receiver<bool>,
+    mut has_pods: watch::Receiver<bool>,
     sender: &mpsc::Sender<RuntimeEvent>,
 ) -> Result<(), CriError> {
     let mut known = list_pod_states(cri).await?;
     send_event(sender, RuntimeEvent::Resync).await;
     loop {
         // An error means that the kubelet has stopped.
-        if wanted.wait_for(|wanted| *wanted).await.is_err() {
+        if has_pods.wait_for(|has_pods| *has_pods).await.is_err() {
             return std::future::pending().await;
         }
         tokio::time::sleep(RELIST_PERIOD).await;
@@ -125,20 +125,20 @@ async fn relist_periodically(
 async fn list_pod_states(cri: &CriClient) -> Result<PodStates, CriError> {
     let (sandboxes, containers) =
         tokio::try_join!(cri.list_sandboxes(HashMap::new()), cri.list_containers(HashMap::new()))?;
-    let mut picture = PodStates::new();
+    let mut states = PodStates::new();
     let mut owners = HashMap::new();
     for sandbox in sandboxes {
         let uid = sandbox.metadata.map(|metadata| metadata.uid).unwrap_or_default();
         owners.insert(sandbox.id.clone(), uid.clone());
-        picture.entry(uid).or_default().push((sandbox.id, sandbox.state));
+        states.entry(uid).or_default().push((sandbox.id, sandbox.state));
     }
     for container in containers {
         if let Some(uid) = owners.get(&container.pod_sandbox_id) {
-            picture.entry(uid.clone()).or_default().push((container.id, container.state));
+            states.entry(uid.clone()).or_default().push((container.id, container.state));
         }
     }
-    picture.values_mut().for_each(|states| states.sort());
-    Ok(picture)
+    states.values_mut().for_each(|states| states.sort());
+    Ok(states)
 }
 
 /// Returns the pods whose states differ.
@@ -159,14 +159,14 @@ mod tests {
 
     #[test]
     fn only_changed_pods_are_reported() {
-        let picture = |pods: &[(&str, &[(&str, i32)])]| -> PodStates {
+        let states = |pods: &[(&str, &[(&str, i32)])]| -> PodStates {
             let states = |states: &[(&str, i32)]| states.iter().map(|(id, state)| (id.to_string(), *state)).collect();
             pods.iter().map(|(uid, list)| (uid.to_string(), states(list))).collect()
         };
-        let old = picture(&[("a", &[("s", 0), ("c", 1)]), ("b", &[("t", 0)]), ("gone", &[])]);
-        let new = picture(&[("a", &[("s", 0), ("c", 2)]), ("b", &[("t", 0)]), ("new", &[("u", 0)])]);
-        let mut told = changed_pods(&old, &new);
-        told.sort();
-        assert_eq!(told, ["a", "gone", "new"]);
+        let old = states(&[("a", &[("s", 0), ("c", 1)]), ("b", &[("t", 0)]), ("gone", &[])]);
+        let new = states(&[("a", &[("s", 0), ("c", 2)]), ("b", &[("t", 0)]), ("new", &[("u", 0)])]);
+        let mut reported = changed_pods(&old, &new);
+        reported.sort();
+        assert_eq!(reported, ["a", "gone", "new"]);
     }
 }

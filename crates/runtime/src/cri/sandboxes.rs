@@ -36,8 +36,8 @@ impl CriClient {
     pub async fn sandbox_status(&self, id: &str) -> Result<types::PodSandboxStatus, CriError> {
         let request = types::PodSandboxStatusRequest { pod_sandbox_id: id.into(), verbose: false };
         let call = async move { self.runtime_service().pod_sandbox_status(request).await };
-        let answer = call_with_deadline("PodSandboxStatus", CALL_TIMEOUT, call).await?;
-        answer.status.ok_or(CriError::Incomplete { method: "PodSandboxStatus", field: "status" })
+        let response = call_with_deadline("PodSandboxStatus", CALL_TIMEOUT, call).await?;
+        response.status.ok_or(CriError::Incomplete { method: "PodSandboxStatus", field: "status" })
     }
 
     /// Prepares port forwarding; returns the URL of the runtime's streaming server.

@@ -9,9 +9,9 @@ pub(super) struct NodeName;
 
 impl SchedulerPlugin for NodeName {
     fn filter_node(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Vec<String>> {
-        let wanted = pod.pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("");
+        let requested = pod.pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("");
         let name = node.node.as_ref().map(|node| node.name_any()).unwrap_or_default();
-        match wanted.is_empty() || wanted == name {
+        match requested.is_empty() || requested == name {
             true => Ok(()),
             false => Err(vec!["node(s) didn't match the requested node name".into()]),
         }

@@ -10,8 +10,8 @@ pub(super) struct NodePorts;
 
 impl SchedulerPlugin for NodePorts {
     fn filter_node(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Vec<String>> {
-        let taken = |wanted: &HostPort| {
-            node.pods.values().any(|other| other.ports.iter().any(|port| ports_conflict(port, wanted)))
+        let taken = |requested: &HostPort| {
+            node.pods.values().any(|other| other.ports.iter().any(|port| ports_conflict(port, requested)))
         };
         match pod.ports.iter().any(taken) {
             true => Err(vec!["node(s) didn't have free ports for the requested pod ports".into()]),
@@ -45,7 +45,7 @@ mod tests {
         let mut node = tests::node(json!({}));
         node.add_pod("1".into(), pod("", "TCP", 80));
         node.add_pod("2".into(), pod("10.0.0.1", "UDP", 53));
-        let check = |wanted: PodInfo, free: bool| assert_eq!(NodePorts.filter_node(&wanted, &node).is_ok(), free);
+        let check = |requested: PodInfo, free: bool| assert_eq!(NodePorts.filter_node(&requested, &node).is_ok(), free);
         check(pod("", "TCP", 80), false);
         check(pod("10.0.0.1", "TCP", 80), false);
         check(pod("", "UDP", 80), true);

@@ -15,8 +15,8 @@ impl SchedulerPlugin for NodeResourcesFit {
         if running >= node.allocatable.get("pods") {
             reasons.push("Too many pods".into());
         }
-        for (name, wanted) in pod.requests.iter() {
-            if wanted > 0 && wanted > node.allocatable.get(name) - node.requested.get(name) {
+        for (name, requested) in pod.requests.iter() {
+            if requested > 0 && requested > node.allocatable.get(name) - node.requested.get(name) {
                 reasons.push(format!("Insufficient {name}"));
             }
         }
