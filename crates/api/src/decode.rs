@@ -207,8 +207,7 @@ impl Canonicalizer {
         shapes: SchemaShape,
         value: &mut Value,
     ) -> Result<(), DecodeError> {
-        let (SchemaShape::SchemaOrBool(id) | SchemaShape::SchemaOrArray(id) | SchemaShape::SchemaOrStrings(id)) =
-            shapes;
+        let id = shapes.schema();
         let known = self.unknown.len();
         let ty = schema().get(id);
         match (shapes, &mut *value) {

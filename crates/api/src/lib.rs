@@ -8,6 +8,7 @@ pub mod convert;
 pub mod decode;
 pub mod defaults;
 pub mod discovery;
+pub mod json_encoder;
 pub mod meta;
 pub mod openapi;
 pub mod patch;

@@ -313,8 +313,7 @@ impl<'b> MessageDecoder<'b> {
         bytes: &[u8],
         depth: usize,
     ) -> Result<Value, ProtobufError> {
-        let (SchemaShape::SchemaOrBool(id) | SchemaShape::SchemaOrArray(id) | SchemaShape::SchemaOrStrings(id)) =
-            shapes;
+        let id = shapes.schema();
         let (one, many) = match shapes {
             SchemaShape::SchemaOrBool(_) => (2, 0),
             SchemaShape::SchemaOrArray(_) | SchemaShape::SchemaOrStrings(_) => (1, 2),

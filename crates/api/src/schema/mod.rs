@@ -317,6 +317,14 @@ impl ProtobufSlot {
     }
 }
 
+impl SchemaShape {
+    /// The type of the JSON schema.
+    pub fn schema(self) -> TypeId {
+        let (SchemaShape::SchemaOrBool(id) | SchemaShape::SchemaOrArray(id) | SchemaShape::SchemaOrStrings(id)) = self;
+        id
+    }
+}
+
 impl FieldType {
     /// The default of list and map elements in OpenAPI.
     pub fn zero_value(&self) -> Option<Value> {

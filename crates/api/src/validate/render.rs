@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::internal_types::{go_field_name, host_fields, internal_field_order};
 use crate::{
-    Value, decode,
+    Value, decode, json_encoder,
     quantity::Quantity,
     schema::{FieldPresence, FieldType, StructField, TypeId, schema},
 };
@@ -39,24 +39,7 @@ pub fn render_internal_list(ty: &str, value: &Value) -> String {
 
 /// Renders a value of a type as Go encodes it: struct fields in order.
 pub fn render_external(ty: &FieldType, value: &Value) -> String {
-    escaped(write_external(ty, value))
-}
-
-fn write_external(ty: &FieldType, value: &Value) -> String {
-    match (ty, value) {
-        (FieldType::Struct(id), Value::Object(map)) => {
-            let fields = schema().get(*id).fields.iter();
-            let shown = fields.filter_map(|field| Some((field, map.get(field.name)?)));
-            join_object(shown.map(|(field, value)| (field.name.to_owned(), write_external(&field.ty, value))))
-        }
-        (FieldType::List(inner), Value::Array(items)) => {
-            join_list(items.iter().map(|item| write_external(inner, item)))
-        }
-        (FieldType::Map(inner), Value::Object(map)) => {
-            join_object(map.iter().map(|(key, value)| (key.clone(), write_external(inner, value))))
-        }
-        (_, value) => value.to_string(),
-    }
+    String::from_utf8(json_encoder::encode_typed(ty, value)).unwrap_or_default()
 }
 
 fn write_internal(ty: &FieldType, value: Option<&Value>, presence: FieldPresence) -> String {
@@ -84,7 +67,7 @@ fn write_internal_struct(id: TypeId, value: Option<&Value>) -> String {
     let ty = schema().get(id);
     let empty = json!({});
     if ty.name.starts_with("meta/") {
-        return write_external(&FieldType::Struct(id), value.unwrap_or(&empty));
+        return render_external(&FieldType::Struct(id), value.unwrap_or(&empty));
     }
     let member = |field: &StructField| {
         let inside = value.and_then(|value| value.get(field.name));
