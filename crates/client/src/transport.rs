@@ -5,6 +5,8 @@ use std::path::Path;
 use bytes::Bytes;
 use http::{HeaderValue, header::USER_AGENT};
 use kube::{Client, client::Body};
+use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
 use tower::{BoxError, Service, ServiceExt};
 
 /// Returns a client whose requests go straight into `service`, the API server of this process, without socket or TLS.
@@ -24,6 +26,18 @@ where
     Client::new(named, "default")
 }
 
+/// Returns a client whose requests are handled on `runtime`, for callers on another runtime.
+///
+/// An in-process API server would otherwise run on the caller's threads. A dropped request is cancelled.
+pub fn client_on_runtime(client: Client, runtime: Handle) -> Client {
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let client = client.clone();
+        let task = AbortOnDropHandle::new(runtime.spawn(async move { client.send(request).await }));
+        async move { Ok::<_, BoxError>(task.await??) }
+    });
+    Client::new(service, "default")
+}
+
 /// Returns a client for the current context of a kubeconfig file.
 pub async fn client_from_kubeconfig(path: &Path) -> Result<Client, ClientError> {
     let kubeconfig = kube::config::Kubeconfig::read_from(path)?;
@@ -40,4 +54,29 @@ pub enum ClientError {
     /// The TLS configuration is invalid.
     #[error("client: {0}")]
     Client(#[from] kube::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn requests_are_handled_on_the_given_runtime() {
+        let server =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name("server").build().unwrap();
+        let thread_name = |_: http::Request<Body>| async {
+            let name = std::thread::current().name().unwrap_or_default().to_owned();
+            Ok::<_, BoxError>(http::Response::new(Body::from(name.into_bytes())))
+        };
+        let client = {
+            let _entered = server.enter();
+            in_process_client(tower::service_fn(thread_name), "test")
+        };
+        let request = || http::Request::get("/").body(Vec::new()).unwrap();
+        let direct = client.request_text(request()).await.unwrap();
+        assert_ne!(direct, "server");
+        let handled = client_on_runtime(client, server.handle().clone()).request_text(request()).await.unwrap();
+        assert_eq!(handled, "server");
+        server.shutdown_background();
+    }
 }

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use client::{EventRecorder, SharedInformer};
+use client::{EventRecorder, SharedInformer, transport::client_on_runtime};
 use futures::future::BoxFuture;
 use kube::{Api, runtime::watcher};
 use runtime::cri::CriClient;
@@ -119,6 +119,8 @@ pub fn run_kubelet(
     shutdown: CancellationToken,
 ) -> BoxFuture<'static, Result<(), KubeletError>> {
     Box::pin(async {
+        // Requests are handled where the API server runs, not on the kubelet's threads.
+        let client = client_on_runtime(client, tokio::runtime::Handle::current());
         run_on_own_runtime(move || run_components(config, client, shutdown)).await.map_err(KubeletError::Thread)?
     })
 }
