@@ -146,7 +146,7 @@ fn yaml_decode(bencher: Bencher) {
 
 #[divan::bench(sample_count = 10)]
 fn openapi_2(bencher: Bencher) {
-    bencher.bench_local(|| openapi::v2(ALL_ENABLED).to_string());
+    bencher.bench_local(|| openapi::v2_document(ALL_ENABLED).to_string());
 }
 
 #[divan::bench(sample_count = 10)]

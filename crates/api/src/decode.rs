@@ -55,7 +55,7 @@ pub fn decode_json(ty: TypeId, bytes: &[u8], mode: FieldValidation) -> Result<(V
 /// Canonicalizes `value` as an object of type `ty`. `kind` and `apiVersion` are kept.
 pub fn canonicalize(ty: TypeId, value: Value) -> Result<DecodedObject, DecodeError> {
     let mut walk = Canonicalizer { top: schema().get(ty), unknown: Vec::new(), budget: Budget::default() };
-    let object = walk.top(ty, value)?;
+    let object = walk.canonicalize_root(ty, value)?;
     Ok(DecodedObject { object, unknown: walk.unknown })
 }
 
@@ -114,7 +114,7 @@ struct FieldContext<'a> {
 }
 
 impl Canonicalizer {
-    fn top(&mut self, id: TypeId, mut value: Value) -> Result<Value, DecodeError> {
+    fn canonicalize_root(&mut self, id: TypeId, mut value: Value) -> Result<Value, DecodeError> {
         let ty = schema().get(id);
         match &mut value {
             Value::Object(map) => self.canonicalize_struct(ty, map, &Path::TOP)?,

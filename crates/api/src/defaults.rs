@@ -1,6 +1,6 @@
 //! Defaulting: static defaults of the schema, and defaults computed from other fields.
 //!
-//! [`apply_config`] walks an object by its type. Computed defaults are functions in `defaults/`, registered by type below.
+//! [`apply_defaults`] walks an object by its type. Computed defaults are functions in `defaults/`, registered by type below.
 
 mod core_group;
 mod other_groups;

@@ -56,10 +56,10 @@ fn v3_documents_equal_upstreams() {
     for name in &files {
         let path = name.trim_end_matches("_openapi.json").replace("__", "/");
         let want = without_descriptions(fixture(&format!("fixtures/openapi/v3/{name}")));
-        let got = without_descriptions(openapi::document_at(&path).unwrap_or_default());
+        let got = without_descriptions(openapi::v3_document(&path).unwrap_or_default());
         differences(&path, &want, &got, &mut found);
     }
-    let index = openapi::index(ALL_ENABLED);
+    let index = openapi::v3_index(ALL_ENABLED);
     assert_eq!(index["paths"].as_object().unwrap().len(), files.len(), "{index}");
     report("OpenAPI 3", files.len(), &found);
 }
@@ -70,7 +70,7 @@ fn v2_document_equals_upstreams() {
         return;
     }
     let want = without_descriptions(inline_parameters(fixture("fixtures/openapi/swagger.json")));
-    let got = without_descriptions(inline_parameters(openapi::v2(ALL_ENABLED)));
+    let got = without_descriptions(inline_parameters(openapi::v2_document(ALL_ENABLED)));
     let mut found = Vec::new();
     differences("", &want, &got, &mut found);
     report("OpenAPI 2", 1, &found);
@@ -95,7 +95,7 @@ fn most_descriptions_equal_upstreams() {
         return;
     }
     let want = property_descriptions(&fixture("fixtures/openapi/swagger.json")["definitions"]);
-    let got = property_descriptions(&openapi::v2(ALL_ENABLED)["definitions"]);
+    let got = property_descriptions(&openapi::v2_document(ALL_ENABLED)["definitions"]);
     let same = want.iter().filter(|(field, text)| got.get(*field) == Some(*text)).count();
     println!("descriptions: {} upstream, {} here, {same} the same", want.len(), got.len());
     // There are few if the crate with the descriptions was unavailable at build time.

@@ -304,7 +304,7 @@ fn arbitrary_values_never_panic() {
                 for part in resource.subresources.iter().map(|part| part.name).chain(["warnings"]) {
                     validate::validate_subresource_update(resource, part, new, old);
                 }
-                validate::warnings(resource, new, Some(old));
+                validate::collect_warnings(resource, new, Some(old));
             }
         }
     }
@@ -314,7 +314,7 @@ fn arbitrary_values_never_panic() {
 fn create_warnings(group: &str, version: &str, name: &str, body: Value) -> Vec<String> {
     let resource = schema().resource(group, version, name).expect("there is such a resource");
     let object = prepare_object(resource, "default", &body).expect("the object is of its type");
-    validate::warnings(resource, &object, None)
+    validate::collect_warnings(resource, &object, None)
 }
 
 #[test]
@@ -356,7 +356,7 @@ fn no_warnings_where_upstream_has_none() {
             continue;
         };
         let Some(object) = prepare_object(resource, &namespace, &exchange["body"]) else { continue };
-        assert_eq!(validate::warnings(resource, &object, None), Vec::<String>::new(), "{}", exchange["id"]);
+        assert_eq!(validate::collect_warnings(resource, &object, None), Vec::<String>::new(), "{}", exchange["id"]);
     }
 }
 

@@ -60,7 +60,7 @@ pub enum ApplyError {
 
 impl ApplyError {
     /// Builds the API response.
-    pub fn status(&self) -> Status {
+    pub fn to_status(&self) -> Status {
         let message = self.to_string();
         match self {
             ApplyError::WrongType(_) | ApplyError::ManagedFields => Status::bad_request(message),

@@ -143,7 +143,7 @@ impl ManagedFields {
     }
 
     /// Writes the entries into an object, sorted.
-    pub fn write(mut self, object: &mut Value) {
+    pub fn write_to(mut self, object: &mut Value) {
         let metadata = meta::metadata_mut(object);
         if self.entries.is_empty() {
             metadata.remove("managedFields");

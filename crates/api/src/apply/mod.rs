@@ -80,7 +80,7 @@ pub fn track_update(writer: &ApplyRequest, live: Option<&Value>, object: &mut Va
         }
     };
     if assign_difference(writer, live, object, &mut managed, writer.manager).is_ok() {
-        managed.write(object);
+        managed.write_to(object);
     }
 }
 
@@ -156,7 +156,7 @@ pub fn apply_config(
         };
     }
     let (mut object, managed) = result?;
-    managed.write(&mut object);
+    managed.write_to(&mut object);
     if writer.manager == last_applied::KUBECTL_MANAGER {
         last_applied::refresh_annotation(&mut object, config);
     }

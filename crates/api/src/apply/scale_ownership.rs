@@ -20,7 +20,7 @@ pub fn copy_to_scale(parent: &Value, scale: &mut Value, path: &str) -> Result<()
         entry.api_version = SCALE_VERSION.to_owned();
         owns
     });
-    managed.write(scale);
+    managed.write_to(scale);
     Ok(())
 }
 

@@ -134,7 +134,7 @@ fn fields_of_other_managers_conflict() {
     let first = Put("u", map(json!({"k": "v", "l": "v"})));
     let error = check("configmaps", &[first.clone(), Apply("a", map(json!({"k": "w"})))]).unwrap_err();
     assert_eq!(error.to_string(), "Apply failed with 1 conflict: conflict with \"u\" using v1: .data.k");
-    let status = error.status();
+    let status = error.to_status();
     assert_eq!((status.code, status.reason), (409, "Conflict"));
     assert_eq!(
         status.details,
@@ -217,7 +217,7 @@ fn schema_mismatch_is_rejected() {
     assert_eq!(refused("pods", json!({"metadata": {"managedFields": [{}]}})), "metadata.managedFields must be nil");
     let writer = ApplyRequest { target: ApplyTarget::for_resource(resource("pods"), ""), manager: "a", now: "" };
     let other = apply_config(&writer, None, &json!({"apiVersion": "v1", "kind": "Node"}), false).unwrap_err();
-    assert_eq!((other.to_string().as_str(), other.status().code), ("invalid object type: /v1, Kind=Node", 400));
+    assert_eq!((other.to_string().as_str(), other.to_status().code), ("invalid object type: /v1, Kind=Node", 400));
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub(super) fn decode_text(ty: TypeId, bytes: &[u8]) -> Result<(Value, Vec<Violat
         let json = Reader::new(text, Budget::default());
         let mut typed = TypedReader { json, top: schema().get(ty), mismatch: None };
         let mut object = Value::Null;
-        typed.top(&mut object)?;
+        typed.read_root(&mut object)?;
         typed.json.scan.end()?;
         match typed.mismatch {
             Some(error) => Err(error.into()),
@@ -70,7 +70,7 @@ struct TypedReader<'t> {
 }
 
 impl TypedReader<'_> {
-    fn top(&mut self, out: &mut Value) -> Result<(), DecodeHalt> {
+    fn read_root(&mut self, out: &mut Value) -> Result<(), DecodeHalt> {
         match self.json.scan.peek()? {
             b'{' => self.read_struct(self.top, None, &Path::TOP, out),
             b'n' => {

@@ -124,7 +124,7 @@ impl DocumentCache {
             DocumentName::Resources(group, version) => {
                 super::served_group_versions(&self.served).contains(&(group.as_str(), version.as_str()))
             }
-            DocumentName::OpenApi3(path) => openapi::has_document(path, &self.served),
+            DocumentName::OpenApi3(path) => openapi::has_v3_document(path, &self.served),
             _ => true,
         }
     }
@@ -138,10 +138,10 @@ impl DocumentCache {
             DocumentName::Aggregated { core, version } => {
                 Some(json(aggregated_document(*core, *version, &self.served)))
             }
-            DocumentName::OpenApi2 => Some(json(openapi::v2(&self.served))),
+            DocumentName::OpenApi2 => Some(json(openapi::v2_document(&self.served))),
             DocumentName::OpenApi2Protobuf => Some(CachedDocument::new(openapi::v2_protobuf(&self.served))),
-            DocumentName::OpenApi3Index => Some(json(openapi::index(&self.served))),
-            DocumentName::OpenApi3(path) => openapi::document_at(path).map(json),
+            DocumentName::OpenApi3Index => Some(json(openapi::v3_index(&self.served))),
+            DocumentName::OpenApi3(path) => openapi::v3_document(path).map(json),
         }
     }
 }

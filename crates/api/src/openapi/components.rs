@@ -8,9 +8,9 @@ use serde_json::json;
 
 use super::{
     custom_resources,
-    descriptions::Descriptions,
-    group_version_kinds::{self, Kind},
-    path_names::title,
+    descriptions::DescriptionTable,
+    group_version_kinds::{self, GroupVersionKind},
+    path_names::capitalize_first,
 };
 use crate::{
     Map, Value,
@@ -19,46 +19,51 @@ use crate::{
 
 /// The OpenAPI version of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(super) enum OpenApiVersion {
     V2,
     V3,
 }
 
 /// The fields of `/version`; the first nine are required.
-const INFO: &str = "major minor gitVersion gitCommit gitTreeState buildDate goVersion compiler platform \
+const VERSION_INFO_FIELDS: &str = "major minor gitVersion gitCommit gitTreeState buildDate goVersion compiler platform \
     emulationMajor emulationMinor minCompatibilityMajor minCompatibilityMinor";
 
 /// The schemas of one document.
-pub(super) struct Components {
-    pub dialect: Dialect,
-    descriptions: Descriptions,
-    kinds: HashMap<TypeId, Kind>,
+pub(super) struct ComponentSchemas {
+    pub dialect: OpenApiVersion,
+    descriptions: DescriptionTable,
+    kinds: HashMap<TypeId, GroupVersionKind>,
     /// The group-versions of the common kinds: that of the document, or all.
     common: BTreeSet<(&'static str, &'static str)>,
 }
 
-impl Components {
+impl ComponentSchemas {
     /// For a v3 document of one group-version, or of none.
-    pub fn v3(group_version: Option<(&'static str, &'static str)>) -> Self {
-        Self::new(Dialect::V3, group_version.into_iter().chain([("", "v1")]).collect())
+    pub fn for_v3(group_version: Option<(&'static str, &'static str)>) -> Self {
+        Self::new(OpenApiVersion::V3, group_version.into_iter().chain([("", "v1")]).collect())
     }
 
     /// For a v3 document of custom resources.
-    pub fn v3_custom() -> Self {
-        Self::new(Dialect::V3, group_version_kinds::of_clients())
+    pub fn for_v3_custom_resources() -> Self {
+        Self::new(OpenApiVersion::V3, group_version_kinds::client_group_versions())
     }
 
     /// For the v2 document.
-    pub fn v2() -> Self {
-        Self::new(Dialect::V2, group_version_kinds::group_versions())
+    pub fn for_v2() -> Self {
+        Self::new(OpenApiVersion::V2, group_version_kinds::all_group_versions())
     }
 
-    fn new(dialect: Dialect, common: BTreeSet<(&'static str, &'static str)>) -> Self {
-        Self { dialect, descriptions: Descriptions::load(), kinds: group_version_kinds::by_type(), common }
+    fn new(dialect: OpenApiVersion, common: BTreeSet<(&'static str, &'static str)>) -> Self {
+        Self {
+            dialect,
+            descriptions: DescriptionTable::parse_table(),
+            kinds: group_version_kinds::kinds_by_type(),
+            common,
+        }
     }
 
     /// Returns the schemas of some components and of all components that they refer to.
-    pub fn closure(&self, keys: impl Iterator<Item = String>) -> Map {
+    pub fn schemas_with_references(&self, keys: impl Iterator<Item = String>) -> Map {
         let mut found: BTreeMap<String, Value> = BTreeMap::new();
         let mut waiting: Vec<String> = keys.collect();
         while let Some(key) = waiting.pop() {
@@ -66,61 +71,61 @@ impl Components {
                 continue;
             }
             if let Some(id) = schema().type_named(&key) {
-                waiting.extend(schema().get(id).fields.iter().filter_map(|field| reference(&field.ty, field)));
+                waiting.extend(schema().get(id).fields.iter().filter_map(|field| component_key(&field.ty, field)));
             }
-            let mut schema = self.schema(&key);
-            if let Some(text) = self.descriptions.of_type(&name(&key)) {
+            let mut schema = self.component_schema(&key);
+            if let Some(text) = self.descriptions.type_description(&component_name(&key)) {
                 schema["description"] = text.into();
             }
             found.insert(key, schema);
         }
-        found.into_iter().map(|(key, schema)| (name(&key), schema)).collect()
+        found.into_iter().map(|(key, schema)| (component_name(&key), schema)).collect()
     }
 
     /// Returns `{"$ref": …}`.
-    pub fn reference(&self, key: &str) -> Value {
-        let place = if self.dialect == Dialect::V2 { "definitions" } else { "components/schemas" };
-        json!({"$ref": format!("#/{place}/{}", name(key))})
+    pub fn schema_reference(&self, key: &str) -> Value {
+        let place = if self.dialect == OpenApiVersion::V2 { "definitions" } else { "components/schemas" };
+        json!({"$ref": format!("#/{place}/{}", component_name(key))})
     }
 
-    fn schema(&self, key: &str) -> Value {
+    fn component_schema(&self, key: &str) -> Value {
         match (schema().type_named(key), self.dialect) {
-            (Some(id), _) => self.structure(id),
-            (None, Dialect::V2) if key == "Quantity" => json!({"type": "string"}),
-            (None, Dialect::V2) if key == "IntOrString" => json!({"type": "string", "format": "int-or-string"}),
-            (None, _) => self.special(key),
+            (Some(id), _) => self.struct_schema(id),
+            (None, OpenApiVersion::V2) if key == "Quantity" => json!({"type": "string"}),
+            (None, OpenApiVersion::V2) if key == "IntOrString" => json!({"type": "string", "format": "int-or-string"}),
+            (None, _) => self.special_schema(key),
         }
     }
 
-    fn special(&self, key: &str) -> Value {
+    fn special_schema(&self, key: &str) -> Value {
         match key {
             "Quantity" => json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
             "IntOrString" => json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}),
             "Time" | "MicroTime" => json!({"type": "string", "format": "date-time"}),
             "Duration" => json!({"type": "string"}),
-            "Info" => self.info(),
+            "Info" => self.version_info_schema(),
             "JSON" | "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrBool" | "JSONSchemaPropsOrStringArray" => json!({}),
             _ => json!({"type": "object"}),
         }
     }
 
-    fn info(&self) -> Value {
-        let required: Vec<&str> = INFO.split(' ').take(9).collect();
+    fn version_info_schema(&self) -> Value {
+        let required: Vec<&str> = VERSION_INFO_FIELDS.split(' ').take(9).collect();
         let property = |name: &str| {
             let mut schema = json!({"type": "string"});
-            if self.dialect == Dialect::V3 && required.contains(&name) {
+            if self.dialect == OpenApiVersion::V3 && required.contains(&name) {
                 schema["default"] = "".into();
             }
             (name.to_owned(), schema)
         };
-        let properties: Map = INFO.split(' ').map(property).collect();
+        let properties: Map = VERSION_INFO_FIELDS.split(' ').map(property).collect();
         json!({"type": "object", "properties": properties, "required": required})
     }
 
-    fn structure(&self, id: TypeId) -> Value {
+    fn struct_schema(&self, id: TypeId) -> Value {
         let ty = schema().get(id);
         let mut properties: Map =
-            ty.fields.iter().map(|field| (field.name.to_owned(), self.property(ty, field))).collect();
+            ty.fields.iter().map(|field| (field.name.to_owned(), self.property_schema(ty, field))).collect();
         let kinds = self.kinds_of(id, ty);
         if !kinds.is_empty() && ty.short_name() != "WatchEvent" {
             for field in ["apiVersion", "kind"] {
@@ -138,21 +143,21 @@ impl Components {
             out["required"] = json!(required);
         }
         if !kinds.is_empty() {
-            out["x-kubernetes-group-version-kind"] = kinds.iter().map(Kind::value).collect();
+            out["x-kubernetes-group-version-kind"] = kinds.iter().map(GroupVersionKind::to_value).collect();
         }
         if ty.atomic {
             out["x-kubernetes-map-type"] = "atomic".into();
         }
-        if let Some(union) = union(ty) {
+        if let Some(union) = union_extension(ty) {
             out["x-kubernetes-unions"] = json!([union]);
         }
         out
     }
 
-    fn kinds_of(&self, id: TypeId, ty: &StructType) -> Vec<Kind> {
+    fn kinds_of(&self, id: TypeId, ty: &StructType) -> Vec<GroupVersionKind> {
         let everywhere = matches!(ty.name.as_str(), "meta/v1.DeleteOptions" | "meta/v1.WatchEvent");
         if everywhere {
-            let kind = |(group, version): &(&'static str, &'static str)| Kind {
+            let kind = |(group, version): &(&'static str, &'static str)| GroupVersionKind {
                 group,
                 version,
                 kind: ty.short_name().to_owned(),
@@ -163,15 +168,15 @@ impl Components {
     }
 
     fn describe(&self, ty: &StructType, field: &str, schema: &mut Value) {
-        if let Some(text) = self.descriptions.of_field(&name(&ty.name), field) {
+        if let Some(text) = self.descriptions.field_description(&component_name(&ty.name), field) {
             schema["description"] = text.into();
         }
     }
 
-    fn property(&self, ty: &StructType, field: &StructField) -> Value {
-        let mut out = self.element(&field.ty, field);
+    fn property_schema(&self, ty: &StructType, field: &StructField) -> Value {
+        let mut out = self.element_schema(&field.ty, field);
         self.describe(ty, field.name, &mut out);
-        if self.dialect == Dialect::V3
+        if self.dialect == OpenApiVersion::V3
             && let Some(default) = field.published_default()
         {
             out["default"] = default;
@@ -191,12 +196,12 @@ impl Components {
             out["x-kubernetes-patch-strategy"] = strategies.join(",").into();
         }
         match out.as_object() {
-            Some(map) if map.len() > 1 && self.dialect == Dialect::V3 => wrap(out),
+            Some(map) if map.len() > 1 && self.dialect == OpenApiVersion::V3 => wrap_reference(out),
             _ => out,
         }
     }
 
-    fn element(&self, ty: &FieldType, field: &StructField) -> Value {
+    fn element_schema(&self, ty: &FieldType, field: &StructField) -> Value {
         match ty {
             FieldType::String => json!({"type": "string"}),
             FieldType::Bool => json!({"type": "boolean"}),
@@ -204,27 +209,27 @@ impl Components {
             FieldType::Int64 => json!({"type": "integer", "format": "int64"}),
             FieldType::Double => json!({"type": "number", "format": "double"}),
             FieldType::Bytes => json!({"type": "string", "format": "byte"}),
-            FieldType::List(inner) => json!({"type": "array", "items": self.inner(inner, field)}),
-            FieldType::Map(inner) => json!({"type": "object", "additionalProperties": self.inner(inner, field)}),
-            _ => self.reference(&reference(ty, field).unwrap_or_default()),
+            FieldType::List(inner) => json!({"type": "array", "items": self.item_schema(inner, field)}),
+            FieldType::Map(inner) => json!({"type": "object", "additionalProperties": self.item_schema(inner, field)}),
+            _ => self.schema_reference(&component_key(ty, field).unwrap_or_default()),
         }
     }
 
     /// The schema of a list or map element, with the default of its type.
-    fn inner(&self, ty: &FieldType, field: &StructField) -> Value {
-        let mut out = self.element(ty, field);
-        if self.dialect == Dialect::V3
+    fn item_schema(&self, ty: &FieldType, field: &StructField) -> Value {
+        let mut out = self.element_schema(ty, field);
+        if self.dialect == OpenApiVersion::V3
             && let Some(zero) = ty.zero_value()
         {
             out["default"] = zero;
-            return wrap(out);
+            return wrap_reference(out);
         }
         out
     }
 }
 
 /// Wraps a reference with siblings in `allOf`, as v3 requires.
-fn wrap(mut schema: Value) -> Value {
+fn wrap_reference(mut schema: Value) -> Value {
     if let Some(reference) = schema.as_object_mut().and_then(|map| map.remove("$ref")) {
         schema["allOf"] = json!([{"$ref": reference}]);
     }
@@ -241,10 +246,10 @@ fn patch_strategies(field: &StructField) -> Vec<&'static str> {
 }
 
 /// The component key of a type or of its elements.
-fn reference(ty: &FieldType, field: &StructField) -> Option<String> {
+fn component_key(ty: &FieldType, field: &StructField) -> Option<String> {
     let name = match ty {
         FieldType::Struct(id) => return Some(schema().get(*id).name.clone()),
-        FieldType::List(inner) | FieldType::Map(inner) => return reference(inner, field),
+        FieldType::List(inner) | FieldType::Map(inner) => return component_key(inner, field),
         FieldType::Time => "Time",
         FieldType::MicroTime => "MicroTime",
         FieldType::Duration => "Duration",
@@ -257,8 +262,8 @@ fn reference(ty: &FieldType, field: &StructField) -> Option<String> {
 }
 
 /// Returns the component name: `io.k8s.api.core.v1.Pod` for `core/v1.Pod`.
-pub(super) fn name(key: &str) -> String {
-    if let Some(name) = custom_resources::name(key) {
+pub(super) fn component_name(key: &str) -> String {
+    if let Some(name) = custom_resources::custom_component_name(key) {
         return name.to_owned();
     }
     const MACHINERY: &str = "io.k8s.apimachinery.pkg";
@@ -283,9 +288,9 @@ pub(super) fn name(key: &str) -> String {
     }
 }
 
-fn union(ty: &StructType) -> Option<Value> {
+fn union_extension(ty: &StructType) -> Option<Value> {
     let union = ty.union.as_ref()?;
-    let fields: Map = union.fields.iter().map(|field| ((*field).to_owned(), title(field).into())).collect();
+    let fields: Map = union.fields.iter().map(|field| ((*field).to_owned(), capitalize_first(field).into())).collect();
     let mut out = json!({"fields-to-discriminateBy": fields});
     if !union.discriminator.is_empty() {
         out["discriminator"] = union.discriminator.into();

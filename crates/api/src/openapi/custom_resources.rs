@@ -4,20 +4,22 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{components::Components, operations::Writer, resource_routes::routes, route::Route};
+use super::{
+    components::ComponentSchemas, operations::OperationWriter, resource_routes::resource_routes, route::OpenApiRoute,
+};
 use crate::{Value, schema::Resource};
 
 /// The prefix of component keys that contain their name.
-const NAMED: char = '@';
+const NAMED_PREFIX: char = '@';
 
 /// The component key of a kind.
-pub(super) fn key(group: &str, version: &str, kind: &str) -> String {
-    format!("{NAMED}{}", model_name(group, version, kind))
+pub(super) fn custom_component_key(group: &str, version: &str, kind: &str) -> String {
+    format!("{NAMED_PREFIX}{}", model_name(group, version, kind))
 }
 
 /// The component name in a key.
-pub(super) fn name(key: &str) -> Option<&str> {
-    key.strip_prefix(NAMED)
+pub(super) fn custom_component_name(key: &str) -> Option<&str> {
+    key.strip_prefix(NAMED_PREFIX)
 }
 
 /// The model name of a kind: `com.example.v1.Boat`.
@@ -29,18 +31,19 @@ pub fn model_name(group: &str, version: &str, kind: &str) -> String {
 }
 
 /// The components that all custom schemas refer to.
-const COMMON: &[&str] = &["meta/v1.ObjectMeta", "meta/v1.ListMeta"];
+const COMMON_COMPONENTS: &[&str] = &["meta/v1.ObjectMeta", "meta/v1.ListMeta"];
 
 /// Builds the v3 document of the custom resources of one group-version, with the schemas of their kinds by name; `None`
 /// without resources.
 pub fn custom_resource_document(rows: &[&Resource], schemas: BTreeMap<String, Value>) -> Option<Value> {
     rows.first()?;
-    let components = Components::v3_custom();
-    let routes: Vec<Route> = rows.iter().flat_map(|row| routes(row)).collect();
-    let common = COMMON.iter().map(|key| (*key).to_owned());
-    let mut known = components.closure(routes.iter().flat_map(Route::components).chain(common));
+    let components = ComponentSchemas::for_v3_custom_resources();
+    let routes: Vec<OpenApiRoute> = rows.iter().flat_map(|row| resource_routes(row)).collect();
+    let common = COMMON_COMPONENTS.iter().map(|key| (*key).to_owned());
+    let mut known =
+        components.schemas_with_references(routes.iter().flat_map(OpenApiRoute::component_keys).chain(common));
     known.extend(schemas);
-    let paths = Writer::new(&components).paths(&routes);
+    let paths = OperationWriter::new(&components).write_paths(&routes);
     // Title and version are upstream's; clients recognize these documents by them.
     let info = json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"});
     Some(json!({"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": known}}))
@@ -49,10 +52,10 @@ pub fn custom_resource_document(rows: &[&Resource], schemas: BTreeMap<String, Va
 /// Builds what custom resources add to the v2 document besides schemas: calls `path` for each path item and returns the
 /// shared parameters.
 pub fn custom_resource_paths_v2(rows: &[&Resource], mut path: impl FnMut(String, Value)) -> BTreeMap<String, Value> {
-    let components = Components::v2();
-    let mut writer = Writer::new(&components);
+    let components = ComponentSchemas::for_v2();
+    let mut writer = OperationWriter::new(&components);
     for row in rows {
-        writer.paths(&routes(row)).into_iter().for_each(|(name, item)| path(name, item));
+        writer.write_paths(&resource_routes(row)).into_iter().for_each(|(name, item)| path(name, item));
     }
     writer.shared
 }

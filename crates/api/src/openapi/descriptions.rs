@@ -4,17 +4,17 @@
 
 use std::collections::HashMap;
 
-const TEXTS: &str = include_str!(concat!(env!("OUT_DIR"), "/descriptions.txt"));
+const DESCRIPTION_TABLE: &str = include_str!(concat!(env!("OUT_DIR"), "/descriptions.txt"));
 
 /// Descriptions by component and field; that of a type has an empty field.
-pub(super) struct Descriptions(HashMap<(&'static str, &'static str), &'static str>);
+pub(super) struct DescriptionTable(HashMap<(&'static str, &'static str), &'static str>);
 
-impl Descriptions {
+impl DescriptionTable {
     /// Parses the table, which is slow; the result is not cached.
-    pub fn load() -> Self {
+    pub fn parse_table() -> Self {
         let mut component = "";
         let mut texts = HashMap::new();
-        for (key, text) in TEXTS.lines().filter_map(|line| line.split_once('\t')) {
+        for (key, text) in DESCRIPTION_TABLE.lines().filter_map(|line| line.split_once('\t')) {
             match key.strip_prefix('@') {
                 Some(name) => {
                     component = name;
@@ -27,14 +27,14 @@ impl Descriptions {
     }
 
     /// The description of a type.
-    pub fn of_type(&self, component: &str) -> Option<String> {
-        self.get(component, "").or_else(|| of_list(component).map(|kind| format!("A list of {kind} objects.")))
+    pub fn type_description(&self, component: &str) -> Option<String> {
+        self.get(component, "").or_else(|| list_item_kind(component).map(|kind| format!("A list of {kind} objects.")))
     }
 
     /// The description of a field.
-    pub fn of_field(&self, component: &str, field: &str) -> Option<String> {
+    pub fn field_description(&self, component: &str, field: &str) -> Option<String> {
         self.get(component, field).or_else(|| {
-            of_list(component)?;
+            list_item_kind(component)?;
             match field {
                 "items" => Some("The objects of the list.".to_owned()),
                 "metadata" => Some("Metadata of the list.".to_owned()),
@@ -52,6 +52,6 @@ impl Descriptions {
 }
 
 /// The item kind of a list component.
-fn of_list(component: &str) -> Option<&str> {
+fn list_item_kind(component: &str) -> Option<&str> {
     component.rsplit('.').next()?.strip_suffix("List").filter(|kind| !kind.is_empty())
 }

@@ -1,17 +1,17 @@
 //! Descriptions of operations and parameters, generated from verb and kind.
 
-use super::route::{Parameter, Route};
+use super::route::{OpenApiRoute, RouteParameter};
 
 /// The table of parameter descriptions, one per line.
-const PARAMETERS: &str = include_str!("../../schema/parameters.txt");
+const PARAMETER_TABLE: &str = include_str!("../../schema/parameters.txt");
 
 /// The description of a parameter.
-pub(super) fn parameter(parameter: &Parameter) -> Option<&'static str> {
-    PARAMETERS.lines().find_map(|line| line.strip_prefix(parameter.name)?.strip_prefix(": "))
+pub(super) fn parameter_description(parameter: &RouteParameter) -> Option<&'static str> {
+    PARAMETER_TABLE.lines().find_map(|line| line.strip_prefix(parameter.name)?.strip_prefix(": "))
 }
 
 /// The description of an operation.
-pub(super) fn operation(route: &Route) -> String {
+pub(super) fn operation_description(route: &OpenApiRoute) -> String {
     let kind = route.kind.as_ref().map_or("", |kind| kind.kind.as_str());
     let part = route.path.split_once("/{name}/").map_or("", |(_, part)| part.split('/').next().unwrap_or_default());
     let what = if part.is_empty() { kind.to_owned() } else { format!("{part} ({kind}) of an object") };
@@ -44,11 +44,11 @@ mod tests {
 
     #[test]
     fn every_operation_and_parameter_is_described() {
-        assert!(PARAMETERS.lines().skip(1).is_sorted());
-        for route in documents::list(ALL_ENABLED).iter().flat_map(|document| &document.routes) {
-            assert!(operation(route).ends_with('.'));
+        assert!(PARAMETER_TABLE.lines().skip(1).is_sorted());
+        for route in documents::list_documents(ALL_ENABLED).iter().flat_map(|document| &document.routes) {
+            assert!(operation_description(route).ends_with('.'));
             for given in &route.parameters {
-                assert!(parameter(given).is_some(), "{}: {}", route.path, given.name);
+                assert!(parameter_description(given).is_some(), "{}: {}", route.path, given.name);
             }
         }
     }

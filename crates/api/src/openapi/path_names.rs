@@ -1,7 +1,7 @@
 //! Paths of group-versions, and names of operations and tags.
 
 /// Formats `api/v1` or `apis/apps/v1`.
-pub(super) fn of_version(group: &str, version: &str) -> String {
+pub(super) fn group_version_path(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
@@ -10,11 +10,11 @@ pub(super) fn group_word(group: &str) -> String {
     if group.is_empty() {
         return "core".to_owned();
     }
-    word(group.strip_suffix(".k8s.io").unwrap_or(group), false)
+    camel_case(group.strip_suffix(".k8s.io").unwrap_or(group), false)
 }
 
 /// Camel-cases a text: `certManagerIo` or `CertManagerIo`. A digit does not begin a word.
-pub(super) fn word(text: &str, mut capital: bool) -> String {
+pub(super) fn camel_case(text: &str, mut capital: bool) -> String {
     let mut word = String::with_capacity(text.len());
     for (at, letter) in text.char_indices() {
         let fits = letter.is_alphabetic() || letter == '_' || at > 0 && letter.is_numeric();
@@ -27,17 +27,17 @@ pub(super) fn word(text: &str, mut capital: bool) -> String {
 }
 
 /// Formats `rbacAuthorization_v1`.
-pub(super) fn tag(group: &str, version: &str) -> String {
-    format!("{}_{}", group_word(group), word(version, false))
+pub(super) fn operation_tag(group: &str, version: &str) -> String {
+    format!("{}_{}", group_word(group), camel_case(version, false))
 }
 
 /// Formats `RbacAuthorizationV1`.
-pub(super) fn infix(group: &str, version: &str) -> String {
-    title(&group_word(group)) + &word(version, true)
+pub(super) fn operation_infix(group: &str, version: &str) -> String {
+    capitalize_first(&group_word(group)) + &camel_case(version, true)
 }
 
 /// Capitalizes the first letter.
-pub(super) fn title(text: &str) -> String {
+pub(super) fn capitalize_first(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map(|first| first.to_ascii_uppercase().to_string() + letters.as_str()).unwrap_or_default()
 }
@@ -47,9 +47,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_are_words() {
+    fn groups_are_camel_cased() {
         let check = |group: &str, version: &str, tag_wanted: &str, infix_wanted: &str| {
-            assert_eq!((tag(group, version).as_str(), infix(group, version).as_str()), (tag_wanted, infix_wanted));
+            assert_eq!(
+                (operation_tag(group, version).as_str(), operation_infix(group, version).as_str()),
+                (tag_wanted, infix_wanted)
+            );
         };
         check("", "v1", "core_v1", "CoreV1");
         check("rbac.authorization.k8s.io", "v1", "rbacAuthorization_v1", "RbacAuthorizationV1");

@@ -1,15 +1,15 @@
 //! The routes of a resource: collection and object verbs, subresources, and deprecated watch paths.
 
 use super::{
-    conventions::{BUILT_IN, CUSTOM, Conventions},
+    conventions::{BUILT_IN, CUSTOM, RouteConventions},
     custom_resources,
-    group_version_kinds::Kind,
+    group_version_kinds::GroupVersionKind,
     path_names,
-    route::{ANY, Body, LOG, Parameter, Route, Shape},
+    route::{ANY_MEDIA, LOG_MEDIA, OpenApiRoute, RequestBody, ResponseBody, RouteParameter},
 };
 use crate::schema::{Resource, Subresource, schema};
 
-const CONNECT: &[(&str, &str)] = &[
+const CONNECT_METHODS: &[(&str, &str)] = &[
     ("delete", "Delete"),
     ("get", "Get"),
     ("head", "Head"),
@@ -20,20 +20,20 @@ const CONNECT: &[(&str, &str)] = &[
 ];
 
 /// Returns all routes of a resource.
-pub(super) fn routes(resource: &Resource) -> Vec<Route> {
-    let maker = Maker::new(resource);
-    let mut out = maker.collection();
-    out.extend(maker.object());
+pub(super) fn resource_routes(resource: &Resource) -> Vec<OpenApiRoute> {
+    let maker = RouteBuilder::new(resource);
+    let mut out = maker.collection_routes();
+    out.extend(maker.object_routes());
     if maker.conventions.watch_paths {
-        out.extend(maker.watches());
+        out.extend(maker.watch_routes());
     }
-    out.extend(resource.subresources.iter().flat_map(|sub| maker.subresource(sub)));
+    out.extend(resource.subresources.iter().flat_map(|sub| maker.subresource_routes(sub)));
     out
 }
 
-struct Maker<'a> {
+struct RouteBuilder<'a> {
     resource: &'a Resource,
-    conventions: &'static Conventions,
+    conventions: &'static RouteConventions,
     /// The component keys of objects and lists.
     component: String,
     list_component: String,
@@ -44,22 +44,22 @@ struct Maker<'a> {
 
 /// The scope of a path: watch, all namespaces, or one object.
 #[derive(Clone, Copy)]
-struct Place {
+struct PathScope {
     watch: bool,
-    everywhere: bool,
+    all_namespaces: bool,
     named: bool,
 }
 
-const COLLECTION: Place = Place { watch: false, everywhere: false, named: false };
-const EVERYWHERE: Place = Place { everywhere: true, ..COLLECTION };
-const OBJECT_PATH: Place = Place { named: true, ..COLLECTION };
+const COLLECTION: PathScope = PathScope { watch: false, all_namespaces: false, named: false };
+const ALL_NAMESPACES: PathScope = PathScope { all_namespaces: true, ..COLLECTION };
+const OBJECT_PATH: PathScope = PathScope { named: true, ..COLLECTION };
 
-impl<'a> Maker<'a> {
+impl<'a> RouteBuilder<'a> {
     fn new(resource: &'a Resource) -> Self {
         let (group, version) = (resource.group, resource.version);
         let (conventions, component, list_component) = match &resource.custom_schema {
             Some(custom) => {
-                let key = |kind: &str| custom_resources::key(group, version, kind);
+                let key = |kind: &str| custom_resources::custom_component_key(group, version, kind);
                 (&CUSTOM, key(resource.kind), key(custom.list_kind()))
             }
             None => {
@@ -67,199 +67,217 @@ impl<'a> Maker<'a> {
                 (&BUILT_IN, name.clone(), format!("{name}List"))
             }
         };
-        let (infix, tag) = (path_names::infix(group, version), path_names::tag(group, version));
+        let (infix, tag) = (path_names::operation_infix(group, version), path_names::operation_tag(group, version));
         Self { resource, conventions, component, list_component, infix, tag }
     }
 
-    fn can(&self, verb: &str) -> bool {
+    fn has_verb(&self, verb: &str) -> bool {
         self.resource.verbs.contains(&verb)
     }
 
     /// `Namespaced` for paths with a namespace.
-    fn namespaced(&self, place: Place) -> &'static str {
-        if self.resource.is_namespaced() && !place.everywhere { "Namespaced" } else { "" }
+    fn namespaced_word(&self, place: PathScope) -> &'static str {
+        if self.resource.is_namespaced() && !place.all_namespaces { "Namespaced" } else { "" }
     }
 
-    fn path(&self, place: Place) -> String {
+    fn path_in(&self, place: PathScope) -> String {
         let r = self.resource;
         let watch = if place.watch { "/watch" } else { "" };
-        let scope = if self.namespaced(place).is_empty() { "" } else { "/namespaces/{namespace}" };
+        let scope = if self.namespaced_word(place).is_empty() { "" } else { "/namespaces/{namespace}" };
         let name = if place.named { "/{name}" } else { "" };
-        format!("/{}{watch}{scope}/{}{name}", path_names::of_version(r.group, r.version), r.name)
+        format!("/{}{watch}{scope}/{}{name}", path_names::group_version_path(r.group, r.version), r.name)
     }
 
     /// Builds a route without body and responses; `verb` and `rest` enclose group and version in its name.
-    fn route(&self, place: Place, method: &'static str, action: &'static str, (verb, rest): (&str, String)) -> Route {
+    fn new_route(
+        &self,
+        place: PathScope,
+        method: &'static str,
+        action: &'static str,
+        (verb, rest): (&str, String),
+    ) -> OpenApiRoute {
         let r = self.resource;
         let mut parameters = Vec::new();
-        if !self.namespaced(place).is_empty() {
-            parameters.push(Parameter::in_path("namespace"));
+        if !self.namespaced_word(place).is_empty() {
+            parameters.push(RouteParameter::in_path("namespace"));
         }
         if place.named {
-            parameters.push(Parameter::in_path("name"));
+            parameters.push(RouteParameter::in_path("name"));
         }
-        parameters.push(Parameter::pretty());
-        Route {
-            path: self.path(place),
+        parameters.push(RouteParameter::pretty());
+        OpenApiRoute {
+            path: self.path_in(place),
             method,
-            id: format!("{verb}{}{}", self.infix, path_names::word(&rest, true)),
+            id: format!("{verb}{}{}", self.infix, path_names::camel_case(&rest, true)),
             tag: self.tag.clone(),
             action: Some(action),
-            kind: Some(Kind { group: r.group, version: r.version, kind: r.kind.to_owned() }),
+            kind: Some(GroupVersionKind { group: r.group, version: r.version, kind: r.kind.to_owned() }),
             parameters,
             body: None,
             consumes: self.conventions.consumes,
             produces: self.conventions.produces,
-            answers: Vec::new(),
+            responses: Vec::new(),
         }
     }
 
-    fn named(&self, place: Place) -> String {
-        format!("{}{}", self.namespaced(place), self.resource.kind)
+    fn operation_name(&self, place: PathScope) -> String {
+        format!("{}{}", self.namespaced_word(place), self.resource.kind)
     }
 
-    fn collection(&self) -> Vec<Route> {
+    fn collection_routes(&self) -> Vec<OpenApiRoute> {
         let mut out = Vec::new();
-        if self.can("create") {
-            let route = self.route(COLLECTION, "post", "post", ("create", self.named(COLLECTION)));
-            out.push(create(route, self.component.clone()));
+        if self.has_verb("create") {
+            let route = self.new_route(COLLECTION, "post", "post", ("create", self.operation_name(COLLECTION)));
+            out.push(create_route(route, self.component.clone()));
         }
-        if self.can("list") {
-            out.push(self.list(COLLECTION, String::new()));
+        if self.has_verb("list") {
+            out.push(self.list_route(COLLECTION, String::new()));
             if self.resource.is_namespaced() {
-                out.push(self.list(EVERYWHERE, "ForAllNamespaces".into()));
+                out.push(self.list_route(ALL_NAMESPACES, "ForAllNamespaces".into()));
             }
         }
-        if self.can("deletecollection") {
-            out.push(self.delete_collection());
+        if self.has_verb("deletecollection") {
+            out.push(self.delete_collection_route());
         }
         out
     }
 
-    fn list(&self, place: Place, suffix: String) -> Route {
-        let mut route = self.route(place, "get", "list", ("list", self.named(place) + &suffix));
-        route.parameters.extend(Parameter::options("meta/v1.ListOptions"));
-        Route { produces: self.conventions.lists, answers: answers(&[200], &self.list_component), ..route }
+    fn list_route(&self, place: PathScope, suffix: String) -> OpenApiRoute {
+        let mut route = self.new_route(place, "get", "list", ("list", self.operation_name(place) + &suffix));
+        route.parameters.extend(RouteParameter::query_options("meta/v1.ListOptions"));
+        OpenApiRoute {
+            produces: self.conventions.lists,
+            responses: component_responses(&[200], &self.list_component),
+            ..route
+        }
     }
 
-    fn delete_collection(&self) -> Route {
+    fn delete_collection_route(&self) -> OpenApiRoute {
         let taken = &self.conventions.delete_collection;
-        let id = ("delete", format!("Collection{}", self.named(COLLECTION)));
-        let mut route = self.route(COLLECTION, "delete", "deletecollection", id);
-        let options = taken.options.iter().flat_map(|options| Parameter::options(options));
+        let id = ("delete", format!("Collection{}", self.operation_name(COLLECTION)));
+        let mut route = self.new_route(COLLECTION, "delete", "deletecollection", id);
+        let options = taken.options.iter().flat_map(|options| RouteParameter::query_options(options));
         route.parameters.extend(options.filter(|parameter| !taken.without.contains(&parameter.name)));
-        let body = taken.body.map(|component| Body { component: component.to_owned(), required: false });
-        Route { body, answers: answers(&[200], "meta/v1.Status"), ..route }
+        let body = taken.body.map(|component| RequestBody { component: component.to_owned(), required: false });
+        OpenApiRoute { body, responses: component_responses(&[200], "meta/v1.Status"), ..route }
     }
 
-    fn object(&self) -> Vec<Route> {
-        let mut out = self.read_and_write(OBJECT_PATH, "", &self.resource.verbs, &self.component);
-        if self.can("delete") {
+    fn object_routes(&self) -> Vec<OpenApiRoute> {
+        let mut out = self.read_write_routes(OBJECT_PATH, "", &self.resource.verbs, &self.component);
+        if self.has_verb("delete") {
             let deleted =
                 if self.resource.returns_deleted { self.component.clone() } else { "meta/v1.Status".to_owned() };
-            let route = self.route(OBJECT_PATH, "delete", "delete", ("delete", self.named(OBJECT_PATH)));
-            out.push(delete(route, deleted));
+            let route = self.new_route(OBJECT_PATH, "delete", "delete", ("delete", self.operation_name(OBJECT_PATH)));
+            out.push(delete_route(route, deleted));
         }
         out
     }
 
     /// The routes `get`, `patch` and `update` of an object or subresource.
-    fn read_and_write(&self, place: Place, suffix: &str, verbs: &[&str], component: &str) -> Vec<Route> {
-        let id = || self.named(place) + suffix;
+    fn read_write_routes(&self, place: PathScope, suffix: &str, verbs: &[&str], component: &str) -> Vec<OpenApiRoute> {
+        let id = || self.operation_name(place) + suffix;
         let mut out = Vec::new();
         if verbs.contains(&"get") {
-            let mut route = self.route(place, "get", "get", ("read", id()));
-            route.parameters.extend(self.conventions.read.into_iter().flat_map(Parameter::options));
-            out.push(Route { answers: answers(&[200], component), ..route });
+            let mut route = self.new_route(place, "get", "get", ("read", id()));
+            route.parameters.extend(self.conventions.read_options.into_iter().flat_map(RouteParameter::query_options));
+            out.push(OpenApiRoute { responses: component_responses(&[200], component), ..route });
         }
         if verbs.contains(&"update") {
-            let mut route = self.route(place, "put", "put", ("replace", id()));
-            route.parameters.extend(Parameter::options("meta/v1.UpdateOptions"));
-            let body = Some(Body { component: component.to_owned(), required: true });
-            out.push(Route { body, answers: answers(&[200, 201], component), ..route });
+            let mut route = self.new_route(place, "put", "put", ("replace", id()));
+            route.parameters.extend(RouteParameter::query_options("meta/v1.UpdateOptions"));
+            let body = Some(RequestBody { component: component.to_owned(), required: true });
+            out.push(OpenApiRoute { body, responses: component_responses(&[200, 201], component), ..route });
         }
         if verbs.contains(&"patch") {
-            let mut route = self.route(place, "patch", "patch", ("patch", id()));
-            route.parameters.extend(Parameter::options("meta/v1.PatchOptions"));
-            let body = Some(Body { component: "Patch".to_owned(), required: true });
-            out.push(Route {
+            let mut route = self.new_route(place, "patch", "patch", ("patch", id()));
+            route.parameters.extend(RouteParameter::query_options("meta/v1.PatchOptions"));
+            let body = Some(RequestBody { component: "Patch".to_owned(), required: true });
+            out.push(OpenApiRoute {
                 body,
                 consumes: self.conventions.patches,
-                answers: answers(self.conventions.patched, component),
+                responses: component_responses(self.conventions.patch_codes, component),
                 ..route
             });
         }
         out
     }
 
-    fn watches(&self) -> Vec<Route> {
-        if !self.can("watch") {
+    fn watch_routes(&self) -> Vec<OpenApiRoute> {
+        if !self.has_verb("watch") {
             return Vec::new();
         }
-        let watch = |place: Place, action: &'static str, suffix: &str| {
-            let place = Place { watch: true, ..place };
-            let mut route = self.route(place, "get", action, ("watch", self.named(place) + suffix));
-            route.parameters.extend(Parameter::options("meta/v1.ListOptions"));
-            Route { produces: self.conventions.lists, answers: answers(&[200], "meta/v1.WatchEvent"), ..route }
+        let watch = |place: PathScope, action: &'static str, suffix: &str| {
+            let place = PathScope { watch: true, ..place };
+            let mut route = self.new_route(place, "get", action, ("watch", self.operation_name(place) + suffix));
+            route.parameters.extend(RouteParameter::query_options("meta/v1.ListOptions"));
+            OpenApiRoute {
+                produces: self.conventions.lists,
+                responses: component_responses(&[200], "meta/v1.WatchEvent"),
+                ..route
+            }
         };
         let mut out = vec![watch(COLLECTION, "watchlist", "List"), watch(OBJECT_PATH, "watch", "")];
         if self.resource.is_namespaced() {
-            out.push(watch(EVERYWHERE, "watchlist", "ListForAllNamespaces"));
+            out.push(watch(ALL_NAMESPACES, "watchlist", "ListForAllNamespaces"));
         }
         out
     }
 
-    fn subresource(&self, sub: &Subresource) -> Vec<Route> {
+    fn subresource_routes(&self, sub: &Subresource) -> Vec<OpenApiRoute> {
         let (group, version) = sub.group_version.unwrap_or((self.resource.group, self.resource.version));
-        let suffix = path_names::title(sub.name);
+        let suffix = path_names::capitalize_first(sub.name);
         let found = schema().type_of_kind(group, version, sub.kind).map(|id| schema().get(id).name.clone());
         let component = found.unwrap_or_else(|| self.component.clone());
         // The kind of a custom resource may have the same suffix.
         let connects = sub.kind.ends_with("Options") && sub.kind != self.resource.kind;
         let mut routes = if connects {
-            self.connect(sub, &suffix, &component)
+            self.connect_routes(sub, &suffix, &component)
         } else if sub.name == "log" {
-            vec![self.log()]
+            vec![self.log_route()]
         } else {
-            self.read_and_write(OBJECT_PATH, &suffix, &sub.verbs, &component)
+            self.read_write_routes(OBJECT_PATH, &suffix, &sub.verbs, &component)
         };
         if sub.verbs.contains(&"create") && !connects {
-            let id = ("create", self.named(OBJECT_PATH) + &suffix);
-            routes.push(create(self.route(OBJECT_PATH, "post", "post", id), component));
+            let id = ("create", self.operation_name(OBJECT_PATH) + &suffix);
+            routes.push(create_route(self.new_route(OBJECT_PATH, "post", "post", id), component));
         }
         for route in &mut routes {
             route.path = route.path.replacen("/{name}", &format!("/{{name}}/{}", sub.name), 1);
-            if self.conventions.parts_have_kinds {
-                route.kind = Some(Kind { group, version, kind: sub.kind.to_owned() });
+            if self.conventions.subresources_have_kinds {
+                route.kind = Some(GroupVersionKind { group, version, kind: sub.kind.to_owned() });
             }
         }
         routes
     }
 
-    fn log(&self) -> Route {
-        let mut route = self.route(OBJECT_PATH, "get", "get", ("read", self.named(OBJECT_PATH) + "Log"));
-        route.parameters.extend(Parameter::options("core/v1.PodLogOptions"));
-        Route { produces: LOG, answers: vec![(200, Shape::Text)], ..route }
+    fn log_route(&self) -> OpenApiRoute {
+        let mut route = self.new_route(OBJECT_PATH, "get", "get", ("read", self.operation_name(OBJECT_PATH) + "Log"));
+        route.parameters.extend(RouteParameter::query_options("core/v1.PodLogOptions"));
+        OpenApiRoute { produces: LOG_MEDIA, responses: vec![(200, ResponseBody::Text)], ..route }
     }
 
     /// The routes that upgrade the connection: two methods, or all methods and subpaths for a proxy.
-    fn connect(&self, sub: &Subresource, suffix: &str, options: &str) -> Vec<Route> {
+    fn connect_routes(&self, sub: &Subresource, suffix: &str, options: &str) -> Vec<OpenApiRoute> {
         let proxy = sub.verbs.contains(&"update");
-        let methods = CONNECT.iter().filter(|(method, _)| proxy || matches!(*method, "get" | "post"));
+        let methods = CONNECT_METHODS.iter().filter(|(method, _)| proxy || matches!(*method, "get" | "post"));
         let mut out = Vec::new();
         for (method, word) in methods {
             for below in [false, true] {
-                let id = format!("{word}{}{suffix}{}", self.named(OBJECT_PATH), if below { "WithPath" } else { "" });
-                let mut route = self.route(OBJECT_PATH, method, "connect", ("connect", id));
+                let id = format!(
+                    "{word}{}{suffix}{}",
+                    self.operation_name(OBJECT_PATH),
+                    if below { "WithPath" } else { "" }
+                );
+                let mut route = self.new_route(OBJECT_PATH, method, "connect", ("connect", id));
                 route.parameters.retain(|p| p.name != "pretty");
-                route.parameters.extend(Parameter::options(options));
+                route.parameters.extend(RouteParameter::query_options(options));
                 if below {
-                    route.parameters.push(Parameter::in_path("path"));
+                    route.parameters.push(RouteParameter::in_path("path"));
                     // The subresource is inserted after the name.
                     route.path.push_str("/{path}");
                 }
                 if proxy || !below {
-                    out.push(Route { produces: ANY, answers: vec![(200, Shape::Text)], ..route });
+                    out.push(OpenApiRoute { produces: ANY_MEDIA, responses: vec![(200, ResponseBody::Text)], ..route });
                 }
             }
         }
@@ -267,18 +285,18 @@ impl<'a> Maker<'a> {
     }
 }
 
-fn create(mut route: Route, component: String) -> Route {
-    route.parameters.extend(Parameter::options("meta/v1.CreateOptions"));
-    let answers = answers(&[200, 201, 202], &component);
-    Route { body: Some(Body { component, required: true }), answers, ..route }
+fn create_route(mut route: OpenApiRoute, component: String) -> OpenApiRoute {
+    route.parameters.extend(RouteParameter::query_options("meta/v1.CreateOptions"));
+    let answers = component_responses(&[200, 201, 202], &component);
+    OpenApiRoute { body: Some(RequestBody { component, required: true }), responses: answers, ..route }
 }
 
-fn delete(mut route: Route, component: String) -> Route {
-    route.parameters.extend(Parameter::options("meta/v1.DeleteOptions"));
-    let body = Body { component: "meta/v1.DeleteOptions".to_owned(), required: false };
-    Route { body: Some(body), answers: answers(&[200, 202], &component), ..route }
+fn delete_route(mut route: OpenApiRoute, component: String) -> OpenApiRoute {
+    route.parameters.extend(RouteParameter::query_options("meta/v1.DeleteOptions"));
+    let body = RequestBody { component: "meta/v1.DeleteOptions".to_owned(), required: false };
+    OpenApiRoute { body: Some(body), responses: component_responses(&[200, 202], &component), ..route }
 }
 
-fn answers(codes: &[u16], component: &str) -> Vec<(u16, Shape)> {
-    codes.iter().map(|code| (*code, Shape::Component(component.to_owned()))).collect()
+fn component_responses(codes: &[u16], component: &str) -> Vec<(u16, ResponseBody)> {
+    codes.iter().map(|code| (*code, ResponseBody::Component(component.to_owned()))).collect()
 }

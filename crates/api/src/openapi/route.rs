@@ -1,37 +1,37 @@
 //! One operation on one path, independent of the OpenAPI version.
 
-use super::group_version_kinds::Kind;
+use super::group_version_kinds::GroupVersionKind;
 use crate::schema::{FieldType, schema};
 
 /// An operation of the server.
 #[derive(Debug)]
-pub(super) struct Route {
+pub(super) struct OpenApiRoute {
     pub path: String,
     pub method: &'static str,
     /// The operation ID, unique in all documents.
     pub id: String,
     pub tag: String,
     pub action: Option<&'static str>,
-    pub kind: Option<Kind>,
-    pub parameters: Vec<Parameter>,
-    pub body: Option<Body>,
+    pub kind: Option<GroupVersionKind>,
+    pub parameters: Vec<RouteParameter>,
+    pub body: Option<RequestBody>,
     pub consumes: &'static [&'static str],
     pub produces: &'static [&'static str],
     /// The responses besides 401.
-    pub answers: Vec<(u16, Shape)>,
+    pub responses: Vec<(u16, ResponseBody)>,
 }
 
 /// A path or query parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Parameter {
+pub(super) struct RouteParameter {
     pub name: &'static str,
-    pub place: &'static str,
+    pub location: &'static str,
     pub ty: &'static str,
 }
 
 /// A request body.
 #[derive(Debug)]
-pub(super) struct Body {
+pub(super) struct RequestBody {
     /// The component key, see [`super::components`].
     pub component: String,
     pub required: bool,
@@ -39,17 +39,18 @@ pub(super) struct Body {
 
 /// A response body.
 #[derive(Clone, Debug)]
-pub(super) enum Shape {
+pub(super) enum ResponseBody {
     Component(String),
     Text,
 }
 
-pub(super) const ANY: &[&str] = &["*/*"];
-pub(super) const JSON: &[&str] = &["application/json"];
-pub(super) const DISCOVERY: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
-pub(super) const OBJECT: &[&str] =
+pub(super) const ANY_MEDIA: &[&str] = &["*/*"];
+pub(super) const JSON_MEDIA: &[&str] = &["application/json"];
+pub(super) const DISCOVERY_MEDIA: &[&str] =
+    &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+pub(super) const OBJECT_MEDIA: &[&str] =
     &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/cbor"];
-pub(super) const LIST: &[&str] = &[
+pub(super) const LIST_MEDIA: &[&str] = &[
     "application/json",
     "application/yaml",
     "application/vnd.kubernetes.protobuf",
@@ -58,9 +59,9 @@ pub(super) const LIST: &[&str] = &[
     "application/vnd.kubernetes.protobuf;stream=watch",
     "application/cbor-seq",
 ];
-pub(super) const LOG: &[&str] =
+pub(super) const LOG_MEDIA: &[&str] =
     &["text/plain", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/cbor"];
-pub(super) const PATCH: &[&str] = &[
+pub(super) const PATCH_MEDIA: &[&str] = &[
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
@@ -68,25 +69,25 @@ pub(super) const PATCH: &[&str] = &[
     "application/apply-patch+cbor",
 ];
 
-impl Route {
+impl OpenApiRoute {
     /// The component keys that the route refers to.
-    pub fn components(&self) -> Vec<String> {
+    pub fn component_keys(&self) -> Vec<String> {
         let body = self.body.iter().map(|body| body.component.clone());
-        let answers = self.answers.iter().filter_map(|(_, shape)| match shape {
-            Shape::Component(key) => Some(key.clone()),
-            Shape::Text => None,
+        let answers = self.responses.iter().filter_map(|(_, shape)| match shape {
+            ResponseBody::Component(key) => Some(key.clone()),
+            ResponseBody::Text => None,
         });
         body.chain(answers).collect()
     }
 }
 
-impl Parameter {
+impl RouteParameter {
     pub fn in_path(name: &'static str) -> Self {
-        Self { name, place: "path", ty: "string" }
+        Self { name, location: "path", ty: "string" }
     }
 
     pub fn in_query(name: &'static str, ty: &'static str) -> Self {
-        Self { name, place: "query", ty }
+        Self { name, location: "query", ty }
     }
 
     pub fn pretty() -> Self {
@@ -94,7 +95,7 @@ impl Parameter {
     }
 
     /// The fields of an options struct that fit a query: all but structs and times.
-    pub fn options(struct_name: &str) -> Vec<Self> {
+    pub fn query_options(struct_name: &str) -> Vec<Self> {
         let Some(id) = schema().type_named(struct_name) else { return Vec::new() };
         let fields = schema().get(id).fields.iter();
         fields.filter_map(|field| Some(Self::in_query(field.name, query_type(&field.ty)?))).collect()
@@ -112,13 +113,13 @@ fn query_type(ty: &FieldType) -> Option<&'static str> {
 }
 
 /// Splits the parameters of one path into those common to all routes and the rest of each.
-pub(super) fn split_common(routes: &[&Route]) -> (Vec<Parameter>, Vec<Vec<Parameter>>) {
-    let everywhere = |parameter: &&Parameter| routes.iter().all(|route| route.parameters.contains(parameter));
-    let mut common: Vec<Parameter> =
+pub(super) fn split_common_parameters(routes: &[&OpenApiRoute]) -> (Vec<RouteParameter>, Vec<Vec<RouteParameter>>) {
+    let everywhere = |parameter: &&RouteParameter| routes.iter().all(|route| route.parameters.contains(parameter));
+    let mut common: Vec<RouteParameter> =
         routes.first().map(|route| route.parameters.iter().filter(everywhere).copied().collect()).unwrap_or_default();
     common.sort();
-    let rest = |route: &&Route| {
-        let mut own: Vec<Parameter> = route.parameters.iter().filter(|p| !common.contains(p)).copied().collect();
+    let rest = |route: &&OpenApiRoute| {
+        let mut own: Vec<RouteParameter> = route.parameters.iter().filter(|p| !common.contains(p)).copied().collect();
         own.sort();
         own
     };
@@ -127,8 +128,8 @@ pub(super) fn split_common(routes: &[&Route]) -> (Vec<Parameter>, Vec<Vec<Parame
 }
 
 /// Groups routes by path, sorted.
-pub(super) fn by_path(routes: &[Route]) -> std::collections::BTreeMap<&str, Vec<&Route>> {
-    let mut paths = std::collections::BTreeMap::<&str, Vec<&Route>>::new();
+pub(super) fn routes_by_path(routes: &[OpenApiRoute]) -> std::collections::BTreeMap<&str, Vec<&OpenApiRoute>> {
+    let mut paths = std::collections::BTreeMap::<&str, Vec<&OpenApiRoute>>::new();
     for route in routes {
         paths.entry(&route.path).or_default().push(route);
     }

@@ -8,10 +8,10 @@ use formats::wire;
 
 use crate::Value;
 
-const TABLE: &str = include_str!("../../schema/openapi_v2.txt");
+const MESSAGE_TABLE: &str = include_str!("../../schema/openapi_v2.txt");
 
 /// A field of a message.
-struct Line {
+struct MessageField {
     /// The condition; empty if unconditional.
     when: &'static str,
     name: &'static str,
@@ -20,15 +20,17 @@ struct Line {
     kind: &'static str,
 }
 
-static MESSAGES: LazyLock<HashMap<&'static str, Vec<Line>>> = LazyLock::new(|| {
-    let lines: Vec<&str> = TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+static MESSAGES: LazyLock<HashMap<&'static str, Vec<MessageField>>> = LazyLock::new(|| {
+    let lines: Vec<&str> = MESSAGE_TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     let blocks = lines.chunk_by(|_, line| line.starts_with(' '));
     blocks
-        .map(|block| (block[0].trim_end_matches(':'), block[1..].iter().map(|line| Line::parse(line)).collect()))
+        .map(|block| {
+            (block[0].trim_end_matches(':'), block[1..].iter().map(|line| MessageField::parse(line)).collect())
+        })
         .collect()
 });
 
-impl Line {
+impl MessageField {
     /// Parses `when ? name: number kind`.
     fn parse(line: &'static str) -> Self {
         let (when, line) = line.trim().split_once(" ? ").unwrap_or(("", line.trim()));
@@ -37,7 +39,7 @@ impl Line {
         Self { when, name, number: number.parse().expect("a field has a number"), kind }
     }
 
-    fn holds(&self, value: &Value) -> bool {
+    fn applies_to(&self, value: &Value) -> bool {
         let text = |name: &str| value[name].as_str().unwrap_or_default();
         match (self.when.strip_prefix('!'), self.when.split_once("!="), self.when.split_once('=')) {
             _ if self.when.is_empty() => true,
@@ -48,13 +50,13 @@ impl Line {
         }
     }
 
-    fn write(&self, out: &mut Vec<u8>, value: &Value) {
+    fn encode_field(&self, out: &mut Vec<u8>, value: &Value) {
         match self.name {
-            "." => self.field(out, value),
-            "[]" => value.as_array().into_iter().flatten().for_each(|item| self.field(out, item)),
-            "*" => self.entries(out, value, |_| true, |out, value| message(out, self.kind, value)),
+            "." => self.encode_value(out, value),
+            "[]" => value.as_array().into_iter().flatten().for_each(|item| self.encode_value(out, item)),
+            "*" => self.encode_entries(out, value, |_| true, |out, value| encode_message(out, self.kind, value)),
             // Extensions are text in a message.
-            "x-" => self.entries(
+            "x-" => self.encode_entries(
                 out,
                 value,
                 |name| name.starts_with("x-"),
@@ -63,26 +65,26 @@ impl Line {
                 },
             ),
             name => match value.get(name) {
-                Some(Value::Array(items)) => items.iter().for_each(|item| self.field(out, item)),
-                Some(value) => self.field(out, value),
+                Some(Value::Array(items)) => items.iter().for_each(|item| self.encode_value(out, item)),
+                Some(value) => self.encode_value(out, value),
                 None => {}
             },
         }
     }
 
     /// Encodes one value; empty texts and false flags are omitted.
-    fn field(&self, out: &mut Vec<u8>, value: &Value) {
+    fn encode_value(&self, out: &mut Vec<u8>, value: &Value) {
         match (self.kind, value.as_str()) {
             ("text", None | Some("")) => {}
             ("text", Some(text)) => wire::bytes(out, self.number, text.as_bytes()),
             ("flag", _) if value == true => wire::number(out, self.number, 1),
             ("flag", _) => {}
-            (kind, _) => wire::message(out, self.number, |out| message(out, kind, value)),
+            (kind, _) => wire::message(out, self.number, |out| encode_message(out, kind, value)),
         }
     }
 
     /// Encodes the entries of a map as messages of name and value.
-    fn entries(
+    fn encode_entries(
         &self,
         out: &mut Vec<u8>,
         value: &Value,
@@ -99,14 +101,14 @@ impl Line {
 }
 
 /// Encodes the document as a message.
-pub(super) fn encode(document: &Value) -> Vec<u8> {
+pub(super) fn encode_document(document: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    message(&mut out, "Document", document);
+    encode_message(&mut out, "Document", document);
     out
 }
 
-fn message(out: &mut Vec<u8>, kind: &str, value: &Value) {
-    MESSAGES[kind].iter().filter(|line| line.holds(value)).for_each(|line| line.write(out, value));
+fn encode_message(out: &mut Vec<u8>, kind: &str, value: &Value) {
+    MESSAGES[kind].iter().filter(|line| line.applies_to(value)).for_each(|line| line.encode_field(out, value));
 }
 
 #[cfg(test)]
@@ -116,18 +118,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_has_the_numbers_of_gnostic() {
+    fn schema_has_gnostic_field_numbers() {
         let value = json!({"type": "string", "required": ["a"], "x-y": 1});
         let want = b"\x9a\x01\x01a\xb2\x01\x08\x0a\x06string\xfa\x01\x0b\x0a\x03x-y\x12\x04\x12\x021\n";
         let mut out = Vec::new();
-        message(&mut out, "Schema", &value);
+        encode_message(&mut out, "Schema", &value);
         assert_eq!(out, want);
     }
 
     #[test]
-    fn the_whole_document_is_one_message_of_known_fields() {
-        let document = super::super::v2(crate::discovery::ALL_ENABLED);
-        let bytes = encode(&document);
+    fn whole_document_encodes_known_fields_only() {
+        let document = super::super::v2_document(crate::discovery::ALL_ENABLED);
+        let bytes = encode_document(&document);
         let (mut at, mut numbers) = (0, Vec::new());
         while at < bytes.len() {
             let mut varint = || {

@@ -50,7 +50,7 @@ fn resource_from_contributing_is_served_by_tables_alone() {
         .expect_err("boats have no sails here");
     let list = discovery::resource_list("harbour.example.io", "v1").expect("a document");
     assert_eq!(list["resources"][0]["shortNames"], json!(["bo"]));
-    let document = openapi::document_at("apis/harbour.example.io/v1").expect("a document");
+    let document = openapi::v3_document("apis/harbour.example.io/v1").expect("a document");
     let schemas = &document["components"]["schemas"];
     assert_eq!(schemas["io.k8s.api.harbour.v1.BoatSpec"]["properties"]["berths"]["default"], 1);
     let printed = table::build_table(

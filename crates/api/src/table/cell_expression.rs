@@ -1,6 +1,6 @@
 //! Cell expressions of `schema/columns.txt`, parsed once and evaluated per row.
 
-use super::{printed_object::Row, printer_functions};
+use super::{printed_object::PrintedObject, printer_functions};
 use crate::{Value, selector, time};
 
 /// A cell: the first alternative with a value.
@@ -12,7 +12,7 @@ struct CellAlternative {
 }
 
 /// A condition: the test, its subject and its operand.
-struct CellCondition(fn(&Row, &str, &str) -> bool, &'static str, &'static str);
+struct CellCondition(fn(&PrintedObject, &str, &str) -> bool, &'static str, &'static str);
 
 enum CellTerm {
     Literal(Value),
@@ -24,7 +24,7 @@ enum CellTerm {
         between: &'static str,
         most: usize,
     },
-    Call(fn(&Row, &str) -> Value, &'static str),
+    Call(fn(&PrintedObject, &str) -> Value, &'static str),
     Function(printer_functions::PrinterFunction),
 }
 
@@ -44,26 +44,26 @@ enum FieldFormat {
     Lower,
 }
 
-type CellFunction = fn(&Row, &str) -> Value;
-type ConditionFunction = fn(&Row, &str, &str) -> bool;
+type CellFunction = fn(&PrintedObject, &str) -> Value;
+type ConditionFunction = fn(&PrintedObject, &str, &str) -> bool;
 
 /// The functions of cells, called with a path or name.
 const CELL_FUNCTIONS: &[(&str, CellFunction)] = &[
-    ("age", |row, path| row.since(path).into()),
-    ("human", |row, path| time::human(row.number(path)).into()),
-    ("raw", |row, path| row.at(path).cloned().unwrap_or_default()),
-    ("quantity", |row, path| row.quantity(path).into()),
-    ("labels", |row, path| format_labels(row.at(path)).into()),
-    ("selector", |row, path| row.at(path).map(selector::format_label_selector).unwrap_or_default().into()),
-    ("count", |row, paths| paths.split(',').map(|path| row.count(path)).sum::<usize>().into()),
+    ("age", |row, path| row.age_at(path).into()),
+    ("human", |row, path| time::human(row.integer_at(path)).into()),
+    ("raw", |row, path| row.value_at(path).cloned().unwrap_or_default()),
+    ("quantity", |row, path| row.quantity_at(path).into()),
+    ("labels", |row, path| format_labels(row.value_at(path)).into()),
+    ("selector", |row, path| row.value_at(path).map(selector::format_label_selector).unwrap_or_default().into()),
+    ("count", |row, paths| paths.split(',').map(|path| row.count_at(path)).sum::<usize>().into()),
     ("note", |row, name| row.annotation(name).into()),
     ("bool", |row, words| {
         let (path, absent) = words.split_once(',').unwrap_or((words, "false"));
-        row.at(path).and_then(Value::as_bool).unwrap_or(absent == "true").into()
+        row.value_at(path).and_then(Value::as_bool).unwrap_or(absent == "true").into()
     }),
     ("condition", |row, words| {
         let (ty, field) = words.split_once(',').unwrap_or((words, "status"));
-        row.condition(ty).map_or("", |condition| condition.text(field)).into()
+        row.find_condition(ty).map_or("", |condition| condition.string_at(field)).into()
     }),
     ("latest", |row, types| latest_condition(row, types, false).into()),
     ("latest_true", |row, types| latest_condition(row, types, true).into()),
@@ -72,10 +72,10 @@ const CELL_FUNCTIONS: &[(&str, CellFunction)] = &[
 
 /// The functions of conditions, called with a path or name.
 const CONDITION_FUNCTIONS: &[(&str, ConditionFunction)] = &[
-    ("some", |row, path, _| row.count(path) > 0 || !matches!(row.shown(path).as_str(), "" | "0")),
+    ("some", |row, path, _| row.count_at(path) > 0 || !matches!(row.format_at(path).as_str(), "" | "0")),
     ("true", |row, path, _| row.is_true(path)),
-    ("has", |row, ty, _| row.condition(ty).is_some()),
-    ("is", |row, ty, _| row.holds(ty)),
+    ("has", |row, ty, _| row.find_condition(ty).is_some()),
+    ("is", |row, ty, _| row.is_condition_true(ty)),
     ("noted", |row, name, _| row.annotation(name) == "true"),
 ];
 
@@ -86,12 +86,12 @@ impl CellExpression {
     }
 
     /// Evaluates the cell; an array fills several columns.
-    pub fn evaluate(&self, row: &Row) -> Value {
+    pub fn evaluate(&self, row: &PrintedObject) -> Value {
         self.evaluate_alternatives(row).unwrap_or_else(|| "".into())
     }
 
     /// Evaluates the alternatives; `None` if none applies.
-    fn evaluate_alternatives(&self, row: &Row) -> Option<Value> {
+    fn evaluate_alternatives(&self, row: &PrintedObject) -> Option<Value> {
         for (left, alternative) in (0..self.0.len()).rev().zip(&self.0) {
             match &alternative.when {
                 Some(CellCondition(holds, subject, other)) if holds(row, subject, other) => {
@@ -130,13 +130,13 @@ impl CellCondition {
             );
         }
         if let Some((path, wanted)) = text.split_once('=') {
-            return CellCondition(|row, path, wanted| row.text(path) == wanted, path, wanted);
+            return CellCondition(|row, path, wanted| row.string_at(path) == wanted, path, wanted);
         }
         match text.split_once('>') {
             Some((path, bound)) => {
-                CellCondition(|row, path, bound| Some(row.number(path)) > bound.parse().ok(), path, bound)
+                CellCondition(|row, path, bound| Some(row.integer_at(path)) > bound.parse().ok(), path, bound)
             }
-            None => CellCondition(|row, path, _| row.at(path).is_some(), text, ""),
+            None => CellCondition(|row, path, _| row.value_at(path).is_some(), text, ""),
         }
     }
 }
@@ -148,10 +148,10 @@ impl CellTerm {
             (b'\'' | b'<', _) => CellTerm::Literal(quoted.unwrap_or(text).into()),
             (b'0'..=b'9', _) => CellTerm::Literal(text.parse::<i64>().expect("a number").into()),
             (b'@', _) => CellTerm::Function(printer_functions::find_function(&text[1..])),
-            (b'#', _) => CellTerm::Call(|row, path| row.number(path).into(), &text[1..]),
+            (b'#', _) => CellTerm::Call(|row, path| row.integer_at(path).into(), &text[1..]),
             (_, Some((name, argument))) => Self::parse_call(name, argument),
             _ if text.contains('{') => CellTerm::Template(parse_template(text)),
-            _ => CellTerm::Call(|row, path| row.text(path).into(), text),
+            _ => CellTerm::Call(|row, path| row.string_at(path).into(), text),
         }
     }
 
@@ -172,7 +172,7 @@ impl CellTerm {
         CellTerm::List { path, cell: CellExpression::parse(inner), between, most }
     }
 
-    fn evaluate(&self, row: &Row) -> Value {
+    fn evaluate(&self, row: &PrintedObject) -> Value {
         match self {
             CellTerm::Literal(value) => value.clone(),
             CellTerm::Call(call, argument) => call(row, argument),
@@ -190,12 +190,12 @@ impl CellTerm {
 }
 
 impl TemplatePart {
-    fn format_field(&self, row: &Row) -> String {
+    fn format_field(&self, row: &PrintedObject) -> String {
         let text = match self.format {
-            FieldFormat::Number => row.number(self.path).to_string(),
-            FieldFormat::Lower => row.text(self.path).to_lowercase(),
+            FieldFormat::Number => row.integer_at(self.path).to_string(),
+            FieldFormat::Lower => row.string_at(self.path).to_lowercase(),
             FieldFormat::Plain if self.path.is_empty() => row.object.as_str().unwrap_or_default().to_owned(),
-            FieldFormat::Plain => row.shown(self.path),
+            FieldFormat::Plain => row.format_at(self.path),
         };
         match text.as_str() {
             "" => [self.before, self.absent].concat(),
@@ -227,9 +227,9 @@ fn parse_template(text: &'static str) -> Vec<TemplatePart> {
 }
 
 /// Calls `visit` for every element of a path such as `endpoints[].addresses[]`.
-fn visit_elements<'a>(row: Row<'a>, path: &str, visit: &mut dyn FnMut(Row<'a>)) {
+fn visit_elements<'a>(row: PrintedObject<'a>, path: &str, visit: &mut dyn FnMut(PrintedObject<'a>)) {
     let Some((list, rest)) = path.split_once("[]") else { return };
-    for item in row.list(list) {
+    for item in row.list_at(list) {
         match rest.strip_prefix('.') {
             Some(rest) => visit_elements(item, rest, visit),
             None => visit(item),
@@ -253,16 +253,16 @@ fn format_labels(labels: Option<&Value>) -> String {
 }
 
 /// The type of the last condition among `types`, optionally of those that are true.
-fn latest_condition<'a>(row: &Row<'a>, types: &str, holds: bool) -> &'a str {
-    let mut conditions = row.list("status.conditions").filter(|one| !holds || one.text("status") == "True");
-    let known = conditions.rfind(|condition| types.split('/').any(|ty| ty == condition.text("type")));
-    known.map_or("", |condition| condition.text("type"))
+fn latest_condition<'a>(row: &PrintedObject<'a>, types: &str, holds: bool) -> &'a str {
+    let mut conditions = row.list_at("status.conditions").filter(|one| !holds || one.string_at("status") == "True");
+    let known = conditions.rfind(|condition| types.split('/').any(|ty| ty == condition.string_at("type")));
+    known.map_or("", |condition| condition.string_at("type"))
 }
 
-fn format_access_modes(row: &Row, path: &str) -> String {
+fn format_access_modes(row: &PrintedObject, path: &str) -> String {
     const SHORT: [(&str, &str); 4] =
         [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];
-    let named = SHORT.iter().filter(|(mode, _)| row.list(path).any(|given| given.object == mode));
+    let named = SHORT.iter().filter(|(mode, _)| row.list_at(path).any(|given| given.object == mode));
     named.map(|(_, short)| *short).collect::<Vec<_>>().join(",")
 }
 
@@ -302,7 +302,7 @@ mod tests {
         let object = json!({"a": "x", "n": 5, "zero": 0, "empty": "", "list": ["1", "2", "3", "4", "5"],
             "ports": [{"port": 1, "name": "p"}, {"port": 2}], "status": {"conditions": [{"type": "R", "status": "True"}]}});
         let check = |cell: &'static str, want: Value| {
-            let row = Row { object: &object, now: Timestamp::UNIX_EPOCH };
+            let row = PrintedObject { object: &object, now: Timestamp::UNIX_EPOCH };
             assert_eq!(CellExpression::parse(cell).evaluate(&row), want, "{cell}");
         };
         check("a", "x".into());

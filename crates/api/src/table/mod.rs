@@ -13,7 +13,7 @@ mod printers;
 use std::borrow::Cow;
 
 use jiff::Timestamp;
-use printed_object::Row;
+use printed_object::PrintedObject;
 use printers::TablePrinter;
 use serde_json::json;
 
@@ -44,14 +44,16 @@ pub fn build_table<'a>(
 ) -> Value {
     let mut objects: Vec<&Value> = objects.collect();
     if let Some(custom) = &resource.custom_schema {
-        return custom_table(&**custom, &objects, metadata, include, now);
+        return build_custom_table(&**custom, &objects, metadata, include, now);
     }
     let printer = objects
         .first()
-        .and_then(|first| printer_of(first))
+        .and_then(|first| printer_for_object(first))
         .unwrap_or_else(|| printers::printer_for(resource.group, resource.kind));
     if let Some(order) = printer.sort_path {
-        objects.sort_by_cached_key(|object| (Row { object, now }.number(order), meta::name(object).to_owned()));
+        objects.sort_by_cached_key(|object| {
+            (PrintedObject { object, now }.integer_at(order), meta::name(object).to_owned())
+        });
     }
     let rows: Vec<Value> =
         objects.into_iter().map(|object| build_row(printer, resource, object, include, now)).collect();
@@ -62,7 +64,7 @@ pub fn build_table<'a>(
 }
 
 /// Builds a table with the printer columns of a CRD.
-fn custom_table(
+fn build_custom_table(
     custom: &dyn CustomResourceSchema,
     objects: &[&Value],
     metadata: Value,
@@ -76,7 +78,7 @@ fn custom_table(
     let row = |object: &&Value| {
         let mut row = Map::new();
         row.insert("cells".into(), custom.table_cells(object, now).into());
-        carry(&mut row, object, include);
+        insert_object(&mut row, object, include);
         Value::Object(row)
     };
     json!({
@@ -87,7 +89,7 @@ fn custom_table(
 }
 
 /// The printer of an object by its own kind: subresources respond with other kinds.
-fn printer_of(object: &Value) -> Option<&'static TablePrinter> {
+fn printer_for_object(object: &Value) -> Option<&'static TablePrinter> {
     let (api_version, kind) = (meta::string_at(object, &["apiVersion"]), meta::string_at(object, &["kind"]));
     if kind.is_empty() {
         return None;
@@ -108,25 +110,25 @@ fn build_row(
     include: IncludeObject,
     now: Timestamp,
 ) -> Value {
-    let printed = as_printed(printer, resource, object);
+    let printed = convert_for_printer(printer, resource, object);
     let mut row = Map::new();
-    row.insert("cells".into(), printer.cells(&Row { object: &printed, now }).into());
+    row.insert("cells".into(), printer.row_cells(&PrintedObject { object: &printed, now }).into());
     if let Some(marks) =
-        printer.row_conditions.map(|marks| marks(&Row { object, now })).filter(|marks| !marks.is_null())
+        printer.row_conditions.map(|marks| marks(&PrintedObject { object, now })).filter(|marks| !marks.is_null())
     {
         row.insert("conditions".into(), marks);
     }
-    carry(&mut row, object, include);
+    insert_object(&mut row, object, include);
     Value::Object(row)
 }
 
 /// Inserts the requested part of an object into its row.
-fn carry(row: &mut Map, object: &Value, include: IncludeObject) {
+fn insert_object(row: &mut Map, object: &Value, include: IncludeObject) {
     match include {
         IncludeObject::None => {}
         IncludeObject::Metadata => {
             let mut metadata = partial_metadata(object);
-            hide(&mut metadata["metadata"]);
+            hide_template_generation(&mut metadata["metadata"]);
             row.insert("object".into(), metadata);
         }
         IncludeObject::Object => {
@@ -136,7 +138,7 @@ fn carry(row: &mut Map, object: &Value, include: IncludeObject) {
 }
 
 /// Tables print upstream's internal objects, where the template generation is a field instead of an annotation.
-fn hide(metadata: &mut Value) {
+fn hide_template_generation(metadata: &mut Value) {
     let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) else { return };
     annotations.remove(meta::TEMPLATE_GENERATION_ANNOTATION);
     if annotations.is_empty() {
@@ -145,7 +147,7 @@ fn hide(metadata: &mut Value) {
 }
 
 /// Converts the object to the version that its printer reads.
-fn as_printed<'a>(printer: &TablePrinter, resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
+fn convert_for_printer<'a>(printer: &TablePrinter, resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
     let Some((group, version)) = printer.source_version.filter(|reads| *reads != (resource.group, resource.version))
     else {
         return Cow::Borrowed(object);

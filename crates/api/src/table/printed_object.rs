@@ -6,19 +6,19 @@ use crate::{Value, meta, quantity::Quantity, time};
 
 /// The printed object, or a part of it, and the current time.
 #[derive(Clone, Copy)]
-pub(super) struct Row<'a> {
+pub(super) struct PrintedObject<'a> {
     pub object: &'a Value,
     pub now: Timestamp,
 }
 
-impl<'a> Row<'a> {
+impl<'a> PrintedObject<'a> {
     /// Returns a row for a part of the object.
-    pub fn part(self, object: &'a Value) -> Self {
-        Row { object, ..self }
+    pub fn with_object(self, object: &'a Value) -> Self {
+        PrintedObject { object, ..self }
     }
 
     /// Returns the value at a path such as `spec.ports.0.name`.
-    pub fn at(&self, path: &str) -> Option<&'a Value> {
+    pub fn value_at(&self, path: &str) -> Option<&'a Value> {
         let step = |value: &'a Value, step: &str| match value {
             Value::Array(items) => items.get(step.parse::<usize>().ok()?),
             value => value.get(step),
@@ -27,35 +27,38 @@ impl<'a> Row<'a> {
     }
 
     /// Returns the string at a path, or "".
-    pub fn text(&self, path: &str) -> &'a str {
-        self.at(path).and_then(Value::as_str).unwrap_or_default()
+    pub fn string_at(&self, path: &str) -> &'a str {
+        self.value_at(path).and_then(Value::as_str).unwrap_or_default()
     }
 
     /// Formats the string, number or boolean at a path.
-    pub fn shown(&self, path: &str) -> String {
-        shown(self.at(path))
+    pub fn format_at(&self, path: &str) -> String {
+        format_scalar(self.value_at(path))
     }
 
     /// Returns the integer at a path, or 0.
-    pub fn number(&self, path: &str) -> i64 {
-        self.at(path).and_then(Value::as_i64).unwrap_or_default()
+    pub fn integer_at(&self, path: &str) -> i64 {
+        self.value_at(path).and_then(Value::as_i64).unwrap_or_default()
     }
 
     /// Whether a path is true.
     pub fn is_true(&self, path: &str) -> bool {
-        self.at(path) == Some(&Value::Bool(true))
+        self.value_at(path) == Some(&Value::Bool(true))
     }
 
     /// Iterates over the list at a path.
-    pub fn list(&self, path: &str) -> impl DoubleEndedIterator<Item = Row<'a>> + ExactSizeIterator + use<'a> {
+    pub fn list_at(
+        &self,
+        path: &str,
+    ) -> impl DoubleEndedIterator<Item = PrintedObject<'a>> + ExactSizeIterator + use<'a> {
         let row = *self;
-        let list = self.at(path).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        list.iter().map(move |item| row.part(item))
+        let list = self.value_at(path).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        list.iter().map(move |item| row.with_object(item))
     }
 
     /// The number of entries of a list or map.
-    pub fn count(&self, path: &str) -> usize {
-        match self.at(path) {
+    pub fn count_at(&self, path: &str) -> usize {
+        match self.value_at(path) {
             Some(Value::Array(list)) => list.len(),
             Some(Value::Object(map)) => map.len(),
             _ => 0,
@@ -63,27 +66,27 @@ impl<'a> Row<'a> {
     }
 
     /// The age of a timestamp.
-    pub fn since(&self, path: &str) -> String {
-        time::age(Some(self.text(path)), self.now)
+    pub fn age_at(&self, path: &str) -> String {
+        time::age(Some(self.string_at(path)), self.now)
     }
 
     /// Formats the quantity at a path; 0 if absent.
-    pub fn quantity(&self, path: &str) -> String {
-        quantity(self.at(path))
+    pub fn quantity_at(&self, path: &str) -> String {
+        format_quantity(self.value_at(path))
     }
 
-    pub fn deleting(&self) -> bool {
+    pub fn is_deleting(&self) -> bool {
         meta::is_deleting(self.object)
     }
 
     /// The first condition of a type.
-    pub fn condition(&self, ty: &str) -> Option<Row<'a>> {
-        self.list("status.conditions").find(|condition| condition.text("type") == ty)
+    pub fn find_condition(&self, ty: &str) -> Option<PrintedObject<'a>> {
+        self.list_at("status.conditions").find(|condition| condition.string_at("type") == ty)
     }
 
     /// Whether the first condition of a type is true.
-    pub fn holds(&self, ty: &str) -> bool {
-        self.condition(ty).is_some_and(|condition| condition.text("status") == "True")
+    pub fn is_condition_true(&self, ty: &str) -> bool {
+        self.find_condition(ty).is_some_and(|condition| condition.string_at("status") == "True")
     }
 
     /// The annotation of a name, or "".
@@ -92,7 +95,7 @@ impl<'a> Row<'a> {
     }
 }
 
-fn shown(value: Option<&Value>) -> String {
+fn format_scalar(value: Option<&Value>) -> String {
     match value {
         Some(Value::String(text)) => text.clone(),
         Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),
@@ -101,7 +104,7 @@ fn shown(value: Option<&Value>) -> String {
 }
 
 /// Formats a quantity; 0 if absent.
-pub(super) fn quantity(value: Option<&Value>) -> String {
-    let text = shown(value);
+pub(super) fn format_quantity(value: Option<&Value>) -> String {
+    let text = format_scalar(value);
     Quantity::parse(&text).map_or(if text.is_empty() { "0".to_owned() } else { text }, |amount| amount.to_string())
 }

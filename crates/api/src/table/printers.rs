@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use super::{cell_expression::CellExpression, printed_object::Row, printer_functions};
+use super::{cell_expression::CellExpression, printed_object::PrintedObject, printer_functions};
 use crate::Value;
 
 const COLUMN_TABLE: &str = include_str!("../../schema/columns.txt");
@@ -44,7 +44,7 @@ pub(super) fn printer_for(group: &str, kind: &str) -> &'static TablePrinter {
 
 impl TablePrinter {
     /// Evaluates the cells of a row.
-    pub fn cells(&self, row: &Row) -> Vec<Value> {
+    pub fn row_cells(&self, row: &PrintedObject) -> Vec<Value> {
         let mut cells = Vec::with_capacity(self.columns.len());
         for cell in &self.cells {
             match cell.evaluate(row) {
@@ -119,11 +119,11 @@ mod tests {
     #[test]
     fn every_printer_fills_its_columns_for_an_empty_object() {
         let object = json!({"metadata": {"name": "x"}});
-        let row = Row { object: &object, now: Timestamp::UNIX_EPOCH };
+        let row = PrintedObject { object: &object, now: Timestamp::UNIX_EPOCH };
         for ((_, kind), printer) in PRINTERS.iter() {
             // Upstream's rows of addresses have an age without a column.
             let extra = usize::from(*kind == "IPAddress");
-            assert_eq!(printer.cells(&row).len(), printer.columns.len() + extra, "{kind}");
+            assert_eq!(printer.row_cells(&row).len(), printer.columns.len() + extra, "{kind}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Validation: metadata of every object, and the rules of its kind from `schema/rules`.
 //!
-//! [`validate_create`], [`track_update`] and [`validate_subresource_update`] return all errors with upstream's field paths, types, order and
+//! [`validate_create`], [`validate_update`] and [`validate_subresource_update`] return all errors with upstream's field paths, types, order and
 //! wording. They never change the object. Objects are canonical; values may be arbitrary. Functions that the rule
 //! tables call by name are in one file per subject.
 
@@ -156,7 +156,7 @@ pub fn validate_subresource_update_at(
 }
 
 /// Returns the warnings about an accepted object, on create or update.
-pub fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+pub fn collect_warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut told = Vec::new();
     if resource.custom_schema.is_some() {
         return metadata::finalizer_warnings(object, old);
