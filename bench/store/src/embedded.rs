@@ -11,21 +11,21 @@ use std::{
 
 use bytes::Bytes;
 use futures::future::join_all;
-use store::{At, Cache, Catalog, Embedded, Guard, Marks, Options, Store, Window, Write};
+use store::{ResourceVersionMatch, WatchCache, CollectionCatalog, EmbeddedStore, Precondition, SelectableFields, EmbeddedOptions, Store, HistoryWindow, WriteRequest};
 
 const DOCUMENT: usize = 1024;
 
 /// A collection is a resource; documents without labels have no marks.
 struct Collections;
 
-impl Catalog for Collections {
-    fn collection<'k>(&self, key: &'k str) -> Option<&'k str> {
+impl CollectionCatalog for Collections {
+    fn collection_name<'k>(&self, key: &'k str) -> Option<&'k str> {
         let end = key.strip_prefix("/registry/")?.find('/')?;
         Some(&key[.."/registry/".len() + end + 1])
     }
 
-    fn marks(&self, _: &str, _: &Bytes) -> Marks {
-        Marks::default()
+    fn selectable_fields(&self, _: &str, _: &Bytes) -> SelectableFields {
+        SelectableFields::default()
     }
 }
 
@@ -39,14 +39,14 @@ fn document(seed: usize) -> Bytes {
 }
 
 async fn create(store: &dyn Store, key: String, seed: usize) {
-    let write = Write { key: key.into(), guard: Guard::Absent, value: Some(document(seed)), ttl: None };
+    let write = WriteRequest { key: key.into(), precondition: Precondition::Absent, value: Some(document(seed)), ttl: None };
     store.write(write).await.expect("a put of a benchmark");
 }
 
 /// Durable puts per second with so many writers, each waiting for its own.
 pub async fn puts(dir: &Path, writers: usize, lasts: Duration) -> Outcome<f64> {
     let dir = tempfile::tempdir_in(dir)?;
-    let store = Arc::new(Embedded::open(dir.path(), Options::default()).await?);
+    let store = Arc::new(EmbeddedStore::open(dir.path(), EmbeddedOptions::default()).await?);
     let start = Instant::now();
     let tasks = (0..writers).map(|writer| {
         let store = store.clone();
@@ -69,14 +69,14 @@ fn key(number: usize) -> String {
 }
 
 /// The history would count as memory of the records.
-fn without_history() -> Options {
-    Options { window: Window { keep_for: Duration::ZERO, keep_changes: 0, ..Window::default() }, ..Options::default() }
+fn without_history() -> EmbeddedOptions {
+    EmbeddedOptions { window: HistoryWindow { keep_for: Duration::ZERO, keep_changes: 0, ..HistoryWindow::default() }, ..EmbeddedOptions::default() }
 }
 
 /// Makes a store of many records. What they cost and give is measured by another process, whose memory is nothing else's.
 pub async fn large(dir: &Path, records: usize) -> Outcome<()> {
     let dir = tempfile::tempdir_in(dir)?;
-    let store = Arc::new(Embedded::open(dir.path(), without_history()).await?);
+    let store = Arc::new(EmbeddedStore::open(dir.path(), without_history()).await?);
     for chunk in 0..records.div_ceil(1000) {
         let numbers = chunk * 1000..records.min((chunk + 1) * 1000);
         join_all(numbers.map(|number| create(&*store, key(number), number))).await;
@@ -92,11 +92,11 @@ pub async fn large(dir: &Path, records: usize) -> Outcome<()> {
 pub async fn open(dir: &Path, records: usize) -> Outcome<()> {
     let before = resident()?;
     let start = Instant::now();
-    let store = Arc::new(Embedded::open(dir, without_history()).await?);
+    let store = Arc::new(EmbeddedStore::open(dir, without_history()).await?);
     println!("start with {records} records             {:>10.2} s", start.elapsed().as_secs_f64());
     let engine = resident()?;
-    let window = Window { keep_for: Duration::ZERO, keep_changes: 0, ..Window::default() };
-    let cache = Arc::new(Cache::over(store, Arc::new(Collections), window).await?);
+    let window = HistoryWindow { keep_for: Duration::ZERO, keep_changes: 0, ..HistoryWindow::default() };
+    let cache = Arc::new(WatchCache::with_engine(store, Arc::new(Collections), window).await?);
     println!("  the cache too                          {:>10.2} s", start.elapsed().as_secs_f64());
     let encoded = key(records - 1).len() + DOCUMENT;
     let per_record = |after: usize| after.saturating_sub(before) as f64 / records as f64;
@@ -107,13 +107,13 @@ pub async fn open(dir: &Path, records: usize) -> Outcome<()> {
     fan_out(cache, 1000, 200).await
 }
 
-async fn ranges(cache: &Cache, records: usize) -> Outcome<()> {
+async fn ranges(cache: &WatchCache, records: usize) -> Outcome<()> {
     let start = Instant::now();
     let mut lists = 0;
     while start.elapsed() < Duration::from_secs(2) {
         let prefix = format!("/registry/configmaps/ns-{}/", lists % 100);
-        let snapshot = cache.snapshot(&prefix, At::Newest).await?;
-        let found: Vec<_> = snapshot.after(None).map(|item| item.record.clone()).collect();
+        let snapshot = cache.snapshot(&prefix, ResourceVersionMatch::Newest).await?;
+        let found: Vec<_> = snapshot.items_after(None).map(|item| item.record.clone()).collect();
         assert_eq!(found.len(), records / 100);
         lists += 1;
     }
@@ -126,11 +126,11 @@ async fn ranges(cache: &Cache, records: usize) -> Outcome<()> {
     Ok(())
 }
 
-async fn fan_out(cache: Arc<Cache>, watchers: usize, writes: usize) -> Outcome<()> {
+async fn fan_out(cache: Arc<WatchCache>, watchers: usize, writes: usize) -> Outcome<()> {
     let after = cache.revision().await?;
     let mut tasks = Vec::new();
     for _ in 0..watchers {
-        let watch = cache.watch("/registry/fan/", after)?;
+        let watch = cache.watch_prefix("/registry/fan/", after)?;
         tasks.push(tokio::spawn(see(watch, writes)));
     }
     let start = Instant::now();
@@ -144,13 +144,13 @@ async fn fan_out(cache: Arc<Cache>, watchers: usize, writes: usize) -> Outcome<(
 }
 
 /// Takes so many changes.
-async fn see(mut watch: store::Watcher, writes: usize) -> usize {
+async fn see(mut watch: store::CacheWatcher, writes: usize) -> usize {
     let mut seen = 0;
     while seen < writes {
-        let Ok(changes) = watch.take(64) else { return seen };
+        let Ok(changes) = watch.take_changes(64) else { return seen };
         seen += changes.len();
         if changes.is_empty() {
-            watch.changed().await;
+            watch.wait_for_change().await;
         }
     }
     seen

@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
 use api::{Value, meta, yaml};
 use authz::Authorizers;
-use store::Cache;
+use store::WatchCache;
 
 use super::{
-    Row,
+    PluginDescriptor,
     plugins::{INITIAL_RESOURCES, ROWS},
 };
 use crate::{Times, usage::Usage};
@@ -40,13 +40,13 @@ pub enum UnknownPlugin {
 
 /// What plug-ins are made of.
 #[derive(Clone, Copy)]
-pub struct Parts<'a> {
+pub struct PluginInit<'a> {
     /// The plug-in's own configuration.
     pub config: Option<&'a Value>,
     /// The settings of all.
     pub settings: &'a AdmissionSettings,
     /// What views of other objects follow.
-    pub cache: &'a Arc<Cache>,
+    pub cache: &'a Arc<WatchCache>,
     /// Who may do what.
     pub authorizers: &'a Arc<Authorizers>,
     /// What containers have used.
@@ -117,7 +117,7 @@ impl AdmissionSettings {
         ROWS.iter().any(|row| row.name == INITIAL_RESOURCES && self.enables(row))
     }
 
-    pub(super) fn enables(&self, row: &Row) -> bool {
+    pub(super) fn enables(&self, row: &PluginDescriptor) -> bool {
         let named = |names: &[String]| names.iter().any(|name| name == row.name);
         named(&self.enabled) || row.on && !named(&self.disabled)
     }

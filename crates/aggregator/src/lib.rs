@@ -1,7 +1,7 @@
 //! Aggregated API servers: groups and versions that another server answers for, named by an `APIService` with a service.
 //!
 //! A request for one of them goes through the pipeline as any other, up to and with authorization ([`route`]), and is then passed
-//! on byte for byte ([`pass`]): the other server is told who asks in headers, and believes them for the sake of the certificate
+//! on byte for byte ([`proxy`]): the other server is told who asks in headers, and believes them for the sake of the certificate
 //! that this server shows. Credentials never leave this server. [`Aggregator`] is a view of the services in step with the
 //! watch cache.
 
@@ -13,9 +13,9 @@ mod documents;
 mod identity;
 mod legacy;
 mod order;
-mod pass;
+mod proxy;
 mod remote;
-mod said;
+mod discovery_cache;
 mod swagger;
 mod view;
 
@@ -23,18 +23,18 @@ use std::sync::Arc;
 
 use api::{schema::Resource, status::Status};
 use apiserver_core::{
-    cache_index::Live,
+    cache_index::CacheIndex,
     document, loopback,
     metrics::{Page, family::Counters},
     storage::ObjectStorage,
 };
 pub use available::run;
 pub use certificate::{CertificateError, ClientCertificate};
-use store::{Cache, Watcher};
+use store::{WatchCache, CacheWatcher};
 use tokio_util::sync::CancellationToken;
 pub use view::Api;
 
-use self::{documents::Made, said::Said, view::Apis};
+use self::{documents::Made, discovery_cache::DiscoveryCache, view::Apis};
 
 /// The group of the services themselves, which nobody else answers for.
 const OWN_GROUP: &str = "apiregistration.k8s.io";
@@ -56,14 +56,14 @@ pub struct Aggregation {
 /// The API services of a cluster.
 pub struct Aggregator {
     storage: Arc<dyn ObjectStorage>,
-    cache: Arc<Cache>,
+    cache: Arc<WatchCache>,
     /// Whether redirects of aggregated servers are passed on.
     redirects: bool,
     /// Cancelled when the server stops: proxied watches end.
     stopping: CancellationToken,
-    apis: Live<Apis>,
+    apis: CacheIndex<Apis>,
     /// What the others say of their API.
-    said: Said,
+    said: DiscoveryCache,
     /// What clients are told of it.
     made: Made,
     /// How often each became unavailable, by name and reason.
@@ -75,25 +75,25 @@ impl Aggregator {
     pub fn new(
         settings: &Aggregation,
         storage: Arc<dyn ObjectStorage>,
-        cache: &Arc<Cache>,
+        cache: &Arc<WatchCache>,
         stopping: CancellationToken,
-    ) -> Result<Self, store::Error> {
-        let resource = services().map_err(|status| store::Error::Unusable(status.message))?;
-        let apis = Live::new(cache, &[resource], Apis::new(settings.certificate.clone()))?;
+    ) -> Result<Self, store::StoreError> {
+        let resource = services().map_err(|status| store::StoreError::Unusable(status.message))?;
+        let apis = CacheIndex::new(cache, &[resource], Apis::new(settings.certificate.clone()))?;
         Ok(Self {
             storage,
             cache: cache.clone(),
             redirects: settings.redirects,
             stopping,
             apis,
-            said: Said::default(),
+            said: DiscoveryCache::default(),
             made: Made::default(),
             lost: Counters::default(),
         })
     }
 
     /// Who answers for a path, if it is somebody else.
-    pub fn elsewhere(&self, path: &str) -> Option<Arc<Api>> {
+    pub fn remote_for_path(&self, path: &str) -> Option<Arc<Api>> {
         if let Some(document) = path.strip_prefix("/openapi/v3/") {
             return self.describer(document);
         }
@@ -137,12 +137,12 @@ impl Aggregator {
 }
 
 /// Word of every change of a resource from now on.
-fn follow(cache: &Cache, group: &str, name: &str) -> Result<Watcher, Status> {
-    let prefix = document::key(loopback::resource(group, "v1", name)?, "", "");
-    cache.watch(&prefix, cache.now(&prefix).revision).map_err(Status::internal_error)
+fn follow(cache: &WatchCache, group: &str, name: &str) -> Result<CacheWatcher, Status> {
+    let prefix = document::storage_key(loopback::find_resource(group, "v1", name)?, "", "");
+    cache.watch_prefix(&prefix, cache.cached_snapshot(&prefix).revision).map_err(Status::internal_error)
 }
 
 /// The row of API services.
 fn services() -> Result<&'static Resource, Status> {
-    loopback::resource(OWN_GROUP, "v1", "apiservices")
+    loopback::find_resource(OWN_GROUP, "v1", "apiservices")
 }

@@ -4,23 +4,23 @@ use std::time::Duration;
 
 use api::{schema::ResourceRef, status::Status};
 use apiserver_core::{
-    body::Input, document, loopback, loopback::NAME, query::Query, request::Target, storage::ObjectStorage,
+    body::RequestBody, document, loopback, loopback::NAME, query::Query, request::ResourceRequest, storage::ObjectStorage,
 };
-use store::Cache;
+use store::WatchCache;
 use tokio::time;
 
 use super::{
-    Definitions,
-    control::{FINALIZER, write},
+    CustomResourceDefinitions,
+    crd_status_controller::{FINALIZER, write},
     set_condition,
-    view::Summary,
+    crd_index::Summary,
 };
 
 /// How long instances may take to go before the definition says so.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Deletes all instances, and lets the definition go.
-pub async fn delete(storage: &dyn ObjectStorage, definitions: &Definitions, summary: &Summary) -> Result<(), Status> {
+pub async fn delete(storage: &dyn ObjectStorage, definitions: &CustomResourceDefinitions, summary: &Summary) -> Result<(), Status> {
     terminating(storage, summary, ["True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"])
         .await?;
     let outcome = if summary.established {
@@ -54,7 +54,7 @@ async fn terminating(storage: &dyn ObjectStorage, summary: &Summary, words: [&st
 /// Deletes all instances and waits until they are gone; else the reason and what is told.
 async fn emptied(
     storage: &dyn ObjectStorage,
-    definitions: &Definitions,
+    definitions: &CustomResourceDefinitions,
     summary: &Summary,
 ) -> Result<(), (&'static str, String)> {
     let rows = definitions.rows();
@@ -68,10 +68,10 @@ async fn emptied(
     let row = ResourceRef::Custom(definition.row(definition.stored));
     let failed =
         |status: Status| ("InstanceDeletionFailed", format!("could not issue all deletes: {}", status.message));
-    let target = Target { verb: "deletecollection", query: Query::default(), ..loopback::target_of(row.clone()) };
-    let input = Input { content_type: String::new(), user_agent: NAME.into(), body: Default::default() };
+    let target = ResourceRequest { verb: "deletecollection", query: Query::default(), ..loopback::target_of(row.clone()) };
+    let input = RequestBody { content_type: String::new(), user_agent: NAME.into(), body: Default::default() };
     storage.write_object(&target, &input).await.map_err(failed)?;
-    let gone = time::timeout(PATIENCE, emptiness(&definitions.cache, &document::key(&row, "", ""))).await;
+    let gone = time::timeout(PATIENCE, emptiness(&definitions.cache, &document::storage_key(&row, "", ""))).await;
     match gone {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(("InstanceDeletionFailed", format!("could not list instances: {error}"))),
@@ -82,16 +82,16 @@ async fn emptied(
     }
 }
 
-async fn emptiness(cache: &Cache, prefix: &str) -> Result<(), store::Error> {
-    cache.freshen().await?;
+async fn emptiness(cache: &WatchCache, prefix: &str) -> Result<(), store::StoreError> {
+    cache.wait_until_synced().await?;
     loop {
-        let snapshot = cache.now(prefix);
-        if snapshot.after(None).next().is_none() {
+        let snapshot = cache.cached_snapshot(prefix);
+        if snapshot.items_after(None).next().is_none() {
             return Ok(());
         }
-        let mut watcher = cache.watch(prefix, snapshot.revision)?;
-        if watcher.take(1)?.is_empty() {
-            watcher.changed().await;
+        let mut watcher = cache.watch_prefix(prefix, snapshot.revision)?;
+        if watcher.take_changes(1)?.is_empty() {
+            watcher.wait_for_change().await;
         }
     }
 }

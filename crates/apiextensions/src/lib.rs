@@ -1,11 +1,11 @@
 //! Custom resources: rows that are added to the table at run time, from the definitions that are stored.
 //!
-//! [`Definitions`] is a view of them in step with the watch cache: who asks for a path that no built-in row is for looks there.
-//! [`control`] sets the conditions of definitions, and deletes instances before their definition goes.
+//! [`CustomResourceDefinitions`] is a view of them in step with the watch cache: who asks for a path that no built-in row is for looks there.
+//! [`crd_status_controller`] sets the conditions of definitions, and deletes instances before their definition goes.
 
 mod approval;
 mod columns;
-pub mod control;
+pub mod crd_status_controller;
 mod convert;
 mod correlate;
 mod default;
@@ -23,10 +23,10 @@ pub mod rules;
 pub mod schema;
 mod served_openapi;
 mod services;
-mod trusts;
+mod tls_config_cache;
 mod validate;
-mod versions;
-mod view;
+mod deferred_converter;
+mod crd_index;
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,38 +35,38 @@ use api::{
     schema::{Resource, ResourceRef},
     status::Status,
 };
-use apiserver_core::{cache_index::Live, document, loopback, services::Services, storage::CustomResources};
+use apiserver_core::{cache_index::CacheIndex, document, loopback, services::Services, storage::CustomResources};
 pub use definition::{Conversion, Definition, Scale, Version, check, version_order};
 pub use gate::Entered;
 pub use pages::Pages;
 pub use rows::Rows;
-use store::{Cache, Revision};
+use store::{WatchCache, Revision};
 use tokio_util::sync::CancellationToken;
-pub use versions::Conversions;
+pub use deferred_converter::DeferredConverter;
 
 use self::{
-    trusts::Trusts,
-    view::{Served, Summary},
+    tls_config_cache::TlsConfigCache,
+    crd_index::{CrdIndex, Summary},
 };
 
 /// How long the creation of a definition waits for its conditions.
 const MOMENT: Duration = Duration::from_secs(1);
 
 /// The definitions that are there, and the rows of those that are served.
-pub struct Definitions {
-    live: Live<Served>,
-    cache: Arc<Cache>,
+pub struct CustomResourceDefinitions {
+    live: CacheIndex<CrdIndex>,
+    cache: Arc<WatchCache>,
     prefix: String,
-    trusts: Trusts,
+    trusts: TlsConfigCache,
     services: Arc<Services>,
 }
 
-impl Definitions {
+impl CustomResourceDefinitions {
     /// The definitions of a store.
-    pub fn new(cache: &Arc<Cache>, services: &Arc<Services>) -> Result<Self, store::Error> {
-        let resource = definitions().map_err(|status| store::Error::Unusable(status.message))?;
-        let live = Live::new(cache, &[resource], Served::default())?;
-        let (prefix, trusts) = (document::key(resource, "", ""), Trusts::default());
+    pub fn new(cache: &Arc<WatchCache>, services: &Arc<Services>) -> Result<Self, store::StoreError> {
+        let resource = definitions().map_err(|status| store::StoreError::Unusable(status.message))?;
+        let live = CacheIndex::new(cache, &[resource], CrdIndex::default())?;
+        let (prefix, trusts) = (document::storage_key(resource, "", ""), TlsConfigCache::default());
         Ok(Self { live, cache: cache.clone(), prefix, trusts, services: services.clone() })
     }
 
@@ -99,10 +99,10 @@ impl Definitions {
     }
 
     /// Refuses a revision at which another definition of the same name may have been served: its objects are not those of a row.
-    pub fn reaches(&self, resource: &Resource, requested: Revision) -> Result<(), store::Error> {
+    pub fn reaches(&self, resource: &Resource, requested: Revision) -> Result<(), store::StoreError> {
         let Some(version) = version_of(resource) else { return Ok(()) };
         match self.live.read(|served| served.born(&version.definition)) {
-            Some(oldest) if requested < oldest => Err(store::Error::Compacted { requested, oldest }),
+            Some(oldest) if requested < oldest => Err(store::StoreError::Compacted { requested, oldest }),
             _ => Ok(()),
         }
     }
@@ -121,23 +121,23 @@ impl Definitions {
 
     /// Waits until every write that was acknowledged before is known.
     pub async fn freshen(&self) {
-        self.live.fresh(|_| ()).await;
+        self.live.read_fresh(|_| ()).await;
     }
 
     /// Waits until the names of a definition were decided about, for a moment at most.
     pub async fn settled(&self, object: &Value) {
         let (name, uid) = (meta::name(object), meta::uid(object));
         let is_decided = |summary: Arc<Summary>| summary.uid == uid && summary.names.is_some();
-        let decided = |served: &Served| served.summary(name).is_some_and(is_decided);
-        let mut watcher = match self.cache.watch(&self.prefix, self.cache.now(&self.prefix).revision) {
+        let decided = |served: &CrdIndex| served.summary(name).is_some_and(is_decided);
+        let mut watcher = match self.cache.watch_prefix(&self.prefix, self.cache.cached_snapshot(&self.prefix).revision) {
             Ok(watcher) => watcher,
             Err(error) => return tracing::warn!(%error, "definitions cannot be followed"),
         };
         let waiting = async {
             while !self.live.read(decided) {
-                watcher.changed().await;
+                watcher.wait_for_change().await;
                 // What changed is read from the view.
-                let _ = watcher.take(usize::MAX);
+                let _ = watcher.take_changes(usize::MAX);
             }
         };
         if tokio::time::timeout(MOMENT, waiting).await.is_err() {
@@ -147,7 +147,7 @@ impl Definitions {
 
     /// Whether nothing is kept of any CRD.
     pub fn is_empty(&self) -> bool {
-        self.live.read(Served::is_empty)
+        self.live.read(CrdIndex::is_empty)
     }
 
     /// What is known of a definition.
@@ -157,11 +157,11 @@ impl Definitions {
 
     /// What is known of all definitions.
     fn summaries(&self) -> Vec<Arc<Summary>> {
-        self.live.read(Served::summaries)
+        self.live.read(CrdIndex::summaries)
     }
 }
 
-impl CustomResources for Definitions {
+impl CustomResources for CustomResourceDefinitions {
     fn find(&self, group: &str, version: &str, plural: &str) -> Option<ResourceRef> {
         self.row(group, version, plural)
     }
@@ -182,7 +182,7 @@ pub fn version_of(resource: &Resource) -> Option<&Version> {
 
 /// The row of the definitions themselves.
 pub fn definitions() -> Result<&'static Resource, Status> {
-    loopback::resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+    loopback::find_resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 }
 
 /// Whether a condition of a definition is true.

@@ -12,10 +12,10 @@ use api::{
     schema::{Resource, SelectableField, schema},
 };
 use bytes::Bytes;
-use store::Marks;
+use store::SelectableFields;
 
 use self::scan::{Found, Paths};
-use crate::{document, document::Tail, initializers};
+use crate::{document, document::TypeMetaSuffix, initializers};
 
 /// What is there while an object waits for initializers.
 const PENDING: &str = "metadata.initializers";
@@ -36,7 +36,7 @@ struct Row {
 /// The documents of a collection that were written in one version.
 struct Version {
     resource: &'static Resource,
-    tail: Tail,
+    tail: TypeMetaSuffix,
     /// Where the labels and the paths of the fields are.
     paths: Paths,
     /// For each field of the row, where its value comes from.
@@ -60,12 +60,12 @@ pub fn catalog() -> &'static Catalog {
 /// The same, where something of its own is wanted.
 pub struct BuiltIn;
 
-impl store::Catalog for BuiltIn {
-    fn collection<'k>(&self, key: &'k str) -> Option<&'k str> {
+impl store::CollectionCatalog for BuiltIn {
+    fn collection_name<'k>(&self, key: &'k str) -> Option<&'k str> {
         collection(key)
     }
 
-    fn marks(&self, key: &str, value: &Bytes) -> Marks {
+    fn selectable_fields(&self, key: &str, value: &Bytes) -> SelectableFields {
         let row = collection(key).and_then(|name| catalog().rows.get(name));
         row.map_or_else(|| labels_only(value), |row| row.marks(value))
     }
@@ -87,7 +87,7 @@ impl Catalog {
     fn new() -> Self {
         let mut rows: HashMap<String, Vec<&'static Resource>> = HashMap::new();
         for resource in schema().resources() {
-            rows.entry(document::key(resource, "", "")).or_default().push(resource);
+            rows.entry(document::storage_key(resource, "", "")).or_default().push(resource);
         }
         Self { rows: rows.into_iter().map(|(key, resources)| (key, Row::of(&resources))).collect() }
     }
@@ -99,7 +99,7 @@ impl Catalog {
 
     /// The place of a resource's field among the marks of its documents.
     pub fn place(&self, resource: &Resource, field: &str) -> Option<usize> {
-        let row = self.rows.get(&document::key(resource, "", ""))?;
+        let row = self.rows.get(&document::storage_key(resource, "", ""))?;
         row.fields.iter().position(|name| *name == field)
     }
 }
@@ -117,19 +117,19 @@ impl Row {
         Self { fields, versions }
     }
 
-    fn marks(&self, value: &Bytes) -> Marks {
-        let version = self.versions.iter().find(|version| version.tail.ends(value));
+    fn marks(&self, value: &Bytes) -> SelectableFields {
+        let version = self.versions.iter().find(|version| version.tail.matches_document(value));
         let found = version.and_then(|version| version.marks(value));
         found.unwrap_or_else(|| self.marks_of_object(value))
     }
 
     /// Of a document that is in another form than ours.
-    fn marks_of_object(&self, value: &Bytes) -> Marks {
-        let object = match document::decode(value, 0) {
+    fn marks_of_object(&self, value: &Bytes) -> SelectableFields {
+        let object = match document::decode_document(value, 0) {
             Ok(object) => object,
             Err(error) => {
                 tracing::warn!(%error, "a stored document cannot be read; no selector finds it");
-                return Marks::default();
+                return SelectableFields::default();
             }
         };
         let text = |name: &&str| {
@@ -163,11 +163,11 @@ impl Version {
             all.iter().find_map(known)
         };
         let sources = fields.iter().filter_map(&mut source).collect();
-        Self { resource, tail: Tail::of(resource), paths, sources }
+        Self { resource, tail: TypeMetaSuffix::for_resource(resource), paths, sources }
     }
 
     /// `None` if the document is not JSON.
-    fn marks(&self, value: &Bytes) -> Option<Marks> {
+    fn marks(&self, value: &Bytes) -> Option<SelectableFields> {
         let Found { labels, texts } = self.paths.scan(value)?;
         let mut object = None;
         let mut fields = Vec::with_capacity(self.sources.len());
@@ -178,35 +178,35 @@ impl Version {
                     first.unwrap_or((*absent).into())
                 }
                 Source::Converted(resource, field) => {
-                    let object = object.get_or_insert_with(|| document::decode(value, 0).unwrap_or_default());
+                    let object = object.get_or_insert_with(|| document::decode_document(value, 0).unwrap_or_default());
                     field.value_of(&convert::convert_to(resource, object.clone())).into()
                 }
             });
         }
-        Some(Marks::new(labels.iter().map(|(name, value)| (&**name, &**value)), fields.iter().map(|text| &**text)))
+        Some(SelectableFields::new(labels.iter().map(|(name, value)| (&**name, &**value)), fields.iter().map(|text| &**text)))
     }
 }
 
 /// Of a document that no row is for.
-fn labels_only(value: &Bytes) -> Marks {
+fn labels_only(value: &Bytes) -> SelectableFields {
     static LABELS: LazyLock<Paths> = LazyLock::new(Paths::default);
     if let Some(Found { labels, .. }) = LABELS.scan(value) {
-        return Marks::new(labels.iter().map(|(name, value)| (&**name, &**value)), std::iter::empty());
+        return SelectableFields::new(labels.iter().map(|(name, value)| (&**name, &**value)), std::iter::empty());
     }
-    document::decode(value, 0).map(|object| marks(&object, &[])).unwrap_or_default()
+    document::decode_document(value, 0).map(|object| marks(&object, &[])).unwrap_or_default()
 }
 
-fn marks(object: &Value, fields: &[String]) -> Marks {
+fn marks(object: &Value, fields: &[String]) -> SelectableFields {
     let labels = meta::value_at(object, &["metadata", "labels"]).and_then(Value::as_object);
     let labels: Vec<(&str, &str)> =
         labels.into_iter().flatten().filter_map(|(name, value)| Some((name.as_str(), value.as_str()?))).collect();
-    Marks::new(labels.into_iter(), fields.iter().map(String::as_str))
+    SelectableFields::new(labels.into_iter(), fields.iter().map(String::as_str))
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use store::Catalog as _;
+    use store::CollectionCatalog as _;
 
     use super::*;
 
@@ -215,8 +215,8 @@ mod tests {
         let (group, version) = version.split_once('/').unwrap_or(("", version));
         let plural = key.split('/').rev().nth(2).unwrap();
         let resource = schema().resource(group, version, plural).unwrap();
-        for stored in [document::encode(object), api::protobuf::encode_object(resource, object).into()] {
-            let marks = BuiltIn.marks(key, &stored);
+        for stored in [document::encode_document(object), api::protobuf::encode_object(resource, object).into()] {
+            let marks = BuiltIn.selectable_fields(key, &stored);
             assert_eq!(label.map(|(name, _)| marks.label(name)), label.map(|(_, value)| Some(value)));
             for (name, value) in fields {
                 let place = catalog().place(resource, name).or_else(|| {
@@ -259,7 +259,7 @@ mod tests {
             ("/registry/pods", None),
             ("", None),
         ] {
-            assert_eq!(BuiltIn.collection(key), name, "{key}");
+            assert_eq!(BuiltIn.collection_name(key), name, "{key}");
         }
     }
 }

@@ -14,15 +14,15 @@ use store::{Record, Revision};
 const HEAD: &[u8] = b"{\"metadata\":{";
 
 /// Fields of an object, and JSON for them in words of its writer's choice.
-pub type Words = Vec<(&'static str, String)>;
+pub type RawExtensions = Vec<(&'static str, String)>;
 
 /// Encodes an object for the store. Its `metadata` is not empty: it has a name.
-pub fn encode(object: &Value) -> Bytes {
-    encode_with(object, &Words::default())
+pub fn encode_document(object: &Value) -> Bytes {
+    encode_with(object, &RawExtensions::default())
 }
 
 /// The same with some fields in other words, as long as they mean what is there.
-pub fn encode_with(object: &Value, words: &Words) -> Bytes {
+pub fn encode_with(object: &Value, words: &RawExtensions) -> Bytes {
     let mut out = Vec::with_capacity(1024);
     out.extend_from_slice(b"{\"metadata\":{");
     write_fields(&mut out, object.get("metadata"), &["resourceVersion"], &[]);
@@ -40,22 +40,22 @@ fn tail(version: &str, kind: &str) -> String {
 }
 
 /// The ends of documents that can be sent as they are to who asks for a resource.
-pub struct Tail(String);
+pub struct TypeMetaSuffix(String);
 
-impl Tail {
+impl TypeMetaSuffix {
     /// The end of the documents of a resource in its own version.
-    pub fn of(resource: &Resource) -> Self {
+    pub fn for_resource(resource: &Resource) -> Self {
         Self(tail(&resource.api_version(), resource.kind))
     }
 
     /// Whether a document is in the resource's version.
-    pub fn ends(&self, value: &Bytes) -> bool {
+    pub fn matches_document(&self, value: &Bytes) -> bool {
         value.ends_with(self.0.as_bytes())
     }
 
     /// Appends a document as an item of a list: without version and kind, which the list has.
     pub fn append_item(&self, out: &mut BytesMut, value: &Bytes, revision: Revision) {
-        append(out, &value.slice(..value.len() - self.0.len()), revision);
+        append_response(out, &value.slice(..value.len() - self.0.len()), revision);
         out.put_u8(b'}');
     }
 }
@@ -85,14 +85,14 @@ fn write(out: &mut Vec<u8>, value: &impl Serialize) {
 }
 
 /// The JSON that a client gets.
-pub fn answer(value: &Bytes, revision: Revision) -> Bytes {
+pub fn encode_response(value: &Bytes, revision: Revision) -> Bytes {
     let mut out = BytesMut::with_capacity(value.len() + 48);
-    append(&mut out, value, revision);
+    append_response(&mut out, value, revision);
     out.freeze()
 }
 
 /// Appends the JSON that a client gets.
-pub fn append(out: &mut BytesMut, value: &Bytes, revision: Revision) {
+pub fn append_response(out: &mut BytesMut, value: &Bytes, revision: Revision) {
     match value.strip_prefix(HEAD) {
         Some(rest) => {
             out.reserve(value.len() + 48);
@@ -107,14 +107,14 @@ pub fn append(out: &mut BytesMut, value: &Bytes, revision: Revision) {
 }
 
 /// Reads a stored document back, revision included.
-pub fn decode(value: &Bytes, revision: Revision) -> Result<Value, store::Error> {
+pub fn decode_document(value: &Bytes, revision: Revision) -> Result<Value, store::StoreError> {
     // kube-apiserver writes protobuf; an etcd that it filled is read as it is.
     let mut object = if value.starts_with(protobuf::MAGIC) {
         protobuf::decode_object(value)
-            .map_err(|error| store::Error::Unusable(format!("a stored document is not protobuf: {error}")))?
+            .map_err(|error| store::StoreError::Unusable(format!("a stored document is not protobuf: {error}")))?
     } else {
         serde_json::from_slice(value)
-            .map_err(|error| store::Error::Unusable(format!("a stored document is not JSON: {error}")))?
+            .map_err(|error| store::StoreError::Unusable(format!("a stored document is not JSON: {error}")))?
     };
     if !value.starts_with(HEAD) {
         complete(&mut object);
@@ -133,12 +133,12 @@ fn complete(object: &mut Value) {
 }
 
 /// Reads a record back.
-pub fn object(record: &Record) -> Result<Value, store::Error> {
-    decode(&record.value, record.revision)
+pub fn decode_record(record: &Record) -> Result<Value, store::StoreError> {
+    decode_document(&record.value, record.revision)
 }
 
 /// `/registry/<group>/<resource>/<namespace>/<name>`; an empty name gives the prefix of a collection.
-pub fn key(resource: &Resource, namespace: &str, name: &str) -> String {
+pub fn storage_key(resource: &Resource, namespace: &str, name: &str) -> String {
     let (group, plural) = resource.storage_resource();
     let mut key = String::from("/registry/");
     for part in [group, plural] {
@@ -163,14 +163,14 @@ mod tests {
     #[test]
     fn the_revision_is_put_in_when_read() {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "resourceVersion": "1"}, "data": {"x": "y"}});
-        let stored = encode(&object);
+        let stored = encode_document(&object);
         assert!(!String::from_utf8_lossy(&stored).contains("resourceVersion"));
         let mut want = object.clone();
         want["metadata"]["resourceVersion"] = "7".into();
-        assert_eq!(serde_json::from_slice::<Value>(&answer(&stored, 7)).unwrap(), want);
-        assert_eq!(decode(&stored, 7).unwrap(), want);
-        let tail = Tail::of(api::schema::schema().resource("", "v1", "configmaps").unwrap());
-        assert!(tail.ends(&stored));
+        assert_eq!(serde_json::from_slice::<Value>(&encode_response(&stored, 7)).unwrap(), want);
+        assert_eq!(decode_document(&stored, 7).unwrap(), want);
+        let tail = TypeMetaSuffix::for_resource(api::schema::schema().resource("", "v1", "configmaps").unwrap());
+        assert!(tail.matches_document(&stored));
         let mut item = BytesMut::new();
         tail.append_item(&mut item, &stored, 7);
         assert_eq!(
@@ -184,15 +184,15 @@ mod tests {
         let resource = api::schema::schema().resource("", "v1", "configmaps").unwrap();
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "y"}});
         let stored = Bytes::from(protobuf::encode_object(resource, &object));
-        assert!(!Tail::of(resource).ends(&stored), "it is never sent as it is");
-        let read = decode(&stored, 7).unwrap();
+        assert!(!TypeMetaSuffix::for_resource(resource).matches_document(&stored), "it is never sent as it is");
+        let read = decode_document(&stored, 7).unwrap();
         assert_eq!((&read["data"]["x"], &read["metadata"]["resourceVersion"]), (&json!("y"), &json!("7")));
     }
 
     #[test]
     fn keys_follow_group_resource_namespace_name() {
         let schema = api::schema::schema();
-        assert_eq!(key(schema.resource("", "v1", "pods").unwrap(), "ns", "p"), "/registry/pods/ns/p");
-        assert_eq!(key(schema.resource("apps", "v1", "deployments").unwrap(), "", ""), "/registry/apps/deployments/");
+        assert_eq!(storage_key(schema.resource("", "v1", "pods").unwrap(), "ns", "p"), "/registry/pods/ns/p");
+        assert_eq!(storage_key(schema.resource("apps", "v1", "deployments").unwrap(), "", ""), "/registry/apps/deployments/");
     }
 }

@@ -9,19 +9,19 @@ use std::{
 };
 
 use api::{Value, meta, status::Status};
-use store::Cache;
+use store::WatchCache;
 
 use crate::{
-    cache_index::{Live, View},
+    cache_index::{CacheIndex, Indexer},
     loopback,
-    loopback::Place,
+    loopback::ObjectKey,
 };
 
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
 /// The services of a cluster, and what is behind them.
 pub struct Services {
-    live: Live<Known>,
+    live: CacheIndex<Known>,
 }
 
 /// What is known of a service.
@@ -59,11 +59,11 @@ struct Known {
 
 impl Services {
     /// The services of a store.
-    pub fn new(cache: &Arc<Cache>) -> Result<Self, store::Error> {
-        let unusable = |status: Status| store::Error::Unusable(status.message);
-        let services = loopback::resource("", "v1", "services").map_err(unusable)?;
-        let slices = loopback::resource("discovery.k8s.io", "v1", "endpointslices").map_err(unusable)?;
-        Ok(Self { live: Live::new(cache, &[services, slices], Known::default())? })
+    pub fn new(cache: &Arc<WatchCache>) -> Result<Self, store::StoreError> {
+        let unusable = |status: Status| store::StoreError::Unusable(status.message);
+        let services = loopback::find_resource("", "v1", "services").map_err(unusable)?;
+        let slices = loopback::find_resource("discovery.k8s.io", "v1", "endpointslices").map_err(unusable)?;
+        Ok(Self { live: CacheIndex::new(cache, &[services, slices], Known::default())? })
     }
 
     /// A service, and the slices behind it.
@@ -75,7 +75,7 @@ impl Services {
     pub async fn endpoints(&self, namespace: &str, name: &str, port: u16) -> Result<(Vec<String>, u16), String> {
         match self.live.read(|known| known.endpoints(namespace, name, port)) {
             // It may have been written a moment ago.
-            Err(_) => self.live.fresh(|known| known.endpoints(namespace, name, port)).await,
+            Err(_) => self.live.read_fresh(|known| known.endpoints(namespace, name, port)).await,
             found => found,
         }
     }
@@ -143,8 +143,8 @@ impl Known {
     }
 }
 
-impl View for Known {
-    fn put(&mut self, place: Place<'_>, object: &Value) {
+impl Indexer for Known {
+    fn insert_object(&mut self, place: ObjectKey<'_>, object: &Value) {
         let key = (place.namespace.to_owned(), place.name.to_owned());
         if place.resource.name == "services" {
             self.services.insert(key, Arc::new(service(object)));
@@ -157,7 +157,7 @@ impl View for Known {
         self.slices.insert(key, slice);
     }
 
-    fn remove(&mut self, place: Place<'_>) {
+    fn remove_object(&mut self, place: ObjectKey<'_>) {
         let key = (place.namespace.to_owned(), place.name.to_owned());
         if place.resource.name == "services" {
             self.services.remove(&key);
@@ -210,14 +210,14 @@ mod tests {
 
     fn known(service: Value, slices: &[Value]) -> Known {
         let mut known = Known::default();
-        let resource = |group, name| loopback::resource(group, "v1", name).unwrap();
-        known.put(Place { resource: resource("", "services"), namespace: "n", name: "s" }, &json!({"spec": service}));
+        let resource = |group, name| loopback::find_resource(group, "v1", name).unwrap();
+        known.insert_object(ObjectKey { resource: resource("", "services"), namespace: "n", name: "s" }, &json!({"spec": service}));
         for (at, slice) in slices.iter().enumerate() {
             let mut slice = slice.clone();
             slice["metadata"] = json!({"labels": {SERVICE_LABEL: "s"}});
             let name = format!("s-{at}");
             let resource = resource("discovery.k8s.io", "endpointslices");
-            known.put(Place { resource, namespace: "n", name: &name }, &slice);
+            known.insert_object(ObjectKey { resource, namespace: "n", name: &name }, &slice);
         }
         known
     }
@@ -261,8 +261,8 @@ mod tests {
         let service = json!({"type": "ClusterIP", "clusterIP": "None", "ports": [{"port": 443}]});
         let mut known = known(service, &[slice]);
         assert_eq!(known.endpoints("n", "s", 443), Ok((vec!["10.0.0.1".to_owned()], 1)));
-        let resource = loopback::resource("discovery.k8s.io", "v1", "endpointslices").unwrap();
-        known.remove(Place { resource, namespace: "n", name: "s-0" });
+        let resource = loopback::find_resource("discovery.k8s.io", "v1", "endpointslices").unwrap();
+        known.remove_object(ObjectKey { resource, namespace: "n", name: "s-0" });
         assert!(known.endpoints("n", "s", 443).is_err() && known.behind.is_empty());
     }
 }

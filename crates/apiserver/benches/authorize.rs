@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, LazyLock};
 
-use apiserver_core::attributes::{Asked, Attributes, Resource};
+use apiserver_core::attributes::{AttributesTarget, Attributes, ResourceAttributes};
 use divan::{Bencher, black_box};
 use ferry_apiserver::{Authorization, Config, Mode, Server, Settings, User};
 use futures::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
-use store::{Embedded, Guard, Options, Store, Write};
+use store::{EmbeddedStore, Precondition, EmbeddedOptions, Store, WriteRequest};
 
 const BINDINGS: usize = 10_000;
 const NAMESPACES: usize = 100;
@@ -30,12 +30,12 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let dir = tempfile::tempdir().expect("a directory");
     let server = runtime.block_on(async {
-        let store = Embedded::open(dir.path(), Options::default()).await.expect("a store");
+        let store = EmbeddedStore::open(dir.path(), EmbeddedOptions::default()).await.expect("a store");
         let store: Arc<dyn Store> = Arc::new(store);
         let writes = stream::iter(objects()).map(|(key, object)| {
             let store = store.clone();
             let write =
-                Write { key: key.into(), guard: Guard::Absent, value: Some(object.to_string().into()), ttl: None };
+                WriteRequest { key: key.into(), precondition: Precondition::Absent, value: Some(object.to_string().into()), ttl: None };
             async move { store.write(write).await.expect("a write") }
         });
         writes.buffer_unordered(256).for_each(|_| async {}).await;
@@ -85,12 +85,12 @@ fn objects() -> impl Iterator<Item = (String, Value)> {
 fn decide(bencher: Bencher<'_, '_>, (name, group, resource, allowed): (&str, &str, &str, bool)) {
     let groups = vec![group.to_owned(), "system:authenticated".to_owned()];
     let user = User { name: name.to_owned(), groups, ..User::default() };
-    let asked = Resource { version: "v1", resource, namespace: "ns-0", name: "x", ..Resource::default() };
-    let attributes = Attributes { user: &user, verb: "get", asked: Asked::Resource(asked) };
+    let asked = ResourceAttributes { version: "v1", resource, namespace: "ns-0", name: "x", ..ResourceAttributes::default() };
+    let attributes = Attributes { user: &user, verb: "get", target: AttributesTarget::Resource(asked) };
     let authorizers = WORLD.server.authorizers();
     bencher.bench(|| {
         let verdict =
-            black_box(authorizers).decide(black_box(&attributes)).now_or_never().expect("nobody is waited for");
+            black_box(authorizers).authorize(black_box(&attributes)).now_or_never().expect("nobody is waited for");
         assert_eq!(verdict.is_allowed(), allowed);
     });
 }

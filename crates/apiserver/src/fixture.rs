@@ -14,7 +14,7 @@ pub async fn server(settings: Settings) -> (Server, tempfile::TempDir) {
 /// As [`server`], with tokens of service accounts.
 pub async fn server_with(settings: Settings, tokens: Option<Tokens>) -> (Server, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
-    let store = store::Embedded::open(dir.path(), store::Options::default()).await.unwrap();
+    let store = store::EmbeddedStore::open(dir.path(), store::EmbeddedOptions::default()).await.unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let tls = tls.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();

@@ -156,7 +156,7 @@ impl Check {
             Holds::Serving => server.shared.ending.is_cancelled().then(|| "process is shutting down".to_owned()),
             Holds::Store => {
                 let limit = server.shared.settings.serving.store_timeout;
-                match tokio::time::timeout(limit, server.registry().store().health()).await {
+                match tokio::time::timeout(limit, server.registry().store().check_health()).await {
                     Ok(Ok(())) => None,
                     Ok(Err(error)) => Some(error.to_string()),
                     Err(_) => Some("the store does not answer in time".to_owned()),

@@ -17,7 +17,7 @@ mod gzip;
 mod headers;
 mod health;
 mod impersonate;
-mod joined;
+mod list_encoder;
 mod listen;
 mod metrics;
 mod paths;
@@ -126,10 +126,10 @@ struct Shared {
     kubelet_tls: Arc<rustls::ClientConfig>,
     tokens: Option<Arc<Tokens>>,
     authenticator: Arc<authn::ReloadableAuthenticator>,
-    impersonators: impersonate::Ways,
+    impersonators: impersonate::LastModeCache,
     /// `None` where nothing is audited.
     auditor: Option<Arc<audit::Auditor>>,
-    flow: Arc<flowcontrol::Flow>,
+    flow: Arc<flowcontrol::FlowController>,
     aggregator: Arc<aggregator::Aggregator>,
     /// What containers have used.
     usage: Arc<admission::usage::Usage>,
@@ -153,21 +153,21 @@ struct Shared {
 
 impl Server {
     /// An API server that has created the objects every cluster has.
-    pub async fn new(config: Config) -> Result<Self, store::Error> {
+    pub async fn new(config: Config) -> Result<Self, store::StoreError> {
         Self::with(config, Settings::default()).await
     }
 
     /// As [`Self::new`], with other than the usual settings.
-    pub fn with(config: Config, settings: Settings) -> LocalBoxFuture<'static, Result<Self, store::Error>> {
+    pub fn with(config: Config, settings: Settings) -> LocalBoxFuture<'static, Result<Self, store::StoreError>> {
         Box::pin(Self::build(config, settings))
     }
 
-    async fn build(config: Config, mut settings: Settings) -> Result<Self, store::Error> {
+    async fn build(config: Config, mut settings: Settings) -> Result<Self, store::StoreError> {
         // Where everybody may do everything, everybody is at least known.
         settings.authentication.anonymous &=
             !settings.authorization.modes.iter().any(|mode| matches!(mode, Mode::AlwaysAllow));
         if settings.initializers.is_some() {
-            enable_initializers().map_err(|late| store::Error::Unusable(late.to_string()))?;
+            enable_initializers().map_err(|late| store::StoreError::Unusable(late.to_string()))?;
             settings.admission.enable("Initializers");
             settings.served.add("admissionregistration.k8s.io", "v1alpha1");
         }
@@ -180,7 +180,7 @@ impl Server {
         };
         let registry = Arc::new(registry::Registry::new(config.store, config_of_registry).await?);
         let usage = Arc::new(admission::usage::Usage::default());
-        let parts = admission::Parts {
+        let parts = admission::PluginInit {
             config: None,
             settings: &settings.admission,
             cache: registry.cache(),
@@ -188,14 +188,14 @@ impl Server {
             usage: &usage,
             times: &Arc::default(),
         };
-        let admission = admission::Admission::new(&settings.admission, &parts).map_err(store::Error::Unusable)?;
+        let admission = admission::Admission::new(&settings.admission, &parts).map_err(store::StoreError::Unusable)?;
         registry.set_admission(admission);
         let created = bootstrap::create(&registry, &settings).await;
         created.map_err(unusable)?;
         // Indexes that are made from here on contain the objects that were just written.
-        registry.cache().freshen().await?;
+        registry.cache().wait_until_synced().await?;
         let alive = CancellationToken::new();
-        let crd_controller = apiextensions::control::run(registry.clone(), registry.custom().clone(), alive.clone());
+        let crd_controller = apiextensions::crd_status_controller::run(registry.clone(), registry.custom().clone(), alive.clone());
         tokio::spawn(crd_controller);
         let served = settings.served.clone();
         let pages = api::discovery::DocumentCache::new(move |group, version| served.includes(group, version));
@@ -204,7 +204,7 @@ impl Server {
         let authenticator = authn::Authenticator::new(&settings.authentication, tokens.as_ref(), &storage);
         let authenticator = Arc::new(authn::ReloadableAuthenticator::new(authenticator));
         registry.set_virtual_resources(virtual_resources(&authenticator, tokens.as_ref(), &settings));
-        let flow = flowcontrol::Flow::new(&settings.load, registry.store(), registry.cache())?;
+        let flow = flowcontrol::FlowController::new(&settings.load, registry.store(), registry.cache())?;
         let stopping = CancellationToken::new();
         let aggregator =
             aggregator::Aggregator::new(&settings.aggregation, storage, registry.cache(), stopping.clone())?;
@@ -213,7 +213,7 @@ impl Server {
             kubelet_tls: config.kubelet_tls,
             tokens,
             authenticator,
-            impersonators: impersonate::Ways::default(),
+            impersonators: impersonate::LastModeCache::default(),
             auditor: audit::Auditor::new(&settings.audit),
             flow: Arc::new(flow),
             aggregator: Arc::new(aggregator),
@@ -249,8 +249,8 @@ impl Server {
     }
 
     /// The rows that there are.
-    fn table(&self) -> request::Table<'_> {
-        request::Table { served: &self.shared.settings.served, custom: Some(&**self.registry().custom()) }
+    fn table(&self) -> request::ResourceResolver<'_> {
+        request::ResourceResolver { served: &self.shared.settings.served, custom: Some(&**self.registry().custom()) }
     }
 
     fn aggregator(&self) -> &Arc<aggregator::Aggregator> {
@@ -296,8 +296,8 @@ fn virtual_resources(
 }
 
 /// The first objects could not be read or written.
-fn unusable(status: api::status::Status) -> store::Error {
-    store::Error::Unusable(format!("the cluster's first objects: {}", status.message))
+fn unusable(status: api::status::Status) -> store::StoreError {
+    store::StoreError::Unusable(format!("the cluster's first objects: {}", status.message))
 }
 
 /// The server as a tower service of one user.

@@ -8,7 +8,7 @@ use ferry_apiserver::Local;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
-use store::{Guard, Write};
+use store::{Precondition, WriteRequest};
 use tower::ServiceExt;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -21,7 +21,7 @@ async fn server() -> (Local, tempfile::TempDir) {
         let object =
             json!({"metadata": {"name": name, "namespace": "default"}, "apiVersion": "v1", "kind": "ConfigMap"});
         let key = format!("/registry/configmaps/default/{name}");
-        let write = Write { key: key.into(), guard: Guard::Absent, value: Some(object.to_string().into()), ttl: None };
+        let write = WriteRequest { key: key.into(), precondition: Precondition::Absent, value: Some(object.to_string().into()), ttl: None };
         newest = store.write(write).await.unwrap();
     }
     store.compact(newest).await.unwrap();

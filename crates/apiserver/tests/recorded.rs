@@ -11,7 +11,7 @@ use ferry_apiserver::Local;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
-use store::{Guard, Layout, Write};
+use store::{Precondition, KeyLayout, WriteRequest};
 use tower::ServiceExt;
 
 const PAIRS: &str = include_str!("recorded/pairs.txt");
@@ -48,11 +48,11 @@ fn without_revision(mut object: Value) -> Value {
 #[tokio::test]
 async fn what_kube_apiserver_wrote_is_served() {
     let (store, _dir) = fixture::store().await;
-    let layout = Layout::Upstream("/registry".into());
+    let layout = KeyLayout::Upstream("/registry".into());
     for pair in pairs() {
         let key = layout.to_ours(pair.key).expect("a key of ours");
         assert_eq!(layout.to_etcd(&key), pair.key);
-        let write = Write { key: key.into(), guard: Guard::Absent, value: Some(pair.value), ttl: None };
+        let write = WriteRequest { key: key.into(), precondition: Precondition::Absent, value: Some(pair.value), ttl: None };
         store.write(write).await.unwrap();
     }
     let service = fixture::over(store).await;

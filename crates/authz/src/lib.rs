@@ -12,7 +12,7 @@ mod escalation_check;
 mod node;
 mod rbac;
 mod reason;
-mod refuse;
+mod forbidden;
 mod request;
 mod settings;
 pub mod webhook;
@@ -24,17 +24,17 @@ use api::status::Status;
 pub use apiserver_core::user::MASTERS;
 use apiserver_core::{User, attributes::Attributes};
 use async_trait::async_trait;
-pub use escalation_check::{Guard, Guarded};
+pub use escalation_check::{EscalationCheck, EscalationAttributes};
 pub use node::POD_SECRETS;
 pub use rbac::{Rbac, Rule, escalation};
 pub use reason::{Reason, aggregate};
 pub use settings::{Authorization, Mode};
-use store::Cache;
+use store::WatchCache;
 pub use webhook::Webhook;
 
 /// What an authorizer says.
 #[derive(Clone, Debug)]
-pub enum Verdict {
+pub enum Decision {
     /// Yes; nobody else is asked.
     Allowed(Reason),
     /// No; nobody else is asked.
@@ -43,15 +43,15 @@ pub enum Verdict {
     NoOpinion(Reason),
 }
 
-impl Verdict {
+impl Decision {
     /// Whether it is a yes.
     pub fn is_allowed(&self) -> bool {
-        matches!(self, Verdict::Allowed(_))
+        matches!(self, Decision::Allowed(_))
     }
 
     /// Why.
     pub fn reason(&self) -> &Reason {
-        let (Verdict::Allowed(reason) | Verdict::Denied(reason) | Verdict::NoOpinion(reason)) = self;
+        let (Decision::Allowed(reason) | Decision::Denied(reason) | Decision::NoOpinion(reason)) = self;
         reason
     }
 }
@@ -60,15 +60,15 @@ impl Verdict {
 #[async_trait]
 pub trait Authorizer: Send + Sync {
     /// Whether the user may.
-    async fn decide(&self, attributes: &Attributes<'_>) -> Verdict;
+    async fn authorize(&self, attributes: &Attributes<'_>) -> Decision;
 
     /// What the user may do in a namespace, as far as it can be told without asking for something.
-    fn rules(&self, user: &User, namespace: &str) -> Rules;
+    fn rules_for(&self, user: &User, namespace: &str) -> ResolvedRules;
 }
 
 /// What somebody may do.
 #[derive(Clone, Debug, Default)]
-pub struct Rules {
+pub struct ResolvedRules {
     /// What is allowed.
     pub rules: Vec<Rule>,
     /// More may be allowed.
@@ -91,12 +91,12 @@ type Links = Vec<Box<dyn Authorizer>>;
 
 impl Authorizers {
     /// The chain that the settings name, over the objects in a cache.
-    pub fn new(settings: &Authorization, cache: &Arc<Cache>) -> Result<Arc<Self>, store::Error> {
+    pub fn new(settings: &Authorization, cache: &Arc<WatchCache>) -> Result<Arc<Self>, store::StoreError> {
         let kinds: Vec<&str> = settings.modes.iter().map(Mode::kind).collect();
         let node = if kinds.contains(&"Node") { Some(Arc::new(node::Node::new(cache)?)) } else { None };
         let rbac = Arc::new(Rbac::new(cache)?);
         let new = Self { links: RwLock::default(), kinds, rbac, node };
-        new.replace(&settings.modes).map_err(store::Error::Unusable)?;
+        new.replace(&settings.modes).map_err(store::StoreError::Unusable)?;
         Ok(Arc::new(new))
     }
 
@@ -134,10 +134,10 @@ impl Authorizers {
     }
 
     /// What somebody may do in a namespace.
-    pub fn rules(&self, user: &User, namespace: &str) -> Rules {
-        let mut all = Rules::default();
+    pub fn rules_for(&self, user: &User, namespace: &str) -> ResolvedRules {
+        let mut all = ResolvedRules::default();
         for link in self.links().iter() {
-            let Rules { rules, incomplete, errors } = link.rules(user, namespace);
+            let ResolvedRules { rules, incomplete, errors } = link.rules_for(user, namespace);
             all.rules.extend(rules);
             all.incomplete |= incomplete;
             all.errors.extend(errors);
@@ -146,42 +146,42 @@ impl Authorizers {
     }
 
     /// A chain of authorizers that the caller makes, with RBAC for escalation checks only.
-    pub fn of(links: Vec<Box<dyn Authorizer>>, cache: &Arc<Cache>) -> Result<Arc<Self>, store::Error> {
+    pub fn with_authorizers(links: Vec<Box<dyn Authorizer>>, cache: &Arc<WatchCache>) -> Result<Arc<Self>, store::StoreError> {
         let (links, rbac) = (RwLock::new(Arc::new(links)), Arc::new(Rbac::new(cache)?));
         Ok(Arc::new(Self { links, kinds: Vec::new(), rbac, node: None }))
     }
 
     /// What the chain says.
-    pub async fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
+    pub async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
         if attributes.user.groups.iter().any(|group| group == MASTERS) {
-            return Verdict::Allowed(Reason::none());
+            return Decision::Allowed(Reason::none());
         }
         let mut reasons = Vec::new();
         for link in self.links().iter() {
-            match link.decide(attributes).await {
-                Verdict::NoOpinion(reason) if reason.is_none() => {}
-                Verdict::NoOpinion(reason) => reasons.push(reason),
+            match link.authorize(attributes).await {
+                Decision::NoOpinion(reason) if reason.is_none() => {}
+                Decision::NoOpinion(reason) => reasons.push(reason),
                 decided => return decided,
             }
         }
-        Verdict::NoOpinion(Reason::joined(reasons))
+        Decision::NoOpinion(Reason::joined(reasons))
     }
 
     /// Whether the chain allows.
-    pub async fn allows(&self, attributes: &Attributes<'_>) -> bool {
-        self.decide(attributes).await.is_allowed()
+    pub async fn is_allowed(&self, attributes: &Attributes<'_>) -> bool {
+        self.authorize(attributes).await.is_allowed()
     }
 
     /// As [`Self::decide`]; what is not allowed is the answer that says so: 403, or 500 where an authorizer failed.
-    pub async fn check(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
-        match self.decide(attributes).await {
-            Verdict::Allowed(_) => Ok(()),
-            Verdict::Denied(reason) | Verdict::NoOpinion(reason) => Err(refuse::status(attributes, &reason)),
+    pub async fn require_allowed(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+        match self.authorize(attributes).await {
+            Decision::Allowed(_) => Ok(()),
+            Decision::Denied(reason) | Decision::NoOpinion(reason) => Err(forbidden::status(attributes, &reason)),
         }
     }
 }
 
 /// 403 that says who cannot do what, and why.
 pub fn forbidden(attributes: &Attributes<'_>, why: String) -> Status {
-    refuse::status(attributes, &Reason::from(why))
+    forbidden::status(attributes, &Reason::from(why))
 }

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::{
     ControllerContext,
-    controller::{Controller, Watches, run_controller},
+    controller::{Controller, ControllerWatches, run_controller},
     object_key::ObjectKey,
     pod_availability::is_pod_terminal,
 };
@@ -43,7 +43,7 @@ impl Controller for PodGcController {
     type Error = kube::Error;
     const WORKERS: usize = 2;
 
-    fn watch(&self, watches: &mut Watches<Self>) {
+    fn watch(&self, watches: &mut ControllerWatches<Self>) {
         self.pods.add_index(BY_NODE, |pod| assigned_node(pod).map(Into::into).into_iter().collect());
         watches.add(&self.nodes, |this, event, queue| {
             if let ResourceEvent::Deleted(node) = event {

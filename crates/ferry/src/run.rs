@@ -111,7 +111,7 @@ impl Listeners {
 
 async fn open_store(options: &Options) -> anyhow::Result<(Arc<dyn Store>, String)> {
     let store = options.storage.open(&options.instance.store()).await?;
-    let page = store.list(store::Range { limit: Some(1), ..Default::default() }).await?;
+    let page = store.list(store::ListOptions { limit: Some(1), ..Default::default() }).await?;
     let objects = page.records.len() + page.remaining;
     Ok((store, if objects == 0 { "new".into() } else { format!("{objects} objects") }))
 }
@@ -376,3 +376,6 @@ async fn write_kubeconfig(options: &Options, pki: &Pki, state: &mut State) -> an
     state.save(&options.instance)?;
     Ok(((), format!("{}, context {context}", options.kubeconfig.display())))
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use store::{Embedded, Encrypted, EncryptionConfig, Etcd, EtcdOptions, Lag, Layout, Store};
+use store::{EmbeddedStore, EncryptedStore, EncryptionConfig, EtcdStore, EtcdOptions, DelayedSync, KeyLayout, Store};
 
 /// The resources whose writes may lag, and where they are: losing the last seconds of others would undo what a client was
 /// told is done.
@@ -50,8 +50,8 @@ impl EtcdAccess {
         }
     }
 
-    fn layout(&self) -> Layout {
-        Layout::Upstream(self.etcd_prefix.trim_end_matches('/').to_owned())
+    fn layout(&self) -> KeyLayout {
+        KeyLayout::Upstream(self.etcd_prefix.trim_end_matches('/').to_owned())
     }
 }
 
@@ -113,12 +113,12 @@ impl Storage {
             if self.etcd_compaction_interval > 0 {
                 let (compactor, keep) = (etcd.clone(), Duration::from_secs(self.etcd_compaction_interval));
                 // It ends with the process.
-                tokio::spawn(async move { compactor.keep_compacted(keep).await });
+                tokio::spawn(async move { compactor.run_compactor(keep).await });
             }
             Arc::new(etcd)
         };
         Ok(match encryption {
-            Some(config) => Arc::new(Encrypted::new(store, config, self.etcd.layout())),
+            Some(config) => Arc::new(EncryptedStore::new(store, config, self.etcd.layout())),
             None => store,
         })
     }
@@ -134,14 +134,14 @@ impl Storage {
         Ok(())
     }
 
-    async fn etcd(&self) -> anyhow::Result<Etcd> {
-        Ok(Etcd::open(self.etcd.options(self.etcd_servers.clone())).await?)
+    async fn etcd(&self) -> anyhow::Result<EtcdStore> {
+        Ok(EtcdStore::open(self.etcd.options(self.etcd_servers.clone())).await?)
     }
 
-    async fn embedded(&self, dir: &Path) -> anyhow::Result<Embedded> {
-        let lag = |lag: &AllowedLag| Lag { prefix: lag.prefix.into(), at_most: lag.at_most };
-        let options = store::Options { lag: self.store_lag.iter().map(lag).collect(), ..store::Options::default() };
-        Ok(Embedded::open(dir, options).await?)
+    async fn embedded(&self, dir: &Path) -> anyhow::Result<EmbeddedStore> {
+        let lag = |lag: &AllowedLag| DelayedSync { prefix: lag.prefix.into(), max_delay: lag.at_most };
+        let options = store::EmbeddedOptions { delayed_sync: self.store_lag.iter().map(lag).collect(), ..store::EmbeddedOptions::default() };
+        Ok(EmbeddedStore::open(dir, options).await?)
     }
 
     fn encryption(&self) -> anyhow::Result<Option<EncryptionConfig>> {
@@ -157,7 +157,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use clap::Parser;
-    use store::{Guard, Write};
+    use store::{Precondition, WriteRequest};
 
     use super::*;
 
@@ -241,7 +241,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("store");
         let first = storage(&[]).unwrap().open(&dir).await.unwrap();
-        let write = |key: &str| Write { key: key.into(), guard: Guard::Absent, value: Some("x".into()), ttl: None };
+        let write = |key: &str| WriteRequest { key: key.into(), precondition: Precondition::Absent, value: Some("x".into()), ttl: None };
         first.write(write("/registry/pods/a/b")).await.unwrap();
         refused(&[], root.path(), &dir, &[dir.to_str().unwrap()]).await;
         first.write(write("/registry/pods/a/c")).await.unwrap();

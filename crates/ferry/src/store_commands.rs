@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use store::{Contents, Embedded, Etcd, Step};
+use store::{StoreContents, EmbeddedStore, EtcdStore, CopyProgress};
 
 use crate::{cli::DATA_DIR, instance::Instance, pidfile, refusal::refusal, screen::Screen, storage::EtcdAccess};
 
@@ -89,20 +89,20 @@ pub fn store(arguments: StoreCommands) -> anyhow::Result<ExitCode> {
 }
 
 fn snapshot(dir: &Path, file: &Path) -> anyhow::Result<String> {
-    let contents = Contents::of_dir(dir)?;
-    let count = contents.to_file(file)?;
+    let contents = StoreContents::read_dir(dir)?;
+    let count = contents.write_snapshot(file)?;
     Ok(format!("{count} objects as of revision {} in {}", contents.revision(), file.display()))
 }
 
 fn restore(dir: &Path, file: &Path) -> anyhow::Result<String> {
-    let contents = Contents::of_file(file)?;
+    let contents = StoreContents::read_snapshot(file)?;
     let revision = contents.revision();
-    let count = contents.to_dir(dir)?;
+    let count = contents.create_dir(dir)?;
     Ok(format!("{count} objects as of revision {revision} in {}", dir.display()))
 }
 
 async fn verify(dir: &Path) -> anyhow::Result<String> {
-    let verified = Embedded::verify(dir).await?;
+    let verified = EmbeddedStore::verify_files(dir).await?;
     let torn = if verified.torn { "; ends with a write that was never acknowledged" } else { "" };
     Ok(format!(
         "{} objects, revisions {} to {}, {} bytes{torn}",
@@ -117,7 +117,7 @@ async fn migrate(instance: &Instance, migration: Migrate, screen: Screen) -> any
             "Stop it with `ferry down` first.",
         ));
     }
-    let mut progress = |(done, total): Step| {
+    let mut progress = |(done, total): CopyProgress| {
         if done % 1000 == 0 {
             screen.began(&format!("{done} of {total} objects"));
         }
@@ -126,19 +126,19 @@ async fn migrate(instance: &Instance, migration: Migrate, screen: Screen) -> any
     let into_etcd = to_etcd.is_some();
     let servers = to_etcd.or(from_etcd).unwrap_or_default();
     let place = servers.join(",");
-    let etcd = Etcd::open(migration.etcd.options(servers)).await?;
+    let etcd = EtcdStore::open(migration.etcd.options(servers)).await?;
     if into_etcd {
-        let contents = Contents::of_dir(&instance.store())?;
-        let count = contents.to_store(&etcd, &mut progress).await?;
-        let copied = Contents::of_store(&etcd, &mut progress).await?;
+        let contents = StoreContents::read_dir(&instance.store())?;
+        let count = contents.copy_to(&etcd, &mut progress).await?;
+        let copied = StoreContents::read_store(&etcd, &mut progress).await?;
         anyhow::ensure!(copied.digest() == contents.digest(), "what is in {place} now is not what was copied");
         return Ok(format!("{count} objects to {place}, compared"));
     }
-    let contents = Contents::of_store(&etcd, &mut progress).await?;
+    let contents = StoreContents::read_store(&etcd, &mut progress).await?;
     let digest = contents.digest();
-    let count = contents.to_dir(&instance.store())?;
+    let count = contents.create_dir(&instance.store())?;
     anyhow::ensure!(
-        Contents::of_dir(&instance.store())?.digest() == digest,
+        StoreContents::read_dir(&instance.store())?.digest() == digest,
         "what was copied is not what is in {place}"
     );
     Ok(format!("{count} objects from {place}, compared"))

@@ -14,7 +14,7 @@ mod level;
 mod limits;
 mod queues;
 mod settings;
-mod width;
+mod work_estimator;
 
 use std::{
     collections::HashMap,
@@ -23,8 +23,8 @@ use std::{
 };
 
 use api::schema::schema;
-use apiserver_core::{Caller, cache_index::Live, metrics::family::Histograms};
-pub use classify::Asked;
+use apiserver_core::{Caller, cache_index::CacheIndex, metrics::family::Histograms};
+pub use classify::RequestDigest;
 use config::Config;
 use follow::Objects;
 pub use follow::run;
@@ -38,11 +38,11 @@ const WAITS: &[f64] = &[0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10
 const LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 
 /// Who gets to work when.
-pub struct Flow {
+pub struct FlowController {
     store: Arc<dyn store::Store>,
-    objects: Live<Objects>,
+    objects: CacheIndex<Objects>,
     limits: limits::Limits,
-    widths: width::Widths,
+    widths: work_estimator::WorkEstimator,
     waits: Histograms<Wait>,
     fair: bool,
     seats: usize,
@@ -69,23 +69,23 @@ struct State {
 
 /// What a request holds while it is worked on, and what its answer says of that.
 #[derive(Default)]
-pub struct Place {
+pub struct SeatPermit {
     marks: Option<(HeaderValue, HeaderValue)>,
     _seats: Option<level::Seats>,
     _limit: Option<tokio::sync::OwnedSemaphorePermit>,
 }
 
-impl Flow {
+impl FlowController {
     /// As the objects in the cache say.
-    pub fn new(load: &Load, store: &Arc<dyn store::Store>, cache: &Arc<store::Cache>) -> Result<Self, store::Error> {
+    pub fn new(load: &Load, store: &Arc<dyn store::Store>, cache: &Arc<store::WatchCache>) -> Result<Self, store::StoreError> {
         let seats = load.reads + load.writes;
         let resources = follow::RESOURCES.map(|name| schema().resource(follow::GROUP, "v1", name));
         let resources: Vec<_> = resources.into_iter().flatten().collect();
         Ok(Self {
             store: store.clone(),
-            objects: Live::new(cache, &resources, Objects::new(seats))?,
+            objects: CacheIndex::new(cache, &resources, Objects::new(seats))?,
             limits: limits::Limits::new(load),
-            widths: width::Widths::default(),
+            widths: work_estimator::WorkEstimator::default(),
             waits: Histograms::new(WAITS, 1e-6),
             fair: load.fairness,
             seats,
@@ -117,33 +117,33 @@ impl Flow {
     }
 }
 
-impl Flow {
+impl FlowController {
     /// Admits a request: waits for its seats, or rejects it. Components of this process and streams are not limited.
-    pub async fn admit(&self, caller: &Caller, asked: &Asked<'_>) -> Result<Place, Rejected> {
+    pub async fn admit(&self, caller: &Caller, asked: &RequestDigest<'_>) -> Result<SeatPermit, RejectedRequest> {
         if matches!(caller, Caller::Component(_)) || asked.is_stream_but_watch() {
-            return Ok(Place::default());
+            return Ok(SeatPermit::default());
         }
         if !self.fair {
-            let limit = self.limits.admit(asked).map_err(|()| Rejected::default())?;
-            return Ok(Place { _limit: limit, ..Place::default() });
+            let limit = self.limits.admit(asked).map_err(|()| RejectedRequest::default())?;
+            return Ok(SeatPermit { _limit: limit, ..SeatPermit::default() });
         }
         let state = self.state();
-        let Some(found) = state.config.classify(caller, asked) else { return Ok(Place::default()) };
+        let Some(found) = state.config.classify(caller, asked) else { return Ok(SeatPermit::default()) };
         let marks = Some((found.schema.uid.clone(), found.level_uid.clone()));
         let Some(level) = state.levels.get(&found.schema.level) else {
-            return Ok(Place { marks, ..Place::default() });
+            return Ok(SeatPermit { marks, ..SeatPermit::default() });
         };
-        let width = self.widths.of(&*self.store, asked).await;
+        let width = self.widths.estimate_seats(&*self.store, asked).await;
         let began = Instant::now();
         let entered = level.enter(&found.schema.name, found.hash, width, self.patience).await;
         let wait = Wait { schema: found.schema.name.clone(), level: level.name(), served: entered.is_ok() };
         self.waits.note(&wait, u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
         match entered {
-            Ok(seats) => Ok(Place { marks, _seats: Some(seats), _limit: None }),
+            Ok(seats) => Ok(SeatPermit { marks, _seats: Some(seats), _limit: None }),
             Err(refused) => {
                 let (level, schema) = (&*found.schema.level, &*found.schema.name);
                 tracing::debug!(level, schema, reason = refused.reason(), "flow control: request rejected");
-                Err(Rejected(Place { marks, ..Place::default() }))
+                Err(RejectedRequest(SeatPermit { marks, ..SeatPermit::default() }))
             }
         }
     }
@@ -151,18 +151,18 @@ impl Flow {
 
 /// A request that flow control rejects; clients get 429.
 #[derive(Default)]
-pub struct Rejected(Place);
+pub struct RejectedRequest(SeatPermit);
 
-impl Rejected {
+impl RejectedRequest {
     /// Adds the flow-schema and priority-level UID headers to the 429 response.
-    pub fn mark<B>(&self, response: &mut Response<B>) {
-        self.0.mark(response);
+    pub fn add_headers<B>(&self, response: &mut Response<B>) {
+        self.0.add_headers(response);
     }
 }
 
-impl Place {
+impl SeatPermit {
     /// Adds the flow-schema and priority-level UID headers.
-    pub fn mark<B>(&self, response: &mut Response<B>) {
+    pub fn add_headers<B>(&self, response: &mut Response<B>) {
         if let Some((schema, level)) = &self.marks {
             response.headers_mut().insert(SCHEMA_UID, schema.clone());
             response.headers_mut().insert(LEVEL_UID, level.clone());

@@ -10,9 +10,9 @@ use api::{
 };
 use apiserver_core::{
     backend::unverified,
-    body::Input,
+    body::RequestBody,
     http_client::{Endpoint, client_tls},
-    request::Target,
+    request::ResourceRequest,
 };
 use async_trait::async_trait;
 use futures::future::join_all;
@@ -62,7 +62,7 @@ pub struct Components {
 
 #[async_trait]
 impl VirtualResource for Components {
-    async fn handle(&self, registry: &Registry, target: &Target, _: &Input) -> Result<Outcome, Status> {
+    async fn handle(&self, registry: &Registry, target: &ResourceRequest, _: &RequestBody) -> Result<Outcome, Status> {
         if target.verb == "list" {
             let chosen = chosen(target)?;
             let all = join_all(self.names().map(|name| self.status(registry, name))).await;
@@ -76,7 +76,7 @@ impl VirtualResource for Components {
 }
 
 /// Which of them a list is about.
-fn chosen(target: &Target) -> Result<impl Fn(&Value) -> bool, Status> {
+fn chosen(target: &ResourceRequest) -> Result<impl Fn(&Value) -> bool, Status> {
     // It says what is wrong with a list.
     ListOptions::of(target)?;
     let text = |name: &str| target.query.get(name).unwrap_or_default();
@@ -110,7 +110,7 @@ impl Components {
 }
 
 async fn store(registry: &Registry) -> Result<String, String> {
-    match tokio::time::timeout(LIMIT, registry.store().health()).await {
+    match tokio::time::timeout(LIMIT, registry.store().check_health()).await {
         Ok(Ok(())) => Ok("ok".to_owned()),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("the store does not answer in time".to_owned()),

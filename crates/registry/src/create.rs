@@ -1,14 +1,14 @@
 //! Create: decode, default, admit, prepare, validate, store.
 
-use admission::Attributes;
+use admission::AdmissionAttributes;
 use api::{Value, apply, convert, decode, defaults, meta, schema::Resource, status::Status, validate};
-use apiserver_core::{body::Input, clock, initializers, request::Target};
-use store::Guard;
+use apiserver_core::{body::RequestBody, clock, initializers, request::ResourceRequest};
+use store::Precondition;
 
-use super::{FieldValidation, Outcome, Registry, Unsaved, WriteOptions, update::Changed};
+use super::{FieldValidation, Outcome, Registry, SaveError, WriteOptions, update::Changed};
 use crate::{
     allocate,
-    allocate::{Begin, Fate},
+    allocate::{AllocationRequest, WriteOutcome},
     strategies,
 };
 
@@ -16,7 +16,7 @@ use crate::{
 const DRAWS: usize = 8;
 
 impl Registry {
-    pub(super) async fn create(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
+    pub(super) async fn create(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
         let resource = &target.resource;
         let options = WriteOptions::of(target, input)?;
         let mut object = body(target, resource, input, options.validation)?;
@@ -32,9 +32,9 @@ impl Registry {
 
     /// Creates an object that is decoded and has its defaults and owners. Where the name is generated and taken, another
     /// is drawn.
-    pub async fn create_object(&self, target: &Target, mut object: Value, dry_run: bool) -> Result<Changed, Status> {
+    pub async fn create_object(&self, target: &ResourceRequest, mut object: Value, dry_run: bool) -> Result<Changed, Status> {
         place(target, &mut object)?;
-        let attributes = Attributes::create(self, target, dry_run);
+        let attributes = AdmissionAttributes::create(self, target, dry_run);
         self.admission().admit(&attributes, &mut object).await?;
         let base = meta::string_at(&object, &["metadata", "generateName"]).to_owned();
         if !meta::name(&object).is_empty() || base.is_empty() {
@@ -49,40 +49,40 @@ impl Registry {
         self.create_named(&attributes, named(object, &base)).await
     }
 
-    async fn create_named(&self, attributes: &Attributes<'_>, mut object: Value) -> Result<Changed, Status> {
+    async fn create_named(&self, attributes: &AdmissionAttributes<'_>, mut object: Value) -> Result<Changed, Status> {
         let (resource, dry_run) = (&attributes.target.resource, attributes.dry_run);
-        let begin = Begin { object: &mut object, current: None, dry_run };
-        let reservation = allocate::begin(self, resource, begin).await?;
+        let begin = AllocationRequest { object: &mut object, current: None, dry_run };
+        let reservation = allocate::reserve(self, resource, begin).await?;
         let created = self.create_placed(attributes, object).await;
-        allocate::settle(self, reservation, Fate::of(&created)).await;
+        allocate::commit_or_release(self, reservation, WriteOutcome::of(&created)).await;
         created
     }
 
-    async fn create_placed(&self, attributes: &Attributes<'_>, mut object: Value) -> Result<Changed, Status> {
+    async fn create_placed(&self, attributes: &AdmissionAttributes<'_>, mut object: Value) -> Result<Changed, Status> {
         let (target, dry_run) = (attributes.target, attributes.dry_run);
         let resource = &target.resource;
         let _entered = self.custom().enter(resource, meta::name(&object))?;
-        self.guarded(target, &object, None).await?;
+        self.check_escalation(target, &object, None).await?;
         prepare(target, &mut object);
         let mut errors = validate::validate_create(resource, &object);
         strategies::of(resource).check(&object, None, &mut errors);
         if !errors.is_empty() {
             return Err(Status::invalid_object(resource, meta::name(&object), &errors));
         }
-        target.notes.warn_all(validate::warnings(resource, &object, None));
+        target.notes.warn_all(validate::collect_warnings(resource, &object, None));
         self.admission().validate(attributes, &object).await?;
         if !dry_run {
             unversioned(target, &mut object)?;
         }
         let name = meta::name(&object).to_owned();
-        match self.save_with(resource, object, Guard::Absent, dry_run, &target.words).await {
+        match self.save_with(resource, object, Precondition::Absent, dry_run, &target.words).await {
             Ok((object, stored)) => {
                 if stored.is_some() && strategies::of(resource).is_awaited() {
                     self.custom().settled(&object).await;
                 }
                 Ok(Changed { object, stored })
             }
-            Err(Unsaved::Store(store::Error::Conflict { .. })) => Err(Status::already_exists(resource, &name)),
+            Err(SaveError::Store(store::StoreError::Conflict { .. })) => Err(Status::already_exists(resource, &name)),
             Err(unsaved) => Err(unsaved.status(resource, &name)),
         }
     }
@@ -98,8 +98,8 @@ fn mode(validation: FieldValidation) -> decode::FieldValidation {
 
 /// Reads the body of a request as an object of a resource, with defaults. What is odd about it is noted, so that who is
 /// refused later is warned too.
-pub fn body(target: &Target, resource: &Resource, input: &Input, validation: FieldValidation) -> Result<Value, Status> {
-    let (mut object, warnings) = decode::decode_body(resource, input.format()?, &input.body, mode(validation))?;
+pub fn body(target: &ResourceRequest, resource: &Resource, input: &RequestBody, validation: FieldValidation) -> Result<Value, Status> {
+    let (mut object, warnings) = decode::decode_body(resource, input.body_format()?, &input.body, mode(validation))?;
     if resource.custom_schema.is_none() {
         defaults::apply_defaults(resource.ty, &mut object);
     }
@@ -108,7 +108,7 @@ pub fn body(target: &Target, resource: &Resource, input: &Input, validation: Fie
 }
 
 /// What is sent to a custom resource must be of its version.
-pub(super) fn same_version(target: &Target, object: &Value) -> Result<(), Status> {
+pub(super) fn same_version(target: &ResourceRequest, object: &Value) -> Result<(), Status> {
     let (given, wanted) = (meta::string_at(object, &["apiVersion"]), target.resource.api_version());
     if given == wanted { Ok(()) } else { Err(other_version(given, &wanted)) }
 }
@@ -166,7 +166,7 @@ fn of_kind(resource: &Resource, mut value: Value) -> Result<Value, Status> {
 }
 
 /// Gives the object the namespace of the request, and takes from it what only the server says.
-fn place(target: &Target, object: &mut Value) -> Result<(), Status> {
+fn place(target: &ResourceRequest, object: &mut Value) -> Result<(), Status> {
     let given = meta::namespace(object).to_owned();
     let metadata = meta::metadata_mut(object);
     if !target.resource.is_namespaced() {
@@ -184,7 +184,7 @@ fn place(target: &Target, object: &mut Value) -> Result<(), Status> {
 }
 
 /// What is stored gets its version from the store. Who posts one is told so only now, as a failure of the store.
-fn unversioned(target: &Target, object: &mut Value) -> Result<(), Status> {
+fn unversioned(target: &ResourceRequest, object: &mut Value) -> Result<(), Status> {
     let given = meta::metadata_mut(object).remove("resourceVersion");
     let given = given.as_ref().and_then(Value::as_str).and_then(|given| given.parse::<u64>().ok());
     if target.verb != "create" || given.is_none_or(|given| given == 0) {
@@ -200,7 +200,7 @@ fn named(mut object: Value, base: &str) -> Value {
 }
 
 /// What the server sets, not the client.
-fn prepare(target: &Target, object: &mut Value) {
+fn prepare(target: &ResourceRequest, object: &mut Value) {
     let resource = &target.resource;
     let metadata = meta::metadata_mut(object);
     metadata.remove("generation");

@@ -1,17 +1,17 @@
 //! Delete: grace periods, finalizers, propagation and preconditions, for one object or a collection.
 
-use admission::Attributes;
+use admission::AdmissionAttributes;
 use api::{
     Value, decode, meta,
     schema::{Resource, schema},
     status::Status,
     validate::FieldError,
 };
-use apiserver_core::{body::Input, clock, document, query::Query, request::Target};
+use apiserver_core::{body::RequestBody, clock, document, query::Query, request::ResourceRequest};
 use serde_json::json;
-use store::{Guard, Revision};
+use store::{Precondition, Revision};
 
-use super::{Outcome, RETRIES, Registry, Unsaved, deletion_waits};
+use super::{Outcome, RETRIES, Registry, SaveError, deletion_waits};
 use crate::strategies;
 
 const FOREGROUND: &str = "foregroundDeletion";
@@ -38,17 +38,17 @@ enum Deleted {
 }
 
 impl Registry {
-    pub(super) async fn delete(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
+    pub(super) async fn delete(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
         self.delete_with(target, &Options::of(input, &target.query)?).await
     }
 
     /// As [`Self::delete`], for who was admitted as something else: an eviction.
-    pub(super) async fn delete_admitted(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
+    pub(super) async fn delete_admitted(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
         let options = Options { admitted: true, ..Options::of(input, &target.query)? };
         self.delete_with(target, &options).await
     }
 
-    async fn delete_with(&self, target: &Target, options: &Options) -> Result<Outcome, Status> {
+    async fn delete_with(&self, target: &ResourceRequest, options: &Options) -> Result<Outcome, Status> {
         let resource = &target.resource;
         let object = match self.delete_one(target, &target.namespace, &target.name, options).await? {
             Deleted::Gone(object) if !resource.returns_deleted => {
@@ -59,11 +59,11 @@ impl Registry {
         Ok(Outcome::Object { object, stored: None, code: 200 })
     }
 
-    pub(super) async fn delete_collection(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
+    pub(super) async fn delete_collection(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
         let options = Options::of(input, &target.query)?;
         let list = self.list(target).await?;
         for item in &list.items {
-            let object = document::object(&item.record).map_err(Status::internal_error)?;
+            let object = document::decode_record(&item.record).map_err(Status::internal_error)?;
             match self.delete_one(target, meta::namespace(&object), meta::name(&object), &options).await {
                 // Somebody else was faster: that is what was asked for.
                 Err(status) if status.code == 404 => {}
@@ -77,7 +77,7 @@ impl Registry {
 
     async fn delete_one(
         &self,
-        target: &Target,
+        target: &ResourceRequest,
         namespace: &str,
         name: &str,
         options: &Options,
@@ -87,11 +87,11 @@ impl Registry {
             let (object, revision) = self.read_object(resource, namespace, name).await?;
             options.check(resource, &object)?;
             if !options.admitted {
-                let attributes = Attributes::delete(self, target, &object, &options.shown);
+                let attributes = AdmissionAttributes::delete(self, target, &object, &options.shown);
                 self.admission().allow(&attributes).await?;
             }
             match self.delete_revision(resource, object, revision, options).await {
-                Err(Unsaved::Store(store::Error::Conflict { current: Some(_), .. })) => continue,
+                Err(SaveError::Store(store::StoreError::Conflict { current: Some(_), .. })) => continue,
                 result => return result.map_err(|unsaved| unsaved.status(resource, name)),
             }
         }
@@ -104,7 +104,7 @@ impl Registry {
         object: Value,
         revision: Revision,
         options: &Options,
-    ) -> Result<Deleted, Unsaved> {
+    ) -> Result<Deleted, SaveError> {
         let marked = mark(resource, &object, options);
         if !deletion_waits(resource, &marked) {
             let graceful = strategies::of(resource).grace_period(&object, options.grace).is_some();
@@ -114,7 +114,7 @@ impl Registry {
                 return Ok(Deleted::Gone(object));
             }
             // Whoever watches sees that the wait is over before the object is gone.
-            let (saved, _) = self.save(resource, marked, Guard::Revision(revision), options.dry_run).await?;
+            let (saved, _) = self.save(resource, marked, Precondition::Revision(revision), options.dry_run).await?;
             let revision = meta::string_at(&saved, &["metadata", "resourceVersion"]).parse().unwrap_or(revision);
             self.remove(resource, &saved, revision, options.dry_run).await?;
             return Ok(Deleted::Gone(saved));
@@ -122,7 +122,7 @@ impl Registry {
         if marked == object {
             return Ok(Deleted::Waiting(object));
         }
-        let (saved, _) = self.save(resource, marked, Guard::Revision(revision), options.dry_run).await?;
+        let (saved, _) = self.save(resource, marked, Precondition::Revision(revision), options.dry_run).await?;
         Ok(Deleted::Waiting(saved))
     }
 }
@@ -176,11 +176,11 @@ fn success(resource: &Resource, object: &Value) -> Value {
 }
 
 impl Options {
-    fn of(input: &Input, query: &Query) -> Result<Self, Status> {
+    fn of(input: &RequestBody, query: &Query) -> Result<Self, Status> {
         let ty = schema()
             .type_named("meta/v1.DeleteOptions")
             .ok_or_else(|| Status::internal_error("the schema lacks DeleteOptions"))?;
-        let body = input.options(ty, "DeleteOptions")?;
+        let body = input.decode_options(ty, "DeleteOptions")?;
         let body = decode::canonicalize(ty, body).map_err(|error| Status::bad_request(error.to_string()))?.object;
         let text =
             |path: &[&str]| Some(meta::string_at(&body, path)).filter(|text| !text.is_empty()).map(str::to_owned);

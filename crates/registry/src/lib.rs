@@ -20,7 +20,7 @@ mod storage;
 pub mod strategies;
 mod subresources;
 pub mod token_request;
-mod unsaved;
+mod save_error;
 mod update;
 mod virtual_resources;
 
@@ -32,9 +32,9 @@ use std::{
 
 use admission::Admission;
 use api::{Value, meta, schema::Resource, status::Status};
-use apiextensions::Definitions;
+use apiextensions::CustomResourceDefinitions;
 use apiserver_core::{
-    body::Input, catalog::BuiltIn, document, document::Words, initializers, request::Target, services::Services,
+    body::RequestBody, catalog::BuiltIn, document, document::RawExtensions, initializers, request::ResourceRequest, services::Services,
 };
 use authz::{Authorization, Authorizers};
 use bytes::Bytes;
@@ -43,10 +43,10 @@ pub use list::List;
 pub use list_options::ListOptions;
 pub use options::{FieldValidation, WriteOptions};
 pub use raw::words;
-use store::{At, Cache, Guard, Record, Revision, Store, Write};
+use store::{ResourceVersionMatch, WatchCache, Precondition, Record, Revision, Store, WriteRequest};
 pub use subresources::{kind_of, posted};
 use subresources::{scale_of, set_replicas};
-use unsaved::Unsaved;
+use save_error::SaveError;
 pub use virtual_resources::{VirtualResource, VirtualResources};
 
 use crate::allocate::Pools;
@@ -86,9 +86,9 @@ pub enum Outcome {
 /// All objects, behind the verbs.
 pub struct Registry {
     store: Arc<dyn Store>,
-    cache: Arc<Cache>,
+    cache: Arc<WatchCache>,
     authorizers: Arc<Authorizers>,
-    custom: Arc<Definitions>,
+    custom: Arc<CustomResourceDefinitions>,
     pools: Pools,
     services: Arc<Services>,
     /// How long ephemeral objects are kept.
@@ -117,11 +117,11 @@ pub struct RegistryConfig<'a> {
 
 impl Registry {
     /// A registry over a store, all of which is loaded into the watch cache.
-    pub async fn new(store: Arc<dyn Store>, config: RegistryConfig<'_>) -> Result<Self, store::Error> {
-        let cache = Arc::new(Cache::over(store.clone(), Arc::new(BuiltIn), store::Window::default()).await?);
+    pub async fn new(store: Arc<dyn Store>, config: RegistryConfig<'_>) -> Result<Self, store::StoreError> {
+        let cache = Arc::new(WatchCache::with_engine(store.clone(), Arc::new(BuiltIn), store::HistoryWindow::default()).await?);
         let authorizers = Authorizers::new(config.authorization, &cache)?;
         let services = Arc::new(Services::new(&cache)?);
-        let custom = Arc::new(Definitions::new(&cache, &services)?);
+        let custom = Arc::new(CustomResourceDefinitions::new(&cache, &services)?);
         Ok(Self {
             store,
             cache,
@@ -142,7 +142,7 @@ impl Registry {
     }
 
     /// The definitions of custom resources.
-    pub fn custom(&self) -> &Arc<Definitions> {
+    pub fn custom(&self) -> &Arc<CustomResourceDefinitions> {
         &self.custom
     }
 
@@ -182,12 +182,12 @@ impl Registry {
     }
 
     /// What lists and watches read.
-    pub fn cache(&self) -> &Arc<Cache> {
+    pub fn cache(&self) -> &Arc<WatchCache> {
         &self.cache
     }
 
     /// Does what a request asks for.
-    pub async fn perform(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
+    pub async fn perform(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
         let virtual_resources = self.virtual_resources.get();
         if let Some(handler) = virtual_resources.and_then(|all| all.find(&target.resource, &target.subresource)) {
             return handler.handle(self, target, input).await;
@@ -211,13 +211,13 @@ impl Registry {
     }
 
     /// The object of a request as it is stored, if who asks may see it.
-    async fn shown(&self, target: &Target) -> Result<Outcome, Status> {
+    async fn shown(&self, target: &ResourceRequest) -> Result<Outcome, Status> {
         let record = self.read(&target.resource, &target.namespace, &target.name).await?;
         if initializers::enabled() {
-            initializers::visible(target, &document::object(&record).map_err(Status::internal_error)?)?;
+            initializers::visible(target, &document::decode_record(&record).map_err(Status::internal_error)?)?;
         }
-        if Definitions::is_converted_by_webhook(&target.resource) {
-            let object = document::object(&record).map_err(Status::internal_error)?;
+        if CustomResourceDefinitions::is_converted_by_webhook(&target.resource) {
+            let object = document::decode_record(&record).map_err(Status::internal_error)?;
             let object = self.custom.one_in_version(&target.resource, object).await?;
             return Ok(Outcome::Object { object, stored: None, code: 200 });
         }
@@ -226,7 +226,7 @@ impl Registry {
 
     /// The record of an object, or 404.
     pub async fn read(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Record, Status> {
-        let key = document::key(resource, namespace, name);
+        let key = document::storage_key(resource, namespace, name);
         match self.store.get(&key).await {
             Ok(Some(record)) => Ok(record),
             Ok(None) => Err(Status::not_found(resource, name)),
@@ -242,25 +242,25 @@ impl Registry {
         name: &str,
     ) -> Result<(Value, Revision), Status> {
         let record = self.read(resource, namespace, name).await?;
-        let object = document::object(&record).map_err(Status::internal_error)?;
+        let object = document::decode_record(&record).map_err(Status::internal_error)?;
         Ok((self.custom.one_in_version(resource, object).await?, record.revision))
     }
 
     /// All objects of a resource, or those of one namespace, in its version.
     pub async fn objects(&self, resource: &Resource, namespace: &str) -> Result<Vec<Value>, Status> {
-        let snapshot = self.cache.snapshot(&document::key(resource, namespace, ""), At::Newest).await;
+        let snapshot = self.cache.snapshot(&document::storage_key(resource, namespace, ""), ResourceVersionMatch::Newest).await;
         let snapshot = snapshot.map_err(Status::internal_error)?;
-        let decoded = snapshot.after(None).map(|item| document::object(&item.record));
+        let decoded = snapshot.items_after(None).map(|item| document::decode_record(&item.record));
         let decoded = decoded.collect::<Result<Vec<Value>, _>>().map_err(Status::internal_error)?;
         self.custom.in_version(resource, decoded).await
     }
 
     /// Asks whoever looks at what a write would grant.
-    async fn guarded(&self, target: &Target, object: &Value, current: Option<&Value>) -> Result<(), Status> {
-        match strategies::of(&target.resource).guard() {
+    async fn check_escalation(&self, target: &ResourceRequest, object: &Value, current: Option<&Value>) -> Result<(), Status> {
+        match strategies::of(&target.resource).escalation_check() {
             Some(guard) => {
                 let authorizers = &self.authorizers;
-                guard.check(authz::Guarded { authorizers, target, object, current }).await
+                guard.check_escalation(authz::EscalationAttributes { authorizers, target, object, current }).await
             }
             None => Ok(()),
         }
@@ -271,10 +271,10 @@ impl Registry {
         &self,
         resource: &Resource,
         object: Value,
-        guard: Guard,
+        guard: Precondition,
         dry_run: bool,
-    ) -> Result<(Value, Option<Stored>), Unsaved> {
-        self.save_with(resource, object, guard, dry_run, &Words::default()).await
+    ) -> Result<(Value, Option<Stored>), SaveError> {
+        self.save_with(resource, object, guard, dry_run, &RawExtensions::default()).await
     }
 
     /// The same, with raw fields in the words that they came in.
@@ -282,15 +282,15 @@ impl Registry {
         &self,
         resource: &Resource,
         mut object: Value,
-        guard: Guard,
+        guard: Precondition,
         dry_run: bool,
-        words: &Words,
-    ) -> Result<(Value, Option<Stored>), Unsaved> {
-        let key = document::key(resource, meta::namespace(&object), meta::name(&object));
+        words: &RawExtensions,
+    ) -> Result<(Value, Option<Stored>), SaveError> {
+        let key = document::storage_key(resource, meta::namespace(&object), meta::name(&object));
         let other = self.custom.to_stored(resource, &object).await?;
         if dry_run {
-            let current = if guard == Guard::Absent { self.store.get(&key).await? } else { None };
-            let taken = |current| store::Error::Conflict { key: key.into(), guard, current: Some(current) };
+            let current = if guard == Precondition::Absent { self.store.get(&key).await? } else { None };
+            let taken = |current| store::StoreError::Conflict { key: key.into(), precondition: guard, current: Some(current) };
             return match (current, other) {
                 (Some(current), _) => Err(taken(current).into()),
                 (None, Some(other)) => Ok((self.custom.one_in_version(resource, other).await?, None)),
@@ -299,9 +299,9 @@ impl Registry {
         }
         let ttl = strategies::of(resource).is_ephemeral().then_some(self.event_ttl);
         let value = document::encode_with(other.as_ref().unwrap_or(&object), words);
-        let write = Write { key: key.as_str().into(), guard, value: Some(value.clone()), ttl };
+        let write = WriteRequest { key: key.as_str().into(), precondition: guard, value: Some(value.clone()), ttl };
         let revision = self.store.write(write).await?;
-        self.cache.is_shown(&key, revision).await;
+        self.cache.wait_until_cached(&key, revision).await;
         let mut is_whole = true;
         match (other, &resource.custom_schema) {
             (Some(other), _) => object = self.custom.one_in_version(resource, other).await?,
@@ -323,14 +323,14 @@ impl Registry {
         object: &Value,
         revision: Revision,
         dry_run: bool,
-    ) -> Result<(), store::Error> {
+    ) -> Result<(), store::StoreError> {
         if dry_run {
             return Ok(());
         }
-        let key = document::key(resource, meta::namespace(object), meta::name(object));
-        let write = Write { key: key.as_str().into(), guard: Guard::Revision(revision), value: None, ttl: None };
+        let key = document::storage_key(resource, meta::namespace(object), meta::name(object));
+        let write = WriteRequest { key: key.as_str().into(), precondition: Precondition::Revision(revision), value: None, ttl: None };
         let revision = self.store.write(write).await?;
-        self.cache.is_shown(&key, revision).await;
+        self.cache.wait_until_cached(&key, revision).await;
         allocate::removed(self, resource, object).await;
         Ok(())
     }
@@ -345,8 +345,8 @@ fn deletion_waits(resource: &Resource, object: &Value) -> bool {
 
 /// 409: the object is not the one that a change means, said as upstream's storage says it, key included.
 fn precondition_failed(resource: &Resource, object: &Value, what: &str, wanted: &str, found: &str) -> Status {
-    let key = document::key(resource, meta::namespace(object), meta::name(object));
-    let key = store::Layout::Upstream("/registry".into()).to_etcd(&key);
+    let key = document::storage_key(resource, meta::namespace(object), meta::name(object));
+    let key = store::KeyLayout::Upstream("/registry".into()).to_etcd(&key);
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in \
          precondition: {wanted}, {what} in object meta: {found}"
@@ -355,15 +355,15 @@ fn precondition_failed(resource: &Resource, object: &Value, what: &str, wanted: 
 }
 
 /// A store's error as a client sees it.
-pub fn failed(resource: &Resource, name: &str, error: store::Error) -> Status {
+pub fn failed(resource: &Resource, name: &str, error: store::StoreError) -> Status {
     match error {
-        store::Error::Conflict { current: None, .. } => Status::not_found(resource, name),
-        store::Error::Conflict { guard: Guard::Absent, .. } => Status::already_exists(resource, name),
-        store::Error::Conflict { .. } => Status::object_modified(resource, name),
-        store::Error::Compacted { requested, oldest } => {
+        store::StoreError::Conflict { current: None, .. } => Status::not_found(resource, name),
+        store::StoreError::Conflict { precondition: Precondition::Absent, .. } => Status::already_exists(resource, name),
+        store::StoreError::Conflict { .. } => Status::object_modified(resource, name),
+        store::StoreError::Compacted { requested, oldest } => {
             Status::resource_expired(format!("too old resource version: {requested} ({oldest})"))
         }
-        store::Error::Future { requested, current } => Status::resource_version_too_large(requested, current),
+        store::StoreError::Future { requested, current } => Status::resource_version_too_large(requested, current),
         error => {
             tracing::error!(%error, "the store failed");
             Status::internal_error(error)

@@ -1,8 +1,8 @@
 //! What a client asks of a list or a watch, checked as upstream checks it: the same refusals in the same words.
 
 use api::{status::Status, validate::FieldError};
-use apiserver_core::request::Target;
-use store::{At, Revision};
+use apiserver_core::request::ResourceRequest;
+use store::{ResourceVersionMatch, Revision};
 
 use super::{list_token, list_token::Token, selection::Selection};
 
@@ -32,14 +32,14 @@ pub struct ListOptions {
 /// Which state a list shows, and where in it the page begins.
 pub struct Start {
     /// The state.
-    pub at: At,
+    pub at: ResourceVersionMatch,
     /// Only what comes after this key.
     pub after: Option<String>,
 }
 
 impl ListOptions {
     /// Reads the query of a request.
-    pub fn of(target: &Target) -> Result<Self, Status> {
+    pub fn of(target: &ResourceRequest) -> Result<Self, Status> {
         let query = &target.query;
         let text = |name: &str| query.get(name).unwrap_or_default().to_owned();
         let mut options = Self {
@@ -129,17 +129,17 @@ impl ListOptions {
                 return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
             }
             let Token { revision, after } = token;
-            let at = revision.map_or(At::Newest, At::Exactly);
+            let at = revision.map_or(ResourceVersionMatch::Newest, ResourceVersionMatch::Exactly);
             return Ok(Start { at, after: Some(format!("{prefix}{after}")) });
         }
         let invalid = |why: String| Status::bad_request(format!("invalid resource version: {why}"));
         let revision = revision(&self.revision).map_err(invalid)?;
         let legacy_exact = self.revision_match.is_empty() && self.limit.is_some();
         let at = match revision {
-            None => At::Newest,
-            Some(0) => At::Any,
-            Some(revision) if self.revision_match == EXACT || legacy_exact => At::Exactly(revision),
-            Some(revision) => At::NotBefore(revision),
+            None => ResourceVersionMatch::Newest,
+            Some(0) => ResourceVersionMatch::Any,
+            Some(revision) if self.revision_match == EXACT || legacy_exact => ResourceVersionMatch::Exactly(revision),
+            Some(revision) => ResourceVersionMatch::NotBefore(revision),
         };
         Ok(Start { at, after: None })
     }

@@ -6,8 +6,8 @@ use api::{
     selector::{self, FieldSelector, LabelSelector},
     status::Status,
 };
-use apiserver_core::{catalog::catalog, document, initializers, request::Target};
-use store::Item;
+use apiserver_core::{catalog::catalog, document, initializers, request::ResourceRequest};
+use store::CachedItem;
 
 /// Which objects a list or a watch is about.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +38,7 @@ enum Field {
 
 impl Selection {
     /// Reads the selectors of a query. A watch of one object is a watch by its name.
-    pub fn of(target: &Target) -> Result<Self, Status> {
+    pub fn of(target: &ResourceRequest) -> Result<Self, Status> {
         let bad = |error: selector::SelectorError| Status::bad_request(error.to_string());
         let labels = LabelSelector::parse(target.query.get("labelSelector").unwrap_or_default()).map_err(bad)?;
         let fields = target.query.get("fieldSelector").unwrap_or_default();
@@ -85,37 +85,37 @@ impl Selection {
     }
 
     /// Whether an object is selected.
-    pub fn matches(&self, item: &Item) -> bool {
-        self.labels.matches_by(|key| item.marks.label(key))
+    pub fn matches(&self, item: &CachedItem) -> bool {
+        self.labels.matches_by(|key| item.selectable_fields.label(key))
             && self.may_match(item)
             && self.custom.as_ref().is_none_or(|(row, fields)| matches(row, fields, item))
     }
 
     /// Whether an object is selected by what is the same of it in every version.
-    pub fn may_match(&self, item: &Item) -> bool {
+    pub fn may_match(&self, item: &CachedItem) -> bool {
         let field = |term: &Term| (self.value(item, term.field) == term.value) == term.equal;
         self.fields.iter().all(field)
     }
 
     /// Whether an object is selected that somebody else converted: labels, too, are as they made them.
-    pub fn matches_converted(&self, item: &Item, object: &Value) -> bool {
+    pub fn matches_converted(&self, item: &CachedItem, object: &Value) -> bool {
         self.labels.matches_by(|key| meta::value_at(object, &["metadata", "labels", key]).and_then(Value::as_str))
             && self.may_match(item)
             && self.custom.as_ref().is_none_or(|(_, fields)| fields.matches(object))
     }
 
-    fn value<'i>(&self, item: &'i Item, field: Field) -> &'i str {
+    fn value<'i>(&self, item: &'i CachedItem, field: Field) -> &'i str {
         let mut parts = item.record.key.rsplit('/');
         match field {
             Field::Name => parts.next().unwrap_or_default(),
             Field::Namespace if self.namespaced => parts.nth(1).unwrap_or_default(),
             Field::Namespace => "",
-            Field::Mark(place) => item.marks.field(place),
+            Field::Mark(place) => item.selectable_fields.field(place),
         }
     }
 }
 
 /// Whether the fields of a custom resource are as asked; what cannot be read has none.
-fn matches(row: &ResourceRef, fields: &FieldSelector, item: &Item) -> bool {
-    document::object(&item.record).is_ok_and(|object| fields.matches(&convert::convert_to(row, object)))
+fn matches(row: &ResourceRef, fields: &FieldSelector, item: &CachedItem) -> bool {
+    document::decode_record(&item.record).is_ok_and(|object| fields.matches(&convert::convert_to(row, object)))
 }

@@ -1,6 +1,6 @@
 //! Update and patch: read, change, prepare, validate, write if unchanged.
 
-use admission::Attributes;
+use admission::AdmissionAttributes;
 use api::{
     Map, Value, apply, meta,
     patch::{self, PatchType},
@@ -8,18 +8,18 @@ use api::{
     status::Status,
     validate::{self, FieldError},
 };
-use apiextensions::Conversions;
-use apiserver_core::{body::Input, clock, document::Words, initializers, loopback, loopback::Place, request::Target};
-use store::{Guard, Revision};
+use apiextensions::DeferredConverter;
+use apiserver_core::{body::RequestBody, clock, document::RawExtensions, initializers, loopback, loopback::ObjectKey, request::ResourceRequest};
+use store::{Precondition, Revision};
 
 use super::{
-    Outcome, RETRIES, Registry, Stored, Unsaved, WriteOptions,
+    Outcome, RETRIES, Registry, Stored, SaveError, WriteOptions,
     create::{body, decoded, same_version},
     deletion_waits, precondition_failed, raw, scale_of, set_replicas,
 };
 use crate::{
     allocate,
-    allocate::{Begin, Fate},
+    allocate::{AllocationRequest, WriteOutcome},
     strategies,
     strategies::keep,
 };
@@ -33,7 +33,7 @@ const CUSTOM: &str = "application/json-patch+json, application/merge-patch+json,
 
 /// Which part of an object a request may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum UpdateScope {
     /// Everything but the status, where the resource has one as a subresource.
     Main,
     /// What the subresource of the request may change.
@@ -46,22 +46,22 @@ pub enum Part {
 
 /// How an object is changed.
 #[derive(Clone, Copy)]
-pub struct How<'a> {
-    part: Part,
+pub struct UpdateContext<'a> {
+    part: UpdateScope,
     dry_run: bool,
     /// What is asked about other versions, if anything.
-    conversions: Option<&'a Conversions>,
+    conversions: Option<&'a DeferredConverter>,
 }
 
-impl<'a> How<'a> {
+impl<'a> UpdateContext<'a> {
     /// As a client asks.
-    pub fn asked(part: Part, options: &'a WriteOptions) -> Self {
+    pub fn asked(part: UpdateScope, options: &'a WriteOptions) -> Self {
         Self { part, dry_run: options.dry_run, conversions: Some(&options.conversions) }
     }
 
     /// On the server's own account.
     pub fn own(dry_run: bool) -> Self {
-        Self { part: Part::Server, dry_run, conversions: None }
+        Self { part: UpdateScope::Server, dry_run, conversions: None }
     }
 }
 
@@ -81,18 +81,18 @@ impl Changed {
 }
 
 impl Registry {
-    pub(super) async fn update(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
-        self.update_part(target, input, Part::Main).await
+    pub(super) async fn update(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
+        self.update_part(target, input, UpdateScope::Main).await
     }
 
-    pub(super) async fn update_part(&self, target: &Target, input: &Input, part: Part) -> Result<Outcome, Status> {
+    pub(super) async fn update_part(&self, target: &ResourceRequest, input: &RequestBody, part: UpdateScope) -> Result<Outcome, Status> {
         let resource = &target.resource;
         let options = WriteOptions::of(target, input)?;
         let given = body_of(target, input, &options)?;
         // Who must try again reads the body again.
         let mut first = Some(given);
         let changed = self
-            .change(target, How::asked(part, &options), |current| {
+            .change(target, UpdateContext::asked(part, &options), |current| {
                 let mut object = match first.take() {
                     Some(given) => given,
                     None => body_of(target, input, &options)?,
@@ -106,7 +106,7 @@ impl Registry {
             })
             .await;
         let (changed, code) = match changed {
-            Err(status) if status.code == 404 && resource.allows_create_on_update && part == Part::Main => {
+            Err(status) if status.code == 404 && resource.allows_create_on_update && part == UpdateScope::Main => {
                 let mut given = first.map_or_else(|| body_of(target, input, &options), Ok)?;
                 meta::metadata_mut(&mut given).remove("resourceVersion");
                 options.note(apply::ApplyTarget::for_resource(resource, &target.subresource), None, &mut given);
@@ -117,11 +117,11 @@ impl Registry {
         Ok(changed.outcome(code))
     }
 
-    pub(super) async fn patch(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
-        self.patch_part(target, input, Part::Main).await
+    pub(super) async fn patch(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
+        self.patch_part(target, input, UpdateScope::Main).await
     }
 
-    pub(super) async fn patch_part(&self, target: &Target, input: &Input, part: Part) -> Result<Outcome, Status> {
+    pub(super) async fn patch_part(&self, target: &ResourceRequest, input: &RequestBody, part: UpdateScope) -> Result<Outcome, Status> {
         if input.content_type == super::apply::CONTENT_TYPE {
             return self.apply_part(target, input, part).await;
         }
@@ -129,7 +129,7 @@ impl Registry {
         let (kind, body) = patch_body(resource, input)?;
         let options = WriteOptions::of(target, input)?;
         let changed = self
-            .change(target, How::asked(part, &options), |current| {
+            .change(target, UpdateContext::asked(part, &options), |current| {
                 let patched = kind.apply_patch(resource.ty, current, &body).map_err(patch_failed)?;
                 let (mut object, unknown) = decoded(resource, patched, options.validation)?;
                 named_as(target, &mut object)?;
@@ -148,13 +148,13 @@ impl Registry {
     /// Changes the status of an object on the server's own account, and under its name. Nobody is asked.
     pub async fn change_status(
         &self,
-        place: Place<'_>,
+        place: ObjectKey<'_>,
         mut edit: impl FnMut(&Value) -> Result<Value, Status>,
     ) -> Result<Changed, Status> {
         let target = loopback::target("update", place, "status");
-        let input = Input { content_type: String::new(), user_agent: loopback::NAME.into(), body: Default::default() };
+        let input = RequestBody { content_type: String::new(), user_agent: loopback::NAME.into(), body: Default::default() };
         let options = WriteOptions::of(&target, &input)?;
-        self.change(&target, How::own(false), |current| {
+        self.change(&target, UpdateContext::own(false), |current| {
             let mut object = edit(current)?;
             options.note(apply::ApplyTarget::for_resource(&target.resource, "status"), Some(current), &mut object);
             Ok(object)
@@ -165,33 +165,33 @@ impl Registry {
     /// Reads the object, lets `edit` make the new one, and writes it if nobody else wrote; tries again otherwise.
     pub(super) async fn change(
         &self,
-        target: &Target,
-        how: How<'_>,
+        target: &ResourceRequest,
+        how: UpdateContext<'_>,
         mut edit: impl FnMut(&Value) -> Result<Value, Status>,
     ) -> Result<Changed, Status> {
-        let (resource, How { part, dry_run, .. }) = (&target.resource, how);
+        let (resource, UpdateContext { part, dry_run, .. }) = (&target.resource, how);
         for _ in 0..RETRIES {
             let (current, revision) = self.read_object(resource, &target.namespace, &target.name).await?;
-            if part != Part::Main {
+            if part != UpdateScope::Main {
                 initializers::visible(target, &current)?;
             }
             let mut edited = match how.conversions {
                 Some(conversions) => conversions.settled(self.custom(), resource, || edit(&current)).await?,
                 None => edit(&current)?,
             };
-            let attributes = Attributes::update(self, target, &current, dry_run);
+            let attributes = AdmissionAttributes::update(self, target, &current, dry_run);
             self.admit_change(&attributes, part, &mut edited).await?;
             preconditions(resource, &target.name, &edited, &current, revision)?;
             let reservation = match part {
-                Part::Main | Part::Scale => {
-                    let begin = Begin { object: &mut edited, current: Some(&current), dry_run };
-                    allocate::begin(self, resource, begin).await?
+                UpdateScope::Main | UpdateScope::Scale => {
+                    let begin = AllocationRequest { object: &mut edited, current: Some(&current), dry_run };
+                    allocate::reserve(self, resource, begin).await?
                 }
-                Part::Subresource | Part::Server => Default::default(),
+                UpdateScope::Subresource | UpdateScope::Server => Default::default(),
             };
             let written = self.write_edited(&attributes, part, edited, revision).await;
-            let fate = if let Ok(None) = &written { Fate::Refused } else { Fate::of(&written) };
-            allocate::settle(self, reservation, fate).await;
+            let fate = if let Ok(None) = &written { WriteOutcome::Refused } else { WriteOutcome::of(&written) };
+            allocate::commit_or_release(self, reservation, fate).await;
             match written? {
                 Some(changed) => return Ok(changed),
                 // The next round reads again; an object that names a revision then fails its precondition.
@@ -204,41 +204,41 @@ impl Registry {
     /// Prepares, validates and writes a changed object; `None` if somebody else wrote in between.
     async fn write_edited(
         &self,
-        attributes: &Attributes<'_>,
-        part: Part,
+        attributes: &AdmissionAttributes<'_>,
+        part: UpdateScope,
         edited: Value,
         revision: Revision,
     ) -> Result<Option<Changed>, Status> {
         let (target, dry_run) = (attributes.target, attributes.dry_run);
         let (resource, name) = (&target.resource, target.name.as_str());
         let current = attributes.old.unwrap_or(&Value::Null);
-        self.guarded(target, &edited, Some(current)).await?;
+        self.check_escalation(target, &edited, Some(current)).await?;
         let object = prepare(target, part, edited, current);
         let other = self.in_other_words(target).await?.and_then(|words| raw::compared(current, &words, &target.words));
         let current = other.as_ref().unwrap_or(current);
         let unchanged = apply::equal_ignoring_timestamps(&object, current);
         let errors = match part {
             // Whoever initializes an object makes it.
-            Part::Main if initializers::is_pending(current) => validate::validate_create(resource, &object),
-            Part::Main | Part::Scale => {
+            UpdateScope::Main if initializers::is_pending(current) => validate::validate_create(resource, &object),
+            UpdateScope::Main | UpdateScope::Scale => {
                 let mut errors = validate::validate_update(resource, &object, current);
                 strategies::of(resource).check(&object, Some(current), &mut errors);
                 errors
             }
-            Part::Subresource if initializers::is_pending(current) => {
+            UpdateScope::Subresource if initializers::is_pending(current) => {
                 let why = "must not update status when the object is uninitialized";
                 vec![FieldError::forbidden(&target.subresource, why)]
             }
-            Part::Subresource => {
+            UpdateScope::Subresource => {
                 let (part, now) = (target.subresource.as_str(), Some(clock::now()));
                 validate::validate_subresource_update_at(resource, part, &object, current, now)
             }
-            Part::Server => Vec::new(),
+            UpdateScope::Server => Vec::new(),
         };
         if !errors.is_empty() {
             return Err(Status::invalid_object(resource, name, &errors));
         }
-        target.notes.warn_all(validate::warnings(resource, &object, Some(current)));
+        target.notes.warn_all(validate::collect_warnings(resource, &object, Some(current)));
         self.validate_change(attributes, part, &object).await?;
         if unchanged {
             return Ok(Some(Changed { object: current.clone(), stored: None }));
@@ -250,13 +250,13 @@ impl Registry {
                 }
                 Ok(Some(Changed { object, stored }))
             }
-            Err(Unsaved::Store(store::Error::Conflict { current: Some(_), .. })) => Ok(None),
+            Err(SaveError::Store(store::StoreError::Conflict { current: Some(_), .. })) => Ok(None),
             Err(unsaved) => Err(unsaved.status(resource, name)),
         }
     }
 
     /// The words of the raw fields that are stored, where there can be any.
-    async fn in_other_words(&self, target: &Target) -> Result<Option<Words>, Status> {
+    async fn in_other_words(&self, target: &ResourceRequest) -> Result<Option<RawExtensions>, Status> {
         if !raw::has_any(&target.resource) {
             return Ok(None);
         }
@@ -265,11 +265,11 @@ impl Registry {
     }
 
     /// Lets admission change or refuse what a client wants.
-    async fn admit_change(&self, attributes: &Attributes<'_>, part: Part, edited: &mut Value) -> Result<(), Status> {
+    async fn admit_change(&self, attributes: &AdmissionAttributes<'_>, part: UpdateScope, edited: &mut Value) -> Result<(), Status> {
         match part {
-            Part::Server => Ok(()),
-            Part::Main | Part::Subresource => self.admission().admit(attributes, edited).await,
-            Part::Scale => {
+            UpdateScope::Server => Ok(()),
+            UpdateScope::Main | UpdateScope::Subresource => self.admission().admit(attributes, edited).await,
+            UpdateScope::Scale => {
                 let before = attributes.old.map(|old| scale_of(attributes.resource(), old));
                 let attributes = attributes.with_old(before.as_ref());
                 let mut scale = scale_of(attributes.resource(), edited);
@@ -281,11 +281,11 @@ impl Registry {
     }
 
     /// Lets admission refuse what would be written.
-    async fn validate_change(&self, attributes: &Attributes<'_>, part: Part, object: &Value) -> Result<(), Status> {
+    async fn validate_change(&self, attributes: &AdmissionAttributes<'_>, part: UpdateScope, object: &Value) -> Result<(), Status> {
         match part {
-            Part::Server => Ok(()),
-            Part::Main | Part::Subresource => self.admission().validate(attributes, object).await,
-            Part::Scale => {
+            UpdateScope::Server => Ok(()),
+            UpdateScope::Main | UpdateScope::Subresource => self.admission().validate(attributes, object).await,
+            UpdateScope::Scale => {
                 let before = attributes.old.map(|old| scale_of(attributes.resource(), old));
                 let attributes = attributes.with_old(before.as_ref());
                 self.admission().validate(&attributes, &scale_of(attributes.resource(), object)).await
@@ -296,17 +296,17 @@ impl Registry {
     /// Writes the object, or removes it if it was only waiting for its last finalizer.
     async fn write_or_finish(
         &self,
-        target: &Target,
+        target: &ResourceRequest,
         object: Value,
         revision: Revision,
         dry_run: bool,
-    ) -> Result<(Value, Option<Stored>), Unsaved> {
+    ) -> Result<(Value, Option<Stored>), SaveError> {
         let resource = &target.resource;
         if meta::is_deleting(&object) && !deletion_waits(resource, &object) {
             self.remove(resource, &object, revision, dry_run).await?;
             return Ok((object, None));
         }
-        let guard = Guard::Revision(revision);
+        let guard = Precondition::Revision(revision);
         let saved = self.save_with(resource, object, guard, dry_run, &target.words).await?;
         if initializers::rejection(&saved.0).is_some() {
             // Those who wait for it have seen why.
@@ -318,7 +318,7 @@ impl Registry {
 }
 
 /// The object that a client wants to be there instead.
-fn body_of(target: &Target, input: &Input, options: &WriteOptions) -> Result<Value, Status> {
+fn body_of(target: &ResourceRequest, input: &RequestBody, options: &WriteOptions) -> Result<Value, Status> {
     let mut given = body(target, &target.resource, input, options.validation)?;
     same_version(target, &given)?;
     named_as(target, &mut given)?;
@@ -339,7 +339,7 @@ fn part_revision(object: &Value) -> &str {
     meta::string_at(object, &["metadata", "resourceVersion"])
 }
 
-pub(super) fn patch_body(resource: &Resource, input: &Input) -> Result<(PatchType, Value), Status> {
+pub(super) fn patch_body(resource: &Resource, input: &RequestBody) -> Result<(PatchType, Value), Status> {
     let kind = PatchType::from_content_type(&input.content_type);
     let kind = match resource.custom_schema {
         // Definitions do not say how lists of theirs are patched.
@@ -375,7 +375,7 @@ pub(super) fn patch_failed(error: patch::PatchError) -> Status {
 }
 
 /// The object must be the one that the path names.
-pub(super) fn named_as(target: &Target, object: &mut Value) -> Result<(), Status> {
+pub(super) fn named_as(target: &ResourceRequest, object: &mut Value) -> Result<(), Status> {
     let (name, namespace) = (meta::name(object).to_owned(), meta::namespace(object).to_owned());
     if !name.is_empty() && name != target.name {
         return Err(Status::bad_request(format!(
@@ -422,14 +422,14 @@ fn preconditions(
 }
 
 /// The new object with what the client may not change taken from the current one.
-fn prepare(target: &Target, part: Part, mut object: Value, current: &Value) -> Value {
+fn prepare(target: &ResourceRequest, part: UpdateScope, mut object: Value, current: &Value) -> Value {
     let resource = &target.resource;
-    if part == Part::Subresource {
+    if part == UpdateScope::Subresource {
         object = strategies::through(resource, &target.subresource, object, current);
     }
     keep(&mut object["metadata"], &current["metadata"], SERVERS);
     meta::metadata_mut(&mut object).insert("resourceVersion".into(), current["metadata"]["resourceVersion"].clone());
-    let whole = matches!(part, Part::Main | Part::Scale);
+    let whole = matches!(part, UpdateScope::Main | UpdateScope::Scale);
     if whole && resource.subresource("status").is_some() {
         keep(&mut object, current, &["status"]);
     }
@@ -437,9 +437,9 @@ fn prepare(target: &Target, part: Part, mut object: Value, current: &Value) -> V
         strategies::of(resource).prepare_update(&mut object, current);
     }
     let bumps = match part {
-        Part::Main | Part::Scale => strategies::of(resource).bumps_generation(&object, current),
-        Part::Subresource => strategies::specification(&object) != strategies::specification(current),
-        Part::Server => false,
+        UpdateScope::Main | UpdateScope::Scale => strategies::of(resource).bumps_generation(&object, current),
+        UpdateScope::Subresource => strategies::specification(&object) != strategies::specification(current),
+        UpdateScope::Server => false,
     };
     if resource.tracks_generation && bumps {
         let generation = meta::integer_at(current, &["metadata", "generation"]) + 1;

@@ -2,14 +2,14 @@
 //!
 //! A [`Store`] maps keys to documents (opaque bytes) and gives every write the next revision, a number that only grows.
 //! `server` is its only caller. What a write acknowledged survives `kill -9` and power loss; a watcher sees every
-//! change after the revision it names exactly once and in order, or a clean [`Error::Compacted`].
+//! change after the revision it names exactly once and in order, or a clean [`StoreError::Compacted`].
 
 mod cache;
-mod change;
 mod embedded;
 mod encryption;
 mod etcd;
-mod window;
+mod guaranteed_update;
+mod history_window;
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,12 +18,15 @@ use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
 use tokio::sync::Notify;
 
-pub use cache::{At, Cache, Catalog, Change, Checked, Item, Marks, Snapshot, Watcher, Written};
-pub use change::{Next, change};
-pub use embedded::{Contents, Embedded, Lag, Options, Step, Verified, medium};
-pub use encryption::{Encrypted, EncryptionConfig};
-pub use etcd::{Etcd, EtcdOptions, Layout};
-pub use window::Window;
+pub use cache::{
+    CacheWatcher, CachedChange, CachedItem, CollectionCatalog, ConsistencyReport, EncodedBatch, ResourceVersionMatch,
+    SelectableFields, Snapshot, WatchCache,
+};
+pub use embedded::{CopyProgress, DelayedSync, EmbeddedOptions, EmbeddedStore, StoreContents, VerifyReport, medium};
+pub use encryption::{EncryptedStore, EncryptionConfig};
+pub use etcd::{EtcdOptions, EtcdStore, KeyLayout};
+pub use guaranteed_update::{UpdateAction, guaranteed_update};
+pub use history_window::HistoryWindow;
 
 /// The number of a write. It only grows; 0 means "before the first write".
 pub type Revision = u64;
@@ -41,7 +44,7 @@ pub struct Record {
 
 /// What must be true of a key for a write to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Guard {
+pub enum Precondition {
     /// Nothing is stored under the key.
     Absent,
     /// The key was last written at this revision.
@@ -50,11 +53,11 @@ pub enum Guard {
 
 /// One guarded write.
 #[derive(Clone, Debug)]
-pub struct Write {
+pub struct WriteRequest {
     /// The key to write.
     pub key: Arc<str>,
     /// The condition, checked atomically with the write.
-    pub guard: Guard,
+    pub precondition: Precondition,
     /// The new document; `None` deletes the key.
     pub value: Option<Bytes>,
     /// The document is deleted this long after the write, unless it is written again before.
@@ -63,7 +66,7 @@ pub struct Write {
 
 /// Which records a list returns.
 #[derive(Clone, Debug, Default)]
-pub struct Range {
+pub struct ListOptions {
     /// Only keys that begin with this.
     pub prefix: String,
     /// Only keys after this one; where the page before ended.
@@ -76,7 +79,7 @@ pub struct Range {
 
 /// The records of one list, all as of one revision.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub struct ListPage {
     /// In the order of their keys.
     pub records: Vec<Record>,
     /// The revision that the whole page is true for.
@@ -87,7 +90,7 @@ pub struct Page {
 
 /// One change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct StoreEvent {
     /// The write that made the change.
     pub revision: Revision,
     /// What was written.
@@ -100,14 +103,14 @@ pub struct Event {
 
 /// Why a store did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The guard of a write did not hold; nothing was written.
-    #[error("{key}: the guard {guard:?} does not hold")]
+pub enum StoreError {
+    /// The precondition of a write did not hold; nothing was written.
+    #[error("{key}: the precondition {precondition:?} does not hold")]
     Conflict {
         /// The key of the write.
         key: Arc<str>,
-        /// The guard that failed.
-        guard: Guard,
+        /// The precondition that failed.
+        precondition: Precondition,
         /// What is stored instead; `None`: nothing.
         current: Option<Record>,
     },
@@ -136,55 +139,56 @@ pub enum Error {
 }
 
 /// Events after a revision, in order, none missing. It ends after the first error.
-pub type Watch = BoxStream<'static, Result<Event, Error>>;
+pub type EventStream = BoxStream<'static, Result<StoreEvent, StoreError>>;
 
 /// What to follow, and how closely.
 #[derive(Clone, Debug, Default)]
-pub struct Follow {
+pub struct WatchOptions {
     /// Only keys that begin with this.
     pub prefix: String,
     /// Only changes after this revision.
     pub after: Revision,
     /// When nothing under the prefix changes but the store moves on, say so this long after the last notice.
-    pub progress: Option<Duration>,
-    /// Whoever is told this way wants to hear of progress now, from a store that [`Store::tells_progress`].
-    pub nudge: Option<Arc<Notify>>,
+    pub progress_interval: Option<Duration>,
+    /// Whoever is told this way wants to hear of progress now, from a store that [`Store::supports_progress_requests`].
+    pub progress_request: Option<Arc<Notify>>,
 }
 
 /// What a follower hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub enum WatchItem {
     /// The next change.
-    Event(Event),
+    Event(StoreEvent),
     /// Every change up to this revision has been delivered.
     Progress(Revision),
 }
 
-/// Like [`Watch`], with word of progress in between.
-pub type Notices = BoxStream<'static, Result<Notice, Error>>;
+/// Like [`EventStream`], with word of progress in between.
+pub type WatchItems = BoxStream<'static, Result<WatchItem, StoreError>>;
 
 /// A revisioned map from keys to documents.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// The record under `key`, if there is one.
-    async fn get(&self, key: &str) -> Result<Option<Record>, Error>;
+    async fn get(&self, key: &str) -> Result<Option<Record>, StoreError>;
 
     /// The records in a range, consistent as of one revision.
-    async fn list(&self, range: Range) -> Result<Page, Error>;
+    async fn list(&self, range: ListOptions) -> Result<ListPage, StoreError>;
 
-    /// Writes if the guard holds, and returns the write's revision once it is durable.
-    async fn write(&self, write: Write) -> Result<Revision, Error>;
+    /// Writes if the precondition holds, and returns the write's revision once it is durable.
+    async fn write(&self, write: WriteRequest) -> Result<Revision, StoreError>;
 
     /// The changes of keys under a prefix after a revision, those that already happened first, and word of progress.
-    async fn follow(&self, follow: Follow) -> Result<Notices, Error>;
+    async fn watch_items(&self, follow: WatchOptions) -> Result<WatchItems, StoreError>;
 
     /// The changes of keys under `prefix` after revision `after`; those that already happened come first.
-    async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, Error> {
-        let notices = self.follow(Follow { prefix: prefix.into(), after, ..Follow::default() }).await?;
+    async fn watch(&self, prefix: &str, after: Revision) -> Result<EventStream, StoreError> {
+        let notices =
+            self.watch_items(WatchOptions { prefix: prefix.into(), after, ..WatchOptions::default() }).await?;
         let events = notices.filter_map(|notice| async {
             match notice {
-                Ok(Notice::Event(event)) => Some(Ok(event)),
-                Ok(Notice::Progress(_)) => None,
+                Ok(WatchItem::Event(event)) => Some(Ok(event)),
+                Ok(WatchItem::Progress(_)) => None,
                 Err(error) => Some(Err(error)),
             }
         });
@@ -192,19 +196,19 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// The newest revision that can be read.
-    async fn revision(&self) -> Result<Revision, Error>;
+    async fn revision(&self) -> Result<Revision, StoreError>;
 
     /// Forgets the history up to and including `through`, but not the current records.
-    async fn compact(&self, through: Revision) -> Result<(), Error>;
+    async fn compact(&self, through: Revision) -> Result<(), StoreError>;
 
     /// Whether the store can be written.
-    async fn health(&self) -> Result<(), Error>;
+    async fn check_health(&self) -> Result<(), StoreError>;
 
     /// How much disk it takes, in bytes.
-    async fn size(&self) -> Result<u64, Error>;
+    async fn disk_usage(&self) -> Result<u64, StoreError>;
 
     /// Whether followers hear of progress soon after they ask for it.
-    fn tells_progress(&self) -> bool {
+    fn supports_progress_requests(&self) -> bool {
         true
     }
 }

@@ -6,10 +6,10 @@ use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 use api::{Value, status::Status};
 use apiserver_core::{
     document, loopback,
-    loopback::{Place, System},
+    loopback::{ObjectKey, LoopbackClient},
 };
 use serde_json::json;
-use store::{Guard, Range, Write};
+use store::{Precondition, ListOptions, WriteRequest};
 use tokio_util::sync::CancellationToken;
 
 use crate::Server;
@@ -59,22 +59,22 @@ async fn lease(server: &Server, ip: IpAddr, serving: bool) -> Result<(), Status>
     let store = server.registry().store();
     let key = format!("{LEASES}{ip}");
     let current = store.get(&key).await.map_err(Status::internal_error)?;
-    let guard = current.as_ref().map_or(Guard::Absent, |record| Guard::Revision(record.revision));
+    let guard = current.as_ref().map_or(Precondition::Absent, |record| Precondition::Revision(record.revision));
     if current.is_none() && !serving {
         return Ok(());
     }
     let object = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": ip.to_string()},
         "subsets": [{"addresses": [{"ip": ip.to_string()}]}]});
-    let value = serving.then(|| document::encode(&object));
-    match store.write(Write { key: key.into(), guard, value, ttl: Some(LEASE) }).await {
+    let value = serving.then(|| document::encode_document(&object));
+    match store.write(WriteRequest { key: key.into(), precondition: guard, value, ttl: Some(LEASE) }).await {
         // It ended, or another server of the same address was faster: the next step sees.
-        Ok(_) | Err(store::Error::Conflict { .. }) => Ok(()),
+        Ok(_) | Err(store::StoreError::Conflict { .. }) => Ok(()),
         Err(error) => Err(Status::internal_error(error)),
     }
 }
 
 async fn others(server: &Server) -> Result<BTreeSet<IpAddr>, Status> {
-    let range = Range { prefix: LEASES.into(), ..Default::default() };
+    let range = ListOptions { prefix: LEASES.into(), ..Default::default() };
     let page = server.registry().store().list(range).await.map_err(Status::internal_error)?;
     Ok(page.records.iter().filter_map(|record| record.key.strip_prefix(LEASES)?.parse().ok()).collect())
 }
@@ -103,8 +103,8 @@ fn slice(ips: &[String], own: IpAddr, port: u16) -> Value {
 
 /// Writes an object unless what is there says the same.
 async fn write(server: &Server, group: &str, resource: &str, wanted: &Value) -> Result<(), Status> {
-    let system = System::new(&**server.registry());
-    let place = Place { resource: loopback::resource(group, "v1", resource)?, namespace: "default", name: NAME };
+    let system = LoopbackClient::new(&**server.registry());
+    let place = ObjectKey { resource: loopback::find_resource(group, "v1", resource)?, namespace: "default", name: NAME };
     let Some(mut current) = system.read(place).await? else {
         return super::create_missing(system, place, wanted).await.map(drop);
     };

@@ -5,11 +5,11 @@ use std::time::Duration;
 use api::{Value, meta, status::Status};
 use apiserver_core::{
     clock, document, loopback,
-    loopback::{Place, System},
+    loopback::{ObjectKey, LoopbackClient},
 };
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use store::Range;
+use store::ListOptions;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Server, Settings};
@@ -41,9 +41,9 @@ pub async fn run(server: &Server, shutdown: &CancellationToken) {
 }
 
 async fn renew(server: &Server, name: &str, holder: &str) -> Result<(), Status> {
-    let system = System::new(&**server.registry());
-    let resource = loopback::resource("coordination.k8s.io", "v1", "leases")?;
-    let place = Place { resource, namespace: NAMESPACE, name };
+    let system = LoopbackClient::new(&**server.registry());
+    let resource = loopback::find_resource("coordination.k8s.io", "v1", "leases")?;
+    let place = ObjectKey { resource, namespace: NAMESPACE, name };
     let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": clock::micros()});
     match system.read(place).await? {
         None => super::create_missing(system, place, &lease(&server.shared.settings, name, spec)).await.map(drop),
@@ -56,15 +56,15 @@ async fn renew(server: &Server, name: &str, holder: &str) -> Result<(), Status> 
 
 /// Removes the leases of servers that have not renewed them.
 async fn sweep(server: &Server) -> Result<(), Status> {
-    let resource = loopback::resource("coordination.k8s.io", "v1", "leases")?;
-    let range = Range { prefix: document::key(resource, NAMESPACE, "apiserver-"), ..Default::default() };
+    let resource = loopback::find_resource("coordination.k8s.io", "v1", "leases")?;
+    let range = ListOptions { prefix: document::storage_key(resource, NAMESPACE, "apiserver-"), ..Default::default() };
     let page = server.registry().store().list(range).await.map_err(Status::internal_error)?;
     for record in &page.records {
-        let lease = document::object(record).map_err(Status::internal_error)?;
+        let lease = document::decode_record(record).map_err(Status::internal_error)?;
         let ours = lease["metadata"]["labels"][IDENTITY] == "kube-apiserver";
         if ours && is_over(&lease) {
-            let place = Place { resource, namespace: NAMESPACE, name: meta::name(&lease) };
-            System::new(&**server.registry()).delete(place).await?;
+            let place = ObjectKey { resource, namespace: NAMESPACE, name: meta::name(&lease) };
+            LoopbackClient::new(&**server.registry()).delete(place).await?;
         }
     }
     Ok(())

@@ -191,7 +191,7 @@ async fn allocated(server: &Server, page: &mut Page) {
 /// How much disk the store takes.
 async fn stored(server: &Server, page: &mut Page) {
     // A store that fails is told of by the health checks.
-    let Ok(size) = server.registry().store().size().await else { return };
+    let Ok(size) = server.registry().store().disk_usage().await else { return };
     page.header("apiserver_storage_size_bytes", STORED, "gauge");
     page.line("apiserver_storage_size_bytes", "storage_cluster_id=\"etcd-0\"", size as f64);
 }
@@ -201,11 +201,11 @@ async fn objects(server: &Server, page: &mut Page) {
     page.header("apiserver_storage_objects", OBJECTS, "gauge");
     let mut seen = Vec::new();
     for resource in api::schema::schema().resources() {
-        let prefix = document::key(resource, "", "");
+        let prefix = document::storage_key(resource, "", "");
         if seen.contains(&prefix) || !resource.verbs.contains(&"list") {
             continue;
         }
-        let range = store::Range { prefix: prefix.clone(), limit: Some(1), ..Default::default() };
+        let range = store::ListOptions { prefix: prefix.clone(), limit: Some(1), ..Default::default() };
         let count = match server.registry().store().list(range).await {
             Ok(found) => (found.records.len() + found.remaining) as f64,
             Err(_) => -1.0,

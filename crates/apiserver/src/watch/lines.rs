@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use store::{Change, Revision, Snapshot, Watcher, Written};
+use store::{CachedChange, Revision, Snapshot, CacheWatcher, EncodedBatch};
 use tokio::time::{Duration, Instant, Sleep, sleep_until};
 
 use super::{Start, view::View};
@@ -45,10 +45,10 @@ enum State {
     Existing {
         snapshot: Snapshot,
         after: Option<String>,
-        watcher: Watcher,
+        watcher: CacheWatcher,
     },
-    Changes(Watcher),
-    Failed(store::Error),
+    Changes(CacheWatcher),
+    Failed(store::StoreError),
     Over,
 }
 
@@ -87,19 +87,19 @@ impl Lines {
     }
 
     /// Has what comes next of what exists converted, where somebody else must.
-    async fn prepare(&mut self, snapshot: &Snapshot, after: Option<&str>) -> Result<(), store::Error> {
+    async fn prepare(&mut self, snapshot: &Snapshot, after: Option<&str>) -> Result<(), store::StoreError> {
         match self.view.converts() {
-            true => self.view.prepare(snapshot.after(after).take(CONVERTED).cloned().collect()).await,
+            true => self.view.prepare(snapshot.items_after(after).take(CONVERTED).cloned().collect()).await,
             false => Ok(()),
         }
     }
 
     /// A piece of what exists, or the bookmark after it.
-    fn existing(&mut self, snapshot: Snapshot, after: Option<String>, watcher: Watcher) -> Result<Bytes, store::Error> {
+    fn existing(&mut self, snapshot: Snapshot, after: Option<String>, watcher: CacheWatcher) -> Result<Bytes, store::StoreError> {
         let mut piece = Piece::default();
         let mut last = None;
         let most = if self.view.converts() { CONVERTED } else { usize::MAX };
-        for (at, item) in snapshot.after(after.as_deref()).enumerate() {
+        for (at, item) in snapshot.items_after(after.as_deref()).enumerate() {
             if piece.is_full() || at == most {
                 break;
             }
@@ -121,11 +121,11 @@ impl Lines {
     }
 
     /// The changes that are ready, after waiting for one, or a bookmark if none comes in time.
-    async fn changes(&mut self, mut watcher: Watcher) -> Result<Bytes, store::Error> {
+    async fn changes(&mut self, mut watcher: CacheWatcher) -> Result<Bytes, store::StoreError> {
         loop {
             self.gather(&watcher).await;
             let written = if self.view.converts() {
-                let changes = watcher.take(CHANGES)?;
+                let changes = watcher.take_changes(CHANGES)?;
                 let items = changes.iter().flat_map(|change| change.item.iter().chain(&change.previous));
                 let items = items.cloned().collect();
                 self.view.prepare(items).await?;
@@ -134,7 +134,7 @@ impl Lines {
                 self.take(&mut watcher)?
             };
             if !written.bytes.is_empty() {
-                self.told = written.shown.unwrap_or(self.told);
+                self.told = written.last_revision.unwrap_or(self.told);
                 self.sent = (written.changes < CHANGES).then(Instant::now);
                 self.state = State::Changes(watcher);
                 return Ok(written.bytes);
@@ -154,33 +154,33 @@ impl Lines {
     }
 
     /// Lets changes gather, unless nothing was sent lately or what comes next is there already.
-    async fn gather(&self, watcher: &Watcher) {
-        let share = gathered(watcher.watchers());
+    async fn gather(&self, watcher: &CacheWatcher) {
+        let share = gathered(watcher.watcher_count());
         let now = Instant::now();
         let lately = self.sent.is_some_and(|sent| now < sent + share);
-        if lately && !self.view.name().is_some_and(|name| watcher.is_written(name)) {
+        if lately && !self.view.name().is_some_and(|name| watcher.is_encoded(name)) {
             sleep_until(moment(now, share)).await;
         }
     }
 
     /// The next changes, as they are sent.
-    fn take(&mut self, watcher: &mut Watcher) -> Result<Written, store::Error> {
-        let (view, alone) = (&mut self.view, gathered(watcher.watchers()).is_zero());
+    fn take(&mut self, watcher: &mut CacheWatcher) -> Result<EncodedBatch, store::StoreError> {
+        let (view, alone) = (&mut self.view, gathered(watcher.watcher_count()).is_zero());
         match view.name().filter(|_| !alone).cloned() {
-            Some(name) => watcher.take_written(CHANGES, &name, |changes| written(view, changes)),
-            None => written(view, &watcher.take(CHANGES)?),
+            Some(name) => watcher.take_encoded(CHANGES, &name, |changes| written(view, changes)),
+            None => written(view, &watcher.take_changes(CHANGES)?),
         }
     }
 
     /// Waits for a change; `true` if it is time to tell how far the watch is instead.
-    async fn waited(&mut self, watcher: &mut Watcher) -> bool {
+    async fn waited(&mut self, watcher: &mut CacheWatcher) -> bool {
         let Some(bookmark) = &mut self.bookmark else {
-            watcher.changed().await;
+            watcher.wait_for_change().await;
             return false;
         };
         tokio::select! {
             biased;
-            () = watcher.changed() => false,
+            () = watcher.wait_for_change() => false,
             () = bookmark.as_mut() => {
                 bookmark.as_mut().reset(next_bookmark(self.ends));
                 true
@@ -189,8 +189,8 @@ impl Lines {
     }
 
     /// How far the watch is, if the client does not know. Changes that came meanwhile are left for the next look.
-    fn bookmark(&mut self, watcher: &mut Watcher) -> Result<Option<Bytes>, store::Error> {
-        let reached = watcher.look()?;
+    fn bookmark(&mut self, watcher: &mut CacheWatcher) -> Result<Option<Bytes>, store::StoreError> {
+        let reached = watcher.advance_cursor()?;
         if reached <= self.told {
             return Ok(None);
         }
@@ -200,7 +200,7 @@ impl Lines {
 }
 
 /// Changes as a view shows them.
-fn written(view: &mut View, changes: &[Arc<Change>]) -> Result<Written, store::Error> {
+fn written(view: &mut View, changes: &[Arc<CachedChange>]) -> Result<EncodedBatch, store::StoreError> {
     let (mut piece, mut shown) = (Piece::default(), None);
     for change in changes {
         if let Some(line) = view.change(change)? {
@@ -208,7 +208,7 @@ fn written(view: &mut View, changes: &[Arc<Change>]) -> Result<Written, store::E
             piece.add(line);
         }
     }
-    Ok(Written { bytes: piece.done(), shown, changes: changes.len() })
+    Ok(EncodedBatch { bytes: piece.done(), last_revision: shown, changes: changes.len() })
 }
 
 /// The next of the moments at which those who gather for so long look again.

@@ -12,8 +12,8 @@ use std::{sync::Arc, time::Duration};
 use api::{schema::ResourceRef, status::Status};
 use apiserver_core::{
     Body, BodyError, document,
-    negotiation::{Encoding, Form},
-    request::Target,
+    negotiation::{Encoding, MediaTypeOptions},
+    request::ResourceRequest,
 };
 use bytes::Bytes;
 use futures::{
@@ -24,7 +24,7 @@ use http::{HeaderValue, Response, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use registry::{ListOptions, Registry};
-use store::{At, Snapshot, Watcher};
+use store::{ResourceVersionMatch, Snapshot, CacheWatcher};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +39,7 @@ const LAST_WORDS: Duration = Duration::from_millis(50);
 const LONGEST: u64 = 86_400;
 
 /// Answers a watch.
-pub async fn answer(server: &Server, target: Target, form: Form) -> Result<Response<Body>, Status> {
+pub async fn answer(server: &Server, target: ResourceRequest, form: MediaTypeOptions) -> Result<Response<Body>, Status> {
     let pieces = pieces(server, target, form).await?;
     let mut response = encode::bytes(200, Bytes::new());
     *response.body_mut() = StreamBody::new(pieces.map(|piece| Ok::<_, BodyError>(Frame::data(piece)))).boxed_unsync();
@@ -50,7 +50,7 @@ pub async fn answer(server: &Server, target: Target, form: Form) -> Result<Respo
 }
 
 /// What a watch says, piece by piece, until it ends.
-async fn pieces(server: &Server, target: Target, form: Form) -> Result<BoxStream<'static, Bytes>, Status> {
+async fn pieces(server: &Server, target: ResourceRequest, form: MediaTypeOptions) -> Result<BoxStream<'static, Bytes>, Status> {
     let options = ListOptions::of(&target)?;
     let start = start(server, &target, &options).await?;
     let ends = Instant::now() + lasts(server, options.timeout);
@@ -112,26 +112,26 @@ fn lasts(server: &Server, timeout: Option<i64>) -> Duration {
 /// Where a watch begins.
 enum Start {
     /// With what exists, as changes, and then with what follows. The client hears where the existing objects end.
-    Existing(Snapshot, Watcher),
+    Existing(Snapshot, CacheWatcher),
     /// With the changes after a revision.
-    Changes(Watcher),
+    Changes(CacheWatcher),
     /// Not at all: what it needs is not there.
-    Never(store::Error),
+    Never(store::StoreError),
 }
 
-async fn start(server: &Server, target: &Target, options: &ListOptions) -> Result<Start, Status> {
-    let prefix = document::key(&target.resource, &target.namespace, "");
+async fn start(server: &Server, target: &ResourceRequest, options: &ListOptions) -> Result<Start, Status> {
+    let prefix = document::storage_key(&target.resource, &target.namespace, "");
     let revision = ListOptions::parsed_revision(&options.revision)?;
     let cache = server.shared.registry.cache();
     let at = match revision {
-        None => At::Newest,
-        Some(0) => At::Any,
-        Some(revision) => At::NotBefore(revision),
+        None => ResourceVersionMatch::Newest,
+        Some(0) => ResourceVersionMatch::Any,
+        Some(revision) => ResourceVersionMatch::NotBefore(revision),
     };
     let begun = async {
         if options.initial == Some(true) {
             let snapshot = cache.snapshot(&prefix, at).await?;
-            let watcher = cache.watch(&prefix, snapshot.revision)?;
+            let watcher = cache.watch_prefix(&prefix, snapshot.revision)?;
             return Ok(Start::Existing(snapshot, watcher));
         }
         let after = match revision {
@@ -141,7 +141,7 @@ async fn start(server: &Server, target: &Target, options: &ListOptions) -> Resul
             }
             _ => cache.snapshot(&prefix, at).await?.revision,
         };
-        Ok(Start::Changes(cache.watch(&prefix, after)?))
+        Ok(Start::Changes(cache.watch_prefix(&prefix, after)?))
     };
     // Whatever is wrong from here on, upstream tells in the stream.
     Ok(begun.await.unwrap_or_else(Start::Never))

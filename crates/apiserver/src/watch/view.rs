@@ -8,23 +8,23 @@ use api::{Value, apply, convert, meta, protobuf, status::Status};
 use apiextensions::version_of;
 use apiserver_core::{
     document,
-    document::Tail,
-    negotiation::{Encoding, Form, Shape},
-    request::Target,
+    document::TypeMetaSuffix,
+    negotiation::{Encoding, MediaTypeOptions, ResponseTransform},
+    request::ResourceRequest,
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use registry::{Registry, selection::Selection};
 use serde_json::json;
-use store::{Change, Item, Revision};
+use store::{CachedChange, CachedItem, Revision};
 
 use crate::encode;
 
 /// What a watch shows.
 pub(super) struct View {
-    target: Target,
-    form: Form,
+    target: ResourceRequest,
+    form: MediaTypeOptions,
     selection: Selection,
-    tail: Tail,
+    tail: TypeMetaSuffix,
     /// The names under which what is written is shared; `None`: it is not.
     shared: Option<Names>,
     /// The client knows the columns of the table.
@@ -63,8 +63,8 @@ impl Type {
 }
 
 impl Names {
-    fn of(target: &Target, form: Form) -> Self {
-        let Form { encoding, shape, version, .. } = form;
+    fn of(target: &ResourceRequest, form: MediaTypeOptions) -> Self {
+        let MediaTypeOptions { encoding, shape, version, .. } = form;
         // What a definition says may change under the same name.
         let serial = version_of(&target.resource).map_or(0, |version| version.definition.serial);
         let own = target.resource.api_version();
@@ -79,17 +79,17 @@ impl Names {
 }
 
 impl View {
-    pub fn new(target: Target, form: Form, selection: Selection) -> Self {
+    pub fn new(target: ResourceRequest, form: MediaTypeOptions, selection: Selection) -> Self {
         // The age of an object in a table is another for whoever looks later.
-        let same_for_all = !matches!(form.shape, Shape::Table(_));
+        let same_for_all = !matches!(form.shape, ResponseTransform::Table(_));
         let shared = same_for_all.then(|| Names::of(&target, form));
-        let tail = Tail::of(&target.resource);
+        let tail = TypeMetaSuffix::for_resource(&target.resource);
         Self { target, form, selection, tail, shared, has_columns: false, converter: None, converted: HashMap::new() }
     }
 
     /// The same for a resource whose objects somebody else converts.
     pub fn converted_by(mut self, registry: &Arc<Registry>) -> Self {
-        if apiextensions::Definitions::is_converted_by_webhook(&self.target.resource) {
+        if apiextensions::CustomResourceDefinitions::is_converted_by_webhook(&self.target.resource) {
             (self.converter, self.shared) = (Some(registry.clone()), None);
         }
         self
@@ -101,12 +101,12 @@ impl View {
     }
 
     /// Has documents converted that are to be shown next.
-    pub async fn prepare(&mut self, mut items: Vec<Arc<Item>>) -> Result<(), store::Error> {
+    pub async fn prepare(&mut self, mut items: Vec<Arc<CachedItem>>) -> Result<(), store::StoreError> {
         let Some(converter) = self.converter.clone() else { return Ok(()) };
         items.retain(|item| self.selection.may_match(item));
-        let stored = items.iter().map(|item| document::object(&item.record)).collect::<Result<Vec<_>, _>>()?;
+        let stored = items.iter().map(|item| document::decode_record(&item.record)).collect::<Result<Vec<_>, _>>()?;
         let shown = converter.custom().in_version(&self.target.resource, stored).await;
-        let shown = shown.map_err(|status| store::Error::Unusable(status.message))?;
+        let shown = shown.map_err(|status| store::StoreError::Unusable(status.message))?;
         self.converted = items.iter().map(|item| place(&item.record.value)).zip(shown).collect();
         Ok(())
     }
@@ -117,7 +117,7 @@ impl View {
     }
 
     /// Whether an object is shown.
-    pub fn selects(&self, item: &Item) -> bool {
+    pub fn selects(&self, item: &CachedItem) -> bool {
         self.selection.is_everything()
             || match self.converted.get(&place(&item.record.value)) {
                 Some(object) => self.selection.matches_converted(item, object),
@@ -126,12 +126,12 @@ impl View {
     }
 
     /// An object that was there before the watch began.
-    pub fn existing(&mut self, item: &Item) -> Result<Bytes, store::Error> {
+    pub fn existing(&mut self, item: &CachedItem) -> Result<Bytes, store::StoreError> {
         self.write(Type::Added, &item.record.value, item.record.revision)
     }
 
     /// A change as the selectors see it; `None`: it is not shown.
-    pub fn change(&mut self, change: &Change) -> Result<Option<Bytes>, store::Error> {
+    pub fn change(&mut self, change: &CachedChange) -> Result<Option<Bytes>, store::StoreError> {
         let previous = change.previous.as_ref().filter(|item| self.selects(item));
         let item = change.item.as_ref().filter(|item| self.selects(item));
         let (kind, item) = match (previous, item) {
@@ -149,9 +149,9 @@ impl View {
         }
     }
 
-    fn write(&mut self, kind: Type, value: &Bytes, revision: Revision) -> Result<Bytes, store::Error> {
-        if self.form.is_plain() && self.target.resource.custom_schema.is_none() && self.tail.ends(value) {
-            return Ok(line(kind.text(), value.len() + 48, |out| document::append(out, value, revision)));
+    fn write(&mut self, kind: Type, value: &Bytes, revision: Revision) -> Result<Bytes, store::StoreError> {
+        if self.form.is_plain() && self.target.resource.custom_schema.is_none() && self.tail.matches_document(value) {
+            return Ok(line(kind.text(), value.len() + 48, |out| document::append_response(out, value, revision)));
         }
         let object = match self.converted.get(&place(value)) {
             Some(object) => {
@@ -159,7 +159,7 @@ impl View {
                 meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
                 object
             }
-            None => convert::convert_to(&self.target.resource, document::decode(value, revision)?),
+            None => convert::convert_to(&self.target.resource, document::decode_document(value, revision)?),
         };
         let shown = self.shown(object);
         Ok(self.line(kind.text(), &shown))
@@ -188,12 +188,12 @@ impl View {
     }
 
     /// Tells why the watch ends.
-    pub fn error(&self, error: &store::Error) -> Bytes {
+    pub fn error(&self, error: &store::StoreError) -> Bytes {
         let status = match error {
-            store::Error::Compacted { requested, oldest } => {
+            store::StoreError::Compacted { requested, oldest } => {
                 Status::resource_expired(format!("too old resource version: {requested} ({oldest})"))
             }
-            store::Error::Future { requested, current } => Status::resource_version_too_large(*requested, *current),
+            store::StoreError::Future { requested, current } => Status::resource_version_too_large(*requested, *current),
             error => Status::internal_error(error),
         };
         self.line("ERROR", &status.to_value())

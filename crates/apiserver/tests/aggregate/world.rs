@@ -6,7 +6,7 @@ use ferry_apiserver::{Aggregation, Audit, ClientCertificate, Mode, Settings, Use
 use http::Method;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use store::{Guard, Write};
+use store::{Precondition, WriteRequest};
 
 use crate::{
     fixture,
@@ -98,7 +98,7 @@ impl World {
             self.remote.port
         );
         let key = "/registry/discovery.k8s.io/endpointslices/default/remote-1".into();
-        let write = Write { key, guard: Guard::Absent, value: Some(slice.into()), ttl: None };
+        let write = WriteRequest { key, precondition: Precondition::Absent, value: Some(slice.into()), ttl: None };
         self.wire.store.write(write).await.unwrap();
     }
 

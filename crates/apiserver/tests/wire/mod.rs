@@ -44,7 +44,7 @@ impl Wire {
     /// A server on an empty store.
     pub async fn start_with(mut settings: Settings) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let store = store::Embedded::open(dir.path(), store::Options::default()).await.unwrap();
+        let store = store::EmbeddedStore::open(dir.path(), store::EmbeddedOptions::default()).await.unwrap();
         let store: Arc<dyn Store> = Arc::new(store);
         let identities = Identities::create();
         settings.authentication.client_ca = Some(ferry_apiserver::Authority::from_pem(&identities.pem).unwrap());

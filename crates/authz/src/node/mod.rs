@@ -13,15 +13,15 @@ use std::sync::Arc;
 use api::schema::schema;
 use apiserver_core::{
     User,
-    attributes::{Asked, Attributes, Resource},
-    cache_index::Live,
+    attributes::{AttributesTarget, Attributes, ResourceAttributes},
+    cache_index::CacheIndex,
 };
 use async_trait::async_trait;
 pub use references::POD_SECRETS;
-use store::Cache;
+use store::WatchCache;
 
 use self::graph::{Graph, Kind, Object};
-use super::{Authorizer, Reason, Rule, Rules, Verdict};
+use super::{Authorizer, Reason, Rule, ResolvedRules, Decision};
 use crate::bootstrap_policy;
 
 const PREFIX: &str = "system:node:";
@@ -38,7 +38,7 @@ const FOLLOWED: [(&str, &str, &str); 5] = [
 
 /// The authorizer of kubelets.
 pub struct Node {
-    graph: Live<Graph>,
+    graph: CacheIndex<Graph>,
     /// What all nodes may do.
     rules: Vec<Rule>,
 }
@@ -48,15 +48,15 @@ type Answer = Result<(), Reason>;
 
 impl Node {
     /// Over the objects in a cache.
-    pub fn new(cache: &Arc<Cache>) -> Result<Self, store::Error> {
+    pub fn new(cache: &Arc<WatchCache>) -> Result<Self, store::StoreError> {
         let followed = FOLLOWED.iter().filter_map(|(group, version, name)| schema().resource(group, version, name));
         let followed: Vec<_> = followed.collect();
         let rules = bootstrap_policy::rules_of("system:node").iter().map(Rule::of).collect();
-        Ok(Self { graph: Live::new(cache, &followed, Graph::default())?, rules })
+        Ok(Self { graph: CacheIndex::new(cache, &followed, Graph::default())?, rules })
     }
 
     fn answer(&self, node: &str, attributes: &Attributes<'_>) -> Answer {
-        let Asked::Resource(asked) = &attributes.asked else { return self.like_all(attributes) };
+        let AttributesTarget::Resource(asked) = &attributes.target else { return self.like_all(attributes) };
         let request = Request { graph: &self.graph, node, verb: attributes.verb, asked };
         match (asked.group, asked.resource) {
             ("", "secrets") => request.read(Kind::Secret),
@@ -84,31 +84,31 @@ impl Node {
 
 #[async_trait]
 impl Authorizer for Node {
-    async fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
+    async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
         let answer = match identity(attributes.user) {
             None => Err(Reason::none()),
             Some("") => Err(format!("unknown node for user {:?}", attributes.user.name).into()),
             Some(node) => self.answer(node, attributes),
         };
-        answer.map_or_else(Verdict::NoOpinion, |()| Verdict::Allowed(Reason::none()))
+        answer.map_or_else(Decision::NoOpinion, |()| Decision::Allowed(Reason::none()))
     }
 
-    fn rules(&self, user: &User, _: &str) -> Rules {
+    fn rules_for(&self, user: &User, _: &str) -> ResolvedRules {
         let is_node = identity(user).is_some();
         let errors = is_node.then(|| "node authorizer does not support user rule resolution".to_owned());
-        Rules { rules: Vec::new(), incomplete: is_node, errors: errors.into_iter().collect() }
+        ResolvedRules { rules: Vec::new(), incomplete: is_node, errors: errors.into_iter().collect() }
     }
 }
 
 /// One graph may be in several chains, one after the other.
 #[async_trait]
 impl Authorizer for Arc<Node> {
-    async fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
-        Node::decide(self, attributes).await
+    async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
+        Node::authorize(self, attributes).await
     }
 
-    fn rules(&self, user: &User, namespace: &str) -> Rules {
-        Node::rules(self, user, namespace)
+    fn rules_for(&self, user: &User, namespace: &str) -> ResolvedRules {
+        Node::rules_for(self, user, namespace)
     }
 }
 
@@ -120,10 +120,10 @@ pub fn identity(user: &User) -> Option<&str> {
 
 /// What one node asks for.
 struct Request<'a> {
-    graph: &'a Live<Graph>,
+    graph: &'a CacheIndex<Graph>,
     node: &'a str,
     verb: &'a str,
-    asked: &'a Resource<'a>,
+    asked: &'a ResourceAttributes<'a>,
 }
 
 impl Request<'_> {

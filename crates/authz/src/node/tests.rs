@@ -1,6 +1,6 @@
 //! What the node `n1` may, among two nodes.
 
-use apiserver_core::{cache_index::View, loopback, selectors::Selectors};
+use apiserver_core::{cache_index::Indexer, loopback, selectors::Selectors};
 use serde_json::{Value, json};
 
 use super::*;
@@ -8,9 +8,9 @@ use super::*;
 fn graph() -> Graph {
     let mut graph = Graph::default();
     let mut put = |group: &str, version: &str, name: &str, object: Value| {
-        let resource = loopback::resource(group, version, name).unwrap();
+        let resource = loopback::find_resource(group, version, name).unwrap();
         let (namespace, name) = (object["metadata"]["namespace"].as_str().unwrap_or(""), &object["metadata"]["name"]);
-        graph.put(loopback::Place { resource, namespace, name: name.as_str().unwrap() }, &object);
+        graph.insert_object(loopback::ObjectKey { resource, namespace, name: name.as_str().unwrap() }, &object);
     };
     for (pod, node, used) in [("mine", "n1", "used"), ("theirs", "n2", "other"), ("waiting", "", "later")] {
         put(
@@ -61,18 +61,18 @@ async fn check(node: &Node, asked: &str, want: Result<(), &str>) {
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
     let selectors = Selectors::parse(words.get(4).unwrap_or(&""), "");
-    let asked_for = Resource { group, version: "v1", resource, subresource, namespace, name, selectors: &selectors };
-    let verdict = node.decide(&Attributes { user: &user, verb, asked: Asked::Resource(asked_for) }).await;
+    let asked_for = ResourceAttributes { group, version: "v1", resource, subresource, namespace, name, selectors: &selectors };
+    let verdict = node.authorize(&Attributes { user: &user, verb, target: AttributesTarget::Resource(asked_for) }).await;
     let got = if verdict.is_allowed() { Ok(()) } else { Err(verdict.reason().to_string()) };
     assert_eq!(got, want.map_err(str::to_owned), "{asked}");
 }
 
 async fn node() -> (Node, (Arc<dyn store::Store>, tempfile::TempDir)) {
     let dir = tempfile::tempdir().unwrap();
-    let store = store::Embedded::open(dir.path(), store::Options::default()).await.unwrap();
+    let store = store::EmbeddedStore::open(dir.path(), store::EmbeddedOptions::default()).await.unwrap();
     let store: Arc<dyn store::Store> = Arc::new(store);
     let cache =
-        Cache::over(store.clone(), Arc::new(apiserver_core::catalog::BuiltIn), store::Window::default()).await.unwrap();
+        WatchCache::with_engine(store.clone(), Arc::new(apiserver_core::catalog::BuiltIn), store::HistoryWindow::default()).await.unwrap();
     let mut node = Node::new(&Arc::new(cache)).unwrap();
     node.graph.set(graph());
     (node, (store, dir))
@@ -196,8 +196,8 @@ async fn others_are_no_nodes() {
     let (node, _kept) = node().await;
     let ask = async |name: &str, group: &str| {
         let user = User { name: name.into(), groups: vec![group.into()], ..User::default() };
-        let asked = Asked::Resource(Resource { resource: "nodes", name: "n1", ..Resource::default() });
-        let verdict = node.decide(&Attributes { user: &user, verb: "get", asked }).await;
+        let asked = AttributesTarget::Resource(ResourceAttributes { resource: "nodes", name: "n1", ..ResourceAttributes::default() });
+        let verdict = node.authorize(&Attributes { user: &user, verb: "get", target }).await;
         (verdict.is_allowed(), verdict.reason().to_string())
     };
     assert_eq!(ask("system:node:n1", NODES).await, (true, String::new()));
@@ -212,10 +212,10 @@ fn what_is_gone_leads_nowhere() {
     let secret = Object::new(Kind::Secret, "a", "used");
     let staged = Object::new(Kind::Secret, "vault", "pv1-stage");
     assert!(graph.leads(&secret, "n1") && graph.leads(&staged, "n1") && !graph.leads(&secret, "n2"));
-    let volumes = loopback::resource("", "v1", "persistentvolumes").unwrap();
-    graph.remove(loopback::Place { resource: volumes, namespace: "", name: "pv1" });
+    let volumes = loopback::find_resource("", "v1", "persistentvolumes").unwrap();
+    graph.remove_object(loopback::ObjectKey { resource: volumes, namespace: "", name: "pv1" });
     assert!(graph.leads(&secret, "n1") && !graph.leads(&staged, "n1"));
-    let pods = loopback::resource("", "v1", "pods").unwrap();
-    graph.remove(loopback::Place { resource: pods, namespace: "a", name: "mine" });
+    let pods = loopback::find_resource("", "v1", "pods").unwrap();
+    graph.remove_object(loopback::ObjectKey { resource: pods, namespace: "a", name: "mine" });
     assert!(!graph.leads(&secret, "n1") && !graph.leads(&Object::new(Kind::Pod, "a", "mine"), "n1"));
 }

@@ -15,34 +15,34 @@ use std::sync::Arc;
 use api::schema::schema;
 use apiserver_core::{
     User,
-    attributes::{Asked, Attributes},
-    cache_index::Live,
+    attributes::{AttributesTarget, Attributes},
+    cache_index::CacheIndex,
 };
 use async_trait::async_trait;
 pub use index::{Missing, RoleRef};
 pub use rule::{Rule, path_matches};
-use store::Cache;
+use store::WatchCache;
 
 use self::index::Index;
-use super::{Authorizer, Reason, Rules, Verdict, aggregate};
+use super::{Authorizer, Reason, ResolvedRules, Decision, aggregate};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const RESOURCES: [&str; 4] = ["clusterroles", "clusterrolebindings", "roles", "rolebindings"];
 
 /// Roles and bindings in step with their objects.
 pub struct Rbac {
-    index: Live<Index>,
+    index: CacheIndex<Index>,
 }
 
 impl Rbac {
     /// Of the objects in a cache.
-    pub fn new(cache: &Arc<Cache>) -> Result<Self, store::Error> {
+    pub fn new(cache: &Arc<WatchCache>) -> Result<Self, store::StoreError> {
         let resources: Vec<_> = RESOURCES.iter().filter_map(|name| schema().resource(GROUP, "v1", name)).collect();
-        Ok(Self { index: Live::new(cache, &resources, Index::default())? })
+        Ok(Self { index: CacheIndex::new(cache, &resources, Index::default())? })
     }
 
     /// What roles say.
-    fn verdict(&self, attributes: &Attributes<'_>) -> Verdict {
+    fn verdict(&self, attributes: &Attributes<'_>) -> Decision {
         self.index.read(|index| verdict(index, attributes))
     }
 
@@ -53,14 +53,14 @@ impl Rbac {
 
     /// The rules of a role as of now, for a binding in `namespace`.
     pub async fn rules_of(&self, role: &RoleRef, namespace: &str) -> Result<Vec<Rule>, Missing> {
-        self.index.fresh(|index| index.rules(role, namespace).map(<[Rule]>::to_vec)).await
+        self.index.read_fresh(|index| index.rules(role, namespace).map(<[Rule]>::to_vec)).await
     }
 }
 
-fn verdict(index: &Index, attributes: &Attributes<'_>) -> Verdict {
-    let namespace = match &attributes.asked {
-        Asked::Resource(asked) => asked.namespace,
-        Asked::Path(_) => "",
+fn verdict(index: &Index, attributes: &Attributes<'_>) -> Decision {
+    let namespace = match &attributes.target {
+        AttributesTarget::Resource(asked) => asked.namespace,
+        AttributesTarget::NonResource(_) => "",
     };
     let mut found = None;
     let mut missing = Vec::new();
@@ -73,8 +73,8 @@ fn verdict(index: &Index, attributes: &Attributes<'_>) -> Verdict {
         found.is_some()
     });
     match found {
-        Some(grant) => Verdict::Allowed(Reason::shared(Arc::new(grant.first_for(attributes.user)))),
-        None => Verdict::NoOpinion(aggregate(missing).map_or_else(Reason::none, |why| format!("RBAC: {why}").into())),
+        Some(grant) => Decision::Allowed(Reason::shared(Arc::new(grant.first_for(attributes.user)))),
+        None => Decision::NoOpinion(aggregate(missing).map_or_else(Reason::none, |why| format!("RBAC: {why}").into())),
     }
 }
 
@@ -92,13 +92,13 @@ fn rules_for(index: &Index, user: &User, namespace: &str) -> (Vec<Rule>, Vec<Mis
 
 #[async_trait]
 impl Authorizer for Arc<Rbac> {
-    async fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
+    async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
         self.verdict(attributes)
     }
 
-    fn rules(&self, user: &User, namespace: &str) -> Rules {
-        let (rules, missing) = self.rules_for(user, namespace);
+    fn rules_for(&self, user: &User, namespace: &str) -> ResolvedRules {
+        let (rules, missing) = Rbac::rules_for(self, user, namespace);
         let errors = missing.iter().map(Missing::to_string).collect();
-        Rules { rules, incomplete: false, errors }
+        ResolvedRules { rules, incomplete: false, errors }
     }
 }

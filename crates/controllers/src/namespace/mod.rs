@@ -15,7 +15,7 @@ use kube::{
 use self::conditions::RemainingContent;
 use crate::{
     ControllerContext,
-    controller::{Controller, Watches, run_controller},
+    controller::{Controller, ControllerWatches, run_controller},
     discovery::{self, DiscoveredResource},
 };
 
@@ -46,7 +46,7 @@ impl Controller for NamespaceController {
     type Error = kube::Error;
     const WORKERS: usize = 4;
 
-    fn watch(&self, watches: &mut Watches<Self>) {
+    fn watch(&self, watches: &mut ControllerWatches<Self>) {
         watches.add(&self.namespaces, |_, event, queue| {
             let meta = &event.object().metadata;
             let is_deleted = matches!(event, ResourceEvent::Deleted(_));

@@ -6,10 +6,10 @@ use std::{collections::HashSet, net::IpAddr};
 use api::{Value, meta, schema::Resource, status::Status};
 use apiserver_core::{
     document, loopback,
-    loopback::{Place, System},
+    loopback::{ObjectKey, LoopbackClient},
 };
 use serde_json::json;
-use store::Range;
+use store::ListOptions;
 
 use super::network::{Family, Network};
 use crate::Registry;
@@ -46,7 +46,7 @@ impl From<Status> for Error {
 
 /// The row of `IPAddress`.
 pub fn resource() -> Result<&'static Resource, Status> {
-    loopback::resource("networking.k8s.io", "v1", "ipaddresses")
+    loopback::find_resource("networking.k8s.io", "v1", "ipaddresses")
 }
 
 /// Takes a certain address for a service.
@@ -78,8 +78,8 @@ pub async fn take_any(registry: &Registry, service: &Value, family: Family, dry_
 
 /// Gives an address back.
 pub async fn release(registry: &Registry, ip: IpAddr) -> Result<(), Status> {
-    let place = Place { resource: resource()?, namespace: "", name: &ip.to_string() };
-    System::new(registry).delete(place).await.map(drop)
+    let place = ObjectKey { resource: resource()?, namespace: "", name: &ip.to_string() };
+    LoopbackClient::new(registry).delete(place).await.map(drop)
 }
 
 /// A part of a network: offsets from the first to before the second.
@@ -128,8 +128,8 @@ async fn take_from(
 
 async fn record(registry: &Registry, service: &Value, ip: IpAddr) -> Result<(), Error> {
     let name = ip.to_string();
-    let place = Place { resource: resource()?, namespace: "", name: &name };
-    match System::new(registry).create(place, &object(service, ip)).await {
+    let place = ObjectKey { resource: resource()?, namespace: "", name: &name };
+    match LoopbackClient::new(registry).create(place, &object(service, ip)).await {
         Ok(_) => Ok(()),
         Err(status) if status.reason == "AlreadyExists" => Err(Error::Taken),
         Err(status) => Err(status.into()),
@@ -149,20 +149,20 @@ pub fn object(service: &Value, ip: IpAddr) -> Value {
 
 /// All addresses that are taken.
 async fn all(registry: &Registry) -> Result<HashSet<IpAddr>, Status> {
-    let prefix = document::key(resource()?, "", "");
-    let range = Range { prefix: prefix.clone(), ..Default::default() };
+    let prefix = document::storage_key(resource()?, "", "");
+    let range = ListOptions { prefix: prefix.clone(), ..Default::default() };
     let page = registry.store().list(range).await.map_err(Status::internal_error)?;
     Ok(page.records.iter().filter_map(|record| record.key.strip_prefix(&prefix)?.parse().ok()).collect())
 }
 
 /// The ranges of a family that are ready.
 async fn networks(registry: &Registry, family: Family) -> Result<Vec<Network>, Status> {
-    let resource = loopback::resource("networking.k8s.io", "v1", "servicecidrs")?;
-    let range = Range { prefix: document::key(resource, "", ""), ..Default::default() };
+    let resource = loopback::find_resource("networking.k8s.io", "v1", "servicecidrs")?;
+    let range = ListOptions { prefix: document::storage_key(resource, "", ""), ..Default::default() };
     let page = registry.store().list(range).await.map_err(Status::internal_error)?;
     let mut networks = Vec::new();
     for record in &page.records {
-        let object = document::object(record).map_err(Status::internal_error)?;
+        let object = document::decode_record(record).map_err(Status::internal_error)?;
         if is_ready(&object) {
             let texts = meta::list_at(&object, &["spec", "cidrs"]).iter().filter_map(Value::as_str);
             networks.extend(texts.filter_map(|text| text.parse::<Network>().ok()));

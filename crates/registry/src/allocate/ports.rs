@@ -7,7 +7,7 @@ use api::{Value, meta, status::Status};
 use apiserver_core::document;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::json;
-use store::{Guard, Write};
+use store::{Precondition, WriteRequest};
 
 use crate::Registry;
 
@@ -161,30 +161,30 @@ impl Ports {
             let (before, guard) = self.read(registry).await?;
             let mut taken = before.clone();
             let outcome = edit(&mut taken);
-            if taken.bytes() == before.bytes() && guard != Guard::Absent {
+            if taken.bytes() == before.bytes() && guard != Precondition::Absent {
                 return Ok(outcome);
             }
             let write =
-                Write { key: KEY.into(), guard, value: Some(document::encode(&self.object(&taken))), ttl: None };
+                WriteRequest { key: KEY.into(), precondition: guard, value: Some(document::encode_document(&self.object(&taken))), ttl: None };
             match registry.store().write(write).await {
                 Ok(_) => return Ok(outcome),
-                Err(store::Error::Conflict { .. }) => {}
+                Err(store::StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(Status::internal_error(error)),
             }
         }
         Err(Status::internal_error("the account of node ports changes faster than it can be written"))
     }
 
-    async fn read(&self, registry: &Registry) -> Result<(Taken, Guard), Status> {
+    async fn read(&self, registry: &Registry) -> Result<(Taken, Precondition), Status> {
         let Some(record) = registry.store().get(KEY).await.map_err(Status::internal_error)? else {
-            return Ok((Taken::default(), Guard::Absent));
+            return Ok((Taken::default(), Precondition::Absent));
         };
-        let object = document::object(&record).map_err(Status::internal_error)?;
+        let object = document::decode_record(&record).map_err(Status::internal_error)?;
         // The bits of another range mean other ports: the next repair fills in what services hold.
         let same = meta::string_at(&object, &["range"]) == self.text();
         let bytes = BASE64_STANDARD.decode(meta::string_at(&object, &["data"])).unwrap_or_default();
         let taken = if same { Taken::of(&bytes) } else { Taken::default() };
-        Ok((taken, Guard::Revision(record.revision)))
+        Ok((taken, Precondition::Revision(record.revision)))
     }
 
     fn text(&self) -> String {

@@ -10,9 +10,9 @@ use std::{
 use api::{Value, meta, status::Status};
 use apiserver_core::{
     clock, document, loopback,
-    loopback::{Place, System},
+    loopback::{ObjectKey, LoopbackClient},
 };
-use store::Range;
+use store::ListOptions;
 use tokio_util::sync::CancellationToken;
 
 use super::{Allocator, addresses, service::Services};
@@ -42,8 +42,8 @@ pub async fn run(registry: Arc<Registry>, shutdown: CancellationToken) {
 pub async fn repair(registry: &Registry, suspects: &[u16]) -> Result<Vec<u16>, Status> {
     // Read before the services: what is taken later belongs to a service that is not written yet.
     let ports_before = registry.pools().ports.taken(registry).await?;
-    let recorded = objects(registry, document::key(addresses::resource()?, "", "")).await?;
-    let services = objects(registry, document::key(loopback::resource("", "v1", "services")?, "", "")).await?;
+    let recorded = objects(registry, document::storage_key(addresses::resource()?, "", "")).await?;
+    let services = objects(registry, document::storage_key(loopback::find_resource("", "v1", "services")?, "", "")).await?;
     let ports: BTreeSet<u16> = services.iter().flat_map(|service| Services.held(service).ports).collect();
     addresses_of(registry, &services, &recorded).await?;
     let unused: Vec<u16> = ports_before.into_iter().filter(|port| !ports.contains(port)).collect();
@@ -68,14 +68,14 @@ async fn addresses_of(registry: &Registry, services: &[Value], recorded: &[Value
         let ours = object["metadata"]["labels"][addresses::MANAGED_BY] == addresses::MANAGER;
         if used.remove(name).is_none() && ours && is_old(object) {
             tracing::info!(ip = name, "releasing an address that no service has");
-            System::new(registry).delete(Place { resource, namespace: "", name }).await?;
+            LoopbackClient::new(registry).delete(ObjectKey { resource, namespace: "", name }).await?;
         }
     }
     for (name, service) in used {
         let Ok(ip) = name.parse() else { continue };
         tracing::info!(ip = name, service = named(service), "writing down an address that a service has");
-        let place = Place { resource, namespace: "", name: &name };
-        match System::new(registry).create(place, &addresses::object(service, ip)).await {
+        let place = ObjectKey { resource, namespace: "", name: &name };
+        match LoopbackClient::new(registry).create(place, &addresses::object(service, ip)).await {
             // Whoever wrote it down in between meant the same.
             Err(status) if status.reason == "AlreadyExists" => {}
             outcome => drop(outcome?),
@@ -94,6 +94,6 @@ fn is_old(object: &Value) -> bool {
 }
 
 async fn objects(registry: &Registry, prefix: String) -> Result<Vec<Value>, Status> {
-    let page = registry.store().list(Range { prefix, ..Default::default() }).await.map_err(Status::internal_error)?;
-    page.records.iter().map(|record| document::object(record).map_err(Status::internal_error)).collect()
+    let page = registry.store().list(ListOptions { prefix, ..Default::default() }).await.map_err(Status::internal_error)?;
+    page.records.iter().map(|record| document::decode_record(record).map_err(Status::internal_error)).collect()
 }

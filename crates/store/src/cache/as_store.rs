@@ -6,53 +6,57 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use tokio::time::{Instant, timeout_at};
 
-use super::{At, Cache, Change, Watcher};
-use crate::{Error, Follow, Notice, Notices, Page, Range, Record, Revision, Store, Write};
+use super::{CacheWatcher, CachedChange, ResourceVersionMatch, WatchCache};
+use crate::{
+    ListOptions, ListPage, Record, Revision, Store, StoreError, WatchItem, WatchItems, WatchOptions, WriteRequest,
+};
 
 /// How many changes a follower takes at once.
 const BATCH: usize = 64;
 
 #[async_trait]
-impl Store for Cache {
-    async fn get(&self, key: &str) -> Result<Option<Record>, Error> {
+impl Store for WatchCache {
+    async fn get(&self, key: &str) -> Result<Option<Record>, StoreError> {
         self.engine.get(key).await
     }
 
-    async fn list(&self, range: Range) -> Result<Page, Error> {
-        if self.shared.catalog.collection(&range.prefix).is_none() {
+    async fn list(&self, range: ListOptions) -> Result<ListPage, StoreError> {
+        if self.shared.catalog.collection_name(&range.prefix).is_none() {
             return self.engine.list(range).await;
         }
-        let snapshot = self.snapshot(&range.prefix, range.at.map_or(At::Newest, At::Exactly)).await?;
-        let mut items = snapshot.after(range.after.as_deref());
+        let snapshot = self
+            .snapshot(&range.prefix, range.at.map_or(ResourceVersionMatch::Newest, ResourceVersionMatch::Exactly))
+            .await?;
+        let mut items = snapshot.items_after(range.after.as_deref());
         let limit = range.limit.unwrap_or(usize::MAX);
         let records = items.by_ref().take(limit).map(|item| item.record.clone()).collect();
         let remaining = items.count();
         if remaining > 0 {
-            self.keep(&range.prefix, &snapshot);
+            self.keep_snapshot(&range.prefix, &snapshot);
         }
-        Ok(Page { records, revision: snapshot.revision, remaining })
+        Ok(ListPage { records, revision: snapshot.revision, remaining })
     }
 
-    async fn write(&self, write: Write) -> Result<Revision, Error> {
+    async fn write(&self, write: WriteRequest) -> Result<Revision, StoreError> {
         self.engine.write(write).await
     }
 
-    async fn follow(&self, follow: Follow) -> Result<Notices, Error> {
-        if self.shared.catalog.collection(&follow.prefix).is_none() {
-            return self.engine.follow(follow).await;
+    async fn watch_items(&self, follow: WatchOptions) -> Result<WatchItems, StoreError> {
+        if self.shared.catalog.collection_name(&follow.prefix).is_none() {
+            return self.engine.watch_items(follow).await;
         }
-        self.has_reached(follow.after).await?;
-        let watcher = self.watch(&follow.prefix, follow.after)?;
-        let follower = Follower {
+        self.wait_for_revision(follow.after).await?;
+        let watcher = self.watch_prefix(&follow.prefix, follow.after)?;
+        let follower = CacheFollower {
             watcher,
             taken: VecDeque::new(),
-            every: follow.progress,
-            told: follow.after,
-            at: Instant::now(),
+            progress_interval: follow.progress_interval,
+            reported: follow.after,
+            reported_at: Instant::now(),
         };
         let notices = stream::unfold(Some(follower), |follower| async {
             let mut follower = follower?;
-            match follower.next().await {
+            match follower.next_item().await {
                 Ok(notice) => Some((Ok(notice), Some(follower))),
                 Err(error) => Some((Err(error), None)),
             }
@@ -60,68 +64,68 @@ impl Store for Cache {
         Ok(notices.boxed())
     }
 
-    async fn revision(&self) -> Result<Revision, Error> {
+    async fn revision(&self) -> Result<Revision, StoreError> {
         self.engine.revision().await
     }
 
-    async fn compact(&self, through: Revision) -> Result<(), Error> {
+    async fn compact(&self, through: Revision) -> Result<(), StoreError> {
         // What the feed has not taken in yet it would have to load anew.
-        self.has_reached(through).await?;
+        self.wait_for_revision(through).await?;
         self.engine.compact(through).await?;
-        let forgettable = self.shared.history().through(through);
-        forgettable.into_iter().for_each(|(collection, through)| collection.forget(through));
+        let forgettable = self.shared.history().take_through(through);
+        forgettable.into_iter().for_each(|(collection, through)| collection.trim_history(through));
         Ok(())
     }
 
-    async fn health(&self) -> Result<(), Error> {
-        self.engine.health().await
+    async fn check_health(&self) -> Result<(), StoreError> {
+        self.engine.check_health().await
     }
 
-    async fn size(&self) -> Result<u64, Error> {
-        self.engine.size().await
+    async fn disk_usage(&self) -> Result<u64, StoreError> {
+        self.engine.disk_usage().await
     }
 
-    fn tells_progress(&self) -> bool {
-        self.engine.tells_progress()
+    fn supports_progress_requests(&self) -> bool {
+        self.engine.supports_progress_requests()
     }
 }
 
-struct Follower {
-    watcher: Watcher,
-    taken: VecDeque<Arc<Change>>,
-    every: Option<Duration>,
+struct CacheFollower {
+    watcher: CacheWatcher,
+    taken: VecDeque<Arc<CachedChange>>,
+    progress_interval: Option<Duration>,
     /// What the consumer knows of the position, and since when.
-    told: Revision,
-    at: Instant,
+    reported: Revision,
+    reported_at: Instant,
 }
 
-impl Follower {
-    async fn next(&mut self) -> Result<Notice, Error> {
+impl CacheFollower {
+    async fn next_item(&mut self) -> Result<WatchItem, StoreError> {
         loop {
             if let Some(change) = self.taken.pop_front() {
-                self.tell(change.revision);
-                return Ok(Notice::Event(change.event()));
+                self.report(change.revision);
+                return Ok(WatchItem::Event(change.to_event()));
             }
-            self.taken = self.watcher.take(BATCH)?.into();
+            self.taken = self.watcher.take_changes(BATCH)?.into();
             if !self.taken.is_empty() {
                 continue;
             }
-            if self.every.is_some_and(|every| self.at.elapsed() >= every) {
-                self.at = Instant::now();
-                if self.watcher.cursor() > self.told {
-                    self.tell(self.watcher.cursor());
-                    return Ok(Notice::Progress(self.told));
+            if self.progress_interval.is_some_and(|every| self.reported_at.elapsed() >= every) {
+                self.reported_at = Instant::now();
+                if self.watcher.cursor() > self.reported {
+                    self.report(self.watcher.cursor());
+                    return Ok(WatchItem::Progress(self.reported));
                 }
             }
-            match self.every {
-                None => self.watcher.changed().await,
+            match self.progress_interval {
+                None => self.watcher.wait_for_change().await,
                 // Nothing changed: how far the others went is worth a look too.
-                Some(every) => drop(timeout_at(self.at + every, self.watcher.changed()).await),
+                Some(every) => drop(timeout_at(self.reported_at + every, self.watcher.wait_for_change()).await),
             }
         }
     }
 
-    fn tell(&mut self, revision: Revision) {
-        (self.told, self.at) = (revision, Instant::now());
+    fn report(&mut self, revision: Revision) {
+        (self.reported, self.reported_at) = (revision, Instant::now());
     }
 }

@@ -13,47 +13,47 @@ use imbl::OrdSet;
 use tokio::sync::watch;
 
 use super::{
-    item::{ByKey, Change, Item},
-    runs::Runs,
+    encoded_batches::BatchCache,
+    item::{CachedChange, CachedItem, ItemByKey},
 };
-use crate::{Error, Record, Revision};
+use crate::{Record, Revision, StoreError};
 
 /// How many older states are at hand for the next page of a list.
-const STATES: usize = 8;
+const MAX_KEPT_SNAPSHOTS: usize = 8;
 /// So many of the newest changes, and of those not more than so many bytes, are kept as they were written for watchers.
-const WRITTEN: usize = 512;
-const WRITTEN_BYTES: usize = 8 << 20;
+const MAX_ENCODED_CHANGES: usize = 512;
+const MAX_ENCODED_BYTES: usize = 8 << 20;
 
-type Items = OrdSet<ByKey>;
+type ItemSet = OrdSet<ItemByKey>;
 
 /// The items of one collection.
-pub(super) struct Collection {
-    held: RwLock<Held>,
+pub(super) struct CachedCollection {
+    contents: RwLock<CollectionState>,
     /// The newest change; whoever watches waits for it to move.
     newest: watch::Sender<Revision>,
     /// What watchers share.
-    pub runs: Runs,
+    pub batches: BatchCache,
 }
 
-struct Held {
-    items: Items,
+struct CollectionState {
+    items: ItemSet,
     /// In the order of their revisions; those up to `forgotten` are gone.
-    changes: VecDeque<Arc<Change>>,
+    changes: VecDeque<Arc<CachedChange>>,
     /// Older revisions cannot be read.
-    forgotten: Revision,
+    compacted: Revision,
     /// Everything up to here, and perhaps more, is in `items`.
     reached: Revision,
     /// States that lists were begun at.
-    states: VecDeque<(Revision, Items)>,
+    kept_snapshots: VecDeque<(Revision, ItemSet)>,
     /// How many of the newest changes may be kept as they were written for watchers, and how long they are.
-    written: usize,
-    written_bytes: usize,
+    encoded_changes: usize,
+    encoded_bytes: usize,
 }
 
 /// All items under a prefix as of one revision.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    items: Items,
+    items: ItemSet,
     prefix: String,
     /// The first text after all that begin with the prefix.
     end: Option<String>,
@@ -64,7 +64,7 @@ pub struct Snapshot {
 }
 
 /// The first text after all that begin with a prefix; `None` where there may be none. Keys end their parts with `/`.
-fn end(prefix: &str) -> Option<String> {
+fn prefix_end(prefix: &str) -> Option<String> {
     let last = prefix.chars().next_back().filter(char::is_ascii)?;
     let next = char::from(u8::try_from(last).ok()?.checked_add(1)?);
     next.is_ascii().then(|| prefix[..prefix.len() - 1].to_owned() + next.encode_utf8(&mut [0; 4]))
@@ -72,40 +72,40 @@ fn end(prefix: &str) -> Option<String> {
 
 impl Snapshot {
     /// Of what the engine has under a prefix.
-    pub(super) fn new(items: impl Iterator<Item = Item>, prefix: &str, revision: Revision) -> Self {
-        let items = items.map(|item| ByKey(item.into())).collect();
-        Self { items, prefix: prefix.to_owned(), end: end(prefix), whole: false, revision }
+    pub(super) fn new(items: impl Iterator<Item = CachedItem>, prefix: &str, revision: Revision) -> Self {
+        let items = items.map(|item| ItemByKey(item.into())).collect();
+        Self { items, prefix: prefix.to_owned(), end: prefix_end(prefix), whole: false, revision }
     }
 
     /// The items in the order of their keys, beginning after `after`.
-    pub fn after<'a>(&'a self, after: Option<&'a str>) -> impl Iterator<Item = &'a Arc<Item>> {
+    pub fn items_after<'a>(&'a self, after: Option<&'a str>) -> impl Iterator<Item = &'a Arc<CachedItem>> {
         let start = match after {
             Some(after) if after >= self.prefix.as_str() => Bound::Excluded(after),
             _ => Bound::Included(self.prefix.as_str()),
         };
         let end = self.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        self.items.range::<_, str>((start, end)).map(|ByKey(item)| item)
+        self.items.range::<_, str>((start, end)).map(|ItemByKey(item)| item)
     }
 
     /// The item under a key.
-    pub fn get(&self, key: &str) -> Option<&Arc<Item>> {
-        self.items.get(key).map(|ByKey(item)| item)
+    pub fn get(&self, key: &str) -> Option<&Arc<CachedItem>> {
+        self.items.get(key).map(|ItemByKey(item)| item)
     }
 }
 
-impl Collection {
+impl CachedCollection {
     pub fn new(reached: Revision) -> Self {
-        let held = RwLock::new(Held::new(Items::new(), reached));
-        Self { held, newest: watch::Sender::new(reached), runs: Runs::default() }
+        let held = RwLock::new(CollectionState::new(ItemSet::new(), reached));
+        Self { contents: held, newest: watch::Sender::new(reached), batches: BatchCache::default() }
     }
 
     // A poisoned lock is taken as it is: what changes the contents leaves nothing half-made.
-    fn read(&self) -> RwLockReadGuard<'_, Held> {
-        self.held.read().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, CollectionState> {
+        self.contents.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Held> {
-        self.held.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> RwLockWriteGuard<'_, CollectionState> {
+        self.contents.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn subscribe(&self) -> watch::Receiver<Revision> {
@@ -113,94 +113,104 @@ impl Collection {
     }
 
     /// How many watch it.
-    pub fn watchers(&self) -> usize {
+    pub fn watcher_count(&self) -> usize {
         self.newest.receiver_count()
     }
 
     /// Wakes those who wait for a change.
-    pub fn wake(&self) {
+    pub fn wake_watchers(&self) {
         let reached = self.read().reached;
         self.newest.send_replace(reached);
     }
 
     /// The state as of now; `published` is what all of the cache has reached.
-    pub fn now(&self, prefix: &str, published: Revision) -> Snapshot {
+    pub fn newest_snapshot(&self, prefix: &str, published: Revision) -> Snapshot {
         let held = self.read();
         let revision = held.reached.max(published);
-        Snapshot { items: held.items.clone(), prefix: prefix.to_owned(), end: end(prefix), whole: true, revision }
+        Snapshot {
+            items: held.items.clone(),
+            prefix: prefix.to_owned(),
+            end: prefix_end(prefix),
+            whole: true,
+            revision,
+        }
     }
 
     /// The state as of a revision that the cache has reached.
-    pub fn at(&self, prefix: &str, revision: Revision) -> Result<Snapshot, Error> {
+    pub fn snapshot_at(&self, prefix: &str, revision: Revision) -> Result<Snapshot, StoreError> {
         let held = self.read();
-        held.check(revision)?;
-        let begun = held.states.iter().find(|(at, _)| *at == revision).map(|(_, items)| items.clone());
-        let items = begun.unwrap_or_else(|| held.undone(revision));
-        Ok(Snapshot { items, prefix: prefix.to_owned(), end: end(prefix), whole: true, revision })
+        held.check_revision(revision)?;
+        let begun = held.kept_snapshots.iter().find(|(at, _)| *at == revision).map(|(_, items)| items.clone());
+        let items = begun.unwrap_or_else(|| held.items_at(revision));
+        Ok(Snapshot { items, prefix: prefix.to_owned(), end: prefix_end(prefix), whole: true, revision })
     }
 
     /// Keeps a state at hand: there will be a next page.
-    pub fn keep(&self, snapshot: &Snapshot) {
+    pub fn keep_snapshot(&self, snapshot: &Snapshot) {
         let mut held = self.write();
         if !snapshot.whole
-            || snapshot.revision < held.forgotten
-            || held.states.iter().any(|(at, _)| *at == snapshot.revision)
+            || snapshot.revision < held.compacted
+            || held.kept_snapshots.iter().any(|(at, _)| *at == snapshot.revision)
         {
             return;
         }
-        held.states.push_back((snapshot.revision, snapshot.items.clone()));
-        let oldest = (held.states.len() > STATES).then(|| held.states.pop_front());
+        held.kept_snapshots.push_back((snapshot.revision, snapshot.items.clone()));
+        let oldest = (held.kept_snapshots.len() > MAX_KEPT_SNAPSHOTS).then(|| held.kept_snapshots.pop_front());
         drop(held);
         drop(oldest);
     }
 
     /// Puts the next change in, and returns it if it changed anything.
-    pub fn apply(&self, revision: Revision, key: &str, item: Option<Item>) -> Option<Arc<Change>> {
+    pub fn apply_change(&self, revision: Revision, key: &str, item: Option<CachedItem>) -> Option<Arc<CachedChange>> {
         let item = item.map(Arc::new);
         let mut held = self.write();
         let previous = match &item {
-            Some(item) => held.items.insert(ByKey(item.clone())),
+            Some(item) => held.items.insert(ItemByKey(item.clone())),
             None => held.items.remove(key),
         };
-        if let Some(ByKey(previous)) = &previous {
-            previous.forget_forms();
+        if let Some(ItemByKey(previous)) = &previous {
+            previous.drop_encodings();
         }
         held.reached = revision;
-        let change = Arc::new(Change::new(revision, item, previous.map(|ByKey(item)| item))?);
-        let old = held.push(change.clone());
+        let change = Arc::new(CachedChange::new(revision, item, previous.map(|ItemByKey(item)| item))?);
+        let old = held.push_change(change.clone());
         drop(held);
-        old.iter().for_each(|old| old.forget_encoded());
+        old.iter().for_each(|old| old.drop_encoded());
         Some(change)
     }
 
     /// Begins anew with these items, as of a revision; the history is gone.
-    pub fn replace(&self, items: Vec<Arc<Item>>, revision: Revision) {
-        let items = items.into_iter().map(ByKey).collect();
-        let new = Held::new(items, revision);
+    pub fn replace_items(&self, items: Vec<Arc<CachedItem>>, revision: Revision) {
+        let items = items.into_iter().map(ItemByKey).collect();
+        let new = CollectionState::new(items, revision);
         let old = std::mem::replace(&mut *self.write(), new);
         drop(old);
-        self.runs.clear();
-        self.wake();
+        self.batches.clear();
+        self.wake_watchers();
     }
 
     /// Forgets the changes up to and including `through`.
-    pub fn forget(&self, through: Revision) {
+    pub fn trim_history(&self, through: Revision) {
         let mut held = self.write();
         let count = held.changes.partition_point(|change| change.revision <= through);
         let Some(last) = count.checked_sub(1).and_then(|last| held.changes.get(last)) else { return };
-        held.forgotten = last.revision;
-        let changes = held.pop(count);
-        let forgotten = held.forgotten;
-        let (kept, states) = held.states.drain(..).partition::<VecDeque<_>, _>(|(at, _)| *at >= forgotten);
-        held.states = kept;
+        held.compacted = last.revision;
+        let changes = held.pop_changes(count);
+        let forgotten = held.compacted;
+        let (kept, states) = held.kept_snapshots.drain(..).partition::<VecDeque<_>, _>(|(at, _)| *at >= forgotten);
+        held.kept_snapshots = kept;
         drop(held);
         drop((changes, states));
     }
 
     /// Takes up to `limit` changes after `cursor` under a prefix, and tells up to where it looked.
-    pub fn scan(&self, look: Look<'_>, out: &mut Vec<Arc<Change>>) -> Result<Revision, Error> {
+    pub fn scan_changes(
+        &self,
+        look: ScanRequest<'_>,
+        out: &mut Vec<Arc<CachedChange>>,
+    ) -> Result<Revision, StoreError> {
         let held = self.read();
-        held.check(look.cursor)?;
+        held.check_revision(look.cursor)?;
         let first = held.changes.partition_point(|change| change.revision <= look.cursor);
         for change in held.changes.range(first..) {
             if !change.key().starts_with(look.prefix) {
@@ -215,14 +225,14 @@ impl Collection {
     }
 
     /// All records, and the revision that they are true for.
-    pub fn records(&self, published: Revision) -> (Vec<Record>, Revision) {
-        let snapshot = self.now("", published);
-        (snapshot.after(None).map(|item| item.record.clone()).collect(), snapshot.revision)
+    pub fn all_records(&self, published: Revision) -> (Vec<Record>, Revision) {
+        let snapshot = self.newest_snapshot("", published);
+        (snapshot.items_after(None).map(|item| item.record.clone()).collect(), snapshot.revision)
     }
 }
 
 /// What a watcher wants to see.
-pub(super) struct Look<'a> {
+pub(super) struct ScanRequest<'a> {
     pub cursor: Revision,
     pub prefix: &'a str,
     pub limit: usize,
@@ -230,48 +240,59 @@ pub(super) struct Look<'a> {
     pub published: Revision,
 }
 
-impl Held {
-    fn new(items: Items, reached: Revision) -> Self {
+impl CollectionState {
+    fn new(items: ItemSet, reached: Revision) -> Self {
         let (changes, states) = (VecDeque::new(), VecDeque::new());
-        Self { items, changes, forgotten: reached, reached, states, written: 0, written_bytes: 0 }
+        Self {
+            items,
+            changes,
+            compacted: reached,
+            reached,
+            kept_snapshots: states,
+            encoded_changes: 0,
+            encoded_bytes: 0,
+        }
     }
 
     /// Adds a change, and returns those that are not to be kept as they were written any more.
-    fn push(&mut self, change: Arc<Change>) -> Vec<Arc<Change>> {
-        self.written += 1;
-        self.written_bytes += change.length();
+    fn push_change(&mut self, change: Arc<CachedChange>) -> Vec<Arc<CachedChange>> {
+        self.encoded_changes += 1;
+        self.encoded_bytes += change.encoded_len_estimate();
         self.changes.push_back(change);
         let mut old = Vec::new();
-        while self.written > WRITTEN || self.written > 1 && self.written_bytes > WRITTEN_BYTES {
-            let Some(change) = self.changes.get(self.changes.len() - self.written) else { break };
-            self.written -= 1;
-            self.written_bytes -= change.length();
+        while self.encoded_changes > MAX_ENCODED_CHANGES
+            || self.encoded_changes > 1 && self.encoded_bytes > MAX_ENCODED_BYTES
+        {
+            let Some(change) = self.changes.get(self.changes.len() - self.encoded_changes) else { break };
+            self.encoded_changes -= 1;
+            self.encoded_bytes -= change.encoded_len_estimate();
             old.push(change.clone());
         }
         old
     }
 
     /// Takes out the oldest changes.
-    fn pop(&mut self, count: usize) -> Vec<Arc<Change>> {
-        let written = self.written.saturating_sub(self.changes.len() - count);
+    fn pop_changes(&mut self, count: usize) -> Vec<Arc<CachedChange>> {
+        let written = self.encoded_changes.saturating_sub(self.changes.len() - count);
         let popped: Vec<_> = self.changes.drain(..count).collect();
-        self.written -= written;
-        self.written_bytes -= popped[count - written..].iter().map(|change| change.length()).sum::<usize>();
+        self.encoded_changes -= written;
+        self.encoded_bytes -=
+            popped[count - written..].iter().map(|change| change.encoded_len_estimate()).sum::<usize>();
         popped
     }
 
-    fn check(&self, revision: Revision) -> Result<(), Error> {
-        if revision < self.forgotten {
-            return Err(Error::Compacted { requested: revision, oldest: self.forgotten });
+    fn check_revision(&self, revision: Revision) -> Result<(), StoreError> {
+        if revision < self.compacted {
+            return Err(StoreError::Compacted { requested: revision, oldest: self.compacted });
         }
         Ok(())
     }
 
-    fn undone(&self, revision: Revision) -> Items {
+    fn items_at(&self, revision: Revision) -> ItemSet {
         let mut items = self.items.clone();
         for change in self.changes.iter().rev().take_while(|change| change.revision > revision) {
             match &change.previous {
-                Some(previous) => items.insert(ByKey(previous.clone())),
+                Some(previous) => items.insert(ItemByKey(previous.clone())),
                 None => items.remove::<str>(change.key()),
             };
         }

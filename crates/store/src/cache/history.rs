@@ -6,70 +6,70 @@ use std::{
     time::Instant,
 };
 
-use super::{collection::Collection, item::Change};
-use crate::{Revision, Window};
+use super::{collection::CachedCollection, item::CachedChange};
+use crate::{HistoryWindow, Revision};
 
 /// Changes are forgotten in portions of this size.
-const PORTION: usize = 256;
+const MIN_TRIM: usize = 256;
 
 /// The changes of all collections, the oldest first.
-pub(super) struct History {
-    window: Window,
-    kept: VecDeque<Kept>,
+pub(super) struct ChangeHistory {
+    window: HistoryWindow,
+    entries: VecDeque<HistoryEntry>,
     bytes: usize,
 }
 
-struct Kept {
+struct HistoryEntry {
     revision: Revision,
     since: Instant,
     cost: usize,
-    collection: Arc<Collection>,
+    collection: Arc<CachedCollection>,
 }
 
 /// Collections, and up to where each may forget.
-pub(super) type Forgettable = Vec<(Arc<Collection>, Revision)>;
+pub(super) type TrimPlan = Vec<(Arc<CachedCollection>, Revision)>;
 
-impl History {
-    pub fn new(window: Window) -> Self {
-        Self { window, kept: VecDeque::new(), bytes: 0 }
+impl ChangeHistory {
+    pub fn new(window: HistoryWindow) -> Self {
+        Self { window, entries: VecDeque::new(), bytes: 0 }
     }
 
-    pub fn push(&mut self, collection: Arc<Collection>, change: &Change, since: Instant) {
-        let cost = change.cost();
+    pub fn push_change(&mut self, collection: Arc<CachedCollection>, change: &CachedChange, since: Instant) {
+        let cost = change.memory_cost();
         self.bytes += cost;
-        self.kept.push_back(Kept { revision: change.revision, since, cost, collection });
+        self.entries.push_back(HistoryEntry { revision: change.revision, since, cost, collection });
     }
 
     /// Takes out what is outside of the window, once it is worth it.
-    pub fn expired(&mut self, now: Instant) -> Forgettable {
-        let (mut bytes, all) = (self.bytes, self.kept.len());
-        let outside = |(at, kept): &(usize, &Kept)| {
+    pub fn take_expired(&mut self, now: Instant) -> TrimPlan {
+        let (mut bytes, all) = (self.bytes, self.entries.len());
+        let outside = |(at, kept): &(usize, &HistoryEntry)| {
             let is_old = now.duration_since(kept.since) > self.window.keep_for;
-            let outside = self.window.forgets(all - at, bytes, is_old);
+            let outside = self.window.is_expired(all - at, bytes, is_old);
             bytes -= if outside { kept.cost } else { 0 };
             outside
         };
-        let count = self.kept.iter().enumerate().take_while(outside).count();
-        if count < PORTION && self.bytes <= self.window.keep_bytes {
+        let count = self.entries.iter().enumerate().take_while(outside).count();
+        if count < MIN_TRIM && self.bytes <= self.window.keep_bytes {
             return Vec::new();
         }
-        self.take(count)
+        self.take_oldest(count)
     }
 
     /// Takes out everything up to and including `through`.
-    pub fn through(&mut self, through: Revision) -> Forgettable {
-        self.take(self.kept.partition_point(|kept| kept.revision <= through))
+    pub fn take_through(&mut self, through: Revision) -> TrimPlan {
+        self.take_oldest(self.entries.partition_point(|kept| kept.revision <= through))
     }
 
     /// Takes out everything.
     pub fn clear(&mut self) {
-        self.kept.clear();
+        self.entries.clear();
         self.bytes = 0;
     }
 
-    fn take(&mut self, count: usize) -> Forgettable {
+    fn take_oldest(&mut self, count: usize) -> TrimPlan {
         let mut last = HashMap::new();
-        for kept in self.kept.drain(..count) {
+        for kept in self.entries.drain(..count) {
             self.bytes -= kept.cost;
             last.insert(Arc::as_ptr(&kept.collection), (kept.collection, kept.revision));
         }

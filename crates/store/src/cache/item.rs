@@ -10,24 +10,24 @@ use std::{
 
 use bytes::Bytes;
 
-use super::Marks;
-use crate::{Event, Record, Revision};
+use super::SelectableFields;
+use crate::{Record, Revision, StoreEvent};
 
 /// A record, and what selectors look at.
 #[derive(Debug)]
-pub struct Item {
+pub struct CachedItem {
     /// The record, as the engine has it.
     pub record: Record,
     /// Its labels and declared fields.
-    pub marks: Marks,
+    pub selectable_fields: SelectableFields,
     /// Other forms of the document, made by whoever needs one first.
     forms: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
-impl Item {
+impl CachedItem {
     /// A record with what selectors look at.
-    pub(super) fn new(record: Record, marks: Marks) -> Self {
-        Self { record, marks, forms: Mutex::default() }
+    pub(super) fn new(record: Record, marks: SelectableFields) -> Self {
+        Self { record, selectable_fields: marks, forms: Mutex::default() }
     }
 
     /// Where the caller keeps other forms of the document for as long as it is cached. `T` is the same for all callers; if
@@ -38,68 +38,72 @@ impl Item {
     }
 
     /// Drops the other forms: the document is of the past, where few look.
-    pub(super) fn forget_forms(&self) {
+    pub(super) fn drop_encodings(&self) {
         drop(self.forms.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 
-impl PartialEq for Item {
+impl PartialEq for CachedItem {
     fn eq(&self, other: &Self) -> bool {
-        (&self.record, &self.marks) == (&other.record, &other.marks)
+        (&self.record, &self.selectable_fields) == (&other.record, &other.selectable_fields)
     }
 }
 
-impl Eq for Item {}
+impl Eq for CachedItem {}
 
 /// Items in the order of their keys, to be looked up by them.
 #[derive(Clone, Debug)]
-pub(super) struct ByKey(pub Arc<Item>);
+pub(super) struct ItemByKey(pub Arc<CachedItem>);
 
-impl Borrow<str> for ByKey {
+impl Borrow<str> for ItemByKey {
     fn borrow(&self) -> &str {
         &self.0.record.key
     }
 }
 
-impl Ord for ByKey {
+impl Ord for ItemByKey {
     fn cmp(&self, other: &Self) -> Ordering {
         self.0.record.key.cmp(&other.0.record.key)
     }
 }
 
-impl PartialOrd for ByKey {
+impl PartialOrd for ItemByKey {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for ByKey {
+impl PartialEq for ItemByKey {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for ByKey {}
+impl Eq for ItemByKey {}
 
 /// What was written, by the name of its form.
-type Forms = Vec<(Arc<str>, Bytes)>;
+type NamedEncodings = Vec<(Arc<str>, Bytes)>;
 
 /// One change of one document. Either it, or what it was before, is there.
 #[derive(Debug)]
-pub struct Change {
+pub struct CachedChange {
     /// The write that made the change.
     pub revision: Revision,
     /// The document after the change; `None`: it was deleted.
-    pub item: Option<Arc<Item>>,
+    pub item: Option<Arc<CachedItem>>,
     /// The document before the change; `None`: it was created.
-    pub previous: Option<Arc<Item>>,
+    pub previous: Option<Arc<CachedItem>>,
     /// How it was written for watchers, by the name of the form; `None`: it is too old for that to be worth its memory.
-    encoded: Mutex<Option<Forms>>,
+    encoded: Mutex<Option<NamedEncodings>>,
 }
 
-impl Change {
+impl CachedChange {
     /// `None` if there is a document neither before nor after.
-    pub(super) fn new(revision: Revision, item: Option<Arc<Item>>, previous: Option<Arc<Item>>) -> Option<Self> {
+    pub(super) fn new(
+        revision: Revision,
+        item: Option<Arc<CachedItem>>,
+        previous: Option<Arc<CachedItem>>,
+    ) -> Option<Self> {
         item.as_ref().or(previous.as_ref())?;
         Some(Self { revision, item, previous, encoded: Mutex::new(Some(Vec::new())) })
     }
@@ -128,24 +132,24 @@ impl Change {
     }
 
     /// Drops the forms: those who are that far behind make their own.
-    pub(super) fn forget_encoded(&self) {
+    pub(super) fn drop_encoded(&self) {
         drop(self.encoded.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// How long its forms are, about.
-    pub(super) fn length(&self) -> usize {
+    pub(super) fn encoded_len_estimate(&self) -> usize {
         self.item.as_ref().or(self.previous.as_ref()).map_or(0, |item| item.record.value.len())
     }
 
     /// What it costs in memory, the newest document aside.
-    pub(super) fn cost(&self) -> usize {
-        let previous = self.previous.as_ref().map_or(0, |item| item.record.value.len() + size_of::<Item>());
+    pub(super) fn memory_cost(&self) -> usize {
+        let previous = self.previous.as_ref().map_or(0, |item| item.record.value.len() + size_of::<CachedItem>());
         size_of::<Self>() + 64 + previous
     }
 
     /// As the engine tells it.
-    pub fn event(&self) -> Event {
-        Event {
+    pub fn to_event(&self) -> StoreEvent {
+        StoreEvent {
             revision: self.revision,
             key: self.key().clone(),
             value: self.item.as_ref().map(|item| item.record.value.clone()),

@@ -2,16 +2,16 @@
 //!
 //! It is a layer over any engine. Writes go through; lists are snapshots, watches are positions in a shared history. A
 //! read after an acknowledged write sees it; changes come in the order of their revisions, none missing, none twice. What
-//! a collection is, and what of a document selectors look at, the caller says in a [`Catalog`].
+//! a collection is, and what of a document selectors look at, the caller says in a [`CollectionCatalog`].
 
 mod as_store;
-mod check;
 mod collection;
-mod feed;
+mod consistency;
+mod encoded_batches;
 mod history;
 mod item;
-mod marks;
-mod runs;
+mod reflector;
+mod selectable_fields;
 mod watcher;
 
 use std::{
@@ -30,34 +30,34 @@ use tokio::{
     time::{Instant, timeout},
 };
 
+use self::{collection::CachedCollection, history::ChangeHistory};
 pub use self::{
-    check::Checked,
     collection::Snapshot,
-    item::{Change, Item},
-    marks::Marks,
-    runs::Written,
-    watcher::Watcher,
+    consistency::ConsistencyReport,
+    encoded_batches::EncodedBatch,
+    item::{CachedChange, CachedItem},
+    selectable_fields::SelectableFields,
+    watcher::CacheWatcher,
 };
-use self::{collection::Collection, history::History};
-use crate::{Error, Range, Record, Revision, Store, Window};
+use crate::{HistoryWindow, ListOptions, Record, Revision, Store, StoreError};
 
 /// How long a read waits for the cache to reach the engine before it asks the engine itself.
-const PATIENCE: Duration = Duration::from_secs(3);
+const MAX_WAIT: Duration = Duration::from_secs(3);
 /// How often the engine is asked for progress meanwhile.
-const ASKS_EVERY: Duration = Duration::from_millis(100);
+const PROGRESS_REQUEST_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What the cache must know of keys and documents.
-pub trait Catalog: Send + Sync + 'static {
+pub trait CollectionCatalog: Send + Sync + 'static {
     /// The part of a key, or of a prefix of keys, that names its collection. `None`: it is in none, and not cached.
-    fn collection<'k>(&self, key: &'k str) -> Option<&'k str>;
+    fn collection_name<'k>(&self, key: &'k str) -> Option<&'k str>;
 
     /// What selectors look at, read when a document enters the cache.
-    fn marks(&self, key: &str, value: &Bytes) -> Marks;
+    fn selectable_fields(&self, key: &str, value: &Bytes) -> SelectableFields;
 }
 
 /// Which state a list shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum ResourceVersionMatch {
     /// Whatever the cache has.
     Any,
     /// Every write that was acknowledged before.
@@ -69,116 +69,122 @@ pub enum At {
 }
 
 /// A store with everything in memory.
-pub struct Cache {
-    shared: Arc<Shared>,
+pub struct WatchCache {
+    shared: Arc<CacheState>,
     engine: Arc<dyn Store>,
-    feed: JoinHandle<()>,
+    reflector: JoinHandle<()>,
     /// Collections that decisions rest on.
-    followed: RwLock<HashSet<Box<str>>>,
+    awaited_collections: RwLock<HashSet<Box<str>>>,
 }
 
 /// What readers and the feed share. Only the feed changes it.
-struct Shared {
-    catalog: Arc<dyn Catalog>,
-    collections: RwLock<HashMap<Box<str>, Arc<Collection>>>,
+struct CacheState {
+    catalog: Arc<dyn CollectionCatalog>,
+    collections: RwLock<HashMap<Box<str>, Arc<CachedCollection>>>,
     /// The revision that was loaded: a collection that was never heard of has no history before it.
-    began: AtomicU64,
+    loaded_revision: AtomicU64,
     /// Everything up to here is in the collections.
     published: watch::Sender<Revision>,
-    history: Mutex<History>,
+    history: Mutex<ChangeHistory>,
     /// Makes the engine tell how far it is.
-    nudge: Arc<Notify>,
+    progress_request: Arc<Notify>,
 }
 
-impl Cache {
+impl WatchCache {
     /// Loads everything that is in `engine`, and follows it from then on.
-    pub async fn over(engine: Arc<dyn Store>, catalog: Arc<dyn Catalog>, window: Window) -> Result<Self, Error> {
-        let shared = Arc::new(Shared {
+    pub async fn with_engine(
+        engine: Arc<dyn Store>,
+        catalog: Arc<dyn CollectionCatalog>,
+        window: HistoryWindow,
+    ) -> Result<Self, StoreError> {
+        let shared = Arc::new(CacheState {
             catalog,
             collections: RwLock::default(),
-            began: AtomicU64::new(0),
+            loaded_revision: AtomicU64::new(0),
             published: watch::Sender::new(0),
-            history: Mutex::new(History::new(window)),
-            nudge: Arc::default(),
+            history: Mutex::new(ChangeHistory::new(window)),
+            progress_request: Arc::default(),
         });
-        feed::load(&shared, &*engine).await?;
+        reflector::load_collections(&shared, &*engine).await?;
         // The feed does not keep the engine open.
-        let feed = tokio::spawn(feed::run(shared.clone(), Arc::downgrade(&engine)));
-        let cache = Self { shared, engine, feed, followed: RwLock::default() };
-        cache.is_fresh().await?;
+        let feed = tokio::spawn(reflector::run_reflector(shared.clone(), Arc::downgrade(&engine)));
+        let cache = Self { shared, engine, reflector: feed, awaited_collections: RwLock::default() };
+        cache.wait_until_fresh().await?;
         Ok(cache)
     }
 
     /// The items under a prefix of one collection, all as of one revision.
-    pub async fn snapshot(&self, prefix: &str, at: At) -> Result<Snapshot, Error> {
-        let Some(collection) = self.shared.collection_of(prefix) else { return self.ask_engine(prefix, at).await };
+    pub async fn snapshot(&self, prefix: &str, at: ResourceVersionMatch) -> Result<Snapshot, StoreError> {
+        let Some(collection) = self.shared.collection_for_prefix(prefix) else {
+            return self.list_from_engine(prefix, at).await;
+        };
         match at {
-            At::Any => {}
-            At::Newest => {
-                if !self.is_fresh().await? {
-                    return self.ask_engine(prefix, at).await;
+            ResourceVersionMatch::Any => {}
+            ResourceVersionMatch::Newest => {
+                if !self.wait_until_fresh().await? {
+                    return self.list_from_engine(prefix, at).await;
                 }
             }
-            At::NotBefore(revision) | At::Exactly(revision) => {
-                if !self.has_reached(revision).await? {
-                    return self.ask_engine(prefix, at).await;
+            ResourceVersionMatch::NotBefore(revision) | ResourceVersionMatch::Exactly(revision) => {
+                if !self.wait_for_revision(revision).await? {
+                    return self.list_from_engine(prefix, at).await;
                 }
             }
         }
         match at {
-            At::Exactly(revision) => match collection.at(prefix, revision) {
+            ResourceVersionMatch::Exactly(revision) => match collection.snapshot_at(prefix, revision) {
                 // Its history may be longer than ours.
-                Err(Error::Compacted { .. }) => self.ask_engine(prefix, at).await,
+                Err(StoreError::Compacted { .. }) => self.list_from_engine(prefix, at).await,
                 snapshot => snapshot,
             },
-            _ => Ok(collection.now(prefix, self.shared.published())),
+            _ => Ok(collection.newest_snapshot(prefix, self.shared.published())),
         }
     }
 
     /// The items under a prefix of one collection that the cache has, without waiting; none where there is no collection.
-    pub fn now(&self, prefix: &str) -> Snapshot {
+    pub fn cached_snapshot(&self, prefix: &str) -> Snapshot {
         let published = self.shared.published();
-        match self.shared.collection_of(prefix) {
-            Some(collection) => collection.now(prefix, published),
+        match self.shared.collection_for_prefix(prefix) {
+            Some(collection) => collection.newest_snapshot(prefix, published),
             None => Snapshot::new(std::iter::empty(), prefix, published),
         }
     }
 
     /// Waits until every write that was acknowledged before is here. `false`: it takes too long.
-    pub async fn freshen(&self) -> Result<bool, Error> {
-        self.is_fresh().await
+    pub async fn wait_until_synced(&self) -> Result<bool, StoreError> {
+        self.wait_until_fresh().await
     }
 
     /// Says that decisions rest on what the cache has under a prefix: writers there wait for [`Self::is_shown`].
-    pub fn follow(&self, prefix: &str) {
-        if let Some(name) = self.shared.catalog.collection(prefix) {
-            self.followed.write().unwrap_or_else(PoisonError::into_inner).insert(name.into());
+    pub fn await_writes(&self, prefix: &str) {
+        if let Some(name) = self.shared.catalog.collection_name(prefix) {
+            self.awaited_collections.write().unwrap_or_else(PoisonError::into_inner).insert(name.into());
         }
     }
 
     /// Waits until a write of a key that is followed is here. What takes too long is not waited for.
-    pub async fn is_shown(&self, key: &str, revision: Revision) -> bool {
-        let name = self.shared.catalog.collection(key);
-        let followed = |name| self.followed.read().unwrap_or_else(PoisonError::into_inner).contains(name);
-        !name.is_some_and(followed) || self.wait(revision).await.unwrap_or(false)
+    pub async fn wait_until_cached(&self, key: &str, revision: Revision) -> bool {
+        let name = self.shared.catalog.collection_name(key);
+        let followed = |name| self.awaited_collections.read().unwrap_or_else(PoisonError::into_inner).contains(name);
+        !name.is_some_and(followed) || self.wait_until_published(revision).await.unwrap_or(false)
     }
 
     /// Keeps a snapshot at hand for the next page of the list that was begun with it.
-    pub fn keep(&self, prefix: &str, snapshot: &Snapshot) {
-        if let Some(collection) = self.shared.collection_of(prefix) {
-            collection.keep(snapshot);
+    pub fn keep_snapshot(&self, prefix: &str, snapshot: &Snapshot) {
+        if let Some(collection) = self.shared.collection_for_prefix(prefix) {
+            collection.keep_snapshot(snapshot);
         }
     }
 
     /// The changes under a prefix of one collection after a revision, which may still lie ahead.
-    pub fn watch(&self, prefix: &str, after: Revision) -> Result<Watcher, Error> {
-        let collection = self.shared.collection_of(prefix);
-        let collection = collection.ok_or_else(|| Error::Unusable(format!("{prefix} is in no collection")))?;
+    pub fn watch_prefix(&self, prefix: &str, after: Revision) -> Result<CacheWatcher, StoreError> {
+        let collection = self.shared.collection_for_prefix(prefix);
+        let collection = collection.ok_or_else(|| StoreError::Unusable(format!("{prefix} is in no collection")))?;
         let newest = collection.subscribe();
         let mut watcher =
-            Watcher { shared: self.shared.clone(), collection, newest, prefix: prefix.into(), cursor: after };
+            CacheWatcher { shared: self.shared.clone(), collection, newest, prefix: prefix.into(), cursor: after };
         // Says now what it would say later.
-        watcher.take(0)?;
+        watcher.take_changes(0)?;
         Ok(watcher)
     }
 
@@ -188,55 +194,56 @@ impl Cache {
     }
 
     /// Up to which revision the cache has everything.
-    pub fn revision_at_hand(&self) -> Revision {
+    pub fn cached_revision(&self) -> Revision {
         self.shared.published()
     }
 
-    async fn ask_engine(&self, prefix: &str, at: At) -> Result<Snapshot, Error> {
-        let exactly = if let At::Exactly(revision) = at { Some(revision) } else { None };
-        let page = self.engine.list(Range { prefix: prefix.to_owned(), at: exactly, ..Range::default() }).await?;
-        if let At::NotBefore(requested) = at
+    async fn list_from_engine(&self, prefix: &str, at: ResourceVersionMatch) -> Result<Snapshot, StoreError> {
+        let exactly = if let ResourceVersionMatch::Exactly(revision) = at { Some(revision) } else { None };
+        let page =
+            self.engine.list(ListOptions { prefix: prefix.to_owned(), at: exactly, ..ListOptions::default() }).await?;
+        if let ResourceVersionMatch::NotBefore(requested) = at
             && requested > page.revision
         {
-            return Err(Error::Future { requested, current: page.revision });
+            return Err(StoreError::Future { requested, current: page.revision });
         }
-        let items = page.records.into_iter().map(|record| self.shared.item(record));
+        let items = page.records.into_iter().map(|record| self.shared.build_item(record));
         Ok(Snapshot::new(items, prefix, page.revision))
     }
 
     /// Waits until every write that was acknowledged before is here. `false`: it takes too long.
-    async fn is_fresh(&self) -> Result<bool, Error> {
+    async fn wait_until_fresh(&self) -> Result<bool, StoreError> {
         let needed = self.engine.revision().await?;
-        self.wait(needed).await
+        self.wait_until_published(needed).await
     }
 
     /// Waits until a revision that the engine has reached is here.
-    async fn has_reached(&self, revision: Revision) -> Result<bool, Error> {
+    async fn wait_for_revision(&self, revision: Revision) -> Result<bool, StoreError> {
         if self.shared.published() >= revision {
             return Ok(true);
         }
         let current = self.engine.revision().await?;
         if revision > current {
-            return Err(Error::Future { requested: revision, current });
+            return Err(StoreError::Future { requested: revision, current });
         }
-        self.wait(revision).await
+        self.wait_until_published(revision).await
     }
 
-    async fn wait(&self, needed: Revision) -> Result<bool, Error> {
+    async fn wait_until_published(&self, needed: Revision) -> Result<bool, StoreError> {
         if self.shared.published() >= needed {
             return Ok(true);
         }
         let mut published = self.shared.published.subscribe();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + MAX_WAIT;
         while Instant::now() < deadline {
-            if self.engine.tells_progress() {
-                self.shared.nudge.notify_one();
+            if self.engine.supports_progress_requests() {
+                self.shared.progress_request.notify_one();
             }
             let reached = published.wait_for(|published| *published >= needed);
-            if timeout(ASKS_EVERY, reached).await.is_ok() {
+            if timeout(PROGRESS_REQUEST_INTERVAL, reached).await.is_ok() {
                 return Ok(true);
             }
-            if !self.engine.tells_progress() {
+            if !self.engine.supports_progress_requests() {
                 break;
             }
         }
@@ -244,18 +251,18 @@ impl Cache {
     }
 }
 
-impl Drop for Cache {
+impl Drop for WatchCache {
     fn drop(&mut self) {
-        self.feed.abort();
+        self.reflector.abort();
     }
 }
 
-impl Shared {
+impl CacheState {
     fn published(&self) -> Revision {
         *self.published.borrow()
     }
 
-    fn publish(&self, reached: Revision) {
+    fn publish_revision(&self, reached: Revision) {
         self.published.send_if_modified(|published| {
             let news = reached > *published;
             *published = reached.max(*published);
@@ -264,44 +271,44 @@ impl Shared {
     }
 
     // A poisoned lock is taken as it is: nothing is left half-made under it.
-    fn history(&self) -> MutexGuard<'_, History> {
+    fn history(&self) -> MutexGuard<'_, ChangeHistory> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn item(&self, record: Record) -> Item {
-        let marks = self.catalog.marks(&record.key, &record.value);
-        Item::new(record, marks)
+    fn build_item(&self, record: Record) -> CachedItem {
+        let marks = self.catalog.selectable_fields(&record.key, &record.value);
+        CachedItem::new(record, marks)
     }
 
     /// The collection that a prefix is in.
-    fn collection_of(&self, prefix: &str) -> Option<Arc<Collection>> {
-        self.catalog.collection(prefix).map(|name| self.collection(name))
+    fn collection_for_prefix(&self, prefix: &str) -> Option<Arc<CachedCollection>> {
+        self.catalog.collection_name(prefix).map(|name| self.collection_by_name(name))
     }
 
-    fn collection(&self, name: &str) -> Arc<Collection> {
+    fn collection_by_name(&self, name: &str) -> Arc<CachedCollection> {
         if let Some(collection) = self.collections.read().unwrap_or_else(PoisonError::into_inner).get(name) {
             return collection.clone();
         }
         let mut collections = self.collections.write().unwrap_or_else(PoisonError::into_inner);
-        let began = self.began.load(Ordering::SeqCst);
-        collections.entry(name.into()).or_insert_with(|| Arc::new(Collection::new(began))).clone()
+        let began = self.loaded_revision.load(Ordering::SeqCst);
+        collections.entry(name.into()).or_insert_with(|| Arc::new(CachedCollection::new(began))).clone()
     }
 
-    fn collections(&self) -> Vec<(Box<str>, Arc<Collection>)> {
+    fn collections(&self) -> Vec<(Box<str>, Arc<CachedCollection>)> {
         let collections = self.collections.read().unwrap_or_else(PoisonError::into_inner);
         collections.iter().map(|(name, collection)| (name.clone(), collection.clone())).collect()
     }
 
     /// Begins anew with what was loaded.
-    fn replace(&self, mut loaded: HashMap<Box<str>, Vec<Arc<Item>>>, revision: Revision) {
-        self.began.store(revision, Ordering::SeqCst);
+    fn replace_all(&self, mut loaded: HashMap<Box<str>, Vec<Arc<CachedItem>>>, revision: Revision) {
+        self.loaded_revision.store(revision, Ordering::SeqCst);
         self.history().clear();
         for name in loaded.keys() {
-            self.collection(name);
+            self.collection_by_name(name);
         }
         for (name, collection) in self.collections() {
-            collection.replace(loaded.remove(&name).unwrap_or_default(), revision);
+            collection.replace_items(loaded.remove(&name).unwrap_or_default(), revision);
         }
-        self.publish(revision);
+        self.publish_revision(revision);
     }
 }

@@ -1,54 +1,54 @@
 //! Watching the cache: a watcher is a position in the history of one collection, not a buffer of its own.
 //!
 //! A slow watcher therefore costs nothing; when the history is forgotten past its position it ends with
-//! [`Error::Compacted`].
+//! [`StoreError::Compacted`].
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
 use super::{
-    Shared,
-    collection::{Collection, Look},
-    item::Change,
-    runs::{Of, Written},
+    CacheState,
+    collection::{CachedCollection, ScanRequest},
+    encoded_batches::{BatchKey, EncodedBatch},
+    item::CachedChange,
 };
-use crate::{Error, Revision};
+use crate::{Revision, StoreError};
 
 /// The changes of one collection, or of a part of it, after a revision.
-pub struct Watcher {
-    pub(super) shared: Arc<Shared>,
-    pub(super) collection: Arc<Collection>,
+pub struct CacheWatcher {
+    pub(super) shared: Arc<CacheState>,
+    pub(super) collection: Arc<CachedCollection>,
     pub(super) newest: watch::Receiver<Revision>,
     pub(super) prefix: Box<str>,
     pub(super) cursor: Revision,
 }
 
-impl Watcher {
+impl CacheWatcher {
     /// Takes the next changes, up to so many, without waiting.
-    pub fn take(&mut self, limit: usize) -> Result<Vec<Arc<Change>>, Error> {
+    pub fn take_changes(&mut self, limit: usize) -> Result<Vec<Arc<CachedChange>>, StoreError> {
         // Marked as seen before looking: what comes after the look then ends `changed`.
         self.newest.borrow_and_update();
         let published = self.shared.published();
         let mut out = Vec::new();
-        let look = Look { cursor: self.cursor, prefix: &self.prefix, limit, published };
-        self.cursor = self.collection.scan(look, &mut out)?;
+        let look = ScanRequest { cursor: self.cursor, prefix: &self.prefix, limit, published };
+        self.cursor = self.collection.scan_changes(look, &mut out)?;
         Ok(out)
     }
 
     /// Takes the next changes, up to so many, as `write` puts them together. Watchers of the same part of the collection that
     /// stand at the same place and ask under the same name share what the first of them wrote.
-    pub fn take_written(
+    pub fn take_encoded(
         &mut self,
         limit: usize,
         name: &Arc<str>,
-        write: impl FnOnce(&[Arc<Change>]) -> Result<Written, Error>,
-    ) -> Result<Written, Error> {
+        write: impl FnOnce(&[Arc<CachedChange>]) -> Result<EncodedBatch, StoreError>,
+    ) -> Result<EncodedBatch, StoreError> {
         let (collection, prefix) = (self.collection.clone(), self.prefix.clone());
-        let of = Of { name, prefix: &prefix, after: self.cursor };
-        let (written, until) = collection.runs.get(of, || {
-            let changes = self.take(limit)?;
-            Ok::<_, Error>((write(&changes)?, self.cursor))
+        let of = BatchKey { name, prefix: &prefix, after: self.cursor };
+        let (written, until) = collection.batches.get_or_encode(of, || {
+            let changes = self.take_changes(limit)?;
+            Ok::<_, StoreError>((write(&changes)?, self.cursor))
         })?;
         if until > self.cursor {
             // Nothing is marked as seen: there may be more after the run.
@@ -58,33 +58,33 @@ impl Watcher {
     }
 
     /// Whether somebody has put together what comes next.
-    pub fn is_written(&self, name: &Arc<str>) -> bool {
-        self.collection.runs.has(Of { name, prefix: &self.prefix, after: self.cursor })
+    pub fn is_encoded(&self, name: &Arc<str>) -> bool {
+        self.collection.batches.contains_key(BatchKey { name, prefix: &self.prefix, after: self.cursor })
     }
 
-    /// Whether something in the collection changed since the last [`Watcher::take`].
+    /// Whether something in the collection changed since the last [`CacheWatcher::take`].
     pub fn is_behind(&self) -> bool {
         // The collection, which we hold, has the other end.
         self.newest.has_changed().unwrap_or(false)
     }
 
-    /// Waits until something in the collection changed since the last [`Watcher::take`].
-    pub async fn changed(&mut self) {
+    /// Waits until something in the collection changed since the last [`CacheWatcher::take`].
+    pub async fn wait_for_change(&mut self) {
         // The collection, which we hold, has the other end.
         let _ = self.newest.changed().await;
     }
 
     /// How many watch the same collection.
-    pub fn watchers(&self) -> usize {
-        self.collection.watchers()
+    pub fn watcher_count(&self) -> usize {
+        self.collection.watcher_count()
     }
 
-    /// Up to where there is nothing to take; [`Watcher::cursor`] moves there.
-    pub fn look(&mut self) -> Result<Revision, Error> {
+    /// Up to where there is nothing to take; [`CacheWatcher::cursor`] moves there.
+    pub fn advance_cursor(&mut self) -> Result<Revision, StoreError> {
         let published = self.shared.published();
         let mut none = Vec::new();
-        let look = Look { cursor: self.cursor, prefix: &self.prefix, limit: 0, published };
-        self.cursor = self.collection.scan(look, &mut none)?;
+        let look = ScanRequest { cursor: self.cursor, prefix: &self.prefix, limit: 0, published };
+        self.cursor = self.collection.scan_changes(look, &mut none)?;
         Ok(self.cursor)
     }
 

@@ -9,23 +9,23 @@ use std::{
 };
 
 use super::{
-    FORMAT, Shared,
-    damage::Refusal,
-    entry::Entry,
-    frame::{self, Builder, HEAD, Head, Op, SECTOR, checksum},
-    medium::Medium,
+    FORMAT, SharedState,
+    entry::LogEntry,
+    frame::{self, FrameBuilder, FrameHead, FrameOp, HEAD_BYTES, SECTOR_BYTES, checksum},
+    medium::StorageMedium,
+    open_error::OpenError,
 };
-use crate::{Range, Revision};
+use crate::{ListOptions, Revision};
 
 const MAGIC: &[u8; 8] = b"FERRYCHK";
 /// The name of a checkpoint until it is complete.
-pub(super) const NEW: &str = "checkpoint.new";
+pub(super) const UNFINISHED_NAME: &str = "checkpoint.new";
 /// A frame is written when it has this many bytes.
-const FRAME: usize = 256 << 10;
+const FRAME_BYTES: usize = 256 << 10;
 /// How many records are looked up at once.
 const PAGE: usize = 2048;
 
-pub(super) fn path(dir: &Path, segment: u64) -> PathBuf {
+pub(super) fn checkpoint_path(dir: &Path, segment: u64) -> PathBuf {
     dir.join(format!("checkpoint-{segment:016}"))
 }
 
@@ -47,11 +47,11 @@ impl CheckpointHead {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         bytes.extend_from_slice(&checksum(self.id, &bytes).to_le_bytes());
-        bytes.resize(SECTOR, 0);
+        bytes.resize(SECTOR_BYTES, 0);
         bytes
     }
 
-    fn decode(bytes: &[u8; SECTOR]) -> Result<Self, Option<u32>> {
+    fn decode(bytes: &[u8; SECTOR_BYTES]) -> Result<Self, Option<u32>> {
         let rest = bytes.strip_prefix(MAGIC).ok_or(None)?;
         let format = u32::from_le_bytes(*rest.first_chunk().ok_or(None)?);
         let number = |index: usize| {
@@ -67,65 +67,75 @@ impl CheckpointHead {
 }
 
 /// Writes the records as of `head.revision`, which is pinned or cannot be compacted.
-pub(super) fn write(medium: &dyn Medium, dir: &Path, head: CheckpointHead, shared: &Shared) -> io::Result<u64> {
-    write_file(medium, &dir.join(NEW), &path(dir, head.segment), head, shared)
+pub(super) fn write_checkpoint(
+    medium: &dyn StorageMedium,
+    dir: &Path,
+    head: CheckpointHead,
+    shared: &SharedState,
+) -> io::Result<u64> {
+    write_checkpoint_file(medium, &dir.join(UNFINISHED_NAME), &checkpoint_path(dir, head.segment), head, shared)
 }
 
 /// The same under a name of the caller's; `new` is its name until it is complete.
-pub(super) fn write_file(
-    medium: &dyn Medium,
+pub(super) fn write_checkpoint_file(
+    medium: &dyn StorageMedium,
     new: &Path,
     path: &Path,
     head: CheckpointHead,
-    shared: &Shared,
+    shared: &SharedState,
 ) -> io::Result<u64> {
     if new.try_exists()? {
         medium.remove(new)?;
     }
-    let mut out =
-        Out { medium, file: medium.create(new)?, offset: SECTOR as u64, id: head.id, frame: Builder::default() };
-    medium.reached("checkpoint.created");
+    let mut out = CheckpointWriter {
+        medium,
+        file: medium.create(new)?,
+        offset: SECTOR_BYTES as u64,
+        id: head.id,
+        frame: FrameBuilder::default(),
+    };
+    medium.reached_point("checkpoint.created");
     medium.write(&out.file, &head.encode(), 0)?;
-    let count = out.records(head.revision, shared)?;
-    out.frame.push(&Op::End(count));
-    out.flush()?;
-    medium.reached("checkpoint.written");
+    let count = out.write_records(head.revision, shared)?;
+    out.frame.push_op(&FrameOp::End(count));
+    out.flush_frame()?;
+    medium.reached_point("checkpoint.written");
     medium.sync(&out.file)?;
-    medium.reached("checkpoint.synced");
+    medium.reached_point("checkpoint.synced");
     medium.rename(new, path)?;
-    medium.reached("checkpoint.renamed");
+    medium.reached_point("checkpoint.renamed");
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     medium.sync_dir(dir.unwrap_or(Path::new(".")))?;
-    medium.reached("checkpoint.listed");
+    medium.reached_point("checkpoint.listed");
     Ok(count)
 }
 
-struct Out<'a> {
-    medium: &'a dyn Medium,
+struct CheckpointWriter<'a> {
+    medium: &'a dyn StorageMedium,
     file: File,
     offset: u64,
     id: u64,
-    frame: Builder,
+    frame: FrameBuilder,
 }
 
-impl Out<'_> {
-    fn records(&mut self, revision: Revision, shared: &Shared) -> io::Result<u64> {
-        let mut range = Range { limit: Some(PAGE), ..Range::default() };
+impl CheckpointWriter<'_> {
+    fn write_records(&mut self, revision: Revision, shared: &SharedState) -> io::Result<u64> {
+        let mut range = ListOptions { limit: Some(PAGE), ..ListOptions::default() };
         let mut count = 0;
         loop {
             // The lock is held for one page at a time: writers wait no longer than that.
             let (page, expires) = {
                 let state = shared.read();
-                let page = state.page(&range, revision);
+                let page = state.page_at(&range, revision);
                 let expires: Vec<_> = page.records.iter().map(|record| state.expires(record.revision)).collect();
                 (page, expires)
             };
             for (record, expires) in page.records.iter().zip(expires) {
                 let value = Some(&*record.value);
-                let entry = Entry { previous: 0, written: 0, expires, key: &record.key, value };
-                self.frame.push(&Op::Record(record.revision, entry));
-                if self.frame.len() >= FRAME {
-                    self.flush()?;
+                let entry = LogEntry { previous: 0, written: 0, expires, key: &record.key, value };
+                self.frame.push_op(&FrameOp::Record(record.revision, entry));
+                if self.frame.len() >= FRAME_BYTES {
+                    self.flush_frame()?;
                 }
             }
             count += page.records.len() as u64;
@@ -136,7 +146,7 @@ impl Out<'_> {
         }
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    fn flush_frame(&mut self) -> io::Result<()> {
         let bytes = self.frame.finish(self.id, 0, self.offset, self.offset);
         self.medium.write(&self.file, bytes, self.offset)?;
         self.offset += bytes.len() as u64;
@@ -146,42 +156,42 @@ impl Out<'_> {
 }
 
 /// Reads a checkpoint and gives every record to `add`, which says whether it fits.
-pub(super) fn read(
+pub(super) fn read_checkpoint(
     path: &Path,
-    mut add: impl FnMut(CheckpointHead, Revision, &Entry<'_>) -> Option<()>,
-) -> Result<CheckpointHead, Refusal> {
-    let file = File::open(path).map_err(Refusal::io(path))?;
+    mut add: impl FnMut(CheckpointHead, Revision, &LogEntry<'_>) -> Option<()>,
+) -> Result<CheckpointHead, OpenError> {
+    let file = File::open(path).map_err(OpenError::with_path(path))?;
     let mut reader = BufReader::with_capacity(1 << 20, file);
-    let damaged = |offset: u64, what| Refusal::Damaged { file: path.into(), offset, what };
+    let damaged = |offset: u64, what| OpenError::Damaged { file: path.into(), offset, what };
     let mut exact = |bytes: &mut [u8], offset: u64| match reader.read_exact(bytes) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(damaged(offset, "it ends too early")),
-        read => read.map_err(Refusal::io(path)),
+        read => read.map_err(OpenError::with_path(path)),
     };
-    let mut sector = [0; SECTOR];
+    let mut sector = [0; SECTOR_BYTES];
     exact(&mut sector, 0)?;
     let head = CheckpointHead::decode(&sector).map_err(|format| match format {
-        Some(found) => Refusal::Format { file: path.into(), found },
+        Some(found) => OpenError::Format { file: path.into(), found },
         None => damaged(0, "its head"),
     })?;
-    let (mut offset, mut count, mut ended) = (SECTOR as u64, 0, false);
+    let (mut offset, mut count, mut ended) = (SECTOR_BYTES as u64, 0, false);
     let mut bytes = Vec::new();
     while !ended {
-        let mut start = [0; HEAD];
+        let mut start = [0; HEAD_BYTES];
         exact(&mut start, offset)?;
-        let frame = Head::decode(head.id, &start).ok_or_else(|| damaged(offset, "the head of a part"))?;
-        bytes.resize(frame.len() - HEAD, 0);
+        let frame = FrameHead::decode(head.id, &start).ok_or_else(|| damaged(offset, "the head of a part"))?;
+        bytes.resize(frame.len() - HEAD_BYTES, 0);
         exact(&mut bytes, offset)?;
         let payload = &bytes[..frame.payload];
-        if !frame.matches(head.id, payload) {
+        if !frame.matches_payload(head.id, payload) {
             return Err(damaged(offset, "the contents of a part"));
         }
-        for op in frame::ops(payload) {
+        for op in frame::decode_ops(payload) {
             let fits = match op {
-                Some(Op::Record(revision, entry)) if revision <= head.revision => {
+                Some(FrameOp::Record(revision, entry)) if revision <= head.revision => {
                     count += 1;
                     add(head, revision, &entry)
                 }
-                Some(Op::End(expected)) if expected == count => {
+                Some(FrameOp::End(expected)) if expected == count => {
                     ended = true;
                     Some(())
                 }

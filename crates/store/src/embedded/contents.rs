@@ -11,56 +11,62 @@ use futures::{StreamExt, TryStreamExt, stream};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Shared,
+    SharedState,
     checkpoint::{self, CheckpointHead},
-    engine,
-    medium::Disk,
+    engine_error,
+    medium::DiskMedium,
     open,
-    state::State,
+    state::EngineState,
 };
-use crate::{Error, Guard, Range, Record, Revision, Store, Write};
+use crate::{ListOptions, Precondition, Record, Revision, Store, StoreError, WriteRequest};
 
 const PAGE: usize = 1000;
 /// How many writes to another store are under way at once.
-const WRITES: usize = 64;
+const CONCURRENT_WRITES: usize = 64;
 /// How often reading begins again when the revision was compacted meanwhile.
 const ATTEMPTS: usize = 5;
 /// A restored store goes on this far after the snapshot: clients may have seen revisions after it, which must not come
 /// again with other contents.
-const BEYOND: Revision = 1_000_000;
+const RESTORED_REVISION_GAP: Revision = 1_000_000;
 
 /// How far something is: done, of how many.
-pub type Step = (u64, u64);
+pub type CopyProgress = (u64, u64);
 
 /// The records of a store, with what is needed to make a store of them again.
-pub struct Contents {
-    shared: Shared,
+pub struct StoreContents {
+    shared: SharedState,
     revision: Revision,
 }
 
-impl Contents {
+impl StoreContents {
     /// Of the store in a directory, also while another process writes it.
-    pub fn of_dir(dir: &Path) -> Result<Self, Error> {
-        let mut state = open::inspect(dir)?.state;
+    pub fn read_dir(dir: &Path) -> Result<Self, StoreError> {
+        let mut state = open::inspect_store(dir)?.state;
         let revision = state.revision();
         // Nothing but the records as they are now is wanted.
-        drop(state.trim(revision));
-        Ok(Self { shared: Shared::new(state), revision })
+        drop(state.trim_history(revision));
+        Ok(Self { shared: SharedState::new(state), revision })
     }
 
     /// Of any store, as of its newest revision.
-    pub async fn of_store(store: &dyn Store, progress: &mut (dyn FnMut(Step) + Send)) -> Result<Self, Error> {
+    pub async fn read_store(
+        store: &dyn Store,
+        progress: &mut (dyn FnMut(CopyProgress) + Send),
+    ) -> Result<Self, StoreError> {
         let mut attempts = ATTEMPTS;
         loop {
-            match Self::read_store(store, progress).await {
-                Err(Error::Compacted { .. }) if attempts > 0 => attempts -= 1,
+            match Self::read_store_once(store, progress).await {
+                Err(StoreError::Compacted { .. }) if attempts > 0 => attempts -= 1,
                 read => return read,
             }
         }
     }
 
-    async fn read_store(store: &dyn Store, progress: &mut (dyn FnMut(Step) + Send)) -> Result<Self, Error> {
-        let mut range = Range { limit: Some(PAGE), ..Range::default() };
+    async fn read_store_once(
+        store: &dyn Store,
+        progress: &mut (dyn FnMut(CopyProgress) + Send),
+    ) -> Result<Self, StoreError> {
+        let mut range = ListOptions { limit: Some(PAGE), ..ListOptions::default() };
         let mut records = Vec::new();
         loop {
             let page = store.list(range.clone()).await?;
@@ -69,36 +75,36 @@ impl Contents {
             records.extend(page.records);
             progress((records.len() as u64, (records.len() + page.remaining) as u64));
             if page.remaining == 0 {
-                let mut state = State::new(page.revision);
-                records.into_iter().for_each(|record| drop(state.restore(record, 0)));
-                return Ok(Self { shared: Shared::new(state), revision: page.revision });
+                let mut state = EngineState::new(page.revision);
+                records.into_iter().for_each(|record| drop(state.restore_record(record, 0)));
+                return Ok(Self { shared: SharedState::new(state), revision: page.revision });
             }
         }
     }
 
     /// Of a snapshot file; all of it is verified.
-    pub fn of_file(path: &Path) -> Result<Self, Error> {
+    pub fn read_snapshot(path: &Path) -> Result<Self, StoreError> {
         let mut records = Vec::new();
-        let head = checkpoint::read(path, |_, revision, entry| {
+        let head = checkpoint::read_checkpoint(path, |_, revision, entry| {
             let value = bytes::Bytes::copy_from_slice(entry.value?);
             records.push((Record { key: entry.key.into(), value, revision }, entry.expires));
             Some(())
         });
-        let revision = head.map_err(|refusal| Error::Unusable(refusal.to_string()))?.revision;
-        let mut state = State::new(revision);
-        records.into_iter().for_each(|(record, expires)| drop(state.restore(record, expires)));
-        Ok(Self { shared: Shared::new(state), revision })
+        let revision = head.map_err(|refusal| StoreError::Unusable(refusal.to_string()))?.revision;
+        let mut state = EngineState::new(revision);
+        records.into_iter().for_each(|(record, expires)| drop(state.restore_record(record, expires)));
+        Ok(Self { shared: SharedState::new(state), revision })
     }
 
     /// Writes a snapshot file, which must not exist.
-    pub fn to_file(&self, path: &Path) -> Result<u64, Error> {
-        let unusable = |error: std::io::Error| Error::Unusable(format!("{}: {error}", path.display()));
+    pub fn write_snapshot(&self, path: &Path) -> Result<u64, StoreError> {
+        let unusable = |error: std::io::Error| StoreError::Unusable(format!("{}: {error}", path.display()));
         // Takes the name, so that no other file is replaced.
         File::create_new(path).map_err(unusable)?;
         let mut new = path.as_os_str().to_owned();
         new.push(".new");
-        let head = CheckpointHead { id: open::identity(), segment: 0, revision: self.revision };
-        let written = checkpoint::write_file(&Disk, Path::new(&new), path, head, &self.shared);
+        let head = CheckpointHead { id: open::random_identity(), segment: 0, revision: self.revision };
+        let written = checkpoint::write_checkpoint_file(&DiskMedium, Path::new(&new), path, head, &self.shared);
         written.map_err(|error| {
             // Both names are ours, and what they hold is of no use.
             let _ = (fs::remove_file(path), fs::remove_file(&new));
@@ -107,9 +113,9 @@ impl Contents {
     }
 
     /// Makes a new embedded store in a directory. Records keep their revisions; new ones come well after.
-    pub fn to_dir(self, dir: &Path) -> Result<u64, Error> {
+    pub fn create_dir(self, dir: &Path) -> Result<u64, StoreError> {
         let mut state = self.shared.write();
-        drop(state.trim(self.revision + BEYOND));
+        drop(state.trim_history(self.revision + RESTORED_REVISION_GAP));
         let count = state.len() as u64;
         drop(state);
         open::create_with(dir, &self.shared)?;
@@ -117,21 +123,33 @@ impl Contents {
     }
 
     /// Writes everything into an empty store; the records get new revisions there.
-    pub async fn to_store(&self, store: &dyn Store, progress: &mut (dyn FnMut(Step) + Send)) -> Result<u64, Error> {
-        let found = store.list(Range { limit: Some(1), ..Range::default() }).await?;
+    pub async fn copy_to(
+        &self,
+        store: &dyn Store,
+        progress: &mut (dyn FnMut(CopyProgress) + Send),
+    ) -> Result<u64, StoreError> {
+        let found = store.list(ListOptions { limit: Some(1), ..ListOptions::default() }).await?;
         if let Some(record) = found.records.first() {
             let count = found.remaining + 1;
-            return Err(Error::Unusable(format!("the target has {count} records already, such as {}", record.key)));
+            return Err(StoreError::Unusable(format!(
+                "the target has {count} records already, such as {}",
+                record.key
+            )));
         }
-        let records = self.records();
+        let records = self.records_with_expiry();
         let total = records.len() as u64;
-        let now = super::batch::now();
+        let now = super::batch::unix_millis();
         let writes = records.into_iter().map(|(record, expires)| {
             let ttl = (expires != 0).then(|| std::time::Duration::from_millis(expires.saturating_sub(now).max(1000)));
-            store.write(Write { key: record.key, guard: Guard::Absent, value: Some(record.value), ttl })
+            store.write(WriteRequest {
+                key: record.key,
+                precondition: Precondition::Absent,
+                value: Some(record.value),
+                ttl,
+            })
         });
         let mut done = 0;
-        let mut written = stream::iter(writes).buffer_unordered(WRITES);
+        let mut written = stream::iter(writes).buffer_unordered(CONCURRENT_WRITES);
         while written.try_next().await?.is_some() {
             done += 1;
             progress((done, total));
@@ -139,9 +157,9 @@ impl Contents {
         Ok(done)
     }
 
-    fn records(&self) -> Vec<(Record, u64)> {
+    fn records_with_expiry(&self) -> Vec<(Record, u64)> {
         let state = self.shared.read();
-        let page = state.page(&Range::default(), state.revision());
+        let page = state.page_at(&ListOptions::default(), state.revision());
         page.records.into_iter().map(|record| (record.clone(), state.expires(record.revision))).collect()
     }
 
@@ -163,7 +181,7 @@ impl Contents {
     /// A digest of all keys and documents; the same for the same records in any engine.
     pub fn digest(&self) -> String {
         let mut digest = Sha256::new();
-        for (record, _) in self.records() {
+        for (record, _) in self.records_with_expiry() {
             for part in [record.key.as_bytes(), &record.value] {
                 digest.update((part.len() as u64).to_le_bytes());
                 digest.update(part);
@@ -173,9 +191,9 @@ impl Contents {
     }
 
     /// Runs work that blocks beside the caller's tasks.
-    pub async fn blocking<T: Send + 'static>(
-        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
-        tokio::task::spawn_blocking(work).await.map_err(engine)?
+    pub async fn run_blocking<T: Send + 'static>(
+        work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        tokio::task::spawn_blocking(work).await.map_err(engine_error)?
     }
 }

@@ -1,6 +1,6 @@
 //! One change as bytes: a fixed head, the key, the document.
 
-use super::state::Change;
+use super::state::LoggedChange;
 use crate::Revision;
 
 const TOMBSTONE: u8 = 0;
@@ -8,7 +8,7 @@ const DOCUMENT: u8 = 1;
 
 /// What is stored under a revision.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Entry<'a> {
+pub(super) struct LogEntry<'a> {
     /// The revision that this one replaced; 0: none.
     pub previous: Revision,
     /// In milliseconds since the Unix epoch.
@@ -20,8 +20,8 @@ pub(super) struct Entry<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-impl<'a> Entry<'a> {
-    pub fn of(change: &'a Change) -> Self {
+impl<'a> LogEntry<'a> {
+    pub fn from_change(change: &'a LoggedChange) -> Self {
         Self {
             previous: change.event.previous.as_ref().map_or(0, |record| record.revision),
             written: change.written,
@@ -31,7 +31,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    pub fn append(&self, out: &mut Vec<u8>) {
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
         out.push(if self.value.is_some() { DOCUMENT } else { TOMBSTONE });
         for number in [self.previous, self.written, self.expires, self.key.len() as u64] {
             out.extend_from_slice(&number.to_le_bytes());
@@ -43,10 +43,10 @@ impl<'a> Entry<'a> {
     /// `None` if these bytes are no entry.
     pub fn decode(bytes: &'a [u8]) -> Option<Self> {
         let (kind, rest) = bytes.split_first()?;
-        let (previous, rest) = number(rest)?;
-        let (written, rest) = number(rest)?;
-        let (expires, rest) = number(rest)?;
-        let (key_len, rest) = number(rest)?;
+        let (previous, rest) = split_number(rest)?;
+        let (written, rest) = split_number(rest)?;
+        let (expires, rest) = split_number(rest)?;
+        let (key_len, rest) = split_number(rest)?;
         let (key, document) = rest.split_at_checked(usize::try_from(key_len).ok()?)?;
         let value = match *kind {
             DOCUMENT => Some(document),
@@ -57,7 +57,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+fn split_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (number, rest) = bytes.split_first_chunk()?;
     Some((u64::from_le_bytes(*number), rest))
 }
@@ -69,12 +69,12 @@ mod tests {
     #[test]
     fn what_is_encoded_is_decoded_and_nothing_shorter() {
         for value in [Some(&b"document"[..]), Some(b""), None] {
-            let entry = Entry { previous: 3, written: 4, expires: u64::MAX, key: "/a/ü", value };
+            let entry = LogEntry { previous: 3, written: 4, expires: u64::MAX, key: "/a/ü", value };
             let mut bytes = Vec::new();
-            entry.append(&mut bytes);
-            assert_eq!(Entry::decode(&bytes), Some(entry));
+            entry.encode_into(&mut bytes);
+            assert_eq!(LogEntry::decode(&bytes), Some(entry));
             let without_document = bytes.len() - value.map_or(0, <[u8]>::len);
-            assert_eq!(Entry::decode(&bytes[..without_document - 1]), None);
+            assert_eq!(LogEntry::decode(&bytes[..without_document - 1]), None);
         }
     }
 }

@@ -3,14 +3,14 @@
 //! A frame is written and made durable as one, so a change is in the log with all that were committed with it, or not
 //! at all. Checksums are seeded with the store's identity: bytes of another store are never taken for ours.
 
-use super::entry::Entry;
+use super::entry::LogEntry;
 use crate::Revision;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"FRY1");
 /// How long the head of a frame is.
-pub(super) const HEAD: usize = 40;
+pub(super) const HEAD_BYTES: usize = 40;
 /// The smallest unit that a disk writes whole.
-pub(super) const SECTOR: usize = 512;
+pub(super) const SECTOR_BYTES: usize = 512;
 /// Frames begin at multiples of this.
 const ALIGN: usize = 8;
 /// Fills the gap before the next frame, at least one byte: where there is zero instead, the end was not written.
@@ -27,9 +27,9 @@ const END: u8 = 7;
 
 /// One operation of a frame.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Op<'a> {
+pub(super) enum FrameOp<'a> {
     /// The next revision.
-    Change(Entry<'a>),
+    Change(LogEntry<'a>),
     /// The history up to here is forgotten. Beyond the newest revision: the revision jumps there.
     Compact(Revision),
     /// Revisions up to here may have been handed out without being durable.
@@ -39,18 +39,18 @@ pub(super) enum Op<'a> {
     /// The store was closed in order.
     Closed,
     /// A current record, in a checkpoint.
-    Record(Revision, Entry<'a>),
+    Record(Revision, LogEntry<'a>),
     /// The checkpoint is complete and has this many records.
     End(u64),
 }
 
 /// Builds a frame.
 #[derive(Default)]
-pub(super) struct Builder {
+pub(super) struct FrameBuilder {
     bytes: Vec<u8>,
 }
 
-impl Builder {
+impl FrameBuilder {
     /// Forgets what was built and begins again, with room for the head.
     pub fn clear(&mut self) {
         // A rare large frame does not keep its memory.
@@ -58,32 +58,32 @@ impl Builder {
             self.bytes = Vec::new();
         }
         self.bytes.clear();
-        self.bytes.resize(HEAD, 0);
+        self.bytes.resize(HEAD_BYTES, 0);
     }
 
-    pub fn push(&mut self, op: &Op<'_>) {
+    pub fn push_op(&mut self, op: &FrameOp<'_>) {
         if self.bytes.is_empty() {
             self.clear();
         }
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0; 4]);
         match op {
-            Op::Change(entry) => entry.append(&mut self.bytes),
-            Op::Compact(revision) => self.number(COMPACT, *revision),
-            Op::Reserve(revision) => self.number(RESERVE, *revision),
-            Op::Sealed => self.bytes.push(SEALED),
-            Op::Closed => self.bytes.push(CLOSED),
-            Op::Record(revision, entry) => {
-                self.number(RECORD, *revision);
-                entry.append(&mut self.bytes);
+            FrameOp::Change(entry) => entry.encode_into(&mut self.bytes),
+            FrameOp::Compact(revision) => self.push_number(COMPACT, *revision),
+            FrameOp::Reserve(revision) => self.push_number(RESERVE, *revision),
+            FrameOp::Sealed => self.bytes.push(SEALED),
+            FrameOp::Closed => self.bytes.push(CLOSED),
+            FrameOp::Record(revision, entry) => {
+                self.push_number(RECORD, *revision);
+                entry.encode_into(&mut self.bytes);
             }
-            Op::End(count) => self.number(END, *count),
+            FrameOp::End(count) => self.push_number(END, *count),
         }
         let len = (self.bytes.len() - start - 4) as u32;
         self.bytes[start..start + 4].copy_from_slice(&len.to_le_bytes());
     }
 
-    fn number(&mut self, kind: u8, number: u64) {
+    fn push_number(&mut self, kind: u8, number: u64) {
         self.bytes.push(kind);
         self.bytes.extend_from_slice(&number.to_le_bytes());
     }
@@ -95,9 +95,9 @@ impl Builder {
 
     /// Finishes the frame for its place in a file and returns its bytes.
     pub fn finish(&mut self, id: u64, first: Revision, offset: u64, durable: u64) -> &[u8] {
-        let payload = &self.bytes[HEAD..];
-        let flags = if has_zero_sector(payload, offset as usize + HEAD) { HAS_ZEROS } else { 0 };
-        let mut head = Vec::with_capacity(HEAD);
+        let payload = &self.bytes[HEAD_BYTES..];
+        let flags = if has_zero_sector(payload, offset as usize + HEAD_BYTES) { HAS_ZEROS } else { 0 };
+        let mut head = Vec::with_capacity(HEAD_BYTES);
         head.extend_from_slice(&MAGIC.to_le_bytes());
         head.extend_from_slice(&(payload.len() as u32).to_le_bytes());
         head.extend_from_slice(&first.to_le_bytes());
@@ -106,7 +106,7 @@ impl Builder {
         head.extend_from_slice(&checksum(id, payload).to_le_bytes());
         head.extend_from_slice(&[FILL; 4]);
         head.extend_from_slice(&checksum(id, &head).to_le_bytes());
-        self.bytes[..HEAD].copy_from_slice(&head);
+        self.bytes[..HEAD_BYTES].copy_from_slice(&head);
         self.bytes.resize((self.bytes.len() + 1).next_multiple_of(ALIGN), FILL);
         &self.bytes
     }
@@ -114,7 +114,7 @@ impl Builder {
 
 /// The checked head of a frame.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
+pub(super) struct FrameHead {
     pub payload: usize,
     /// The revision of its first change, if it has any.
     pub first: Revision,
@@ -124,13 +124,13 @@ pub(super) struct Head {
     checksum: u32,
 }
 
-impl Head {
+impl FrameHead {
     /// `None` if these bytes are no head.
     pub fn decode(id: u64, bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; HEAD] = bytes.first_chunk()?;
+        let bytes: &[u8; HEAD_BYTES] = bytes.first_chunk()?;
         let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
-        if u32_at(0) != MAGIC || u32_at(HEAD - 4) != checksum(id, &bytes[..HEAD - 4]) {
+        if u32_at(0) != MAGIC || u32_at(HEAD_BYTES - 4) != checksum(id, &bytes[..HEAD_BYTES - 4]) {
             return None;
         }
         Some(Self {
@@ -144,59 +144,59 @@ impl Head {
 
     /// How much of the file the frame takes.
     pub fn len(&self) -> usize {
-        (HEAD + self.payload + 1).next_multiple_of(ALIGN)
+        (HEAD_BYTES + self.payload + 1).next_multiple_of(ALIGN)
     }
 
-    pub fn matches(&self, id: u64, payload: &[u8]) -> bool {
+    pub fn matches_payload(&self, id: u64, payload: &[u8]) -> bool {
         self.checksum == checksum(id, payload)
     }
 
     /// Whether zeros in the payload tell that it was not written whole.
-    pub fn zeros_tell(&self) -> bool {
+    pub fn has_no_zero_sectors(&self) -> bool {
         self.flags & HAS_ZEROS == 0
     }
 }
 
 /// The operations of a payload whose checksum matches. `None`: these bytes are no operations.
-pub(super) fn ops(mut payload: &[u8]) -> impl Iterator<Item = Option<Op<'_>>> {
+pub(super) fn decode_ops(mut payload: &[u8]) -> impl Iterator<Item = Option<FrameOp<'_>>> {
     std::iter::from_fn(move || {
         if payload.is_empty() {
             return None;
         }
-        let body = split(&mut payload);
+        let body = split_op(&mut payload);
         if body.is_none() {
             payload = &[];
         }
-        Some(body.and_then(decode))
+        Some(body.and_then(decode_op))
     })
 }
 
-fn split<'a>(payload: &mut &'a [u8]) -> Option<&'a [u8]> {
+fn split_op<'a>(payload: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (len, rest) = payload.split_first_chunk::<4>()?;
     let (body, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
     *payload = rest;
     Some(body)
 }
 
-fn decode(body: &[u8]) -> Option<Op<'_>> {
+fn decode_op(body: &[u8]) -> Option<FrameOp<'_>> {
     let number = |bytes: &[u8]| Some(u64::from_le_bytes(*bytes.get(1..)?.first_chunk()?));
     match *body.first()? {
-        COMPACT => Some(Op::Compact(number(body)?)),
-        RESERVE => Some(Op::Reserve(number(body)?)),
-        SEALED => Some(Op::Sealed),
-        CLOSED => Some(Op::Closed),
-        RECORD => Some(Op::Record(number(body)?, Entry::decode(body.get(9..)?)?)),
-        END => Some(Op::End(number(body)?)),
-        _ => Some(Op::Change(Entry::decode(body)?)),
+        COMPACT => Some(FrameOp::Compact(number(body)?)),
+        RESERVE => Some(FrameOp::Reserve(number(body)?)),
+        SEALED => Some(FrameOp::Sealed),
+        CLOSED => Some(FrameOp::Closed),
+        RECORD => Some(FrameOp::Record(number(body)?, LogEntry::decode(body.get(9..)?)?)),
+        END => Some(FrameOp::End(number(body)?)),
+        _ => Some(FrameOp::Change(LogEntry::decode(body)?)),
     }
 }
 
 /// Whether the part of any sector that these bytes cover, being at `offset` of a file, is all zeros.
 pub(super) fn has_zero_sector(bytes: &[u8], offset: usize) -> bool {
-    let first = (SECTOR - offset % SECTOR).min(bytes.len());
+    let first = (SECTOR_BYTES - offset % SECTOR_BYTES).min(bytes.len());
     let (head, rest) = bytes.split_at(first);
     let zero = |part: &[u8]| !part.is_empty() && part.iter().all(|byte| *byte == 0);
-    zero(head) || rest.chunks(SECTOR).any(zero)
+    zero(head) || rest.chunks(SECTOR_BYTES).any(zero)
 }
 
 pub(super) fn checksum(id: u64, bytes: &[u8]) -> u32 {
@@ -212,31 +212,31 @@ mod tests {
 
     #[test]
     fn a_frame_gives_back_its_operations_and_notices_every_flipped_bit() {
-        let entry = |value| Entry { previous: 1, written: 2, expires: 3, key: "/a", value };
+        let entry = |value| LogEntry { previous: 1, written: 2, expires: 3, key: "/a", value };
         let all = [
-            Op::Change(entry(Some(b"document"))),
-            Op::Change(entry(None)),
-            Op::Compact(4),
-            Op::Reserve(5),
-            Op::Sealed,
-            Op::Closed,
-            Op::Record(6, entry(Some(b""))),
-            Op::End(7),
+            FrameOp::Change(entry(Some(b"document"))),
+            FrameOp::Change(entry(None)),
+            FrameOp::Compact(4),
+            FrameOp::Reserve(5),
+            FrameOp::Sealed,
+            FrameOp::Closed,
+            FrameOp::Record(6, entry(Some(b""))),
+            FrameOp::End(7),
         ];
-        let mut builder = Builder::default();
+        let mut builder = FrameBuilder::default();
         builder.clear();
-        all.iter().for_each(|op| builder.push(op));
+        all.iter().for_each(|op| builder.push_op(op));
         let bytes = builder.finish(9, 10, 512, 11).to_vec();
         let whole = |bytes: &[u8]| {
-            let head = Head::decode(9, bytes)?;
-            let payload = bytes.get(HEAD..HEAD + head.payload)?;
-            head.matches(9, payload).then_some((head, payload.to_vec()))
+            let head = FrameHead::decode(9, bytes)?;
+            let payload = bytes.get(HEAD_BYTES..HEAD_BYTES + head.payload)?;
+            head.matches_payload(9, payload).then_some((head, payload.to_vec()))
         };
         let (head, payload) = whole(&bytes).unwrap();
-        assert_eq!((head.first, head.durable, head.len(), head.zeros_tell()), (10, 11, bytes.len(), true));
-        assert!(ops(&payload).map(Option::unwrap).eq(all));
-        assert!(Head::decode(8, &bytes).is_none(), "another store's");
-        for bit in 0..(HEAD + head.payload) * 8 {
+        assert_eq!((head.first, head.durable, head.len(), head.has_no_zero_sectors()), (10, 11, bytes.len(), true));
+        assert!(decode_ops(&payload).map(Option::unwrap).eq(all));
+        assert!(FrameHead::decode(8, &bytes).is_none(), "another store's");
+        for bit in 0..(HEAD_BYTES + head.payload) * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert!(whole(&flipped).is_none(), "bit {bit}");

@@ -14,26 +14,26 @@ use std::{
 };
 
 use super::{
-    Shared,
+    SharedState,
     checkpoint::{self, CheckpointHead},
-    damage::Refusal,
-    entry::Entry,
-    frame::{Builder, Op},
-    load::Loaded,
-    medium::Medium,
+    entry::LogEntry,
+    frame::{FrameBuilder, FrameOp},
+    load::LoadedStore,
+    medium::StorageMedium,
+    open_error::OpenError,
     segment::{self, SegmentHead},
-    state::Change,
+    state::LoggedChange,
 };
 use crate::Revision;
 
 /// What is kept free at the end of a segment for the frames that say how it ended.
-const TAIL: u64 = 128;
+const TAIL_BYTES: u64 = 128;
 /// A checkpoint is worth it when it frees this many segments.
-const WORTH: u64 = 4;
+const MIN_FREED_SEGMENTS: u64 = 4;
 
 /// Why a commit failed.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum CommitError {
     /// Nothing was written; the next commit may succeed.
     Refused(io::Error),
     /// Nobody knows what was written.
@@ -42,8 +42,8 @@ pub(super) enum Failure {
 
 /// What becomes durable together.
 #[derive(Default)]
-pub(super) struct Commit {
-    pub changes: Vec<Change>,
+pub(super) struct LogCommit {
+    pub changes: Vec<LoggedChange>,
     /// The history through here is forgotten.
     pub compact: Option<Revision>,
     /// Revisions up to here may be handed out before they are durable.
@@ -51,14 +51,14 @@ pub(super) struct Commit {
 }
 
 /// The open log; nobody else can open its directory meanwhile.
-pub(super) struct Log {
-    medium: Arc<dyn Medium>,
+pub(super) struct WriteAheadLog {
+    medium: Arc<dyn StorageMedium>,
     dir: PathBuf,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     id: u64,
     segment_bytes: u64,
-    current: Current,
-    frame: Builder,
+    current: OpenSegment,
+    frame: FrameBuilder,
     /// The segments before the current one: number, newest revision in it, length.
     sealed: VecDeque<(u64, Revision, u64)>,
     next: Option<JoinHandle<io::Result<File>>>,
@@ -67,7 +67,7 @@ pub(super) struct Log {
 }
 
 /// The segment that is written.
-struct Current {
+struct OpenSegment {
     number: u64,
     file: File,
     size: u64,
@@ -77,22 +77,22 @@ struct Current {
     synced: u64,
 }
 
-impl Log {
+impl WriteAheadLog {
     /// Goes on where `loaded` ends.
     pub fn resume(
-        medium: Arc<dyn Medium>,
+        medium: Arc<dyn StorageMedium>,
         dir: &Path,
         lock: File,
         segment_bytes: u64,
-        loaded: Loaded,
-    ) -> Result<(Self, Arc<Shared>), Refusal> {
+        loaded: LoadedStore,
+    ) -> Result<(Self, Arc<SharedState>), OpenError> {
         for path in &loaded.surplus {
-            medium.remove(path).map_err(Refusal::io(path))?;
+            medium.remove(path).map_err(OpenError::with_path(path))?;
         }
-        let file = loaded.last.clean(&*medium, loaded.end)?;
+        let file = loaded.last.zero_tail(&*medium, loaded.end)?;
         let head = loaded.last.head;
-        let current = Current { number: head.number, file, size: head.size, end: loaded.end, synced: loaded.end };
-        let shared = Arc::new(Shared::new(loaded.state));
+        let current = OpenSegment { number: head.number, file, size: head.size, end: loaded.end, synced: loaded.end };
+        let shared = Arc::new(SharedState::new(loaded.state));
         let log = Self {
             medium,
             dir: dir.into(),
@@ -100,7 +100,7 @@ impl Log {
             id: loaded.id,
             segment_bytes,
             current,
-            frame: Builder::default(),
+            frame: FrameBuilder::default(),
             sealed: loaded.sealed.into(),
             next: None,
             checkpoint: None,
@@ -111,18 +111,18 @@ impl Log {
 
     /// Writes all of it, or nothing; `newest` is the newest revision before it. With `sync`, it returns when all that
     /// was ever committed is durable.
-    pub fn commit(&mut self, commit: &Commit, newest: Revision, sync: bool) -> Result<(), Failure> {
+    pub fn append_commit(&mut self, commit: &LogCommit, newest: Revision, sync: bool) -> Result<(), CommitError> {
         self.frame.clear();
-        commit.changes.iter().for_each(|change| self.frame.push(&Op::Change(Entry::of(change))));
-        commit.compact.iter().for_each(|through| self.frame.push(&Op::Compact(*through)));
-        commit.reserve.iter().for_each(|through| self.frame.push(&Op::Reserve(*through)));
+        commit.changes.iter().for_each(|change| self.frame.push_op(&FrameOp::Change(LogEntry::from_change(change))));
+        commit.compact.iter().for_each(|through| self.frame.push_op(&FrameOp::Compact(*through)));
+        commit.reserve.iter().for_each(|through| self.frame.push_op(&FrameOp::Reserve(*through)));
         self.make_room(newest)?;
-        self.medium.reached("commit.encoded");
-        self.append(newest).map_err(Failure::Unknown)?;
-        self.medium.reached("commit.written");
+        self.medium.reached_point("commit.encoded");
+        self.append_frame(newest).map_err(CommitError::Unknown)?;
+        self.medium.reached_point("commit.written");
         if sync {
-            self.sync().map_err(Failure::Unknown)?;
-            self.medium.reached("commit.synced");
+            self.sync().map_err(CommitError::Unknown)?;
+            self.medium.reached_point("commit.synced");
         }
         Ok(())
     }
@@ -134,12 +134,12 @@ impl Log {
         Ok(())
     }
 
-    pub fn medium(&self) -> &dyn Medium {
+    pub fn medium(&self) -> &dyn StorageMedium {
         &*self.medium
     }
 
     /// Writes the frame behind the last one.
-    fn append(&mut self, newest: Revision) -> io::Result<()> {
+    fn append_frame(&mut self, newest: Revision) -> io::Result<()> {
         let current = &mut self.current;
         let bytes = self.frame.finish(self.id, newest + 1, current.end, current.synced);
         self.medium.write(&current.file, bytes, current.end)?;
@@ -147,62 +147,62 @@ impl Log {
         Ok(())
     }
 
-    fn make_room(&mut self, newest: Revision) -> Result<(), Failure> {
-        let needed = self.frame.len() as u64 + TAIL;
+    fn make_room(&mut self, newest: Revision) -> Result<(), CommitError> {
+        let needed = self.frame.len() as u64 + TAIL_BYTES;
         if self.current.end + needed > self.current.size {
             self.change_segment(newest, needed)?;
         } else if self.next.is_none() && self.current.end > self.current.size / 2 {
-            self.prepare(self.segment_bytes).map_err(Failure::Refused)?;
+            self.prepare_next_segment(self.segment_bytes).map_err(CommitError::Refused)?;
         }
         Ok(())
     }
 
-    fn prepare(&mut self, size: u64) -> io::Result<()> {
+    fn prepare_next_segment(&mut self, size: u64) -> io::Result<()> {
         let (medium, dir) = (self.medium.clone(), self.dir.clone());
         let thread = thread::Builder::new().name("store-segment".into());
-        self.next = Some(thread.spawn(move || segment::prepare(&*medium, &dir, size))?);
+        self.next = Some(thread.spawn(move || segment::prepare_segment(&*medium, &dir, size))?);
         Ok(())
     }
 
     /// The next segment is complete before the current one says that there is one.
-    fn change_segment(&mut self, newest: Revision, needed: u64) -> Result<(), Failure> {
+    fn change_segment(&mut self, newest: Revision, needed: u64) -> Result<(), CommitError> {
         let size = self.segment_bytes.max(needed + segment::START);
-        let prepared = self.next.take().map(join).transpose().map_err(Failure::Refused)?;
+        let prepared = self.next.take().map(join_thread).transpose().map_err(CommitError::Refused)?;
         let file = match prepared {
             Some(file) if size == self.segment_bytes => file,
-            _ => segment::prepare(&*self.medium, &self.dir, size).map_err(Failure::Refused)?,
+            _ => segment::prepare_segment(&*self.medium, &self.dir, size).map_err(CommitError::Refused)?,
         };
         let number = self.current.number + 1;
         let head = SegmentHead { id: self.id, number, first: newest + 1, size };
-        segment::adopt(&*self.medium, &self.dir, &file, head).map_err(Failure::Refused)?;
-        self.seal(newest).map_err(Failure::Unknown)?;
+        segment::adopt_segment(&*self.medium, &self.dir, &file, head).map_err(CommitError::Refused)?;
+        self.seal_segment(newest).map_err(CommitError::Unknown)?;
         self.sealed.push_back((self.current.number, newest, self.current.size));
-        self.current = Current { number, file, size, end: segment::START, synced: segment::START };
+        self.current = OpenSegment { number, file, size, end: segment::START, synced: segment::START };
         Ok(())
     }
 
-    fn seal(&mut self, newest: Revision) -> io::Result<()> {
-        let mut seal = Builder::default();
-        seal.push(&Op::Sealed);
+    fn seal_segment(&mut self, newest: Revision) -> io::Result<()> {
+        let mut seal = FrameBuilder::default();
+        seal.push_op(&FrameOp::Sealed);
         let frame = std::mem::replace(&mut self.frame, seal);
-        let sealed = self.append(newest).and_then(|()| self.sync());
+        let sealed = self.append_frame(newest).and_then(|()| self.sync());
         self.frame = frame;
-        self.medium.reached("segment.sealed");
+        self.medium.reached_point("segment.sealed");
         sealed
     }
 
     /// Starts a checkpoint if it is worth it, and takes note of one that is done.
-    pub fn tidy(&mut self) {
+    pub fn checkpoint_if_due(&mut self) {
         if self.checkpoint.as_ref().is_some_and(|running| !running.is_finished()) {
             return;
         }
         if let Some(done) = self.checkpoint.take() {
-            match join(done) {
+            match join_thread(done) {
                 Ok(first) => self.sealed.retain(|(number, ..)| *number >= first),
                 Err(error) => tracing::warn!(%error, "the store cannot write a checkpoint; its log grows meanwhile"),
             }
         }
-        if let Some(first) = self.worthwhile()
+        if let Some(first) = self.checkpoint_target()
             && let Err(error) = self.start_checkpoint(first)
         {
             tracing::warn!(%error, "the store cannot start a checkpoint");
@@ -210,67 +210,67 @@ impl Log {
     }
 
     /// The first segment to keep, if removing those before it is worth a checkpoint.
-    fn worthwhile(&self) -> Option<u64> {
-        if (self.sealed.len() as u64) < WORTH {
+    fn checkpoint_target(&self) -> Option<u64> {
+        if (self.sealed.len() as u64) < MIN_FREED_SEGMENTS {
             return None;
         }
         let state = self.shared.read();
         let (compacted, live) = (state.compacted(), state.record_bytes() as u64);
         let free = self.sealed.iter().take_while(|(_, last, _)| *last <= compacted);
         let (number, bytes) = free.fold((0, 0), |(_, bytes), (number, _, size)| (*number, bytes + size));
-        (bytes >= live.max(WORTH * self.segment_bytes)).then_some(number + 1)
+        (bytes >= live.max(MIN_FREED_SEGMENTS * self.segment_bytes)).then_some(number + 1)
     }
 
     fn start_checkpoint(&mut self, segment: u64) -> io::Result<()> {
-        let revision = self.shared.write().pin();
+        let revision = self.shared.write().pin_revision();
         let head = CheckpointHead { id: self.id, segment, revision };
         let old: Vec<_> = self.sealed.iter().map(|(number, ..)| *number).filter(|number| *number < segment).collect();
         let (medium, dir, shared) = (self.medium.clone(), self.dir.clone(), self.shared.clone());
         let work = move || {
-            let written = checkpoint::write(&*medium, &dir, head, &shared);
-            let forgotten = shared.write().unpin();
+            let written = checkpoint::write_checkpoint(&*medium, &dir, head, &shared);
+            let forgotten = shared.write().unpin_revision();
             drop(forgotten);
             tracing::debug!(records = written?, revision, "the store wrote a checkpoint");
             remove_old(&*medium, &dir, &old)?;
             Ok(segment)
         };
         let started = thread::Builder::new().name("store-checkpoint".into()).spawn(work);
-        self.checkpoint = Some(started.inspect_err(|_| drop(self.shared.write().unpin()))?);
+        self.checkpoint = Some(started.inspect_err(|_| drop(self.shared.write().unpin_revision()))?);
         Ok(())
     }
 
     /// Ends in order: the next opener knows that nothing is missing at the end.
     pub fn close(mut self, newest: Revision) {
         // What these made or left undone is found and removed by the next opener.
-        let _ = self.next.take().map(join);
-        let _ = self.checkpoint.take().map(join);
+        let _ = self.next.take().map(join_thread);
+        let _ = self.checkpoint.take().map(join_thread);
         self.frame.clear();
-        self.frame.push(&Op::Closed);
-        if let Err(error) = self.append(newest).and_then(|()| self.sync()) {
+        self.frame.push_op(&FrameOp::Closed);
+        if let Err(error) = self.append_frame(newest).and_then(|()| self.sync()) {
             tracing::warn!(%error, "the store was not closed in order");
         }
-        self.medium.reached("close.marked");
+        self.medium.reached_point("close.marked");
     }
 }
 
 /// Removes the segments that a checkpoint replaces, and the checkpoints that began with them.
-fn remove_old(medium: &dyn Medium, dir: &Path, segments: &[u64]) -> io::Result<()> {
+fn remove_old(medium: &dyn StorageMedium, dir: &Path, segments: &[u64]) -> io::Result<()> {
     let gone = |removed: io::Result<()>| match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
     };
     for number in segments {
-        gone(medium.remove(&checkpoint::path(dir, *number)))?;
+        gone(medium.remove(&checkpoint::checkpoint_path(dir, *number)))?;
     }
-    medium.reached("checkpoint.replaced");
+    medium.reached_point("checkpoint.replaced");
     for number in segments {
-        gone(medium.remove(&segment::path(dir, *number)))?;
+        gone(medium.remove(&segment::segment_path(dir, *number)))?;
     }
     medium.sync_dir(dir)?;
-    medium.reached("checkpoint.freed");
+    medium.reached_point("checkpoint.freed");
     Ok(())
 }
 
-fn join<T>(thread: JoinHandle<io::Result<T>>) -> io::Result<T> {
+fn join_thread<T>(thread: JoinHandle<io::Result<T>>) -> io::Result<T> {
     thread.join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked")))
 }

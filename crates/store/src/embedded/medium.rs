@@ -1,6 +1,6 @@
-//! Where the embedded engine's bytes go: every change of a file or directory passes through a [`Medium`].
+//! Where the embedded engine's bytes go: every change of a file or directory passes through a [`StorageMedium`].
 //!
-//! [`Disk`] is the real one. Tests bring one that fails, tears writes, or ends the process between two steps.
+//! [`DiskMedium`] is the real one. Tests bring one that fails, tears writes, or ends the process between two steps.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -10,7 +10,7 @@ use std::{
 };
 
 /// The moments between two steps that change files, in the order of the work they belong to.
-pub const POINTS: [&str; 19] = [
+pub const CRASH_POINTS: [&str; 19] = [
     "commit.encoded",
     "commit.written",
     "commit.synced",
@@ -33,7 +33,7 @@ pub const POINTS: [&str; 19] = [
 ];
 
 /// The operations that change files. Each is done on the real disk unless it is overridden.
-pub trait Medium: Send + Sync + 'static {
+pub trait StorageMedium: Send + Sync + 'static {
     /// Makes a new file for its owner only.
     fn create(&self, path: &Path) -> io::Result<File> {
         OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
@@ -64,12 +64,12 @@ pub trait Medium: Send + Sync + 'static {
         File::open(dir)?.sync_all()
     }
 
-    /// Called at each of [`POINTS`].
-    fn reached(&self, _point: &'static str) {}
+    /// Called at each of [`CRASH_POINTS`].
+    fn reached_point(&self, _point: &'static str) {}
 }
 
 /// The real disk.
 #[derive(Debug)]
-pub struct Disk;
+pub struct DiskMedium;
 
-impl Medium for Disk {}
+impl StorageMedium for DiskMedium {}

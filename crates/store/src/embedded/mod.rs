@@ -7,13 +7,13 @@
 mod batch;
 mod checkpoint;
 mod contents;
-mod damage;
 mod entry;
 mod frame;
 mod load;
 mod log;
 pub mod medium;
 mod open;
+mod open_error;
 mod segment;
 mod state;
 mod watch;
@@ -29,78 +29,84 @@ use std::{
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot, watch as newest};
 
-pub use self::contents::{Contents, Step};
+pub use self::contents::{CopyProgress, StoreContents};
 use self::{
-    medium::{Disk, Medium},
-    state::State,
-    writer::Request,
+    medium::{DiskMedium, StorageMedium},
+    state::EngineState,
+    writer::WriterRequest,
 };
-use crate::{Error, Follow, Notices, Page, Range, Record, Revision, Store, Window, Write};
+use crate::{
+    HistoryWindow, ListOptions, ListPage, Record, Revision, Store, StoreError, WatchItems, WatchOptions, WriteRequest,
+};
 
 /// The format of the files.
 const FORMAT: u32 = 2;
 
 /// How much history the embedded engine keeps, and how durable it is.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct EmbeddedOptions {
     /// How much history is kept.
-    pub window: Window,
+    pub window: HistoryWindow,
     /// Keys whose writes may be acknowledged before they are durable. Empty: everything is durable at once.
-    pub lag: Vec<Lag>,
+    pub delayed_sync: Vec<DelayedSync>,
     /// The length of the log's files.
     pub segment_bytes: u64,
 }
 
 /// Writes under a prefix that may be lost if the machine, not just the process, fails within a bounded time.
 #[derive(Clone, Debug)]
-pub struct Lag {
+pub struct DelayedSync {
     /// The keys that begin with this.
     pub prefix: String,
     /// How long after its acknowledgement a write is durable at the latest.
-    pub at_most: Duration,
+    pub max_delay: Duration,
 }
 
-impl Default for Options {
+impl Default for EmbeddedOptions {
     fn default() -> Self {
-        Self { window: Window::default(), lag: Vec::new(), segment_bytes: 16 << 20 }
+        Self { window: HistoryWindow::default(), delayed_sync: Vec::new(), segment_bytes: 16 << 20 }
     }
 }
 
 /// A store in one directory, in this process.
-pub struct Embedded {
+pub struct EmbeddedStore {
     dir: PathBuf,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     newest: newest::Receiver<Revision>,
     /// `None` only while dropping: closing the queue is what ends the writer.
-    requests: Option<mpsc::Sender<Request>>,
+    requests: Option<mpsc::Sender<WriterRequest>>,
     writer: Option<JoinHandle<()>>,
 }
 
-impl Embedded {
+impl EmbeddedStore {
     /// Opens the store in `dir`, creating it if there is none. Refuses damaged or locked files and changes nothing then.
-    pub async fn open(dir: &Path, options: Options) -> Result<Self, Error> {
-        Self::open_on(dir, options, Arc::new(Disk)).await
+    pub async fn open(dir: &Path, options: EmbeddedOptions) -> Result<Self, StoreError> {
+        Self::open_with_medium(dir, options, Arc::new(DiskMedium)).await
     }
 
     /// The same with another medium under it.
-    pub async fn open_on(dir: &Path, options: Options, medium: Arc<dyn Medium>) -> Result<Self, Error> {
+    pub async fn open_with_medium(
+        dir: &Path,
+        options: EmbeddedOptions,
+        medium: Arc<dyn StorageMedium>,
+    ) -> Result<Self, StoreError> {
         let (dir, place) = (dir.to_path_buf(), dir.to_path_buf());
         let opened = tokio::task::spawn_blocking(move || {
-            let opened = open::open(&place, &options, medium)?;
+            let opened = open::open_store(&place, &options, medium)?;
             let shared = opened.shared.clone();
-            Ok((writer::start(opened, options).map_err(engine)?, shared))
+            Ok((writer::start_writer(opened, options).map_err(engine_error)?, shared))
         });
-        let (writer, shared) = opened.await.map_err(engine)??;
+        let (writer, shared) = opened.await.map_err(engine_error)??;
         Ok(Self { dir, shared, newest: writer.newest, requests: Some(writer.requests), writer: Some(writer.thread) })
     }
 
     /// Reads and verifies all files of the store in `dir`, also while another process writes it; changes nothing.
-    pub async fn verify(dir: &Path) -> Result<Verified, Error> {
+    pub async fn verify_files(dir: &Path) -> Result<VerifyReport, StoreError> {
         let dir = dir.to_path_buf();
-        let inspected = tokio::task::spawn_blocking(move || open::inspect(&dir)).await.map_err(engine)?;
+        let inspected = tokio::task::spawn_blocking(move || open::inspect_store(&dir)).await.map_err(engine_error)?;
         let loaded = inspected?;
         let state = &loaded.state;
-        Ok(Verified {
+        Ok(VerifyReport {
             revision: state.revision(),
             compacted: state.compacted(),
             records: state.len() as u64,
@@ -109,7 +115,7 @@ impl Embedded {
         })
     }
 
-    async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Error> {
+    async fn send_request<T>(&self, request: impl FnOnce(ReplySender<T>) -> WriterRequest) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
         let requests = self.requests.as_ref().ok_or_else(writer_gone)?;
         requests.send(request(reply)).await.map_err(|_| writer_gone())?;
@@ -119,7 +125,7 @@ impl Embedded {
 
 /// What verifying a store's files found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifyReport {
     /// The newest revision.
     pub revision: Revision,
     /// The oldest revision that can be read.
@@ -132,7 +138,7 @@ pub struct Verified {
     pub torn: bool,
 }
 
-impl Drop for Embedded {
+impl Drop for EmbeddedStore {
     fn drop(&mut self) {
         self.requests.take();
         if let Some(Err(_)) = self.writer.take().map(JoinHandle::join) {
@@ -142,37 +148,37 @@ impl Drop for Embedded {
 }
 
 #[async_trait]
-impl Store for Embedded {
-    async fn get(&self, key: &str) -> Result<Option<Record>, Error> {
+impl Store for EmbeddedStore {
+    async fn get(&self, key: &str) -> Result<Option<Record>, StoreError> {
         Ok(self.shared.read().get(key).cloned())
     }
 
-    async fn list(&self, range: Range) -> Result<Page, Error> {
-        self.shared.read().list(&range)
+    async fn list(&self, range: ListOptions) -> Result<ListPage, StoreError> {
+        self.shared.read().list_records(&range)
     }
 
-    async fn write(&self, write: Write) -> Result<Revision, Error> {
-        self.ask(|reply| Request::Write(write, reply)).await
+    async fn write(&self, write: WriteRequest) -> Result<Revision, StoreError> {
+        self.send_request(|reply| WriterRequest::Write(write, reply)).await
     }
 
-    async fn follow(&self, follow: Follow) -> Result<Notices, Error> {
-        watch::follow(self.shared.clone(), self.newest.clone(), follow)
+    async fn watch_items(&self, follow: WatchOptions) -> Result<WatchItems, StoreError> {
+        watch::watch_items(self.shared.clone(), self.newest.clone(), follow)
     }
 
-    async fn revision(&self) -> Result<Revision, Error> {
+    async fn revision(&self) -> Result<Revision, StoreError> {
         Ok(self.shared.read().revision())
     }
 
-    async fn compact(&self, through: Revision) -> Result<(), Error> {
-        self.ask(|reply| Request::Compact(through, reply)).await
+    async fn compact(&self, through: Revision) -> Result<(), StoreError> {
+        self.send_request(|reply| WriterRequest::Compact(through, reply)).await
     }
 
-    async fn health(&self) -> Result<(), Error> {
-        self.ask(Request::Health).await
+    async fn check_health(&self) -> Result<(), StoreError> {
+        self.send_request(WriterRequest::Health).await
     }
 
-    async fn size(&self) -> Result<u64, Error> {
-        let files = std::fs::read_dir(&self.dir).map_err(engine)?;
+    async fn disk_usage(&self) -> Result<u64, StoreError> {
+        let files = std::fs::read_dir(&self.dir).map_err(engine_error)?;
         // A file that is gone by now takes no room.
         let lengths = files.filter_map(|file| file.ok()?.metadata().ok()).map(|file| file.len());
         Ok(lengths.sum())
@@ -180,30 +186,30 @@ impl Store for Embedded {
 }
 
 /// Where the writer sends what became of a request.
-type Reply<T> = oneshot::Sender<Result<T, Error>>;
+type ReplySender<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// What readers and the writer share. Only the writer changes it, and only after a commit.
-struct Shared(RwLock<State>);
+struct SharedState(RwLock<EngineState>);
 
-impl Shared {
-    fn new(state: State) -> Self {
+impl SharedState {
+    fn new(state: EngineState) -> Self {
         Self(RwLock::new(state))
     }
 
     // A poisoned lock is taken as it is: publishing only appends and trims, it leaves no half-made state behind.
-    fn read(&self) -> RwLockReadGuard<'_, State> {
+    fn read(&self) -> RwLockReadGuard<'_, EngineState> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
+    fn write(&self) -> RwLockWriteGuard<'_, EngineState> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn engine(error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::Engine(Box::new(error))
+fn engine_error(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+    StoreError::Engine(Box::new(error))
 }
 
-fn writer_gone() -> Error {
-    Error::Engine("its writer has stopped; restart the process".into())
+fn writer_gone() -> StoreError {
+    StoreError::Engine("its writer has stopped; restart the process".into())
 }

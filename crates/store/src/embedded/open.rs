@@ -11,100 +11,105 @@ use std::{
 };
 
 use super::{
-    Options, Shared,
+    EmbeddedOptions, SharedState,
     checkpoint::{self, CheckpointHead},
-    damage::Refusal,
-    load::{self, Loaded},
-    log::Log,
-    medium::{Disk, Medium},
+    load::{self, LoadedStore},
+    log::WriteAheadLog,
+    medium::{DiskMedium, StorageMedium},
+    open_error::OpenError,
     segment::{self, SegmentHead},
-    state::State,
+    state::EngineState,
 };
-use crate::{Error, Revision};
+use crate::{Revision, StoreError};
 
 /// How often files that another process writes are read again when they do not fit together.
 const INSPECTIONS: usize = 20;
 /// How long a directory that somebody else has may take to become free.
-const LETS_GO: Duration = Duration::from_millis(300);
+const LOCK_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// What the writer needs to begin.
-pub(super) struct Opened {
-    pub log: Log,
-    pub shared: Arc<Shared>,
-    pub expiries: Vec<load::Expiry>,
+pub(super) struct OpenedStore {
+    pub log: WriteAheadLog,
+    pub shared: Arc<SharedState>,
+    pub expiries: Vec<load::ExpiryEntry>,
     /// Revisions up to here may have been handed out and lost.
     pub reserved: Revision,
 }
 
 /// Opens the store in `dir`, or makes a new one, and loads it.
-pub(super) fn open(dir: &Path, options: &Options, medium: Arc<dyn Medium>) -> Result<Opened, Error> {
-    open_dir(dir, options, medium).map_err(|refusal| Error::Unusable(refusal.to_string()))
+pub(super) fn open_store(
+    dir: &Path,
+    options: &EmbeddedOptions,
+    medium: Arc<dyn StorageMedium>,
+) -> Result<OpenedStore, StoreError> {
+    open_dir(dir, options, medium).map_err(|refusal| StoreError::Unusable(refusal.to_string()))
 }
 
-fn open_dir(dir: &Path, options: &Options, medium: Arc<dyn Medium>) -> Result<Opened, Refusal> {
-    create_dir(dir).map_err(Refusal::io(dir))?;
-    let lock = lock(dir)?;
+fn open_dir(dir: &Path, options: &EmbeddedOptions, medium: Arc<dyn StorageMedium>) -> Result<OpenedStore, OpenError> {
+    create_dir(dir).map_err(OpenError::with_path(dir))?;
+    let lock = lock_dir(dir)?;
     let size = options.segment_bytes.max(64 << 10);
-    if !load::exists(dir)? {
-        create(&*medium, dir, size, &Shared::new(State::new(0))).map_err(Refusal::io(dir))?;
+    if !load::store_exists(dir)? {
+        create_store(&*medium, dir, size, &SharedState::new(EngineState::new(0))).map_err(OpenError::with_path(dir))?;
     }
-    let mut loaded = load::load(dir)?;
+    let mut loaded = load::load_store(dir)?;
     if loaded.torn {
         let file = loaded.last.path.display();
         tracing::info!(%file, offset = loaded.end, "removed a write that a crash had cut short; it was not acknowledged");
     }
     let expiries = std::mem::take(&mut loaded.expiries);
     let reserved = loaded.reserved;
-    let (log, shared) = Log::resume(medium, dir, lock, size, loaded)?;
-    Ok(Opened { log, shared, expiries, reserved })
+    let (log, shared) = WriteAheadLog::resume(medium, dir, lock, size, loaded)?;
+    Ok(OpenedStore { log, shared, expiries, reserved })
 }
 
 /// Loads the store in `dir` as it is and changes nothing. Somebody else may have it open and write meanwhile.
-pub(super) fn inspect(dir: &Path) -> Result<Loaded, Error> {
+pub(super) fn inspect_store(dir: &Path) -> Result<LoadedStore, StoreError> {
     let mut tries = INSPECTIONS;
     loop {
         let inspected = inspect_once(dir);
         match inspected {
             // Files come and go while a writer works; without one, what is wrong stays wrong.
-            Err(Inspected { written: true, .. }) if tries > 0 => tries -= 1,
-            inspected => return inspected.map_err(|inspected| Error::Unusable(inspected.refusal.to_string())),
+            Err(InspectError { written: true, .. }) if tries > 0 => tries -= 1,
+            inspected => return inspected.map_err(|inspected| StoreError::Unusable(inspected.refusal.to_string())),
         }
     }
 }
 
-struct Inspected {
-    refusal: Refusal,
+struct InspectError {
+    refusal: OpenError,
     written: bool,
 }
 
-fn inspect_once(dir: &Path) -> Result<Loaded, Inspected> {
+fn inspect_once(dir: &Path) -> Result<LoadedStore, InspectError> {
     if !dir.is_dir() {
-        return Err(Inspected { refusal: Refusal::Missing(dir.into()), written: false });
+        return Err(InspectError { refusal: OpenError::Missing(dir.into()), written: false });
     }
-    let (held, written) = match lock(dir) {
+    let (held, written) = match lock_dir(dir) {
         Ok(held) => (Some(held), false),
-        Err(Refusal::Locked(_)) => (None, true),
-        Err(refusal) => return Err(Inspected { refusal, written: false }),
+        Err(OpenError::Locked(_)) => (None, true),
+        Err(refusal) => return Err(InspectError { refusal, written: false }),
     };
-    let loaded = load::exists(dir).and_then(|exists| match exists {
-        true => load::load(dir),
-        false => Err(Refusal::Missing(dir.into())),
+    let loaded = load::store_exists(dir).and_then(|exists| match exists {
+        true => load::load_store(dir),
+        false => Err(OpenError::Missing(dir.into())),
     });
     drop(held);
-    loaded.map_err(|refusal| Inspected { refusal, written })
+    loaded.map_err(|refusal| InspectError { refusal, written })
 }
 
 /// Makes a store with these records in `dir`, which has none; its revision is that of `shared`.
-pub(super) fn create_with(dir: &Path, shared: &Shared) -> Result<(), Error> {
+pub(super) fn create_with(dir: &Path, shared: &SharedState) -> Result<(), StoreError> {
     let created = || {
-        create_dir(dir).map_err(Refusal::io(dir))?;
-        let _lock = lock(dir)?;
-        if load::exists(dir)? {
-            return Err(Refusal::Exists(dir.into()));
+        create_dir(dir).map_err(OpenError::with_path(dir))?;
+        let _lock = lock_dir(dir)?;
+        if load::store_exists(dir)? {
+            return Err(OpenError::Exists(dir.into()));
         }
-        create(&Disk, dir, Options::default().segment_bytes, shared).map_err(Refusal::io(dir))
+        create_store(&DiskMedium, dir, EmbeddedOptions::default().segment_bytes, shared)
+            .map_err(OpenError::with_path(dir))
     };
-    created().map_err(|refusal| Error::Unusable(refusal.to_string()))
+    created().map_err(|refusal| StoreError::Unusable(refusal.to_string()))
 }
 
 /// Creates the directory for its owner only, since secrets are kept there, and makes its name durable.
@@ -117,31 +122,31 @@ fn create_dir(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn lock(dir: &Path) -> Result<File, Refusal> {
-    let file = File::open(dir).map_err(Refusal::io(dir))?;
+fn lock_dir(dir: &Path) -> Result<File, OpenError> {
+    let file = File::open(dir).map_err(OpenError::with_path(dir))?;
     let began = Instant::now();
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             // A process that is just being started has all files of its parent until its program is loaded.
-            Err(TryLockError::WouldBlock) if began.elapsed() < LETS_GO => thread::sleep(LETS_GO / 10),
-            Err(TryLockError::WouldBlock) => return Err(Refusal::Locked(dir.into())),
-            Err(TryLockError::Error(error)) => return Err(Refusal::io(dir)(error)),
+            Err(TryLockError::WouldBlock) if began.elapsed() < LOCK_TIMEOUT => thread::sleep(LOCK_TIMEOUT / 10),
+            Err(TryLockError::WouldBlock) => return Err(OpenError::Locked(dir.into())),
+            Err(TryLockError::Error(error)) => return Err(OpenError::with_path(dir)(error)),
         }
     }
 }
 
 /// Makes a store: its checkpoint is what makes it one, so that comes last.
-fn create(medium: &dyn Medium, dir: &Path, size: u64, shared: &Shared) -> io::Result<()> {
-    let id = identity();
+fn create_store(medium: &dyn StorageMedium, dir: &Path, size: u64, shared: &SharedState) -> io::Result<()> {
+    let id = random_identity();
     let revision = shared.read().revision();
-    let file = segment::prepare(medium, dir, size)?;
-    segment::adopt(medium, dir, &file, SegmentHead { id, number: 1, first: revision + 1, size })?;
-    checkpoint::write(medium, dir, CheckpointHead { id, segment: 1, revision }, shared)?;
+    let file = segment::prepare_segment(medium, dir, size)?;
+    segment::adopt_segment(medium, dir, &file, SegmentHead { id, number: 1, first: revision + 1, size })?;
+    checkpoint::write_checkpoint(medium, dir, CheckpointHead { id, segment: 1, revision }, shared)?;
     Ok(())
 }
 
 /// A number that no other store has.
-pub(super) fn identity() -> u64 {
+pub(super) fn random_identity() -> u64 {
     fastrand::u64(..)
 }

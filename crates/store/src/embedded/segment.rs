@@ -13,21 +13,21 @@ use std::{
 
 use super::{
     FORMAT,
-    damage::Refusal,
-    frame::{self, HEAD, Head, Op, SECTOR, checksum, has_zero_sector},
-    medium::Medium,
+    frame::{self, FrameHead, FrameOp, HEAD_BYTES, SECTOR_BYTES, checksum, has_zero_sector},
+    medium::StorageMedium,
+    open_error::OpenError,
 };
 use crate::Revision;
 
 const MAGIC: &[u8; 8] = b"FERRYLOG";
 /// Where the first frame is.
-pub(super) const START: u64 = SECTOR as u64;
+pub(super) const START: u64 = SECTOR_BYTES as u64;
 /// How many zeros are written at once.
 const FILL: usize = 1 << 20;
 /// A segment under this name is not in use yet.
 pub(super) const NEXT: &str = "segment.next";
 
-pub(super) fn path(dir: &Path, number: u64) -> PathBuf {
+pub(super) fn segment_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("segment-{number:016}"))
 }
 
@@ -70,7 +70,7 @@ impl SegmentHead {
 }
 
 /// Makes a file of zeros for the next segment.
-pub(super) fn prepare(medium: &dyn Medium, dir: &Path, size: u64) -> io::Result<File> {
+pub(super) fn prepare_segment(medium: &dyn StorageMedium, dir: &Path, size: u64) -> io::Result<File> {
     let path = dir.join(NEXT);
     if path.try_exists()? {
         medium.remove(&path)?;
@@ -84,32 +84,32 @@ pub(super) fn prepare(medium: &dyn Medium, dir: &Path, size: u64) -> io::Result<
         offset += part;
     }
     medium.sync(&file)?;
-    medium.reached("segment.filled");
+    medium.reached_point("segment.filled");
     Ok(file)
 }
 
 /// Turns a prepared file into a segment.
-pub(super) fn adopt(medium: &dyn Medium, dir: &Path, file: &File, head: SegmentHead) -> io::Result<()> {
+pub(super) fn adopt_segment(medium: &dyn StorageMedium, dir: &Path, file: &File, head: SegmentHead) -> io::Result<()> {
     medium.write(file, &head.encode(), 0)?;
     medium.sync(file)?;
-    medium.reached("segment.headed");
-    medium.rename(&dir.join(NEXT), &path(dir, head.number))?;
-    medium.reached("segment.renamed");
+    medium.reached_point("segment.headed");
+    medium.rename(&dir.join(NEXT), &segment_path(dir, head.number))?;
+    medium.reached_point("segment.renamed");
     medium.sync_dir(dir)?;
-    medium.reached("segment.listed");
+    medium.reached_point("segment.listed");
     Ok(())
 }
 
 /// What was found in a segment.
-pub(super) struct Scanned {
+pub(super) struct SegmentScan {
     /// Behind the last whole frame.
     pub end: u64,
-    pub ended: Ended,
+    pub ended: SegmentEnd,
 }
 
 /// How the frames of a segment end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum SegmentEnd {
     /// With the mark that another segment follows.
     Sealed,
     /// With nothing but zeros behind.
@@ -119,19 +119,19 @@ pub(super) enum Ended {
 }
 
 /// A segment as it is on disk.
-pub(super) struct Segment {
+pub(super) struct LogSegment {
     pub path: PathBuf,
     pub head: SegmentHead,
     bytes: Vec<u8>,
 }
 
-impl Segment {
-    pub fn read(path: &Path) -> Result<Self, Refusal> {
-        let bytes = fs::read(path).map_err(Refusal::io(path))?;
-        let damaged = |offset: u64, what| Refusal::Damaged { file: path.into(), offset, what };
+impl LogSegment {
+    pub fn read(path: &Path) -> Result<Self, OpenError> {
+        let bytes = fs::read(path).map_err(OpenError::with_path(path))?;
+        let damaged = |offset: u64, what| OpenError::Damaged { file: path.into(), offset, what };
         let head = match SegmentHead::decode(&bytes) {
             Ok(head) => head,
-            Err(Some(found)) => return Err(Refusal::Format { file: path.into(), found }),
+            Err(Some(found)) => return Err(OpenError::Format { file: path.into(), found }),
             Err(None) => return Err(damaged(0, "its head")),
         };
         if bytes.len() as u64 != head.size || head.size < START {
@@ -141,77 +141,90 @@ impl Segment {
     }
 
     /// Gives every whole frame to `apply`, with its head and where it is.
-    pub fn scan(&self, mut apply: impl FnMut(u64, Head, &[u8]) -> Result<(), Refusal>) -> Result<Scanned, Refusal> {
+    pub fn scan_frames(
+        &self,
+        mut apply: impl FnMut(u64, FrameHead, &[u8]) -> Result<(), OpenError>,
+    ) -> Result<SegmentScan, OpenError> {
         let mut offset = START as usize;
         loop {
             let Some(head) = self.whole(offset)? else {
-                let ended = if self.bytes[offset..].iter().all(|byte| *byte == 0) { Ended::Open } else { Ended::Torn };
-                return Ok(Scanned { end: offset as u64, ended });
+                let ended = if self.bytes[offset..].iter().all(|byte| *byte == 0) {
+                    SegmentEnd::Open
+                } else {
+                    SegmentEnd::Torn
+                };
+                return Ok(SegmentScan { end: offset as u64, ended });
             };
-            let payload = &self.bytes[offset + HEAD..offset + HEAD + head.payload];
+            let payload = &self.bytes[offset + HEAD_BYTES..offset + HEAD_BYTES + head.payload];
             apply(offset as u64, head, payload)?;
             offset += head.len();
-            if frame::ops(payload).any(|op| op == Some(Op::Sealed)) {
-                return Ok(Scanned { end: offset as u64, ended: Ended::Sealed });
+            if frame::decode_ops(payload).any(|op| op == Some(FrameOp::Sealed)) {
+                return Ok(SegmentScan { end: offset as u64, ended: SegmentEnd::Sealed });
             }
         }
     }
 
     /// Whether no frame was ever written to it.
-    pub fn is_unused(&self) -> Result<bool, Refusal> {
-        let scanned = self.scan(|_, _, _| Ok(()))?;
-        Ok(scanned.end == START && scanned.ended == Ended::Open)
+    pub fn is_unused(&self) -> Result<bool, OpenError> {
+        let scanned = self.scan_frames(|_, _, _| Ok(()))?;
+        Ok(scanned.end == START && scanned.ended == SegmentEnd::Open)
     }
 
     /// The head of the frame at `offset` if all of it is there; `None` if the log ends before it.
-    fn whole(&self, offset: usize) -> Result<Option<Head>, Refusal> {
+    fn whole(&self, offset: usize) -> Result<Option<FrameHead>, OpenError> {
         let rest = &self.bytes[offset..];
-        let Some(head) = Head::decode(self.head.id, rest) else {
-            let (start, behind) = rest.split_at(HEAD.min(rest.len()));
+        let Some(head) = FrameHead::decode(self.head.id, rest) else {
+            let (start, behind) = rest.split_at(HEAD_BYTES.min(rest.len()));
             let unwritten = has_zero_sector(start, offset) || behind.iter().all(|byte| *byte == 0);
             return self.unless_damaged(offset, unwritten, "the head of a write");
         };
         if rest.len() < head.len() {
-            return Err(self.damaged(offset, "a write that is longer than its file"));
+            return Err(self.damage_at(offset, "a write that is longer than its file"));
         }
-        let payload = &rest[HEAD..HEAD + head.payload];
-        if head.matches(self.head.id, payload) {
+        let payload = &rest[HEAD_BYTES..HEAD_BYTES + head.payload];
+        if head.matches_payload(self.head.id, payload) {
             return Ok(Some(head));
         }
         let without_end = rest[head.len() - 1] == 0;
-        let unwritten = without_end || head.zeros_tell() && has_zero_sector(payload, offset + HEAD);
+        let unwritten = without_end || head.has_no_zero_sectors() && has_zero_sector(payload, offset + HEAD_BYTES);
         self.unless_damaged(offset, unwritten, "the contents of a write")
     }
 
     /// What does not match at `offset` is no damage if it was not written whole and nothing durable follows.
-    fn unless_damaged(&self, offset: usize, unwritten: bool, what: &'static str) -> Result<Option<Head>, Refusal> {
+    fn unless_damaged(
+        &self,
+        offset: usize,
+        unwritten: bool,
+        what: &'static str,
+    ) -> Result<Option<FrameHead>, OpenError> {
         if !unwritten || self.durable_beyond(offset) {
-            return Err(self.damaged(offset, what));
+            return Err(self.damage_at(offset, what));
         }
         Ok(None)
     }
 
     /// Whether a later frame says that this place was durable when it was written.
     fn durable_beyond(&self, offset: usize) -> bool {
-        let later = (offset.next_multiple_of(8)..self.bytes.len().saturating_sub(HEAD)).step_by(8);
+        let later = (offset.next_multiple_of(8)..self.bytes.len().saturating_sub(HEAD_BYTES)).step_by(8);
         let mut heads = later.filter(|at| self.bytes[*at] != 0).filter_map(|at| {
-            let head = Head::decode(self.head.id, &self.bytes[at..])?;
+            let head = FrameHead::decode(self.head.id, &self.bytes[at..])?;
             Some((at, head))
         });
         heads.any(|(at, head)| head.durable > offset as u64 && head.durable <= at as u64)
     }
 
-    pub fn damaged(&self, offset: usize, what: &'static str) -> Refusal {
-        Refusal::Damaged { file: self.path.clone(), offset: offset as u64, what }
+    pub fn damage_at(&self, offset: usize, what: &'static str) -> OpenError {
+        OpenError::Damaged { file: self.path.clone(), offset: offset as u64, what }
     }
 
     /// Puts zeros where the log does not reach, so that new frames are followed by zeros again.
-    pub fn clean(&self, medium: &dyn Medium, end: u64) -> Result<File, Refusal> {
-        let file = OpenOptions::new().read(true).write(true).open(&self.path).map_err(Refusal::io(&self.path))?;
+    pub fn zero_tail(&self, medium: &dyn StorageMedium, end: u64) -> Result<File, OpenError> {
+        let file =
+            OpenOptions::new().read(true).write(true).open(&self.path).map_err(OpenError::with_path(&self.path))?;
         let tail = &self.bytes[end as usize..];
         if let Some(last) = tail.iter().rposition(|byte| *byte != 0) {
             let cleaned = medium.write(&file, &vec![0; last + 1], end).and_then(|()| medium.sync(&file));
-            cleaned.map_err(Refusal::io(&self.path))?;
+            cleaned.map_err(OpenError::with_path(&self.path))?;
         }
         Ok(file)
     }

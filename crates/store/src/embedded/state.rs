@@ -9,15 +9,15 @@ use std::{
     sync::Arc,
 };
 
-use crate::{Error, Event, Page, Range, Record, Revision, Window};
+use crate::{HistoryWindow, ListOptions, ListPage, Record, Revision, StoreError, StoreEvent};
 
 /// What one change costs in memory besides the document that it replaced.
 const CHANGE_BYTES: usize = 192;
 
 /// One write, as it is kept in memory and on disk.
 #[derive(Clone, Debug)]
-pub(super) struct Change {
-    pub event: Arc<Event>,
+pub(super) struct LoggedChange {
+    pub event: Arc<StoreEvent>,
     /// When it was written, in milliseconds since the Unix epoch.
     pub written: u64,
     /// When the document is to be deleted, in the same unit; 0: never.
@@ -26,9 +26,9 @@ pub(super) struct Change {
 
 /// The current records and the changes after `base`.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct EngineState {
     records: BTreeMap<Arc<str>, Record>,
-    history: VecDeque<Change>,
+    history: VecDeque<LoggedChange>,
     /// The changes up to here are gone from memory.
     base: Revision,
     /// Everything up to here is forgotten for readers: it is the oldest revision that they can read. Never less than
@@ -43,15 +43,15 @@ pub(super) struct State {
 }
 
 /// A look at the history for one watcher.
-pub(super) struct Scan {
-    pub events: Vec<Arc<Event>>,
+pub(super) struct HistoryScan {
+    pub events: Vec<Arc<StoreEvent>>,
     /// The watcher has seen everything up to here.
     pub through: Revision,
     /// There is more after `through`.
     pub more: bool,
 }
 
-impl State {
+impl EngineState {
     pub fn new(compacted: Revision) -> Self {
         Self { base: compacted, compacted, ..Self::default() }
     }
@@ -69,14 +69,14 @@ impl State {
         self.records.len()
     }
 
-    /// Keeps what a checkpoint as of now's compacted revision needs, until [`State::unpin`].
-    pub fn pin(&mut self) -> Revision {
+    /// Keeps what a checkpoint as of now's compacted revision needs, until [`EngineState::unpin`].
+    pub fn pin_revision(&mut self) -> Revision {
         *self.pinned.insert(self.compacted)
     }
 
-    pub fn unpin(&mut self) -> Vec<Change> {
+    pub fn unpin_revision(&mut self) -> Vec<LoggedChange> {
         self.pinned = None;
-        self.trim(self.compacted)
+        self.trim_history(self.compacted)
     }
 
     pub fn compacted(&self) -> Revision {
@@ -88,12 +88,12 @@ impl State {
     }
 
     /// Whether the state as of `revision`, and the changes after it, can be read.
-    pub fn check(&self, revision: Revision) -> Result<(), Error> {
+    pub fn check_revision(&self, revision: Revision) -> Result<(), StoreError> {
         if revision < self.compacted {
-            return Err(Error::Compacted { requested: revision, oldest: self.compacted });
+            return Err(StoreError::Compacted { requested: revision, oldest: self.compacted });
         }
         if revision > self.revision() {
-            return Err(Error::Future { requested: revision, current: self.revision() });
+            return Err(StoreError::Future { requested: revision, current: self.revision() });
         }
         Ok(())
     }
@@ -104,46 +104,46 @@ impl State {
     }
 
     /// Puts back a record whose change is already compacted. Used only while loading.
-    pub fn restore(&mut self, record: Record, expires: u64) -> Option<Record> {
+    pub fn restore_record(&mut self, record: Record, expires: u64) -> Option<Record> {
         if expires != 0 {
             self.expires.insert(record.revision, expires);
         }
-        self.record_bytes += size(&record);
+        self.record_bytes += record_size(&record);
         self.records.insert(record.key.clone(), record)
     }
 
     /// Adds the next change.
-    pub fn apply(&mut self, change: Change) {
+    pub fn apply_change(&mut self, change: LoggedChange) {
         let event = &change.event;
         debug_assert_eq!(event.revision, self.revision() + 1);
         match &event.value {
             Some(value) => {
                 let record = Record { key: event.key.clone(), value: value.clone(), revision: event.revision };
-                self.record_bytes += size(&record);
+                self.record_bytes += record_size(&record);
                 self.records.insert(event.key.clone(), record);
             }
             None => {
                 self.records.remove(&event.key);
             }
         }
-        self.record_bytes -= event.previous.as_ref().map_or(0, size);
+        self.record_bytes -= event.previous.as_ref().map_or(0, record_size);
         if change.expires != 0 {
             self.expires.insert(event.revision, change.expires);
         }
-        self.history_bytes += cost(event);
+        self.history_bytes += event_cost(event);
         self.history.push_back(change);
     }
 
     /// Forgets the changes up to and including `through` and returns them, so that they are dropped outside the lock.
     /// Beyond the newest revision, it makes `through` the newest.
-    pub fn trim(&mut self, through: Revision) -> Vec<Change> {
+    pub fn trim_history(&mut self, through: Revision) -> Vec<LoggedChange> {
         let jump = through > self.revision();
         self.compacted = self.compacted.max(through);
         let through = self.pinned.map_or(self.compacted, |pinned| pinned.min(self.compacted));
         let count = (through.saturating_sub(self.base) as usize).min(self.history.len());
         let trimmed: Vec<_> = self.history.drain(..count).collect();
         self.base = if jump { through } else { self.base + count as u64 };
-        self.history_bytes -= trimmed.iter().map(|change| cost(&change.event)).sum::<usize>();
+        self.history_bytes -= trimmed.iter().map(|change| event_cost(&change.event)).sum::<usize>();
         for replaced in trimmed.iter().filter_map(|change| change.event.previous.as_ref()) {
             self.expires.remove(&replaced.revision);
         }
@@ -152,23 +152,29 @@ impl State {
 
     /// Up to where the history is outside of the window; what was written before `before` is old. It looks at no more
     /// than `limit` changes.
-    pub fn forgettable(&self, window: &Window, before: u64, limit: usize) -> Revision {
+    pub fn trim_target(&self, window: &HistoryWindow, before: u64, limit: usize) -> Revision {
         let mut bytes = self.history_bytes;
         let mut through = self.compacted;
         for change in self.history.range((self.compacted - self.base) as usize..).take(limit) {
-            if !window.forgets((self.revision() - through) as usize, bytes, change.written < before) {
+            if !window.is_expired((self.revision() - through) as usize, bytes, change.written < before) {
                 break;
             }
-            bytes -= cost(&change.event);
+            bytes -= event_cost(&change.event);
             through += 1;
         }
         through
     }
 
     /// Looks at up to `limit` changes after `cursor` and takes up to `batch` of those under `prefix`.
-    pub fn scan(&self, cursor: Revision, prefix: &str, limit: usize, batch: usize) -> Result<Scan, Error> {
-        self.check(cursor)?;
-        let mut scan = Scan { events: Vec::new(), through: cursor, more: false };
+    pub fn scan_history(
+        &self,
+        cursor: Revision,
+        prefix: &str,
+        limit: usize,
+        batch: usize,
+    ) -> Result<HistoryScan, StoreError> {
+        self.check_revision(cursor)?;
+        let mut scan = HistoryScan { events: Vec::new(), through: cursor, more: false };
         for change in self.history.range((cursor - self.base) as usize..).take(limit) {
             if scan.events.len() == batch {
                 break;
@@ -182,18 +188,18 @@ impl State {
         Ok(scan)
     }
 
-    pub fn list(&self, range: &Range) -> Result<Page, Error> {
+    pub fn list_records(&self, range: &ListOptions) -> Result<ListPage, StoreError> {
         let revision = range.at.unwrap_or(self.revision());
-        self.check(revision)?;
-        Ok(self.page(range, revision))
+        self.check_revision(revision)?;
+        Ok(self.page_at(range, revision))
     }
 
     /// A page as of a revision that is kept, be it for readers or because it is pinned.
-    pub fn page(&self, range: &Range, revision: Revision) -> Page {
+    pub fn page_at(&self, range: &ListOptions, revision: Revision) -> ListPage {
         let changed = self.changed_since(revision, &range.prefix);
         let mut matching = self.as_of(&changed, range);
         let records = matching.by_ref().take(range.limit.unwrap_or(usize::MAX)).cloned().collect();
-        Page { records, revision, remaining: matching.count() }
+        ListPage { records, revision, remaining: matching.count() }
     }
 
     /// For each key that changed after `revision`, what it was then.
@@ -207,7 +213,7 @@ impl State {
     fn as_of<'a>(
         &'a self,
         changed: &'a BTreeMap<&str, Option<&'a Record>>,
-        range: &'a Range,
+        range: &'a ListOptions,
     ) -> impl Iterator<Item = &'a Record> {
         let start = match range.after.as_deref() {
             Some(after) if after >= range.prefix.as_str() => Bound::Excluded(after),
@@ -226,10 +232,10 @@ impl State {
     }
 }
 
-fn cost(event: &Event) -> usize {
+fn event_cost(event: &StoreEvent) -> usize {
     CHANGE_BYTES + event.key.len() + event.previous.as_ref().map_or(0, |record| record.value.len())
 }
 
-fn size(record: &Record) -> usize {
+fn record_size(record: &Record) -> usize {
     record.key.len() + record.value.len()
 }

@@ -19,15 +19,15 @@ use tokio::{
 };
 
 use super::{
-    Options, Reply, Shared,
-    batch::{Batch, millis, now},
-    engine,
-    load::Expiry,
-    log::{Commit, Failure, Log},
-    open::Opened,
-    state::{Change, State},
+    EmbeddedOptions, ReplySender, SharedState,
+    batch::{WriteBatch, duration_millis, unix_millis},
+    engine_error,
+    load::ExpiryEntry,
+    log::{CommitError, LogCommit, WriteAheadLog},
+    open::OpenedStore,
+    state::{EngineState, LoggedChange},
 };
-use crate::{Error, Revision, Write};
+use crate::{Revision, StoreError, WriteRequest};
 
 /// How many requests may wait; more than this and writers are held back.
 const QUEUE: usize = 4096;
@@ -44,27 +44,36 @@ const RESERVE: u64 = 10_000;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// What callers ask of the writer.
-pub(super) enum Request {
-    Write(Write, Reply<Revision>),
-    Compact(Revision, Reply<()>),
-    Health(Reply<()>),
+pub(super) enum WriterRequest {
+    Write(WriteRequest, ReplySender<Revision>),
+    Compact(Revision, ReplySender<()>),
+    Health(ReplySender<()>),
 }
 
 /// A running writer. It ends when all senders of requests are gone.
-pub(super) struct Running {
-    pub requests: mpsc::Sender<Request>,
+pub(super) struct WriterHandle {
+    pub requests: mpsc::Sender<WriterRequest>,
     /// The newest published revision; closed when the writer has ended.
     pub newest: watch::Receiver<Revision>,
     pub thread: JoinHandle<()>,
 }
 
-pub(super) fn start(opened: Opened, options: Options) -> io::Result<Running> {
-    let Opened { log, shared, expiries, reserved } = opened;
+pub(super) fn start_writer(opened: OpenedStore, options: EmbeddedOptions) -> io::Result<WriterHandle> {
+    let OpenedStore { log, shared, expiries, reserved } = opened;
     let (requests, queue) = mpsc::channel(QUEUE);
     let (published, newest) = watch::channel(shared.read().revision());
     let expiries = expiries.into_iter().map(Reverse).collect();
-    let mut writer =
-        Writer { log, shared, published, expiries, options, broken: None, reserved: 0, sync_by: None, retry_at: None };
+    let mut writer = LogWriter {
+        log,
+        shared,
+        published,
+        expiries,
+        options,
+        broken: None,
+        reserved: 0,
+        sync_by: None,
+        retry_at: None,
+    };
     if reserved > writer.shared.read().revision() {
         // Revisions that were handed out and then lost with the machine are not used again.
         writer.commit(Vec::new(), Some(reserved)).map_err(io::Error::other)?;
@@ -75,16 +84,16 @@ pub(super) fn start(opened: Opened, options: Options) -> io::Result<Running> {
         runtime.block_on(writer.run(queue));
         writer.close();
     })?;
-    Ok(Running { requests, newest, thread })
+    Ok(WriterHandle { requests, newest, thread })
 }
 
-struct Writer {
-    log: Log,
-    shared: Arc<Shared>,
+struct LogWriter {
+    log: WriteAheadLog,
+    shared: Arc<SharedState>,
     published: watch::Sender<Revision>,
     /// The earliest first. An entry counts only while its revision is the key's newest.
-    expiries: BinaryHeap<Reverse<Expiry>>,
-    options: Options,
+    expiries: BinaryHeap<Reverse<ExpiryEntry>>,
+    options: EmbeddedOptions,
     broken: Option<Arc<io::Error>>,
     /// Revisions up to here may be acknowledged before they are durable.
     reserved: Revision,
@@ -93,21 +102,21 @@ struct Writer {
     retry_at: Option<Instant>,
 }
 
-impl Writer {
-    async fn run(&mut self, mut queue: mpsc::Receiver<Request>) {
+impl LogWriter {
+    async fn run(&mut self, mut queue: mpsc::Receiver<WriterRequest>) {
         let mut requests = Vec::with_capacity(BATCH);
         loop {
             let received = queue.recv_many(&mut requests, BATCH);
-            let closed = match self.wakes_in() {
+            let closed = match self.next_wakeup() {
                 Some(wait) => timeout(wait, received).await == Ok(0),
                 None => received.await == 0,
             };
             if closed {
                 return;
             }
-            self.serve(requests.drain(..));
+            self.handle_requests(requests.drain(..));
             self.sync_if_due();
-            self.log.tidy();
+            self.log.checkpoint_if_due();
         }
     }
 
@@ -119,23 +128,24 @@ impl Writer {
         }
     }
 
-    fn wakes_in(&self) -> Option<Duration> {
+    fn next_wakeup(&self) -> Option<Duration> {
         if self.broken.is_some() {
             return None;
         }
-        let expiry = self.expiries.peek().map(|Reverse((at, ..))| Duration::from_millis(at.saturating_sub(now())));
+        let expiry =
+            self.expiries.peek().map(|Reverse((at, ..))| Duration::from_millis(at.saturating_sub(unix_millis())));
         let until = |at: Option<Instant>| at.map(|at| at.saturating_duration_since(Instant::now()));
         let expiry = expiry.map(|expiry| until(self.retry_at).map_or(expiry, |retry| retry.max(expiry)));
         expiry.into_iter().chain(until(self.sync_by)).min()
     }
 
-    fn serve(&mut self, requests: impl Iterator<Item = Request>) {
+    fn handle_requests(&mut self, requests: impl Iterator<Item = WriterRequest>) {
         let mut writes = Vec::new();
         let mut others = Vec::new();
         let mut bytes = 0;
         for request in requests {
             match request {
-                Request::Write(write, reply) => {
+                WriterRequest::Write(write, reply) => {
                     bytes += write.value.as_ref().map_or(0, bytes::Bytes::len);
                     writes.push((write, reply));
                 }
@@ -143,26 +153,28 @@ impl Writer {
             }
             if bytes > BATCH_BYTES {
                 bytes = 0;
-                self.write(std::mem::take(&mut writes));
+                self.commit_writes(std::mem::take(&mut writes));
             }
         }
-        self.write(writes);
+        self.commit_writes(writes);
         // A caller that no longer waits does not want the answer.
         others.into_iter().for_each(|other| match other {
-            Request::Compact(through, reply) => drop(reply.send(self.compact(through))),
-            Request::Health(reply) => drop(reply.send(self.broken.clone().map_or(Ok(()), |error| Err(engine(error))))),
-            Request::Write(..) => {}
+            WriterRequest::Compact(through, reply) => drop(reply.send(self.compact(through))),
+            WriterRequest::Health(reply) => {
+                drop(reply.send(self.broken.clone().map_or(Ok(()), |error| Err(engine_error(error)))))
+            }
+            WriterRequest::Write(..) => {}
         });
     }
 
-    fn write(&mut self, writes: Vec<(Write, Reply<Revision>)>) {
+    fn commit_writes(&mut self, writes: Vec<(WriteRequest, ReplySender<Revision>)>) {
         let shared = self.shared.clone();
         let (changes, expired, forget, answers) = {
             let state = shared.read();
-            let mut batch = Batch::new(&state);
-            let expired = self.expire(&mut batch);
-            let answers: Vec<_> = writes.into_iter().map(|(write, reply)| (batch.add(write), reply)).collect();
-            (batch.changes, expired, self.forgettable(&state), answers)
+            let mut batch = WriteBatch::new(&state);
+            let expired = self.expire_documents(&mut batch);
+            let answers: Vec<_> = writes.into_iter().map(|(write, reply)| (batch.add_write(write), reply)).collect();
+            (batch.changes, expired, self.trim_target(&state), answers)
         };
         let committed = self.commit(changes, forget);
         self.retry_at = None;
@@ -172,26 +184,26 @@ impl Writer {
         }
         // Refusals wait for the commit too: they show records of this batch.
         for (answer, reply) in answers {
-            let _ = reply.send(committed.clone().map_err(engine).and(answer));
+            let _ = reply.send(committed.clone().map_err(engine_error).and(answer));
         }
     }
 
-    fn compact(&mut self, through: Revision) -> Result<(), Error> {
+    fn compact(&mut self, through: Revision) -> Result<(), StoreError> {
         {
             let state = self.shared.read();
             if through <= state.compacted() {
                 return Ok(());
             }
-            state.check(through)?;
+            state.check_revision(through)?;
         }
-        self.log.medium().reached("compact.chosen");
-        let committed = self.commit(Vec::new(), Some(through)).map_err(engine);
-        self.log.medium().reached("compact.committed");
+        self.log.medium().reached_point("compact.chosen");
+        let committed = self.commit(Vec::new(), Some(through)).map_err(engine_error);
+        self.log.medium().reached_point("compact.committed");
         committed
     }
 
     /// Makes it durable, and then visible.
-    fn commit(&mut self, changes: Vec<Change>, compact: Option<Revision>) -> Result<(), Arc<io::Error>> {
+    fn commit(&mut self, changes: Vec<LoggedChange>, compact: Option<Revision>) -> Result<(), Arc<io::Error>> {
         if let Some(error) = &self.broken {
             return Err(error.clone());
         }
@@ -200,34 +212,34 @@ impl Writer {
         }
         let newest = self.shared.read().revision();
         let last = newest + changes.len() as u64;
-        let lag = self.lag(&changes).filter(|_| last <= self.reserved);
-        let reserve = !self.options.lag.is_empty() && lag.is_none() && self.reserved < last + RESERVE / 2;
-        let commit = Commit { changes, compact, reserve: reserve.then_some(last + RESERVE) };
-        match self.log.commit(&commit, newest, lag.is_none()) {
+        let lag = self.allowed_delay(&changes).filter(|_| last <= self.reserved);
+        let reserve = !self.options.delayed_sync.is_empty() && lag.is_none() && self.reserved < last + RESERVE / 2;
+        let commit = LogCommit { changes, compact, reserve: reserve.then_some(last + RESERVE) };
+        match self.log.append_commit(&commit, newest, lag.is_none()) {
             Ok(()) => {}
-            Err(Failure::Refused(error)) => {
+            Err(CommitError::Refused(error)) => {
                 tracing::warn!(%error, "the store cannot be written");
                 return Err(error.into());
             }
-            Err(Failure::Unknown(error)) => return Err(self.fail(error)),
+            Err(CommitError::Unknown(error)) => return Err(self.mark_broken(error)),
         }
         self.reserved = commit.reserve.unwrap_or(self.reserved);
         self.sync_by = lag.map(|lag| Instant::now() + lag).map(|by| self.sync_by.map_or(by, |earlier| earlier.min(by)));
-        self.publish(commit.changes, compact.unwrap_or(0));
-        self.log.medium().reached("commit.published");
+        self.publish_changes(commit.changes, compact.unwrap_or(0));
+        self.log.medium().reached_point("commit.published");
         Ok(())
     }
 
-    fn fail(&mut self, error: io::Error) -> Arc<io::Error> {
+    fn mark_broken(&mut self, error: io::Error) -> Arc<io::Error> {
         tracing::error!(%error, "the store cannot be written; it refuses all writes until it is opened again");
         self.broken.insert(Arc::new(error)).clone()
     }
 
     /// How long these changes may wait to be durable; `None`: not at all.
-    fn lag(&self, changes: &[Change]) -> Option<Duration> {
-        let of = |change: &Change| {
-            let declared = self.options.lag.iter().filter(|lag| change.event.key.starts_with(&lag.prefix));
-            declared.map(|lag| lag.at_most).min()
+    fn allowed_delay(&self, changes: &[LoggedChange]) -> Option<Duration> {
+        let of = |change: &LoggedChange| {
+            let declared = self.options.delayed_sync.iter().filter(|lag| change.event.key.starts_with(&lag.prefix));
+            declared.map(|lag| lag.max_delay).min()
         };
         let lags: Option<Vec<_>> = changes.iter().map(of).collect();
         lags?.into_iter().min()
@@ -237,18 +249,18 @@ impl Writer {
         if self.broken.is_none() && self.sync_by.is_some_and(|by| by <= Instant::now()) {
             self.sync_by = None;
             if let Err(error) = self.log.sync() {
-                self.fail(error);
+                self.mark_broken(error);
             }
         }
     }
 
-    fn publish(&mut self, changes: Vec<Change>, compacted: Revision) {
+    fn publish_changes(&mut self, changes: Vec<LoggedChange>, compacted: Revision) {
         let expiring = changes.iter().filter(|change| change.expires != 0);
         self.expiries
             .extend(expiring.map(|change| Reverse((change.expires, change.event.revision, change.event.key.clone()))));
         let mut state = self.shared.write();
-        changes.into_iter().for_each(|change| state.apply(change));
-        let forgotten = state.trim(compacted);
+        changes.into_iter().for_each(|change| state.apply_change(change));
+        let forgotten = state.trim_history(compacted);
         let revision = state.revision();
         drop(state);
         drop(forgotten);
@@ -256,7 +268,7 @@ impl Writer {
     }
 
     /// Deletes what has expired by now.
-    fn expire(&mut self, batch: &mut Batch<'_>) -> Vec<Reverse<Expiry>> {
+    fn expire_documents(&mut self, batch: &mut WriteBatch<'_>) -> Vec<Reverse<ExpiryEntry>> {
         let mut expired = Vec::new();
         while batch.changes.len() < BATCH
             && let Some(earliest) = self.expiries.peek_mut()
@@ -264,18 +276,18 @@ impl Writer {
         {
             let expiry = std::collections::binary_heap::PeekMut::pop(earliest);
             let Reverse((_, revision, key)) = &expiry;
-            if batch.current(key).is_some_and(|record| record.revision == *revision) {
-                batch.push(key.clone(), None, 0);
+            if batch.current_record(key).is_some_and(|record| record.revision == *revision) {
+                batch.push_change(key.clone(), None, 0);
             }
             expired.push(expiry);
         }
         expired
     }
 
-    fn forgettable(&self, state: &State) -> Option<Revision> {
+    fn trim_target(&self, state: &EngineState) -> Option<Revision> {
         let window = &self.options.window;
-        let before = now().saturating_sub(millis(window.keep_for));
-        let through = state.forgettable(window, before, FORGET_AT_MOST);
+        let before = unix_millis().saturating_sub(duration_millis(window.keep_for));
+        let through = state.trim_target(window, before, FORGET_AT_MOST);
         (through - state.compacted() >= FORGET_AT_LEAST).then_some(through)
     }
 }

@@ -10,13 +10,13 @@ use bytes::Bytes;
 use crypto_secretbox::XSalsa20Poly1305;
 
 /// How everything encrypted begins.
-pub(super) const MARK: &[u8] = b"k8s:enc:";
+pub(super) const ENCRYPTED_PREFIX: &[u8] = b"k8s:enc:";
 
 type Gcm<A> = AesGcm<A, aes_gcm::aead::consts::U12>;
 
 /// Why a document cannot be encrypted or decrypted.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum TransformError {
     #[error("it is encrypted with a key that --encryption-provider-config does not have")]
     NoKey,
     #[error("it is not encrypted, and --encryption-provider-config has no identity provider for it")]
@@ -27,14 +27,14 @@ pub(super) enum Failure {
 
 /// A cipher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cipher {
+pub(super) enum CipherKind {
     AesCbc,
     AesGcm,
     SecretBox,
     Identity,
 }
 
-impl Cipher {
+impl CipherKind {
     fn name(self) -> &'static str {
         match self {
             Self::AesCbc => "aescbc",
@@ -65,62 +65,64 @@ impl Cipher {
 
 /// A cipher with one named key.
 #[derive(Clone)]
-pub(super) struct Provider {
-    cipher: Cipher,
+pub(super) struct KeyProvider {
+    cipher: CipherKind,
     name: String,
     prefix: Vec<u8>,
     key: Vec<u8>,
 }
 
-impl Provider {
+impl KeyProvider {
     /// The key has one of the cipher's lengths.
-    pub fn new(cipher: Cipher, name: &str, key: Vec<u8>) -> Self {
+    pub fn new(cipher: CipherKind, name: &str, key: Vec<u8>) -> Self {
         let prefix = format!("k8s:enc:{}:v1:{name}:", cipher.name()).into_bytes();
         Self { cipher, name: name.into(), prefix, key }
     }
 
     pub fn is_identity(&self) -> bool {
-        self.cipher == Cipher::Identity
+        self.cipher == CipherKind::Identity
     }
 
     /// Whether this provider encrypted a document.
-    pub fn sealed(&self, value: &[u8]) -> bool {
+    pub fn has_encrypted(&self, value: &[u8]) -> bool {
         !self.is_identity() && value.starts_with(&self.prefix)
     }
 
-    pub fn seal(&self, context: &[u8], value: Bytes) -> Result<Bytes, Failure> {
+    pub fn encrypt_value(&self, context: &[u8], value: Bytes) -> Result<Bytes, TransformError> {
         if self.is_identity() {
             return Ok(value);
         }
         let mut nonce = [0; 24];
         let nonce = &mut nonce[..self.cipher.nonce_len()];
         OsRng.fill_bytes(nonce);
-        let sealed = self.encrypt(nonce, context, &value).ok_or_else(|| self.failure())?;
+        let sealed = self.encrypt(nonce, context, &value).ok_or_else(|| self.decryption_error())?;
         Ok([&self.prefix, &*nonce, &sealed].concat().into())
     }
 
-    pub fn open(&self, context: &[u8], value: Bytes) -> Result<Bytes, Failure> {
+    pub fn decrypt_value(&self, context: &[u8], value: Bytes) -> Result<Bytes, TransformError> {
         let sealed = value.strip_prefix(&*self.prefix).unwrap_or_default();
         let opened = sealed.split_at_checked(self.cipher.nonce_len());
         let opened = opened.and_then(|(nonce, sealed)| self.decrypt(nonce, context, sealed));
-        opened.map(Into::into).ok_or_else(|| self.failure())
+        opened.map(Into::into).ok_or_else(|| self.decryption_error())
     }
 
-    fn failure(&self) -> Failure {
-        Failure::Damaged(self.name.clone())
+    fn decryption_error(&self) -> TransformError {
+        TransformError::Damaged(self.name.clone())
     }
 
     fn encrypt(&self, nonce: &[u8], context: &[u8], value: &[u8]) -> Option<Vec<u8>> {
         let key = &*self.key;
         let payload = Payload { msg: value, aad: context };
         match (self.cipher, key.len()) {
-            (Cipher::AesCbc, 16) => Some(cbc_encrypt::<aes::Aes128>(key, nonce, value)?),
-            (Cipher::AesCbc, 24) => Some(cbc_encrypt::<aes::Aes192>(key, nonce, value)?),
-            (Cipher::AesCbc, 32) => Some(cbc_encrypt::<aes::Aes256>(key, nonce, value)?),
-            (Cipher::AesGcm, 16) => Gcm::<Aes128>::new_from_slice(key).ok()?.encrypt(nonce.into(), payload).ok(),
-            (Cipher::AesGcm, 24) => Gcm::<Aes192>::new_from_slice(key).ok()?.encrypt(nonce.into(), payload).ok(),
-            (Cipher::AesGcm, 32) => Gcm::<Aes256>::new_from_slice(key).ok()?.encrypt(nonce.into(), payload).ok(),
-            (Cipher::SecretBox, 32) => XSalsa20Poly1305::new_from_slice(key).ok()?.encrypt(nonce.into(), value).ok(),
+            (CipherKind::AesCbc, 16) => Some(cbc_encrypt::<aes::Aes128>(key, nonce, value)?),
+            (CipherKind::AesCbc, 24) => Some(cbc_encrypt::<aes::Aes192>(key, nonce, value)?),
+            (CipherKind::AesCbc, 32) => Some(cbc_encrypt::<aes::Aes256>(key, nonce, value)?),
+            (CipherKind::AesGcm, 16) => Gcm::<Aes128>::new_from_slice(key).ok()?.encrypt(nonce.into(), payload).ok(),
+            (CipherKind::AesGcm, 24) => Gcm::<Aes192>::new_from_slice(key).ok()?.encrypt(nonce.into(), payload).ok(),
+            (CipherKind::AesGcm, 32) => Gcm::<Aes256>::new_from_slice(key).ok()?.encrypt(nonce.into(), payload).ok(),
+            (CipherKind::SecretBox, 32) => {
+                XSalsa20Poly1305::new_from_slice(key).ok()?.encrypt(nonce.into(), value).ok()
+            }
             _ => None,
         }
     }
@@ -129,13 +131,15 @@ impl Provider {
         let key = &*self.key;
         let payload = Payload { msg: sealed, aad: context };
         match (self.cipher, key.len()) {
-            (Cipher::AesCbc, 16) => cbc_decrypt::<aes::Aes128>(key, nonce, sealed),
-            (Cipher::AesCbc, 24) => cbc_decrypt::<aes::Aes192>(key, nonce, sealed),
-            (Cipher::AesCbc, 32) => cbc_decrypt::<aes::Aes256>(key, nonce, sealed),
-            (Cipher::AesGcm, 16) => Gcm::<Aes128>::new_from_slice(key).ok()?.decrypt(nonce.into(), payload).ok(),
-            (Cipher::AesGcm, 24) => Gcm::<Aes192>::new_from_slice(key).ok()?.decrypt(nonce.into(), payload).ok(),
-            (Cipher::AesGcm, 32) => Gcm::<Aes256>::new_from_slice(key).ok()?.decrypt(nonce.into(), payload).ok(),
-            (Cipher::SecretBox, 32) => XSalsa20Poly1305::new_from_slice(key).ok()?.decrypt(nonce.into(), sealed).ok(),
+            (CipherKind::AesCbc, 16) => cbc_decrypt::<aes::Aes128>(key, nonce, sealed),
+            (CipherKind::AesCbc, 24) => cbc_decrypt::<aes::Aes192>(key, nonce, sealed),
+            (CipherKind::AesCbc, 32) => cbc_decrypt::<aes::Aes256>(key, nonce, sealed),
+            (CipherKind::AesGcm, 16) => Gcm::<Aes128>::new_from_slice(key).ok()?.decrypt(nonce.into(), payload).ok(),
+            (CipherKind::AesGcm, 24) => Gcm::<Aes192>::new_from_slice(key).ok()?.decrypt(nonce.into(), payload).ok(),
+            (CipherKind::AesGcm, 32) => Gcm::<Aes256>::new_from_slice(key).ok()?.decrypt(nonce.into(), payload).ok(),
+            (CipherKind::SecretBox, 32) => {
+                XSalsa20Poly1305::new_from_slice(key).ok()?.decrypt(nonce.into(), sealed).ok()
+            }
             _ => None,
         }
     }
@@ -165,8 +169,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(cipher: Cipher, key: &str, nonce: &str, context: &str, plain: &str, sealed: &str) {
-        let provider = Provider::new(cipher, "k", hex(key));
+    fn check(cipher: CipherKind, key: &str, nonce: &str, context: &str, plain: &str, sealed: &str) {
+        let provider = KeyProvider::new(cipher, "k", hex(key));
         let (nonce, context, plain, sealed) = (hex(nonce), hex(context), hex(plain), hex(sealed));
         let encrypted = provider.encrypt(&nonce, &context, &plain).unwrap();
         assert_eq!(encrypted[..sealed.len()], sealed);
@@ -177,20 +181,27 @@ mod tests {
     fn published_vectors() {
         // NIST SP 800-38A, F.2.1 and F.2.5: the first block.
         let (iv, plain) = ("000102030405060708090a0b0c0d0e0f", "6bc1bee22e409f96e93d7e117393172a");
-        check(Cipher::AesCbc, "2b7e151628aed2a6abf7158809cf4f3c", iv, "", plain, "7649abac8119b246cee98e9b12e9197d");
+        check(
+            CipherKind::AesCbc,
+            "2b7e151628aed2a6abf7158809cf4f3c",
+            iv,
+            "",
+            plain,
+            "7649abac8119b246cee98e9b12e9197d",
+        );
         let key = "603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4";
-        check(Cipher::AesCbc, key, iv, "", plain, "f58c4c04d6e5f1ba779eabfb5f7bfbd6");
+        check(CipherKind::AesCbc, key, iv, "", plain, "f58c4c04d6e5f1ba779eabfb5f7bfbd6");
         // The GCM specification, test cases 4 and 16.
         let (nonce, context) = ("cafebabefacedbaddecaf888", "feedfacedeadbeeffeedfacedeadbeefabaddad2");
         let plain = "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e2449a6b525\
                      b16aedf5aa0de657ba637b39";
         let sealed = "42831ec2217774244b7221b784d0d49ce3aa212f2c02a4e035c17e2329aca12e21d514b25466931c7d8f6a5aac84aa05\
                       1ba30b396a0aac973d58e0915bc94fbc3221a5db94fae95ae7121a47";
-        check(Cipher::AesGcm, "feffe9928665731c6d6a8f9467308308", nonce, context, plain, sealed);
+        check(CipherKind::AesGcm, "feffe9928665731c6d6a8f9467308308", nonce, context, plain, sealed);
         let key = "feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308";
         let sealed = "522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa8cb08e48590dbb3da7b08b1056828838\
                       c5f61e6393ba7a0abcc9f66276fc6ece0f4e1768cddf8853bb2d551b";
-        check(Cipher::AesGcm, key, nonce, context, plain, sealed);
+        check(CipherKind::AesGcm, key, nonce, context, plain, sealed);
         // NaCl's crypto_secretbox test: the tag comes first.
         let key = "1b27556473e985d462cd51197a9a46c76009549eac6474f206c4ee0844f68389";
         let nonce = "69696ee955b62b73cd62bda875fc73d68219e0036b7a0b37";
@@ -201,22 +212,25 @@ mod tests {
                       c0dfc17c98dce87b4da7f011ec48c97271d2c20f9b928fe2270d6fb863d51738b48eeee314a7cc8ab932164548e526ae\
                       90224368517acfeabd6bb3732bc0e9da99832b61ca01b6de56244a9e88d5f9b37973f622a43d14a6599b1f654cb45a74\
                       e355a5";
-        check(Cipher::SecretBox, key, nonce, "", plain, sealed);
+        check(CipherKind::SecretBox, key, nonce, "", plain, sealed);
     }
 
     #[test]
     fn what_is_sealed_opens_with_its_key_name_and_place_only() {
-        for cipher in [Cipher::AesCbc, Cipher::AesGcm, Cipher::SecretBox] {
+        for cipher in [CipherKind::AesCbc, CipherKind::AesGcm, CipherKind::SecretBox] {
             for length in cipher.key_lengths() {
-                let provider = Provider::new(cipher, "k1", vec![7; *length]);
+                let provider = KeyProvider::new(cipher, "k1", vec![7; *length]);
                 let value = Bytes::from_static(b"{\"a\":1}");
-                let sealed = provider.seal(b"/registry/secrets/a/b", value.clone()).unwrap();
+                let sealed = provider.encrypt_value(b"/registry/secrets/a/b", value.clone()).unwrap();
                 assert!(sealed.starts_with(format!("k8s:enc:{}:v1:k1:", cipher.name()).as_bytes()));
-                assert!(provider.sealed(&sealed) && !Provider::new(cipher, "k2", vec![7; *length]).sealed(&sealed));
-                assert_eq!(provider.open(b"/registry/secrets/a/b", sealed.clone()).unwrap(), value);
-                assert!(provider.open(b"/registry/secrets/a/b", sealed.slice(..sealed.len() - 1)).is_err());
-                if cipher == Cipher::AesGcm {
-                    assert!(provider.open(b"/registry/secrets/a/c", sealed).is_err(), "moved to another key");
+                assert!(
+                    provider.has_encrypted(&sealed)
+                        && !KeyProvider::new(cipher, "k2", vec![7; *length]).has_encrypted(&sealed)
+                );
+                assert_eq!(provider.decrypt_value(b"/registry/secrets/a/b", sealed.clone()).unwrap(), value);
+                assert!(provider.decrypt_value(b"/registry/secrets/a/b", sealed.slice(..sealed.len() - 1)).is_err());
+                if cipher == CipherKind::AesGcm {
+                    assert!(provider.decrypt_value(b"/registry/secrets/a/c", sealed).is_err(), "moved to another key");
                 }
             }
         }

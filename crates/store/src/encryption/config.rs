@@ -3,8 +3,8 @@
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::Deserialize;
 
-use super::cipher::{Cipher, Provider};
-use crate::Error;
+use super::cipher::{CipherKind, KeyProvider};
+use crate::StoreError;
 
 /// Built-in groups whose names have no dot.
 const PLAIN_GROUPS: [&str; 5] = ["apps", "autoscaling", "batch", "extensions", "policy"];
@@ -12,25 +12,25 @@ const PLAIN_GROUPS: [&str; 5] = ["apps", "autoscaling", "batch", "extensions", "
 /// The validated configuration. The first entry that names a resource is the one for it.
 #[derive(Clone, Default)]
 pub struct EncryptionConfig {
-    rules: Vec<Rule>,
+    rules: Vec<ResourceRule>,
 }
 
 #[derive(Clone)]
-struct Rule {
+struct ResourceRule {
     /// `resource`, `resource.group`, `*.group`, `*.` (the core group) or `*.*`.
     resources: Vec<String>,
-    providers: Vec<Provider>,
+    providers: Vec<KeyProvider>,
 }
 
 impl EncryptionConfig {
     /// Reads an `EncryptionConfiguration` of `apiserver.config.k8s.io/v1` in YAML or JSON.
-    pub fn parse(text: &str) -> Result<Self, Error> {
-        let refuse = |reason: String| Error::Unusable(format!("--encryption-provider-config: {reason}"));
+    pub fn parse(text: &str) -> Result<Self, StoreError> {
+        let refuse = |reason: String| StoreError::Unusable(format!("--encryption-provider-config: {reason}"));
         let parsed = formats::yaml::parse(text.as_bytes()).map_err(|error| refuse(error.to_string()))?;
         if let Some(duplicates) = parsed.violation() {
             return Err(refuse(duplicates));
         }
-        let raw: Raw = serde_json::from_value(parsed.value).map_err(|error| refuse(error.to_string()))?;
+        let raw: RawConfig = serde_json::from_value(parsed.value).map_err(|error| refuse(error.to_string()))?;
         if (raw.kind.as_str(), raw.api_version.as_str()) != ("EncryptionConfiguration", "apiserver.config.k8s.io/v1") {
             return Err(refuse(format!(
                 "is {} of {}, not EncryptionConfiguration of apiserver.config.k8s.io/v1",
@@ -46,8 +46,8 @@ impl EncryptionConfig {
     }
 
     /// The providers for the resource of a key; `None`: it is not to be encrypted.
-    pub(super) fn providers(&self, key: &str) -> Option<&[Provider]> {
-        let (resource, group) = resource(key)?;
+    pub(super) fn providers_for_key(&self, key: &str) -> Option<&[KeyProvider]> {
+        let (resource, group) = resource_of_key(key)?;
         let names = |name: &String| match name.split_once('.') {
             None => group.is_empty() && name == resource,
             Some(("*", "*")) => true,
@@ -58,7 +58,7 @@ impl EncryptionConfig {
 }
 
 /// Resource and group of a key such as `/registry/apps/deployments/default/nginx`.
-fn resource(key: &str) -> Option<(&str, &str)> {
+fn resource_of_key(key: &str) -> Option<(&str, &str)> {
     let mut parts = key.strip_prefix("/registry/")?.split('/');
     let first = parts.next()?;
     if first.contains('.') || PLAIN_GROUPS.contains(&first) { Some((parts.next()?, first)) } else { Some((first, "")) }
@@ -66,7 +66,7 @@ fn resource(key: &str) -> Option<(&str, &str)> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Raw {
+struct RawConfig {
     kind: String,
     api_version: String,
     resources: Vec<RawRule>,
@@ -104,7 +104,7 @@ struct RawKey {
 }
 
 impl RawRule {
-    fn validate(self) -> Result<Rule, String> {
+    fn validate(self) -> Result<ResourceRule, String> {
         if self.resources.is_empty() || self.providers.is_empty() {
             return Err("needs resources and providers".into());
         }
@@ -112,25 +112,29 @@ impl RawRule {
             return Err(format!("{name:?} is no resource; use \"*.*\" for all, \"*.\" for the core group"));
         }
         let providers = self.providers.into_iter().map(RawProvider::validate).collect::<Result<Vec<_>, _>>()?;
-        Ok(Rule { resources: self.resources, providers: providers.into_iter().flatten().collect() })
+        Ok(ResourceRule { resources: self.resources, providers: providers.into_iter().flatten().collect() })
     }
 }
 
 impl RawProvider {
-    fn validate(self) -> Result<Vec<Provider>, String> {
+    fn validate(self) -> Result<Vec<KeyProvider>, String> {
         if self.kms.is_some() {
             return Err("kms is not supported; use aescbc, aesgcm, secretbox or identity".into());
         }
-        let keyed = [(Cipher::AesCbc, self.aescbc), (Cipher::AesGcm, self.aesgcm), (Cipher::SecretBox, self.secretbox)];
+        let keyed = [
+            (CipherKind::AesCbc, self.aescbc),
+            (CipherKind::AesGcm, self.aesgcm),
+            (CipherKind::SecretBox, self.secretbox),
+        ];
         let mut named: Vec<_> = keyed.into_iter().filter_map(|(cipher, keys)| Some((cipher, keys?.keys))).collect();
         if self.identity.is_some() {
-            named.push((Cipher::Identity, Vec::new()));
+            named.push((CipherKind::Identity, Vec::new()));
         }
         let Some((cipher, keys)) = named.pop().filter(|_| named.is_empty()) else {
             return Err("a provider is exactly one of aescbc, aesgcm, secretbox and identity".into());
         };
-        if cipher == Cipher::Identity {
-            return Ok(vec![Provider::new(cipher, "", Vec::new())]);
+        if cipher == CipherKind::Identity {
+            return Ok(vec![KeyProvider::new(cipher, "", Vec::new())]);
         }
         if keys.is_empty() {
             return Err("a provider needs keys".into());
@@ -140,7 +144,7 @@ impl RawProvider {
 }
 
 impl RawKey {
-    fn validate(self, cipher: Cipher) -> Result<Provider, String> {
+    fn validate(self, cipher: CipherKind) -> Result<KeyProvider, String> {
         if self.name.is_empty() || self.name.contains(':') {
             return Err(format!("the key name {:?} is empty or has a colon", self.name));
         }
@@ -155,7 +159,7 @@ impl RawKey {
                 key.len()
             ));
         }
-        Ok(Provider::new(cipher, &self.name, key))
+        Ok(KeyProvider::new(cipher, &self.name, key))
     }
 }
 
@@ -184,7 +188,7 @@ mod tests {
             ("['*.*']", "/registry/example.com/things/a", true),
         ] {
             assert_eq!(
-                config(resources, "identity: {}").unwrap().providers(key).is_some(),
+                config(resources, "identity: {}").unwrap().providers_for_key(key).is_some(),
                 chosen,
                 "{resources} {key}"
             );

@@ -13,115 +13,121 @@ use bytes::Bytes;
 use futures::StreamExt;
 
 pub use self::config::EncryptionConfig;
-use crate::{Error, Event, Follow, Layout, Notice, Notices, Page, Range, Record, Revision, Store, Write};
+use crate::{
+    KeyLayout, ListOptions, ListPage, Record, Revision, Store, StoreError, StoreEvent, WatchItem, WatchItems,
+    WatchOptions, WriteRequest,
+};
 
 /// A store whose documents are encrypted in the one below it.
-pub struct Encrypted {
+pub struct EncryptedStore {
     below: Arc<dyn Store>,
-    transform: Arc<Transform>,
+    transform: Arc<ValueTransformer>,
 }
 
 /// How documents change on their way.
-struct Transform {
+struct ValueTransformer {
     config: EncryptionConfig,
     /// Gives the name under which a document is sealed: kube-apiserver's key of it in etcd.
-    layout: Layout,
+    layout: KeyLayout,
 }
 
-impl Encrypted {
+impl EncryptedStore {
     /// Encrypts what goes into `below`. `layout` is that of the etcd that is below, or would be.
-    pub fn new(below: Arc<dyn Store>, config: EncryptionConfig, layout: Layout) -> Self {
-        Self { below, transform: Arc::new(Transform { config, layout }) }
+    pub fn new(below: Arc<dyn Store>, config: EncryptionConfig, layout: KeyLayout) -> Self {
+        Self { below, transform: Arc::new(ValueTransformer { config, layout }) }
     }
 }
 
-impl Transform {
-    fn seal(&self, key: &str, value: Bytes) -> Result<Bytes, Error> {
-        let Some(providers) = self.config.providers(key) else { return Ok(value) };
+impl ValueTransformer {
+    fn encrypt_value(&self, key: &str, value: Bytes) -> Result<Bytes, StoreError> {
+        let Some(providers) = self.config.providers_for_key(key) else { return Ok(value) };
         let context = self.layout.to_etcd(key);
         match providers.first() {
-            Some(first) => first.seal(context.as_bytes(), value).map_err(|failure| failed(key, failure)),
+            Some(first) => first.encrypt_value(context.as_bytes(), value).map_err(|failure| unusable(key, failure)),
             None => Ok(value),
         }
     }
 
-    fn open(&self, key: &str, value: Bytes) -> Result<Bytes, Error> {
+    fn decrypt_value(&self, key: &str, value: Bytes) -> Result<Bytes, StoreError> {
         let context = self.layout.to_etcd(key);
-        let providers = self.config.providers(key).unwrap_or_default();
-        match providers.iter().find(|provider| provider.sealed(&value)) {
-            Some(provider) => provider.open(context.as_bytes(), value).map_err(|failure| failed(key, failure)),
-            None if value.starts_with(cipher::MARK) => Err(failed(key, cipher::Failure::NoKey)),
+        let providers = self.config.providers_for_key(key).unwrap_or_default();
+        match providers.iter().find(|provider| provider.has_encrypted(&value)) {
+            Some(provider) => {
+                provider.decrypt_value(context.as_bytes(), value).map_err(|failure| unusable(key, failure))
+            }
+            None if value.starts_with(cipher::ENCRYPTED_PREFIX) => Err(unusable(key, cipher::TransformError::NoKey)),
             None if providers.is_empty() || providers.iter().any(|provider| provider.is_identity()) => Ok(value),
-            None => Err(failed(key, cipher::Failure::NotEncrypted)),
+            None => Err(unusable(key, cipher::TransformError::NotEncrypted)),
         }
     }
 
-    fn record(&self, record: Record) -> Result<Record, Error> {
-        let value = self.open(&record.key, record.value)?;
+    fn decrypt_record(&self, record: Record) -> Result<Record, StoreError> {
+        let value = self.decrypt_value(&record.key, record.value)?;
         Ok(Record { value, ..record })
     }
 
-    fn event(&self, event: Event) -> Result<Event, Error> {
-        let value = event.value.map(|value| self.open(&event.key, value)).transpose()?;
-        let previous = event.previous.map(|record| self.record(record)).transpose()?;
-        Ok(Event { value, previous, ..event })
+    fn decrypt_event(&self, event: StoreEvent) -> Result<StoreEvent, StoreError> {
+        let value = event.value.map(|value| self.decrypt_value(&event.key, value)).transpose()?;
+        let previous = event.previous.map(|record| self.decrypt_record(record)).transpose()?;
+        Ok(StoreEvent { value, previous, ..event })
     }
 }
 
-fn failed(key: &str, failure: cipher::Failure) -> Error {
-    Error::Unusable(format!("{key}: {failure}"))
+fn unusable(key: &str, failure: cipher::TransformError) -> StoreError {
+    StoreError::Unusable(format!("{key}: {failure}"))
 }
 
 #[async_trait]
-impl Store for Encrypted {
-    async fn get(&self, key: &str) -> Result<Option<Record>, Error> {
-        self.below.get(key).await?.map(|record| self.transform.record(record)).transpose()
+impl Store for EncryptedStore {
+    async fn get(&self, key: &str) -> Result<Option<Record>, StoreError> {
+        self.below.get(key).await?.map(|record| self.transform.decrypt_record(record)).transpose()
     }
 
-    async fn list(&self, range: Range) -> Result<Page, Error> {
+    async fn list(&self, range: ListOptions) -> Result<ListPage, StoreError> {
         let page = self.below.list(range).await?;
-        let records = page.records.into_iter().map(|record| self.transform.record(record)).collect::<Result<_, _>>()?;
-        Ok(Page { records, ..page })
+        let records =
+            page.records.into_iter().map(|record| self.transform.decrypt_record(record)).collect::<Result<_, _>>()?;
+        Ok(ListPage { records, ..page })
     }
 
-    async fn write(&self, write: Write) -> Result<Revision, Error> {
-        let value = write.value.map(|value| self.transform.seal(&write.key, value)).transpose()?;
-        match self.below.write(Write { value, ..write }).await {
-            Err(Error::Conflict { key, guard, current }) => {
-                let current = current.map(|record| self.transform.record(record)).transpose()?;
-                Err(Error::Conflict { key, guard, current })
+    async fn write(&self, write: WriteRequest) -> Result<Revision, StoreError> {
+        let value = write.value.map(|value| self.transform.encrypt_value(&write.key, value)).transpose()?;
+        match self.below.write(WriteRequest { value, ..write }).await {
+            Err(StoreError::Conflict { key, precondition, current }) => {
+                let current = current.map(|record| self.transform.decrypt_record(record)).transpose()?;
+                Err(StoreError::Conflict { key, precondition, current })
             }
             written => written,
         }
     }
 
-    async fn follow(&self, follow: Follow) -> Result<Notices, Error> {
+    async fn watch_items(&self, follow: WatchOptions) -> Result<WatchItems, StoreError> {
         let transform = self.transform.clone();
-        let notices = self.below.follow(follow).await?;
+        let notices = self.below.watch_items(follow).await?;
         let opened = notices.map(move |notice| match notice? {
-            Notice::Event(event) => transform.event(event).map(Notice::Event),
+            WatchItem::Event(event) => transform.decrypt_event(event).map(WatchItem::Event),
             progress => Ok(progress),
         });
         Ok(opened.boxed())
     }
 
-    async fn revision(&self) -> Result<Revision, Error> {
+    async fn revision(&self) -> Result<Revision, StoreError> {
         self.below.revision().await
     }
 
-    async fn compact(&self, through: Revision) -> Result<(), Error> {
+    async fn compact(&self, through: Revision) -> Result<(), StoreError> {
         self.below.compact(through).await
     }
 
-    async fn health(&self) -> Result<(), Error> {
-        self.below.health().await
+    async fn check_health(&self) -> Result<(), StoreError> {
+        self.below.check_health().await
     }
 
-    async fn size(&self) -> Result<u64, Error> {
-        self.below.size().await
+    async fn disk_usage(&self) -> Result<u64, StoreError> {
+        self.below.disk_usage().await
     }
 
-    fn tells_progress(&self) -> bool {
-        self.below.tells_progress()
+    fn supports_progress_requests(&self) -> bool {
+        self.below.supports_progress_requests()
     }
 }

@@ -5,23 +5,22 @@
 use std::time::Duration;
 
 use super::{
-    Etcd, engine, header_revision,
-    messages::{Compare, PutRequest, Request},
-    put_if,
+    EtcdStore, compare_and_apply, engine_error, header_revision,
+    messages::{EqualityCompare, PutRequest, RequestKind},
 };
-use crate::{Error, Revision, Store};
+use crate::{Revision, Store, StoreError};
 
 /// kube-apiserver's name for it.
-const KEY: &str = "compact_rev_key";
+const COMPACT_REVISION_KEY: &str = "compact_rev_key";
 
-impl Etcd {
+impl EtcdStore {
     /// Forgets, again and again, the history that is older than `keep`, until it is dropped. kube-apiserver keeps 5
     /// minutes. A failure is logged and tried again after the next interval.
-    pub async fn keep_compacted(&self, keep: Duration) {
-        let mut turn = Turn::default();
+    pub async fn run_compactor(&self, keep: Duration) {
+        let mut turn = CompactionTurn::default();
         loop {
             tokio::time::sleep(keep).await;
-            match self.take_turn(turn).await {
+            match self.compact_in_turn(turn).await {
                 Ok(next) => turn = next,
                 Err(error) => tracing::warn!(%error, "etcd cannot be compacted"),
             }
@@ -29,25 +28,26 @@ impl Etcd {
     }
 
     /// Compacts to where the last turn was, if nobody else did in between.
-    async fn take_turn(&self, turn: Turn) -> Result<Turn, Error> {
-        let key = KEY.as_bytes().to_vec();
+    async fn compact_in_turn(&self, turn: CompactionTurn) -> Result<CompactionTurn, StoreError> {
+        let key = COMPACT_REVISION_KEY.as_bytes().to_vec();
         let put = PutRequest { key: key.clone(), value: turn.revision.to_string().into(), lease: 0 };
-        let request = put_if(Compare::version(key.clone(), turn.version), Request::Put(put), key);
-        let response = self.client.txn(request).await.map_err(engine)?;
+        let request =
+            compare_and_apply(EqualityCompare::version(key.clone(), turn.version), RequestKind::Put(put), key);
+        let response = self.client.txn(request).await.map_err(engine_error)?;
         let revision = header_revision(response.header)?;
         if response.succeeded {
             self.compact(turn.revision).await?;
-            return Ok(Turn { version: turn.version + 1, revision });
+            return Ok(CompactionTurn { version: turn.version + 1, revision });
         }
         let range = response.responses.into_iter().find_map(|response| response.response_range);
         let found = range.and_then(|range| range.kvs.first().map(|kv| kv.version));
-        Ok(Turn { version: found.unwrap_or(0), revision })
+        Ok(CompactionTurn { version: found.unwrap_or(0), revision })
     }
 }
 
 /// What was true at the last turn.
 #[derive(Clone, Copy, Default)]
-struct Turn {
+struct CompactionTurn {
     /// How often anybody compacted.
     version: i64,
     revision: Revision,

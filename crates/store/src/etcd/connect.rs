@@ -10,16 +10,16 @@ use std::{
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use super::{
-    Etcd, Layout,
+    EtcdStore, KeyLayout,
     client::EtcdClient,
-    retry::{Call, retried},
+    retry::{CallKind, retry_call},
 };
-use crate::{Error, Store};
+use crate::{Store, StoreError};
 
 /// How long the cluster may take to answer at first.
-const FIRST_ANSWER: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The first versions of each release whose answer to a request for progress can be trusted.
-const TRUE_PROGRESS: [(u32, u32, u32); 2] = [(3, 4, 31), (3, 5, 13)];
+const RELIABLE_PROGRESS_SINCE: [(u32, u32, u32); 2] = [(3, 4, 31), (3, 5, 13)];
 
 /// How to reach an etcd cluster.
 #[derive(Clone, Debug)]
@@ -27,30 +27,30 @@ pub struct EtcdOptions {
     /// `--etcd-servers`: URLs, any of which may answer.
     pub servers: Vec<String>,
     /// How keys are laid out; `--etcd-prefix`.
-    pub layout: Layout,
+    pub layout: KeyLayout,
     /// `--etcd-cafile`: who signed the servers' certificates. Needed for `https`.
     pub ca: Option<PathBuf>,
     /// `--etcd-certfile` and `--etcd-keyfile`: what we show the servers.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
-pub(super) async fn connect(options: EtcdOptions) -> Result<Etcd, Error> {
+pub(super) async fn connect_store(options: EtcdOptions) -> Result<EtcdStore, StoreError> {
     let servers = options.servers.join(",");
-    let unusable = |reason: String| Error::Unusable(format!("etcd at {servers}: {reason}"));
+    let unusable = |reason: String| StoreError::Unusable(format!("etcd at {servers}: {reason}"));
     let tls = tls_config(&options).map_err(unusable)?;
-    let reached = tokio::time::timeout(FIRST_ANSWER, reach(&options, tls)).await;
-    let unreached = || unusable(format!("no answer in {FIRST_ANSWER:?}; check --etcd-servers and that etcd runs"));
+    let reached = tokio::time::timeout(CONNECT_TIMEOUT, reach_cluster(&options, tls)).await;
+    let unreached = || unusable(format!("no answer in {CONNECT_TIMEOUT:?}; check --etcd-servers and that etcd runs"));
     reached
         .map_err(|_| unreached())?
         .map_err(|error| unusable(format!("{error}; check --etcd-servers and its TLS files")))
 }
 
-async fn reach(options: &EtcdOptions, tls: Option<ClientTlsConfig>) -> Result<Etcd, String> {
-    let client = EtcdClient::new(&options.servers, tls).map_err(|error| chain(&error))?;
-    let mut etcd = Etcd { client, layout: Arc::new(options.layout.clone()), asks_progress: false };
-    etcd.revision().await.map_err(|error| chain(&error))?;
-    let status = retried(Call::Read, || etcd.client.status()).await.map_err(|error| chain(&error))?;
-    etcd.asks_progress = true_progress(&status.version);
+async fn reach_cluster(options: &EtcdOptions, tls: Option<ClientTlsConfig>) -> Result<EtcdStore, String> {
+    let client = EtcdClient::new(&options.servers, tls).map_err(|error| error_chain(&error))?;
+    let mut etcd = EtcdStore { client, layout: Arc::new(options.layout.clone()), supports_progress_requests: false };
+    etcd.revision().await.map_err(|error| error_chain(&error))?;
+    let status = retry_call(CallKind::Read, || etcd.client.status()).await.map_err(|error| error_chain(&error))?;
+    etcd.supports_progress_requests = has_reliable_progress(&status.version);
     Ok(etcd)
 }
 
@@ -67,20 +67,20 @@ fn tls_config(options: &EtcdOptions) -> Result<Option<ClientTlsConfig>, String> 
         return Err("all of --etcd-servers must be https, or none".into());
     }
     let ca = options.ca.as_deref().ok_or("https needs --etcd-cafile")?;
-    let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem(ca, "CERTIFICATE")?));
+    let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read_pem(ca, "CERTIFICATE")?));
     if let Some((certificate, key)) = &options.identity {
-        tls = tls.identity(Identity::from_pem(pem(certificate, "CERTIFICATE")?, pem(key, "PRIVATE KEY")?));
+        tls = tls.identity(Identity::from_pem(read_pem(certificate, "CERTIFICATE")?, read_pem(key, "PRIVATE KEY")?));
     }
     Ok(Some(tls))
 }
 
-fn pem(path: &Path, what: &str) -> Result<String, String> {
+fn read_pem(path: &Path, what: &str) -> Result<String, String> {
     let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     if text.contains(&format!("{what}-----")) { Ok(text) } else { Err(format!("{}: no {what} in it", path.display())) }
 }
 
 /// An error with its causes: tonic's own words are only "transport error".
-fn chain(error: &dyn std::error::Error) -> String {
+fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -93,12 +93,12 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-fn true_progress(version: &str) -> bool {
+fn has_reliable_progress(version: &str) -> bool {
     let mut parts = version.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     let (Some(major), Some(minor), patch) = (parts.next(), parts.next(), parts.next().unwrap_or(0)) else {
         return false;
     };
-    let fixed = TRUE_PROGRESS.into_iter().find(|fixed| (fixed.0, fixed.1) == (major, minor));
+    let fixed = RELIABLE_PROGRESS_SINCE.into_iter().find(|fixed| (fixed.0, fixed.1) == (major, minor));
     fixed.map_or((major, minor) > (3, 5), |fixed| patch >= fixed.2)
 }
 
@@ -108,8 +108,8 @@ mod tests {
 
     #[test]
     fn versions_that_answer_truly() {
-        let truly = ["3.4.31", "3.5.13", "3.5.21", "3.6.0", "3.6.8", "4.0.0"].map(true_progress);
-        let not = ["3.4.23", "3.5.12", "3.3.10", "", "x"].map(true_progress);
+        let truly = ["3.4.31", "3.5.13", "3.5.21", "3.6.0", "3.6.8", "4.0.0"].map(has_reliable_progress);
+        let not = ["3.4.23", "3.5.12", "3.3.10", "", "x"].map(has_reliable_progress);
         assert_eq!((truly, not), ([true; 6], [false; 5]));
     }
 
@@ -118,10 +118,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let empty = dir.path().join("empty.pem");
         fs::write(&empty, "").unwrap();
-        let layout = Layout::Upstream("/registry".into());
+        let layout = KeyLayout::Upstream("/registry".into());
         let options = EtcdOptions { servers: vec!["https://127.0.0.1:1".into()], layout, ca: None, identity: None };
         let check = async |options: EtcdOptions, expected: &str| {
-            let refused = Etcd::open(options).await.err().expect("connected").to_string();
+            let refused = EtcdStore::open(options).await.err().expect("connected").to_string();
             assert!(refused.contains(expected), "{refused}");
         };
         check(options.clone(), "--etcd-cafile").await;

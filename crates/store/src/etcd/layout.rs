@@ -4,7 +4,7 @@
 //! group; ours are all under their group. Only this table knows the difference.
 
 /// Built-in resources that kube-apiserver keeps elsewhere: its place, ours.
-const MOVED: [(&str, &str); 47] = [
+const RELOCATED_RESOURCES: [(&str, &str); 47] = [
     ("services/specs", "services"),
     ("services/endpoints", "endpoints"),
     ("minions", "nodes"),
@@ -55,27 +55,27 @@ const MOVED: [(&str, &str); 47] = [
 ];
 
 /// The prefix of all keys of ours.
-const OURS: &str = "/registry";
+const KEY_PREFIX: &str = "/registry";
 
 /// How keys are laid out in etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub enum KeyLayout {
     /// As kube-apiserver does, below this prefix (`--etcd-prefix`), such as `/registry`.
     Upstream(String),
     /// This prefix in front of our key as it is.
     Plain(String),
 }
 
-impl Layout {
+impl KeyLayout {
     /// The key in etcd of a key, or prefix of keys, of ours. A prefix is empty, `/registry/`, or that of one resource.
     pub fn to_etcd(&self, ours: &str) -> String {
         let prefix = match self {
             Self::Plain(prefix) => return format!("{prefix}{ours}"),
             Self::Upstream(prefix) => prefix,
         };
-        let path = ours.strip_prefix(OURS).unwrap_or(ours);
+        let path = ours.strip_prefix(KEY_PREFIX).unwrap_or(ours);
         let path = path.strip_prefix('/').unwrap_or(path);
-        format!("{prefix}/{}", moved(path, |(theirs, ours)| (ours, theirs)))
+        format!("{prefix}/{}", translate_resource(path, |(theirs, ours)| (ours, theirs)))
     }
 
     /// Our key of a key in etcd; `None` if it is none of ours.
@@ -84,14 +84,17 @@ impl Layout {
             Self::Plain(prefix) => etcd.strip_prefix(prefix).map(Into::into),
             Self::Upstream(prefix) => {
                 let path = etcd.strip_prefix(prefix)?.strip_prefix('/')?;
-                Some(format!("{OURS}/{}", moved(path, |row| row)))
+                Some(format!("{KEY_PREFIX}/{}", translate_resource(path, |row| row)))
             }
         }
     }
 }
 
-fn moved(path: &str, direction: fn((&'static str, &'static str)) -> (&'static str, &'static str)) -> String {
-    for (from, to) in MOVED.map(direction) {
+fn translate_resource(
+    path: &str,
+    direction: fn((&'static str, &'static str)) -> (&'static str, &'static str),
+) -> String {
+    for (from, to) in RELOCATED_RESOURCES.map(direction) {
         if let Some(rest) = path.strip_prefix(from)
             && rest.starts_with('/')
         {
@@ -107,7 +110,7 @@ mod tests {
 
     #[test]
     fn keys_are_where_kube_apiserver_keeps_them() {
-        let layout = Layout::Upstream("/registry".into());
+        let layout = KeyLayout::Upstream("/registry".into());
         for (ours, theirs) in [
             ("/registry/pods/default/a", "/registry/pods/default/a"),
             ("/registry/apps/deployments/default/nginx", "/registry/deployments/default/nginx"),
@@ -128,8 +131,8 @@ mod tests {
             assert_eq!(layout.to_ours(theirs).as_deref(), Some(ours));
         }
         assert_eq!(layout.to_etcd(""), "/registry/");
-        assert_eq!(Layout::Upstream("/a/b".into()).to_etcd("/registry/nodes/n"), "/a/b/minions/n");
+        assert_eq!(KeyLayout::Upstream("/a/b".into()).to_etcd("/registry/nodes/n"), "/a/b/minions/n");
         assert_eq!(layout.to_ours("/other/pods/a"), None);
-        assert_eq!(Layout::Plain("/p".into()).to_ours("/p/x").as_deref(), Some("/x"));
+        assert_eq!(KeyLayout::Plain("/p".into()).to_ours("/p/x").as_deref(), Some("/x"));
     }
 }

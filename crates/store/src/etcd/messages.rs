@@ -66,12 +66,12 @@ pub(super) struct DeleteRangeRequest {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct RequestOp {
-    #[prost(oneof = "Request", tags = "1, 2, 3")]
-    pub request: Option<Request>,
+    #[prost(oneof = "RequestKind", tags = "1, 2, 3")]
+    pub request: Option<RequestKind>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(super) enum Request {
+pub(super) enum RequestKind {
     #[prost(message, tag = 1)]
     Range(RangeRequest),
     #[prost(message, tag = 2)]
@@ -96,7 +96,7 @@ pub(super) enum CompareTarget {
 
 /// A comparison for equality, which is the default of its field 1.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Compare {
+pub(super) struct EqualityCompare {
     #[prost(enumeration = "CompareTarget", tag = 2)]
     pub target: i32,
     #[prost(bytes = "vec", tag = 3)]
@@ -105,7 +105,7 @@ pub(super) struct Compare {
     pub target_union: Option<TargetUnion>,
 }
 
-impl Compare {
+impl EqualityCompare {
     pub fn version(key: Vec<u8>, version: i64) -> Self {
         Self { target: CompareTarget::Version as i32, key, target_union: Some(TargetUnion::Version(version)) }
     }
@@ -126,7 +126,7 @@ pub(super) enum TargetUnion {
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TxnRequest {
     #[prost(message, repeated, tag = 1)]
-    pub compare: Vec<Compare>,
+    pub compare: Vec<EqualityCompare>,
     #[prost(message, repeated, tag = 2)]
     pub success: Vec<RequestOp>,
     #[prost(message, repeated, tag = 3)]

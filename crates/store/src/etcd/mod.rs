@@ -20,61 +20,70 @@ use tonic::Status;
 use self::{
     client::EtcdClient,
     messages::{
-        CompactionRequest, Compare, DeleteRangeRequest, KeyValue, LeaseGrantRequest, PutRequest, RangeRequest,
-        RangeResponse, Request, RequestOp, ResponseHeader, TxnRequest, TxnResponse,
+        CompactionRequest, DeleteRangeRequest, EqualityCompare, KeyValue, LeaseGrantRequest, PutRequest, RangeRequest,
+        RangeResponse, RequestKind, RequestOp, ResponseHeader, TxnRequest, TxnResponse,
     },
-    retry::{Call, retried},
+    retry::{CallKind, retry_call},
 };
-pub use self::{connect::EtcdOptions, layout::Layout};
-use crate::{Error, Follow, Guard, Notices, Page, Range, Record, Revision, Store, Write};
+pub use self::{connect::EtcdOptions, layout::KeyLayout};
+use crate::{
+    ListOptions, ListPage, Precondition, Record, Revision, Store, StoreError, WatchItems, WatchOptions, WriteRequest,
+};
 
 /// How many records are asked for at once.
-const PAGE: usize = 1000;
+const PAGE_RECORDS: usize = 1000;
 
 /// A store in an etcd cluster.
 #[derive(Clone)]
-pub struct Etcd {
+pub struct EtcdStore {
     client: EtcdClient,
-    layout: Arc<Layout>,
+    layout: Arc<KeyLayout>,
     /// Whether the servers answer a request for progress truly.
-    asks_progress: bool,
+    supports_progress_requests: bool,
 }
 
-impl Etcd {
+impl EtcdStore {
     /// Connects and makes sure that the cluster answers. Nothing is written.
-    pub async fn open(options: EtcdOptions) -> Result<Self, Error> {
-        connect::connect(options).await
+    pub async fn open(options: EtcdOptions) -> Result<Self, StoreError> {
+        connect::connect_store(options).await
     }
 
-    async fn range(&self, start: &[u8], end: &[u8], limit: usize, at: Revision) -> Result<RangeResponse, Error> {
+    async fn read_range(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        limit: usize,
+        at: Revision,
+    ) -> Result<RangeResponse, StoreError> {
         let (key, range_end) = (start.to_vec(), end.to_vec());
         let request = RangeRequest { key, range_end, limit: limit as i64, revision: at as i64, count_only: false };
-        match self.read(request).await {
+        match self.send_range(request).await {
             Ok(response) => Ok(response),
-            Err(status) => Err(self.out_of_range(status, at).await),
+            Err(status) => Err(self.classify_out_of_range(status, at).await),
         }
     }
 
-    async fn read(&self, request: RangeRequest) -> Result<RangeResponse, Status> {
-        retried(Call::Read, || self.client.range(request.clone())).await
+    async fn send_range(&self, request: RangeRequest) -> Result<RangeResponse, Status> {
+        retry_call(CallKind::Read, || self.client.range(request.clone())).await
     }
 
     /// etcd has one code for the past and the future; which one it is follows from the revision.
-    async fn out_of_range(&self, status: Status, requested: Revision) -> Error {
+    async fn classify_out_of_range(&self, status: Status, requested: Revision) -> StoreError {
         if status.code() != tonic::Code::OutOfRange {
-            return engine(status);
+            return engine_error(status);
         }
         match self.revision().await {
-            Ok(current) if requested > current => Error::Future { requested, current },
-            Ok(_) => {
-                Error::Compacted { requested, oldest: watch::oldest(self, requested).await.unwrap_or(requested + 1) }
-            }
+            Ok(current) if requested > current => StoreError::Future { requested, current },
+            Ok(_) => StoreError::Compacted {
+                requested,
+                oldest: watch::find_oldest_revision(self, requested).await.unwrap_or(requested + 1),
+            },
             Err(error) => error,
         }
     }
 
     /// `None` if the key is not one of this layout.
-    fn record(&self, kv: KeyValue) -> Option<Record> {
+    fn to_record(&self, kv: KeyValue) -> Option<Record> {
         let key = self.layout.to_ours(str::from_utf8(&kv.key).ok()?)?;
         Some(Record { key: key.into(), value: Bytes::from(kv.value), revision: kv.mod_revision as Revision })
     }
@@ -82,29 +91,29 @@ impl Etcd {
     /// The record that the `else` branch of a transaction read.
     fn record_from_txn(&self, response: TxnResponse) -> Option<Record> {
         let range = response.responses.into_iter().find_map(|response| response.response_range)?;
-        self.record(range.kvs.into_iter().next()?)
+        self.to_record(range.kvs.into_iter().next()?)
     }
 
-    async fn lease(&self, ttl: Option<Duration>) -> Result<Option<i64>, Error> {
+    async fn grant_lease(&self, ttl: Option<Duration>) -> Result<Option<i64>, StoreError> {
         let Some(ttl) = ttl else { return Ok(None) };
         let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
         let request = LeaseGrantRequest { ttl: seconds.max(1) as i64 };
         // A second grant after a lost response leaves an unused lease, which expires.
-        let lease = retried(Call::Read, || self.client.grant_lease(request)).await.map_err(engine)?;
+        let lease = retry_call(CallKind::Read, || self.client.grant_lease(request)).await.map_err(engine_error)?;
         Ok(Some(lease.id))
     }
 }
 
 #[async_trait]
-impl Store for Etcd {
-    async fn get(&self, key: &str) -> Result<Option<Record>, Error> {
+impl Store for EtcdStore {
+    async fn get(&self, key: &str) -> Result<Option<Record>, StoreError> {
         let key = self.layout.to_etcd(key).into_bytes();
-        let response = self.read(RangeRequest { key, ..RangeRequest::default() }).await.map_err(engine)?;
-        Ok(response.kvs.into_iter().next().and_then(|kv| self.record(kv)))
+        let response = self.send_range(RangeRequest { key, ..RangeRequest::default() }).await.map_err(engine_error)?;
+        Ok(response.kvs.into_iter().next().and_then(|kv| self.to_record(kv)))
     }
 
     /// In the order of etcd's keys, which within one resource is that of ours.
-    async fn list(&self, range: Range) -> Result<Page, Error> {
+    async fn list(&self, range: ListOptions) -> Result<ListPage, StoreError> {
         let prefix = self.layout.to_etcd(&range.prefix);
         let end = after_prefix(prefix.as_bytes());
         let mut start = prefix.into_bytes();
@@ -114,10 +123,10 @@ impl Store for Etcd {
         let limit = range.limit.unwrap_or(usize::MAX);
         // To etcd, 0 is now, and 1 is before the first write.
         let revision = range.at.map_or(0, |at| at.max(1));
-        let mut page = Page { records: Vec::new(), revision, remaining: 0 };
+        let mut page = ListPage { records: Vec::new(), revision, remaining: 0 };
         loop {
-            let wanted = (limit - page.records.len()).clamp(1, PAGE);
-            let response = self.range(&start, &end, wanted, page.revision).await?;
+            let wanted = (limit - page.records.len()).clamp(1, PAGE_RECORDS);
+            let response = self.read_range(&start, &end, wanted, page.revision).await?;
             if page.revision == 0 {
                 page.revision = header_revision(response.header)?;
             }
@@ -126,7 +135,7 @@ impl Store for Etcd {
             start = next_key(last.key.clone());
             page.remaining = (response.count as usize).saturating_sub(if limit > 0 { kvs.len() } else { 0 });
             if limit > 0 {
-                page.records.extend(kvs.into_iter().filter_map(|kv| self.record(kv)));
+                page.records.extend(kvs.into_iter().filter_map(|kv| self.to_record(kv)));
             }
             if page.remaining == 0 || page.records.len() >= limit {
                 return Ok(page);
@@ -134,72 +143,72 @@ impl Store for Etcd {
         }
     }
 
-    async fn write(&self, write: Write) -> Result<Revision, Error> {
+    async fn write(&self, write: WriteRequest) -> Result<Revision, StoreError> {
         let key = self.layout.to_etcd(&write.key).into_bytes();
-        let revision = match write.guard {
-            Guard::Absent => 0,
-            Guard::Revision(revision) => revision as i64,
+        let revision = match write.precondition {
+            Precondition::Absent => 0,
+            Precondition::Revision(revision) => revision as i64,
         };
         let then = match &write.value {
-            None => Request::DeleteRange(DeleteRangeRequest { key: key.clone() }),
+            None => RequestKind::DeleteRange(DeleteRangeRequest { key: key.clone() }),
             Some(value) => {
-                let lease = self.lease(write.ttl).await?.unwrap_or(0);
-                Request::Put(PutRequest { key: key.clone(), value: value.clone(), lease })
+                let lease = self.grant_lease(write.ttl).await?.unwrap_or(0);
+                RequestKind::Put(PutRequest { key: key.clone(), value: value.clone(), lease })
             }
         };
-        let request = put_if(Compare::mod_revision(key.clone(), revision), then, key);
-        let response = retried(Call::Write, || self.client.txn(request.clone())).await.map_err(engine)?;
+        let request = compare_and_apply(EqualityCompare::mod_revision(key.clone(), revision), then, key);
+        let response = retry_call(CallKind::Write, || self.client.txn(request.clone())).await.map_err(engine_error)?;
         if response.succeeded {
             return header_revision(response.header);
         }
         let current = self.record_from_txn(response);
-        Err(Error::Conflict { key: write.key, guard: write.guard, current })
+        Err(StoreError::Conflict { key: write.key, precondition: write.precondition, current })
     }
 
-    async fn follow(&self, follow: Follow) -> Result<Notices, Error> {
-        watch::follow(self.clone(), follow).await
+    async fn watch_items(&self, follow: WatchOptions) -> Result<WatchItems, StoreError> {
+        watch::watch_items(self.clone(), follow).await
     }
 
-    async fn revision(&self) -> Result<Revision, Error> {
+    async fn revision(&self) -> Result<Revision, StoreError> {
         let request = RangeRequest { key: b"revision".into(), count_only: true, ..RangeRequest::default() };
-        let response = self.read(request).await.map_err(engine)?;
+        let response = self.send_range(request).await.map_err(engine_error)?;
         header_revision(response.header)
     }
 
-    async fn compact(&self, through: Revision) -> Result<(), Error> {
+    async fn compact(&self, through: Revision) -> Result<(), StoreError> {
         if through == 0 {
             return Ok(());
         }
         let request = CompactionRequest { revision: through as i64, physical: true };
         // Compaction is idempotent.
-        match retried(Call::Read, || self.client.compact(request)).await {
+        match retry_call(CallKind::Read, || self.client.compact(request)).await {
             Ok(_) => Ok(()),
             Err(status) if status.code() == tonic::Code::OutOfRange => match self.revision().await? {
-                current if through > current => Err(Error::Future { requested: through, current }),
+                current if through > current => Err(StoreError::Future { requested: through, current }),
                 // It is done already.
                 _ => Ok(()),
             },
-            Err(status) => Err(engine(status)),
+            Err(status) => Err(engine_error(status)),
         }
     }
 
-    async fn health(&self) -> Result<(), Error> {
+    async fn check_health(&self) -> Result<(), StoreError> {
         // A read that needs a majority.
         self.revision().await.map(|_| ())
     }
 
-    async fn size(&self) -> Result<u64, Error> {
-        let status = self.client.status().await.map_err(engine)?;
+    async fn disk_usage(&self) -> Result<u64, StoreError> {
+        let status = self.client.status().await.map_err(engine_error)?;
         Ok(status.db_size.try_into().unwrap_or(0))
     }
 
-    fn tells_progress(&self) -> bool {
-        self.asks_progress
+    fn supports_progress_requests(&self) -> bool {
+        self.supports_progress_requests
     }
 }
 
-fn header_revision(header: Option<ResponseHeader>) -> Result<Revision, Error> {
-    let header = header.ok_or_else(|| Error::Engine("etcd answered without a revision".into()))?;
+fn header_revision(header: Option<ResponseHeader>) -> Result<Revision, StoreError> {
+    let header = header.ok_or_else(|| StoreError::Engine("etcd answered without a revision".into()))?;
     Ok(header.revision as Revision)
 }
 
@@ -222,12 +231,12 @@ fn after_prefix(prefix: &[u8]) -> Vec<u8> {
 }
 
 /// A transaction that performs `then` if `compare` holds, and reads `key` otherwise.
-fn put_if(compare: Compare, then: Request, key: Vec<u8>) -> TxnRequest {
-    let read = Request::Range(RangeRequest { key, ..RangeRequest::default() });
+fn compare_and_apply(compare: EqualityCompare, then: RequestKind, key: Vec<u8>) -> TxnRequest {
+    let read = RequestKind::Range(RangeRequest { key, ..RangeRequest::default() });
     let operation = |request| vec![RequestOp { request: Some(request) }];
     TxnRequest { compare: vec![compare], success: operation(then), failure: operation(read) }
 }
 
-fn engine(status: Status) -> Error {
-    Error::Engine(Box::new(status))
+fn engine_error(status: Status) -> StoreError {
+    StoreError::Engine(Box::new(status))
 }

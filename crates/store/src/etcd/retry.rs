@@ -8,25 +8,25 @@ use std::{error::Error as _, future::Future, io, time::Duration};
 use tonic::{Code, Status};
 
 const ATTEMPTS: u32 = 8;
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const MIN_BACKOFF: Duration = Duration::from_millis(5);
 
 /// What a call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum CallKind {
     Read,
     Write,
 }
 
 /// Makes a call, and again where that is safe and may help.
-pub(super) async fn retried<T, F>(call: Call, mut make: impl FnMut() -> F) -> Result<T, Status>
+pub(super) async fn retry_call<T, F>(call: CallKind, mut make: impl FnMut() -> F) -> Result<T, Status>
 where
     F: Future<Output = Result<T, Status>>,
 {
     let mut attempt = 0;
     loop {
         match make().await {
-            Err(status) if attempt < ATTEMPTS && worth_another(call, &status) => {
-                tokio::time::sleep(FIRST_PAUSE * 2u32.pow(attempt)).await;
+            Err(status) if attempt < ATTEMPTS && is_retriable(call, &status) => {
+                tokio::time::sleep(MIN_BACKOFF * 2u32.pow(attempt)).await;
                 attempt += 1;
             }
             made => return made,
@@ -34,15 +34,15 @@ where
     }
 }
 
-fn worth_another(call: Call, status: &Status) -> bool {
+fn is_retriable(call: CallKind, status: &Status) -> bool {
     match call {
-        Call::Read => matches!(status.code(), Code::Unavailable | Code::Cancelled),
-        Call::Write => status.code() == Code::Unavailable && never_left(status),
+        CallKind::Read => matches!(status.code(), Code::Unavailable | Code::Cancelled),
+        CallKind::Write => status.code() == Code::Unavailable && was_never_sent(status),
     }
 }
 
 /// Whether there was not even a connection.
-fn never_left(status: &Status) -> bool {
+fn was_never_sent(status: &Status) -> bool {
     let mut source = status.source();
     while let Some(cause) = source {
         if let Some(error) = cause.downcast_ref::<io::Error>() {

@@ -12,41 +12,41 @@ use tokio::{
 };
 
 use super::{
-    Etcd, after_prefix,
+    EtcdStore, after_prefix,
     client::WatchStream,
-    engine, header_revision,
+    engine_error, header_revision,
     messages::{KeyValue, WatchCreateRequest, WatchResponse},
-    retry::{Call, retried},
+    retry::{CallKind, retry_call},
 };
-use crate::{Error, Event, Follow, Notice, Notices, Revision};
+use crate::{Revision, StoreError, StoreEvent, WatchItem, WatchItems, WatchOptions};
 
 /// How long a watcher tries to reach the cluster again before it gives up.
-const GIVES_UP: Duration = Duration::from_secs(30);
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long etcd may take to tell the oldest revision.
-const OLDEST: Duration = Duration::from_secs(5);
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const OLDEST_REVISION_TIMEOUT: Duration = Duration::from_secs(5);
+const MIN_BACKOFF: Duration = Duration::from_millis(50);
+const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
-pub(super) async fn follow(etcd: Etcd, follow: Follow) -> Result<Notices, Error> {
+pub(super) async fn watch_items(etcd: EtcdStore, follow: WatchOptions) -> Result<WatchItems, StoreError> {
     // A read as of then tells whether the history is still there.
-    etcd.range(b"revision", b"", 1, follow.after.max(1)).await?;
+    etcd.read_range(b"revision", b"", 1, follow.after.max(1)).await?;
     let prefix = etcd.layout.to_etcd(&follow.prefix);
-    let asks_progress = etcd.asks_progress;
-    let mut watcher = Watcher {
+    let asks_progress = etcd.supports_progress_requests;
+    let mut watcher = EtcdWatcher {
         etcd,
         prefix,
         cursor: follow.after,
         waiting: VecDeque::new(),
         stream: None,
-        every: follow.progress,
-        nudge: follow.nudge.filter(|_| asks_progress),
-        told: follow.after,
-        heard: Instant::now(),
+        progress_interval: follow.progress_interval,
+        progress_request: follow.progress_request.filter(|_| asks_progress),
+        reported: follow.after,
+        reported_at: Instant::now(),
     };
     watcher.connect().await?;
     let notices = stream::unfold(Some(watcher), |watcher| async {
         let mut watcher = watcher?;
-        match watcher.next().await {
+        match watcher.next_item().await {
             Ok(notice) => Some((Ok(notice), Some(watcher))),
             Err(error) => Some((Err(error), None)),
         }
@@ -55,7 +55,7 @@ pub(super) async fn follow(etcd: Etcd, follow: Follow) -> Result<Notices, Error>
 }
 
 /// The oldest revision that can be read, asked by watching at one that cannot. `None`: it was not told in time.
-pub(super) async fn oldest(etcd: &Etcd, compacted: Revision) -> Option<Revision> {
+pub(super) async fn find_oldest_revision(etcd: &EtcdStore, compacted: Revision) -> Option<Revision> {
     let start_revision = compacted.max(1) as i64;
     let create = WatchCreateRequest { key: b"oldest".into(), start_revision, ..WatchCreateRequest::default() };
     let asked = async {
@@ -67,11 +67,11 @@ pub(super) async fn oldest(etcd: &Etcd, compacted: Revision) -> Option<Revision>
         }
         None
     };
-    timeout(OLDEST, asked).await.ok()?
+    timeout(OLDEST_REVISION_TIMEOUT, asked).await.ok()?
 }
 
 /// When it is time to ask for progress.
-async fn asked(due: Option<Duration>, nudge: Option<&Notify>) {
+async fn wait_for_progress_request(due: Option<Duration>, nudge: Option<&Notify>) {
     let due = async {
         match due {
             Some(due) => sleep(due).await,
@@ -90,52 +90,52 @@ async fn asked(due: Option<Duration>, nudge: Option<&Notify>) {
     }
 }
 
-struct Watcher {
-    etcd: Etcd,
+struct EtcdWatcher {
+    etcd: EtcdStore,
     prefix: String,
     /// Every event up to here is delivered or in `waiting`.
     cursor: Revision,
-    waiting: VecDeque<Event>,
+    waiting: VecDeque<StoreEvent>,
     stream: Option<WatchStream>,
-    every: Option<Duration>,
-    nudge: Option<Arc<Notify>>,
+    progress_interval: Option<Duration>,
+    progress_request: Option<Arc<Notify>>,
     /// What the consumer knows of the position.
-    told: Revision,
-    heard: Instant,
+    reported: Revision,
+    reported_at: Instant,
 }
 
-impl Watcher {
-    async fn next(&mut self) -> Result<Notice, Error> {
+impl EtcdWatcher {
+    async fn next_item(&mut self) -> Result<WatchItem, StoreError> {
         loop {
             if let Some(event) = self.waiting.pop_front() {
-                self.tell(event.revision);
-                return Ok(Notice::Event(event));
+                self.mark_reported(event.revision);
+                return Ok(WatchItem::Event(event));
             }
-            let Some(response) = self.response().await? else { continue };
-            if let Some(progress) = self.take(response)? {
-                self.tell(progress);
-                return Ok(Notice::Progress(progress));
+            let Some(response) = self.next_response().await? else { continue };
+            if let Some(progress) = self.take_events(response)? {
+                self.mark_reported(progress);
+                return Ok(WatchItem::Progress(progress));
             }
         }
     }
 
-    fn tell(&mut self, revision: Revision) {
-        self.told = revision;
-        self.heard = Instant::now();
+    fn mark_reported(&mut self, revision: Revision) {
+        self.reported = revision;
+        self.reported_at = Instant::now();
     }
 
     /// The next response; `None` when it is time to ask for progress, or the stream had to be taken up again.
-    async fn response(&mut self) -> Result<Option<WatchResponse>, Error> {
+    async fn next_response(&mut self) -> Result<Option<WatchResponse>, StoreError> {
         let Some(stream) = &mut self.stream else {
             self.reconnect().await?;
             return Ok(None);
         };
-        let every = self.every.filter(|_| self.etcd.asks_progress);
-        let due = every.map(|every| every.saturating_sub(self.heard.elapsed()).max(FIRST_PAUSE));
+        let every = self.progress_interval.filter(|_| self.etcd.supports_progress_requests);
+        let due = every.map(|every| every.saturating_sub(self.reported_at.elapsed()).max(MIN_BACKOFF));
         let received = tokio::select! {
             received = stream.message() => received,
-            () = asked(due, self.nudge.as_deref()) => {
-                self.heard = Instant::now();
+            () = wait_for_progress_request(due, self.progress_request.as_deref()) => {
+                self.reported_at = Instant::now();
                 // A stream that cannot be asked is taken up again.
                 if !stream.request_progress().await {
                     self.stream = None;
@@ -153,27 +153,27 @@ impl Watcher {
     }
 
     /// Takes the events of a response. Without any, it may be word of progress.
-    fn take(&mut self, response: WatchResponse) -> Result<Option<Revision>, Error> {
+    fn take_events(&mut self, response: WatchResponse) -> Result<Option<Revision>, StoreError> {
         if response.compact_revision > 0 {
             let oldest = response.compact_revision as Revision;
-            return Err(Error::Compacted { requested: self.cursor, oldest });
+            return Err(StoreError::Compacted { requested: self.cursor, oldest });
         }
         if response.canceled {
-            return Err(Error::Engine(format!("etcd ended a watch: {}", response.cancel_reason).into()));
+            return Err(StoreError::Engine(format!("etcd ended a watch: {}", response.cancel_reason).into()));
         }
         let progress = header_revision(response.header)?;
         let is_notification = response.events.is_empty() && !response.created;
         for event in response.events {
             let Some(kv) = event.kv else { continue };
             if kv.mod_revision as Revision > self.cursor {
-                self.waiting.extend(self.event(kv, event.prev_kv)?);
+                self.waiting.extend(self.to_event(kv, event.prev_kv)?);
             }
         }
         if let Some(last) = self.waiting.back() {
             self.cursor = last.revision;
             return Ok(None);
         }
-        let news = is_notification && progress > self.told && self.every.is_some();
+        let news = is_notification && progress > self.reported && self.progress_interval.is_some();
         if news {
             self.cursor = self.cursor.max(progress);
         }
@@ -181,23 +181,23 @@ impl Watcher {
     }
 
     /// `None` if the key is none of ours.
-    fn event(&self, kv: KeyValue, previous: Option<KeyValue>) -> Result<Option<Event>, Error> {
+    fn to_event(&self, kv: KeyValue, previous: Option<KeyValue>) -> Result<Option<StoreEvent>, StoreError> {
         let key = str::from_utf8(&kv.key).ok().and_then(|key| self.etcd.layout.to_ours(key));
         let Some(key) = key else { return Ok(None) };
         let revision = kv.mod_revision as Revision;
         // A deletion has no creation.
         let deleted = kv.create_revision == 0;
         let created = kv.create_revision == kv.mod_revision;
-        let previous = previous.filter(|previous| previous.mod_revision > 0).and_then(|kv| self.etcd.record(kv));
+        let previous = previous.filter(|previous| previous.mod_revision > 0).and_then(|kv| self.etcd.to_record(kv));
         if previous.is_none() && !created {
             // It was compacted before the event was sent.
-            return Err(Error::Compacted { requested: self.cursor, oldest: revision });
+            return Err(StoreError::Compacted { requested: self.cursor, oldest: revision });
         }
         let value = (!deleted).then(|| kv.value.into());
-        Ok(Some(Event { revision, key: key.into(), value, previous }))
+        Ok(Some(StoreEvent { revision, key: key.into(), value, previous }))
     }
 
-    async fn connect(&mut self) -> Result<(), Error> {
+    async fn connect(&mut self) -> Result<(), StoreError> {
         let create = WatchCreateRequest {
             key: self.prefix.clone().into_bytes(),
             range_end: after_prefix(self.prefix.as_bytes()),
@@ -206,23 +206,23 @@ impl Watcher {
             prev_kv: true,
         };
         let watch = || self.etcd.client.watch(create.clone());
-        let mut stream = retried(Call::Read, watch).await.map_err(engine)?;
+        let mut stream = retry_call(CallKind::Read, watch).await.map_err(engine_error)?;
         // The first response only says that the watch was made.
-        stream.message().await.map_err(engine)?;
+        stream.message().await.map_err(engine_error)?;
         self.stream = Some(stream);
         Ok(())
     }
 
-    async fn reconnect(&mut self) -> Result<(), Error> {
-        let deadline = Instant::now() + GIVES_UP;
-        let mut pause = FIRST_PAUSE;
+    async fn reconnect(&mut self) -> Result<(), StoreError> {
+        let deadline = Instant::now() + RECONNECT_TIMEOUT;
+        let mut pause = MIN_BACKOFF;
         loop {
             match self.connect().await {
                 Ok(()) => return Ok(()),
                 Err(error) if Instant::now() + pause > deadline => return Err(error),
                 Err(_) => sleep(pause).await,
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(MAX_BACKOFF);
         }
     }
 }

@@ -3,22 +3,28 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::engines::{Collections, Engine, EtcdServer, cache, embedded};
-use ferry_store::{At, Cache, Error, Guard, Layout, Revision, Snapshot, Store, Window, Write};
+use ferry_store::{
+    HistoryWindow, KeyLayout, Precondition, ResourceVersionMatch, Revision, Snapshot, Store, StoreError, WatchCache,
+    WriteRequest,
+};
 use futures::future::join_all;
 
 async fn put(store: &dyn Store, key: &str, value: &str) -> Revision {
     let current = store.get(key).await.unwrap();
-    let guard = current.map_or(Guard::Absent, |record| Guard::Revision(record.revision));
-    store.write(Write { key: key.into(), guard, value: Some(value.to_owned().into()), ttl: None }).await.unwrap()
+    let precondition = current.map_or(Precondition::Absent, |record| Precondition::Revision(record.revision));
+    store
+        .write(WriteRequest { key: key.into(), precondition, value: Some(value.to_owned().into()), ttl: None })
+        .await
+        .unwrap()
 }
 
 fn fields(snapshot: &Snapshot) -> Vec<&str> {
-    snapshot.after(None).map(|item| item.marks.field(0)).collect()
+    snapshot.items_after(None).map(|item| item.selectable_fields.field(0)).collect()
 }
 
-async fn agrees(cache: &Cache) {
-    let checked = cache.check().await.unwrap();
-    let differ: Vec<_> = checked.iter().filter(|checked| !checked.agrees()).collect();
+async fn agrees(cache: &WatchCache) {
+    let checked = cache.check_consistency().await.unwrap();
+    let differ: Vec<_> = checked.iter().filter(|checked| !checked.is_consistent()).collect();
     assert!(differ.is_empty(), "{differ:?}");
     assert!(checked.iter().map(|checked| checked.records).sum::<usize>() > 0, "nothing was compared");
 }
@@ -29,9 +35,9 @@ async fn a_read_sees_every_write_that_was_acknowledged() {
     let cache = cache(embedded(dir.path()).await, Collections::ByFirstPart).await;
     for round in 0..500 {
         let revision = put(&*cache, "/a/x", &round.to_string()).await;
-        let snapshot = cache.snapshot("/a/", At::Newest).await.unwrap();
+        let snapshot = cache.snapshot("/a/", ResourceVersionMatch::Newest).await.unwrap();
         assert_eq!((fields(&snapshot), snapshot.revision), (vec![round.to_string().as_str()], revision));
-        let item = cache.snapshot("/a/", At::NotBefore(revision)).await.unwrap().get("/a/x").cloned();
+        let item = cache.snapshot("/a/", ResourceVersionMatch::NotBefore(revision)).await.unwrap().get("/a/x").cloned();
         assert_eq!(item.unwrap().record.revision, revision);
     }
 }
@@ -42,37 +48,41 @@ async fn changes_and_their_forms_are_shared() {
     let cache = cache(embedded(dir.path()).await, Collections::ByFirstPart).await;
     let first = put(&*cache, "/a/x", "1").await;
     put(&*cache, "/a/x", "2").await;
-    cache.snapshot("/a/", At::Newest).await.unwrap();
-    let mut watchers = [cache.watch("/a/", first).unwrap(), cache.watch("/a/x", first).unwrap()];
-    let [one, other] = watchers.each_mut().map(|watcher| watcher.take(10).unwrap().remove(0));
+    cache.snapshot("/a/", ResourceVersionMatch::Newest).await.unwrap();
+    let mut watchers = [cache.watch_prefix("/a/", first).unwrap(), cache.watch_prefix("/a/x", first).unwrap()];
+    let [one, other] = watchers.each_mut().map(|watcher| watcher.take_changes(10).unwrap().remove(0));
     assert!(Arc::ptr_eq(&one, &other));
-    let marks = |item: &Option<Arc<ferry_store::Item>>| item.as_ref().unwrap().marks.field(0).to_owned();
+    let marks =
+        |item: &Option<Arc<ferry_store::CachedItem>>| item.as_ref().unwrap().selectable_fields.field(0).to_owned();
     assert_eq!((marks(&one.item), marks(&one.previous)), ("2".into(), "1".into()));
     let form: Arc<str> = "text".into();
-    let made = one.encoded(&form, || Ok::<_, Error>("made".into())).unwrap();
-    let again = other.encoded(&form, || Err(Error::Unusable("made twice".into()))).unwrap();
+    let made = one.encoded(&form, || Ok::<_, StoreError>("made".into())).unwrap();
+    let again = other.encoded(&form, || Err(StoreError::Unusable("made twice".into()))).unwrap();
     assert_eq!(made.as_ptr(), again.as_ptr());
 }
 
 #[tokio::test]
 async fn a_quiet_collection_keeps_its_watchers() {
     let dir = tempfile::tempdir().unwrap();
-    let window = Window { keep_for: Duration::ZERO, keep_changes: 0, ..Window::default() };
+    let window = HistoryWindow { keep_for: Duration::ZERO, keep_changes: 0, ..HistoryWindow::default() };
     let engine = embedded(dir.path()).await;
-    let cache = Cache::over(engine, Arc::new(Collections::ByFirstPart), window).await.unwrap();
+    let cache = WatchCache::with_engine(engine, Arc::new(Collections::ByFirstPart), window).await.unwrap();
     let first = put(&cache, "/quiet/x", "1").await;
-    cache.snapshot("/quiet/", At::Newest).await.unwrap();
-    let mut quiet = cache.watch("/quiet/", first).unwrap();
-    let mut slow = cache.watch("/busy/", first).unwrap();
+    cache.snapshot("/quiet/", ResourceVersionMatch::Newest).await.unwrap();
+    let mut quiet = cache.watch_prefix("/quiet/", first).unwrap();
+    let mut slow = cache.watch_prefix("/busy/", first).unwrap();
     join_all((0..2000).map(|n| put_owned(&cache, format!("/busy/{n}")))).await;
-    cache.snapshot("/busy/", At::Newest).await.unwrap();
-    assert!(matches!(slow.take(10), Err(Error::Compacted { .. })), "a watcher that is too slow is cut off");
+    cache.snapshot("/busy/", ResourceVersionMatch::Newest).await.unwrap();
+    assert!(
+        matches!(slow.take_changes(10), Err(StoreError::Compacted { .. })),
+        "a watcher that is too slow is cut off"
+    );
     put(&cache, "/quiet/x", "2").await;
-    cache.snapshot("/quiet/", At::Newest).await.unwrap();
-    assert_eq!(quiet.take(10).unwrap().len(), 1);
+    cache.snapshot("/quiet/", ResourceVersionMatch::Newest).await.unwrap();
+    assert_eq!(quiet.take_changes(10).unwrap().len(), 1);
 }
 
-async fn put_owned(cache: &Cache, key: String) -> Revision {
+async fn put_owned(cache: &WatchCache, key: String) -> Revision {
     put(cache, &key, "x").await
 }
 
@@ -86,9 +96,9 @@ async fn history_is_there_after_a_restart() {
         (first, put(&*cache, "/a/x", "2").await)
     };
     let cache = cache(embedded(dir.path()).await, Collections::ByFirstPart).await;
-    let changes = cache.watch("/a/", first).unwrap().take(10).unwrap();
+    let changes = cache.watch_prefix("/a/", first).unwrap().take_changes(10).unwrap();
     assert_eq!(changes.iter().map(|change| change.revision).collect::<Vec<_>>(), [last - 1, last]);
-    assert_eq!(fields(&cache.snapshot("/a/", At::Exactly(first)).await.unwrap()), ["1"]);
+    assert_eq!(fields(&cache.snapshot("/a/", ResourceVersionMatch::Exactly(first)).await.unwrap()), ["1"]);
     agrees(&cache).await;
 }
 
@@ -105,14 +115,14 @@ async fn compared_under_load(engine: Engine, writes: usize) {
                     put(&*cache, &key, &count.to_string()).await;
                     continue;
                 };
-                let guard = Guard::Revision(current.revision);
-                cache.write(Write { key: current.key, guard, value: None, ttl: None }).await.unwrap();
+                let precondition = Precondition::Revision(current.revision);
+                cache.write(WriteRequest { key: current.key, precondition, value: None, ttl: None }).await.unwrap();
             }
         })
     };
     let writers: Vec<_> = (0..8).map(writer).collect();
     put(&*cache, "/0/first", "x").await;
-    cache.snapshot("/0/", At::Newest).await.unwrap();
+    cache.snapshot("/0/", ResourceVersionMatch::Newest).await.unwrap();
     let mut rounds = 0;
     while writers.iter().any(|writer| !writer.is_finished()) {
         agrees(&cache).await;
@@ -121,7 +131,7 @@ async fn compared_under_load(engine: Engine, writes: usize) {
     for writer in writers {
         writer.await.unwrap();
     }
-    cache.snapshot("/0/", At::Newest).await.unwrap();
+    cache.snapshot("/0/", ResourceVersionMatch::Newest).await.unwrap();
     agrees(&cache).await;
     println!("compared {rounds} times under load");
 }
@@ -146,7 +156,7 @@ async fn a_read_from_etcd_waits_for_no_foreign_key() {
     for round in 0..20 {
         put(&*cache, "/a/x", &round.to_string()).await;
         let revision = put(&*foreign, "/a/x", "x").await;
-        let snapshot = cache.snapshot("/a/", At::Newest).await.unwrap();
+        let snapshot = cache.snapshot("/a/", ResourceVersionMatch::Newest).await.unwrap();
         assert_eq!(fields(&snapshot), [round.to_string()]);
         assert!(snapshot.revision >= revision);
     }
@@ -158,25 +168,25 @@ async fn the_cache_survives_restarts_of_etcd_and_lost_history() {
     let engine = server.store("/lost").await;
     let cache = cache(engine.clone(), Collections::ByFirstPart).await;
     let first = put(&*cache, "/a/x", "1").await;
-    let mut watcher = cache.watch("/a/", first - 1).unwrap();
-    cache.snapshot("/a/", At::Newest).await.unwrap();
+    let mut watcher = cache.watch_prefix("/a/", first - 1).unwrap();
+    cache.snapshot("/a/", ResourceVersionMatch::Newest).await.unwrap();
     server.restart();
     // Another server writes and compacts before the cache is there again.
-    let other = server.open(Layout::Plain("/lost".into())).await;
+    let other = server.open(KeyLayout::Plain("/lost".into())).await;
     put(&other, "/a/x", "2").await;
     let last = put(&other, "/a/y", "3").await;
     other.compact(last).await.unwrap();
     let snapshot = loop {
-        match cache.snapshot("/a/", At::NotBefore(last)).await {
+        match cache.snapshot("/a/", ResourceVersionMatch::NotBefore(last)).await {
             Ok(snapshot) => break snapshot,
             Err(error) => println!("{error}"),
         }
     };
     assert_eq!(fields(&snapshot), ["2", "3"]);
     // It was fast enough to see the changes, or it is told that it was not.
-    match watcher.take(10) {
+    match watcher.take_changes(10) {
         Ok(changes) => assert!(changes.iter().map(|change| change.revision).is_sorted()),
-        Err(error) => assert!(matches!(error, Error::Compacted { .. }), "{error}"),
+        Err(error) => assert!(matches!(error, StoreError::Compacted { .. }), "{error}"),
     }
     agrees(&cache).await;
 }

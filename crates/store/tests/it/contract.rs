@@ -8,34 +8,38 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::engines::Engine;
 use ferry_store::{
-    Error, Event, Follow, Guard, Next, Notice, Page, Range, Record, Revision, Store, Watch, Write, change,
+    EventStream, ListOptions, ListPage, Precondition, Record, Revision, Store, StoreError, StoreEvent, UpdateAction,
+    WatchItem, WatchOptions, WriteRequest, guaranteed_update,
 };
 use futures::{StreamExt, future::join_all};
 
-async fn put(store: &dyn Store, key: &str, guard: Guard, value: &str) -> Result<Revision, Error> {
+async fn put(store: &dyn Store, key: &str, precondition: Precondition, value: &str) -> Result<Revision, StoreError> {
     let value = Some(value.to_owned().into());
-    store.write(Write { key: key.into(), guard, value, ttl: None }).await
+    store.write(WriteRequest { key: key.into(), precondition, value, ttl: None }).await
 }
 
 async fn create(store: &dyn Store, key: &str, value: &str) -> Revision {
-    put(store, key, Guard::Absent, value).await.unwrap()
+    put(store, key, Precondition::Absent, value).await.unwrap()
 }
 
 async fn update(store: &dyn Store, key: &str, value: &str) -> Revision {
     let revision = store.get(key).await.unwrap().unwrap().revision;
-    put(store, key, Guard::Revision(revision), value).await.unwrap()
+    put(store, key, Precondition::Revision(revision), value).await.unwrap()
 }
 
 async fn delete(store: &dyn Store, key: &str) -> Revision {
     let revision = store.get(key).await.unwrap().unwrap().revision;
-    store.write(Write { key: key.into(), guard: Guard::Revision(revision), value: None, ttl: None }).await.unwrap()
+    store
+        .write(WriteRequest { key: key.into(), precondition: Precondition::Revision(revision), value: None, ttl: None })
+        .await
+        .unwrap()
 }
 
-async fn list_at(store: &dyn Store, prefix: &str, at: Option<Revision>) -> Page {
-    store.list(Range { prefix: prefix.into(), at, ..Range::default() }).await.unwrap()
+async fn list_at(store: &dyn Store, prefix: &str, at: Option<Revision>) -> ListPage {
+    store.list(ListOptions { prefix: prefix.into(), at, ..ListOptions::default() }).await.unwrap()
 }
 
-async fn take(watch: &mut Watch, count: usize) -> Vec<Event> {
+async fn take(watch: &mut EventStream, count: usize) -> Vec<StoreEvent> {
     watch.take(count).map(Result::unwrap).collect().await
 }
 
@@ -51,20 +55,20 @@ async fn a_new_store_is_empty(store: Engine) {
     assert_eq!(store.get("/a").await.unwrap(), None);
     let page = list_at(&*store, "", None).await;
     assert_eq!((page.records.len(), page.revision, page.remaining), (0, revision, 0));
-    store.health().await.unwrap();
+    store.check_health().await.unwrap();
 }
 
 async fn guards_are_checked(store: Engine) {
     let first = create(&*store, "/a", "1").await;
-    let refused = put(&*store, "/a", Guard::Absent, "2").await.unwrap_err();
-    let Error::Conflict { current: Some(current), .. } = refused else { panic!("{refused}") };
+    let refused = put(&*store, "/a", Precondition::Absent, "2").await.unwrap_err();
+    let StoreError::Conflict { current: Some(current), .. } = refused else { panic!("{refused}") };
     assert_eq!(show(&[current]), [format!("/a=1@{first}")]);
 
-    let second = put(&*store, "/a", Guard::Revision(first), "2").await.unwrap();
-    assert!(matches!(put(&*store, "/a", Guard::Revision(first), "3").await, Err(Error::Conflict { .. })));
+    let second = put(&*store, "/a", Precondition::Revision(first), "2").await.unwrap();
+    assert!(matches!(put(&*store, "/a", Precondition::Revision(first), "3").await, Err(StoreError::Conflict { .. })));
     assert!(matches!(
-        put(&*store, "/b", Guard::Revision(first), "3").await,
-        Err(Error::Conflict { current: None, .. })
+        put(&*store, "/b", Precondition::Revision(first), "3").await,
+        Err(StoreError::Conflict { current: None, .. })
     ));
     assert_eq!(show(&[store.get("/a").await.unwrap().unwrap()]), [format!("/a=2@{second}")]);
     assert_eq!(store.revision().await.unwrap(), second);
@@ -94,9 +98,9 @@ async fn many_writers_of_one_key_lose_nothing(store: Engine) {
         loop {
             let record = store.get("/counter").await.unwrap().unwrap();
             let count: u32 = std::str::from_utf8(&record.value).unwrap().parse().unwrap();
-            match put(&*store, "/counter", Guard::Revision(record.revision), &(count + 1).to_string()).await {
+            match put(&*store, "/counter", Precondition::Revision(record.revision), &(count + 1).to_string()).await {
                 Ok(revision) => return revision,
-                Err(Error::Conflict { .. }) => {}
+                Err(StoreError::Conflict { .. }) => {}
                 Err(error) => panic!("{error}"),
             }
         }
@@ -116,7 +120,7 @@ async fn a_watch_begins_after_its_revision(store: Engine) {
     let mut watch = store.watch("/", first).await.unwrap();
     let events = take(&mut watch, 2).await;
     let record = |value: &'static str, revision| Record { key: "/a".into(), value: value.into(), revision };
-    let event = |revision, value: Option<&'static str>, previous| Event {
+    let event = |revision, value: Option<&'static str>, previous| StoreEvent {
         revision,
         key: "/a".into(),
         value: value.map(Into::into),
@@ -180,10 +184,9 @@ async fn a_watch_resumes_where_another_ended(store: Engine) {
 async fn the_future_cannot_be_read(store: Engine) {
     let current = create(&*store, "/a", "1").await;
     let requested = current + 1;
-    let is_future =
-        |error: &Error| matches!(error, Error::Future { requested: r, current: c } if (*r, *c) == (requested, current));
+    let is_future = |error: &StoreError| matches!(error, StoreError::Future { requested: r, current: c } if (*r, *c) == (requested, current));
     assert!(is_future(&store.watch("/", requested).await.err().unwrap()));
-    assert!(is_future(&store.list(Range { at: Some(requested), ..Range::default() }).await.unwrap_err()));
+    assert!(is_future(&store.list(ListOptions { at: Some(requested), ..ListOptions::default() }).await.unwrap_err()));
     assert!(is_future(&store.compact(requested).await.unwrap_err()));
 }
 
@@ -226,7 +229,7 @@ async fn pages_of_one_list_are_consistent(store: Engine) {
     }
     let whole = list_at(&*store, "/p/", None).await;
     let mut pages = Vec::new();
-    let mut range = Range { prefix: "/p/".into(), limit: Some(3), ..Range::default() };
+    let mut range = ListOptions { prefix: "/p/".into(), limit: Some(3), ..ListOptions::default() };
     for (round, remaining) in [7, 4, 1, 0].into_iter().enumerate() {
         let page = store.list(range.clone()).await.unwrap();
         assert_eq!((page.remaining, page.revision), (remaining, whole.revision));
@@ -248,9 +251,11 @@ async fn compacted_history_is_refused(store: Engine) {
     let mut running = store.watch("/", through - 1).await.unwrap();
     store.compact(through).await.unwrap();
 
-    let is_compacted = |error: &Error| matches!(error, Error::Compacted { oldest, .. } if *oldest == through);
+    let is_compacted = |error: &StoreError| matches!(error, StoreError::Compacted { oldest, .. } if *oldest == through);
     assert!(is_compacted(&store.watch("/", through - 1).await.err().unwrap()));
-    assert!(is_compacted(&store.list(Range { at: Some(through - 1), ..Range::default() }).await.unwrap_err()));
+    assert!(is_compacted(
+        &store.list(ListOptions { at: Some(through - 1), ..ListOptions::default() }).await.unwrap_err()
+    ));
     // A watch that was running had the events already, or ends.
     match running.next().await.unwrap() {
         Ok(event) => assert_eq!(event.revision, through),
@@ -271,9 +276,10 @@ async fn compacted_history_is_refused(store: Engine) {
 
 async fn documents_expire(store: Engine) {
     let ttl = Some(Duration::from_millis(20));
-    let write = |key: &'static str, guard| Write { key: key.into(), guard, value: Some("x".into()), ttl };
+    let write =
+        |key: &'static str, precondition| WriteRequest { key: key.into(), precondition, value: Some("x".into()), ttl };
     let mut watch = store.watch("/", store.revision().await.unwrap()).await.unwrap();
-    let revision = store.write(write("/short", Guard::Absent)).await.unwrap();
+    let revision = store.write(write("/short", Precondition::Absent)).await.unwrap();
     let events = take(&mut watch, 2).await;
     assert_eq!((events[0].revision, events[0].value.is_some()), (revision, true));
     assert_eq!((events[1].revision, &events[1].value), (revision + 1, &None));
@@ -283,12 +289,13 @@ async fn documents_expire(store: Engine) {
 
 async fn a_later_write_ends_the_ttl(store: Engine) {
     let ttl = Some(Duration::from_millis(30));
-    let write = |key: &'static str, guard| Write { key: key.into(), guard, value: Some("x".into()), ttl };
-    let first = store.write(write("/kept", Guard::Absent)).await.unwrap();
-    let kept = put(&*store, "/kept", Guard::Revision(first), "y").await;
+    let write =
+        |key: &'static str, precondition| WriteRequest { key: key.into(), precondition, value: Some("x".into()), ttl };
+    let first = store.write(write("/kept", Precondition::Absent)).await.unwrap();
+    let kept = put(&*store, "/kept", Precondition::Revision(first), "y").await;
     // On a machine so slow that the first write has expired already there is nothing to see.
     let Ok(kept) = kept else { return };
-    let last = store.write(write("/expires-later", Guard::Absent)).await.unwrap();
+    let last = store.write(write("/expires-later", Precondition::Absent)).await.unwrap();
     let mut watch = store.watch("/", last).await.unwrap();
     assert_eq!(&*take(&mut watch, 1).await[0].key, "/expires-later");
     assert_eq!(store.get("/kept").await.unwrap().unwrap().revision, kept);
@@ -296,18 +303,23 @@ async fn a_later_write_ends_the_ttl(store: Engine) {
 
 async fn progress_is_told_when_other_keys_change(store: Engine) {
     let after = create(&*store, "/a/1", "x").await;
-    let follow = Follow { prefix: "/a/".into(), after, progress: Some(Duration::from_millis(10)), nudge: None };
-    let mut notices = store.follow(follow).await.unwrap();
+    let follow = WatchOptions {
+        prefix: "/a/".into(),
+        after,
+        progress_interval: Some(Duration::from_millis(10)),
+        progress_request: None,
+    };
+    let mut notices = store.watch_items(follow).await.unwrap();
     let other = create(&*store, "/b/1", "x").await;
     loop {
         match notices.next().await.unwrap().unwrap() {
-            Notice::Progress(revision) if revision >= other => break,
-            Notice::Progress(revision) => assert!(revision > after),
-            Notice::Event(event) => panic!("{event:?}"),
+            WatchItem::Progress(revision) if revision >= other => break,
+            WatchItem::Progress(revision) => assert!(revision > after),
+            WatchItem::Event(event) => panic!("{event:?}"),
         }
     }
     let mine = create(&*store, "/a/2", "x").await;
-    while let Notice::Progress(revision) = notices.next().await.unwrap().unwrap() {
+    while let WatchItem::Progress(revision) = notices.next().await.unwrap().unwrap() {
         assert!(revision < mine, "progress to {revision} before the event of {mine}");
     }
 }
@@ -316,19 +328,21 @@ async fn a_change_is_read_decided_and_written(store: Engine) {
     let count =
         |record: Option<&Record>| record.map_or(0, |record| String::from_utf8_lossy(&record.value).parse().unwrap());
     let add_one = |store: Engine| async move {
-        let add = |record: Option<&Record>| Ok::<_, Error>(Next::Put((count(record) + 1u32).to_string().into(), None));
-        change(&*store, "/n", add).await.unwrap()
+        let add = |record: Option<&Record>| {
+            Ok::<_, StoreError>(UpdateAction::Put((count(record) + 1u32).to_string().into(), None))
+        };
+        guaranteed_update(&*store, "/n", add).await.unwrap()
     };
     let changed = join_all((0..20).map(|_| tokio::spawn(add_one(store.clone())))).await;
     assert!(changed.into_iter().all(|record| record.unwrap().is_some()));
     let record = store.get("/n").await.unwrap().unwrap();
     assert_eq!(record.value, "20");
     let revision = store.revision().await.unwrap();
-    let kept = change::<Error>(&*store, "/n", |_| Ok(Next::Keep)).await.unwrap();
+    let kept = guaranteed_update::<StoreError>(&*store, "/n", |_| Ok(UpdateAction::Keep)).await.unwrap();
     assert_eq!((kept.as_ref(), store.revision().await.unwrap()), (Some(&record), revision));
-    assert_eq!(change::<Error>(&*store, "/n", |_| Ok(Next::Delete)).await.unwrap(), None);
+    assert_eq!(guaranteed_update::<StoreError>(&*store, "/n", |_| Ok(UpdateAction::Delete)).await.unwrap(), None);
     assert_eq!(store.get("/n").await.unwrap(), None);
-    assert_eq!(change::<Error>(&*store, "/n", |_| Ok(Next::Delete)).await.unwrap(), None);
+    assert_eq!(guaranteed_update::<StoreError>(&*store, "/n", |_| Ok(UpdateAction::Delete)).await.unwrap(), None);
 }
 
 /// Names the rules once; the embedded engine runs each as a test, etcd all of them in a row on one server.

@@ -16,8 +16,8 @@ use std::{
 };
 
 use ferry_store::{
-    Embedded, Guard, Options, Range, Record, Revision, Store, Window, Write,
-    medium::{Medium, POINTS},
+    EmbeddedOptions, EmbeddedStore, HistoryWindow, ListOptions, Precondition, Record, Revision, Store, WriteRequest,
+    medium::{CRASH_POINTS, StorageMedium},
 };
 
 const CHILD_DIR: &str = "FERRY_STORE_TEST_CHILD_DIR";
@@ -26,11 +26,11 @@ const WRITERS: usize = 8;
 const KEYS: u64 = 5;
 
 /// Small files and little history, so that every kind of work happens all the time.
-fn options() -> Options {
-    Options {
-        window: Window { keep_for: Duration::ZERO, keep_changes: 100, ..Window::default() },
+fn options() -> EmbeddedOptions {
+    EmbeddedOptions {
+        window: HistoryWindow { keep_for: Duration::ZERO, keep_changes: 100, ..HistoryWindow::default() },
         segment_bytes: 64 << 10,
-        ..Options::default()
+        ..EmbeddedOptions::default()
     }
 }
 
@@ -45,8 +45,8 @@ struct EndsAt {
     remaining: AtomicU64,
 }
 
-impl Medium for EndsAt {
-    fn reached(&self, point: &'static str) {
+impl StorageMedium for EndsAt {
+    fn reached_point(&self, point: &'static str) {
         if point == self.point && self.remaining.fetch_sub(1, Ordering::SeqCst) == 1 {
             std::process::abort();
         }
@@ -61,7 +61,7 @@ async fn child_that_writes_until_it_ends() {
     let (point, times) = point.split_once('=').unwrap_or(("", "0"));
     let medium = EndsAt { point: point.into(), remaining: AtomicU64::new(times.parse().unwrap()) };
     let limit = if point.is_empty() { u64::MAX } else { 300 };
-    let store = Arc::new(Embedded::open_on(Path::new(&dir), options(), Arc::new(medium)).await.unwrap());
+    let store = Arc::new(EmbeddedStore::open_with_medium(Path::new(&dir), options(), Arc::new(medium)).await.unwrap());
     println!("\nopened {} ;", store.revision().await.unwrap());
     let writers: Vec<_> = (0..WRITERS).map(|writer| tokio::spawn(write(store.clone(), writer, limit))).collect();
     for writer in writers {
@@ -71,15 +71,16 @@ async fn child_that_writes_until_it_ends() {
 }
 
 /// Each key has one writer, so its writes are in order and at most one is not acknowledged.
-async fn write(store: Arc<Embedded>, writer: usize, limit: u64) {
+async fn write(store: Arc<EmbeddedStore>, writer: usize, limit: u64) {
     let mut next = HashMap::new();
     for round in 0..limit {
         let key = format!("/{writer}/{}", round % KEYS);
         let current = store.get(&key).await.unwrap();
         let number = next.entry(key.clone()).or_insert_with(|| current.as_ref().map_or(0, |record| number(record) + 1));
-        let guard = current.map_or(Guard::Absent, |record| Guard::Revision(record.revision));
+        let precondition = current.map_or(Precondition::Absent, |record| Precondition::Revision(record.revision));
         let value = document(&key, *number).map(Into::into);
-        let revision = store.write(Write { key: key.as_str().into(), guard, value, ttl: None }).await.unwrap();
+        let revision =
+            store.write(WriteRequest { key: key.as_str().into(), precondition, value, ttl: None }).await.unwrap();
         println!("\nacknowledged {key} {number} {revision} ;");
         *number += 1;
         if round % 40 == 39 {
@@ -150,14 +151,14 @@ impl Expected {
     }
 
     async fn check(&mut self, dir: &Path, point: &str) {
-        let verified = match Embedded::verify(dir).await {
+        let verified = match EmbeddedStore::verify_files(dir).await {
             // Ended before the store was made.
             Err(error) if self.writes == 0 && error.to_string().contains("no store") => return,
             verified => verified.unwrap(),
         };
         assert!(verified.revision >= self.newest, "{point}: at {} after {}", verified.revision, self.newest);
-        let store = Embedded::open(dir, options()).await.unwrap();
-        let page = store.list(Range::default()).await.unwrap();
+        let store = EmbeddedStore::open(dir, options()).await.unwrap();
+        let page = store.list(ListOptions::default()).await.unwrap();
         assert_eq!((page.revision, page.records.len() as u64), (verified.revision, verified.records));
         let found: HashMap<_, _> = page.records.iter().map(|record| (&*record.key, record)).collect();
         for (key, (number, revision)) in &self.acknowledged {
@@ -199,7 +200,7 @@ async fn nothing_acknowledged_is_lost_when_killed_at_random() {
 #[tokio::test]
 async fn nothing_acknowledged_is_lost_at_any_point() {
     let mut writes = 0;
-    for point in POINTS {
+    for point in CRASH_POINTS {
         let dir = tempfile::tempdir().unwrap();
         let mut expected = Expected::default();
         for times in [1, 2] {
@@ -209,5 +210,5 @@ async fn nothing_acknowledged_is_lost_at_any_point() {
         }
         writes += expected.writes;
     }
-    println!("ended twice at each of {} points: {writes} acknowledged writes, none lost", POINTS.len());
+    println!("ended twice at each of {} points: {writes} acknowledged writes, none lost", CRASH_POINTS.len());
 }

@@ -2,35 +2,38 @@
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
-use ferry_store::{Embedded, Error, Event, Guard, Lag, Options, Range, Record, Revision, Store, Window, Write};
+use ferry_store::{
+    DelayedSync, EmbeddedOptions, EmbeddedStore, HistoryWindow, ListOptions, Precondition, Record, Revision, Store,
+    StoreError, StoreEvent, WriteRequest,
+};
 use futures::StreamExt;
 
-fn options() -> Options {
-    Options { segment_bytes: 64 << 10, ..Options::default() }
+fn options() -> EmbeddedOptions {
+    EmbeddedOptions { segment_bytes: 64 << 10, ..EmbeddedOptions::default() }
 }
 
-async fn open(dir: &Path) -> Embedded {
-    Embedded::open(dir, options()).await.unwrap()
+async fn open(dir: &Path) -> EmbeddedStore {
+    EmbeddedStore::open(dir, options()).await.unwrap()
 }
 
-async fn put(store: &Embedded, key: &str, value: Option<&str>) -> Revision {
+async fn put(store: &EmbeddedStore, key: &str, value: Option<&str>) -> Revision {
     let current = store.get(key).await.unwrap();
-    let guard = current.map_or(Guard::Absent, |record| Guard::Revision(record.revision));
+    let precondition = current.map_or(Precondition::Absent, |record| Precondition::Revision(record.revision));
     let value = value.map(|value| value.to_owned().into());
-    store.write(Write { key: key.into(), guard, value, ttl: None }).await.unwrap()
+    store.write(WriteRequest { key: key.into(), precondition, value, ttl: None }).await.unwrap()
 }
 
-async fn records(store: &Embedded) -> Vec<Record> {
-    store.list(Range::default()).await.unwrap().records
+async fn records(store: &EmbeddedStore) -> Vec<Record> {
+    store.list(ListOptions::default()).await.unwrap().records
 }
 
-async fn events(store: &Embedded, after: Revision) -> Vec<Event> {
+async fn events(store: &EmbeddedStore, after: Revision) -> Vec<StoreEvent> {
     let count = (store.revision().await.unwrap() - after) as usize;
     store.watch("", after).await.unwrap().take(count).map(Result::unwrap).collect().await
 }
 
 /// A store with creations, updates, deletions and compacted history.
-async fn fill(dir: &Path) -> Embedded {
+async fn fill(dir: &Path) -> EmbeddedStore {
     let store = open(dir).await;
     for round in 0..6 {
         for key in 0..20 {
@@ -50,7 +53,7 @@ async fn reopening_keeps_records_history_and_the_revision() {
     drop(store);
     let store = open(dir.path()).await;
     assert_eq!((records(&store).await, events(&store, 70).await, store.revision().await.unwrap()), before);
-    assert!(matches!(store.watch("", 69).await.err(), Some(Error::Compacted { requested: 69, oldest: 70 })));
+    assert!(matches!(store.watch("", 69).await.err(), Some(StoreError::Compacted { requested: 69, oldest: 70 })));
 }
 
 #[tokio::test]
@@ -70,7 +73,7 @@ async fn documents_expire_after_a_restart_too() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).await;
     let ttl = Some(Duration::from_millis(100));
-    let write = Write { key: "/a".into(), guard: Guard::Absent, value: Some("1".into()), ttl };
+    let write = WriteRequest { key: "/a".into(), precondition: Precondition::Absent, value: Some("1".into()), ttl };
     let written = store.write(write).await.unwrap();
     drop(store);
     let store = open(dir.path()).await;
@@ -81,19 +84,21 @@ async fn documents_expire_after_a_restart_too() {
 #[tokio::test]
 async fn old_history_is_forgotten_and_current_records_are_not() {
     let dir = tempfile::tempdir().unwrap();
-    let options =
-        Options { window: Window { keep_for: Duration::ZERO, keep_changes: 100, ..Window::default() }, ..options() };
-    let store = Embedded::open(dir.path(), options.clone()).await.unwrap();
+    let options = EmbeddedOptions {
+        window: HistoryWindow { keep_for: Duration::ZERO, keep_changes: 100, ..HistoryWindow::default() },
+        ..options()
+    };
+    let store = EmbeddedStore::open(dir.path(), options.clone()).await.unwrap();
     put(&store, "/kept", Some("1")).await;
     for count in 0..800 {
         put(&store, "/busy", (count % 3 != 0).then_some("x")).await;
     }
-    let Some(Error::Compacted { oldest, .. }) = store.watch("", 0).await.err() else { panic!("not compacted") };
+    let Some(StoreError::Compacted { oldest, .. }) = store.watch("", 0).await.err() else { panic!("not compacted") };
     let revision = store.revision().await.unwrap();
     assert!((100..400).contains(&(revision - oldest)), "{oldest} of {revision}");
     let before = (records(&store).await, events(&store, oldest).await);
     drop(store);
-    let store = Embedded::open(dir.path(), options).await.unwrap();
+    let store = EmbeddedStore::open(dir.path(), options).await.unwrap();
     assert_eq!((records(&store).await, events(&store, oldest).await), before);
     assert_eq!(store.get("/kept").await.unwrap().unwrap().revision, 1);
 }
@@ -101,26 +106,27 @@ async fn old_history_is_forgotten_and_current_records_are_not() {
 #[tokio::test]
 async fn large_history_is_forgotten_early() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { window: Window { keep_bytes: 1 << 20, ..Window::default() }, ..options() };
-    let store = Embedded::open(dir.path(), options).await.unwrap();
+    let options =
+        EmbeddedOptions { window: HistoryWindow { keep_bytes: 1 << 20, ..HistoryWindow::default() }, ..options() };
+    let store = EmbeddedStore::open(dir.path(), options).await.unwrap();
     let document = "x".repeat(10_000);
     for _ in 0..500 {
         put(&store, "/large", Some(&document)).await;
     }
-    assert!(matches!(store.watch("", 0).await.err(), Some(Error::Compacted { .. })));
+    assert!(matches!(store.watch("", 0).await.err(), Some(StoreError::Compacted { .. })));
 }
 
 /// What is young but more than the promised number of changes is kept only while it is small.
 #[tokio::test]
 async fn a_burst_does_not_make_the_history_long() {
     let dir = tempfile::tempdir().unwrap();
-    let window = Window { keep_changes: 100, spare_bytes: 1 << 20, ..Window::default() };
-    let store = Embedded::open(dir.path(), Options { window, ..options() }).await.unwrap();
+    let window = HistoryWindow { keep_changes: 100, spare_bytes: 1 << 20, ..HistoryWindow::default() };
+    let store = EmbeddedStore::open(dir.path(), EmbeddedOptions { window, ..options() }).await.unwrap();
     let document = "x".repeat(10_000);
     for _ in 0..900 {
         put(&store, "/burst", Some(&document)).await;
     }
-    let Some(Error::Compacted { oldest, .. }) = store.watch("", 0).await.err() else { panic!("not compacted") };
+    let Some(StoreError::Compacted { oldest, .. }) = store.watch("", 0).await.err() else { panic!("not compacted") };
     assert!((100..600).contains(&(900 - oldest)), "{oldest} of 900");
 }
 
@@ -128,9 +134,11 @@ async fn a_burst_does_not_make_the_history_long() {
 #[tokio::test]
 async fn the_files_do_not_grow_without_bound() {
     let dir = tempfile::tempdir().unwrap();
-    let options =
-        Options { window: Window { keep_for: Duration::ZERO, keep_changes: 50, ..Window::default() }, ..options() };
-    let store = Embedded::open(dir.path(), options.clone()).await.unwrap();
+    let options = EmbeddedOptions {
+        window: HistoryWindow { keep_for: Duration::ZERO, keep_changes: 50, ..HistoryWindow::default() },
+        ..options()
+    };
+    let store = EmbeddedStore::open(dir.path(), options.clone()).await.unwrap();
     put(&store, "/kept", Some("1")).await;
     let document = "x".repeat(2_000);
     let mut largest = 0;
@@ -142,9 +150,9 @@ async fn the_files_do_not_grow_without_bound() {
     assert!(largest < 20 * (64 << 10), "{largest} bytes for 20 kB of records; 4 MB were written");
     let before = records(&store).await;
     drop(store);
-    let verified = Embedded::verify(dir.path()).await.unwrap();
+    let verified = EmbeddedStore::verify_files(dir.path()).await.unwrap();
     assert_eq!((verified.revision, verified.records, verified.torn), (2_001, 11, false));
-    assert_eq!(records(&Embedded::open(dir.path(), options).await.unwrap()).await, before);
+    assert_eq!(records(&EmbeddedStore::open(dir.path(), options).await.unwrap()).await, before);
 }
 
 /// Ten nodes renew their leases every ten seconds for a day. Only the clock is not what it would be: with it running so
@@ -155,12 +163,12 @@ async fn a_day_of_leases_does_not_grow_the_files() {
     const RENEWALS: usize = 24 * 60 * 6;
     const SEGMENT: u64 = 1 << 20;
     let dir = tempfile::tempdir().unwrap();
-    let options = Options {
-        window: Window { keep_for: Duration::ZERO, ..Window::default() },
+    let options = EmbeddedOptions {
+        window: HistoryWindow { keep_for: Duration::ZERO, ..HistoryWindow::default() },
         segment_bytes: SEGMENT,
-        ..Options::default()
+        ..EmbeddedOptions::default()
     };
-    let store = Arc::new(Embedded::open(dir.path(), options).await.unwrap());
+    let store = Arc::new(EmbeddedStore::open(dir.path(), options).await.unwrap());
     let mut sizes = Vec::new();
     for renewal in 0..RENEWALS {
         let renew = |node: usize| {
@@ -205,8 +213,8 @@ async fn watches_end_when_the_store_is_closed() {
 }
 
 async fn refusal(dir: &Path) -> String {
-    let refused = Embedded::open(dir, options()).await.err().expect("opened what is no store");
-    let Error::Unusable(message) = refused else { panic!("{refused}") };
+    let refused = EmbeddedStore::open(dir, options()).await.err().expect("opened what is no store");
+    let StoreError::Unusable(message) = refused else { panic!("{refused}") };
     message
 }
 
@@ -264,9 +272,9 @@ async fn every_missing_file_is_noticed() {
 #[tokio::test]
 async fn lagging_writes_never_reuse_a_revision() {
     let dir = tempfile::tempdir().unwrap();
-    let lag = vec![Lag { prefix: "/leases/".into(), at_most: Duration::from_millis(1) }];
-    let options = Options { lag, ..options() };
-    let store = Embedded::open(dir.path(), options.clone()).await.unwrap();
+    let lag = vec![DelayedSync { prefix: "/leases/".into(), max_delay: Duration::from_millis(1) }];
+    let options = EmbeddedOptions { delayed_sync, ..options() };
+    let store = EmbeddedStore::open(dir.path(), options.clone()).await.unwrap();
     let mut last = 0;
     for count in 0..50 {
         last = put(&store, "/leases/a", Some(&count.to_string())).await;
@@ -279,11 +287,11 @@ async fn lagging_writes_never_reuse_a_revision() {
     }
     drop(store);
 
-    let in_order = Embedded::open(dir.path(), options.clone()).await.unwrap();
+    let in_order = EmbeddedStore::open(dir.path(), options.clone()).await.unwrap();
     assert_eq!(in_order.revision().await.unwrap(), last);
-    let crashed = Embedded::open(copy.path(), options).await.unwrap();
+    let crashed = EmbeddedStore::open(copy.path(), options).await.unwrap();
     assert!(crashed.revision().await.unwrap() > last);
-    assert!(matches!(crashed.watch("", last).await.err(), Some(Error::Compacted { .. })));
+    assert!(matches!(crashed.watch("", last).await.err(), Some(StoreError::Compacted { .. })));
     assert_eq!(crashed.get("/leases/a").await.unwrap().unwrap().value, "49");
     let next = put(&crashed, "/other", Some("x")).await;
     drop(crashed);

@@ -9,12 +9,19 @@ use std::{
 };
 
 use bytes::Bytes;
-use ferry_store::{Cache, Catalog, Embedded, Etcd, EtcdOptions, Layout, Marks, Options, Store, Window};
+use ferry_store::{
+    CollectionCatalog, EmbeddedOptions, EmbeddedStore, EtcdOptions, EtcdStore, HistoryWindow, KeyLayout,
+    SelectableFields, Store, WatchCache,
+};
 
 pub type Engine = Arc<dyn Store>;
 
 pub async fn embedded(dir: &Path) -> Engine {
-    Arc::new(Embedded::open(dir, Options { segment_bytes: 1 << 20, ..Options::default() }).await.unwrap())
+    Arc::new(
+        EmbeddedStore::open(dir, EmbeddedOptions { segment_bytes: 1 << 20, ..EmbeddedOptions::default() })
+            .await
+            .unwrap(),
+    )
 }
 
 /// How the tests' keys are in collections.
@@ -25,8 +32,8 @@ pub enum Collections {
     ByFirstPart,
 }
 
-impl Catalog for Collections {
-    fn collection<'k>(&self, key: &'k str) -> Option<&'k str> {
+impl CollectionCatalog for Collections {
+    fn collection_name<'k>(&self, key: &'k str) -> Option<&'k str> {
         match self {
             Self::One => Some(""),
             Self::ByFirstPart => key.get(1..)?.find('/').map(|end| &key[..end + 2]),
@@ -34,13 +41,13 @@ impl Catalog for Collections {
     }
 
     /// A document is its own only field.
-    fn marks(&self, _: &str, value: &Bytes) -> Marks {
-        Marks::new([].into_iter(), std::str::from_utf8(value).into_iter())
+    fn selectable_fields(&self, _: &str, value: &Bytes) -> SelectableFields {
+        SelectableFields::new([].into_iter(), std::str::from_utf8(value).into_iter())
     }
 }
 
-pub async fn cache(engine: Engine, collections: Collections) -> Arc<Cache> {
-    Arc::new(Cache::over(engine, Arc::new(collections), Window::default()).await.unwrap())
+pub async fn cache(engine: Engine, collections: Collections) -> Arc<WatchCache> {
+    Arc::new(WatchCache::with_engine(engine, Arc::new(collections), HistoryWindow::default()).await.unwrap())
 }
 
 /// An etcd on loopback with its own ports and data; it ends with this.
@@ -91,24 +98,24 @@ impl EtcdServer {
         self.process = self.command.spawn().unwrap();
     }
 
-    pub fn options(&self, layout: Layout) -> EtcdOptions {
+    pub fn options(&self, layout: KeyLayout) -> EtcdOptions {
         EtcdOptions { servers: vec![self.url.clone()], layout, ca: None, identity: None }
     }
 
     /// A store of its own under a prefix.
     pub async fn store(&self, prefix: &str) -> Engine {
-        Arc::new(self.open(Layout::Plain(prefix.into())).await)
+        Arc::new(self.open(KeyLayout::Plain(prefix.into())).await)
     }
 
     /// A new server needs a moment until it answers.
-    pub async fn open(&self, layout: Layout) -> Etcd {
+    pub async fn open(&self, layout: KeyLayout) -> EtcdStore {
         Self::open_with(self.options(layout)).await
     }
 
-    pub async fn open_with(options: EtcdOptions) -> Etcd {
+    pub async fn open_with(options: EtcdOptions) -> EtcdStore {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
-            match Etcd::open(options.clone()).await {
+            match EtcdStore::open(options.clone()).await {
                 Ok(etcd) => return etcd,
                 Err(error) => assert!(Instant::now() < deadline, "{error}"),
             }

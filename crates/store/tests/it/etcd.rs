@@ -3,16 +3,18 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use crate::engines::EtcdServer;
-use ferry_store::{Error, Etcd, EtcdOptions, Guard, Layout, Range, Store, Write};
+use ferry_store::{EtcdOptions, EtcdStore, KeyLayout, ListOptions, Precondition, Store, StoreError, WriteRequest};
 use futures::StreamExt;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
-fn layout() -> Layout {
-    Layout::Upstream("/registry".into())
+fn layout() -> KeyLayout {
+    KeyLayout::Upstream("/registry".into())
 }
 
-async fn create(store: &dyn Store, key: &str) -> Result<u64, Error> {
-    store.write(Write { key: key.into(), guard: Guard::Absent, value: Some("x".into()), ttl: None }).await
+async fn create(store: &dyn Store, key: &str) -> Result<u64, StoreError> {
+    store
+        .write(WriteRequest { key: key.into(), precondition: Precondition::Absent, value: Some("x".into()), ttl: None })
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -29,12 +31,12 @@ async fn a_watch_goes_on_after_etcd_was_killed() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         written = create(&store, "/registry/pods/a/3").await;
         // A write whose answer was lost has happened.
-        if matches!(written, Err(Error::Conflict { .. })) {
+        if matches!(written, Err(StoreError::Conflict { .. })) {
             break;
         }
     }
     assert_eq!(&*watch.next().await.unwrap().unwrap().key, "/registry/pods/a/3");
-    assert_eq!(store.list(Range::default()).await.unwrap().records.len(), 3);
+    assert_eq!(store.list(ListOptions::default()).await.unwrap().records.len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -46,7 +48,7 @@ async fn one_of_several_servers_is_enough() {
     for count in 0..20 {
         create(&store, &format!("/registry/pods/a/{count}")).await.unwrap();
     }
-    store.health().await.unwrap();
+    store.check_health().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -56,16 +58,16 @@ async fn history_is_compacted_in_turns() {
     let first = create(&store, "/registry/pods/a/1").await.unwrap();
     create(&store, "/registry/pods/a/2").await.unwrap();
     let compactor = store.clone();
-    let running = tokio::spawn(async move { compactor.keep_compacted(Duration::from_millis(50)).await });
+    let running = tokio::spawn(async move { compactor.run_compactor(Duration::from_millis(50)).await });
     loop {
-        match store.list(Range { at: Some(first), ..Range::default() }).await {
+        match store.list(ListOptions { at: Some(first), ..ListOptions::default() }).await {
             Ok(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-            Err(Error::Compacted { requested, oldest }) => break assert!(oldest > requested),
+            Err(StoreError::Compacted { requested, oldest }) => break assert!(oldest > requested),
             Err(error) => panic!("{error}"),
         }
     }
     running.abort();
-    assert_eq!(store.list(Range::default()).await.unwrap().records.len(), 2, "the key of the turns is shown");
+    assert_eq!(store.list(ListOptions::default()).await.unwrap().records.len(), 2, "the key of the turns is shown");
 }
 
 /// Writes a CA, and a certificate and key for loopback that it signed; returns the three files.
@@ -107,7 +109,7 @@ async fn tls_with_client_certificates() {
         EtcdOptions { identity: None, ..good.clone() },
         EtcdOptions { identity: Some((other_certificate, other_key)), ..good },
     ] {
-        let refused = Etcd::open(bad).await.err().expect("connected").to_string();
+        let refused = EtcdStore::open(bad).await.err().expect("connected").to_string();
         assert!(refused.contains(&server.url), "{refused}");
         println!("{refused}");
     }

@@ -13,7 +13,8 @@ use std::{
 };
 
 use ferry_store::{
-    Contents, Embedded, Error, Guard, Options, Range, Record, Revision, Store, Window, Write, medium::Medium,
+    EmbeddedOptions, EmbeddedStore, HistoryWindow, ListOptions, Precondition, Record, Revision, Store, StoreContents,
+    StoreError, WriteRequest, medium::StorageMedium,
 };
 use futures::StreamExt;
 
@@ -21,24 +22,24 @@ const SEGMENT: u64 = 64 << 10;
 /// How many bits are flipped, one at a time, in a store that was closed and in one that crashed.
 const FLIPS: usize = 5_000;
 
-fn options() -> Options {
-    Options {
-        window: Window { keep_for: Duration::ZERO, keep_changes: 20, ..Window::default() },
+fn options() -> EmbeddedOptions {
+    EmbeddedOptions {
+        window: HistoryWindow { keep_for: Duration::ZERO, keep_changes: 20, ..HistoryWindow::default() },
         segment_bytes: SEGMENT,
-        ..Options::default()
+        ..EmbeddedOptions::default()
     }
 }
 
-async fn put(store: &Embedded, key: &str, value: Option<String>) -> Result<Revision, Error> {
+async fn put(store: &EmbeddedStore, key: &str, value: Option<String>) -> Result<Revision, StoreError> {
     let current = store.get(key).await.unwrap();
-    let guard = current.map_or(Guard::Absent, |record| Guard::Revision(record.revision));
-    store.write(Write { key: key.into(), guard, value: value.map(Into::into), ttl: None }).await
+    let precondition = current.map_or(Precondition::Absent, |record| Precondition::Revision(record.revision));
+    store.write(WriteRequest { key: key.into(), precondition, value: value.map(Into::into), ttl: None }).await
 }
 
 /// Everything that a reader can see: the records, and the history as text.
-async fn visible(store: &Embedded) -> (Vec<Record>, Vec<String>) {
-    let page = store.list(Range::default()).await.unwrap();
-    let Some(Error::Compacted { oldest, .. }) = store.watch("", 0).await.err() else {
+async fn visible(store: &EmbeddedStore) -> (Vec<Record>, Vec<String>) {
+    let page = store.list(ListOptions::default()).await.unwrap();
+    let Some(StoreError::Compacted { oldest, .. }) = store.watch("", 0).await.err() else {
         return (page.records, vec!["not compacted".into()]);
     };
     let count = (page.revision - oldest) as usize;
@@ -52,7 +53,7 @@ async fn fill(dir: &Path) -> (Vec<Record>, Vec<String>) {
 }
 
 async fn fill_and_copy(dir: &Path) -> ((Vec<Record>, Vec<String>), Vec<(PathBuf, Vec<u8>)>) {
-    let store = Embedded::open(dir, options()).await.unwrap();
+    let store = EmbeddedStore::open(dir, options()).await.unwrap();
     for count in 0..450u32 {
         let value = (count % 9 != 8).then(|| format!("{count} ").repeat(300));
         put(&store, &format!("/{}", count % 10), value).await.unwrap();
@@ -103,7 +104,7 @@ async fn a_flipped_bit_is_refused_or_harmless() {
 async fn flip(how: &str, files: &[(PathBuf, Vec<u8>)], before: &(Vec<Record>, Vec<String>)) {
     let work = tempfile::tempdir().unwrap();
     copy(files, work.path());
-    let digest = Contents::of_dir(work.path()).unwrap().digest();
+    let digest = StoreContents::read_dir(work.path()).unwrap().digest();
     let (mut refused, mut harmless) = (0, 0);
     let total: usize = files.iter().map(|(_, contents)| contents.len()).sum();
     for _ in 0..FLIPS {
@@ -112,8 +113,8 @@ async fn flip(how: &str, files: &[(PathBuf, Vec<u8>)], before: &(Vec<Record>, Ve
         let flipped = file.1[offset] ^ 1 << fastrand::u32(..8);
         let handle = File::options().write(true).open(&path).unwrap();
         handle.write_all_at(&[flipped], offset as u64).unwrap();
-        match Contents::of_dir(work.path()) {
-            Err(Error::Unusable(message)) => {
+        match StoreContents::read_dir(work.path()) {
+            Err(StoreError::Unusable(message)) => {
                 refused += 1;
                 assert_names(&message, &path);
             }
@@ -122,7 +123,7 @@ async fn flip(how: &str, files: &[(PathBuf, Vec<u8>)], before: &(Vec<Record>, Ve
                 harmless += 1;
                 assert_eq!(contents.digest(), digest, "{path:?} at {offset}");
                 if harmless % 20 == 0 {
-                    let store = Embedded::open(work.path(), options()).await.unwrap();
+                    let store = EmbeddedStore::open(work.path(), options()).await.unwrap();
                     assert_eq!(visible(&store).await, *before, "{path:?} at {offset}");
                     drop(store);
                     files_again(files, work.path());
@@ -167,7 +168,7 @@ async fn a_truncated_file_is_refused_and_unchanged() {
             let truncated = work.path().join(path.file_name().unwrap());
             let keep = keep.min(contents.len() - 1);
             fs::write(&truncated, &contents[..keep]).unwrap();
-            let Some(Error::Unusable(message)) = Embedded::open(work.path(), options()).await.err() else {
+            let Some(StoreError::Unusable(message)) = EmbeddedStore::open(work.path(), options()).await.err() else {
                 panic!("{truncated:?} with {keep} bytes was opened")
             };
             assert_names(&message, path);
@@ -180,11 +181,11 @@ async fn a_truncated_file_is_refused_and_unchanged() {
 #[tokio::test]
 async fn a_torn_last_write_is_removed_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Embedded::open(dir.path(), options()).await.unwrap();
+    let store = EmbeddedStore::open(dir.path(), options()).await.unwrap();
     for count in 0..5 {
         put(&store, &format!("/{count}"), Some("kept".repeat(100))).await.unwrap();
     }
-    let before = (store.list(Range::default()).await.unwrap().records, files(dir.path()));
+    let before = (store.list(ListOptions::default()).await.unwrap().records, files(dir.path()));
     put(&store, "/torn", Some("torn".repeat(1_000))).await.unwrap();
     let after = files(dir.path());
     drop(store);
@@ -203,11 +204,11 @@ async fn a_torn_last_write_is_removed_and_nothing_else() {
             torn[segment].1[sector * 512..][..512].copy_from_slice(&old[sector * 512..][..512]);
         }
         copy(&torn, work.path());
-        let store = Embedded::open(work.path(), options()).await.unwrap();
-        assert_eq!(store.list(Range::default()).await.unwrap().records, before.0);
+        let store = EmbeddedStore::open(work.path(), options()).await.unwrap();
+        assert_eq!(store.list(ListOptions::default()).await.unwrap().records, before.0);
         assert_eq!(put(&store, "/next", Some("x".into())).await.unwrap(), 6);
         drop(store);
-        assert_eq!(Embedded::verify(work.path()).await.unwrap().records, 6);
+        assert_eq!(EmbeddedStore::verify_files(work.path()).await.unwrap().records, 6);
     }
 }
 
@@ -215,7 +216,7 @@ async fn a_torn_last_write_is_removed_and_nothing_else() {
 #[tokio::test]
 async fn a_hole_before_durable_writes_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Embedded::open(dir.path(), options()).await.unwrap();
+    let store = EmbeddedStore::open(dir.path(), options()).await.unwrap();
     for count in 0..20 {
         put(&store, &format!("/{count}"), Some("x".repeat(700))).await.unwrap();
     }
@@ -227,7 +228,7 @@ async fn a_hole_before_durable_writes_is_refused() {
         let mut holed = files.clone();
         holed[segment].1[sector * 512..][..512].fill(0);
         copy(&holed, work.path());
-        let refused = Embedded::open(work.path(), options()).await.err().expect("opened with a hole");
+        let refused = EmbeddedStore::open(work.path(), options()).await.err().expect("opened with a hole");
         assert_names(&refused.to_string(), &files[segment].0);
     }
 }
@@ -249,7 +250,7 @@ impl Failing {
     }
 }
 
-impl Medium for Failing {
+impl StorageMedium for Failing {
     fn create(&self, path: &Path) -> io::Result<File> {
         self.check()?;
         File::options().read(true).write(true).create_new(true).open(path)
@@ -302,20 +303,20 @@ async fn every_failing_write_loses_nothing_acknowledged() {
 async fn fail(dir: &Path, medium: Arc<Failing>) -> bool {
     let mut acknowledged = Vec::new();
     let mut failed = true;
-    if let Ok(store) = Embedded::open_on(dir, options(), medium).await {
+    if let Ok(store) = EmbeddedStore::open_with_medium(dir, options(), medium).await {
         failed = false;
         for count in 0..70 {
             let value = format!("{count} ").repeat(400);
             match put(&store, &format!("/{count}"), Some(value.clone())).await {
                 Ok(revision) => acknowledged.push((count, revision, value)),
-                Err(Error::Engine(_)) => failed = true,
+                Err(StoreError::Engine(_)) => failed = true,
                 Err(error) => panic!("{error}"),
             }
         }
-        let shown = store.list(Range::default()).await.unwrap();
+        let shown = store.list(ListOptions::default()).await.unwrap();
         assert_eq!(shown.records.len(), acknowledged.len(), "shown and not acknowledged, or the other way round");
     }
-    let store = Embedded::open(dir, options()).await.unwrap();
+    let store = EmbeddedStore::open(dir, options()).await.unwrap();
     for (count, revision, value) in acknowledged {
         let record = store.get(&format!("/{count}")).await.unwrap().unwrap();
         assert_eq!((record.revision, record.value), (revision, value.into()));
@@ -328,15 +329,15 @@ async fn fail(dir: &Path, medium: Arc<Failing>) -> bool {
 async fn a_full_disk_that_is_freed_is_written_again() {
     let dir = tempfile::tempdir().unwrap();
     let medium = Arc::new(Failing { left: i64::MAX.into(), changes: 0.into(), error: 28 });
-    let store = Embedded::open_on(dir.path(), options(), medium.clone()).await.unwrap();
+    let store = EmbeddedStore::open_with_medium(dir.path(), options(), medium.clone()).await.unwrap();
     put(&store, "/a", Some("x".repeat(1_000))).await.unwrap();
     medium.left.store(0, Ordering::SeqCst);
     // Does not fit into the segment, and there is no room for another.
     let large = Some("x".repeat(70_000));
-    assert!(matches!(put(&store, "/b", large.clone()).await, Err(Error::Engine(_))));
-    assert!(store.health().await.is_ok());
+    assert!(matches!(put(&store, "/b", large.clone()).await, Err(StoreError::Engine(_))));
+    assert!(store.check_health().await.is_ok());
     medium.left.store(i64::MAX, Ordering::SeqCst);
     let revision = put(&store, "/b", large).await.unwrap();
     drop(store);
-    assert_eq!(Embedded::verify(dir.path()).await.unwrap().revision, revision);
+    assert_eq!(EmbeddedStore::verify_files(dir.path()).await.unwrap().revision, revision);
 }

@@ -14,7 +14,9 @@ use std::{
 };
 
 use crate::engines::Engine;
-use ferry_store::{Contents, Error, Event, Guard, Range, Record, Revision, Store, Write};
+use ferry_store::{
+    ListOptions, Precondition, Record, Revision, Store, StoreContents, StoreError, StoreEvent, WriteRequest,
+};
 use futures::{StreamExt, future::join_all};
 
 const WRITERS: usize = 256;
@@ -31,10 +33,11 @@ async fn write(store: Engine, writer: usize, count: usize) {
     let mut current: BTreeMap<String, Revision> = BTreeMap::new();
     for number in 0..count {
         let key = format!("/{}/{writer}/{}", writer % PREFIXES, number % KEYS);
-        let guard = current.get(&key).map_or(Guard::Absent, |revision| Guard::Revision(*revision));
-        let delete = number % 11 == 10 && guard != Guard::Absent;
+        let precondition = current.get(&key).map_or(Precondition::Absent, |revision| Precondition::Revision(*revision));
+        let delete = number % 11 == 10 && precondition != Precondition::Absent;
         let value = (!delete).then(|| format!("{number} of {writer}").into());
-        let revision = store.write(Write { key: key.as_str().into(), guard, value, ttl: None }).await.unwrap();
+        let revision =
+            store.write(WriteRequest { key: key.as_str().into(), precondition, value, ttl: None }).await.unwrap();
         if delete {
             current.remove(&key)
         } else {
@@ -55,7 +58,7 @@ struct Belief {
 
 impl Belief {
     /// An event must follow from what is believed: nothing between was missed, nothing comes twice.
-    fn apply(&mut self, event: Event) {
+    fn apply(&mut self, event: StoreEvent) {
         assert!(event.revision > self.after, "revision {} after {}", event.revision, self.after);
         let previous = match event.value {
             Some(value) => {
@@ -70,7 +73,7 @@ impl Belief {
     }
 
     async fn list(&mut self, store: &dyn Store, prefix: &str) {
-        let page = store.list(Range { prefix: prefix.into(), ..Range::default() }).await.unwrap();
+        let page = store.list(ListOptions { prefix: prefix.into(), ..ListOptions::default() }).await.unwrap();
         self.records = page.records.into_iter().map(|record| (record.key.clone(), record)).collect();
         self.after = page.revision;
     }
@@ -84,7 +87,7 @@ async fn watch(store: Engine, prefix: String, last: Arc<AtomicU64>) -> Belief {
     loop {
         let mut events = match store.watch(&prefix, belief.after).await {
             Ok(events) => events,
-            Err(Error::Compacted { .. }) => {
+            Err(StoreError::Compacted { .. }) => {
                 belief.expired += 1;
                 belief.list(&*store, &prefix).await;
                 continue;
@@ -94,7 +97,7 @@ async fn watch(store: Engine, prefix: String, last: Arc<AtomicU64>) -> Belief {
         for _ in 0..fastrand::usize(1..2_000) {
             match tokio::time::timeout(Duration::from_millis(200), events.next()).await {
                 Ok(Some(Ok(event))) => belief.apply(event),
-                Ok(Some(Err(Error::Compacted { .. }))) => {
+                Ok(Some(Err(StoreError::Compacted { .. }))) => {
                     belief.expired += 1;
                     belief.list(&*store, &prefix).await;
                     break;
@@ -135,15 +138,18 @@ async fn stress(name: &str, store: Engine) {
     let (mut events, mut resumed, mut expired) = (0, 0, 0);
     for (watcher, belief) in join_all(watchers).await.into_iter().enumerate() {
         let belief = belief.unwrap();
-        let page = store.list(Range { prefix: format!("/{}/", watcher % PREFIXES), ..Range::default() }).await.unwrap();
+        let page = store
+            .list(ListOptions { prefix: format!("/{}/", watcher % PREFIXES), ..ListOptions::default() })
+            .await
+            .unwrap();
         assert!(page.records.iter().eq(belief.records.values()), "watch and list differ");
         (events, resumed, expired) = (events + belief.events, resumed + belief.resumed, expired + belief.expired);
     }
-    let all = store.list(Range::default()).await.unwrap().records;
+    let all = store.list(ListOptions::default()).await.unwrap().records;
     for record in all.iter().step_by(all.len() / 100 + 1) {
         assert_eq!(store.get(&record.key).await.unwrap().as_ref(), Some(record), "get and list differ");
     }
-    let digest = Contents::of_store(&*store, &mut |_| ()).await.unwrap().digest();
+    let digest = StoreContents::read_store(&*store, &mut |_| ()).await.unwrap().digest();
     let compactions = compactor.await.unwrap();
     println!(
         "{name}: {count} writes ({rate:.0}/s), {WATCHERS} watchers saw {events} events in order, resumed {resumed} times, \
@@ -164,9 +170,9 @@ async fn watchers_agree_on_a_cache() {
     let dir = tempfile::tempdir().unwrap();
     let cache = engines::cache(engines::embedded(dir.path()).await, engines::Collections::ByFirstPart).await;
     stress("cache", cache.clone()).await;
-    let checked = cache.check().await.unwrap();
+    let checked = cache.check_consistency().await.unwrap();
     assert_eq!(checked.len(), PREFIXES);
-    assert!(checked.iter().all(ferry_store::Checked::agrees), "{checked:?}");
+    assert!(checked.iter().all(ferry_store::ConsistencyReport::is_consistent), "{checked:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

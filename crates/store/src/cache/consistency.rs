@@ -2,15 +2,15 @@
 
 use sha2::{Digest, Sha256};
 
-use super::{Cache, collection::Collection};
-use crate::{Error, Range, Record, Revision};
+use super::{WatchCache, collection::CachedCollection};
+use crate::{ListOptions, Record, Revision, StoreError};
 
 /// How often a collection is compared again when the engine forgets the revision meanwhile.
 const ATTEMPTS: usize = 10;
 
 /// One collection, compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checked {
+pub struct ConsistencyReport {
     /// Its name.
     pub collection: String,
     /// The revision that both were read at.
@@ -18,42 +18,46 @@ pub struct Checked {
     /// How many records the cache has.
     pub records: usize,
     /// The digest of the cache's records.
-    pub cache: String,
+    pub cache_digest: String,
     /// The digest of the engine's records.
-    pub engine: String,
+    pub engine_digest: String,
 }
 
-impl Checked {
+impl ConsistencyReport {
     /// Whether both have the same.
-    pub fn agrees(&self) -> bool {
-        self.cache == self.engine
+    pub fn is_consistent(&self) -> bool {
+        self.cache_digest == self.engine_digest
     }
 }
 
-impl Cache {
+impl WatchCache {
     /// Compares every collection with the engine.
-    pub async fn check(&self) -> Result<Vec<Checked>, Error> {
+    pub async fn check_consistency(&self) -> Result<Vec<ConsistencyReport>, StoreError> {
         let mut checked = Vec::new();
         for (name, collection) in self.shared.collections() {
-            checked.push(self.check_one(&name, &collection).await?);
+            checked.push(self.check_collection(&name, &collection).await?);
         }
         Ok(checked)
     }
 
-    async fn check_one(&self, name: &str, collection: &Collection) -> Result<Checked, Error> {
+    async fn check_collection(
+        &self,
+        name: &str,
+        collection: &CachedCollection,
+    ) -> Result<ConsistencyReport, StoreError> {
         let mut attempts = ATTEMPTS;
         loop {
-            let (records, revision) = collection.records(self.shared.published());
-            let range = Range { prefix: name.to_owned(), at: Some(revision), ..Range::default() };
+            let (records, revision) = collection.all_records(self.shared.published());
+            let range = ListOptions { prefix: name.to_owned(), at: Some(revision), ..ListOptions::default() };
             match self.engine.list(range).await {
-                Err(Error::Compacted { .. }) if attempts > 0 => attempts -= 1,
+                Err(StoreError::Compacted { .. }) if attempts > 0 => attempts -= 1,
                 page => {
-                    return Ok(Checked {
+                    return Ok(ConsistencyReport {
                         collection: name.to_owned(),
                         revision,
                         records: records.len(),
-                        cache: digest(&records),
-                        engine: digest(&page?.records),
+                        cache_digest: digest_records(&records),
+                        engine_digest: digest_records(&page?.records),
                     });
                 }
             }
@@ -61,7 +65,7 @@ impl Cache {
     }
 }
 
-fn digest(records: &[Record]) -> String {
+fn digest_records(records: &[Record]) -> String {
     let mut digest = Sha256::new();
     for record in records {
         digest.update(record.revision.to_le_bytes());

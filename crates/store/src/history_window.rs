@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// How much history is kept.
 #[derive(Clone, Copy, Debug)]
-pub struct Window {
+pub struct HistoryWindow {
     /// Changes younger than this are kept.
     pub keep_for: Duration,
     /// At least this many of the newest changes are kept.
@@ -15,16 +15,16 @@ pub struct Window {
     pub keep_bytes: usize,
 }
 
-impl Default for Window {
+impl Default for HistoryWindow {
     fn default() -> Self {
         Self { keep_for: Duration::from_secs(600), keep_changes: 10_000, spare_bytes: 16 << 20, keep_bytes: 48 << 20 }
     }
 }
 
-impl Window {
+impl HistoryWindow {
     /// Whether the oldest of `changes` changes, which take `bytes` together, is to be forgotten. `is_old`: it was made
-    /// longer than [`Window::keep_for`] ago.
-    pub(crate) fn forgets(&self, changes: usize, bytes: usize, is_old: bool) -> bool {
+    /// longer than [`HistoryWindow::keep_for`] ago.
+    pub(crate) fn is_expired(&self, changes: usize, bytes: usize, is_old: bool) -> bool {
         bytes > self.keep_bytes || changes > self.keep_changes && (is_old || bytes > self.spare_bytes)
     }
 }

@@ -4,9 +4,9 @@
 
 /// The labels and declared fields of one document. Without either it takes no memory of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Marks(Option<Box<[u8]>>);
+pub struct SelectableFields(Option<Box<[u8]>>);
 
-impl Marks {
+impl SelectableFields {
     /// Packs labels, in the order of their names, and the values of the declared fields, in the catalog's order.
     pub fn new<'a>(
         labels: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
@@ -16,22 +16,22 @@ impl Marks {
         let count = labels.len();
         push_number(&mut packed, count);
         for (name, value) in labels {
-            push(&mut packed, name);
-            push(&mut packed, value);
+            push_text(&mut packed, name);
+            push_text(&mut packed, value);
         }
         let mut any = count > 0;
         for value in fields {
             any |= !value.is_empty();
-            push(&mut packed, value);
+            push_text(&mut packed, value);
         }
         Self(any.then(|| packed.into()))
     }
 
     /// The value of a label.
     pub fn label(&self, name: &str) -> Option<&str> {
-        let (count, mut rest) = self.open();
+        let (count, mut rest) = self.split_label_count();
         for _ in 0..count {
-            let (known, value) = (bytes(&mut rest)?, bytes(&mut rest)?);
+            let (known, value) = (take_bytes(&mut rest)?, take_bytes(&mut rest)?);
             if known == name.as_bytes() {
                 return std::str::from_utf8(value).ok();
             }
@@ -41,24 +41,24 @@ impl Marks {
 
     /// All labels.
     pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
-        let (count, mut rest) = self.open();
-        (0..count).map_while(move |_| Some((next(&mut rest)?, next(&mut rest)?)))
+        let (count, mut rest) = self.split_label_count();
+        (0..count).map_while(move |_| Some((take_text(&mut rest)?, take_text(&mut rest)?)))
     }
 
     /// The value of the field at this place in the catalog's list; empty if it has none.
     pub fn field(&self, place: usize) -> &str {
-        let (count, mut rest) = self.open();
-        let skipped = (0..count * 2 + place).try_for_each(|_| next(&mut rest).map(|_| ()));
-        skipped.and_then(|()| next(&mut rest)).unwrap_or_default()
+        let (count, mut rest) = self.split_label_count();
+        let skipped = (0..count * 2 + place).try_for_each(|_| take_text(&mut rest).map(|_| ()));
+        skipped.and_then(|()| take_text(&mut rest)).unwrap_or_default()
     }
 
-    fn open(&self) -> (usize, &[u8]) {
+    fn split_label_count(&self) -> (usize, &[u8]) {
         let mut rest = self.0.as_deref().unwrap_or_default();
-        (number(&mut rest).unwrap_or(0), rest)
+        (take_number(&mut rest).unwrap_or(0), rest)
     }
 }
 
-fn push(packed: &mut Vec<u8>, text: &str) {
+fn push_text(packed: &mut Vec<u8>, text: &str) {
     push_number(packed, text.len());
     packed.extend_from_slice(text.as_bytes());
 }
@@ -72,7 +72,7 @@ fn push_number(packed: &mut Vec<u8>, mut number: usize) {
     packed.push(number as u8);
 }
 
-fn number(rest: &mut &[u8]) -> Option<usize> {
+fn take_number(rest: &mut &[u8]) -> Option<usize> {
     let mut number = 0;
     for shift in (0..usize::BITS).step_by(7) {
         let (byte, after) = rest.split_first()?;
@@ -85,12 +85,12 @@ fn number(rest: &mut &[u8]) -> Option<usize> {
     None
 }
 
-fn next<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
-    std::str::from_utf8(bytes(rest)?).ok()
+fn take_text<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
+    std::str::from_utf8(take_bytes(rest)?).ok()
 }
 
-fn bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let length = number(rest)?;
+fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = take_number(rest)?;
     let (text, after) = rest.split_at_checked(length)?;
     *rest = after;
     Some(text)
@@ -104,7 +104,7 @@ mod tests {
     fn what_is_packed_is_found() {
         let long = "x".repeat(300);
         let labels = [("app", "web"), ("empty", ""), ("long", long.as_str())];
-        let marks = Marks::new(labels.into_iter(), ["node-1", "", "Running"].into_iter());
+        let marks = SelectableFields::new(labels.into_iter(), ["node-1", "", "Running"].into_iter());
         assert_eq!(labels.map(|(name, _)| marks.label(name)), [Some("web"), Some(""), Some(long.as_str())]);
         assert_eq!(marks.label("ap"), None);
         assert_eq!([0, 1, 2, 3].map(|place| marks.field(place)), ["node-1", "", "Running", ""]);
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn nothing_takes_nothing() {
-        let marks = Marks::new([].into_iter(), ["", ""].into_iter());
-        assert_eq!((&marks, marks.label("a"), marks.field(1)), (&Marks(None), None, ""));
+        let marks = SelectableFields::new([].into_iter(), ["", ""].into_iter());
+        assert_eq!((&marks, marks.label("a"), marks.field(1)), (&SelectableFields(None), None, ""));
     }
 }

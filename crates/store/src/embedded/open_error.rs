@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 /// Why a store was not opened. Nothing of it was changed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum OpenError {
     #[error("{}: there is no store here", .0.display())]
     Missing(PathBuf),
     #[error("{}: there is a store here already; choose another directory, or move it away", .0.display())]
@@ -26,8 +26,8 @@ pub(super) enum Refusal {
     Io { path: PathBuf, source: io::Error },
 }
 
-impl Refusal {
-    pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+impl OpenError {
+    pub fn with_path(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, source }
     }

@@ -11,83 +11,87 @@ use std::{
 
 use futures::StreamExt;
 
-use super::{Shared, item::Item};
-use crate::{Error, Event, Follow, Notice, Notices, Range, Revision, Store};
+use super::{CacheState, item::CachedItem};
+use crate::{ListOptions, Revision, Store, StoreError, StoreEvent, WatchItem, WatchItems, WatchOptions};
 
 /// How many records are loaded at once.
 const PAGE: usize = 10_000;
 /// How many changes are taken in before readers hear of them.
 const CHUNK: usize = 256;
 /// How far back the history is read at first.
-const BACK: Revision = 10_000;
+const HISTORY_AT_START: Revision = 10_000;
 /// How often loading begins again when the engine forgets meanwhile.
 const ATTEMPTS: usize = 5;
 /// A quiet engine tells this often how far it is.
-const PROGRESS: Duration = Duration::from_secs(30);
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
+const MIN_BACKOFF: Duration = Duration::from_millis(50);
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
 /// Loads everything that the engine has, as of the oldest revision that is worth it.
-pub(super) async fn load(shared: &Shared, engine: &dyn Store) -> Result<(), Error> {
+pub(super) async fn load_collections(shared: &CacheState, engine: &dyn Store) -> Result<(), StoreError> {
     let current = engine.revision().await?;
-    let mut at = Some(current.saturating_sub(BACK).max(1)).filter(|at| *at <= current);
+    let mut at = Some(current.saturating_sub(HISTORY_AT_START).max(1)).filter(|at| *at <= current);
     for _ in 0..ATTEMPTS {
         match load_at(shared, engine, at).await {
-            Err(Error::Compacted { oldest, .. }) => at = Some(oldest).filter(|oldest| *oldest <= current),
+            Err(StoreError::Compacted { oldest, .. }) => at = Some(oldest).filter(|oldest| *oldest <= current),
             loaded => return loaded,
         }
     }
     load_at(shared, engine, None).await
 }
 
-async fn load_at(shared: &Shared, engine: &dyn Store, at: Option<Revision>) -> Result<(), Error> {
-    let mut range = Range { limit: Some(PAGE), at, ..Range::default() };
-    let mut loaded: HashMap<Box<str>, Vec<Arc<Item>>> = HashMap::new();
+async fn load_at(shared: &CacheState, engine: &dyn Store, at: Option<Revision>) -> Result<(), StoreError> {
+    let mut range = ListOptions { limit: Some(PAGE), at, ..ListOptions::default() };
+    let mut loaded: HashMap<Box<str>, Vec<Arc<CachedItem>>> = HashMap::new();
     loop {
         let page = engine.list(range.clone()).await?;
         range.at = Some(page.revision);
         range.after = page.records.last().map(|record| record.key.to_string());
         for record in page.records {
-            let Some(name) = shared.catalog.collection(&record.key) else { continue };
-            let item = Arc::new(shared.item(record.clone()));
+            let Some(name) = shared.catalog.collection_name(&record.key) else { continue };
+            let item = Arc::new(shared.build_item(record.clone()));
             match loaded.get_mut(name) {
                 Some(items) => items.push(item),
                 None => drop(loaded.insert(name.into(), vec![item])),
             }
         }
         if page.remaining == 0 {
-            shared.replace(loaded, page.revision);
+            shared.replace_all(loaded, page.revision);
             return Ok(());
         }
     }
 }
 
 /// Follows the engine until it is closed or gone.
-pub(super) async fn run(shared: Arc<Shared>, engine: Weak<dyn Store>) {
-    let mut pause = FIRST_PAUSE;
+pub(super) async fn run_reflector(shared: Arc<CacheState>, engine: Weak<dyn Store>) {
+    let mut pause = MIN_BACKOFF;
     while let Some(strong) = engine.upgrade() {
         let after = shared.published();
-        let follow =
-            Follow { prefix: String::new(), after, progress: Some(PROGRESS), nudge: Some(shared.nudge.clone()) };
-        let outcome = match strong.follow(follow).await {
+        let follow = WatchOptions {
+            prefix: String::new(),
+            after,
+            progress_interval: Some(PROGRESS_INTERVAL),
+            progress_request: Some(shared.progress_request.clone()),
+        };
+        let outcome = match strong.watch_items(follow).await {
             Ok(notices) => {
                 drop(strong);
-                take_in(&shared, notices).await
+                apply_items(&shared, notices).await
             }
             Err(error) => Err(error),
         };
         let Err(error) = outcome else { return };
         tracing::warn!(%error, "the cache lost touch with the store and takes it up again");
-        if matches!(error, Error::Compacted { .. }) {
+        if matches!(error, StoreError::Compacted { .. }) {
             reload(&shared, &engine).await;
         }
         // Whatever came in between, it is not the same failure.
-        pause = if shared.published() > after { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+        pause = if shared.published() > after { MIN_BACKOFF } else { (pause * 2).min(MAX_BACKOFF) };
         tokio::time::sleep(pause).await;
     }
 }
 
-async fn reload(shared: &Shared, engine: &Weak<dyn Store>) {
+async fn reload(shared: &CacheState, engine: &Weak<dyn Store>) {
     let Some(engine) = engine.upgrade() else { return };
     if let Err(error) = load_at(shared, &*engine, None).await {
         tracing::warn!(%error, "the cache cannot be loaded");
@@ -95,7 +99,7 @@ async fn reload(shared: &Shared, engine: &Weak<dyn Store>) {
 }
 
 /// Takes in what comes, and lets readers see it as soon as nothing more is at hand.
-async fn take_in(shared: &Shared, notices: Notices) -> Result<(), Error> {
+async fn apply_items(shared: &CacheState, notices: WatchItems) -> Result<(), StoreError> {
     let mut chunks = notices.ready_chunks(CHUNK);
     while let Some(chunk) = chunks.next().await {
         let mut failed = Ok(());
@@ -103,42 +107,42 @@ async fn take_in(shared: &Shared, notices: Notices) -> Result<(), Error> {
         let mut reached = 0;
         for notice in chunk {
             match notice {
-                Ok(Notice::Event(event)) => {
+                Ok(WatchItem::Event(event)) => {
                     reached = event.revision;
                     events.push(event);
                 }
-                Ok(Notice::Progress(revision)) => reached = revision,
+                Ok(WatchItem::Progress(revision)) => reached = revision,
                 Err(error) => {
                     failed = Err(error);
                     break;
                 }
             }
         }
-        shared.apply(events, reached);
+        shared.apply_events(events, reached);
         failed?;
     }
     Ok(())
 }
 
-impl Shared {
+impl CacheState {
     /// Puts changes in, in order, and then shows them.
-    fn apply(&self, events: Vec<Event>, reached: Revision) {
+    fn apply_events(&self, events: Vec<StoreEvent>, reached: Revision) {
         let now = Instant::now();
         let mut touched = HashMap::new();
         for event in events {
-            let Some(name) = self.catalog.collection(&event.key) else { continue };
-            let collection = self.collection(name);
-            let Event { revision, key, value, .. } = event;
-            let item = value.map(|value| self.item(crate::Record { key: key.clone(), value, revision }));
-            if let Some(change) = collection.apply(revision, &key, item) {
-                self.history().push(collection.clone(), &change, now);
+            let Some(name) = self.catalog.collection_name(&event.key) else { continue };
+            let collection = self.collection_by_name(name);
+            let StoreEvent { revision, key, value, .. } = event;
+            let item = value.map(|value| self.build_item(crate::Record { key: key.clone(), value, revision }));
+            if let Some(change) = collection.apply_change(revision, &key, item) {
+                self.history().push_change(collection.clone(), &change, now);
             }
             touched.insert(Arc::as_ptr(&collection), collection);
         }
         // Whoever waits for the revision finds that there is something to take.
-        touched.into_values().for_each(|collection| collection.wake());
-        self.publish(reached);
-        let expired = self.history().expired(now);
-        expired.into_iter().for_each(|(collection, through)| collection.forget(through));
+        touched.into_values().for_each(|collection| collection.wake_watchers());
+        self.publish_revision(reached);
+        let expired = self.history().take_expired(now);
+        expired.into_iter().for_each(|(collection, through)| collection.trim_history(through));
     }
 }

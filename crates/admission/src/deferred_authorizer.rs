@@ -1,0 +1,161 @@
+//! Authorization checks of CEL expressions (`authorizer.…check()`), resolved between evaluations.
+
+use apiserver_core::{
+    User,
+    attributes::{Attributes, AttributesTarget, ResourceAttributes},
+    deferred::DeferredLookups,
+    selectors::Selectors,
+};
+use authz::{Authorizers, Decision};
+use cel::{Authorizer, Check, Target};
+
+/// The authorizer of the expressions of one request.
+#[derive(Default)]
+pub struct DeferredAuthorizer {
+    checks: DeferredLookups<AuthorizationCheck, cel::Decision>,
+}
+
+/// One check: as the requesting user, or as a service account.
+#[derive(Clone, Debug)]
+struct AuthorizationCheck {
+    service_account: Option<(String, String)>,
+    target: Target,
+    verb: String,
+}
+
+impl Authorizer for DeferredAuthorizer {
+    fn check(&self, check: &Check<'_>) -> cel::Decision {
+        let is_same = |known: &AuthorizationCheck| {
+            let account = known.service_account.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
+            account == check.service_account && known.target == *check.target && known.verb == check.verb
+        };
+        let owned = || AuthorizationCheck {
+            service_account: check.service_account.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())),
+            target: check.target.clone(),
+            verb: check.verb.to_owned(),
+        };
+        self.checks.get_or_record(is_same, owned).unwrap_or_default()
+    }
+}
+
+impl DeferredAuthorizer {
+    /// Evaluates expressions until the decisions of all their checks are known.
+    pub async fn evaluate<T>(&self, authorizers: &Authorizers, user: &User, evaluate: impl Fn() -> T) -> T {
+        let resolve = async |checks: &[AuthorizationCheck]| {
+            let mut decisions = Vec::with_capacity(checks.len());
+            for check in checks {
+                decisions.push(authorize_check(authorizers, user, check).await);
+            }
+            decisions
+        };
+        self.checks.run_resolved(evaluate, resolve).await
+    }
+}
+
+async fn authorize_check(authorizers: &Authorizers, user: &User, check: &AuthorizationCheck) -> cel::Decision {
+    let account;
+    let user = match &check.service_account {
+        None => user,
+        Some((namespace, name)) => {
+            account = User {
+                name: format!("system:serviceaccount:{namespace}:{name}"),
+                groups: vec!["system:serviceaccounts".into(), format!("system:serviceaccounts:{namespace}")],
+                ..User::default()
+            };
+            &account
+        }
+    };
+    let selectors;
+    let target = match &check.target {
+        Target::Path(path) => AttributesTarget::NonResource(path),
+        Target::Resource(target) => {
+            selectors = Selectors::parse(&target.field_selector, &target.label_selector);
+            AttributesTarget::Resource(ResourceAttributes {
+                group: &target.group,
+                version: "*",
+                resource: &target.resource,
+                subresource: &target.subresource,
+                namespace: &target.namespace,
+                name: &target.name,
+                selectors: &selectors,
+            })
+        }
+    };
+    let decision = authorizers.authorize(&Attributes { user, verb: &check.verb, target }).await;
+    cel::Decision {
+        allowed: matches!(decision, Decision::Allowed(_)),
+        reason: decision.reason().to_string(),
+        error: decision.reason().error().map(str::to_owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use apiserver_core::{attributes::Attributes, catalog::BuiltIn};
+    use async_trait::async_trait;
+    use authz::{Reason, ResolvedRules};
+    use cel::{Bindings, Budget, Environment, Type, Value};
+    use store::{WatchCache, EmbeddedStore, EmbeddedOptions, Store, HistoryWindow};
+
+    use super::*;
+
+    /// Takes its time, and knows one resource.
+    struct Slow(Arc<AtomicUsize>);
+
+    #[async_trait]
+    impl authz::Authorizer for Slow {
+        async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+            let AttributesTarget::Resource(asked) = attributes.target else { return Decision::NoOpinion(Reason::failed("no path")) };
+            let name = &attributes.user.name;
+            let why = format!("{name} {} {} {}", attributes.verb, asked.resource, asked.version);
+            if asked.resource == "pods" { Decision::Allowed(why.into()) } else { Decision::Denied(why.into()) }
+        }
+
+        fn rules_for(&self, _: &User, _: &str) -> ResolvedRules {
+            ResolvedRules::default()
+        }
+    }
+
+    /// What an expression evaluates to, and how many questions were asked for it.
+    async fn check(source: &str, want: &str, asked: usize) {
+        let dir = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(dir.path(), EmbeddedOptions::default()).await.unwrap());
+        let cache = Arc::new(WatchCache::with_engine(store, Arc::new(BuiltIn), HistoryWindow::default()).await.unwrap());
+        let count = Arc::new(AtomicUsize::new(0));
+        let authorizers = Authorizers::with_authorizers(vec![Box::new(Slow(count.clone()))], &cache).unwrap();
+        let environment = Environment::new().variable("authorizer", Type::AUTHORIZER);
+        let program = environment.compile(source).unwrap().program().unwrap();
+        let asking = Arc::new(DeferredAuthorizer::default());
+        let user = User { name: "joe".into(), ..User::default() };
+        let evaluate = || {
+            let mut bindings = Bindings::new();
+            bindings.set(0, Value::authorizer(asking.clone()));
+            format!("{:?}", program.run(&bindings, &mut Budget::new(2_000_000)))
+        };
+        let outcome = asking.evaluate(&authorizers, &user, evaluate).await;
+        assert_eq!((outcome.as_str(), count.load(Ordering::Relaxed)), (want, asked), "{source}");
+    }
+
+    #[tokio::test]
+    async fn expressions_do_not_wait_but_get_answers() {
+        let of = |resource: &str| format!("authorizer.group('').resource('{resource}').check('get')");
+        let (pods, nodes) = (of("pods"), of("nodes"));
+        check("1 == 1", "Ok(Bool(true))", 0).await;
+        check(&format!("{pods}.allowed()"), "Ok(Bool(true))", 1).await;
+        check(&format!("{pods}.allowed() && {pods}.allowed()"), "Ok(Bool(true))", 1).await;
+        check(&format!("{nodes}.allowed() || {pods}.allowed()"), "Ok(Bool(true))", 2).await;
+        check(&format!("{pods}.allowed() && {nodes}.allowed()"), "Ok(Bool(false))", 2).await;
+        check(&format!("{pods}.allowed() ? {nodes}.reason() : ''"), "Ok(String(\"joe get nodes *\"))", 2).await;
+        let account = "authorizer.serviceAccount('a', 'b').group('').resource('pods').check('get').reason()";
+        check(account, "Ok(String(\"system:serviceaccount:a:b get pods *\"))", 1).await;
+        check("authorizer.path('/x').check('get').error()", "Ok(String(\"no path\"))", 1).await;
+        check("authorizer.path('/x').check('get').allowed()", "Ok(Bool(false))", 1).await;
+    }
+}

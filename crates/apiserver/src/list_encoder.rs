@@ -1,0 +1,160 @@
+//! Lists that are joined from their items: each item is written once in each form, kept with the cached document, and
+//! every list that shows it copies it, compressed or not.
+
+use std::sync::{Arc, OnceLock};
+
+use api::{Value, convert, protobuf, status::Status};
+use apiserver_core::{document, document::TypeMetaSuffix, request::ResourceRequest};
+use bytes::{BufMut, Bytes, BytesMut};
+use registry::List;
+use store::CachedItem;
+
+use crate::{
+    gzip,
+    gzip::{Piece, Stream},
+};
+
+/// The forms of one document in lists of its own version.
+#[derive(Default)]
+struct Forms {
+    /// As an item of a list, with the comma before it, compressed.
+    json: OnceLock<Piece>,
+    /// As an item of a list.
+    protobuf: OnceLock<Bytes>,
+    /// The same, compressed.
+    protobuf_compressed: OnceLock<Piece>,
+}
+
+/// A body, and whether it is compressed.
+pub struct Joined {
+    /// The bytes to send.
+    pub body: Bytes,
+    /// Whether they are gzip.
+    pub compressed: bool,
+}
+
+/// A list in JSON.
+pub fn json(target: &ResourceRequest, metadata: &Value, list: &List, compress: bool) -> Result<Joined, Status> {
+    let (kind, version) = (target.resource.kind, target.resource.api_version());
+    let head = format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");
+    let size: usize = head.len() + list.items.iter().map(|item| item.record.value.len() + 32).sum::<usize>();
+    let items = Items { target, tail: TypeMetaSuffix::for_resource(&target.resource) };
+    if compress && size >= gzip::WORTHWHILE {
+        let mut stream = Stream::with_capacity(size / 4);
+        stream.push(&Piece::of(head.as_bytes()));
+        if let Some((first, rest)) = list.items.split_first() {
+            stream.push(&Piece::of(&items.json(first)?[1..]));
+            for item in rest {
+                items.with_json_piece(item, |piece| stream.push(piece))?;
+            }
+        }
+        stream.push(&Piece::of(b"]}"));
+        return Ok(Joined { body: stream.finish(), compressed: true });
+    }
+    let mut out = BytesMut::with_capacity(size + 16);
+    out.put_slice(head.as_bytes());
+    for (at, item) in list.items.iter().enumerate() {
+        items.append_json(&mut out, item, at > 0)?;
+    }
+    out.put_slice(b"]}");
+    Ok(Joined { body: out.freeze(), compressed: false })
+}
+
+/// A list in protobuf.
+pub fn protobuf(target: &ResourceRequest, metadata: &Value, list: &List, compress: bool) -> Result<Joined, Status> {
+    let items = Items { target, tail: TypeMetaSuffix::for_resource(&target.resource) };
+    let written: Vec<Bytes> = list.items.iter().map(|item| items.protobuf(item)).collect::<Result<_, _>>()?;
+    let length = written.iter().map(Bytes::len).sum();
+    let (head, tail) = protobuf::list_envelope(&target.resource, metadata, length);
+    let size = head.len() + length + tail.len();
+    if compress && size >= gzip::WORTHWHILE {
+        let mut stream = Stream::with_capacity(size / 4);
+        stream.push(&Piece::of(&head));
+        for (item, written) in list.items.iter().zip(&written) {
+            items.with_protobuf_piece(item, written, |piece| stream.push(piece));
+        }
+        stream.push(&Piece::of(&tail));
+        return Ok(Joined { body: stream.finish(), compressed: true });
+    }
+    let mut out = BytesMut::with_capacity(size);
+    out.put_slice(&head);
+    written.iter().for_each(|item| out.put_slice(item));
+    out.put_slice(&tail);
+    Ok(Joined { body: out.freeze(), compressed: false })
+}
+
+/// Writes the items of one resource.
+struct Items<'a> {
+    target: &'a ResourceRequest,
+    tail: TypeMetaSuffix,
+}
+
+impl Items<'_> {
+    /// The kept forms, if the document is in the version that is asked for.
+    fn forms(&self, item: &CachedItem) -> Option<Arc<Forms>> {
+        self.tail.matches_document(&item.record.value).then(|| item.forms()).flatten()
+    }
+
+    fn object(&self, item: &CachedItem) -> Result<Value, Status> {
+        let object = document::decode_record(&item.record).map_err(Status::internal_error)?;
+        Ok(convert::convert_to(&self.target.resource, object))
+    }
+
+    fn append_json(&self, out: &mut BytesMut, item: &CachedItem, comma: bool) -> Result<(), Status> {
+        if comma {
+            out.put_u8(b',');
+        }
+        if self.tail.matches_document(&item.record.value) {
+            self.tail.append_item(out, &item.record.value, item.record.revision);
+        } else {
+            out.put_slice(untyped(self.object(item)?).to_string().as_bytes());
+        }
+        Ok(())
+    }
+
+    /// An item with the comma before it.
+    fn json(&self, item: &CachedItem) -> Result<BytesMut, Status> {
+        let mut out = BytesMut::with_capacity(item.record.value.len() + 48);
+        self.append_json(&mut out, item, true)?;
+        Ok(out)
+    }
+
+    fn with_json_piece(&self, item: &Arc<CachedItem>, then: impl FnOnce(&Piece)) -> Result<(), Status> {
+        match self.forms(item) {
+            Some(forms) => match forms.json.get() {
+                Some(piece) => then(piece),
+                None => {
+                    let piece = Piece::of(&self.json(item)?);
+                    then(forms.json.get_or_init(|| piece));
+                }
+            },
+            None => then(&Piece::of(&self.json(item)?)),
+        }
+        Ok(())
+    }
+
+    fn protobuf(&self, item: &CachedItem) -> Result<Bytes, Status> {
+        let write = || Ok(Bytes::from(protobuf::encode_list_item(&self.target.resource, &self.object(item)?)));
+        let Some(forms) = self.forms(item) else { return write() };
+        match forms.protobuf.get() {
+            Some(written) => Ok(written.clone()),
+            None => {
+                let written = write()?;
+                Ok(forms.protobuf.get_or_init(|| written).clone())
+            }
+        }
+    }
+
+    fn with_protobuf_piece(&self, item: &CachedItem, written: &Bytes, then: impl FnOnce(&Piece)) {
+        match self.forms(item) {
+            Some(forms) => then(forms.protobuf_compressed.get_or_init(|| Piece::of(written))),
+            None => then(&Piece::of(written)),
+        }
+    }
+}
+
+/// An item of a list: the list says version and kind.
+pub fn untyped(mut item: Value) -> Value {
+    api::meta::object_mut(&mut item).retain(|name, _| name != "kind" && name != "apiVersion");
+    item
+}

@@ -1,0 +1,59 @@
+//! How many seats a request takes: one, but a list takes as many as it has objects to read, for every hundred one.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use apiserver_core::{document, request::ResourceRequest};
+
+use super::RequestDigest;
+
+const OBJECTS_PER_SEAT: usize = 100;
+const MAX_SEATS: usize = 10;
+/// How long a count is good enough.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// How many objects collections have.
+#[derive(Default)]
+pub struct WorkEstimator {
+    counts: Mutex<HashMap<&'static str, (Instant, usize)>>,
+}
+
+impl WorkEstimator {
+    /// The seats of a request.
+    pub async fn estimate_seats(&self, store: &dyn store::Store, asked: &RequestDigest<'_>) -> usize {
+        match asked {
+            RequestDigest::Resource(target) if matches!(target.verb, "list" | "watch") && target.name.is_empty() => {
+                self.of_list(store, target).await
+            }
+            _ => 1,
+        }
+    }
+
+    async fn of_list(&self, store: &dyn store::Store, target: &ResourceRequest) -> usize {
+        if target.verb == "watch" && target.query.get("resourceVersion").is_some_and(|revision| revision != "0") {
+            return 1;
+        }
+        let stored = self.stored(store, target).await;
+        let limit = target.query.get("limit").and_then(|limit| limit.parse::<usize>().ok()).filter(|limit| *limit > 0);
+        let selects = target.query.get("labelSelector").is_some() || target.query.get("fieldSelector").is_some();
+        let read = if selects { stored } else { limit.map_or(stored, |limit| stored.min(limit)) };
+        read.div_ceil(OBJECTS_PER_SEAT).clamp(1, MAX_SEATS)
+    }
+
+    async fn stored(&self, store: &dyn store::Store, target: &ResourceRequest) -> usize {
+        let name = target.resource.name;
+        let known = self.counts.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied();
+        if let Some((_, count)) = known.filter(|(at, _)| at.elapsed() < FRESH) {
+            return count;
+        }
+        let range =
+            store::ListOptions { prefix: document::storage_key(&target.resource, "", ""), limit: Some(1), ..Default::default() };
+        // A store that fails will say so when the list itself is read.
+        let count = store.list(range).await.map_or(0, |page| page.records.len() + page.remaining);
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).insert(name, (Instant::now(), count));
+        count
+    }
+}
