@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     ControllerContext,
-    controller::{Controller, Watches, run_controller},
+    controller::{Controller, ControllerWatches, run_controller},
 };
 
 const FIELD_MANAGER: &str = "clusterrole-aggregation-controller";
@@ -39,7 +39,7 @@ impl Controller for ClusterRoleAggregationController {
     const WORKERS: usize = 5;
 
     /// Any change may affect the rules of every aggregated role.
-    fn watch(&self, watches: &mut Watches<Self>) {
+    fn watch(&self, watches: &mut ControllerWatches<Self>) {
         watches.add(&self.roles, |this, _, queue| {
             let aggregated = this.roles.list().into_iter().filter(|role| role.aggregation_rule.is_some());
             aggregated.for_each(|role| queue.add(role.name_any()));

@@ -21,7 +21,7 @@ pub(crate) trait Controller: Send + Sync + Sized + 'static {
     const WORKERS: usize;
 
     /// Adds the indexes and event handlers of the watched informers.
-    fn watch(&self, watches: &mut Watches<Self>);
+    fn watch(&self, watches: &mut ControllerWatches<Self>);
 
     /// Reconciles one key with the caches and the server.
     fn sync(&self, key: &Self::Key) -> impl Future<Output = Result<RequeueAction, Self::Error>> + Send;
@@ -41,14 +41,14 @@ pub(crate) trait Controller: Send + Sync + Sized + 'static {
 }
 
 /// Collects the informers that a controller watches.
-pub(crate) struct Watches<C: Controller> {
+pub(crate) struct ControllerWatches<C: Controller> {
     controller: Arc<C>,
     queue: WorkQueue<C::Key>,
     shutdown: CancellationToken,
     syncs: Vec<BoxFuture<'static, ()>>,
 }
 
-impl<C: Controller> Watches<C> {
+impl<C: Controller> ControllerWatches<C> {
     /// Calls `handler` with every event of `informer`; it adds the affected keys to the queue.
     pub(crate) fn add<K: CachedObject>(
         &mut self,
@@ -79,7 +79,7 @@ pub(crate) async fn run_controller<C: Controller>(
 ) {
     let queue = WorkQueue::new(context.name);
     let controller = Arc::new(build(queue.clone()));
-    let mut watches = Watches {
+    let mut watches = ControllerWatches {
         controller: controller.clone(),
         queue: queue.clone(),
         shutdown: context.shutdown.clone(),
@@ -145,7 +145,7 @@ mod tests {
         type Error = &'static str;
         const WORKERS: usize = 2;
 
-        fn watch(&self, watches: &mut Watches<Self>) {
+        fn watch(&self, watches: &mut ControllerWatches<Self>) {
             watches.add(&self.config_maps, |_, event, queue| queue.add(event.object().name_any()));
         }
 

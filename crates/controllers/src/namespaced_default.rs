@@ -9,7 +9,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     ControllerContext,
-    controller::{Controller, Watches, run_controller},
+    controller::{Controller, ControllerWatches, run_controller},
 };
 
 /// An object that every active namespace has.
@@ -60,7 +60,7 @@ impl<T: NamespacedDefault> Controller for NamespacedDefaultController<T> {
     type Error = kube::Error;
     const WORKERS: usize = 1;
 
-    fn watch(&self, watches: &mut Watches<Self>) {
+    fn watch(&self, watches: &mut ControllerWatches<Self>) {
         watches.add(&self.namespaces, |_, event, queue| {
             event.object().metadata.name.iter().for_each(|name| queue.add(name.clone()));
         });

@@ -13,7 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     ControllerContext,
-    controller::{Controller, Watches, run_controller},
+    controller::{Controller, ControllerWatches, run_controller},
     object_key::ObjectKey,
 };
 
@@ -75,7 +75,7 @@ impl Controller for StorageProtectionController {
     type Error = kube::Error;
     const WORKERS: usize = 2;
 
-    fn watch(&self, watches: &mut Watches<Self>) {
+    fn watch(&self, watches: &mut ControllerWatches<Self>) {
         watches.add(&self.claims, |this, event, queue| {
             let claim = event.object();
             this.enqueue_object(queue, ProtectedObject::Claim(ObjectKey::from_object(claim.as_ref())));

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     ControllerContext,
-    controller::{Controller, Watches, run_controller},
+    controller::{Controller, ControllerWatches, run_controller},
 };
 
 const FIELD_MANAGER: &str = "validatingadmissionpolicy-status";
@@ -34,7 +34,7 @@ impl Controller for PolicyStatusController {
     type Error = kube::Error;
     const WORKERS: usize = 5;
 
-    fn watch(&self, watches: &mut Watches<Self>) {
+    fn watch(&self, watches: &mut ControllerWatches<Self>) {
         watches.add(&self.policies, |_, event, queue| queue.add(event.object().name_any()));
     }
 

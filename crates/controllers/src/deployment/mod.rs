@@ -26,7 +26,7 @@ use kube::{Api, Client, Resource};
 use self::rollout::DeploymentRollout;
 use crate::{
     ControllerContext,
-    controller::{Controller, Watches, run_controller},
+    controller::{Controller, ControllerWatches, run_controller},
     controller_ref,
     object_key::ObjectKey,
 };
@@ -72,7 +72,7 @@ impl Controller for DeploymentController {
     type Error = DeploymentSyncError;
     const WORKERS: usize = 5;
 
-    fn watch(&self, watches: &mut Watches<Self>) {
+    fn watch(&self, watches: &mut ControllerWatches<Self>) {
         controller_ref::index_by_controller(&self.pods);
         controller_ref::index_by_controller(&self.replica_sets);
         self.deployments.add_index(BY_NAMESPACE, |deployment| deployment.metadata.namespace.iter().cloned().collect());

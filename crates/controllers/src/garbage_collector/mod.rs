@@ -27,7 +27,7 @@ use self::{
 };
 use crate::{
     ControllerContext,
-    controller::{Controller, Watches, run_controller},
+    controller::{Controller, ControllerWatches, run_controller},
     discovery::{self, DiscoveredResource},
 };
 
@@ -69,7 +69,7 @@ impl Controller for GarbageCollector {
     const WORKERS: usize = 10;
 
     /// The monitors, not shared informers, feed the queue: they cover every resource of the server.
-    fn watch(&self, _: &mut Watches<Self>) {}
+    fn watch(&self, _: &mut ControllerWatches<Self>) {}
 
     async fn wait_until_ready(self: &Arc<Self>) {
         self.sync_monitors().await;

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use crate::{
     ControllerContext,
-    controller::{Controller, Watches, run_controller},
+    controller::{Controller, ControllerWatches, run_controller},
 };
 
 /// Time without a heartbeat after which a node is unknown.
@@ -60,7 +60,7 @@ impl Controller for NodeLifecycleController {
     type Error = kube::Error;
     const WORKERS: usize = 2;
 
-    fn watch(&self, watches: &mut Watches<Self>) {
+    fn watch(&self, watches: &mut ControllerWatches<Self>) {
         watches.add(&self.leases, |this, event, _| this.handle_lease_event(event));
         watches.add(&self.nodes, Self::handle_node_event);
     }

@@ -25,7 +25,7 @@ use kube::{
 
 use crate::{
     ControllerContext,
-    controller::{Controller, Watches, run_controller},
+    controller::{Controller, ControllerWatches, run_controller},
     controller_ref,
     object_key::ObjectKey,
     pod_availability,
@@ -70,7 +70,7 @@ impl Controller for ReplicaSetController {
     type Error = ReplicaSetSyncError;
     const WORKERS: usize = 5;
 
-    fn watch(&self, watches: &mut Watches<Self>) {
+    fn watch(&self, watches: &mut ControllerWatches<Self>) {
         controller_ref::index_by_controller(&self.pods);
         controller_ref::index_by_controller(&self.replica_sets);
         self.replica_sets.add_index(BY_NAMESPACE, |rs| rs.metadata.namespace.iter().cloned().collect());

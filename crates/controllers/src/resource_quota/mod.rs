@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use self::monitor::QuotaMonitor;
 use crate::{
     ControllerContext,
-    controller::{Controller, Watches, run_controller},
+    controller::{Controller, ControllerWatches, run_controller},
     object_key::ObjectKey,
     pod_availability::is_pod_terminal,
 };
@@ -54,7 +54,7 @@ impl Controller for ResourceQuotaController {
     type Error = kube::Error;
     const WORKERS: usize = 5;
 
-    fn watch(&self, watches: &mut Watches<Self>) {
+    fn watch(&self, watches: &mut ControllerWatches<Self>) {
         let namespace = |quota: &ResourceQuota| quota.metadata.namespace.clone().into_iter().collect();
         self.quotas.add_index(BY_NAMESPACE, namespace);
         watches.add(&self.quotas, |_, event, queue| {
