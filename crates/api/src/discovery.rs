@@ -10,7 +10,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Map, Value,
+    Value,
     schema::{Resource, Subresource, schema},
 };
 
@@ -110,15 +110,11 @@ fn resources_of_version<'a>(group: &'a str, version: &'a str) -> impl Iterator<I
 }
 
 fn resource_entries(resource: &Resource) -> Vec<Value> {
-    let mut entry = Map::new();
-    entry.insert("name".into(), resource.name.into());
-    entry.insert("singularName".into(), resource.singular.into());
-    entry.insert("namespaced".into(), resource.is_namespaced().into());
-    entry.insert("kind".into(), resource.kind.into());
-    entry.insert("verbs".into(), json!(resource.verbs));
+    let mut entry = json!({"name": resource.name, "singularName": resource.singular, "kind": resource.kind,
+        "namespaced": resource.is_namespaced(), "verbs": resource.verbs});
     insert_names(resource, &mut entry);
     if resource.verbs.contains(&"watch") {
-        entry.insert("storageVersionHash".into(), storage_version_hash(resource).into());
+        entry["storageVersionHash"] = storage_version_hash(resource).into();
     }
     let subresources = resource.subresources.iter().map(|sub| {
         let mut entry = json!({"name": format!("{}/{}", resource.name, sub.name), "singularName": "",
@@ -129,13 +125,13 @@ fn resource_entries(resource: &Resource) -> Vec<Value> {
         }
         entry
     });
-    std::iter::once(Value::Object(entry)).chain(subresources).collect()
+    std::iter::once(entry).chain(subresources).collect()
 }
 
-fn insert_names(resource: &Resource, entry: &mut Map) {
+fn insert_names(resource: &Resource, entry: &mut Value) {
     for (field, names) in [("shortNames", &resource.short_names), ("categories", &resource.categories)] {
         if !names.is_empty() {
-            entry.insert(field.into(), json!(names));
+            entry[field] = json!(names);
         }
     }
 }
@@ -185,22 +181,16 @@ pub fn aggregated_version_from<'a>(version: &str, resources: impl Iterator<Item 
 }
 
 fn aggregated_resource(resource: &Resource) -> Value {
-    let mut entry = Map::new();
-    entry.insert("resource".into(), resource.name.into());
     // Upstream fills in group and version for custom resources.
     let own = resource.custom_schema.as_ref().map(|_| (resource.group, resource.version));
-    entry.insert("responseKind".into(), response_kind(own, resource.kind));
-    entry.insert("scope".into(), if resource.is_namespaced() { "Namespaced" } else { "Cluster" }.into());
-    entry.insert("singularResource".into(), resource.singular.into());
-    entry.insert("verbs".into(), json!(resource.verbs));
+    let mut entry = json!({"resource": resource.name, "responseKind": response_kind(own, resource.kind),
+        "scope": if resource.is_namespaced() { "Namespaced" } else { "Cluster" },
+        "singularResource": resource.singular, "verbs": resource.verbs});
     insert_names(resource, &mut entry);
     if !resource.subresources.is_empty() {
-        entry.insert(
-            "subresources".into(),
-            resource.subresources.iter().map(|sub| aggregated_subresource(sub, own)).collect(),
-        );
+        entry["subresources"] = resource.subresources.iter().map(|sub| aggregated_subresource(sub, own)).collect();
     }
-    Value::Object(entry)
+    entry
 }
 
 fn aggregated_subresource(sub: &Subresource, own: Option<(&str, &str)>) -> Value {

@@ -203,20 +203,9 @@ impl ManagedFields {
 
 /// The fields without owners: set by the server, or part of the identity.
 static UNOWNED_FIELDS: LazyLock<FieldSet> = LazyLock::new(|| {
-    FieldSet::from_paths(&[
-        "apiVersion",
-        "kind",
-        "metadata",
-        "metadata.name",
-        "metadata.namespace",
-        "metadata.creationTimestamp",
-        "metadata.selfLink",
-        "metadata.uid",
-        "metadata.clusterName",
-        "metadata.generation",
-        "metadata.managedFields",
-        "metadata.resourceVersion",
-    ])
+    let paths = "apiVersion kind metadata metadata.name metadata.namespace metadata.creationTimestamp metadata.selfLink metadata.uid metadata.clusterName \
+        metadata.generation metadata.managedFields metadata.resourceVersion";
+    FieldSet::from_paths(&paths.split(' ').collect::<Vec<_>>())
 });
 
 /// Removes the fields that cannot be owned.

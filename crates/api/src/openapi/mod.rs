@@ -1,8 +1,8 @@
 //! OpenAPI documents, built from the schema on demand: v3 as one document per group-version, v2 as one document, in
 //! JSON and protobuf.
 //!
-//! Documents are large and rarely read: they are cached by [`DocumentCache`](crate::discovery::Pages) after the first request.
-//! v3 documents have hashes for client caches.
+//! Documents are large and rarely read: [`DocumentCache`](crate::discovery::DocumentCache) caches them after the first
+//! request. v3 documents have hashes for client caches.
 
 mod components;
 mod conventions;

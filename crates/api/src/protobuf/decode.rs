@@ -19,32 +19,31 @@ use crate::{
 /// Decodes the messages of one object.
 pub struct MessageDecoder<'b> {
     budget: &'b mut Budget,
+    /// The nesting depth of the message being decoded.
+    depth: usize,
 }
 
+type Decoded<T> = Result<T, ProtobufError>;
+
 impl<'b> MessageDecoder<'b> {
-    pub fn new(budget: &'b mut Budget) -> Self {
-        Self { budget }
+    pub fn new(budget: &'b mut Budget, depth: usize) -> Self {
+        Self { budget, depth }
     }
 
     /// Decodes a struct with its zero values.
-    pub fn decode_struct(&mut self, ty: &StructType, bytes: &[u8], depth: usize) -> Result<Map, ProtobufError> {
+    pub fn decode_struct(&mut self, ty: &StructType, bytes: &[u8]) -> Decoded<Map> {
         let mut map = Map::new();
-        self.decode_fields(ty, bytes, &mut map, depth)?;
+        self.decode_fields(ty, bytes, &mut map)?;
         fill_zero_fields(ty, &mut map, self.budget)?;
         Ok(map)
     }
 
     /// Decodes the fields that a message sets.
-    fn decode_fields(
-        &mut self,
-        ty: &StructType,
-        bytes: &[u8],
-        map: &mut Map,
-        depth: usize,
-    ) -> Result<(), ProtobufError> {
-        if depth > MAX_DEPTH {
+    fn decode_fields(&mut self, ty: &StructType, bytes: &[u8], map: &mut Map) -> Decoded<()> {
+        if self.depth > MAX_DEPTH {
             return Err(ProtobufError::Depth);
         }
+        self.depth += 1;
         let mut fields = Reader::new(bytes);
         let mut at = 0;
         while let Some((number, value)) = fields.field().map_err(|error| error.within(ty.short_name()))? {
@@ -70,30 +69,25 @@ impl<'b> MessageDecoder<'b> {
                             field: inner.short_name().to_owned(),
                         });
                     };
-                    self.decode_fields(inner, bytes, map, depth + 1)?;
+                    self.decode_fields(inner, bytes, map)?;
                 }
-                SlotContent::Field(at) => self.decode_field(&ty.fields[at], value, map, depth)?,
+                SlotContent::Field(at) => self.decode_field(&ty.fields[at], value, map)?,
             }
         }
+        self.depth -= 1;
         Ok(())
     }
 
-    fn decode_field(
-        &mut self,
-        field: &StructField,
-        value: Wire,
-        map: &mut Map,
-        depth: usize,
-    ) -> Result<(), ProtobufError> {
+    fn decode_field(&mut self, field: &StructField, value: Wire, map: &mut Map) -> Decoded<()> {
         match &field.ty {
             FieldType::List(inner) => {
                 let Value::Array(items) = self.field_entry(field, map, || Value::Array(Vec::new()))? else {
                     return Ok(());
                 };
                 if field.protobuf_wrapped {
-                    return self.decode_wrapped_list(field, inner, value, items, depth);
+                    return self.decode_wrapped_list(field, inner, value, items);
                 }
-                self.decode_item(field, inner, value, items, depth)?;
+                self.decode_item(field, inner, value, items)?;
                 // Packed elements may be none at all.
                 if items.is_empty() {
                     map.remove(field.name);
@@ -104,18 +98,18 @@ impl<'b> MessageDecoder<'b> {
                 let Value::Object(entries) = self.field_entry(field, map, || Value::Object(Map::new()))? else {
                     return Ok(());
                 };
-                self.decode_map_entry(field, inner, value, entries, depth)
+                self.decode_map_entry(field, inner, value, entries)
             }
             FieldType::Struct(id) => {
                 let Value::Object(inner) = self.field_entry(field, map, || Value::Object(Map::new()))? else {
                     return Ok(());
                 };
                 let ty = schema().get(*id);
-                self.decode_fields(ty, expect_bytes(field, value)?, inner, depth + 1)?;
+                self.decode_fields(ty, expect_bytes(field, value)?, inner)?;
                 Ok(fill_zero_fields(ty, inner, self.budget)?)
             }
             ty => {
-                let value = self.decode_element(field, ty, value, depth)?;
+                let value = self.decode_element(field, ty, value)?;
                 let unset = value.is_null() && (field.protobuf_optional || !matches!(field.ty, FieldType::Raw));
                 if unset || !is_written(field, &value) {
                     // Overrides an earlier value in the message.
@@ -132,12 +126,7 @@ impl<'b> MessageDecoder<'b> {
     }
 
     /// Returns the entry of a field in its struct, inserting it if absent.
-    fn field_entry<'m>(
-        &mut self,
-        field: &StructField,
-        map: &'m mut Map,
-        new: fn() -> Value,
-    ) -> Result<&'m mut Value, ProtobufError> {
+    fn field_entry<'m>(&mut self, field: &StructField, map: &'m mut Map, new: fn() -> Value) -> Decoded<&'m mut Value> {
         if !map.contains_key(field.name) {
             self.budget.entry(map.len(), field.name.len())?;
             map.insert(field.name.to_owned(), new());
@@ -152,26 +141,22 @@ impl<'b> MessageDecoder<'b> {
         inner: &FieldType,
         value: Wire,
         items: &mut Vec<Value>,
-        depth: usize,
-    ) -> Result<(), ProtobufError> {
-        let packed = match (inner, value) {
-            (FieldType::Int32 | FieldType::Int64 | FieldType::Bool | FieldType::Double, Wire::Bytes(bytes)) => {
-                Reader::new(bytes)
-            }
+    ) -> Decoded<()> {
+        use FieldType::{Bool, Double, Int32, Int64};
+        let mut packed = match (inner, value) {
+            (Int32 | Int64 | Bool | Double, Wire::Bytes(bytes)) => Reader::new(bytes),
             _ => {
                 self.budget.element()?;
-                items.push(self.decode_element(field, inner, value, depth)?);
-                return Ok(());
+                return Ok(items.push(self.decode_element(field, inner, value)?));
             }
         };
-        let mut packed = packed;
         while !packed.at_end() {
             let value = match inner {
                 FieldType::Double => Wire::Fixed64(packed.fixed64()?),
                 _ => Wire::Varint(packed.varint()?),
             };
             self.budget.element()?;
-            items.push(self.decode_element(field, inner, value, depth)?);
+            items.push(self.decode_element(field, inner, value)?);
         }
         Ok(())
     }
@@ -183,12 +168,11 @@ impl<'b> MessageDecoder<'b> {
         inner: &FieldType,
         value: Wire,
         items: &mut Vec<Value>,
-        depth: usize,
-    ) -> Result<(), ProtobufError> {
+    ) -> Decoded<()> {
         let mut fields = Reader::new(expect_bytes(field, value)?);
         while let Some((number, value)) = fields.field()? {
             if number == 1 {
-                self.decode_item(field, inner, value, items, depth)?;
+                self.decode_item(field, inner, value, items)?;
             }
         }
         Ok(())
@@ -200,14 +184,13 @@ impl<'b> MessageDecoder<'b> {
         inner: &FieldType,
         value: Wire,
         entries: &mut Map,
-        depth: usize,
-    ) -> Result<(), ProtobufError> {
+    ) -> Decoded<()> {
         let mut fields = Reader::new(expect_bytes(field, value)?);
         let (mut key, mut found) = (String::new(), None);
         while let Some((number, value)) = fields.field()? {
             match number {
                 1 => key = decode_text(expect_bytes(field, value)?),
-                2 => found = Some(self.decode_element(field, inner, value, depth)?),
+                2 => found = Some(self.decode_element(field, inner, value)?),
                 _ => {}
             }
         }
@@ -223,13 +206,7 @@ impl<'b> MessageDecoder<'b> {
         Ok(())
     }
 
-    fn decode_element(
-        &mut self,
-        field: &StructField,
-        ty: &FieldType,
-        value: Wire,
-        depth: usize,
-    ) -> Result<Value, ProtobufError> {
+    fn decode_element(&mut self, field: &StructField, ty: &FieldType, value: Wire) -> Decoded<Value> {
         Ok(match (ty, value) {
             (FieldType::String, Wire::Bytes(bytes)) => {
                 self.budget.text(bytes.len())?;
@@ -252,22 +229,20 @@ impl<'b> MessageDecoder<'b> {
             (FieldType::Quantity, Wire::Bytes(bytes)) => decode_quantity(field, bytes)?,
             (FieldType::IntOrString, Wire::Bytes(bytes)) => self.decode_int_or_string(field, bytes)?,
             (FieldType::Raw, Wire::Bytes(bytes)) => match field.schema_shape {
-                Some(shapes) => self.decode_schema_shape(field, shapes, bytes, depth + 1)?,
-                None => self.decode_raw(bytes, depth + 1)?,
+                Some(shapes) => self.decode_schema_shape(field, shapes, bytes)?,
+                None => self.decode_raw(bytes)?,
             },
-            (FieldType::Struct(id), Wire::Bytes(bytes)) => {
-                Value::Object(self.decode_struct(schema().get(*id), bytes, depth + 1)?)
-            }
+            (FieldType::Struct(id), Wire::Bytes(bytes)) => Value::Object(self.decode_struct(schema().get(*id), bytes)?),
             (FieldType::List(inner), Wire::Bytes(_)) => {
                 let mut items = Vec::new();
-                self.decode_wrapped_list(field, inner, value, &mut items, depth + 1)?;
+                self.decode_wrapped_list(field, inner, value, &mut items)?;
                 Value::Array(items)
             }
             _ => return Err(wrong_wire_type(field, value)),
         })
     }
 
-    fn decode_int_or_string(&mut self, field: &StructField, bytes: &[u8]) -> Result<Value, ProtobufError> {
+    fn decode_int_or_string(&mut self, field: &StructField, bytes: &[u8]) -> Decoded<Value> {
         let (mut kind, mut number, mut string) = (0, 0, String::new());
         let mut fields = Reader::new(bytes);
         while let Some(part) = fields.field()? {
@@ -288,8 +263,8 @@ impl<'b> MessageDecoder<'b> {
     }
 
     /// Decodes arbitrary JSON, or an object in an envelope.
-    fn decode_raw(&mut self, bytes: &[u8], depth: usize) -> Result<Value, ProtobufError> {
-        if depth > MAX_DEPTH {
+    fn decode_raw(&mut self, bytes: &[u8]) -> Decoded<Value> {
+        if self.depth > MAX_DEPTH {
             return Err(ProtobufError::Depth);
         }
         let mut raw: &[u8] = b"";
@@ -301,19 +276,14 @@ impl<'b> MessageDecoder<'b> {
         }
         match raw {
             b"" => Ok(Value::Null),
-            sealed if sealed.starts_with(MAGIC) => decode_enveloped(sealed, self.budget, depth),
+            sealed if sealed.starts_with(MAGIC) => decode_enveloped(sealed, self.budget, self.depth),
             json => Ok(json::parse_within(json, self.budget)?),
         }
     }
 
-    fn decode_schema_shape(
-        &mut self,
-        field: &StructField,
-        shapes: SchemaShape,
-        bytes: &[u8],
-        depth: usize,
-    ) -> Result<Value, ProtobufError> {
+    fn decode_schema_shape(&mut self, field: &StructField, shapes: SchemaShape, bytes: &[u8]) -> Decoded<Value> {
         let id = shapes.schema();
+        self.depth += 1;
         let (one, many) = match shapes {
             SchemaShape::SchemaOrBool(_) => (2, 0),
             SchemaShape::SchemaOrArray(_) | SchemaShape::SchemaOrStrings(_) => (1, 2),
@@ -326,12 +296,13 @@ impl<'b> MessageDecoder<'b> {
             match (number, value) {
                 (1, Wire::Varint(value)) => allows = value != 0,
                 (number, value) if number == one => {
-                    schema = Some(self.decode_element(field, &FieldType::Struct(id), value, depth)?)
+                    schema = Some(self.decode_element(field, &FieldType::Struct(id), value)?)
                 }
-                (number, value) if number == many => self.decode_item(field, &inner, value, &mut items, depth)?,
+                (number, value) if number == many => self.decode_item(field, &inner, value, &mut items)?,
                 _ => {}
             }
         }
+        self.depth -= 1;
         Ok(match (shapes, schema) {
             (SchemaShape::SchemaOrBool(_), None) => Value::Bool(allows),
             (_, Some(schema)) if items.is_empty() => schema,
@@ -341,7 +312,7 @@ impl<'b> MessageDecoder<'b> {
     }
 }
 
-fn expect_bytes<'a>(field: &StructField, value: Wire<'a>) -> Result<&'a [u8], ProtobufError> {
+fn expect_bytes<'a>(field: &StructField, value: Wire<'a>) -> Decoded<&'a [u8]> {
     match value {
         Wire::Bytes(bytes) => Ok(bytes),
         _ => Err(wrong_wire_type(field, value)),
@@ -359,7 +330,7 @@ fn wrong_wire_type(field: &StructField, value: Wire) -> ProtobufError {
 }
 
 /// Returns the last varint with a field number; 0 if absent.
-fn last_varint(bytes: &[u8], wanted: u32) -> Result<u64, ProtobufError> {
+fn last_varint(bytes: &[u8], wanted: u32) -> Decoded<u64> {
     let mut found = 0;
     let mut fields = Reader::new(bytes);
     while let Some((number, value)) = fields.field()? {
@@ -373,7 +344,7 @@ fn last_varint(bytes: &[u8], wanted: u32) -> Result<u64, ProtobufError> {
 }
 
 /// Returns null for Go's zero time.
-fn decode_time(field: &StructField, bytes: &[u8], micros: bool) -> Result<Value, ProtobufError> {
+fn decode_time(field: &StructField, bytes: &[u8], micros: bool) -> Decoded<Value> {
     let (seconds, nanos) = (last_varint(bytes, 1)? as i64, last_varint(bytes, 2)? as i32);
     let nanos = if micros { nanos / 1000 * 1000 } else { 0 };
     if bytes.is_empty() || (seconds, nanos) == (ZERO_TIME_SECONDS, 0) {
@@ -385,7 +356,7 @@ fn decode_time(field: &StructField, bytes: &[u8], micros: bool) -> Result<Value,
     Ok(if micros { time::micros(time) } else { time::seconds(time) }.into())
 }
 
-fn decode_quantity(field: &StructField, bytes: &[u8]) -> Result<Value, ProtobufError> {
+fn decode_quantity(field: &StructField, bytes: &[u8]) -> Decoded<Value> {
     let mut string = None;
     let mut fields = Reader::new(bytes);
     while let Some((number, value)) = fields.field()? {

@@ -154,7 +154,7 @@ pub fn decode_as(ty: TypeId, raw: &[u8]) -> Result<Value, ProtobufError> {
     if raw.len() > json::MAX_SIZE {
         return Err(ProtobufError::Size);
     }
-    let map = decode::MessageDecoder::new(&mut Budget::default()).decode_struct(schema().get(ty), raw, 0)?;
+    let map = decode::MessageDecoder::new(&mut Budget::default(), 0).decode_struct(schema().get(ty), raw)?;
     Ok(Value::Object(map))
 }
 
@@ -175,7 +175,7 @@ fn decode_enveloped(bytes: &[u8], budget: &mut Budget, depth: usize) -> Result<V
         return Ok(json::parse_within(raw, budget)?);
     }
     let ty = protobuf_type(schema(), api_version, kind).ok_or_else(|| unknown_kind(api_version, kind))?;
-    let mut map: Map = decode::MessageDecoder::new(budget).decode_struct(schema().get(ty), raw, depth)?;
+    let mut map: Map = decode::MessageDecoder::new(budget, depth).decode_struct(schema().get(ty), raw)?;
     map.insert("apiVersion".to_owned(), api_version.as_str().into());
     map.insert("kind".to_owned(), kind.as_str().into());
     Ok(Value::Object(map))

@@ -15,12 +15,7 @@ use crate::{
 pub use pods::missing_requirements as missing_of_pod;
 
 /// Core resources that are also counted by their plain name besides `count/…`.
-const LEGACY_NAMES: &[(&str, &str)] = &[
-    ("configmaps", "configmaps"),
-    ("resourcequotas", "resourcequotas"),
-    ("replicationcontrollers", "replicationcontrollers"),
-    ("secrets", "secrets"),
-];
+const LEGACY_NAMES: &[&str] = &["configmaps", "resourcequotas", "replicationcontrollers", "secrets"];
 const SERVICE_RESOURCES: &[&str] = &["services", "services.nodeports", "services.loadbalancers"];
 const CLAIM_RESOURCES: &[&str] = &["persistentvolumeclaims", "requests.storage"];
 const STORAGE_CLASS_SUFFIX: &str = ".storageclass.storage.k8s.io/";
@@ -65,7 +60,7 @@ impl QuotaResource<'_> {
                     || CLAIM_RESOURCES.iter().any(|claim| name.ends_with(&format!("{STORAGE_CLASS_SUFFIX}{claim}")))
             }
             "resourceclaims" if self.group == "resource.k8s.io" => name.ends_with(DEVICE_CLASS_SUFFIX),
-            resource => self.group.is_empty() && LEGACY_NAMES.contains(&(resource, name)),
+            resource => self.group.is_empty() && resource == name && LEGACY_NAMES.contains(&name),
         }
     }
 
@@ -87,8 +82,8 @@ impl QuotaResource<'_> {
             used.extend(claim_usage(object));
         } else if self.group == "resource.k8s.io" && self.resource == "resourceclaims" {
             resource_list::add_resources(&mut used, &device_usage(object));
-        } else if let Some((_, alias)) = LEGACY_NAMES.iter().find(|(resource, _)| self.is_core(resource)) {
-            used.insert((*alias).to_owned(), one);
+        } else if self.group.is_empty() && LEGACY_NAMES.contains(&self.resource) {
+            used.insert(self.resource.to_owned(), one);
         }
         used
     }

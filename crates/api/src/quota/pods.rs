@@ -9,18 +9,8 @@ use crate::{
     resource_list::{self, ResourceList},
 };
 
-const POD_RESOURCES: &[&str] = &[
-    "pods",
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "requests.cpu",
-    "requests.memory",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-];
+const POD_RESOURCES: &str = "pods cpu memory ephemeral-storage requests.cpu requests.memory requests.ephemeral-storage \
+    limits.cpu limits.memory limits.ephemeral-storage";
 /// The resources that every container must set where a quota limits them.
 const REQUIRED_IN_CONTAINERS: &[&str] =
     &["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
@@ -30,7 +20,7 @@ const REQUESTS_PREFIX: &str = "requests.";
 /// Whether a resource name of a quota applies to pods.
 pub fn is_pod_resource(name: &str) -> bool {
     let extended = |name: &str| name.contains('/') && !name.contains("kubernetes.io/");
-    POD_RESOURCES.contains(&name)
+    POD_RESOURCES.split(' ').any(|known| known == name)
         || name.starts_with("hugepages-")
         || name.strip_prefix(REQUESTS_PREFIX).is_some_and(|name| name.starts_with("hugepages-") || extended(name))
 }

@@ -4,7 +4,7 @@
 //! bug that this module's tests find.
 
 #[cfg(test)]
-pub(crate) mod contributing_example;
+pub(crate) mod contributing_tests;
 mod custom_resource;
 mod field_index;
 mod resource_table;
@@ -32,7 +32,7 @@ pub struct ApiSchema {
 }
 
 /// The position of a type in the schema.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TypeId(usize);
 
 impl TypeId {
@@ -207,7 +207,7 @@ pub struct PatchStrategy {
 static SCHEMA: LazyLock<ApiSchema> =
     LazyLock::new(|| type_tables::parse_schema(type_tables::TYPE_TABLES, resource_table::RESOURCE_TABLE));
 #[cfg(test)]
-static SCHEMA: LazyLock<ApiSchema> = LazyLock::new(contributing_example::schema_with_example);
+static SCHEMA: LazyLock<ApiSchema> = LazyLock::new(contributing_tests::schema_with_example);
 
 /// The schema of Kubernetes 1.36.
 pub fn schema() -> &'static ApiSchema {

@@ -10,16 +10,17 @@ pub(super) const RESOURCE_TABLE: &str = include_str!("../../schema/resources.txt
 const ALL_VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// Whether a resource is namespaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResourceScope {
     /// Cluster-scoped.
+    #[default]
     Cluster,
     /// Namespaced.
     Namespaced,
 }
 
 /// One resource in one version, upstream's `APIResource` with storage options.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Resource {
     /// The API group; empty for the core group.
     pub group: &'static str,
@@ -68,9 +69,10 @@ pub struct Resource {
 }
 
 /// The wording of the error for an unknown field in a field selector; it differs upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnknownFieldError {
     /// With the field only.
+    #[default]
     Plain,
     /// With the quoted field and the kind.
     Quoted,
@@ -105,30 +107,7 @@ pub struct Subresource {
 impl Resource {
     /// Creates a cluster-scoped resource without verbs and with default options.
     pub fn new(group: &'static str, version: &'static str, name: &'static str, kind: &'static str, ty: TypeId) -> Self {
-        Self {
-            group,
-            version,
-            name,
-            singular: "",
-            kind,
-            ty,
-            scope: ResourceScope::Cluster,
-            verbs: Vec::new(),
-            short_names: Vec::new(),
-            categories: Vec::new(),
-            subresources: Vec::new(),
-            tracks_generation: false,
-            returns_deleted: false,
-            allows_create_on_update: false,
-            requires_resource_version: false,
-            orphans_by_default: false,
-            status_only: false,
-            unknown_field_error: UnknownFieldError::Plain,
-            storage_version: (group, version),
-            selectable_fields: Vec::new(),
-            deprecated: None,
-            custom_schema: None,
-        }
+        Self { group, version, name, kind, ty, storage_version: (group, version), ..Self::default() }
     }
 
     /// Formats the group-version: `v1` or `apps/v1`.

@@ -9,7 +9,7 @@ const RULE_TABLES: &str = include_str!(concat!(env!("OUT_DIR"), "/rules.txt"));
 pub(super) fn rule_tables() -> &'static str {
     #[cfg(test)]
     let joined =
-        format!("{RULE_TABLES}\n{}", crate::schema::contributing_example::example_lines("schema/rules/*.txt")).leak();
+        format!("{RULE_TABLES}\n{}", crate::schema::contributing_tests::example_lines("schema/rules/*.txt")).leak();
     #[cfg(not(test))]
     let joined = RULE_TABLES;
     joined

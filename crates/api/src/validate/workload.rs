@@ -109,18 +109,11 @@ fn adjusted_template(spec: &FieldCursor) -> Value {
 
 /// Validates a StatefulSet spec update.
 pub fn validate_stateful_change(spec: &FieldCursor, e: &mut ErrorList) {
-    const FREE: &[&str] = &[
-        "replicas",
-        "template",
-        "updateStrategy",
-        "minReadySeconds",
-        "ordinals",
-        "revisionHistoryLimit",
-        "persistentVolumeClaimRetentionPolicy",
-    ];
+    const MUTABLE: &str = "replicas template updateStrategy minReadySeconds ordinals \
+        revisionHistoryLimit persistentVolumeClaimRetentionPolicy";
     let fixed = |at: &FieldCursor| {
         let mut value = at.value.clone();
-        value.as_object_mut().into_iter().for_each(|map| FREE.iter().for_each(|field| drop(map.remove(*field))));
+        value.as_object_mut().into_iter().for_each(|map| MUTABLE.split(' ').for_each(|field| drop(map.remove(field))));
         value
     };
     if !semantically_equal(&fixed(spec), &fixed(&spec.old_cursor())) {

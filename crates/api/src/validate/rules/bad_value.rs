@@ -10,23 +10,14 @@ pub(super) struct BadValueFormat {
 }
 
 enum BadValueSource {
-    /// The value itself.
     Value,
-    /// As a string; "" if absent.
     Text,
-    /// As an integer; 0 if absent.
     Number,
-    /// As null.
     Null,
-    /// Omitted.
     Omitted,
-    /// A literal: `'resource'`.
     Quote(&'static str),
-    /// A field: `.kind`.
     Field(&'static str),
-    /// The string of a field, or "": `text.kind`.
     TextField(&'static str),
-    /// As upstream's type.
     Type(&'static str),
 }
 

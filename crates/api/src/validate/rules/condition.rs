@@ -21,47 +21,27 @@ pub(super) struct RuleCondition {
     not: bool,
 }
 
-/// The kinds of conditions.
+/// The kinds of conditions; their words are documented in `docs/validation-rules.md`.
 enum ConditionKind {
-    /// The object is updated.
     Changing,
-    /// The object is created, or its spec changed.
     Regenerated,
-    /// The value changed.
     Different,
-    /// A status condition of one of these types is true.
     Condition(Vec<&'static str>),
-    /// The value is present.
     There,
-    /// The value is present and not empty.
     Some,
-    /// One of these fields is not empty.
     Any(Vec<&'static str>),
-    /// The number of set fields is in a range.
     Count(Vec<&'static str>, std::ops::RangeInclusive<usize>),
-    /// The string is blank.
     Blank,
-    /// The value is a string.
     String,
-    /// The value is an object.
     Object,
-    /// The value is a list.
     List,
-    /// The value is this boolean.
     Bool(bool),
-    /// The value is one of these strings.
     Text(Vec<&'static str>),
-    /// The integer is greater.
     Greater(i64),
-    /// The string has this prefix.
     Starts(&'static str),
-    /// The list contains this string.
     Has(&'static str),
-    /// The quantity has this sign.
     Sign(i32),
-    /// The value equals another one.
     Same(ConditionPath),
-    /// The integer, 0 if absent, is less than another one.
     Less(ConditionPath),
 }
 

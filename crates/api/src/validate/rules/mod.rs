@@ -98,17 +98,12 @@ impl KindRules {
 /// The metadata rules of a resource.
 pub(super) fn metadata_rules(resource: &Resource) -> MetadataRules {
     // These groups allow any finalizer.
-    const OWN: [&str; 5] = [
-        "apiextensions.k8s.io",
-        "apiregistration.k8s.io",
-        "admissionregistration.k8s.io",
-        "coordination.k8s.io",
-        "node.k8s.io",
-    ];
+    const ANY_FINALIZER: &str = "apiextensions.k8s.io apiregistration.k8s.io admissionregistration.k8s.io \
+        coordination.k8s.io node.k8s.io";
     MetadataRules {
         name: names::subdomain,
         namespaced: resource.scope == ResourceScope::Namespaced,
-        known_finalizers: !OWN.contains(&resource.group) && resource.custom_schema.is_none(),
+        known_finalizers: !names::is_listed(ANY_FINALIZER, resource.group) && resource.custom_schema.is_none(),
     }
 }
 

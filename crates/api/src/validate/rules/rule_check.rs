@@ -23,87 +23,46 @@ pub(super) struct RuleCheck {
 
 /// The kinds of checks; their words are documented in `docs/validation-rules.md`.
 enum CheckKind {
-    /// `Container`: another block.
     Block(usize),
-    /// `@selector`: a function.
     Function(RuleFunction),
-    /// `@limited(container)`: a function with an argument.
     WithArgument(RuleFunctionWithArgument, &'static str),
-    /// `changed`: validates a metadata update.
     Changed,
-    /// `whole`: validates metadata as on create.
     Whole,
-    /// `required`: not empty; otherwise the line ends.
     Required,
-    /// `present`: present; otherwise the line ends.
     Present,
-    /// `nonzero`: not 0; otherwise the line ends.
     Nonzero,
-    /// `opt`: ends the line if empty or 0.
     Optional,
-    /// `ptr`: ends the line if absent.
     Pointer,
-    /// `label`: a string format.
     Form(names::Form),
-    /// `joined(label)`, `joined(label;)`: a string format whose errors are joined with a separator.
     Joined(names::Form, &'static str),
-    /// `nonblank`: more than blanks.
     Nonblank,
-    /// `lone "things"`: `*` is the only element.
     Lone,
-    /// `note(key) "why"`: warns about an entry.
     Note(&'static str),
-    /// `fresh(key) "why"`: warns about a new entry.
     Fresh(&'static str),
-    /// `names(name)`: unique names of elements that have one.
     Names(&'static str),
-    /// `one(A,B)`: one of these if present.
     One(Vec<&'static str>),
-    /// `is(A,B)`: one of these.
     Is(Vec<&'static str>),
-    /// `ge(0)`, `le(9)`, `range(0,9)`: an integer in a range, if present.
     Range(i64, i64),
-    /// `within(0,9)`: an integer in a range; 0 if absent.
     Within(i64, i64),
-    /// `atmost(replicas) "why"`: at most another field.
     AtMost(&'static str),
-    /// `long(9) "why"`, `many(9) "why"`, `long(9,'') "why"`: at most so many; otherwise the line ends.
     Few(usize, BadValueFormat),
-    /// `one_item "why"`: exactly one element.
     OneItem,
-    /// `maxlen(9)`: at most so many bytes.
     Length(usize),
-    /// `most(9)`: at most so many elements; otherwise the line ends.
     Most(usize),
-    /// `unique(name)`, `unique()`: unique elements, by field or value.
     Unique(&'static str),
-    /// `distinct(name)`: as `unique`, reported at the element.
     Distinct(&'static str),
-    /// `fixed`: immutable.
     Fixed(BadValueFormat),
-    /// `kept "why"`: immutable, reported as forbidden.
     Kept,
-    /// `forbid "why"`: absent.
     Forbid,
-    /// `empty "why"`: empty.
     Empty,
-    /// `invalid "why"`: invalid under the rule's conditions.
     Invalid(BadValueFormat),
-    /// `missing "why"`: required under the rule's conditions.
     Missing,
-    /// `refuse "why"`: forbidden under the rule's conditions.
     Refuse,
-    /// `unsupported(A,B)`, `unsupported(type:A,B)`: not supported under the rule's conditions.
     Unsupported(BadValueFormat, Vec<&'static str>),
-    /// `warn "why"`: a warning at the field.
     Warn,
-    /// `say "what"`: a warning without a field.
     Say,
-    /// `again(name)`: warns about duplicates.
     Again(&'static str),
-    /// `choose(a=A,b=B) "many|none"`: a union, exactly one field of which is set and valid.
     Choose(UnionChoices),
-    /// `exactly(a,b)`: exactly one of these fields is set.
     Exactly(Vec<&'static str>),
 }
 
