@@ -128,3 +128,19 @@ fn stop_at_panic(stop: CancellationToken, panicked: Arc<AtomicBool>) {
         stop.cancel();
     }));
 }
+
+#[cfg(test)]
+mod tests {
+    use client::panics::contain_panic_sync;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn contained_panic_does_not_stop_the_process() {
+        let mut components = Components::new().unwrap();
+        assert!(contain_panic_sync("shutdown-test", "key", || panic!("a bug")).is_err());
+        assert!(tokio::time::timeout(Duration::from_millis(50), components.must_end()).await.is_err());
+        assert!(std::thread::spawn(|| panic!("a bug")).join().is_err());
+        assert!(components.must_end().await.is_err());
+    }
+}
