@@ -1,4 +1,4 @@
-//! Read, change, write if unchanged: the one loop for everybody who changes a record.
+//! Read, change, and write if unchanged, retried on conflict.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,19 +6,19 @@ use bytes::Bytes;
 
 use crate::{Precondition, Record, Store, StoreError, WriteRequest};
 
-/// What a record becomes.
+/// The outcome of a decision about a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpdateAction {
-    /// It stays as it is; nothing is written.
+    /// Leaves the record as it is.
     Keep,
-    /// This document, deleted after the time if there is one.
+    /// Writes this document, with a TTL if there is one.
     Put(Bytes, Option<Duration>),
-    /// Nothing.
+    /// Deletes the record.
     Delete,
 }
 
-/// Changes the record under `key` by what `decide` says of it, and returns what is stored then. When somebody else
-/// changes it in between, `decide` is asked again about the new record; an error of its own ends the loop.
+/// Applies the decision of `decide` to the record under `key` and returns the stored record. On a conflict, `decide` is
+/// called again with the new record; its error ends the loop.
 pub async fn guaranteed_update<E: From<StoreError>>(
     store: &dyn Store,
     key: &str,

@@ -1,8 +1,8 @@
-//! How much of the past is kept: by the embedded engine of all changes, by the cache of those that watchers may still ask for.
+//! The limits of kept history, for the embedded engine and for the watch cache.
 
 use std::time::Duration;
 
-/// How much history is kept.
+/// The limits of kept history, by age, count and memory.
 #[derive(Clone, Copy, Debug)]
 pub struct HistoryWindow {
     /// Changes younger than this are kept.
@@ -22,7 +22,7 @@ impl Default for HistoryWindow {
 }
 
 impl HistoryWindow {
-    /// Whether the oldest of `changes` changes, which take `bytes` together, is to be forgotten. `is_old`: it was made
+    /// Returns whether the oldest of `changes` changes, which take `bytes` together, is outside. `is_old`: it was made
     /// longer than [`HistoryWindow::keep_for`] ago.
     pub(crate) fn is_expired(&self, changes: usize, bytes: usize, is_old: bool) -> bool {
         bytes > self.keep_bytes || changes > self.keep_changes && (is_old || bytes > self.spare_bytes)

@@ -1,8 +1,8 @@
-//! Revisioned documents: the one place where cluster state lives.
+//! Revisioned documents: the storage of the API server.
 //!
-//! A [`Store`] maps keys to documents (opaque bytes) and gives every write the next revision, a number that only grows.
-//! `server` is its only caller. What a write acknowledged survives `kill -9` and power loss; a watcher sees every
-//! change after the revision it names exactly once and in order, or a clean [`StoreError::Compacted`].
+//! A [`Store`] maps keys to documents (opaque bytes) and gives every write the next revision. An acknowledged write
+//! survives `kill -9` and power loss; a watcher receives every change after its start revision exactly once and in order,
+//! or [`StoreError::Compacted`].
 
 mod cache;
 mod embedded;
@@ -34,24 +34,24 @@ pub type Revision = u64;
 /// The current document under a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Where the document is kept, for example `/registry/apps/deployments/default/nginx`.
+    /// The key, for example `/registry/apps/deployments/default/nginx`.
     pub key: Arc<str>,
     /// The document; shared, never copied.
     pub value: Bytes,
-    /// The write that made the document what it is.
+    /// The revision of the last write.
     pub revision: Revision,
 }
 
-/// What must be true of a key for a write to happen.
+/// A condition on the key of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
-    /// Nothing is stored under the key.
+    /// The key does not exist.
     Absent,
     /// The key was last written at this revision.
     Revision(Revision),
 }
 
-/// One guarded write.
+/// A conditional write.
 #[derive(Clone, Debug)]
 pub struct WriteRequest {
     /// The key to write.
@@ -64,7 +64,7 @@ pub struct WriteRequest {
     pub ttl: Option<Duration>,
 }
 
-/// Which records a list returns.
+/// The range and the revision of a list.
 #[derive(Clone, Debug, Default)]
 pub struct ListOptions {
     /// Only keys that begin with this.
@@ -84,16 +84,16 @@ pub struct ListPage {
     pub records: Vec<Record>,
     /// The revision that the whole page is true for.
     pub revision: Revision,
-    /// How many more records follow the last one.
+    /// The number of records after the last one.
     pub remaining: usize,
 }
 
 /// One change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreEvent {
-    /// The write that made the change.
+    /// The revision of the change.
     pub revision: Revision,
-    /// What was written.
+    /// The changed key.
     pub key: Arc<str>,
     /// The document after the change; `None`: the key was deleted.
     pub value: Option<Bytes>,
@@ -101,23 +101,23 @@ pub struct StoreEvent {
     pub previous: Option<Record>,
 }
 
-/// Why a store did not do what it was asked.
+/// An error of a store operation.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The precondition of a write did not hold; nothing was written.
+    /// The precondition of a write does not hold; the record is unchanged.
     #[error("{key}: the precondition {precondition:?} does not hold")]
     Conflict {
         /// The key of the write.
         key: Arc<str>,
         /// The precondition that failed.
         precondition: Precondition,
-        /// What is stored instead; `None`: nothing.
+        /// The current record, if any.
         current: Option<Record>,
     },
-    /// The history before `oldest` is gone.
+    /// The history before `oldest` is compacted.
     #[error("revision {requested} is compacted; the oldest kept is {oldest}")]
     Compacted {
-        /// What was asked for.
+        /// The requested revision.
         requested: Revision,
         /// The first revision that can still be read.
         oldest: Revision,
@@ -125,7 +125,7 @@ pub enum StoreError {
     /// A revision that the store has not reached.
     #[error("revision {requested} is in the future; the current one is {current}")]
     Future {
-        /// What was asked for.
+        /// The requested revision.
         requested: Revision,
         /// The newest revision.
         current: Revision,
@@ -141,20 +141,20 @@ pub enum StoreError {
 /// Events after a revision, in order, none missing. It ends after the first error.
 pub type EventStream = BoxStream<'static, Result<StoreEvent, StoreError>>;
 
-/// What to follow, and how closely.
+/// Options of a watch.
 #[derive(Clone, Debug, Default)]
 pub struct WatchOptions {
     /// Only keys that begin with this.
     pub prefix: String,
     /// Only changes after this revision.
     pub after: Revision,
-    /// When nothing under the prefix changes but the store moves on, say so this long after the last notice.
+    /// Sends a progress notification this long after the last item, if the store's revision has moved on.
     pub progress_interval: Option<Duration>,
-    /// Whoever is told this way wants to hear of progress now, from a store that [`Store::supports_progress_requests`].
+    /// Notified by the consumer to request progress at once; see [`Store::supports_progress_requests`].
     pub progress_request: Option<Arc<Notify>>,
 }
 
-/// What a follower hears.
+/// An item of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchItem {
     /// The next change.
@@ -163,7 +163,7 @@ pub enum WatchItem {
     Progress(Revision),
 }
 
-/// Like [`EventStream`], with word of progress in between.
+/// Like [`EventStream`], with progress notifications.
 pub type WatchItems = BoxStream<'static, Result<WatchItem, StoreError>>;
 
 /// A revisioned map from keys to documents.
@@ -178,10 +178,10 @@ pub trait Store: Send + Sync + 'static {
     /// Writes if the precondition holds, and returns the write's revision once it is durable.
     async fn write(&self, write: WriteRequest) -> Result<Revision, StoreError>;
 
-    /// The changes of keys under a prefix after a revision, those that already happened first, and word of progress.
+    /// Watches the keys under a prefix after a revision, past changes first, with progress notifications.
     async fn watch_items(&self, follow: WatchOptions) -> Result<WatchItems, StoreError>;
 
-    /// The changes of keys under `prefix` after revision `after`; those that already happened come first.
+    /// Watches the keys under `prefix` after revision `after`, past changes first.
     async fn watch(&self, prefix: &str, after: Revision) -> Result<EventStream, StoreError> {
         let notices =
             self.watch_items(WatchOptions { prefix: prefix.into(), after, ..WatchOptions::default() }).await?;
@@ -198,16 +198,16 @@ pub trait Store: Send + Sync + 'static {
     /// The newest revision that can be read.
     async fn revision(&self) -> Result<Revision, StoreError>;
 
-    /// Forgets the history up to and including `through`, but not the current records.
+    /// Compacts the history up to and including `through`; current records stay.
     async fn compact(&self, through: Revision) -> Result<(), StoreError>;
 
-    /// Whether the store can be written.
+    /// Fails if the store cannot be written.
     async fn check_health(&self) -> Result<(), StoreError>;
 
-    /// How much disk it takes, in bytes.
+    /// The disk space it takes, in bytes.
     async fn disk_usage(&self) -> Result<u64, StoreError>;
 
-    /// Whether followers hear of progress soon after they ask for it.
+    /// Whether a progress request is answered promptly.
     fn supports_progress_requests(&self) -> bool {
         true
     }

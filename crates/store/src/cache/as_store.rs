@@ -1,4 +1,4 @@
-//! The cache as a store: what it has it answers, the rest goes to the engine.
+//! [`Store`] for the watch cache: cached collections are served from memory, everything else by the engine.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     ListOptions, ListPage, Record, Revision, Store, StoreError, WatchItem, WatchItems, WatchOptions, WriteRequest,
 };
 
-/// How many changes a follower takes at once.
+/// Changes taken at once.
 const BATCH: usize = 64;
 
 #[async_trait]
@@ -69,7 +69,7 @@ impl Store for WatchCache {
     }
 
     async fn compact(&self, through: Revision) -> Result<(), StoreError> {
-        // What the feed has not taken in yet it would have to load anew.
+        // Compacting beyond the reflector's position would force it to reload.
         self.wait_for_revision(through).await?;
         self.engine.compact(through).await?;
         let forgettable = self.shared.history().take_through(through);
@@ -94,7 +94,7 @@ struct CacheFollower {
     watcher: CacheWatcher,
     taken: VecDeque<Arc<CachedChange>>,
     progress_interval: Option<Duration>,
-    /// What the consumer knows of the position, and since when.
+    /// The last revision that the consumer received, and when.
     reported: Revision,
     reported_at: Instant,
 }
@@ -119,7 +119,7 @@ impl CacheFollower {
             }
             match self.progress_interval {
                 None => self.watcher.wait_for_change().await,
-                // Nothing changed: how far the others went is worth a look too.
+                // Without a change here, the published revision may have moved.
                 Some(every) => drop(timeout_at(self.reported_at + every, self.watcher.wait_for_change()).await),
             }
         }

@@ -1,7 +1,7 @@
 //! One collection in the cache: its items as of now, and its recent changes.
 //!
-//! The items are a persistent map: a reader takes all of them in one step and reads without holding anybody up. An
-//! older state is the newest one with the changes after it undone.
+//! The items are a persistent map: a reader clones it in one step and reads without a lock. An older state is the newest
+//! one with the changes after it undone.
 
 use std::{
     collections::VecDeque,
@@ -18,9 +18,9 @@ use super::{
 };
 use crate::{Record, Revision, StoreError};
 
-/// How many older states are at hand for the next page of a list.
+/// Older snapshots kept for the next page of a list.
 const MAX_KEPT_SNAPSHOTS: usize = 8;
-/// So many of the newest changes, and of those not more than so many bytes, are kept as they were written for watchers.
+/// Limits of the newest changes whose encodings are kept for watchers.
 const MAX_ENCODED_CHANGES: usize = 512;
 const MAX_ENCODED_BYTES: usize = 8 << 20;
 
@@ -29,23 +29,23 @@ type ItemSet = OrdSet<ItemByKey>;
 /// The items of one collection.
 pub(super) struct CachedCollection {
     contents: RwLock<CollectionState>,
-    /// The newest change; whoever watches waits for it to move.
+    /// The newest change, for watchers to wait on.
     newest: watch::Sender<Revision>,
-    /// What watchers share.
+    /// Encoded batches that watchers share.
     pub batches: BatchCache,
 }
 
 struct CollectionState {
     items: ItemSet,
-    /// In the order of their revisions; those up to `forgotten` are gone.
+    /// In the order of their revisions; those up to `compacted` are gone.
     changes: VecDeque<Arc<CachedChange>>,
     /// Older revisions cannot be read.
     compacted: Revision,
     /// Everything up to here, and perhaps more, is in `items`.
     reached: Revision,
-    /// States that lists were begun at.
+    /// States of paged lists in progress.
     kept_snapshots: VecDeque<(Revision, ItemSet)>,
-    /// How many of the newest changes may be kept as they were written for watchers, and how long they are.
+    /// The number of newest changes whose encodings are kept, and their estimated length.
     encoded_changes: usize,
     encoded_bytes: usize,
 }
@@ -63,7 +63,7 @@ pub struct Snapshot {
     pub revision: Revision,
 }
 
-/// The first text after all that begin with a prefix; `None` where there may be none. Keys end their parts with `/`.
+/// The first string after all that begin with a prefix; `None` where there may be none. Prefixes end with `/`.
 fn prefix_end(prefix: &str) -> Option<String> {
     let last = prefix.chars().next_back().filter(char::is_ascii)?;
     let next = char::from(u8::try_from(last).ok()?.checked_add(1)?);
@@ -71,7 +71,7 @@ fn prefix_end(prefix: &str) -> Option<String> {
 }
 
 impl Snapshot {
-    /// Of what the engine has under a prefix.
+    /// A snapshot of the engine's records under a prefix.
     pub(super) fn new(items: impl Iterator<Item = CachedItem>, prefix: &str, revision: Revision) -> Self {
         let items = items.map(|item| ItemByKey(item.into())).collect();
         Self { items, prefix: prefix.to_owned(), end: prefix_end(prefix), whole: false, revision }
@@ -112,12 +112,12 @@ impl CachedCollection {
         self.newest.subscribe()
     }
 
-    /// How many watch it.
+    /// The number of watchers.
     pub fn watcher_count(&self) -> usize {
         self.newest.receiver_count()
     }
 
-    /// Wakes those who wait for a change.
+    /// Wakes the watchers that wait for a change.
     pub fn wake_watchers(&self) {
         let reached = self.read().reached;
         self.newest.send_replace(reached);
@@ -145,7 +145,7 @@ impl CachedCollection {
         Ok(Snapshot { items, prefix: prefix.to_owned(), end: prefix_end(prefix), whole: true, revision })
     }
 
-    /// Keeps a state at hand: there will be a next page.
+    /// Keeps a snapshot for the next page of its list.
     pub fn keep_snapshot(&self, snapshot: &Snapshot) {
         let mut held = self.write();
         if !snapshot.whole
@@ -160,7 +160,7 @@ impl CachedCollection {
         drop(oldest);
     }
 
-    /// Puts the next change in, and returns it if it changed anything.
+    /// Applies the next change; returns it if it changed anything.
     pub fn apply_change(&self, revision: Revision, key: &str, item: Option<CachedItem>) -> Option<Arc<CachedChange>> {
         let item = item.map(Arc::new);
         let mut held = self.write();
@@ -179,7 +179,7 @@ impl CachedCollection {
         Some(change)
     }
 
-    /// Begins anew with these items, as of a revision; the history is gone.
+    /// Replaces all items as of a revision and clears the history.
     pub fn replace_items(&self, items: Vec<Arc<CachedItem>>, revision: Revision) {
         let items = items.into_iter().map(ItemByKey).collect();
         let new = CollectionState::new(items, revision);
@@ -189,7 +189,7 @@ impl CachedCollection {
         self.wake_watchers();
     }
 
-    /// Forgets the changes up to and including `through`.
+    /// Removes the changes up to and including `through` from the history.
     pub fn trim_history(&self, through: Revision) {
         let mut held = self.write();
         let count = held.changes.partition_point(|change| change.revision <= through);
@@ -203,7 +203,7 @@ impl CachedCollection {
         drop((changes, states));
     }
 
-    /// Takes up to `limit` changes after `cursor` under a prefix, and tells up to where it looked.
+    /// Takes up to `limit` changes after `cursor` under a prefix; returns the revision that it scanned to.
     pub fn scan_changes(
         &self,
         look: ScanRequest<'_>,
@@ -231,12 +231,12 @@ impl CachedCollection {
     }
 }
 
-/// What a watcher wants to see.
+/// A scan for changes on behalf of a watcher.
 pub(super) struct ScanRequest<'a> {
     pub cursor: Revision,
     pub prefix: &'a str,
     pub limit: usize,
-    /// What all of the cache has reached, read before looking.
+    /// The published revision of the whole cache, read before the scan.
     pub published: Revision,
 }
 
@@ -254,7 +254,7 @@ impl CollectionState {
         }
     }
 
-    /// Adds a change, and returns those that are not to be kept as they were written any more.
+    /// Adds a change; returns those whose encodings are no longer kept.
     fn push_change(&mut self, change: Arc<CachedChange>) -> Vec<Arc<CachedChange>> {
         self.encoded_changes += 1;
         self.encoded_bytes += change.encoded_len_estimate();
@@ -271,7 +271,7 @@ impl CollectionState {
         old
     }
 
-    /// Takes out the oldest changes.
+    /// Removes the oldest changes.
     fn pop_changes(&mut self, count: usize) -> Vec<Arc<CachedChange>> {
         let written = self.encoded_changes.saturating_sub(self.changes.len() - count);
         let popped: Vec<_> = self.changes.drain(..count).collect();

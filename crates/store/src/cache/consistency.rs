@@ -1,21 +1,21 @@
-//! Whether the cache has what the engine has: a digest of every collection, compared with the engine's at the same revision.
+//! The consistency check: compares a digest of every collection with the engine's at the same revision.
 
 use sha2::{Digest, Sha256};
 
 use super::{WatchCache, collection::CachedCollection};
 use crate::{ListOptions, Record, Revision, StoreError};
 
-/// How often a collection is compared again when the engine forgets the revision meanwhile.
+/// Attempts per collection when the engine compacts the revision meanwhile.
 const ATTEMPTS: usize = 10;
 
-/// One collection, compared.
+/// The result for one collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsistencyReport {
     /// Its name.
     pub collection: String,
     /// The revision that both were read at.
     pub revision: Revision,
-    /// How many records the cache has.
+    /// The number of cached records.
     pub records: usize,
     /// The digest of the cache's records.
     pub cache_digest: String,
@@ -24,7 +24,7 @@ pub struct ConsistencyReport {
 }
 
 impl ConsistencyReport {
-    /// Whether both have the same.
+    /// Whether the digests are equal.
     pub fn is_consistent(&self) -> bool {
         self.cache_digest == self.engine_digest
     }

@@ -1,7 +1,6 @@
-//! Runs of changes as one piece: what many watchers read alike is put together by the first of them, and shared by those
-//! who stand at the same place.
+//! Encoded batches of changes: the first watcher encodes a batch, others with the same position share it.
 //!
-//! Few runs are kept, and no long ones: whoever is elsewhere puts together his own.
+//! Only a few short batches are kept; a watcher at another position encodes its own.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,26 +8,26 @@ use bytes::Bytes;
 
 use crate::Revision;
 
-/// How many runs are kept.
+/// Batches kept per collection.
 const MAX_BATCHES: usize = 4;
-/// A longer one is not kept.
+/// Longer batches are not kept.
 const MAX_BATCH_BYTES: usize = 256 << 10;
 
-/// Some changes as they are sent to a watcher.
+/// Changes as they are sent to a watcher.
 #[derive(Clone, Debug, Default)]
 pub struct EncodedBatch {
-    /// What is sent; empty where none of the changes is shown.
+    /// The encoded events; empty if no change is visible to the watcher.
     pub bytes: Bytes,
-    /// The last change that is shown.
+    /// The revision of the last visible change.
     pub last_revision: Option<Revision>,
-    /// How many changes were looked at.
+    /// The number of changes encoded or filtered out.
     pub changes: usize,
 }
 
-/// What a run is of.
+/// Identifies a batch within a collection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BatchKey<'a> {
-    /// How it is written; under one name everybody writes the same.
+    /// The name of the encoding; equal names give equal bytes.
     pub name: &'a Arc<str>,
     pub prefix: &'a str,
     pub after: Revision,
@@ -49,18 +48,18 @@ impl CachedBatch {
     }
 }
 
-/// The runs of one collection.
+/// The encoded batches of one collection.
 #[derive(Debug, Default)]
 pub(super) struct BatchCache(Mutex<Vec<CachedBatch>>);
 
 impl BatchCache {
-    /// The run that somebody put together, or else the one that `make` does, and where it ends.
+    /// Returns the cached batch, encoding it with `make` on a miss, and the revision at which it ends.
     pub fn get_or_encode<E>(
         &self,
         of: BatchKey<'_>,
         make: impl FnOnce() -> Result<(EncodedBatch, Revision), E>,
     ) -> Result<(EncodedBatch, Revision), E> {
-        // It stays locked meanwhile: everybody else would make the same.
+        // Locked while encoding: others would encode the same batch.
         let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(run) = runs.iter().find(|run| run.has_key(of)) {
             return Ok((run.written.clone(), run.until));
@@ -76,12 +75,12 @@ impl BatchCache {
         Ok((written, until))
     }
 
-    /// Whether there is such a run.
+    /// Whether the batch is cached.
     pub fn contains_key(&self, of: BatchKey<'_>) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|run| run.has_key(of))
     }
 
-    /// The history is another one.
+    /// Drops all batches, after the history was replaced.
     pub fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_made_once_while_others_want_it() {
+    fn batch_is_encoded_once_while_it_is_cached() {
         let runs = BatchCache::default();
         check(&runs, 1, "one", "one");
         check(&runs, 1, "other", "one");
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_too_much_are_not_kept() {
+    fn empty_and_long_batches_are_not_cached() {
         let runs = BatchCache::default();
         check(&runs, 1, "", "");
         check(&runs, 1, "now", "now");

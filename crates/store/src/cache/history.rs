@@ -1,4 +1,4 @@
-//! How long changes are kept: one window over all collections, in the order of their revisions.
+//! The history window over all collections, in the order of revisions.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -9,7 +9,7 @@ use std::{
 use super::{collection::CachedCollection, item::CachedChange};
 use crate::{HistoryWindow, Revision};
 
-/// Changes are forgotten in portions of this size.
+/// Changes are trimmed in portions of at least this size.
 const MIN_TRIM: usize = 256;
 
 /// The changes of all collections, the oldest first.
@@ -26,7 +26,7 @@ struct HistoryEntry {
     collection: Arc<CachedCollection>,
 }
 
-/// Collections, and up to where each may forget.
+/// Collections, and the revision through which each is trimmed.
 pub(super) type TrimPlan = Vec<(Arc<CachedCollection>, Revision)>;
 
 impl ChangeHistory {
@@ -40,7 +40,7 @@ impl ChangeHistory {
         self.entries.push_back(HistoryEntry { revision: change.revision, since, cost, collection });
     }
 
-    /// Takes out what is outside of the window, once it is worth it.
+    /// Removes the changes outside of the window, if they are enough to trim.
     pub fn take_expired(&mut self, now: Instant) -> TrimPlan {
         let (mut bytes, all) = (self.bytes, self.entries.len());
         let outside = |(at, kept): &(usize, &HistoryEntry)| {
@@ -56,12 +56,12 @@ impl ChangeHistory {
         self.take_oldest(count)
     }
 
-    /// Takes out everything up to and including `through`.
+    /// Removes the changes up to and including `through`.
     pub fn take_through(&mut self, through: Revision) -> TrimPlan {
         self.take_oldest(self.entries.partition_point(|kept| kept.revision <= through))
     }
 
-    /// Takes out everything.
+    /// Removes all changes.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.bytes = 0;

@@ -1,4 +1,4 @@
-//! A document in the cache, and a change of one: made once, shared by everybody who lists or watches.
+//! Cached documents and their changes, shared by all lists and watches.
 
 use std::{
     any::Any,
@@ -13,31 +13,31 @@ use bytes::Bytes;
 use super::SelectableFields;
 use crate::{Record, Revision, StoreEvent};
 
-/// A record, and what selectors look at.
+/// A record with its labels and selectable fields.
 #[derive(Debug)]
 pub struct CachedItem {
     /// The record, as the engine has it.
     pub record: Record,
-    /// Its labels and declared fields.
+    /// Labels and selectable fields.
     pub selectable_fields: SelectableFields,
-    /// Other forms of the document, made by whoever needs one first.
+    /// Other encodings of the document, made on first use.
     forms: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
 impl CachedItem {
-    /// A record with what selectors look at.
+    /// An item without other encodings.
     pub(super) fn new(record: Record, marks: SelectableFields) -> Self {
         Self { record, selectable_fields: marks, forms: Mutex::default() }
     }
 
-    /// Where the caller keeps other forms of the document for as long as it is cached. `T` is the same for all callers; if
-    /// it were not, `None`.
+    /// The caller's storage for other encodings of the document, for as long as it is cached. `T` is the same for all
+    /// callers; `None` if it is not.
     pub fn forms<T: Default + Any + Send + Sync>(&self) -> Option<Arc<T>> {
         let mut forms = self.forms.lock().unwrap_or_else(PoisonError::into_inner);
         forms.get_or_insert_with(|| Arc::<T>::default()).clone().downcast().ok()
     }
 
-    /// Drops the other forms: the document is of the past, where few look.
+    /// Drops the other encodings, once the document was replaced.
     pub(super) fn drop_encodings(&self) {
         drop(self.forms.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
@@ -81,10 +81,10 @@ impl PartialEq for ItemByKey {
 
 impl Eq for ItemByKey {}
 
-/// What was written, by the name of its form.
+/// Encoded bytes by the name of the encoding.
 type NamedEncodings = Vec<(Arc<str>, Bytes)>;
 
-/// One change of one document. Either it, or what it was before, is there.
+/// One change of one document; at least one of `item` and `previous` is set.
 #[derive(Debug)]
 pub struct CachedChange {
     /// The write that made the change.
@@ -93,7 +93,7 @@ pub struct CachedChange {
     pub item: Option<Arc<CachedItem>>,
     /// The document before the change; `None`: it was created.
     pub previous: Option<Arc<CachedItem>>,
-    /// How it was written for watchers, by the name of the form; `None`: it is too old for that to be worth its memory.
+    /// Encoded watch events by the name of the encoding; `None`: too old to be kept.
     encoded: Mutex<Option<NamedEncodings>>,
 }
 
@@ -110,14 +110,14 @@ impl CachedChange {
 
     /// The key of the document.
     pub fn key(&self) -> &Arc<str> {
-        // One of the two is there: `new` sees to it.
+        // `new` ensures that one of the two is set.
         static NONE: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| "".into());
         self.item.as_ref().or(self.previous.as_ref()).map_or(&NONE, |item| &item.record.key)
     }
 
-    /// The change in a form, made by whoever asks for it first and then shared. Forms with the same name are the same.
+    /// The encoded change, made on first use and then shared. Encodings with the same name are equal.
     pub fn encoded<E>(&self, form: &Arc<str>, make: impl FnOnce() -> Result<Bytes, E>) -> Result<Bytes, E> {
-        // It stays locked while the form is made: everybody else would make the same.
+        // Locked while encoding: others would encode the same.
         let mut encoded = self.encoded.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(forms) = &mut *encoded else {
             drop(encoded);
@@ -131,23 +131,23 @@ impl CachedChange {
         Ok(bytes)
     }
 
-    /// Drops the forms: those who are that far behind make their own.
+    /// Drops the encoded events; slow watchers encode their own.
     pub(super) fn drop_encoded(&self) {
         drop(self.encoded.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// How long its forms are, about.
+    /// The approximate length of an encoding.
     pub(super) fn encoded_len_estimate(&self) -> usize {
         self.item.as_ref().or(self.previous.as_ref()).map_or(0, |item| item.record.value.len())
     }
 
-    /// What it costs in memory, the newest document aside.
+    /// The memory it takes, without the newest document.
     pub(super) fn memory_cost(&self) -> usize {
         let previous = self.previous.as_ref().map_or(0, |item| item.record.value.len() + size_of::<CachedItem>());
         size_of::<Self>() + 64 + previous
     }
 
-    /// As the engine tells it.
+    /// The change as an event of the store.
     pub fn to_event(&self) -> StoreEvent {
         StoreEvent {
             revision: self.revision,

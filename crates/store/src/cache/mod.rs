@@ -1,8 +1,8 @@
-//! The watch cache: all documents in memory, by collection, with what selectors look at and the recent changes.
+//! The watch cache: all documents in memory, by collection, with their selectable fields and recent changes.
 //!
-//! It is a layer over any engine. Writes go through; lists are snapshots, watches are positions in a shared history. A
-//! read after an acknowledged write sees it; changes come in the order of their revisions, none missing, none twice. What
-//! a collection is, and what of a document selectors look at, the caller says in a [`CollectionCatalog`].
+//! It is a layer over any engine. Writes pass through; lists are snapshots, watches are positions in a shared history. A
+//! read after an acknowledged write sees it; changes come in the order of their revisions, exactly once. The caller's
+//! [`CollectionCatalog`] maps keys to collections and extracts selectable fields.
 
 mod as_store;
 mod collection;
@@ -41,26 +41,26 @@ pub use self::{
 };
 use crate::{HistoryWindow, ListOptions, Record, Revision, Store, StoreError};
 
-/// How long a read waits for the cache to reach the engine before it asks the engine itself.
+/// Time that a read waits for the cache to reach the engine's revision before it reads from the engine.
 const MAX_WAIT: Duration = Duration::from_secs(3);
-/// How often the engine is asked for progress meanwhile.
+/// Interval of progress requests to the engine meanwhile.
 const PROGRESS_REQUEST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the cache must know of keys and documents.
+/// Maps keys to collections and extracts selectable fields.
 pub trait CollectionCatalog: Send + Sync + 'static {
-    /// The part of a key, or of a prefix of keys, that names its collection. `None`: it is in none, and not cached.
+    /// The part of a key, or of a prefix of keys, that names its collection. `None`: it is not cached.
     fn collection_name<'k>(&self, key: &'k str) -> Option<&'k str>;
 
-    /// What selectors look at, read when a document enters the cache.
+    /// Extracts labels and selectable fields when a document enters the cache.
     fn selectable_fields(&self, key: &str, value: &Bytes) -> SelectableFields;
 }
 
-/// Which state a list shows.
+/// The state that a list returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResourceVersionMatch {
-    /// Whatever the cache has.
+    /// Any state that is cached.
     Any,
-    /// Every write that was acknowledged before.
+    /// All writes that were acknowledged before.
     Newest,
     /// This revision, or a later one.
     NotBefore(Revision),
@@ -73,25 +73,25 @@ pub struct WatchCache {
     shared: Arc<CacheState>,
     engine: Arc<dyn Store>,
     reflector: JoinHandle<()>,
-    /// Collections that decisions rest on.
+    /// Collections whose writers wait until the cache has observed their write.
     awaited_collections: RwLock<HashSet<Box<str>>>,
 }
 
-/// What readers and the feed share. Only the feed changes it.
+/// State shared by readers and the reflector; only the reflector changes it.
 struct CacheState {
     catalog: Arc<dyn CollectionCatalog>,
     collections: RwLock<HashMap<Box<str>, Arc<CachedCollection>>>,
-    /// The revision that was loaded: a collection that was never heard of has no history before it.
+    /// The revision of the initial load: a new collection has no history before it.
     loaded_revision: AtomicU64,
     /// Everything up to here is in the collections.
     published: watch::Sender<Revision>,
     history: Mutex<ChangeHistory>,
-    /// Makes the engine tell how far it is.
+    /// Requests a progress notification from the engine.
     progress_request: Arc<Notify>,
 }
 
 impl WatchCache {
-    /// Loads everything that is in `engine`, and follows it from then on.
+    /// Loads all records of `engine` and watches it from then on.
     pub async fn with_engine(
         engine: Arc<dyn Store>,
         catalog: Arc<dyn CollectionCatalog>,
@@ -106,7 +106,7 @@ impl WatchCache {
             progress_request: Arc::default(),
         });
         reflector::load_collections(&shared, &*engine).await?;
-        // The feed does not keep the engine open.
+        // The reflector does not keep the engine open.
         let feed = tokio::spawn(reflector::run_reflector(shared.clone(), Arc::downgrade(&engine)));
         let cache = Self { shared, engine, reflector: feed, awaited_collections: RwLock::default() };
         cache.wait_until_fresh().await?;
@@ -133,7 +133,7 @@ impl WatchCache {
         }
         match at {
             ResourceVersionMatch::Exactly(revision) => match collection.snapshot_at(prefix, revision) {
-                // Its history may be longer than ours.
+                // The engine's history may be longer than the cache's.
                 Err(StoreError::Compacted { .. }) => self.list_from_engine(prefix, at).await,
                 snapshot => snapshot,
             },
@@ -141,7 +141,7 @@ impl WatchCache {
         }
     }
 
-    /// The items under a prefix of one collection that the cache has, without waiting; none where there is no collection.
+    /// The cached items under a prefix of one collection, without waiting; empty for an unknown collection.
     pub fn cached_snapshot(&self, prefix: &str) -> Snapshot {
         let published = self.shared.published();
         match self.shared.collection_for_prefix(prefix) {
@@ -150,26 +150,27 @@ impl WatchCache {
         }
     }
 
-    /// Waits until every write that was acknowledged before is here. `false`: it takes too long.
+    /// Waits until all writes acknowledged before are cached; `false` after three seconds.
     pub async fn wait_until_synced(&self) -> Result<bool, StoreError> {
         self.wait_until_fresh().await
     }
 
-    /// Says that decisions rest on what the cache has under a prefix: writers there wait for [`Self::is_shown`].
+    /// Declares that decisions rest on the cached items under a prefix: writers there call [`Self::wait_until_cached`].
     pub fn await_writes(&self, prefix: &str) {
         if let Some(name) = self.shared.catalog.collection_name(prefix) {
             self.awaited_collections.write().unwrap_or_else(PoisonError::into_inner).insert(name.into());
         }
     }
 
-    /// Waits until a write of a key that is followed is here. What takes too long is not waited for.
+    /// Waits until the watch cache contains `revision` of `key`; `false` after three seconds. Returns at once for collections
+    /// without [`Self::await_writes`].
     pub async fn wait_until_cached(&self, key: &str, revision: Revision) -> bool {
         let name = self.shared.catalog.collection_name(key);
         let followed = |name| self.awaited_collections.read().unwrap_or_else(PoisonError::into_inner).contains(name);
         !name.is_some_and(followed) || self.wait_until_published(revision).await.unwrap_or(false)
     }
 
-    /// Keeps a snapshot at hand for the next page of the list that was begun with it.
+    /// Keeps a snapshot for the next page of its list.
     pub fn keep_snapshot(&self, prefix: &str, snapshot: &Snapshot) {
         if let Some(collection) = self.shared.collection_for_prefix(prefix) {
             collection.keep_snapshot(snapshot);
@@ -183,17 +184,17 @@ impl WatchCache {
         let newest = collection.subscribe();
         let mut watcher =
             CacheWatcher { shared: self.shared.clone(), collection, newest, prefix: prefix.into(), cursor: after };
-        // Says now what it would say later.
+        // Fails now if the revision is compacted.
         watcher.take_changes(0)?;
         Ok(watcher)
     }
 
-    /// The store that it is over.
+    /// The store below the cache.
     pub fn engine(&self) -> &Arc<dyn Store> {
         &self.engine
     }
 
-    /// Up to which revision the cache has everything.
+    /// The revision up to which the cache is complete.
     pub fn cached_revision(&self) -> Revision {
         self.shared.published()
     }
@@ -211,13 +212,13 @@ impl WatchCache {
         Ok(Snapshot::new(items, prefix, page.revision))
     }
 
-    /// Waits until every write that was acknowledged before is here. `false`: it takes too long.
+    /// Waits until all writes acknowledged before are cached; `false` after three seconds.
     async fn wait_until_fresh(&self) -> Result<bool, StoreError> {
         let needed = self.engine.revision().await?;
         self.wait_until_published(needed).await
     }
 
-    /// Waits until a revision that the engine has reached is here.
+    /// Waits until a revision that the engine has reached is cached; `false` after three seconds.
     async fn wait_for_revision(&self, revision: Revision) -> Result<bool, StoreError> {
         if self.shared.published() >= revision {
             return Ok(true);
@@ -299,7 +300,7 @@ impl CacheState {
         collections.iter().map(|(name, collection)| (name.clone(), collection.clone())).collect()
     }
 
-    /// Begins anew with what was loaded.
+    /// Replaces all collections by the loaded items.
     fn replace_all(&self, mut loaded: HashMap<Box<str>, Vec<Arc<CachedItem>>>, revision: Revision) {
         self.loaded_revision.store(revision, Ordering::SeqCst);
         self.history().clear();

@@ -1,7 +1,7 @@
-//! What keeps the cache up to date: it loads everything once and then follows the engine, for as long as the cache is there.
+//! The reflector: loads all collections once, then applies the engine's changes for as long as the cache exists.
 //!
-//! It begins as far back as the engine's history reaches, so that a watch resumes across a restart. When the engine has
-//! forgotten what comes next, it loads again, and watchers from before end with `Compacted`.
+//! It starts as far back as the engine's history reaches, so that watches resume across a restart. If the engine compacts
+//! past its position, it reloads, and existing watchers end with `Compacted`.
 
 use std::{
     collections::HashMap,
@@ -14,20 +14,20 @@ use futures::StreamExt;
 use super::{CacheState, item::CachedItem};
 use crate::{ListOptions, Revision, Store, StoreError, StoreEvent, WatchItem, WatchItems, WatchOptions};
 
-/// How many records are loaded at once.
+/// Records loaded at once.
 const PAGE: usize = 10_000;
-/// How many changes are taken in before readers hear of them.
+/// Changes applied before they are published.
 const CHUNK: usize = 256;
-/// How far back the history is read at first.
+/// Revisions of history that are read at start.
 const HISTORY_AT_START: Revision = 10_000;
-/// How often loading begins again when the engine forgets meanwhile.
+/// Attempts to load at a revision that the engine may compact meanwhile.
 const ATTEMPTS: usize = 5;
-/// A quiet engine tells this often how far it is.
+/// Interval of progress notifications from an idle engine.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
 const MIN_BACKOFF: Duration = Duration::from_millis(50);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
-/// Loads everything that the engine has, as of the oldest revision that is worth it.
+/// Loads all records as of the oldest revision within [`HISTORY_AT_START`].
 pub(super) async fn load_collections(shared: &CacheState, engine: &dyn Store) -> Result<(), StoreError> {
     let current = engine.revision().await?;
     let mut at = Some(current.saturating_sub(HISTORY_AT_START).max(1)).filter(|at| *at <= current);
@@ -81,11 +81,11 @@ pub(super) async fn run_reflector(shared: Arc<CacheState>, engine: Weak<dyn Stor
             Err(error) => Err(error),
         };
         let Err(error) = outcome else { return };
-        tracing::warn!(%error, "the cache lost touch with the store and takes it up again");
+        tracing::warn!(%error, "watch cache: store watch failed, restarting");
         if matches!(error, StoreError::Compacted { .. }) {
             reload(&shared, &engine).await;
         }
-        // Whatever came in between, it is not the same failure.
+        // Progress since the last failure resets the back-off.
         pause = if shared.published() > after { MIN_BACKOFF } else { (pause * 2).min(MAX_BACKOFF) };
         tokio::time::sleep(pause).await;
     }
@@ -94,11 +94,11 @@ pub(super) async fn run_reflector(shared: Arc<CacheState>, engine: Weak<dyn Stor
 async fn reload(shared: &CacheState, engine: &Weak<dyn Store>) {
     let Some(engine) = engine.upgrade() else { return };
     if let Err(error) = load_at(shared, &*engine, None).await {
-        tracing::warn!(%error, "the cache cannot be loaded");
+        tracing::warn!(%error, "watch cache: reload failed, retrying");
     }
 }
 
-/// Takes in what comes, and lets readers see it as soon as nothing more is at hand.
+/// Applies watch items in chunks of those that are ready.
 async fn apply_items(shared: &CacheState, notices: WatchItems) -> Result<(), StoreError> {
     let mut chunks = notices.ready_chunks(CHUNK);
     while let Some(chunk) = chunks.next().await {
@@ -125,7 +125,7 @@ async fn apply_items(shared: &CacheState, notices: WatchItems) -> Result<(), Sto
 }
 
 impl CacheState {
-    /// Puts changes in, in order, and then shows them.
+    /// Applies changes in order, then publishes them.
     fn apply_events(&self, events: Vec<StoreEvent>, reached: Revision) {
         let now = Instant::now();
         let mut touched = HashMap::new();
@@ -139,7 +139,7 @@ impl CacheState {
             }
             touched.insert(Arc::as_ptr(&collection), collection);
         }
-        // Whoever waits for the revision finds that there is something to take.
+        // Wakes before publishing: a watcher that waits for the revision finds the changes.
         touched.into_values().for_each(|collection| collection.wake_watchers());
         self.publish_revision(reached);
         let expired = self.history().take_expired(now);

@@ -1,6 +1,6 @@
-//! What selectors look at: the labels of a document and the values of its declared fields, read once, kept in a few bytes.
+//! Labels and selectable fields of a document, extracted once and packed into a few bytes.
 //!
-//! Fields are known by their place in the catalog's list for the collection, so that only their values are kept.
+//! A field is identified by its index in the catalog's list for the collection, so that only values are stored.
 
 /// The labels and declared fields of one document. Without either it takes no memory of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl SelectableFields {
         (0..count).map_while(move |_| Some((take_text(&mut rest)?, take_text(&mut rest)?)))
     }
 
-    /// The value of the field at this place in the catalog's list; empty if it has none.
+    /// The value of the field at this index of the catalog's list; empty if it has none.
     pub fn field(&self, place: usize) -> &str {
         let (count, mut rest) = self.split_label_count();
         let skipped = (0..count * 2 + place).try_for_each(|_| take_text(&mut rest).map(|_| ()));
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_packed_is_found() {
+    fn packed_labels_and_fields_are_found() {
         let long = "x".repeat(300);
         let labels = [("app", "web"), ("empty", ""), ("long", long.as_str())];
         let marks = SelectableFields::new(labels.into_iter(), ["node-1", "", "Running"].into_iter());
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_takes_nothing() {
+    fn empty_fields_take_no_memory() {
         let marks = SelectableFields::new([].into_iter(), ["", ""].into_iter());
         assert_eq!((&marks, marks.label("a"), marks.field(1)), (&SelectableFields(None), None, ""));
     }

@@ -25,7 +25,7 @@ pub struct CacheWatcher {
 }
 
 impl CacheWatcher {
-    /// Takes the next changes, up to so many, without waiting.
+    /// Takes up to `limit` changes without waiting.
     pub fn take_changes(&mut self, limit: usize) -> Result<Vec<Arc<CachedChange>>, StoreError> {
         // Marked as seen before looking: what comes after the look then ends `changed`.
         self.newest.borrow_and_update();
@@ -36,8 +36,8 @@ impl CacheWatcher {
         Ok(out)
     }
 
-    /// Takes the next changes, up to so many, as `write` puts them together. Watchers of the same part of the collection that
-    /// stand at the same place and ask under the same name share what the first of them wrote.
+    /// Takes up to `limit` changes as one batch that `write` encodes. Watchers with the same prefix, cursor and encoding name
+    /// share the batch of the first of them.
     pub fn take_encoded(
         &mut self,
         limit: usize,
@@ -51,35 +51,35 @@ impl CacheWatcher {
             Ok::<_, StoreError>((write(&changes)?, self.cursor))
         })?;
         if until > self.cursor {
-            // Nothing is marked as seen: there may be more after the run.
+            // The newest revision stays unseen: more changes may follow the batch.
             self.cursor = until;
         }
         Ok(written)
     }
 
-    /// Whether somebody has put together what comes next.
+    /// Whether the next batch is cached already.
     pub fn is_encoded(&self, name: &Arc<str>) -> bool {
         self.collection.batches.contains_key(BatchKey { name, prefix: &self.prefix, after: self.cursor })
     }
 
-    /// Whether something in the collection changed since the last [`CacheWatcher::take`].
+    /// Whether something in the collection changed since the last [`CacheWatcher::take_changes`].
     pub fn is_behind(&self) -> bool {
         // The collection, which we hold, has the other end.
         self.newest.has_changed().unwrap_or(false)
     }
 
-    /// Waits until something in the collection changed since the last [`CacheWatcher::take`].
+    /// Waits until something in the collection changed since the last [`CacheWatcher::take_changes`].
     pub async fn wait_for_change(&mut self) {
         // The collection, which we hold, has the other end.
         let _ = self.newest.changed().await;
     }
 
-    /// How many watch the same collection.
+    /// The number of watchers of the same collection.
     pub fn watcher_count(&self) -> usize {
         self.collection.watcher_count()
     }
 
-    /// Up to where there is nothing to take; [`CacheWatcher::cursor`] moves there.
+    /// Moves the cursor past changes outside of the prefix, up to the next one within it.
     pub fn advance_cursor(&mut self) -> Result<Revision, StoreError> {
         let published = self.shared.published();
         let mut none = Vec::new();

@@ -20,9 +20,9 @@ use crate::{ListOptions, Revision};
 const MAGIC: &[u8; 8] = b"FERRYCHK";
 /// The name of a checkpoint until it is complete.
 pub(super) const UNFINISHED_NAME: &str = "checkpoint.new";
-/// A frame is written when it has this many bytes.
+/// A frame is written once it has this many bytes.
 const FRAME_BYTES: usize = 256 << 10;
-/// How many records are looked up at once.
+/// Records read under one lock.
 const PAGE: usize = 2048;
 
 pub(super) fn checkpoint_path(dir: &Path, segment: u64) -> PathBuf {
@@ -76,7 +76,7 @@ pub(super) fn write_checkpoint(
     write_checkpoint_file(medium, &dir.join(UNFINISHED_NAME), &checkpoint_path(dir, head.segment), head, shared)
 }
 
-/// The same under a name of the caller's; `new` is its name until it is complete.
+/// Writes a checkpoint to `path`; `new` is its name until it is complete.
 pub(super) fn write_checkpoint_file(
     medium: &dyn StorageMedium,
     new: &Path,
@@ -155,7 +155,7 @@ impl CheckpointWriter<'_> {
     }
 }
 
-/// Reads a checkpoint and gives every record to `add`, which says whether it fits.
+/// Reads a checkpoint and passes every record to `add`, which returns `None` if it does not fit.
 pub(super) fn read_checkpoint(
     path: &Path,
     mut add: impl FnMut(CheckpointHead, Revision, &LogEntry<'_>) -> Option<()>,

@@ -1,4 +1,4 @@
-//! All records of a store as of one revision, on their way: to a snapshot, from one, or into another engine.
+//! All records of a store as of one revision, to write to a snapshot, restore from one, or copy into another engine.
 //!
 //! A snapshot file is a checkpoint under a name of the user's: checked part by part, complete or not there at all.
 
@@ -21,15 +21,14 @@ use super::{
 use crate::{ListOptions, Precondition, Record, Revision, Store, StoreError, WriteRequest};
 
 const PAGE: usize = 1000;
-/// How many writes to another store are under way at once.
+/// Concurrent writes to another store.
 const CONCURRENT_WRITES: usize = 64;
-/// How often reading begins again when the revision was compacted meanwhile.
+/// Attempts to read a store that compacts meanwhile.
 const ATTEMPTS: usize = 5;
-/// A restored store goes on this far after the snapshot: clients may have seen revisions after it, which must not come
-/// again with other contents.
+/// The revision gap after a restore: clients may have seen later revisions, which must not be reused.
 const RESTORED_REVISION_GAP: Revision = 1_000_000;
 
-/// How far something is: done, of how many.
+/// Records done, and their total.
 pub type CopyProgress = (u64, u64);
 
 /// The records of a store, with what is needed to make a store of them again.
@@ -39,16 +38,16 @@ pub struct StoreContents {
 }
 
 impl StoreContents {
-    /// Of the store in a directory, also while another process writes it.
+    /// Reads the store in a directory, even while another process writes it.
     pub fn read_dir(dir: &Path) -> Result<Self, StoreError> {
         let mut state = open::inspect_store(dir)?.state;
         let revision = state.revision();
-        // Nothing but the records as they are now is wanted.
+        // The history is not needed.
         drop(state.trim_history(revision));
         Ok(Self { shared: SharedState::new(state), revision })
     }
 
-    /// Of any store, as of its newest revision.
+    /// Reads any store as of its newest revision.
     pub async fn read_store(
         store: &dyn Store,
         progress: &mut (dyn FnMut(CopyProgress) + Send),
@@ -82,7 +81,7 @@ impl StoreContents {
         }
     }
 
-    /// Of a snapshot file; all of it is verified.
+    /// Reads and verifies a snapshot file.
     pub fn read_snapshot(path: &Path) -> Result<Self, StoreError> {
         let mut records = Vec::new();
         let head = checkpoint::read_checkpoint(path, |_, revision, entry| {
@@ -163,17 +162,17 @@ impl StoreContents {
         page.records.into_iter().map(|record| (record.clone(), state.expires(record.revision))).collect()
     }
 
-    /// As of which revision the records are.
+    /// The revision of the records.
     pub fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// How many records there are.
+    /// The number of records.
     pub fn len(&self) -> u64 {
         self.shared.read().len() as u64
     }
 
-    /// Whether there are none.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

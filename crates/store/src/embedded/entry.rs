@@ -6,7 +6,7 @@ use crate::Revision;
 const TOMBSTONE: u8 = 0;
 const DOCUMENT: u8 = 1;
 
-/// What is stored under a revision.
+/// The change of one revision.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LogEntry<'a> {
     /// The revision that this one replaced; 0: none.
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_encoded_is_decoded_and_nothing_shorter() {
+    fn truncated_entries_are_rejected() {
         for value in [Some(&b"document"[..]), Some(b""), None] {
             let entry = LogEntry { previous: 3, written: 4, expires: u64::MAX, key: "/a/ü", value };
             let mut bytes = Vec::new();

@@ -7,7 +7,7 @@ use super::entry::LogEntry;
 use crate::Revision;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"FRY1");
-/// How long the head of a frame is.
+/// The length of a frame's head.
 pub(super) const HEAD_BYTES: usize = 40;
 /// The smallest unit that a disk writes whole.
 pub(super) const SECTOR_BYTES: usize = 512;
@@ -51,7 +51,7 @@ pub(super) struct FrameBuilder {
 }
 
 impl FrameBuilder {
-    /// Forgets what was built and begins again, with room for the head.
+    /// Starts a new frame, with room for the head.
     pub fn clear(&mut self) {
         // A rare large frame does not keep its memory.
         if self.bytes.capacity() > 8 << 20 {
@@ -88,7 +88,7 @@ impl FrameBuilder {
         self.bytes.extend_from_slice(&number.to_le_bytes());
     }
 
-    /// How long the frame is so far.
+    /// The length of the frame so far.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -118,7 +118,7 @@ pub(super) struct FrameHead {
     pub payload: usize,
     /// The revision of its first change, if it has any.
     pub first: Revision,
-    /// How far the file was durable when this frame was written.
+    /// The durable length of the file when this frame was written.
     pub durable: u64,
     flags: u32,
     checksum: u32,
@@ -142,7 +142,7 @@ impl FrameHead {
         })
     }
 
-    /// How much of the file the frame takes.
+    /// The length of the frame in its file.
     pub fn len(&self) -> usize {
         (HEAD_BYTES + self.payload + 1).next_multiple_of(ALIGN)
     }
@@ -151,7 +151,7 @@ impl FrameHead {
         self.checksum == checksum(id, payload)
     }
 
-    /// Whether zeros in the payload tell that it was not written whole.
+    /// Whether the payload has no zero sector of its own, so that one means a torn write.
     pub fn has_no_zero_sectors(&self) -> bool {
         self.flags & HAS_ZEROS == 0
     }
@@ -191,7 +191,7 @@ fn decode_op(body: &[u8]) -> Option<FrameOp<'_>> {
     }
 }
 
-/// Whether the part of any sector that these bytes cover, being at `offset` of a file, is all zeros.
+/// Returns whether these bytes, at `offset` of a file, contain a sector, or part of one at either end, of zeros.
 pub(super) fn has_zero_sector(bytes: &[u8], offset: usize) -> bool {
     let first = (SECTOR_BYTES - offset % SECTOR_BYTES).min(bytes.len());
     let (head, rest) = bytes.split_at(first);
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_gives_back_its_operations_and_notices_every_flipped_bit() {
+    fn frames_round_trip_and_detect_every_flipped_bit() {
         let entry = |value| LogEntry { previous: 1, written: 2, expires: 3, key: "/a", value };
         let all = [
             FrameOp::Change(entry(Some(b"document"))),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_sectors_are_seen_where_sectors_are() {
+    fn zero_sectors_are_found_at_sector_boundaries() {
         let mut bytes = vec![1; 2000];
         bytes[600..1100].fill(0);
         assert!(!has_zero_sector(&bytes, 512));

@@ -25,7 +25,7 @@ const EARLIER: &str = "store.redb";
 /// A document that is to be deleted: when, as which revision, under which key.
 pub(super) type ExpiryEntry = (u64, Revision, Arc<str>);
 
-/// What was in the files.
+/// The contents of a store's files.
 pub(super) struct LoadedStore {
     pub state: EngineState,
     pub expiries: Vec<ExpiryEntry>,
@@ -34,7 +34,7 @@ pub(super) struct LoadedStore {
     pub sealed: Vec<(u64, Revision, u64)>,
     /// The segment that is written on.
     pub last: LogSegment,
-    /// Where in it the next frame goes.
+    /// The offset of the next frame in it.
     pub end: u64,
     /// A write that was never acknowledged is behind the end.
     pub torn: bool,
@@ -42,11 +42,11 @@ pub(super) struct LoadedStore {
     pub reserved: Revision,
     /// Files that nothing needs any more.
     pub surplus: Vec<PathBuf>,
-    /// How many bytes were read.
+    /// The number of bytes read.
     pub bytes: u64,
 }
 
-/// Whether there is a store in `dir`: its first checkpoint is the last thing that creating one makes.
+/// Returns whether `dir` has a store: creating one ends with its first checkpoint.
 pub(super) fn store_exists(dir: &Path) -> Result<bool, OpenError> {
     let earlier = dir.join(EARLIER);
     if earlier.try_exists().map_err(OpenError::with_path(&earlier))? {
@@ -105,7 +105,7 @@ pub(super) fn load_store(dir: &Path) -> Result<LoadedStore, OpenError> {
     }
 }
 
-/// Whether nothing follows segment `number`, or one segment without frames: a change of segments was cut short.
+/// Returns whether segment `number` is the last, or followed by one without frames: a crash cut the switch short.
 fn nothing_after(dir: &Path, files: &StoreFiles, number: u64, id: u64) -> Result<bool, OpenError> {
     let later: Vec<_> = files.segments.iter().filter(|later| **later > number).collect();
     if later.is_empty() {
@@ -165,7 +165,7 @@ struct LogReplay {
     position: Revision,
     entered: bool,
     reserved: Revision,
-    /// Where the mark of an orderly end is, if it is the last frame.
+    /// The offset of the closing frame, if it is the last one.
     closed: Option<u64>,
     records: Vec<(Record, u64)>,
 }
@@ -179,7 +179,7 @@ impl LogReplay {
         (ordered && revision <= limit).then_some(())
     }
 
-    /// All records of the checkpoint are there.
+    /// Restores the records of the checkpoint, once all are read.
     fn restore_records(&mut self, revision: Revision) {
         self.state = EngineState::new(revision);
         for (record, expires) in std::mem::take(&mut self.records) {
@@ -258,7 +258,7 @@ impl LogReplay {
     }
 
     fn replay_compaction(&mut self, through: Revision) {
-        // What a checkpoint left out was compacted before it was written.
+        // The checkpoint is compacted to its own revision.
         if through > self.state.compacted() {
             self.state.trim_history(through);
         }

@@ -26,21 +26,21 @@ use super::{
 };
 use crate::Revision;
 
-/// What is kept free at the end of a segment for the frames that say how it ended.
+/// Bytes reserved at the end of a segment for its closing frames.
 const TAIL_BYTES: u64 = 128;
-/// A checkpoint is worth it when it frees this many segments.
+/// The number of segments that a checkpoint must free.
 const MIN_FREED_SEGMENTS: u64 = 4;
 
-/// Why a commit failed.
+/// A failed commit.
 #[derive(Debug)]
 pub(super) enum CommitError {
-    /// Nothing was written; the next commit may succeed.
+    /// The commit was not written; the next one may succeed.
     Refused(io::Error),
-    /// Nobody knows what was written.
+    /// The outcome is unknown.
     Unknown(io::Error),
 }
 
-/// What becomes durable together.
+/// Changes that become durable together.
 #[derive(Default)]
 pub(super) struct LogCommit {
     pub changes: Vec<LoggedChange>,
@@ -50,7 +50,7 @@ pub(super) struct LogCommit {
     pub reserve: Option<Revision>,
 }
 
-/// The open log; nobody else can open its directory meanwhile.
+/// The open log; it holds the lock of its directory.
 pub(super) struct WriteAheadLog {
     medium: Arc<dyn StorageMedium>,
     dir: PathBuf,
@@ -71,7 +71,7 @@ struct OpenSegment {
     number: u64,
     file: File,
     size: u64,
-    /// Where the next frame goes.
+    /// The offset of the next frame.
     end: u64,
     /// Everything before here is durable.
     synced: u64,
@@ -164,7 +164,7 @@ impl WriteAheadLog {
         Ok(())
     }
 
-    /// The next segment is complete before the current one says that there is one.
+    /// Switches to the next segment, which is complete before the current one is sealed.
     fn change_segment(&mut self, newest: Revision, needed: u64) -> Result<(), CommitError> {
         let size = self.segment_bytes.max(needed + segment::START);
         let prepared = self.next.take().map(join_thread).transpose().map_err(CommitError::Refused)?;
@@ -199,13 +199,13 @@ impl WriteAheadLog {
         if let Some(done) = self.checkpoint.take() {
             match join_thread(done) {
                 Ok(first) => self.sealed.retain(|(number, ..)| *number >= first),
-                Err(error) => tracing::warn!(%error, "the store cannot write a checkpoint; its log grows meanwhile"),
+                Err(error) => tracing::warn!(%error, "store: checkpoint failed, the log grows until the next one"),
             }
         }
         if let Some(first) = self.checkpoint_target()
             && let Err(error) = self.start_checkpoint(first)
         {
-            tracing::warn!(%error, "the store cannot start a checkpoint");
+            tracing::warn!(%error, "store: cannot start a checkpoint, retrying after the next commit");
         }
     }
 
@@ -230,7 +230,7 @@ impl WriteAheadLog {
             let written = checkpoint::write_checkpoint(&*medium, &dir, head, &shared);
             let forgotten = shared.write().unpin_revision();
             drop(forgotten);
-            tracing::debug!(records = written?, revision, "the store wrote a checkpoint");
+            tracing::debug!(records = written?, revision, "store: wrote a checkpoint");
             remove_old(&*medium, &dir, &old)?;
             Ok(segment)
         };
@@ -241,13 +241,13 @@ impl WriteAheadLog {
 
     /// Ends in order: the next opener knows that nothing is missing at the end.
     pub fn close(mut self, newest: Revision) {
-        // What these made or left undone is found and removed by the next opener.
+        // The next open removes what these leave behind.
         let _ = self.next.take().map(join_thread);
         let _ = self.checkpoint.take().map(join_thread);
         self.frame.clear();
         self.frame.push_op(&FrameOp::Closed);
         if let Err(error) = self.append_frame(newest).and_then(|()| self.sync()) {
-            tracing::warn!(%error, "the store was not closed in order");
+            tracing::warn!(%error, "store: cannot write the closing frame, the next open verifies the log");
         }
         self.medium.reached_point("close.marked");
     }

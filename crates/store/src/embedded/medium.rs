@@ -1,4 +1,4 @@
-//! Where the embedded engine's bytes go: every change of a file or directory passes through a [`StorageMedium`].
+//! File operations of the embedded engine: every change of a file or directory passes through a [`StorageMedium`].
 //!
 //! [`DiskMedium`] is the real one. Tests bring one that fails, tears writes, or ends the process between two steps.
 
@@ -9,7 +9,7 @@ use std::{
     path::Path,
 };
 
-/// The moments between two steps that change files, in the order of the work they belong to.
+/// The points between two steps that change files, at which tests inject crashes.
 pub const CRASH_POINTS: [&str; 19] = [
     "commit.encoded",
     "commit.written",

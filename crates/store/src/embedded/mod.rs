@@ -1,8 +1,7 @@
 //! The embedded engine: every record and the recent history in memory, every write in a log on disk.
 //!
-//! Reads and watches are answered from memory and never touch the disk. Writes go to one thread, which makes all that
-//! are waiting durable with one write and one sync, and only then shows them to readers. A directory has one opener at
-//! a time.
+//! Reads and watches are served from memory. Writes go to one thread, which makes all waiting ones durable with one write
+//! and one sync, and then publishes them to readers. A directory has one opener at a time.
 
 mod batch;
 mod checkpoint;
@@ -42,10 +41,10 @@ use crate::{
 /// The format of the files.
 const FORMAT: u32 = 2;
 
-/// How much history the embedded engine keeps, and how durable it is.
+/// Options of the embedded engine.
 #[derive(Clone, Debug)]
 pub struct EmbeddedOptions {
-    /// How much history is kept.
+    /// The history window.
     pub window: HistoryWindow,
     /// Keys whose writes may be acknowledged before they are durable. Empty: everything is durable at once.
     pub delayed_sync: Vec<DelayedSync>,
@@ -58,7 +57,7 @@ pub struct EmbeddedOptions {
 pub struct DelayedSync {
     /// The keys that begin with this.
     pub prefix: String,
-    /// How long after its acknowledgement a write is durable at the latest.
+    /// The longest time from acknowledgement to durability.
     pub max_delay: Duration,
 }
 
@@ -79,12 +78,12 @@ pub struct EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Opens the store in `dir`, creating it if there is none. Refuses damaged or locked files and changes nothing then.
+    /// Opens the store in `dir`, or creates it. Fails without changes if files are damaged or locked.
     pub async fn open(dir: &Path, options: EmbeddedOptions) -> Result<Self, StoreError> {
         Self::open_with_medium(dir, options, Arc::new(DiskMedium)).await
     }
 
-    /// The same with another medium under it.
+    /// Opens a store on another medium.
     pub async fn open_with_medium(
         dir: &Path,
         options: EmbeddedOptions,
@@ -123,16 +122,16 @@ impl EmbeddedStore {
     }
 }
 
-/// What verifying a store's files found.
+/// The result of verifying a store's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifyReport {
     /// The newest revision.
     pub revision: Revision,
     /// The oldest revision that can be read.
     pub compacted: Revision,
-    /// How many records there are now.
+    /// The number of current records.
     pub records: u64,
-    /// How many bytes were read and verified.
+    /// The number of bytes read and verified.
     pub bytes: u64,
     /// The log ends with a write that was cut short, and never acknowledged; the next opener removes it.
     pub torn: bool,
@@ -142,7 +141,7 @@ impl Drop for EmbeddedStore {
     fn drop(&mut self) {
         self.requests.take();
         if let Some(Err(_)) = self.writer.take().map(JoinHandle::join) {
-            tracing::error!("the store's writer had panicked");
+            tracing::error!("store: the writer thread panicked");
         }
     }
 }
@@ -185,10 +184,10 @@ impl Store for EmbeddedStore {
     }
 }
 
-/// Where the writer sends what became of a request.
+/// Receives the outcome of a request to the writer.
 type ReplySender<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// What readers and the writer share. Only the writer changes it, and only after a commit.
+/// State shared by readers and the writer; only the writer changes it, after a commit.
 struct SharedState(RwLock<EngineState>);
 
 impl SharedState {

@@ -22,12 +22,12 @@ use super::{
 };
 use crate::{Revision, StoreError};
 
-/// How often files that another process writes are read again when they do not fit together.
+/// Attempts to read files that another process is writing.
 const INSPECTIONS: usize = 20;
-/// How long a directory that somebody else has may take to become free.
+/// Time to wait for the lock of another process.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// What the writer needs to begin.
+/// An opened store, ready for its writer.
 pub(super) struct OpenedStore {
     pub log: WriteAheadLog,
     pub shared: Arc<SharedState>,
@@ -55,7 +55,7 @@ fn open_dir(dir: &Path, options: &EmbeddedOptions, medium: Arc<dyn StorageMedium
     let mut loaded = load::load_store(dir)?;
     if loaded.torn {
         let file = loaded.last.path.display();
-        tracing::info!(%file, offset = loaded.end, "removed a write that a crash had cut short; it was not acknowledged");
+        tracing::info!(%file, offset = loaded.end, "store: removed an unacknowledged write that a crash cut short");
     }
     let expiries = std::mem::take(&mut loaded.expiries);
     let reserved = loaded.reserved;
@@ -63,7 +63,7 @@ fn open_dir(dir: &Path, options: &EmbeddedOptions, medium: Arc<dyn StorageMedium
     Ok(OpenedStore { log, shared, expiries, reserved })
 }
 
-/// Loads the store in `dir` as it is and changes nothing. Somebody else may have it open and write meanwhile.
+/// Loads the store in `dir` without changing it. Another process may write it meanwhile.
 pub(super) fn inspect_store(dir: &Path) -> Result<LoadedStore, StoreError> {
     let mut tries = INSPECTIONS;
     loop {

@@ -1,8 +1,8 @@
-//! Why a store's files cannot be used, in words that name the file, the place and what to do.
+//! Errors of opening a store; each names the file, the offset and the remedy.
 
 use std::{io, path::PathBuf};
 
-/// Why a store was not opened. Nothing of it was changed.
+/// A store that cannot be opened; its files are unchanged.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OpenError {
     #[error("{}: there is no store here", .0.display())]

@@ -20,9 +20,9 @@ use super::{
 use crate::Revision;
 
 const MAGIC: &[u8; 8] = b"FERRYLOG";
-/// Where the first frame is.
+/// The offset of the first frame.
 pub(super) const START: u64 = SECTOR_BYTES as u64;
-/// How many zeros are written at once.
+/// Zeros written at once.
 const FILL: usize = 1 << 20;
 /// A segment under this name is not in use yet.
 pub(super) const NEXT: &str = "segment.next";
@@ -100,14 +100,14 @@ pub(super) fn adopt_segment(medium: &dyn StorageMedium, dir: &Path, file: &File,
     Ok(())
 }
 
-/// What was found in a segment.
+/// The result of scanning a segment.
 pub(super) struct SegmentScan {
     /// Behind the last whole frame.
     pub end: u64,
     pub ended: SegmentEnd,
 }
 
-/// How the frames of a segment end.
+/// The end of a segment's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SegmentEnd {
     /// With the mark that another segment follows.
@@ -164,7 +164,7 @@ impl LogSegment {
         }
     }
 
-    /// Whether no frame was ever written to it.
+    /// Returns whether it has no frame.
     pub fn is_unused(&self) -> Result<bool, OpenError> {
         let scanned = self.scan_frames(|_, _, _| Ok(()))?;
         Ok(scanned.end == START && scanned.ended == SegmentEnd::Open)
@@ -190,7 +190,7 @@ impl LogSegment {
         self.unless_damaged(offset, unwritten, "the contents of a write")
     }
 
-    /// What does not match at `offset` is no damage if it was not written whole and nothing durable follows.
+    /// A mismatch at `offset` is a torn write, not damage, if it was partly unwritten and nothing durable follows.
     fn unless_damaged(
         &self,
         offset: usize,
@@ -203,7 +203,7 @@ impl LogSegment {
         Ok(None)
     }
 
-    /// Whether a later frame says that this place was durable when it was written.
+    /// Returns whether a later frame records this offset as durable.
     fn durable_beyond(&self, offset: usize) -> bool {
         let later = (offset.next_multiple_of(8)..self.bytes.len().saturating_sub(HEAD_BYTES)).step_by(8);
         let mut heads = later.filter(|at| self.bytes[*at] != 0).filter_map(|at| {

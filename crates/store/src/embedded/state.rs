@@ -1,4 +1,4 @@
-//! What the embedded engine keeps in memory: the current records and the recent history.
+//! The in-memory state of the embedded engine: the current records and the recent history.
 //!
 //! Every revision is exactly one change, so the history is contiguous: its first change is revision `base + 1`. Each
 //! change carries the record that it replaced, which is what makes older revisions readable.
@@ -11,7 +11,7 @@ use std::{
 
 use crate::{HistoryWindow, ListOptions, ListPage, Record, Revision, StoreError, StoreEvent};
 
-/// What one change costs in memory besides the document that it replaced.
+/// The memory of a change besides the replaced document.
 const CHANGE_BYTES: usize = 192;
 
 /// One write, as it is kept in memory and on disk.
@@ -42,7 +42,7 @@ pub(super) struct EngineState {
     expires: HashMap<Revision, u64>,
 }
 
-/// A look at the history for one watcher.
+/// The result of a history scan for one watcher.
 pub(super) struct HistoryScan {
     pub events: Vec<Arc<StoreEvent>>,
     /// The watcher has seen everything up to here.
@@ -60,7 +60,7 @@ impl EngineState {
         self.base + self.history.len() as u64
     }
 
-    /// How many bytes the keys and documents of the current records have.
+    /// The total length of the current keys and documents.
     pub fn record_bytes(&self) -> usize {
         self.record_bytes
     }
@@ -69,7 +69,7 @@ impl EngineState {
         self.records.len()
     }
 
-    /// Keeps what a checkpoint as of now's compacted revision needs, until [`EngineState::unpin`].
+    /// Keeps the history that a checkpoint of the compacted revision needs, until [`EngineState::unpin_revision`].
     pub fn pin_revision(&mut self) -> Revision {
         *self.pinned.insert(self.compacted)
     }
@@ -87,7 +87,7 @@ impl EngineState {
         self.records.get(key)
     }
 
-    /// Whether the state as of `revision`, and the changes after it, can be read.
+    /// Fails if the state as of `revision`, or a change after it, is not available.
     pub fn check_revision(&self, revision: Revision) -> Result<(), StoreError> {
         if revision < self.compacted {
             return Err(StoreError::Compacted { requested: revision, oldest: self.compacted });

@@ -1,4 +1,4 @@
-//! Watching the embedded engine: a watcher is a position in the shared history, not a buffer of its own.
+//! Watches the embedded engine: a watcher is a position in the shared history, without a buffer of its own.
 //!
 //! A slow watcher therefore costs nothing; when the history is trimmed past its position it ends with
 //! [`StoreError::Compacted`]. A watch ends without an error when the store is closed.
@@ -14,9 +14,9 @@ use tokio::{
 use super::SharedState;
 use crate::{Revision, StoreError, StoreEvent, WatchItem, WatchItems, WatchOptions};
 
-/// How many changes are looked at while the lock is held.
+/// Changes scanned under one lock.
 const SCAN: usize = 1024;
-/// How many events a watcher takes at once.
+/// Events taken at once.
 const BATCH: usize = 64;
 
 pub(super) fn watch_items(
@@ -55,7 +55,7 @@ struct HistoryWatcher {
     reported: ReportedPosition,
 }
 
-/// What the consumer knows of the watcher's position.
+/// The last position that the consumer received.
 struct ReportedPosition {
     revision: Revision,
     at: Instant,
@@ -70,7 +70,7 @@ impl ReportedPosition {
         }
     }
 
-    /// When the consumer must hear that everything up to `cursor` is delivered.
+    /// The time of the next progress notification, if `cursor` is ahead of the reported position.
     fn progress_due(&self, cursor: Revision) -> Option<Instant> {
         let every = self.every.filter(|_| cursor > self.revision)?;
         Some(self.at + every)
@@ -99,7 +99,7 @@ impl HistoryWatcher {
         }
     }
 
-    /// Waits for a change, or until the consumer must hear of progress. `None` when the store is closed.
+    /// Waits for a change or the next progress notification. `None` when the store is closed.
     async fn wait_for_change(&mut self) -> Option<Option<WatchItem>> {
         let changed = self.newest.changed();
         let Some(due) = self.reported.progress_due(self.cursor) else { return changed.await.ok().map(|()| None) };
@@ -128,10 +128,10 @@ impl HistoryWatcher {
     }
 }
 
-/// What a look at the history gave.
+/// The outcome of a history scan.
 enum ScanOutcome {
     Taken,
-    /// Nothing for this watcher yet, but not everything was looked at.
+    /// No matching event yet, and more history to scan.
     More,
     CaughtUp,
 }

@@ -1,8 +1,8 @@
-//! The one thread that changes the embedded engine.
+//! The writer thread, the only one that changes the embedded engine.
 //!
-//! It takes all waiting writes, checks their guards in order, commits them together, and only then publishes them and
-//! answers. Deleting what has expired and forgetting old history ride on the same commits; without either, and without
-//! writes, it sleeps. After a commit of which nobody knows whether it is on disk, it refuses every further write.
+//! It takes all waiting writes, checks their preconditions in order, commits them together, then publishes them and
+//! replies. Expiry and trimming of history are part of the same commits; with nothing to do, it sleeps. After a commit
+//! with an unknown outcome it rejects every further write.
 
 use std::{
     cmp::Reverse,
@@ -29,21 +29,21 @@ use super::{
 };
 use crate::{Revision, StoreError, WriteRequest};
 
-/// How many requests may wait; more than this and writers are held back.
+/// Requests that may wait; beyond it senders block.
 const QUEUE: usize = 4096;
-/// How many requests, and how many expired documents, one commit takes.
+/// Requests, and expired documents, per commit.
 const BATCH: usize = 2048;
 /// A commit does not grow much beyond this.
 const BATCH_BYTES: usize = 4 << 20;
 /// Old history is removed in portions of this size: large enough to be rare, small enough not to delay a commit.
 const FORGET_AT_LEAST: u64 = 256;
 const FORGET_AT_MOST: usize = 4096;
-/// How many revisions may be handed out before they are durable.
+/// Revisions that may be acknowledged before they are durable.
 const RESERVE: u64 = 10_000;
-/// How long expired documents wait after a commit was refused.
+/// Delay before expiry is retried after a failed commit.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What callers ask of the writer.
+/// A request to the writer.
 pub(super) enum WriterRequest {
     Write(WriteRequest, ReplySender<Revision>),
     Compact(Revision, ReplySender<()>),
@@ -124,7 +124,7 @@ impl LogWriter {
         let newest = self.shared.read().revision();
         match self.broken {
             None => self.log.close(newest),
-            Some(error) => tracing::warn!(%error, "the store is closed after a failure; the next start checks it"),
+            Some(error) => tracing::warn!(%error, "store: closed after a failure, the next open verifies it"),
         }
     }
 
@@ -182,7 +182,7 @@ impl LogWriter {
             self.expiries.extend(expired);
             self.retry_at = Some(Instant::now() + RETRY);
         }
-        // Refusals wait for the commit too: they show records of this batch.
+        // Conflicts wait for the commit too: they contain records of this batch.
         for (answer, reply) in answers {
             let _ = reply.send(committed.clone().map_err(engine_error).and(answer));
         }
@@ -218,7 +218,7 @@ impl LogWriter {
         match self.log.append_commit(&commit, newest, lag.is_none()) {
             Ok(()) => {}
             Err(CommitError::Refused(error)) => {
-                tracing::warn!(%error, "the store cannot be written");
+                tracing::warn!(%error, "store: commit failed, nothing was written");
                 return Err(error.into());
             }
             Err(CommitError::Unknown(error)) => return Err(self.mark_broken(error)),
@@ -231,11 +231,11 @@ impl LogWriter {
     }
 
     fn mark_broken(&mut self, error: io::Error) -> Arc<io::Error> {
-        tracing::error!(%error, "the store cannot be written; it refuses all writes until it is opened again");
+        tracing::error!(%error, "store: commit outcome unknown, rejecting all writes until it is opened again");
         self.broken.insert(Arc::new(error)).clone()
     }
 
-    /// How long these changes may wait to be durable; `None`: not at all.
+    /// The time within which these changes must be durable; `None`: at once.
     fn allowed_delay(&self, changes: &[LoggedChange]) -> Option<Duration> {
         let of = |change: &LoggedChange| {
             let declared = self.options.delayed_sync.iter().filter(|lag| change.event.key.starts_with(&lag.prefix));

@@ -1,4 +1,4 @@
-//! The ciphers of kube-apiserver and the stored form of what they encrypt: `k8s:enc:<cipher>:v1:<key name>:<bytes>`.
+//! The ciphers of kube-apiserver and their stored format: `k8s:enc:<cipher>:v1:<key name>:<bytes>`.
 
 use aes::cipher::{BlockDecryptMut, BlockEncryptMut, KeyIvInit, block_padding::Pkcs7};
 use aes_gcm::{
@@ -9,12 +9,12 @@ use aes_gcm::{
 use bytes::Bytes;
 use crypto_secretbox::XSalsa20Poly1305;
 
-/// How everything encrypted begins.
+/// The prefix of every encrypted document.
 pub(super) const ENCRYPTED_PREFIX: &[u8] = b"k8s:enc:";
 
 type Gcm<A> = AesGcm<A, aes_gcm::aead::consts::U12>;
 
-/// Why a document cannot be encrypted or decrypted.
+/// A document that cannot be encrypted or decrypted.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TransformError {
     #[error("it is encrypted with a key that --encryption-provider-config does not have")]
@@ -83,7 +83,7 @@ impl KeyProvider {
         self.cipher == CipherKind::Identity
     }
 
-    /// Whether this provider encrypted a document.
+    /// Returns whether this provider encrypted a document.
     pub fn has_encrypted(&self, value: &[u8]) -> bool {
         !self.is_identity() && value.starts_with(&self.prefix)
     }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn published_vectors() {
+    fn ciphers_match_published_vectors() {
         // NIST SP 800-38A, F.2.1 and F.2.5: the first block.
         let (iv, plain) = ("000102030405060708090a0b0c0d0e0f", "6bc1bee22e409f96e93d7e117393172a");
         check(
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_opens_with_its_key_name_and_place_only() {
+    fn ciphertext_is_bound_to_key_name_and_storage_key() {
         for cipher in [CipherKind::AesCbc, CipherKind::AesGcm, CipherKind::SecretBox] {
             for length in cipher.key_lengths() {
                 let provider = KeyProvider::new(cipher, "k1", vec![7; *length]);

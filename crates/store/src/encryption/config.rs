@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_are_chosen_by_name_group_and_wildcard() {
+    fn resources_match_by_name_group_and_wildcard() {
         for (resources, key, chosen) in [
             ("[secrets]", "/registry/secrets/a/b", true),
             ("[secrets]", "/registry/configmaps/a/b", false),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_configuration_is_named() {
         let short = "aesgcm: {keys: [{name: k, secret: c2hvcnQ=}]}";
         for (resources, provider, expected) in [
             ("[secrets]", short, "resources[0]: the secret of key \"k\" has 5 bytes"),

@@ -1,7 +1,7 @@
-//! Encryption at rest: a store that encrypts the documents of chosen resources on their way into another store.
+//! Encryption at rest: a store that encrypts the documents of configured resources in another store.
 //!
-//! What is written is encrypted by the first provider of the resource; what is read may be of any of them, which is how
-//! keys are rotated. The stored form is kube-apiserver's, so that both read what the other wrote.
+//! The first provider of a resource encrypts writes; any of them decrypts reads, which allows key rotation. The stored
+//! format is kube-apiserver's, so that either reads the other's documents.
 
 mod cipher;
 mod config;
@@ -24,10 +24,10 @@ pub struct EncryptedStore {
     transform: Arc<ValueTransformer>,
 }
 
-/// How documents change on their way.
+/// Encrypts and decrypts documents.
 struct ValueTransformer {
     config: EncryptionConfig,
-    /// Gives the name under which a document is sealed: kube-apiserver's key of it in etcd.
+    /// Provides the authenticated data: kube-apiserver's etcd key of the document.
     layout: KeyLayout,
 }
 

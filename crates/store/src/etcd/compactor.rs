@@ -1,6 +1,6 @@
-//! Keeps etcd's history short: of all API servers on a cluster, one at a time compacts what is older than an interval.
+//! Compacts etcd's history: of all API servers on a cluster, one at a time compacts revisions older than an interval.
 //!
-//! They agree through one key, as kube-apiserver's do, so that ours and theirs can work on the same etcd.
+//! They coordinate through kube-apiserver's key, so that both can run on the same etcd.
 
 use std::time::Duration;
 
@@ -10,24 +10,26 @@ use super::{
 };
 use crate::{Revision, Store, StoreError};
 
-/// kube-apiserver's name for it.
+/// kube-apiserver's key.
 const COMPACT_REVISION_KEY: &str = "compact_rev_key";
 
 impl EtcdStore {
-    /// Forgets, again and again, the history that is older than `keep`, until it is dropped. kube-apiserver keeps 5
-    /// minutes. A failure is logged and tried again after the next interval.
+    /// Compacts history older than `keep` periodically, until the future is dropped. kube-apiserver keeps 5 minutes. A
+    /// failure is logged and retried after the next interval.
     pub async fn run_compactor(&self, keep: Duration) {
         let mut turn = CompactionTurn::default();
         loop {
             tokio::time::sleep(keep).await;
             match self.compact_in_turn(turn).await {
                 Ok(next) => turn = next,
-                Err(error) => tracing::warn!(%error, "etcd cannot be compacted"),
+                Err(error) => {
+                    tracing::warn!(%error, "etcd compactor: compaction failed, retrying after the next interval")
+                }
             }
         }
     }
 
-    /// Compacts to where the last turn was, if nobody else did in between.
+    /// Compacts to the revision of the last turn, unless another API server did in between.
     async fn compact_in_turn(&self, turn: CompactionTurn) -> Result<CompactionTurn, StoreError> {
         let key = COMPACT_REVISION_KEY.as_bytes().to_vec();
         let put = PutRequest { key: key.clone(), value: turn.revision.to_string().into(), lease: 0 };
@@ -45,10 +47,10 @@ impl EtcdStore {
     }
 }
 
-/// What was true at the last turn.
+/// The state at the last turn.
 #[derive(Clone, Copy, Default)]
 struct CompactionTurn {
-    /// How often anybody compacted.
+    /// The version of the key: the number of compactions by all API servers.
     version: i64,
     revision: Revision,
 }

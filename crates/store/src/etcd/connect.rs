@@ -1,4 +1,4 @@
-//! From flags to a connected client; what is wrong with them is said before anything else happens.
+//! Validates the `--etcd-*` flags and connects.
 
 use std::{
     fs,
@@ -16,21 +16,21 @@ use super::{
 };
 use crate::{Store, StoreError};
 
-/// How long the cluster may take to answer at first.
+/// Time for the first response of the cluster.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The first versions of each release whose answer to a request for progress can be trusted.
+/// The first patch release of each minor release whose responses to progress requests are reliable.
 const RELIABLE_PROGRESS_SINCE: [(u32, u32, u32); 2] = [(3, 4, 31), (3, 5, 13)];
 
-/// How to reach an etcd cluster.
+/// Connection options for an etcd cluster.
 #[derive(Clone, Debug)]
 pub struct EtcdOptions {
     /// `--etcd-servers`: URLs, any of which may answer.
     pub servers: Vec<String>,
-    /// How keys are laid out; `--etcd-prefix`.
+    /// The key layout; `--etcd-prefix`.
     pub layout: KeyLayout,
-    /// `--etcd-cafile`: who signed the servers' certificates. Needed for `https`.
+    /// `--etcd-cafile`: the CA bundle of the servers' certificates. Needed for `https`.
     pub ca: Option<PathBuf>,
-    /// `--etcd-certfile` and `--etcd-keyfile`: what we show the servers.
+    /// `--etcd-certfile` and `--etcd-keyfile`: the client certificate and its key.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
@@ -79,7 +79,7 @@ fn read_pem(path: &Path, what: &str) -> Result<String, String> {
     if text.contains(&format!("{what}-----")) { Ok(text) } else { Err(format!("{}: no {what} in it", path.display())) }
 }
 
-/// An error with its causes: tonic's own words are only "transport error".
+/// Formats an error with its sources: tonic's own message is only "transport error".
 fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -107,14 +107,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_that_answer_truly() {
+    fn reliable_progress_is_detected_by_version() {
         let truly = ["3.4.31", "3.5.13", "3.5.21", "3.6.0", "3.6.8", "4.0.0"].map(has_reliable_progress);
         let not = ["3.4.23", "3.5.12", "3.3.10", "", "x"].map(has_reliable_progress);
         assert_eq!((truly, not), ([true; 6], [false; 5]));
     }
 
     #[tokio::test]
-    async fn bad_configuration_is_refused_with_its_reason() {
+    async fn invalid_configuration_is_rejected_with_its_reason() {
         let dir = tempfile::tempdir().unwrap();
         let empty = dir.path().join("empty.pem");
         fs::write(&empty, "").unwrap();

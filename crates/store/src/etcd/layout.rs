@@ -1,9 +1,9 @@
-//! Where a key of ours is in etcd, and back.
+//! Translates store keys to etcd keys and back.
 //!
-//! kube-apiserver keeps built-in resources by their plural alone, a few by an older name, and custom ones under their
-//! group; ours are all under their group. Only this table knows the difference.
+//! kube-apiserver stores built-in resources by their plural alone, a few by an older name, and custom ones under their
+//! group; store keys are always under the group. This table is the only place that knows the difference.
 
-/// Built-in resources that kube-apiserver keeps elsewhere: its place, ours.
+/// Built-in resources whose etcd path differs from the store key: etcd path, store path.
 const RELOCATED_RESOURCES: [(&str, &str); 47] = [
     ("services/specs", "services"),
     ("services/endpoints", "endpoints"),
@@ -54,10 +54,10 @@ const RELOCATED_RESOURCES: [(&str, &str); 47] = [
     ("resourceslices", "resource.k8s.io/resourceslices"),
 ];
 
-/// The prefix of all keys of ours.
+/// The prefix of all store keys.
 const KEY_PREFIX: &str = "/registry";
 
-/// How keys are laid out in etcd.
+/// A layout of keys in etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyLayout {
     /// As kube-apiserver does, below this prefix (`--etcd-prefix`), such as `/registry`.
@@ -67,7 +67,7 @@ pub enum KeyLayout {
 }
 
 impl KeyLayout {
-    /// The key in etcd of a key, or prefix of keys, of ours. A prefix is empty, `/registry/`, or that of one resource.
+    /// Translates a store key, or a prefix of keys, to its etcd key. A prefix is empty, `/registry/`, or that of one resource.
     pub fn to_etcd(&self, ours: &str) -> String {
         let prefix = match self {
             Self::Plain(prefix) => return format!("{prefix}{ours}"),
@@ -78,7 +78,7 @@ impl KeyLayout {
         format!("{prefix}/{}", translate_resource(path, |(theirs, ours)| (ours, theirs)))
     }
 
-    /// Our key of a key in etcd; `None` if it is none of ours.
+    /// Translates an etcd key to its store key; `None` if it is outside of the layout.
     pub fn to_ours(&self, etcd: &str) -> Option<String> {
         match self {
             Self::Plain(prefix) => etcd.strip_prefix(prefix).map(Into::into),
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_where_kube_apiserver_keeps_them() {
+    fn keys_match_those_of_kube_apiserver() {
         let layout = KeyLayout::Upstream("/registry".into());
         for (ours, theirs) in [
             ("/registry/pods/default/a", "/registry/pods/default/a"),

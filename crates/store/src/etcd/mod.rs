@@ -1,6 +1,6 @@
 //! The etcd engine: the same promises over an etcd v3 cluster, in the layout that kube-apiserver uses.
 //!
-//! Documents stay bytes: what kube-apiserver wrote as protobuf comes back as protobuf, and decoding it is the caller's.
+//! Documents are opaque bytes: protobuf that kube-apiserver wrote is returned as protobuf, and the caller decodes it.
 //! A lease is granted for each document with a time to live, so that every change has a revision of its own.
 
 mod client;
@@ -30,7 +30,7 @@ use crate::{
     ListOptions, ListPage, Precondition, Record, Revision, Store, StoreError, WatchItems, WatchOptions, WriteRequest,
 };
 
-/// How many records are asked for at once.
+/// Records per range request.
 const PAGE_RECORDS: usize = 1000;
 
 /// A store in an etcd cluster.
@@ -38,12 +38,12 @@ const PAGE_RECORDS: usize = 1000;
 pub struct EtcdStore {
     client: EtcdClient,
     layout: Arc<KeyLayout>,
-    /// Whether the servers answer a request for progress truly.
+    /// Whether the servers' responses to progress requests are reliable.
     supports_progress_requests: bool,
 }
 
 impl EtcdStore {
-    /// Connects and makes sure that the cluster answers. Nothing is written.
+    /// Connects and checks that the cluster responds; writes nothing.
     pub async fn open(options: EtcdOptions) -> Result<Self, StoreError> {
         connect::connect_store(options).await
     }
@@ -67,7 +67,7 @@ impl EtcdStore {
         retry_call(CallKind::Read, || self.client.range(request.clone())).await
     }
 
-    /// etcd has one code for the past and the future; which one it is follows from the revision.
+    /// Converts `OutOfRange`, which etcd uses for compacted and future revisions alike, by the current revision.
     async fn classify_out_of_range(&self, status: Status, requested: Revision) -> StoreError {
         if status.code() != tonic::Code::OutOfRange {
             return engine_error(status);
@@ -112,7 +112,7 @@ impl Store for EtcdStore {
         Ok(response.kvs.into_iter().next().and_then(|kv| self.to_record(kv)))
     }
 
-    /// In the order of etcd's keys, which within one resource is that of ours.
+    /// Lists in the order of etcd's keys, which within one resource is the order of store keys.
     async fn list(&self, range: ListOptions) -> Result<ListPage, StoreError> {
         let prefix = self.layout.to_etcd(&range.prefix);
         let end = after_prefix(prefix.as_bytes());

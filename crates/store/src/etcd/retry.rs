@@ -1,7 +1,7 @@
-//! Calls that are made again: with several servers, one that is down must not fail what another can do.
+//! Retries calls: with several servers, one that is down must not fail what another can do.
 //!
-//! A read is made again after any failure of the connection. A write only when it certainly never left: nobody knows
-//! what became of one that did.
+//! A read is retried after any connection failure, a write only if it was certainly never sent: the outcome of one that
+//! was sent is unknown.
 
 use std::{error::Error as _, future::Future, io, time::Duration};
 
@@ -10,14 +10,14 @@ use tonic::{Code, Status};
 const ATTEMPTS: u32 = 8;
 const MIN_BACKOFF: Duration = Duration::from_millis(5);
 
-/// What a call does.
+/// Decides after which failures a call is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallKind {
     Read,
     Write,
 }
 
-/// Makes a call, and again where that is safe and may help.
+/// Makes a call, and retries it with back-off where that is safe.
 pub(super) async fn retry_call<T, F>(call: CallKind, mut make: impl FnMut() -> F) -> Result<T, Status>
 where
     F: Future<Output = Result<T, Status>>,
@@ -41,7 +41,7 @@ fn is_retriable(call: CallKind, status: &Status) -> bool {
     }
 }
 
-/// Whether there was not even a connection.
+/// Returns whether the connection itself failed.
 fn was_never_sent(status: &Status) -> bool {
     let mut source = status.source();
     while let Some(cause) = source {

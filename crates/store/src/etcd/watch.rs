@@ -1,4 +1,4 @@
-//! Watching etcd: one stream per watcher, taken up again where it broke, with word of progress.
+//! Watches etcd: one stream per watcher, resumed where it broke, with progress notifications.
 //!
 //! The stream begins one revision early. etcd calls a watch compacted only when it begins before the compacted
 //! revision, and for ours that is one too late: what was deleted at that revision may be gone.
@@ -20,15 +20,15 @@ use super::{
 };
 use crate::{Revision, StoreError, StoreEvent, WatchItem, WatchItems, WatchOptions};
 
-/// How long a watcher tries to reach the cluster again before it gives up.
+/// Time after which a watcher that cannot reconnect ends with an error.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long etcd may take to tell the oldest revision.
+/// Time for etcd to report the oldest revision.
 const OLDEST_REVISION_TIMEOUT: Duration = Duration::from_secs(5);
 const MIN_BACKOFF: Duration = Duration::from_millis(50);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
 pub(super) async fn watch_items(etcd: EtcdStore, follow: WatchOptions) -> Result<WatchItems, StoreError> {
-    // A read as of then tells whether the history is still there.
+    // A read as of that revision fails if it is compacted.
     etcd.read_range(b"revision", b"", 1, follow.after.max(1)).await?;
     let prefix = etcd.layout.to_etcd(&follow.prefix);
     let asks_progress = etcd.supports_progress_requests;
@@ -54,7 +54,7 @@ pub(super) async fn watch_items(etcd: EtcdStore, follow: WatchOptions) -> Result
     Ok(notices.boxed())
 }
 
-/// The oldest revision that can be read, asked by watching at one that cannot. `None`: it was not told in time.
+/// Finds the oldest readable revision, by watching from a compacted one. `None`: etcd did not report it in time.
 pub(super) async fn find_oldest_revision(etcd: &EtcdStore, compacted: Revision) -> Option<Revision> {
     let start_revision = compacted.max(1) as i64;
     let create = WatchCreateRequest { key: b"oldest".into(), start_revision, ..WatchCreateRequest::default() };
@@ -70,7 +70,7 @@ pub(super) async fn find_oldest_revision(etcd: &EtcdStore, compacted: Revision) 
     timeout(OLDEST_REVISION_TIMEOUT, asked).await.ok()?
 }
 
-/// When it is time to ask for progress.
+/// Waits until a progress request is due or requested.
 async fn wait_for_progress_request(due: Option<Duration>, nudge: Option<&Notify>) {
     let due = async {
         match due {
@@ -99,7 +99,7 @@ struct EtcdWatcher {
     stream: Option<WatchStream>,
     progress_interval: Option<Duration>,
     progress_request: Option<Arc<Notify>>,
-    /// What the consumer knows of the position.
+    /// The last revision that the consumer received.
     reported: Revision,
     reported_at: Instant,
 }
@@ -124,7 +124,7 @@ impl EtcdWatcher {
         self.reported_at = Instant::now();
     }
 
-    /// The next response; `None` when it is time to ask for progress, or the stream had to be taken up again.
+    /// Waits for the next response; `None` after a progress request or a reconnect.
     async fn next_response(&mut self) -> Result<Option<WatchResponse>, StoreError> {
         let Some(stream) = &mut self.stream else {
             self.reconnect().await?;
@@ -136,7 +136,7 @@ impl EtcdWatcher {
             received = stream.message() => received,
             () = wait_for_progress_request(due, self.progress_request.as_deref()) => {
                 self.reported_at = Instant::now();
-                // A stream that cannot be asked is taken up again.
+                // The stream has ended: reconnect.
                 if !stream.request_progress().await {
                     self.stream = None;
                 }
@@ -152,7 +152,7 @@ impl EtcdWatcher {
         }
     }
 
-    /// Takes the events of a response. Without any, it may be word of progress.
+    /// Takes the events of a response; returns the revision if it is a progress notification.
     fn take_events(&mut self, response: WatchResponse) -> Result<Option<Revision>, StoreError> {
         if response.compact_revision > 0 {
             let oldest = response.compact_revision as Revision;
@@ -180,7 +180,7 @@ impl EtcdWatcher {
         Ok(news.then_some(progress))
     }
 
-    /// `None` if the key is none of ours.
+    /// `None` if the key is outside of the layout.
     fn to_event(&self, kv: KeyValue, previous: Option<KeyValue>) -> Result<Option<StoreEvent>, StoreError> {
         let key = str::from_utf8(&kv.key).ok().and_then(|key| self.etcd.layout.to_ours(key));
         let Some(key) = key else { return Ok(None) };
@@ -207,7 +207,7 @@ impl EtcdWatcher {
         };
         let watch = || self.etcd.client.watch(create.clone());
         let mut stream = retry_call(CallKind::Read, watch).await.map_err(engine_error)?;
-        // The first response only says that the watch was made.
+        // The first response only confirms the watch.
         stream.message().await.map_err(engine_error)?;
         self.stream = Some(stream);
         Ok(())

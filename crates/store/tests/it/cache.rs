@@ -43,7 +43,7 @@ async fn a_read_sees_every_write_that_was_acknowledged() {
 }
 
 #[tokio::test]
-async fn changes_and_their_forms_are_shared() {
+async fn encoded_changes_are_shared_between_watchers() {
     let dir = tempfile::tempdir().unwrap();
     let cache = cache(embedded(dir.path()).await, Collections::ByFirstPart).await;
     let first = put(&*cache, "/a/x", "1").await;
@@ -62,7 +62,7 @@ async fn changes_and_their_forms_are_shared() {
 }
 
 #[tokio::test]
-async fn a_quiet_collection_keeps_its_watchers() {
+async fn watchers_of_an_idle_collection_are_not_compacted() {
     let dir = tempfile::tempdir().unwrap();
     let window = HistoryWindow { keep_for: Duration::ZERO, keep_changes: 0, ..HistoryWindow::default() };
     let engine = embedded(dir.path()).await;
@@ -87,7 +87,7 @@ async fn put_owned(cache: &WatchCache, key: String) -> Revision {
 }
 
 #[tokio::test]
-async fn history_is_there_after_a_restart() {
+async fn history_is_loaded_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let (first, last) = {
         let cache = cache(embedded(dir.path()).await, Collections::ByFirstPart).await;
@@ -137,19 +137,19 @@ async fn compared_under_load(engine: Engine, writes: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_cache_has_what_the_embedded_engine_has() {
+async fn cache_is_consistent_with_the_embedded_engine() {
     let dir = tempfile::tempdir().unwrap();
     compared_under_load(embedded(dir.path()).await, 1000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_cache_has_what_etcd_has() {
+async fn cache_is_consistent_with_etcd() {
     let Some(server) = EtcdServer::start() else { return };
     compared_under_load(server.store("/compared").await, 100).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_read_from_etcd_waits_for_no_foreign_key() {
+async fn read_from_etcd_requests_progress_instead_of_waiting() {
     let Some(server) = EtcdServer::start() else { return };
     let cache = cache(server.store("/ours").await, Collections::ByFirstPart).await;
     let foreign = server.store("/theirs").await;
@@ -163,7 +163,7 @@ async fn a_read_from_etcd_waits_for_no_foreign_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_cache_survives_restarts_of_etcd_and_lost_history() {
+async fn cache_recovers_from_etcd_restarts_and_compaction() {
     let Some(mut server) = EtcdServer::start() else { return };
     let engine = server.store("/lost").await;
     let cache = cache(engine.clone(), Collections::ByFirstPart).await;

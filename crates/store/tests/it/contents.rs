@@ -61,7 +61,7 @@ async fn a_snapshot_of_a_running_store_is_restored_with_its_revisions() {
 }
 
 #[tokio::test]
-async fn a_damaged_snapshot_is_refused() {
+async fn damaged_snapshot_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir.path().join("store")).await;
     fill(&store).await;

@@ -58,7 +58,7 @@ async fn a_new_store_is_empty(store: Engine) {
     store.check_health().await.unwrap();
 }
 
-async fn guards_are_checked(store: Engine) {
+async fn preconditions_are_checked(store: Engine) {
     let first = create(&*store, "/a", "1").await;
     let refused = put(&*store, "/a", Precondition::Absent, "2").await.unwrap_err();
     let StoreError::Conflict { current: Some(current), .. } = refused else { panic!("{refused}") };
@@ -181,7 +181,7 @@ async fn a_watch_resumes_where_another_ended(store: Engine) {
     assert_eq!(seen, (before + 1..=before + 10).collect::<Vec<_>>());
 }
 
-async fn the_future_cannot_be_read(store: Engine) {
+async fn future_revision_is_rejected(store: Engine) {
     let current = create(&*store, "/a", "1").await;
     let requested = current + 1;
     let is_future = |error: &StoreError| matches!(error, StoreError::Future { requested: r, current: c } if (*r, *c) == (requested, current));
@@ -190,7 +190,7 @@ async fn the_future_cannot_be_read(store: Engine) {
     assert!(is_future(&store.compact(requested).await.unwrap_err()));
 }
 
-async fn a_list_shows_any_kept_revision(store: Engine) {
+async fn list_returns_any_kept_revision(store: Engine) {
     // Every revision is compared with what a plain map held when it was current.
     let before = store.revision().await.unwrap();
     let mut now = BTreeMap::new();
@@ -243,7 +243,7 @@ async fn pages_of_one_list_are_consistent(store: Engine) {
     assert_eq!(pages, whole.records);
 }
 
-async fn compacted_history_is_refused(store: Engine) {
+async fn compacted_revision_is_rejected(store: Engine) {
     create(&*store, "/a", "1").await;
     create(&*store, "/b", "1").await;
     let through = update(&*store, "/a", "2").await;
@@ -301,7 +301,7 @@ async fn a_later_write_ends_the_ttl(store: Engine) {
     assert_eq!(store.get("/kept").await.unwrap().unwrap().revision, kept);
 }
 
-async fn progress_is_told_when_other_keys_change(store: Engine) {
+async fn progress_is_reported_when_other_keys_change(store: Engine) {
     let after = create(&*store, "/a/1", "x").await;
     let follow = WatchOptions {
         prefix: "/a/".into(),
@@ -324,7 +324,7 @@ async fn progress_is_told_when_other_keys_change(store: Engine) {
     }
 }
 
-async fn a_change_is_read_decided_and_written(store: Engine) {
+async fn guaranteed_update_retries_on_conflict(store: Engine) {
     let count =
         |record: Option<&Record>| record.map_or(0, |record| String::from_utf8_lossy(&record.value).parse().unwrap());
     let add_one = |store: Engine| async move {
@@ -385,7 +385,7 @@ macro_rules! contract {
 
 contract! {
     a_new_store_is_empty,
-    guards_are_checked,
+    preconditions_are_checked,
     a_deleted_key_can_be_created_again,
     revisions_grow_by_one,
     many_writers_of_one_key_lose_nothing,
@@ -393,12 +393,12 @@ contract! {
     a_watch_sees_only_its_prefix,
     a_watch_is_complete_and_in_order,
     a_watch_resumes_where_another_ended,
-    the_future_cannot_be_read,
-    a_list_shows_any_kept_revision,
+    future_revision_is_rejected,
+    list_returns_any_kept_revision,
     pages_of_one_list_are_consistent,
-    compacted_history_is_refused,
+    compacted_revision_is_rejected,
     documents_expire,
     a_later_write_ends_the_ttl,
-    progress_is_told_when_other_keys_change,
-    a_change_is_read_decided_and_written,
+    progress_is_reported_when_other_keys_change,
+    guaranteed_update_retries_on_conflict,
 }

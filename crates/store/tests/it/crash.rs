@@ -186,7 +186,7 @@ fn check(key: &str, acknowledged: u64, revision: Revision, found: Option<&Record
 }
 
 #[tokio::test]
-async fn nothing_acknowledged_is_lost_when_killed_at_random() {
+async fn acknowledged_writes_survive_random_kills() {
     let crashes = std::env::var("FERRY_CRASHES").ok().and_then(|count| count.parse().ok()).unwrap_or(20);
     let dir = tempfile::tempdir().unwrap();
     let mut expected = Expected::default();
@@ -198,7 +198,7 @@ async fn nothing_acknowledged_is_lost_when_killed_at_random() {
 }
 
 #[tokio::test]
-async fn nothing_acknowledged_is_lost_at_any_point() {
+async fn acknowledged_writes_survive_a_kill_at_every_crash_point() {
     let mut writes = 0;
     for point in CRASH_POINTS {
         let dir = tempfile::tempdir().unwrap();

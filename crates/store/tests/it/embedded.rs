@@ -57,7 +57,7 @@ async fn reopening_keeps_records_history_and_the_revision() {
 }
 
 #[tokio::test]
-async fn the_revision_survives_when_nothing_else_is_left() {
+async fn revision_survives_without_records() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).await;
     put(&store, "/a", Some("1")).await;
@@ -69,7 +69,7 @@ async fn the_revision_survives_when_nothing_else_is_left() {
 }
 
 #[tokio::test]
-async fn documents_expire_after_a_restart_too() {
+async fn ttl_is_kept_across_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).await;
     let ttl = Some(Duration::from_millis(100));
@@ -82,7 +82,7 @@ async fn documents_expire_after_a_restart_too() {
 }
 
 #[tokio::test]
-async fn old_history_is_forgotten_and_current_records_are_not() {
+async fn old_history_is_trimmed_and_current_records_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let options = EmbeddedOptions {
         window: HistoryWindow { keep_for: Duration::ZERO, keep_changes: 100, ..HistoryWindow::default() },
@@ -104,7 +104,7 @@ async fn old_history_is_forgotten_and_current_records_are_not() {
 }
 
 #[tokio::test]
-async fn large_history_is_forgotten_early() {
+async fn large_history_is_trimmed_early() {
     let dir = tempfile::tempdir().unwrap();
     let options =
         EmbeddedOptions { window: HistoryWindow { keep_bytes: 1 << 20, ..HistoryWindow::default() }, ..options() };
@@ -118,7 +118,7 @@ async fn large_history_is_forgotten_early() {
 
 /// What is young but more than the promised number of changes is kept only while it is small.
 #[tokio::test]
-async fn a_burst_does_not_make_the_history_long() {
+async fn history_is_bounded_after_a_burst() {
     let dir = tempfile::tempdir().unwrap();
     let window = HistoryWindow { keep_changes: 100, spare_bytes: 1 << 20, ..HistoryWindow::default() };
     let store = EmbeddedStore::open(dir.path(), EmbeddedOptions { window, ..options() }).await.unwrap();
@@ -219,7 +219,7 @@ async fn refusal(dir: &Path) -> String {
 }
 
 #[tokio::test]
-async fn a_second_opener_is_refused() {
+async fn second_opener_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).await;
     assert!(refusal(dir.path()).await.contains("another process"));
@@ -229,7 +229,7 @@ async fn a_second_opener_is_refused() {
 }
 
 #[tokio::test]
-async fn a_store_of_an_earlier_format_is_refused_and_unchanged() {
+async fn earlier_format_is_rejected_and_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("store.redb"), "earlier").unwrap();
     let message = refusal(dir.path()).await;
@@ -238,7 +238,7 @@ async fn a_store_of_an_earlier_format_is_refused_and_unchanged() {
 }
 
 #[tokio::test]
-async fn a_directory_that_cannot_be_written_is_refused() {
+async fn read_only_directory_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "no directory").unwrap();
@@ -248,7 +248,7 @@ async fn a_directory_that_cannot_be_written_is_refused() {
 }
 
 #[tokio::test]
-async fn every_missing_file_is_noticed() {
+async fn every_missing_file_is_detected() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).await;
     for count in 0..40 {
@@ -270,9 +270,9 @@ async fn every_missing_file_is_noticed() {
 
 /// Writes that may lag are acknowledged, seen and kept; after an end without order no revision is used again.
 #[tokio::test]
-async fn lagging_writes_never_reuse_a_revision() {
+async fn delayed_sync_never_reuses_a_revision() {
     let dir = tempfile::tempdir().unwrap();
-    let lag = vec![DelayedSync { prefix: "/leases/".into(), max_delay: Duration::from_millis(1) }];
+    let delayed_sync = vec![DelayedSync { prefix: "/leases/".into(), max_delay: Duration::from_millis(1) }];
     let options = EmbeddedOptions { delayed_sync, ..options() };
     let store = EmbeddedStore::open(dir.path(), options.clone()).await.unwrap();
     let mut last = 0;

@@ -18,7 +18,7 @@ async fn create(store: &dyn Store, key: &str) -> Result<u64, StoreError> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_goes_on_after_etcd_was_killed() {
+async fn watch_resumes_after_etcd_is_killed() {
     let Some(mut server) = EtcdServer::start() else { return };
     let store = server.open(layout()).await;
     let first = create(&store, "/registry/pods/a/1").await.unwrap();
@@ -40,7 +40,7 @@ async fn a_watch_goes_on_after_etcd_was_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_several_servers_is_enough() {
+async fn one_of_several_servers_suffices() {
     let Some(server) = EtcdServer::start() else { return };
     server.open(layout()).await;
     let servers = vec!["http://127.0.0.1:1".into(), server.url.clone()];
@@ -52,7 +52,7 @@ async fn one_of_several_servers_is_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn history_is_compacted_in_turns() {
+async fn history_is_compacted_by_one_server_at_a_time() {
     let Some(server) = EtcdServer::start() else { return };
     let store = server.open(layout()).await;
     let first = create(&store, "/registry/pods/a/1").await.unwrap();

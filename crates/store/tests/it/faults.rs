@@ -91,7 +91,7 @@ fn assert_names(message: &str, file: &Path) {
 /// One flipped bit anywhere, 10,000 times: refused, or everything is as it was. Reading changes
 /// nothing, so that one copy of the store serves all of them; where nothing wrong is found, it is compared.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flipped_bit_is_refused_or_harmless() {
+async fn flipped_bit_is_rejected_or_harmless() {
     let dir = tempfile::tempdir().unwrap();
     let (before, crashed) = fill_and_copy(dir.path()).await;
     let closed = files(dir.path());
@@ -157,7 +157,7 @@ fn files_again(files: &[(PathBuf, Vec<u8>)], dir: &Path) {
 }
 
 #[tokio::test]
-async fn a_truncated_file_is_refused_and_unchanged() {
+async fn truncated_file_is_rejected_and_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     fill(dir.path()).await;
     let files = files(dir.path());
@@ -179,7 +179,7 @@ async fn a_truncated_file_is_refused_and_unchanged() {
 
 /// A last write of which any set of sectors is missing was never acknowledged: the store opens without it.
 #[tokio::test]
-async fn a_torn_last_write_is_removed_and_nothing_else() {
+async fn only_a_torn_last_write_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path(), options()).await.unwrap();
     for count in 0..5 {
@@ -214,7 +214,7 @@ async fn a_torn_last_write_is_removed_and_nothing_else() {
 
 /// A hole where a write was durable is damage, though it looks like one that was never made.
 #[tokio::test]
-async fn a_hole_before_durable_writes_is_refused() {
+async fn hole_before_durable_writes_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path(), options()).await.unwrap();
     for count in 0..20 {
@@ -279,7 +279,7 @@ impl StorageMedium for Failing {
 /// Writes until the disk fails; then nothing is acknowledged that the disk refused, readers see only what was
 /// acknowledged, and after a restart on a disk in order all of it is there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_failing_write_loses_nothing_acknowledged() {
+async fn acknowledged_writes_survive_every_failing_write() {
     const ENOSPC: i32 = 28;
     const EIO: i32 = 5;
     let mut tried = 0;
@@ -326,7 +326,7 @@ async fn fail(dir: &Path, medium: Arc<Failing>) -> bool {
 
 /// A full disk refuses writes, and once there is room again they go on, without a restart.
 #[tokio::test]
-async fn a_full_disk_that_is_freed_is_written_again() {
+async fn writes_resume_after_a_full_disk_is_freed() {
     let dir = tempfile::tempdir().unwrap();
     let medium = Arc::new(Failing { left: i64::MAX.into(), changes: 0.into(), error: 28 });
     let store = EmbeddedStore::open_with_medium(dir.path(), options(), medium.clone()).await.unwrap();
