@@ -64,11 +64,15 @@ pub(crate) fn fill_zero_fields(ty: &StructType, map: &mut Map, budget: &mut Budg
     for field in ty.zero_fields.iter().map(|at| &ty.fields[*at]) {
         if !map.contains_key(field.name) {
             budget.entry(map.len(), field.name.len())?;
-            let zero = zero_value(&field.ty, budget)?;
-            map.insert(field.name.to_owned(), zero);
+            map.insert(field.name.to_owned(), unset_value(field, budget)?);
         }
     }
     Ok(())
+}
+
+/// The value in JSON of an unset field that is written: null for pointers.
+pub(crate) fn unset_value(field: &StructField, budget: &mut Budget) -> Result<Value, Exceeded> {
+    if field.nullable { Ok(Value::Null) } else { zero_value(&field.ty, budget) }
 }
 
 /// Whether JSON has a field that is set to `value`.

@@ -127,10 +127,10 @@ fn default_struct(id: TypeId, map: &mut Map, own: bool) {
     for field in plan.fields.iter().map(|at| &ty.fields[*at]) {
         if let Some(default) = field.default.as_ref().filter(|_| own) {
             let unset = match map.get(field.name) {
-                None => true,
+                None | Some(Value::Null) => true,
                 Some(value) => field.presence != FieldPresence::Pointer && decode::is_zero(value),
             };
-            if unset {
+            if unset && decode::is_written(field, default) {
                 map.insert(field.name.to_owned(), canonical_default(&field.ty, default));
             }
         }

@@ -9,8 +9,8 @@ use std::{
 use ferry_api::{
     Value,
     decode::{self, FieldValidation},
-    json, protobuf,
-    schema::{TypeId, schema},
+    json, json_encoder, protobuf,
+    schema::{FieldType, TypeId, schema},
     yaml,
 };
 
@@ -42,6 +42,11 @@ impl SerializationFixture {
         expect_equal("YAML → object", &read, &value)?;
         expect_equal("YAML violations", &warnings, &Vec::new())?;
         expect_equal_bytes("object → YAML", yaml::write(&value).as_bytes(), &self.yaml)?;
+        let encoded = match value["kind"].is_null() {
+            true => json_encoder::encode_typed(&FieldType::Struct(ty), &value),
+            false => json_encoder::encode_object(&value),
+        };
+        expect_equal_bytes("object → JSON", &encoded, json::compact(&String::from_utf8_lossy(&self.json)).as_bytes())?;
         self.check_protobuf(ty, &value)
     }
 

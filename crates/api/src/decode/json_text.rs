@@ -1,7 +1,9 @@
 //! Decodes JSON text into the canonical object in one pass over the input: unknown fields are skipped, errors have
 //! upstream's wording, and only canonical content is kept.
 
-use super::{Canonicalizer, DecodeError, FieldContext, error, fill_zero_fields, is_written, scalar, zero_value};
+use super::{
+    Canonicalizer, DecodeError, FieldContext, error, fill_zero_fields, is_written, scalar, unset_value, zero_value,
+};
 use crate::{
     Map, Value,
     budget::{Budget, Exceeded},
@@ -112,7 +114,7 @@ impl TypedReader<'_> {
         for at in ty.zero_fields.iter().filter(|at| members.kept >> **at & 1 == 0) {
             let field = &ty.fields[*at];
             self.json.budget.entry(members.entries.len(), field.name.len())?;
-            members.entries.push((field.name.to_owned(), zero_value(&field.ty, &mut self.json.budget)?));
+            members.entries.push((field.name.to_owned(), unset_value(field, &mut self.json.budget)?));
         }
         *out = Value::Object(members.entries.into_iter().collect());
         Ok(())

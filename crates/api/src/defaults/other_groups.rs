@@ -80,8 +80,15 @@ pub(super) fn default_job_spec(map: &mut Map) {
 }
 
 /// Defaults the labels to those of the template.
+///
+/// A Job whose selector is yet to be generated is left to its strategy, which adds the generated labels too: upstream's
+/// labels and those of the template are one map.
 pub(super) fn default_job_labels(map: &mut Map) {
-    let template = map.get("spec").and_then(|spec| spec.get("template"));
+    let Some(spec) = map.get("spec").filter(|spec| spec.get("selector").is_some() || spec["manualSelector"] == true)
+    else {
+        return;
+    };
+    let template = spec.get("template");
     let labels = template.and_then(|template| template.get("metadata")).and_then(|meta| meta.get("labels"));
     if let Some(labels) = labels.cloned() {
         default_labels(map, labels);

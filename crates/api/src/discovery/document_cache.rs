@@ -13,7 +13,7 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::{AggregatedVersion, aggregated_document, group_document, group_list, resource_list};
-use crate::{Value, openapi};
+use crate::{Value, json_encoder, openapi};
 
 /// An encoded document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,8 +36,11 @@ impl CachedDocument {
         Self { bytes, hash }
     }
 
-    /// Encodes a JSON document.
+    /// Encodes a JSON document: objects with a kind as upstream's serializer does, others with sorted keys.
     pub fn from_json(value: &Value) -> Self {
+        if value.get("kind").is_some() {
+            return Self::new([&*json_encoder::encode_object(value), b"\n"].concat());
+        }
         // Encoding a value with string keys cannot fail.
         Self::new(serde_json::to_vec(value).unwrap_or_default())
     }

@@ -114,6 +114,8 @@ pub struct StructField {
     pub required: bool,
     /// Whether it is written, as null or zero, even in an object without any field set.
     pub blank: bool,
+    /// Whether JSON has null when unset: a pointer without `omitempty`.
+    pub nullable: bool,
     /// The list type for server-side apply (`x-kubernetes-list-type`).
     pub list_type: ListType,
     /// The strategic merge patch strategy.
@@ -300,7 +302,7 @@ impl StructField {
     #[inline]
     pub fn writes_zero(&self) -> bool {
         match self.presence {
-            FieldPresence::Pointer => false,
+            FieldPresence::Pointer => self.nullable,
             FieldPresence::Always => true,
             FieldPresence::NonZero => self.ty.is_struct(),
         }

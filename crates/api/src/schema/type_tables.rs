@@ -140,6 +140,7 @@ impl TypeResolver<'_> {
             presence: FieldPresence::NonZero,
             required: false,
             blank: false,
+            nullable: false,
             list_type: ListType::Atomic,
             patch_strategy: PatchStrategy::default(),
             publishes_default: published,
@@ -198,6 +199,7 @@ fn set_flag(field: &mut StructField, flag: &'static str) {
     }
     match word {
         "ptr" => (field.presence, field.protobuf_optional) = (FieldPresence::Pointer, true),
+        "null" => field.nullable = true,
         "omitzero" => field.presence = FieldPresence::Pointer,
         "items" => (field.protobuf_wrapped, field.protobuf_optional) = (true, true),
         "always" => field.presence = FieldPresence::Always,
