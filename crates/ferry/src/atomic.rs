@@ -7,9 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Who may do what with a file.
+/// Mode and owner of a file.
 #[derive(Clone, Copy, Debug)]
-pub struct Access {
+pub struct FileAccess {
     /// The permission bits.
     pub mode: u32,
     /// The user and group that it is given to; `None`: the process's own.
@@ -17,22 +17,22 @@ pub struct Access {
 }
 
 /// For secrets.
-pub const PRIVATE: Access = Access { mode: 0o600, owner: None };
+pub const PRIVATE: FileAccess = FileAccess { mode: 0o600, owner: None };
 /// For everything else.
-pub const PUBLIC: Access = Access { mode: 0o644, owner: None };
+pub const PUBLIC: FileAccess = FileAccess { mode: 0o644, owner: None };
 
 /// Replaces `path` with a file of these bytes.
-pub fn write(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
-    let temporary = beside(path);
+pub fn write_file(path: &Path, bytes: &[u8], access: FileAccess) -> io::Result<()> {
+    let temporary = temporary_path(path);
     let written = write_new(&temporary, bytes, access).and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
-        // The first error is the one to tell; a left-over file harms nobody.
+        // The first error is returned; a left-over temporary file is harmless.
         let _ = fs::remove_file(&temporary);
     }
     written
 }
 
-fn write_new(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
+fn write_new(path: &Path, bytes: &[u8], access: FileAccess) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(access.mode).open(path)?;
     if let Some((user, group)) = access.owner {
         fchown(&file, Some(user), Some(group))?;
@@ -41,13 +41,13 @@ fn write_new(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
     file.sync_all()
 }
 
-fn beside(path: &Path) -> PathBuf {
+fn temporary_path(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.{}", std::process::id()))
 }
 
 /// The file's text; `None` if there is no such file.
-pub fn read(path: &Path) -> io::Result<Option<String>> {
+pub fn read_file(path: &Path) -> io::Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -2,9 +2,9 @@
 
 use std::{env, fs, path::PathBuf};
 
-/// Who called, and what their environment says.
+/// The calling user and their environment.
 #[derive(Clone, Debug, Default)]
-pub struct Caller {
+pub struct CallingUser {
     /// User and group, if `sudo` says that they are not those of this process.
     pub ids: Option<(u32, u32)>,
     /// Their home directory.
@@ -13,7 +13,7 @@ pub struct Caller {
     pub kubeconfig: Option<PathBuf>,
 }
 
-impl Caller {
+impl CallingUser {
     /// Reads the environment; called once, at the start.
     pub fn from_environment() -> Self {
         let number = |name: &str| env::var(name).ok()?.parse().ok();

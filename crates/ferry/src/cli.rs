@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{caller::Caller, down, kube_apiserver, screen, status, storage::Storage, store_commands, up};
+use crate::{caller::CallingUser, down, kube_apiserver, screen, status, storage::StorageOptions, store_commands, up};
 
 /// The data directory unless another is named.
 pub const DATA_DIR: &str = "/var/lib/ferry";
@@ -19,9 +19,9 @@ pub const DATA_DIR: &str = "/var/lib/ferry";
 /// process, on a container runtime (CRI) that is already there or that ferry installs and runs itself.
 #[derive(Debug, Parser)]
 #[command(name = "ferry", version, after_help = EXAMPLES)]
-struct Cli {
+struct CommandLine {
     #[command(subcommand)]
-    command: Command,
+    command: Subcommands,
 }
 
 const EXAMPLES: &str = "\
@@ -33,12 +33,12 @@ Examples:
   sudo ferry down --purge             stop everything and forget the cluster";
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    Up(Up),
-    Status(Status),
-    Down(Down),
+enum Subcommands {
+    Up(UpArguments),
+    Status(StatusArguments),
+    Down(DownArguments),
     Store(store_commands::StoreCommands),
-    KubeApiserver(KubeApiserver),
+    KubeApiserver(KubeApiserverArguments),
 }
 
 /// Start the cluster, or start it again where it stopped
@@ -50,12 +50,12 @@ enum Command {
 /// Stopping ferry does not stop the containers: the next `ferry up` takes them over. `ferry down` stops all.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = UP_EXAMPLES)]
-pub struct Up {
+pub struct UpArguments {
     /// Run in this terminal, with the log on standard error, until Ctrl-C
     #[arg(long)]
     pub foreground: bool,
 
-    /// Where the cluster keeps its objects, certificates, images and logs
+    /// Directory of the cluster's objects, certificates, images and logs
     ///
     /// Two clusters on one machine need two data directories, ports and pod ranges.
     #[arg(long, value_name = "DIR", default_value = DATA_DIR)]
@@ -107,14 +107,14 @@ pub struct Up {
     #[arg(long, value_name = "CIDR", default_value = "10.42.0.0/24")]
     pub pod_cidr: sys::net::Ipv4Cidr,
 
-    /// Let InitializerConfigurations say who must look at new objects before anybody sees them
+    /// Enable initializers: InitializerConfigurations name controllers that see new objects first
     ///
     /// Kubernetes has had this until 1.13.
     #[arg(long)]
     pub enable_initializers: bool,
 
     #[command(flatten)]
-    pub storage: Storage,
+    pub storage: StorageOptions,
 
     /// Log more; twice: everything
     #[arg(short, long, action = clap::ArgAction::Count)]
@@ -147,7 +147,7 @@ Then:
 ///
 /// The exit code is 0 when all is well, 1 when something is wrong, 3 when the cluster does not run.
 #[derive(Clone, Debug, Args)]
-pub struct Status {
+pub struct StatusArguments {
     /// The cluster's data directory
     #[arg(long, value_name = "DIR", default_value = DATA_DIR)]
     pub data_dir: PathBuf,
@@ -158,7 +158,7 @@ pub struct Status {
 /// No process, mount, network link, address, packet filter or control group of the cluster remains, whatever state it
 /// was in. Its objects, certificates and images stay in the data directory for the next `ferry up`.
 #[derive(Clone, Debug, Args)]
-pub struct Down {
+pub struct DownArguments {
     /// Remove the data directory and the kubeconfig's context too: the cluster is forgotten
     #[arg(long)]
     pub purge: bool,
@@ -171,7 +171,7 @@ pub struct Down {
 /// The API server alone, with upstream's flags; `ferry kube-apiserver --help` lists them
 #[derive(Clone, Debug, Args)]
 #[command(name = "kube-apiserver", disable_help_flag = true)]
-pub struct KubeApiserver {
+pub struct KubeApiserverArguments {
     /// Upstream's flags
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
     arguments: Vec<String>,
@@ -182,19 +182,19 @@ pub fn main() -> ExitCode {
     // Fails only if a provider is installed already, and then there is one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match started_as_component().as_deref() {
-        Some("kube-apiserver") => return kube_apiserver::main(std::env::args().skip(1)),
+        Some("kube-apiserver") => return kube_apiserver::run_command(std::env::args().skip(1)),
         Some(component) => {
             eprintln!("ferry: started as {component}: not supported yet; run `ferry up` instead");
             return ExitCode::FAILURE;
         }
         None => {}
     }
-    let outcome = match Cli::parse().command {
-        Command::Up(arguments) => up::up(arguments, Caller::from_environment()),
-        Command::Status(arguments) => status::status(arguments),
-        Command::Down(arguments) => down::down(arguments),
-        Command::Store(arguments) => store_commands::store(arguments),
-        Command::KubeApiserver(arguments) => return kube_apiserver::main(arguments.arguments),
+    let outcome = match CommandLine::parse().command {
+        Subcommands::Up(arguments) => up::run_up(arguments, CallingUser::from_environment()),
+        Subcommands::Status(arguments) => status::run_status(arguments),
+        Subcommands::Down(arguments) => down::run_down(arguments),
+        Subcommands::Store(arguments) => store_commands::run_store_command(arguments),
+        Subcommands::KubeApiserver(arguments) => return kube_apiserver::run_command(arguments.arguments),
     };
     outcome.unwrap_or_else(|error| {
         screen::error(&error);
@@ -219,12 +219,12 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        CommandLine::command().debug_assert();
     }
 
     #[test]
     fn a_wrong_pod_range_is_refused() {
-        let wrong = Cli::try_parse_from(["ferry", "up", "--pod-cidr", "10.42.0.1/24"]).unwrap_err();
+        let wrong = CommandLine::try_parse_from(["ferry", "up", "--pod-cidr", "10.42.0.1/24"]).unwrap_err();
         assert!(wrong.to_string().contains("did you mean 10.42.0.0/24"), "{wrong}");
     }
 }

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::cli::DATA_DIR;
 
-/// What a data directory may hold.
+/// Entries of a data directory.
 const ENTRIES: [&str; 14] = [
     "admin.kubeconfig",
     "certs.d",
@@ -35,13 +35,13 @@ pub const CONTEXT: &str = "ferry";
 
 /// A cluster, known by its data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Instance {
+pub struct ClusterInstance {
     data: PathBuf,
     /// Six hexadecimal digits; `None` for the default data directory.
     suffix: Option<String>,
 }
 
-impl Instance {
+impl ClusterInstance {
     /// The cluster of that data directory, which need not exist yet.
     pub fn at(data_dir: &Path) -> io::Result<Self> {
         let data = canonical(&std::path::absolute(data_dir)?)?;
@@ -57,7 +57,7 @@ impl Instance {
         &self.data
     }
 
-    /// Whether the data directory holds a cluster, rather than somebody's files. A directory that was never locked, as
+    /// Whether the data directory holds a cluster and not other files. A directory that was never locked, as
     /// one restored from a copy, must have a store and nothing that ferry does not know.
     pub fn is_cluster(&self) -> io::Result<bool> {
         if self.lock().exists() {
@@ -129,7 +129,7 @@ impl Instance {
         self.data.join("lock")
     }
 
-    /// What one start must know of those before.
+    /// The state of earlier starts.
     pub fn state(&self) -> PathBuf {
         self.data.join("state.json")
     }
@@ -164,7 +164,7 @@ impl Instance {
         self.data.join("images")
     }
 
-    /// Where the cluster's own runtime learns of registries and mirrors.
+    /// The registry configuration of the cluster's own runtime.
     pub fn registries(&self) -> PathBuf {
         self.data.join("certs.d")
     }
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn the_default_has_plain_names() {
-        let instance = Instance { data: DATA_DIR.into(), suffix: None };
+        let instance = ClusterInstance { data: DATA_DIR.into(), suffix: None };
         assert_eq!(instance.cluster_name(), "ferry");
         assert_eq!(instance.bridge(), "ferry0");
         assert_eq!(instance.cgroup(), "/ferry");
@@ -211,8 +211,8 @@ mod tests {
     #[test]
     fn other_directories_have_their_own_names() {
         let directory = tempfile::tempdir().unwrap();
-        let one = Instance::at(&directory.path().join("a/b")).unwrap();
-        let two = Instance::at(&directory.path().join("c")).unwrap();
+        let one = ClusterInstance::at(&directory.path().join("a/b")).unwrap();
+        let two = ClusterInstance::at(&directory.path().join("c")).unwrap();
         assert_ne!(one.bridge(), two.bridge());
         assert!(one.bridge().len() <= 15, "longer than a link's name can be");
         assert!(one.bridge().starts_with("fry-") && one.cgroup().starts_with("/ferry-"));
@@ -220,9 +220,9 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_is_told_from_somebodys_files() {
+    fn cluster_is_distinguished_from_other_files() {
         let directory = tempfile::tempdir().unwrap();
-        let instance = Instance::at(&directory.path().join("d")).unwrap();
+        let instance = ClusterInstance::at(&directory.path().join("d")).unwrap();
         assert!(!instance.is_cluster().unwrap(), "nothing");
         std::fs::create_dir_all(instance.pki()).unwrap();
         assert!(!instance.is_cluster().unwrap(), "no store");
@@ -240,7 +240,7 @@ mod tests {
         let (real, link) = (directory.path().join("real"), directory.path().join("link"));
         std::fs::create_dir(&real).unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        assert_eq!(Instance::at(&real.join("x")).unwrap(), Instance::at(&link.join("x")).unwrap());
-        assert_eq!(Instance::at(&real).unwrap(), Instance::at(&real.join("../real")).unwrap());
+        assert_eq!(ClusterInstance::at(&real.join("x")).unwrap(), ClusterInstance::at(&link.join("x")).unwrap());
+        assert_eq!(ClusterInstance::at(&real).unwrap(), ClusterInstance::at(&real.join("../real")).unwrap());
     }
 }

@@ -13,7 +13,7 @@ use anyhow::Context;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
-use crate::{atomic, pki::Pki, refusal::refusal};
+use crate::{atomic, pki::ClusterPki, user_error::user_error};
 
 /// A kubeconfig file.
 #[derive(Debug)]
@@ -29,9 +29,10 @@ impl Kubeconfig {
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         // Users keep their configuration behind symbolic links: the file they point to is the one to replace.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let text = atomic::read(&path).with_context(|| format!("cannot read {}", path.display()))?.unwrap_or_default();
+        let text =
+            atomic::read_file(&path).with_context(|| format!("cannot read {}", path.display()))?.unwrap_or_default();
         let unusable = |why: String| {
-            refusal(
+            user_error(
                 format!("{} is not a kubeconfig: {why}", path.display()),
                 "Mend or move that file, or write elsewhere with --kubeconfig FILE.",
             )
@@ -55,7 +56,7 @@ impl Kubeconfig {
         if directory.is_dir() || directory.parent().is_some_and(Path::is_dir) && !directory.exists() {
             return Ok(());
         }
-        Err(refusal(
+        Err(user_error(
             format!("the kubeconfig {} cannot be written: its directory does not exist", self.path.display()),
             "Make that directory, or write elsewhere with --kubeconfig FILE.",
         ))
@@ -75,7 +76,7 @@ impl Kubeconfig {
     }
 
     /// Sets cluster, user and context `name` and makes it the current one.
-    pub fn set(&mut self, name: &str, server: &str, pki: &Pki) {
+    pub fn set(&mut self, name: &str, server: &str, pki: &ClusterPki) {
         let encode = |pem: &str| Value::from(STANDARD.encode(pem));
         let cluster = [("certificate-authority-data", encode(&pki.ca)), ("server", server.into())];
         let user =
@@ -120,8 +121,8 @@ impl Kubeconfig {
             Err(_) => self.make_directory(owner)?,
         };
         let text = formats::yaml::write(&Value::Object(self.root.clone()));
-        let access = atomic::Access { owner, ..atomic::PRIVATE };
-        let written = atomic::write(&self.path, text.as_bytes(), access);
+        let access = atomic::FileAccess { owner, ..atomic::PRIVATE };
+        let written = atomic::write_file(&self.path, text.as_bytes(), access);
         written.with_context(|| format!("cannot write {}", self.path.display()))
     }
 
@@ -163,11 +164,11 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::pki::Pair;
+    use crate::pki::CertificatePair;
 
-    fn pki() -> Pki {
-        let pair = |name: &str| Pair { certificate: format!("{name} crt"), key: format!("{name} key") };
-        Pki {
+    fn pki() -> ClusterPki {
+        let pair = |name: &str| CertificatePair { certificate: format!("{name} crt"), key: format!("{name} key") };
+        ClusterPki {
             ca: "ca".into(),
             api_server: pair("a"),
             kubelet_client: pair("b"),

@@ -9,7 +9,7 @@ use std::{
 use tracing_subscriber::EnvFilter;
 
 /// Starts logging. `verbose` counts the user's `-v`.
-pub fn start(verbose: u8) {
+pub fn init_logging(verbose: u8) {
     let filter = match verbose {
         0 => "info,kube=warn,kube_client=warn,kube_runtime=warn,h2=warn,hyper=warn,rustls=warn,tower=warn",
         1 => "debug,h2=info,hyper=info,rustls=info,tower=info",
@@ -24,7 +24,7 @@ pub fn start(verbose: u8) {
 }
 
 /// The last lines of a log file that were written after `from` bytes.
-pub fn tail(path: &Path, from: u64, lines: usize) -> io::Result<String> {
+pub fn read_tail(path: &Path, from: u64, lines: usize) -> io::Result<String> {
     let mut file = fs::File::open(path)?;
     file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();

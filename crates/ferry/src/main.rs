@@ -5,6 +5,7 @@
 //! program under that component's name.
 
 mod atomic;
+mod build_info;
 mod caller;
 mod cli;
 mod containerd;
@@ -19,7 +20,6 @@ mod options;
 mod pidfile;
 mod pki;
 mod preflight;
-mod refusal;
 mod run;
 mod runtime_check;
 mod screen;
@@ -30,6 +30,7 @@ mod steps;
 mod storage;
 mod store_commands;
 mod up;
+mod user_error;
 
 use std::process::ExitCode;
 

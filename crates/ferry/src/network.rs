@@ -7,22 +7,22 @@ use anyhow::Context;
 use serde_json::json;
 use sys::net::{self, Ipv4Cidr};
 
-use crate::{atomic, instance::Instance, state::State};
+use crate::{atomic, instance::ClusterInstance, state::InstanceState};
 
 /// The range of service addresses.
 pub const SERVICE_CIDR: Ipv4Cidr = Ipv4Cidr { base: Ipv4Addr::new(10, 96, 0, 0), prefix: 16 };
-/// Where CNI's library remembers what it attached.
+/// CNI's cache of attachments.
 const CNI_RESULTS: &str = "/var/lib/cni/results";
 
 /// Prepares the network; what could not be done but is not needed to run pods comes back as warnings.
-pub fn set_up(instance: &Instance, pods: Ipv4Cidr, state: &mut State) -> anyhow::Result<Vec<String>> {
+pub fn set_up(instance: &ClusterInstance, pods: Ipv4Cidr, state: &mut InstanceState) -> anyhow::Result<Vec<String>> {
     let directory = instance.cni();
     fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
     let file = directory.join("10-ferry.conflist");
-    let text = conflist(instance, pods, uplink_mtu());
-    atomic::write(&file, text.as_bytes(), atomic::PUBLIC).with_context(|| file.display().to_string())?;
-    forward(instance, state)?;
-    match net::load_nft_ruleset(&ruleset(instance, pods)) {
+    let text = render_conflist(instance, pods, uplink_mtu());
+    atomic::write_file(&file, text.as_bytes(), atomic::PUBLIC).with_context(|| file.display().to_string())?;
+    enable_forwarding(instance, state)?;
+    match net::load_nft_ruleset(&render_ruleset(instance, pods)) {
         Ok(_) => Ok(Vec::new()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Ok(vec!["nft is not installed: pods cannot reach other machines (Debian: apt-get install nftables)".into()])
@@ -36,7 +36,7 @@ pub fn set_up(instance: &Instance, pods: Ipv4Cidr, state: &mut State) -> anyhow:
 }
 
 /// Remembers how forwarding was before it is turned on, so that a crash in between cannot forget it.
-fn forward(instance: &Instance, state: &mut State) -> anyhow::Result<()> {
+fn enable_forwarding(instance: &ClusterInstance, state: &mut InstanceState) -> anyhow::Result<()> {
     let before = net::is_ip_forward_enabled().context("net.ipv4.ip_forward")?;
     if state.ip_forward_before.is_none() {
         state.ip_forward_before = Some(before);
@@ -54,7 +54,7 @@ fn uplink_mtu() -> Option<u32> {
     net::list_links().ok()?.into_iter().find(|link| link.index == route.link).map(|link| link.mtu)
 }
 
-fn conflist(instance: &Instance, pods: Ipv4Cidr, mtu: Option<u32>) -> String {
+fn render_conflist(instance: &ClusterInstance, pods: Ipv4Cidr, mtu: Option<u32>) -> String {
     let mut bridge = json!({
         "type": "bridge",
         "bridge": instance.bridge(),
@@ -76,7 +76,7 @@ fn conflist(instance: &Instance, pods: Ipv4Cidr, mtu: Option<u32>) -> String {
 }
 
 /// Replaces the whole table in one transaction.
-fn ruleset(instance: &Instance, pods: Ipv4Cidr) -> String {
+fn render_ruleset(instance: &ClusterInstance, pods: Ipv4Cidr) -> String {
     let (table, bridge) = (instance.nft_table(), instance.bridge());
     format!(
         "table ip {table} {{}}
@@ -97,7 +97,7 @@ table ip {table} {{
 
 /// Removes the bridge, what is attached to it, the packet filters and the record of addresses, and forwards packets no
 /// more if the host did not before. Says what it removed.
-pub fn tear_down(instance: &Instance, state: &mut State) -> anyhow::Result<Vec<String>> {
+pub fn tear_down(instance: &ClusterInstance, state: &mut InstanceState) -> anyhow::Result<Vec<String>> {
     let mut removed = Vec::new();
     for link in own_links(instance).context("cannot read the network links")? {
         if net::delete_link(&link).with_context(|| format!("cannot delete the link {link}"))? {
@@ -109,7 +109,7 @@ pub fn tear_down(instance: &Instance, state: &mut State) -> anyhow::Result<Vec<S
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).context("address records"),
         _ => {}
     }
-    let tables = tables();
+    let tables = list_tables();
     if tables.contains(&instance.nft_table()) {
         let table = instance.nft_table();
         let deleted = net::load_nft_ruleset(&format!("delete table ip {table}\n"));
@@ -129,14 +129,14 @@ pub fn tear_down(instance: &Instance, state: &mut State) -> anyhow::Result<Vec<S
 }
 
 /// The tables of packet filters that ferry made, for this cluster or another; none if there is no `nft`.
-fn tables() -> Vec<String> {
+fn list_tables() -> Vec<String> {
     let listed = net::load_nft_ruleset("list tables ip\n").unwrap_or_default();
     let names = listed.lines().filter_map(|line| line.strip_prefix("table ip "));
     names.filter(|name| *name == "ferry" || name.starts_with("ferry_")).map(str::to_owned).collect()
 }
 
 /// The ports of the bridge, then the bridge.
-fn own_links(instance: &Instance) -> io::Result<Vec<String>> {
+fn own_links(instance: &ClusterInstance) -> io::Result<Vec<String>> {
     let links = net::list_links()?;
     let Some(bridge) = links.iter().find(|link| link.name == instance.bridge()) else { return Ok(Vec::new()) };
     let ports = links.iter().filter(|link| link.master == Some(bridge.index));
@@ -144,7 +144,7 @@ fn own_links(instance: &Instance) -> io::Result<Vec<String>> {
 }
 
 /// Removes CNI's records of sandboxes whose network was not given back, and of their loopback.
-fn forget_results(instance: &Instance, directory: &Path) -> io::Result<()> {
+fn forget_results(instance: &ClusterInstance, directory: &Path) -> io::Result<()> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries?,
@@ -166,16 +166,16 @@ fn forget_results(instance: &Instance, directory: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn instance() -> (tempfile::TempDir, Instance) {
+    fn instance() -> (tempfile::TempDir, ClusterInstance) {
         let directory = tempfile::tempdir().unwrap();
-        let instance = Instance::at(directory.path()).unwrap();
+        let instance = ClusterInstance::at(directory.path()).unwrap();
         (directory, instance)
     }
 
     #[test]
     fn the_cni_configuration_names_bridge_range_and_records() {
         let (_directory, instance) = instance();
-        let text = conflist(&instance, "10.42.0.0/24".parse().unwrap(), Some(1400));
+        let text = render_conflist(&instance, "10.42.0.0/24".parse().unwrap(), Some(1400));
         let list: serde_json::Value = serde_json::from_str(&text).unwrap();
         let bridge = &list["plugins"][0];
         assert_eq!(bridge["bridge"], instance.bridge());
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn filters_replace_their_own_table_only() {
         let (_directory, instance) = instance();
-        let rules = ruleset(&instance, "10.42.0.0/24".parse().unwrap());
+        let rules = render_ruleset(&instance, "10.42.0.0/24".parse().unwrap());
         let table = format!("table ip {}", instance.nft_table());
         assert!(rules.starts_with(&format!("{table} {{}}\ndelete {table}\n{table} {{")), "{rules}");
         assert!(rules.contains("ip daddr { 10.42.0.0/24, 10.96.0.0/16 }"), "{rules}");

@@ -1,4 +1,4 @@
-//! What `up` is asked to do, in its final form: defaults filled in, names checked, the caller's wishes resolved.
+//! The validated options of `up`, with defaults filled in.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -9,15 +9,16 @@ use anyhow::Context;
 use sys::net::Ipv4Cidr;
 
 use crate::{
-    caller::Caller, cli::Up, instance::Instance, pki::Names, refusal::refusal, state::State, storage::Storage,
+    caller::CallingUser, cli::UpArguments, instance::ClusterInstance, pki::ClusterNames, state::InstanceState,
+    storage::StorageOptions, user_error::user_error,
 };
 
-/// Where an external runtime answers unless told otherwise.
+/// The default endpoint of an external runtime.
 const CONTAINERD: &str = "unix:///run/containerd/containerd.sock";
 
 /// Which container runtime runs the pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Runtime {
+pub enum RuntimeChoice {
     /// A containerd of the cluster's own.
     Own,
     /// One that others started, at this endpoint.
@@ -26,22 +27,22 @@ pub enum Runtime {
 
 /// Everything that a start needs to know.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct UpOptions {
     /// The cluster.
-    pub instance: Instance,
+    pub instance: ClusterInstance,
     /// Which runtime.
-    pub runtime: Runtime,
+    pub runtime: RuntimeChoice,
     /// Packages may be installed.
     pub install: bool,
     /// The user's kubeconfig.
     pub kubeconfig: PathBuf,
-    /// Whom a new kubeconfig belongs to.
+    /// The owner of a new kubeconfig.
     pub kubeconfig_owner: Option<(u32, u32)>,
     /// The node's name.
     pub node_name: String,
     /// The node's address.
     pub node_ip: IpAddr,
-    /// Where the API server listens.
+    /// The API server's listen address.
     pub bind_address: IpAddr,
     /// The API server's port.
     pub port: u16,
@@ -53,15 +54,15 @@ pub struct Options {
     pub pod_cidr: Ipv4Cidr,
     /// Whether there are initializers.
     pub initializers: bool,
-    /// Where the objects are kept.
-    pub storage: Storage,
+    /// Storage of objects.
+    pub storage: StorageOptions,
 }
 
-impl Options {
+impl UpOptions {
     /// Resolves the command line.
-    pub fn resolve(arguments: &Up, caller: &Caller) -> anyhow::Result<Self> {
-        let instance = Instance::at(&arguments.data_dir).context("--data-dir")?;
-        let state = State::load(&instance)?;
+    pub fn resolve(arguments: &UpArguments, caller: &CallingUser) -> anyhow::Result<Self> {
+        let instance = ClusterInstance::at(&arguments.data_dir).context("--data-dir")?;
+        let state = InstanceState::load(&instance)?;
         let node_ip = match arguments.node_ip {
             Some(ip) => ip,
             None => sys::net::host_address(&[&instance.bridge()]).context("cannot read the network links")?.into(),
@@ -85,36 +86,36 @@ impl Options {
     }
 
     /// The names in the certificates.
-    pub fn names(&self) -> Names {
+    pub fn names(&self) -> ClusterNames {
         let bound = Some(self.bind_address).filter(|ip| !ip.is_unspecified() && !ip.is_loopback());
         let mut ips: Vec<IpAddr> = [self.node_ip].into_iter().chain(bound).collect();
         ips.dedup();
-        Names { node: self.node_name.clone(), ips }
+        ClusterNames { node: self.node_name.clone(), ips }
     }
 
-    /// Where the kubelet listens: the API server reaches it at the node's address.
+    /// The kubelet's listen address: the API server connects to the node's address.
     pub fn kubelet_address(&self) -> IpAddr {
         if self.bind_address.is_unspecified() { self.bind_address } else { self.node_ip }
     }
 
-    /// Where clients on this machine reach the API server.
+    /// The API server's URL for clients on this machine.
     pub fn server_url(&self) -> String {
         let host = if self.bind_address.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { self.bind_address };
         format!("https://{}", std::net::SocketAddr::new(host, self.port))
     }
 }
 
-fn runtime(arguments: &Up, state: &State) -> Runtime {
+fn runtime(arguments: &UpArguments, state: &InstanceState) -> RuntimeChoice {
     match &arguments.runtime_endpoint {
-        Some(endpoint) => Runtime::External(endpoint.clone()),
-        None if arguments.install_runtime || state.own_runtime => Runtime::Own,
-        None => Runtime::External(CONTAINERD.into()),
+        Some(endpoint) => RuntimeChoice::External(endpoint.clone()),
+        None if arguments.install_runtime || state.own_runtime => RuntimeChoice::Own,
+        None => RuntimeChoice::External(CONTAINERD.into()),
     }
 }
 
-fn kubeconfig(arguments: &Up, caller: &Caller) -> anyhow::Result<PathBuf> {
+fn kubeconfig(arguments: &UpArguments, caller: &CallingUser) -> anyhow::Result<PathBuf> {
     let path = arguments.kubeconfig.clone().or_else(|| caller.kubeconfig()).ok_or_else(|| {
-        refusal(
+        user_error(
             "your home directory is not known, so neither is your kubeconfig",
             "Say where to write it with --kubeconfig FILE.",
         )
@@ -122,7 +123,7 @@ fn kubeconfig(arguments: &Up, caller: &Caller) -> anyhow::Result<PathBuf> {
     std::path::absolute(&path).with_context(|| path.display().to_string())
 }
 
-fn node_name(arguments: &Up) -> anyhow::Result<String> {
+fn node_name(arguments: &UpArguments) -> anyhow::Result<String> {
     let host = || rustix::system::uname().nodename().to_string_lossy().to_lowercase();
     let name = arguments.node_name.clone().unwrap_or_else(host);
     let part_ok = |part: &str| {
@@ -134,7 +135,7 @@ fn node_name(arguments: &Up) -> anyhow::Result<String> {
     if name.len() <= 253 && name.split('.').all(part_ok) {
         return Ok(name);
     }
-    Err(refusal(
+    Err(user_error(
         format!("{name:?} cannot be a node's name: only lower-case letters, digits, '-' and '.' are allowed"),
         "Choose one with --node-name NAME.",
     ))

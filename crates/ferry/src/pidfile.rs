@@ -1,7 +1,7 @@
 //! Which process runs a cluster: a lock that only one process can hold, and a file that says who it is.
 //!
 //! The file is believed only if `/proc` shows a process of that number with the same start, program and arguments: a
-//! number alone may have been given to somebody else since.
+//! number alone may have been reused since.
 
 use std::{
     fs::{self, File},
@@ -12,18 +12,18 @@ use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
 use sys::process::ProcessHandle;
 
-use crate::{atomic, instance::Instance};
+use crate::{atomic, instance::ClusterInstance};
 
 /// The right to run or to take down a cluster, for as long as this lives.
 #[derive(Debug)]
-pub struct Lock {
-    instance: Instance,
+pub struct InstanceLock {
+    instance: ClusterInstance,
     _file: File,
 }
 
-impl Lock {
+impl InstanceLock {
     /// Takes the lock; `None` if another process has it.
-    pub fn take(instance: &Instance) -> anyhow::Result<Option<Self>> {
+    pub fn take(instance: &ClusterInstance) -> anyhow::Result<Option<Self>> {
         let path = instance.lock();
         let open = fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
         let file = open.with_context(|| path.display().to_string())?;
@@ -36,9 +36,9 @@ impl Lock {
 
     /// Says that this process runs the cluster.
     pub fn claim(&self) -> anyhow::Result<()> {
-        let text = describe(&ProcessHandle::current()?)?;
+        let text = describe_process(&ProcessHandle::current()?)?;
         let path = self.instance.pid_file();
-        atomic::write(&path, text.as_bytes(), atomic::PUBLIC).with_context(|| path.display().to_string())
+        atomic::write_file(&path, text.as_bytes(), atomic::PUBLIC).with_context(|| path.display().to_string())
     }
 
     /// Says that no process runs the cluster any more.
@@ -49,14 +49,14 @@ impl Lock {
 }
 
 /// The process that runs the cluster.
-pub fn running(instance: &Instance) -> Option<ProcessHandle> {
-    let text = atomic::read(&instance.pid_file()).ok()??;
+pub fn running_pid(instance: &ClusterInstance) -> Option<ProcessHandle> {
+    let text = atomic::read_file(&instance.pid_file()).ok()??;
     let process = ProcessHandle::from_pid(text.lines().next()?.parse().ok()?).ok()?;
-    (describe(&process).ok()? == text).then_some(process)
+    (describe_process(&process).ok()? == text).then_some(process)
 }
 
 /// Pid, start, program and arguments, a line each.
-fn describe(process: &ProcessHandle) -> io::Result<String> {
+fn describe_process(process: &ProcessHandle) -> io::Result<String> {
     let program = process.executable()?;
     // The program may have been replaced by a newer one meanwhile.
     let program = program.to_string_lossy();
@@ -72,13 +72,13 @@ mod tests {
     #[test]
     fn only_the_process_that_claimed_is_believed() {
         let directory = tempfile::tempdir().unwrap();
-        let instance = Instance::at(directory.path()).unwrap();
-        assert_eq!(running(&instance), None);
+        let instance = ClusterInstance::at(directory.path()).unwrap();
+        assert_eq!(running_pid(&instance), None);
 
-        let lock = Lock::take(&instance).unwrap().unwrap();
+        let lock = InstanceLock::take(&instance).unwrap().unwrap();
         lock.claim().unwrap();
-        assert_eq!(running(&instance).unwrap().pid, std::process::id());
-        assert!(Lock::take(&instance).unwrap().is_none());
+        assert_eq!(running_pid(&instance).unwrap().pid, std::process::id());
+        assert!(InstanceLock::take(&instance).unwrap().is_none());
 
         let claimed = fs::read_to_string(instance.pid_file()).unwrap();
         let lines: Vec<&str> = claimed.lines().collect();
@@ -86,12 +86,12 @@ mod tests {
             let mut forged = lines.clone();
             forged[line] = wrong;
             fs::write(instance.pid_file(), forged.join("\n") + "\n").unwrap();
-            assert_eq!(running(&instance), None, "line {line}");
+            assert_eq!(running_pid(&instance), None, "line {line}");
         }
 
         lock.release();
         drop(lock);
-        assert_eq!(running(&instance), None);
-        assert!(Lock::take(&instance).unwrap().is_some());
+        assert_eq!(running_pid(&instance), None);
+        assert!(InstanceLock::take(&instance).unwrap().is_some());
     }
 }

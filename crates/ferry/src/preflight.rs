@@ -10,66 +10,65 @@ use anyhow::Context;
 use sys::{net::Ipv4Cidr, process};
 
 use crate::{
-    containerd::{install, programs::Programs},
-    instance::Instance,
+    containerd::{install, programs::RuntimePrograms},
+    instance::ClusterInstance,
     kubeconfig::Kubeconfig,
     network::SERVICE_CIDR,
-    options::{Options, Runtime},
-    pidfile, pki,
-    refusal::refusal,
-    runtime_check, status,
+    options::{RuntimeChoice, UpOptions},
+    pidfile, pki, runtime_check, status,
+    user_error::user_error,
 };
 
 /// The longest path that a unix socket's address can hold.
 const SOCKET_PATH: usize = 107;
 
 /// Refuses what cannot work, with its remedy.
-pub async fn check(options: &Options) -> anyhow::Result<()> {
-    root()?;
+pub async fn check_machine(options: &UpOptions) -> anyhow::Result<()> {
+    check_root()?;
     data_directory(&options.instance)?;
     not_running(&options.instance)?;
     port_free("the API server's", "--port", options.bind_address, options.port)?;
     port_free("the kubelet's", "--kubelet-port", options.kubelet_address(), options.kubelet_port)?;
     if options.port == options.kubelet_port {
-        return Err(refusal(
+        return Err(user_error(
             format!("API server and kubelet cannot share port {}", options.port),
             "Choose another --kubelet-port.",
         ));
     }
     pod_range_free(options)?;
     Kubeconfig::read(&options.kubeconfig)?.check_place()?;
-    pki::check(&options.instance.pki())?;
+    pki::check_pki(&options.instance.pki())?;
     // A damaged store must be known before anything is started.
     options.storage.check(&options.instance.store()).await?;
     container_runtime(options).await
 }
 
 /// Refuses users other than root.
-pub fn root() -> anyhow::Result<()> {
+pub fn check_root() -> anyhow::Result<()> {
     if rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    Err(refusal(
+    Err(user_error(
         "ferry makes network links, mounts and control groups: it must run as root",
         "Type it again with sudo.",
     ))
 }
 
-fn data_directory(instance: &Instance) -> anyhow::Result<()> {
+fn data_directory(instance: &ClusterInstance) -> anyhow::Result<()> {
     let data = instance.data();
     let socket = instance.containerd_socket().with_extension("sock.ttrpc");
     if socket.as_os_str().len() > SOCKET_PATH {
-        return Err(refusal(
+        return Err(user_error(
             format!("{} is too long a path: sockets in it could not be reached", data.display()),
             "Choose a shorter --data-dir.",
         ));
     }
     let existing = data.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
-    if let Err(why) = writable(existing) {
-        return Err(refusal(format!("{} cannot be used: {why}", existing.display()), "Choose another --data-dir."));
+    if let Err(why) = check_writable(existing) {
+        return Err(user_error(format!("{} cannot be used: {why}", existing.display()), "Choose another --data-dir."));
     }
     if !is_ours(instance).with_context(|| data.display().to_string())? {
-        return Err(refusal(
+        return Err(user_error(
             format!("{} holds files that are not ferry's", data.display()),
             "Choose an empty or new --data-dir: `ferry down --purge` deletes all of it.",
         ));
@@ -77,7 +76,7 @@ fn data_directory(instance: &Instance) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn writable(directory: &Path) -> io::Result<()> {
+fn check_writable(directory: &Path) -> io::Result<()> {
     if !directory.is_dir() {
         return Err(io::ErrorKind::NotADirectory.into());
     }
@@ -85,7 +84,7 @@ fn writable(directory: &Path) -> io::Result<()> {
 }
 
 /// Whether the data directory is absent, empty or was made by ferry.
-fn is_ours(instance: &Instance) -> io::Result<bool> {
+fn is_ours(instance: &ClusterInstance) -> io::Result<bool> {
     match fs::read_dir(instance.data()) {
         Ok(mut entries) => Ok(entries.next().is_none() || instance.is_cluster()?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
@@ -93,20 +92,20 @@ fn is_ours(instance: &Instance) -> io::Result<bool> {
     }
 }
 
-fn not_running(instance: &Instance) -> anyhow::Result<()> {
-    if !instance.lock().exists() || pidfile::Lock::take(instance)?.is_some() {
+fn not_running(instance: &ClusterInstance) -> anyhow::Result<()> {
+    if !instance.lock().exists() || pidfile::InstanceLock::take(instance)?.is_some() {
         return Ok(());
     }
     Err(already_running(instance))
 }
 
 /// The refusal to run a cluster twice.
-pub fn already_running(instance: &Instance) -> anyhow::Error {
-    let who = match pidfile::running(instance) {
+pub fn already_running(instance: &ClusterInstance) -> anyhow::Error {
+    let who = match pidfile::running_pid(instance) {
         Some(process) => format!("pid {}, since {}", process.pid, status::since(&process)),
         None => "it starts or stops at this moment".into(),
     };
-    refusal(
+    user_error(
         format!("ferry is already running with {} ({who})", instance.data().display()),
         "See it with `ferry status`, or stop it with `ferry down`.",
     )
@@ -118,29 +117,29 @@ fn port_free(whose: &str, flag: &str, address: IpAddr, port: u16) -> anyhow::Res
         Err(error) => error,
     };
     if error.kind() != io::ErrorKind::AddrInUse {
-        return Err(refusal(
+        return Err(user_error(
             format!("cannot listen on {address} port {port}: {error}"),
             "Choose another --bind-address.",
         ));
     }
     let holder = process::find_listener(port)
         .map(|holder| format!(" by {} (pid {})", holder.name().unwrap_or_else(|_| "a process".into()), holder.pid));
-    Err(refusal(
+    Err(user_error(
         format!("{whose} port {port} is in use{}", holder.unwrap_or_default()),
         format!("Stop that process, or choose another port with {flag}."),
     ))
 }
 
-fn pod_range_free(options: &Options) -> anyhow::Result<()> {
+fn pod_range_free(options: &UpOptions) -> anyhow::Result<()> {
     let pods = options.pod_cidr;
     if !(1..=28).contains(&pods.prefix) {
-        return Err(refusal(
+        return Err(user_error(
             format!("{pods} is too {} for pods", if pods.prefix == 0 { "large" } else { "small" }),
             "Choose a --pod-cidr such as 10.42.0.0/24.",
         ));
     }
     if pods.overlaps(&SERVICE_CIDR) {
-        return Err(refusal(
+        return Err(user_error(
             format!("the pod range {pods} overlaps the service range {SERVICE_CIDR}"),
             "Choose another --pod-cidr.",
         ));
@@ -150,7 +149,7 @@ fn pod_range_free(options: &Options) -> anyhow::Result<()> {
         let IpAddr::V4(ip) = address.ip else { continue };
         let name = links.iter().find(|link| link.index == address.link).map_or("?", |link| &link.name);
         if name != options.instance.bridge() && pods.overlaps(&network_of(ip, address.prefix)) {
-            return Err(refusal(
+            return Err(user_error(
                 format!("the pod range {pods} overlaps {ip}/{} of the link {name}", address.prefix),
                 "Choose another --pod-cidr.",
             ));
@@ -164,15 +163,15 @@ fn network_of(ip: Ipv4Addr, prefix: u8) -> Ipv4Cidr {
     Ipv4Cidr { base: Ipv4Addr::from(u32::from(ip) & mask), prefix }
 }
 
-async fn container_runtime(options: &Options) -> anyhow::Result<()> {
+async fn container_runtime(options: &UpOptions) -> anyhow::Result<()> {
     match &options.runtime {
-        Runtime::External(endpoint) => runtime_check::external(endpoint).await.map(drop),
-        Runtime::Own => {
-            let missing = Programs::missing();
-            if missing.is_empty() || options.install && install::possible(&missing)? {
+        RuntimeChoice::External(endpoint) => runtime_check::connect_external(endpoint).await.map(drop),
+        RuntimeChoice::Own => {
+            let missing = RuntimePrograms::missing();
+            if missing.is_empty() || options.install && install::can_install(&missing)? {
                 return Ok(());
             }
-            Err(refusal(
+            Err(user_error(
                 format!("the cluster's own container runtime needs what is not installed: {}", missing.join(", ")),
                 "`ferry up --install-runtime` installs it.",
             ))
@@ -187,7 +186,7 @@ mod tests {
     #[test]
     fn foreign_directories_are_not_taken_over() {
         let directory = tempfile::tempdir().unwrap();
-        let instance = Instance::at(directory.path()).unwrap();
+        let instance = ClusterInstance::at(directory.path()).unwrap();
         data_directory(&instance).unwrap();
         fs::write(directory.path().join("thesis.txt"), "").unwrap();
         assert!(data_directory(&instance).unwrap_err().to_string().contains("not ferry's"));
@@ -200,10 +199,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("file");
         fs::write(&file, "").unwrap();
-        let refused = data_directory(&Instance::at(&file).unwrap()).unwrap_err().to_string();
+        let refused = data_directory(&ClusterInstance::at(&file).unwrap()).unwrap_err().to_string();
         assert!(refused.contains("not a directory"), "{refused}");
         let long = directory.path().join("x".repeat(100));
-        assert!(data_directory(&Instance::at(&long).unwrap()).unwrap_err().to_string().contains("too long"));
+        assert!(data_directory(&ClusterInstance::at(&long).unwrap()).unwrap_err().to_string().contains("too long"));
     }
 
     #[test]

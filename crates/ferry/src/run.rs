@@ -25,65 +25,72 @@ use crate::{
     instance::CONTEXT,
     kubeconfig::Kubeconfig,
     network,
-    options::{Options, Runtime},
-    pidfile::Lock,
-    pki::{self, Pki},
-    preflight,
-    refusal::refusal,
-    runtime_check,
-    shutdown::Components,
-    state::State,
-    steps::Steps,
+    options::{RuntimeChoice, UpOptions},
+    pidfile::InstanceLock,
+    pki::{self, ClusterPki},
+    preflight, runtime_check,
+    shutdown::ComponentSet,
+    state::InstanceState,
+    steps::StepReporter,
+    user_error::user_error,
 };
 
-/// Who signs the tokens of service accounts, as they name it.
+/// The issuer of service account tokens.
 const TOKEN_ISSUER: &str = "https://kubernetes.default.svc";
-/// How long the node may take to become Ready.
+/// Time for the node to become Ready.
 const READY: Duration = Duration::from_secs(60);
 
 /// Runs the cluster until it is asked to end; `ready` is called once it is up.
-pub async fn run(options: &Options, steps: &mut Steps, ready: impl FnOnce(&Steps)) -> anyhow::Result<()> {
+pub async fn run_cluster(
+    options: &UpOptions,
+    steps: &mut StepReporter,
+    ready: impl FnOnce(&StepReporter),
+) -> anyhow::Result<()> {
     let data = options.instance.data();
     fs::create_dir_all(data).with_context(|| data.display().to_string())?;
-    let Some(lock) = Lock::take(&options.instance)? else {
+    let Some(lock) = InstanceLock::take(&options.instance)? else {
         return Err(preflight::already_running(&options.instance));
     };
     lock.claim()?;
-    let mut components = Components::new()?;
-    let outcome = match start(options, steps, &mut components).await {
+    let mut components = ComponentSet::new()?;
+    let outcome = match start_components(options, steps, &mut components).await {
         Ok(()) => {
             ready(steps);
-            components.must_end().await
+            components.wait_for_shutdown().await
         }
         Err(error) => Err(error),
     };
-    components.end().await;
+    components.stop_all().await;
     lock.release();
     outcome
 }
 
-async fn start(options: &Options, steps: &mut Steps, components: &mut Components) -> anyhow::Result<()> {
+async fn start_components(
+    options: &UpOptions,
+    steps: &mut StepReporter,
+    components: &mut ComponentSet,
+) -> anyhow::Result<()> {
     let instance = &options.instance;
-    let mut state = State::load(instance)?;
-    let listeners = Listeners::bind(options).await?;
+    let mut state = InstanceState::load(instance)?;
+    let listeners = BoundListeners::bind(options).await?;
 
     let store = steps.step("store", open_store(options)).await?;
-    let pki = steps.step("certificates", certificates(options)).await?;
+    let pki = steps.step("certificates", prepare_certificates(options)).await?;
     let runtime = steps.step("container runtime", container_runtime(options, &mut state, components)).await?;
     for warning in &state.warnings {
         steps.warn(warning);
     }
 
     let server = steps.step("API server", api_server(options, store, &pki, listeners.api, components)).await?;
-    steps.step("controllers, scheduler", loops(options, &server, &pki, components)).await?;
-    let client = in_process(&server, "kubelet", format!("system:node:{}", options.node_name), &["system:nodes"]);
-    let kubelet = Kubelet { options, pki: &pki, endpoint: runtime, listener: listeners.kubelet };
+    steps.step("controllers, scheduler", start_controllers_and_scheduler(options, &server, &pki, components)).await?;
+    let client = in_process_client(&server, "kubelet", format!("system:node:{}", options.node_name), &["system:nodes"]);
+    let kubelet = KubeletStart { options, pki: &pki, endpoint: runtime, listener: listeners.kubelet };
     steps.step("kubelet", kubelet.start(client.clone(), components)).await?;
 
     steps.begin("node Ready");
     tokio::select! {
         ready = node_ready(client, &options.node_name) => ready?,
-        ended = components.must_end() => {
+        ended = components.wait_for_shutdown() => {
             ended?;
             bail!("asked to end before the node was Ready");
         }
@@ -93,13 +100,13 @@ async fn start(options: &Options, steps: &mut Steps, components: &mut Components
 }
 
 /// The ports, taken before anything else is done.
-struct Listeners {
+struct BoundListeners {
     api: TcpListener,
     kubelet: TcpListener,
 }
 
-impl Listeners {
-    async fn bind(options: &Options) -> anyhow::Result<Self> {
+impl BoundListeners {
+    async fn bind(options: &UpOptions) -> anyhow::Result<Self> {
         let listen = async |address: IpAddr, port: u16| {
             let listener = TcpListener::bind((address, port)).await;
             listener.with_context(|| format!("cannot listen on {address} port {port}"))
@@ -109,15 +116,15 @@ impl Listeners {
     }
 }
 
-async fn open_store(options: &Options) -> anyhow::Result<(Arc<dyn Store>, String)> {
+async fn open_store(options: &UpOptions) -> anyhow::Result<(Arc<dyn Store>, String)> {
     let store = options.storage.open(&options.instance.store()).await?;
     let page = store.list(store::ListOptions { limit: Some(1), ..Default::default() }).await?;
     let objects = page.records.len() + page.remaining;
     Ok((store, if objects == 0 { "new".into() } else { format!("{objects} objects") }))
 }
 
-async fn certificates(options: &Options) -> anyhow::Result<(Pki, String)> {
-    let pki = pki::prepare(&options.instance.pki(), &options.names(), SystemTime::now())?;
+async fn prepare_certificates(options: &UpOptions) -> anyhow::Result<(ClusterPki, String)> {
+    let pki = pki::prepare_pki(&options.instance.pki(), &options.names(), SystemTime::now())?;
     let mut admin = Kubeconfig::read(&options.instance.admin_kubeconfig())?;
     admin.set(CONTEXT, &options.server_url(), &pki);
     admin.write(None)?;
@@ -130,25 +137,25 @@ async fn certificates(options: &Options) -> anyhow::Result<(Pki, String)> {
 
 /// Finds or starts the runtime; returns its endpoint.
 async fn container_runtime(
-    options: &Options,
-    state: &mut State,
-    components: &mut Components,
+    options: &UpOptions,
+    state: &mut InstanceState,
+    components: &mut ComponentSet,
 ) -> anyhow::Result<(String, String)> {
     let instance = &options.instance;
     state.node_name = Some(options.node_name.clone());
-    state.own_runtime = options.runtime == Runtime::Own;
+    state.own_runtime = options.runtime == RuntimeChoice::Own;
     let (endpoint, cri, found) = match &options.runtime {
-        Runtime::External(endpoint) => {
+        RuntimeChoice::External(endpoint) => {
             state.warnings.clear();
-            (endpoint.clone(), runtime_check::external(endpoint).await?, true)
+            (endpoint.clone(), runtime_check::connect_external(endpoint).await?, true)
         }
-        Runtime::Own => {
+        RuntimeChoice::Own => {
             state.warnings = network::set_up(instance, options.pod_cidr, state)?;
             let mut containerd = Containerd::new(instance)?;
-            let (cri, found) = containerd.ensure().await?;
+            let (cri, found) = containerd.ensure_running().await?;
             containerd.load_pause(&cri).await?;
             serve_mirror(options, state, components).await?;
-            components.start("containerd", |shutdown| containerd.supervise(shutdown));
+            components.start("containerd", |shutdown| containerd.run_supervised(shutdown));
             (instance.own_endpoint(), cri, found)
         }
     };
@@ -160,7 +167,11 @@ async fn container_runtime(
 }
 
 /// Serves images that were loaded by hand to the cluster's own containerd.
-async fn serve_mirror(options: &Options, state: &mut State, components: &mut Components) -> anyhow::Result<()> {
+async fn serve_mirror(
+    options: &UpOptions,
+    state: &mut InstanceState,
+    components: &mut ComponentSet,
+) -> anyhow::Result<()> {
     let wished = TcpListener::bind((Ipv4Addr::LOCALHOST, options.mirror_port.unwrap_or(0))).await;
     let listener = match wished {
         Ok(listener) => listener,
@@ -179,16 +190,16 @@ async fn serve_mirror(options: &Options, state: &mut State, components: &mut Com
 }
 
 async fn api_server(
-    options: &Options,
+    options: &UpOptions,
     store: Arc<dyn Store>,
-    pki: &Pki,
+    pki: &ClusterPki,
     listener: TcpListener,
-    components: &mut Components,
+    components: &mut ComponentSet,
 ) -> anyhow::Result<(Server, String)> {
     let tokens = apiserver::Tokens::new(TOKEN_ISSUER, &pki.service_accounts)?;
     let kubelet_tls = Arc::new(pki::kubelet_client_tls(pki)?);
     let config = apiserver::Config { store, kubelet_tls, tokens: Some(tokens) };
-    let settings = settings(options, pki)?;
+    let settings = api_server_options(options, pki)?;
     let tls = Arc::new(pki::api_server_tls(pki, apiserver::client_verifier(&settings.authentication))?);
     let server = Server::with(config, settings).await?;
     let serving = server.clone();
@@ -199,8 +210,8 @@ async fn api_server(
     Ok((server, options.server_url()))
 }
 
-/// What this cluster's API server must know about its node.
-fn settings(options: &Options, pki: &Pki) -> anyhow::Result<Settings> {
+/// Builds the options of the API server.
+fn api_server_options(options: &UpOptions, pki: &ClusterPki) -> anyhow::Result<Settings> {
     let client_ca = Some(Authority::from_pem(&pki.ca).context("the cluster's CA")?);
     let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
     let authentication = Authentication {
@@ -219,13 +230,14 @@ fn settings(options: &Options, pki: &Pki) -> anyhow::Result<Settings> {
         apiserver::enable_initializers()?;
     }
     Ok(Settings {
+        build: crate::build_info::build_info(),
         advertise: Some((options.node_ip, options.port)),
         authentication,
         aggregation: Aggregation { certificate: Some(certificate), ..Aggregation::default() },
         authorization: Authorization { modes: vec![Mode::Node, Mode::Rbac] },
         shared_store: !options.storage.etcd_servers.is_empty(),
         host_name: options.node_name.clone(),
-        admission: admission()?,
+        admission: admission_options()?,
         // They are parts of this process.
         components: Vec::new(),
         initializers: options.initializers.then_some(apiserver::INITIALIZATION),
@@ -234,17 +246,17 @@ fn settings(options: &Options, pki: &Pki) -> anyhow::Result<Settings> {
 }
 
 /// Upstream's plug-ins, and the one that keeps kubelets to their own nodes.
-fn admission() -> anyhow::Result<AdmissionSettings> {
+fn admission_options() -> anyhow::Result<AdmissionSettings> {
     Ok(AdmissionSettings::new(&["NodeRestriction".into()], &[])?)
 }
 
 /// Starts the controller manager and the scheduler, each as a candidate of its leader election: of several instances on
 /// one store, one runs the controllers and one the scheduler.
-async fn loops(
-    options: &Options,
+async fn start_controllers_and_scheduler(
+    options: &UpOptions,
     server: &Server,
-    pki: &Pki,
-    components: &mut Components,
+    pki: &ClusterPki,
+    components: &mut ComponentSet,
 ) -> anyhow::Result<((), String)> {
     let identity_file = options.instance.leader_identity();
     let identity = stable_identity(&identity_file, &options.node_name)
@@ -252,8 +264,8 @@ async fn loops(
     let elector = |client: &Client, name: &str| {
         LeaderElector::new(client.clone(), name, LeaderElectionConfig::new(name, &identity))
     };
-    let manager = in_process(server, "kube-controller-manager", "system:kube-controller-manager".into(), &[]);
-    let planner = in_process(server, "kube-scheduler", "system:kube-scheduler".into(), &[]);
+    let manager = in_process_client(server, "kube-controller-manager", "system:kube-controller-manager".into(), &[]);
+    let planner = in_process_client(server, "kube-scheduler", "system:kube-scheduler".into(), &[]);
     let options = controllers::ControllerOptions { root_ca: pki.ca.clone() };
     // One set of informers for both, started on first use; it lives as long as the controllers' component, which ends
     // last.
@@ -262,7 +274,7 @@ async fn loops(
     let client_of = move |account: &'static str| {
         let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
         let name = format!("system:serviceaccount:kube-system:{account}");
-        in_process(&accounts, "kube-controller-manager", name, &groups)
+        in_process_client(&accounts, "kube-controller-manager", name, &groups)
     };
     components.start("controllers", |shutdown| {
         let elector = elector(&manager, "kube-controller-manager");
@@ -288,15 +300,15 @@ async fn loops(
     Ok(((), String::new()))
 }
 
-struct Kubelet<'a> {
-    options: &'a Options,
-    pki: &'a Pki,
+struct KubeletStart<'a> {
+    options: &'a UpOptions,
+    pki: &'a ClusterPki,
     endpoint: String,
     listener: TcpListener,
 }
 
-impl Kubelet<'_> {
-    async fn start(self, client: Client, components: &mut Components) -> anyhow::Result<((), String)> {
+impl KubeletStart<'_> {
+    async fn start(self, client: Client, components: &mut ComponentSet) -> anyhow::Result<((), String)> {
         let Self { options, pki, endpoint, listener } = self;
         let instance = &options.instance;
         let config = kubelet::KubeletConfig {
@@ -317,7 +329,7 @@ impl Kubelet<'_> {
 }
 
 /// A client of this process's API server for a component.
-fn in_process(server: &Server, component: &'static str, name: String, groups: &[&str]) -> Client {
+fn in_process_client(server: &Server, component: &'static str, name: String, groups: &[&str]) -> Client {
     let groups = groups.iter().chain(&["system:authenticated"]).map(|group| (*group).to_owned()).collect();
     client::transport::in_process_client(server.local(User { name, groups, ..User::default() }), component)
 }
@@ -326,16 +338,16 @@ async fn node_ready(client: Client, name: &str) -> anyhow::Result<()> {
     let last = Mutex::new("the node has not registered".to_owned());
     let started = Timestamp::now().as_second();
     let is_ready = |node: Option<&Node>| {
-        let (ready, message) = readiness(node);
+        let (ready, message) = node_readiness(node);
         *last.lock().unwrap_or_else(PoisonError::into_inner) = message;
         // What the node said before this start does not count.
-        ready && node.and_then(heartbeat).is_some_and(|at| at.as_second() >= started)
+        ready && node.and_then(last_heartbeat).is_some_and(|at| at.as_second() >= started)
     };
     match tokio::time::timeout(READY, await_condition(Api::<Node>::all(client), name, is_ready)).await {
         Ok(waited) => waited.map(drop).map_err(|error| anyhow!(error)),
         Err(_) => {
             let last = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            Err(refusal(
+            Err(user_error(
                 format!("the node {name} is not Ready after {} s: {last}", READY.as_secs()),
                 "The log says more; `ferry down` removes what was started.",
             ))
@@ -343,7 +355,7 @@ async fn node_ready(client: Client, name: &str) -> anyhow::Result<()> {
     }
 }
 
-fn heartbeat(node: &Node) -> Option<Timestamp> {
+fn last_heartbeat(node: &Node) -> Option<Timestamp> {
     ready_condition(node)?.last_heartbeat_time.as_ref().map(|time| time.0)
 }
 
@@ -352,7 +364,7 @@ fn ready_condition(node: &Node) -> Option<&NodeCondition> {
 }
 
 /// Whether a node is Ready, and why not.
-pub fn readiness(node: Option<&Node>) -> (bool, String) {
+pub fn node_readiness(node: Option<&Node>) -> (bool, String) {
     match (node, node.and_then(ready_condition)) {
         (None, _) => (false, "the node has not registered".into()),
         (_, None) => (false, "the node has not reported its condition".into()),
@@ -361,7 +373,11 @@ pub fn readiness(node: Option<&Node>) -> (bool, String) {
 }
 
 /// Last of all, so that a start that fails leaves the user's current context alone.
-async fn write_kubeconfig(options: &Options, pki: &Pki, state: &mut State) -> anyhow::Result<((), String)> {
+async fn write_kubeconfig(
+    options: &UpOptions,
+    pki: &ClusterPki,
+    state: &mut InstanceState,
+) -> anyhow::Result<((), String)> {
     let mut kubeconfig = Kubeconfig::read(&options.kubeconfig)?;
     // The default cluster takes over what an earlier one left; others step aside.
     let taken = kubeconfig.names_another(CONTEXT, &pki.ca);

@@ -5,14 +5,14 @@ use std::time::Duration;
 use anyhow::anyhow;
 use runtime::cri::CriClient;
 
-use crate::refusal::refusal;
+use crate::user_error::user_error;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A client for the runtime at `endpoint`, or a refusal that says what it lacks.
-pub async fn external(endpoint: &str) -> anyhow::Result<CriClient> {
-    let cri = connect(endpoint).await.map_err(|error| {
-        refusal(
+pub async fn connect_external(endpoint: &str) -> anyhow::Result<CriClient> {
+    let cri = connect_cri(endpoint).await.map_err(|error| {
+        user_error(
             format!("no container runtime answers at {endpoint}: {error:#}"),
             "`ferry up --install-runtime` installs containerd and runs one for this cluster; or start your own\n  \
              (for example `systemctl start containerd`), or name its socket with --runtime-endpoint unix:///PATH.",
@@ -20,13 +20,13 @@ pub async fn external(endpoint: &str) -> anyhow::Result<CriClient> {
     })?;
     let readiness = cri.fetch_readiness().await?;
     if let Some(why) = readiness.runtime {
-        return Err(refusal(
+        return Err(user_error(
             format!("the container runtime at {endpoint} is not ready: {why}"),
             "Its own log says more.",
         ));
     }
     if let Some(why) = readiness.network {
-        return Err(refusal(
+        return Err(user_error(
             format!("the container runtime at {endpoint} has no pod network: {why}"),
             "Put a CNI configuration where the runtime looks for it (containerd: /etc/cni/net.d), or let ferry run a\n  \
              containerd with a network of its own: `ferry up --install-runtime`.",
@@ -36,7 +36,7 @@ pub async fn external(endpoint: &str) -> anyhow::Result<CriClient> {
 }
 
 /// A client for a runtime that answers soon.
-pub async fn connect(endpoint: &str) -> anyhow::Result<CriClient> {
+pub async fn connect_cri(endpoint: &str) -> anyhow::Result<CriClient> {
     if let Some(path) = endpoint.strip_prefix("unix://") {
         std::fs::metadata(path).map_err(|error| anyhow!("{error}"))?;
     }

@@ -1,14 +1,14 @@
-//! What the user sees of steps and errors: one line per step with its time, coloured only on a terminal.
+//! Terminal output of steps and errors: one line per step with its time, coloured only on a terminal.
 
 use std::io::{self, IsTerminal, Write};
 
 /// Standard output, as a person or a pipe reads it.
 #[derive(Clone, Copy, Debug)]
-pub struct Screen {
+pub struct StepScreen {
     terminal: bool,
 }
 
-impl Screen {
+impl StepScreen {
     /// Looks at what standard output is.
     pub fn new() -> Self {
         Self { terminal: io::stdout().is_terminal() }
@@ -60,7 +60,7 @@ impl Screen {
 
     fn print(&self, text: &str) {
         let mut out = io::stdout().lock();
-        // Whoever closed the output does not want to know.
+        // A closed output is not an error.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
 }

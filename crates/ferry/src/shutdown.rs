@@ -1,4 +1,4 @@
-//! How the running cluster ends: asked by a signal, or forced by a panic or by a component that gave up.
+//! Shutdown of the running cluster: on a signal, on a panic, or when a component ends.
 //!
 //! Components end in the reverse order of their start, each before the one that it needs, within a common deadline.
 
@@ -24,8 +24,8 @@ use tokio_util::sync::CancellationToken;
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// The running components, in the order of their start.
-pub struct Components {
-    running: Vec<Component>,
+pub struct ComponentSet {
+    running: Vec<RunningComponent>,
     ended: mpsc::UnboundedReceiver<anyhow::Error>,
     report: mpsc::UnboundedSender<anyhow::Error>,
     stop: CancellationToken,
@@ -33,13 +33,13 @@ pub struct Components {
     deadline: Duration,
 }
 
-struct Component {
+struct RunningComponent {
     name: &'static str,
     shutdown: CancellationToken,
     task: JoinHandle<()>,
 }
 
-impl Components {
+impl ComponentSet {
     /// No components yet. From now on signals and panics end the process in order.
     pub fn new() -> anyhow::Result<Self> {
         Self::with_deadline(DEADLINE)
@@ -70,14 +70,14 @@ impl Components {
                 Err(error) => error.context(format!("{name} failed")),
             };
             tracing::error!(error = format!("{error:#}"), "a component ended");
-            // The receiver lives as long as anybody cares.
+            // The receiver is gone once the shutdown has begun.
             let _ = report.send(error);
         });
-        self.running.push(Component { name, shutdown, task });
+        self.running.push(RunningComponent { name, shutdown, task });
     }
 
     /// Waits until the process must end: `Ok` when it was asked to.
-    pub async fn must_end(&mut self) -> anyhow::Result<()> {
+    pub async fn wait_for_shutdown(&mut self) -> anyhow::Result<()> {
         tokio::select! {
             () = self.stop.cancelled() => self.panic_or_ok(),
             error = self.ended.recv() => Err(error.unwrap_or_else(|| anyhow!("nothing runs"))),
@@ -92,7 +92,7 @@ impl Components {
     }
 
     /// Ends all components in order.
-    pub async fn end(self) {
+    pub async fn stop_all(self) {
         let deadline = Instant::now() + self.deadline;
         for component in self.running.into_iter().rev() {
             component.shutdown.cancel();
@@ -137,10 +137,10 @@ mod tests {
 
     #[tokio::test]
     async fn contained_panic_does_not_stop_the_process() {
-        let mut components = Components::new().unwrap();
+        let mut components = ComponentSet::new().unwrap();
         assert!(contain_panic_sync("shutdown-test", "key", || panic!("a bug")).is_err());
-        assert!(tokio::time::timeout(Duration::from_millis(50), components.must_end()).await.is_err());
+        assert!(tokio::time::timeout(Duration::from_millis(50), components.wait_for_shutdown()).await.is_err());
         assert!(std::thread::spawn(|| panic!("a bug")).join().is_err());
-        assert!(components.must_end().await.is_err());
+        assert!(components.wait_for_shutdown().await.is_err());
     }
 }

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-use crate::{atomic, instance::Instance, refusal::refusal};
+use crate::{atomic, instance::ClusterInstance, user_error::user_error};
 
-/// What is remembered between starts.
+/// State kept between starts.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct State {
+pub struct InstanceState {
     /// The cluster runs a containerd of its own.
     pub own_runtime: bool,
     /// The runtime that was used last.
@@ -27,18 +27,18 @@ pub struct State {
     pub previous_context: Option<String>,
     /// The node's name.
     pub node_name: Option<String>,
-    /// What works less well than it should, for `status`.
+    /// Warnings for `status`.
     pub warnings: Vec<String>,
 }
 
-impl State {
+impl InstanceState {
     /// The remembered state; empty at the first start.
-    pub fn load(instance: &Instance) -> anyhow::Result<Self> {
+    pub fn load(instance: &ClusterInstance) -> anyhow::Result<Self> {
         let path = instance.state();
-        let text = atomic::read(&path).with_context(|| path.display().to_string())?;
+        let text = atomic::read_file(&path).with_context(|| path.display().to_string())?;
         let Some(text) = text else { return Ok(Self::default()) };
         serde_json::from_str(&text).map_err(|error| {
-            refusal(
+            user_error(
                 format!("{} is damaged: {error}", path.display()),
                 "Delete that file; if the cluster runs its own containerd, start with --install-runtime again.",
             )
@@ -46,9 +46,9 @@ impl State {
     }
 
     /// Remembers.
-    pub fn save(&self, instance: &Instance) -> anyhow::Result<()> {
+    pub fn save(&self, instance: &ClusterInstance) -> anyhow::Result<()> {
         let path = instance.state();
         let text = serde_json::to_vec_pretty(self)?;
-        atomic::write(&path, &text, atomic::PUBLIC).with_context(|| path.display().to_string())
+        atomic::write_file(&path, &text, atomic::PUBLIC).with_context(|| path.display().to_string())
     }
 }

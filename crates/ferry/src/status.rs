@@ -11,20 +11,23 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Api, api::ListParams};
 use sys::process::ProcessHandle;
 
-use crate::{cli, containerd, instance::Instance, pidfile, pki, run, runtime_check, screen::Screen, state::State};
+use crate::{
+    cli, containerd, instance::ClusterInstance, pidfile, pki, run, runtime_check, screen::StepScreen,
+    state::InstanceState,
+};
 
-/// How long the API server may take to answer.
+/// Time for a response of the API server.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Certificates that end within this time are worth a word.
 const SOON: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const NOT_RUNNING: u8 = 3;
 
 /// Shows the state of a cluster.
-pub fn status(arguments: cli::Status) -> anyhow::Result<ExitCode> {
-    let instance = Instance::at(&arguments.data_dir).context("--data-dir")?;
-    let state = State::load(&instance)?;
-    let mut report = Report::default();
-    let running = pidfile::running(&instance);
+pub fn run_status(arguments: cli::StatusArguments) -> anyhow::Result<ExitCode> {
+    let instance = ClusterInstance::at(&arguments.data_dir).context("--data-dir")?;
+    let state = InstanceState::load(&instance)?;
+    let mut report = StatusReport::default();
+    let running = pidfile::running_pid(&instance);
     report.line("cluster", format!("{} in {}", instance.cluster_name(), instance.data().display()));
     match &running {
         Some(process) => report.line("ferry", describe(process)),
@@ -43,14 +46,14 @@ pub fn status(arguments: cli::Status) -> anyhow::Result<ExitCode> {
     report.show(running.is_some())
 }
 
-/// What is shown: facts, then problems.
+/// The report: facts, then problems.
 #[derive(Default)]
-struct Report {
+struct StatusReport {
     lines: Vec<(&'static str, String)>,
     problems: Vec<String>,
 }
 
-impl Report {
+impl StatusReport {
     fn line(&mut self, name: &'static str, text: impl Into<String>) {
         self.lines.push((name, text.into()));
     }
@@ -60,11 +63,12 @@ impl Report {
         self.problems.push(format!("{name}: {what}; {remedy}"));
     }
 
-    async fn runtime(&mut self, instance: &Instance, state: &State) {
+    async fn runtime(&mut self, instance: &ClusterInstance, state: &InstanceState) {
         let Some(endpoint) = &state.runtime_endpoint else { return };
         let process = if state.own_runtime { containerd::process(instance) } else { None };
         let who = process.map(|process| format!(", {}", describe(&process))).unwrap_or_default();
-        let answer = async { Ok::<_, anyhow::Error>(runtime_check::connect(endpoint).await?.fetch_version().await?) };
+        let answer =
+            async { Ok::<_, anyhow::Error>(runtime_check::connect_cri(endpoint).await?.fetch_version().await?) };
         match answer.await {
             Ok(version) => {
                 let version = format!("{} {}", version.runtime_name, version.runtime_version);
@@ -77,7 +81,7 @@ impl Report {
         }
     }
 
-    async fn cluster(&mut self, instance: &Instance, state: &State) {
+    async fn cluster(&mut self, instance: &ClusterInstance, state: &InstanceState) {
         let asked = tokio::time::timeout(PATIENCE, ask(instance, state)).await;
         match asked.unwrap_or_else(|_| Err(anyhow!("no answer within {} s", PATIENCE.as_secs()))) {
             Ok((nodes, pods)) => {
@@ -97,14 +101,14 @@ impl Report {
 
     fn node(&mut self, node: &Node) {
         let name = node.metadata.name.clone().unwrap_or_default();
-        match run::readiness(Some(node)) {
+        match run::node_readiness(Some(node)) {
             (true, _) => self.line("node", format!("{name} Ready")),
             (false, message) => self.problem("node", &format!("{name} not Ready: {message}"), "see the log"),
         }
     }
 
-    fn certificates(&mut self, instance: &Instance) {
-        match pki::expiries(&instance.pki()) {
+    fn certificates(&mut self, instance: &ClusterInstance) {
+        match pki::certificate_expiries(&instance.pki()) {
             Err(error) => self.problem("certificates", &error.to_string(), ""),
             Ok(all) => {
                 let Some((name, end)) = all.first() else { return };
@@ -118,7 +122,7 @@ impl Report {
         }
     }
 
-    fn places(&mut self, instance: &Instance, state: &State) {
+    fn places(&mut self, instance: &ClusterInstance, state: &InstanceState) {
         if let (Some(file), Some(context)) = (&state.kubeconfig, &state.context) {
             self.line("kubeconfig", format!("{}, context {context}", file.display()));
         }
@@ -128,7 +132,7 @@ impl Report {
     }
 
     fn show(self, running: bool) -> anyhow::Result<ExitCode> {
-        let screen = Screen::new();
+        let screen = StepScreen::new();
         for (name, text) in &self.lines {
             screen.line(&format!("{} {text}", screen.paint("1", &format!("{name:<13}"))));
         }
@@ -143,7 +147,7 @@ impl Report {
     }
 }
 
-async fn ask(instance: &Instance, state: &State) -> anyhow::Result<(Vec<Node>, Vec<Pod>)> {
+async fn ask(instance: &ClusterInstance, state: &InstanceState) -> anyhow::Result<(Vec<Node>, Vec<Pod>)> {
     let client = client::transport::client_from_kubeconfig(&instance.admin_kubeconfig()).await?;
     let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await?.items;
     let pods = Api::<Pod>::all(client).list(&ListParams::default()).await?.items;

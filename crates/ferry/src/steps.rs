@@ -9,12 +9,12 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::screen::Screen;
+use crate::screen::StepScreen;
 
-/// What the background process tells the one that started it, a line each.
+/// A line from the background process to the foreground one.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "report", rename_all = "camelCase")]
-pub enum Report {
+pub enum StepReport {
     /// A step began.
     Began {
         /// Its name.
@@ -24,55 +24,55 @@ pub enum Report {
     Done {
         /// Its name.
         step: String,
-        /// What came of it.
+        /// The outcome.
         detail: String,
-        /// How long it took.
+        /// The duration.
         seconds: f64,
     },
     /// A step that began had nothing to do.
     Skipped,
     /// Something that works less well than it should.
     Warning {
-        /// What.
+        /// The warning.
         text: String,
     },
-    /// Nothing more will happen.
+    /// All steps are done.
     Failed {
         /// The step that failed.
         step: Option<String>,
-        /// Why.
+        /// The error.
         error: String,
     },
     /// Everything is up.
     Ready,
 }
 
-impl Report {
+impl StepReport {
     /// Shows it to the user.
-    pub fn show(&self, screen: &Screen) {
+    pub fn show(&self, screen: &StepScreen) {
         match self {
-            Report::Began { step } => screen.began(step),
-            Report::Done { step, detail, seconds } => screen.done(step, detail, *seconds),
-            Report::Skipped => screen.forget(),
-            Report::Warning { text } => screen.warning(text),
-            Report::Failed { step: Some(step), .. } => screen.failed(step),
-            Report::Failed { step: None, .. } | Report::Ready => {}
+            StepReport::Began { step } => screen.began(step),
+            StepReport::Done { step, detail, seconds } => screen.done(step, detail, *seconds),
+            StepReport::Skipped => screen.forget(),
+            StepReport::Warning { text } => screen.warning(text),
+            StepReport::Failed { step: Some(step), .. } => screen.failed(step),
+            StepReport::Failed { step: None, .. } | StepReport::Ready => {}
         }
     }
 }
 
-/// Tells steps to whoever waits for them.
-pub struct Steps {
+/// Reports steps to the terminal or to the foreground process.
+pub struct StepReporter {
     /// `None`: the parent process, through standard output.
-    screen: Option<Screen>,
+    screen: Option<StepScreen>,
     running: Option<(String, Instant)>,
     started: Instant,
 }
 
-impl Steps {
+impl StepReporter {
     /// Tells the user.
     pub fn on_terminal() -> Self {
-        Self { screen: Some(Screen::new()), running: None, started: Instant::now() }
+        Self { screen: Some(StepScreen::new()), running: None, started: Instant::now() }
     }
 
     /// Tells the parent process.
@@ -95,7 +95,7 @@ impl Steps {
     /// A step begins.
     pub fn begin(&mut self, name: &str) {
         self.running = Some((name.to_owned(), Instant::now()));
-        self.tell(Report::Began { step: name.to_owned() });
+        self.tell(StepReport::Began { step: name.to_owned() });
     }
 
     /// The step that began last is done.
@@ -106,32 +106,32 @@ impl Steps {
             if self.screen.is_none() {
                 tracing::info!(step, detail, seconds, "done");
             }
-            self.tell(Report::Done { step, detail: detail.to_owned(), seconds });
+            self.tell(StepReport::Done { step, detail: detail.to_owned(), seconds });
         }
     }
 
     /// The step that began last had nothing to do.
     pub fn skip(&mut self) {
         self.running = None;
-        self.tell(Report::Skipped);
+        self.tell(StepReport::Skipped);
     }
 
     /// Tells what works less well than it should.
     pub fn warn(&self, text: &str) {
         tracing::warn!("{text}");
-        self.tell(Report::Warning { text: text.to_owned() });
+        self.tell(StepReport::Warning { text: text.to_owned() });
     }
 
-    /// Nothing more will happen.
+    /// All steps are done.
     pub fn failed(&mut self, error: &anyhow::Error) {
         let step = self.running.take().map(|(step, _)| step);
         tracing::error!(step, error = format!("{error:#}"), "failed");
-        self.tell(Report::Failed { step, error: format!("{error:#}") });
+        self.tell(StepReport::Failed { step, error: format!("{error:#}") });
     }
 
     /// Everything is up.
     pub fn ready(&self) {
-        self.tell(Report::Ready);
+        self.tell(StepReport::Ready);
     }
 
     /// Since the first step.
@@ -139,7 +139,7 @@ impl Steps {
         self.started.elapsed().as_secs_f64()
     }
 
-    fn tell(&self, report: Report) {
+    fn tell(&self, report: StepReport) {
         match &self.screen {
             Some(screen) => report.show(screen),
             None => {

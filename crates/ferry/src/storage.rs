@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use store::{EmbeddedStore, EncryptedStore, EncryptionConfig, EtcdStore, EtcdOptions, DelayedSync, KeyLayout, Store};
+use store::{DelayedSync, EmbeddedStore, EncryptedStore, EncryptionConfig, EtcdOptions, EtcdStore, KeyLayout, Store};
 
 /// The resources whose writes may lag, and where they are: losing the last seconds of others would undo what a client was
 /// told is done.
@@ -19,10 +19,10 @@ const MAY_LAG: [(&str, &str); 2] =
 /// The longest that a write may lag.
 const LONGEST_LAG: u64 = 60;
 
-/// How an etcd is reached.
+/// Flags of the connection to etcd.
 #[derive(Clone, Debug, Default, Args)]
-pub struct EtcdAccess {
-    /// Who signed etcd's certificate
+pub struct EtcdArguments {
+    /// CA certificate of the etcd servers
     #[arg(long, value_name = "FILE")]
     pub etcd_cafile: Option<PathBuf>,
 
@@ -34,13 +34,13 @@ pub struct EtcdAccess {
     #[arg(long, value_name = "FILE", requires = "etcd_certfile")]
     pub etcd_keyfile: Option<PathBuf>,
 
-    /// Where in etcd the objects are
+    /// Prefix of all keys in etcd
     #[arg(long, value_name = "PREFIX", default_value = "/registry")]
     pub etcd_prefix: String,
 }
 
-impl EtcdAccess {
-    /// How to reach these servers.
+impl EtcdArguments {
+    /// TLS files for these servers.
     pub fn options(&self, servers: Vec<String>) -> EtcdOptions {
         EtcdOptions {
             servers,
@@ -55,16 +55,16 @@ impl EtcdAccess {
     }
 }
 
-/// Where the objects are kept.
+/// Storage of the API server's objects.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Storage")]
-pub struct Storage {
+pub struct StorageOptions {
     /// Keep the objects in this etcd instead of the data directory
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     pub etcd_servers: Vec<String>,
 
     #[command(flatten)]
-    pub etcd: EtcdAccess,
+    pub etcd: EtcdArguments,
 
     /// Forget etcd's history that is older than this many seconds; 0: leave it to others
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
@@ -75,21 +75,21 @@ pub struct Storage {
     /// If the machine (not just the process) fails, the last seconds of these may be lost, and of nothing else. Example:
     /// leases=1,events=5. Default: every write is on disk before it is acknowledged.
     #[arg(long, value_name = "RESOURCE=SECONDS", value_delimiter = ',', conflicts_with = "etcd_servers")]
-    pub store_lag: Vec<AllowedLag>,
+    pub store_lag: Vec<ResourceSyncDelay>,
 
     /// Encrypt objects at rest, as this EncryptionConfiguration says
     #[arg(long, value_name = "FILE")]
     pub encryption_provider_config: Option<PathBuf>,
 }
 
-/// How long writes of a resource may lag: `leases=1`.
+/// Seconds within which writes of a resource become durable: `leases=1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AllowedLag {
+pub struct ResourceSyncDelay {
     prefix: &'static str,
     at_most: Duration,
 }
 
-impl FromStr for AllowedLag {
+impl FromStr for ResourceSyncDelay {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -102,7 +102,7 @@ impl FromStr for AllowedLag {
     }
 }
 
-impl Storage {
+impl StorageOptions {
     /// Opens the store; `dir` is where the embedded one is. What is wrong with the flags is said first.
     pub async fn open(&self, dir: &Path) -> anyhow::Result<Arc<dyn Store>> {
         let encryption = self.encryption()?;
@@ -139,8 +139,11 @@ impl Storage {
     }
 
     async fn embedded(&self, dir: &Path) -> anyhow::Result<EmbeddedStore> {
-        let lag = |lag: &AllowedLag| DelayedSync { prefix: lag.prefix.into(), max_delay: lag.at_most };
-        let options = store::EmbeddedOptions { delayed_sync: self.store_lag.iter().map(lag).collect(), ..store::EmbeddedOptions::default() };
+        let lag = |lag: &ResourceSyncDelay| DelayedSync { prefix: lag.prefix.into(), max_delay: lag.at_most };
+        let options = store::EmbeddedOptions {
+            delayed_sync: self.store_lag.iter().map(lag).collect(),
+            ..store::EmbeddedOptions::default()
+        };
         Ok(EmbeddedStore::open(dir, options).await?)
     }
 
@@ -162,14 +165,14 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Arguments {
+    struct StorageArguments {
         #[command(flatten)]
-        storage: Storage,
+        storage: StorageOptions,
     }
 
-    fn storage(flags: &[&str]) -> Result<Storage, clap::Error> {
+    fn storage(flags: &[&str]) -> Result<StorageOptions, clap::Error> {
         let flags = [&["ferry"], flags].concat();
-        Arguments::try_parse_from(flags).map(|arguments| arguments.storage)
+        StorageArguments::try_parse_from(flags).map(|arguments| arguments.storage)
     }
 
     /// Every file below a directory, with its contents.
@@ -241,7 +244,12 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("store");
         let first = storage(&[]).unwrap().open(&dir).await.unwrap();
-        let write = |key: &str| WriteRequest { key: key.into(), precondition: Precondition::Absent, value: Some("x".into()), ttl: None };
+        let write = |key: &str| WriteRequest {
+            key: key.into(),
+            precondition: Precondition::Absent,
+            value: Some("x".into()),
+            ttl: None,
+        };
         first.write(write("/registry/pods/a/b")).await.unwrap();
         refused(&[], root.path(), &dir, &[dir.to_str().unwrap()]).await;
         first.write(write("/registry/pods/a/c")).await.unwrap();

@@ -8,9 +8,12 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use store::{StoreContents, EmbeddedStore, EtcdStore, CopyProgress};
+use store::{CopyProgress, EmbeddedStore, EtcdStore, StoreContents};
 
-use crate::{cli::DATA_DIR, instance::Instance, pidfile, refusal::refusal, screen::Screen, storage::EtcdAccess};
+use crate::{
+    cli::DATA_DIR, instance::ClusterInstance, pidfile, screen::StepScreen, storage::EtcdArguments,
+    user_error::user_error,
+};
 
 /// Back up, restore, check or move the cluster's objects
 #[derive(Clone, Debug, Args)]
@@ -47,12 +50,12 @@ enum StoreCommand {
     /// Read and check every byte of the store; nothing is changed
     Verify,
     /// Copy all objects between the embedded store and etcd; the target must be empty
-    Migrate(Migrate),
+    Migrate(MigrateArguments),
 }
 
 #[derive(Clone, Debug, Args)]
 #[group(id = "direction", required = true, multiple = false)]
-struct Direction {
+struct MigrationDirection {
     /// Into this etcd
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     to_etcd: Option<Vec<String>>,
@@ -63,45 +66,45 @@ struct Direction {
 }
 
 #[derive(Clone, Debug, Args)]
-struct Migrate {
+struct MigrateArguments {
     #[command(flatten)]
-    direction: Direction,
+    direction: MigrationDirection,
 
     #[command(flatten)]
-    etcd: EtcdAccess,
+    etcd: EtcdArguments,
 }
 
 /// Does what a `ferry store` command says.
-pub fn store(arguments: StoreCommands) -> anyhow::Result<ExitCode> {
-    let instance = Instance::at(&arguments.data_dir).context("--data-dir")?;
+pub fn run_store_command(arguments: StoreCommands) -> anyhow::Result<ExitCode> {
+    let instance = ClusterInstance::at(&arguments.data_dir).context("--data-dir")?;
     let dir = instance.store();
-    let screen = Screen::new();
+    let screen = StepScreen::new();
     let start = Instant::now();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (step, detail) = match arguments.command {
-        StoreCommand::Snapshot { file } => ("snapshot", snapshot(&dir, &file)?),
-        StoreCommand::Restore { file } => ("restore", restore(&dir, &file)?),
-        StoreCommand::Verify => ("verify", runtime.block_on(verify(&dir))?),
-        StoreCommand::Migrate(migration) => ("migrate", runtime.block_on(migrate(&instance, migration, screen))?),
+        StoreCommand::Snapshot { file } => ("snapshot", save_snapshot(&dir, &file)?),
+        StoreCommand::Restore { file } => ("restore", restore_snapshot(&dir, &file)?),
+        StoreCommand::Verify => ("verify", runtime.block_on(verify_store(&dir))?),
+        StoreCommand::Migrate(migration) => ("migrate", runtime.block_on(migrate_store(&instance, migration, screen))?),
     };
     screen.done(step, &detail, start.elapsed().as_secs_f64());
     Ok(ExitCode::SUCCESS)
 }
 
-fn snapshot(dir: &Path, file: &Path) -> anyhow::Result<String> {
+fn save_snapshot(dir: &Path, file: &Path) -> anyhow::Result<String> {
     let contents = StoreContents::read_dir(dir)?;
     let count = contents.write_snapshot(file)?;
     Ok(format!("{count} objects as of revision {} in {}", contents.revision(), file.display()))
 }
 
-fn restore(dir: &Path, file: &Path) -> anyhow::Result<String> {
+fn restore_snapshot(dir: &Path, file: &Path) -> anyhow::Result<String> {
     let contents = StoreContents::read_snapshot(file)?;
     let revision = contents.revision();
     let count = contents.create_dir(dir)?;
     Ok(format!("{count} objects as of revision {revision} in {}", dir.display()))
 }
 
-async fn verify(dir: &Path) -> anyhow::Result<String> {
+async fn verify_store(dir: &Path) -> anyhow::Result<String> {
     let verified = EmbeddedStore::verify_files(dir).await?;
     let torn = if verified.torn { "; ends with a write that was never acknowledged" } else { "" };
     Ok(format!(
@@ -110,9 +113,13 @@ async fn verify(dir: &Path) -> anyhow::Result<String> {
     ))
 }
 
-async fn migrate(instance: &Instance, migration: Migrate, screen: Screen) -> anyhow::Result<String> {
-    if pidfile::running(instance).is_some() {
-        return Err(refusal(
+async fn migrate_store(
+    instance: &ClusterInstance,
+    migration: MigrateArguments,
+    screen: StepScreen,
+) -> anyhow::Result<String> {
+    if pidfile::running_pid(instance).is_some() {
+        return Err(user_error(
             format!("the cluster in {} runs, and its objects change", instance.data().display()),
             "Stop it with `ferry down` first.",
         ));
@@ -122,7 +129,7 @@ async fn migrate(instance: &Instance, migration: Migrate, screen: Screen) -> any
             screen.began(&format!("{done} of {total} objects"));
         }
     };
-    let Direction { to_etcd, from_etcd } = migration.direction.clone();
+    let MigrationDirection { to_etcd, from_etcd } = migration.direction.clone();
     let into_etcd = to_etcd.is_some();
     let servers = to_etcd.or(from_etcd).unwrap_or_default();
     let place = servers.join(",");

@@ -15,56 +15,57 @@ use sys::process::spawn_detached;
 use tokio::runtime::Runtime;
 
 use crate::{
-    caller::Caller,
-    cli::Up,
+    caller::CallingUser,
+    cli::UpArguments,
     containerd::install,
     log,
-    options::Options,
+    options::UpOptions,
     preflight, run,
-    screen::Screen,
-    steps::{Report, Steps},
+    screen::StepScreen,
+    steps::{StepReport, StepReporter},
 };
 
-/// How many lines of the log are shown when a start failed.
+/// Log lines printed after a failed start.
 const TAIL: usize = 10;
-/// How long abandoned tasks may hold up the end of the process.
+/// Time that abandoned tasks may delay the end of the process.
 const LAST_TASKS: Duration = Duration::from_millis(200);
 
 /// Starts the cluster.
-pub fn up(arguments: Up, caller: Caller) -> anyhow::Result<ExitCode> {
+pub fn run_up(arguments: UpArguments, caller: CallingUser) -> anyhow::Result<ExitCode> {
     if arguments.report_steps {
         return in_background(&arguments, &caller);
     }
-    preflight::root()?;
-    let options = Options::resolve(&arguments, &caller)?;
-    let runtime = runtime()?;
-    let mut steps = Steps::on_terminal();
+    preflight::check_root()?;
+    let options = UpOptions::resolve(&arguments, &caller)?;
+    let runtime = build_runtime()?;
+    let mut steps = StepReporter::on_terminal();
     runtime.block_on(async {
-        preflight::check(&options).await?;
-        if options.install { install::install(&mut steps).await } else { Ok(()) }
+        preflight::check_machine(&options).await?;
+        if options.install { install::install_packages(&mut steps).await } else { Ok(()) }
     })?;
     if !arguments.foreground {
         drop(runtime);
         return start_background(&options, &steps, &caller);
     }
-    log::start(arguments.verbose);
+    log::init_logging(arguments.verbose);
     prepare_process()?;
-    let ended = runtime.block_on(run::run(&options, &mut steps, |steps| announce(&options, steps.seconds(), &caller)));
+    let ended = runtime
+        .block_on(run::run_cluster(&options, &mut steps, |steps| announce_ready(&options, steps.seconds(), &caller)));
     runtime.shutdown_timeout(LAST_TASKS);
     ended.map(|()| ExitCode::SUCCESS)
 }
 
 /// The background process: runs the cluster, and reports its start to the parent through standard output.
-fn in_background(arguments: &Up, caller: &Caller) -> anyhow::Result<ExitCode> {
-    log::start(arguments.verbose);
-    let mut steps = Steps::to_parent();
+fn in_background(arguments: &UpArguments, caller: &CallingUser) -> anyhow::Result<ExitCode> {
+    log::init_logging(arguments.verbose);
+    let mut steps = StepReporter::to_parent();
     let ended = (|| {
-        let options = Options::resolve(arguments, caller)?;
+        let options = UpOptions::resolve(arguments, caller)?;
         // A start directory that is unmounted later must not be held.
         std::env::set_current_dir("/")?;
         prepare_process()?;
-        let runtime = runtime()?;
-        let ended = runtime.block_on(run::run(&options, &mut steps, |steps| {
+        let runtime = build_runtime()?;
+        let ended = runtime.block_on(run::run_cluster(&options, &mut steps, |steps| {
             steps.ready();
             // The parent sees the end of its pipe, and what is printed later goes to the log.
             let _ = rustix::stdio::dup2_stdout(rustix::stdio::stderr());
@@ -90,33 +91,33 @@ fn prepare_process() -> anyhow::Result<()> {
     rustix::process::setrlimit(Resource::Nofile, most).context("cannot raise the limit of open files")
 }
 
-fn runtime() -> anyhow::Result<Runtime> {
+fn build_runtime() -> anyhow::Result<Runtime> {
     let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
     let built = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build();
     built.context("cannot start threads")
 }
 
 /// Starts this program again in the background and shows its steps until the cluster is up.
-fn start_background(options: &Options, steps: &Steps, caller: &Caller) -> anyhow::Result<ExitCode> {
+fn start_background(options: &UpOptions, steps: &StepReporter, caller: &CallingUser) -> anyhow::Result<ExitCode> {
     let data = options.instance.data();
     fs::create_dir_all(data).with_context(|| data.display().to_string())?;
     let path = options.instance.log();
     let log = File::options().create(true).append(true).open(&path).with_context(|| path.display().to_string())?;
     let from = log.metadata()?.len();
-    let mut child = spawn(log)?;
-    match follow(&mut child, &Screen::new()) {
+    let mut child = spawn_background(log)?;
+    match follow_steps(&mut child, &StepScreen::new()) {
         Ok(()) => {
-            announce(options, steps.seconds(), caller);
+            announce_ready(options, steps.seconds(), caller);
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {
             let status = child.wait().context("cannot wait for the background process")?;
-            Err(explain(error, &path, from).context(format!("the cluster did not start ({status})")))
+            Err(explain_failure(error, &path, from).context(format!("the cluster did not start ({status})")))
         }
     }
 }
 
-fn spawn(log: File) -> anyhow::Result<Child> {
+fn spawn_background(log: File) -> anyhow::Result<Child> {
     let program = std::env::current_exe().context("cannot find this program's file")?;
     let mut command = Command::new(&program);
     command.arg0("ferry").args(std::env::args_os().skip(1)).arg("--report-steps");
@@ -125,30 +126,30 @@ fn spawn(log: File) -> anyhow::Result<Child> {
 }
 
 /// Shows the reports of the background process until it is ready.
-fn follow(child: &mut Child, screen: &Screen) -> anyhow::Result<()> {
+fn follow_steps(child: &mut Child, screen: &StepScreen) -> anyhow::Result<()> {
     let stdout = child.stdout.take().context("the background process has no output")?;
     for line in BufReader::new(stdout).lines() {
         let line = line.context("cannot hear the background process")?;
-        let Ok(report) = serde_json::from_str::<Report>(&line) else { continue };
+        let Ok(report) = serde_json::from_str::<StepReport>(&line) else { continue };
         report.show(screen);
         match report {
-            Report::Ready => return Ok(()),
-            Report::Failed { error, .. } => return Err(anyhow!(error)),
+            StepReport::Ready => return Ok(()),
+            StepReport::Failed { error, .. } => return Err(anyhow!(error)),
             _ => {}
         }
     }
     bail!("the background process ended without a word")
 }
 
-fn explain(error: anyhow::Error, log: &Path, from: u64) -> anyhow::Error {
-    match log::tail(log, from, TAIL) {
+fn explain_failure(error: anyhow::Error, log: &Path, from: u64) -> anyhow::Error {
+    match log::read_tail(log, from, TAIL) {
         Ok(tail) if !tail.is_empty() => anyhow!("{error:#}\n\nThe end of {}:\n{tail}", log.display()),
         _ => error,
     }
 }
 
-fn announce(options: &Options, seconds: f64, caller: &Caller) {
-    let screen = Screen::new();
+fn announce_ready(options: &UpOptions, seconds: f64, caller: &CallingUser) {
+    let screen = StepScreen::new();
     let own = caller.kubeconfig().is_some_and(|file| file == options.kubeconfig);
     let kubectl = if own { "kubectl".into() } else { format!("kubectl --kubeconfig {}", options.kubeconfig.display()) };
     screen.line(&format!(

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 
 use runtime::pause;
 
-use crate::instance::Instance;
+use crate::instance::ClusterInstance;
 
-/// Where the configuration is.
-pub fn path(instance: &Instance) -> PathBuf {
+/// The path of the configuration file.
+pub fn config_path(instance: &ClusterInstance) -> PathBuf {
     instance.containerd().join("config.toml")
 }
 
-/// The configuration. `restricted`: this host lets nobody lower an `oom_score_adj`.
-pub fn render(instance: &Instance, cni: &Path, restricted: bool) -> String {
+/// Renders the configuration. `restricted`: this host does not allow lowering `oom_score_adj`.
+pub fn render_config(instance: &ClusterInstance, cni: &Path, restricted: bool) -> String {
     let home = instance.containerd();
     let quote = |path: &Path| format!("{:?}", path.display().to_string());
     format!(
@@ -72,7 +72,7 @@ config_path = {registries}
 }
 
 /// The entry for every registry: ask the mirror first, then the registry itself.
-pub fn mirror(port: u16) -> String {
+pub fn render_mirror(port: u16) -> String {
     format!("[host.\"http://127.0.0.1:{port}\"]\n  capabilities = [\"pull\", \"resolve\"]\n")
 }
 
@@ -83,8 +83,8 @@ mod tests {
     #[test]
     fn everything_is_under_the_data_directory() {
         let directory = tempfile::tempdir().unwrap();
-        let instance = Instance::at(directory.path()).unwrap();
-        let text = render(&instance, Path::new("/usr/lib/cni"), true);
+        let instance = ClusterInstance::at(directory.path()).unwrap();
+        let text = render_config(&instance, Path::new("/usr/lib/cni"), true);
         let data = instance.data().display().to_string();
         for key in ["root", "state", "address", "conf_dir", "config_path", "Root"] {
             let value = text.lines().find_map(|line| line.strip_prefix(&format!("{key} = "))).unwrap();
@@ -92,11 +92,11 @@ mod tests {
         }
         assert!(text.contains("restrict_oom_score_adj = true\n"));
         assert!(text.contains("bin_dir = \"/usr/lib/cni\"\n"));
-        assert!(render(&instance, Path::new("/x"), false).contains("restrict_oom_score_adj = false\n"));
+        assert!(render_config(&instance, Path::new("/x"), false).contains("restrict_oom_score_adj = false\n"));
     }
 
     #[test]
     fn the_mirror_only_pulls() {
-        assert_eq!(mirror(5000), "[host.\"http://127.0.0.1:5000\"]\n  capabilities = [\"pull\", \"resolve\"]\n");
+        assert_eq!(render_mirror(5000), "[host.\"http://127.0.0.1:5000\"]\n  capabilities = [\"pull\", \"resolve\"]\n");
     }
 }

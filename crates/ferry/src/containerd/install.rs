@@ -7,18 +7,18 @@ use std::{
 
 use anyhow::{Context, anyhow};
 
-use super::programs::{PATH, Programs};
-use crate::{refusal::refusal, steps::Steps};
+use super::programs::{PATH, RuntimePrograms};
+use crate::{steps::StepReporter, user_error::user_error};
 
 const PACKAGES: [&str; 4] = ["containerd", "runc", "containernetworking-plugins", "nftables"];
 
 /// Whether what is missing can be installed here; refuses other distributions by name.
-pub fn possible(missing: &[&str]) -> anyhow::Result<bool> {
+pub fn can_install(missing: &[&str]) -> anyhow::Result<bool> {
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     if is_debian(&release) && std::path::Path::new("/usr/bin/apt-get").exists() {
         return Ok(true);
     }
-    Err(refusal(
+    Err(user_error(
         format!(
             "--install-runtime knows Debian and Ubuntu, not {}; missing here: {}",
             name(&release),
@@ -29,19 +29,19 @@ pub fn possible(missing: &[&str]) -> anyhow::Result<bool> {
 }
 
 /// Installs what is missing, if anything is.
-pub async fn install(steps: &mut Steps) -> anyhow::Result<()> {
-    let missing = Programs::missing_with_filters();
+pub async fn install_packages(steps: &mut StepReporter) -> anyhow::Result<()> {
+    let missing = RuntimePrograms::missing_with_filters();
     if missing.is_empty() {
         return Ok(());
     }
-    possible(&missing)?;
+    can_install(&missing)?;
     let work = async {
         tokio::task::spawn_blocking(|| {
             // Old lists may still do; if they do not, the installation says so.
-            let updated = apt(&["update"]);
+            let updated = run_apt(&["update"]);
             let packages: Vec<&str> =
                 ["install", "-y", "--no-install-recommends"].into_iter().chain(PACKAGES).collect();
-            apt(&packages).map_err(|error| match updated {
+            run_apt(&packages).map_err(|error| match updated {
                 Ok(()) => error,
                 Err(first) => anyhow!("{error:#}\nbefore that: {first:#}"),
             })
@@ -52,7 +52,7 @@ pub async fn install(steps: &mut Steps) -> anyhow::Result<()> {
     steps.step("packages", work).await
 }
 
-fn apt(arguments: &[&str]) -> anyhow::Result<()> {
+fn run_apt(arguments: &[&str]) -> anyhow::Result<()> {
     let output = Command::new("apt-get")
         .args(arguments)
         .env("DEBIAN_FRONTEND", "noninteractive")
@@ -70,17 +70,17 @@ fn apt(arguments: &[&str]) -> anyhow::Result<()> {
 }
 
 fn is_debian(release: &str) -> bool {
-    let families = field(release, "ID").into_iter().chain(field(release, "ID_LIKE"));
+    let families = os_release_field(release, "ID").into_iter().chain(os_release_field(release, "ID_LIKE"));
     families
         .flat_map(|value| value.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
         .any(|family| family == "debian" || family == "ubuntu")
 }
 
 fn name(release: &str) -> String {
-    field(release, "PRETTY_NAME").or(field(release, "ID")).unwrap_or_else(|| "this system".into())
+    os_release_field(release, "PRETTY_NAME").or(os_release_field(release, "ID")).unwrap_or_else(|| "this system".into())
 }
 
-fn field(release: &str, key: &str) -> Option<String> {
+fn os_release_field(release: &str, key: &str) -> Option<String> {
     let value = release.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='))?;
     Some(value.trim_matches('"').to_owned())
 }

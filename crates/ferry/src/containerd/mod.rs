@@ -18,69 +18,69 @@ use runtime::{cri::CriClient, pause};
 use sys::process::{ProcessHandle, has_capability, spawn_detached};
 use tokio_util::sync::CancellationToken;
 
-use crate::{atomic, instance::Instance, log, runtime_check};
-use programs::{PATH, Programs};
+use crate::{atomic, instance::ClusterInstance, log, runtime_check};
+use programs::{PATH, RuntimePrograms};
 
 const CAP_SYS_RESOURCE: u32 = 24;
-/// How long a start may take.
+/// Time for a start.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often a starting containerd is asked whether it answers.
+/// Interval of connection attempts to a starting containerd.
 const RETRY: Duration = Duration::from_millis(20);
 /// The pause before one that ended is started again.
 const RESTART: Duration = Duration::from_secs(1);
 
 /// The cluster's own containerd.
 pub struct Containerd {
-    instance: Instance,
-    programs: Programs,
+    instance: ClusterInstance,
+    programs: RuntimePrograms,
     /// The process, if this one started it.
     child: Option<Child>,
 }
 
 impl Containerd {
     /// Finds the programs that it needs; nothing runs yet.
-    pub fn new(instance: &Instance) -> anyhow::Result<Self> {
-        Ok(Self { instance: instance.clone(), programs: Programs::find()?, child: None })
+    pub fn new(instance: &ClusterInstance) -> anyhow::Result<Self> {
+        Ok(Self { instance: instance.clone(), programs: RuntimePrograms::find()?, child: None })
     }
 
     /// Makes sure that it runs with the current configuration; true if it did already.
-    pub async fn ensure(&mut self) -> anyhow::Result<(CriClient, bool)> {
-        let changed = self.configure()?;
+    pub async fn ensure_running(&mut self) -> anyhow::Result<(CriClient, bool)> {
+        let changed = self.write_config()?;
         if let Some(process) = process(&self.instance) {
-            if !changed && let Ok(cri) = runtime_check::connect(&self.instance.own_endpoint()).await {
+            if !changed && let Ok(cri) = runtime_check::connect_cri(&self.instance.own_endpoint()).await {
                 return Ok((cri, true));
             }
             process.terminate(Duration::from_secs(10)).context("cannot end the containerd that runs")?;
         }
-        self.start().await.map(|cri| (cri, false))
+        self.start_process().await.map(|cri| (cri, false))
     }
 
     /// Writes the configuration; true if that changed it.
-    fn configure(&self) -> anyhow::Result<bool> {
+    fn write_config(&self) -> anyhow::Result<bool> {
         let directory = self.instance.containerd();
         fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
         let restricted = !has_capability(CAP_SYS_RESOURCE).context("/proc/self/status")?;
-        let text = config::render(&self.instance, &self.programs.cni, restricted);
-        let path = config::path(&self.instance);
-        let changed = atomic::read(&path)?.is_none_or(|old| old != text);
+        let text = config::render_config(&self.instance, &self.programs.cni, restricted);
+        let path = config::config_path(&self.instance);
+        let changed = atomic::read_file(&path)?.is_none_or(|old| old != text);
         if changed {
-            atomic::write(&path, text.as_bytes(), atomic::PUBLIC).with_context(|| path.display().to_string())?;
+            atomic::write_file(&path, text.as_bytes(), atomic::PUBLIC).with_context(|| path.display().to_string())?;
         }
         Ok(changed)
     }
 
-    async fn start(&mut self) -> anyhow::Result<CriClient> {
+    async fn start_process(&mut self) -> anyhow::Result<CriClient> {
         let path = self.instance.containerd().join("containerd.log");
         let log = File::options().create(true).append(true).open(&path).with_context(|| path.display().to_string())?;
         let from = log.metadata()?.len();
         let mut command = Command::new(&self.programs.containerd);
-        command.arg("--config").arg(config::path(&self.instance)).env("PATH", PATH).current_dir("/");
+        command.arg("--config").arg(config::config_path(&self.instance)).env("PATH", PATH).current_dir("/");
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let mut child = spawn_detached(&mut command).with_context(|| self.programs.containerd.display().to_string())?;
         let answered = answers(&self.instance.own_endpoint(), &mut child).await;
         self.child = Some(child);
         answered.map_err(|error| {
-            let said = log::tail(&path, from, 5).unwrap_or_default();
+            let said = log::read_tail(&path, from, 5).unwrap_or_default();
             error.context(format!("containerd did not start; the end of {}:\n{said}", path.display()))
         })
     }
@@ -104,19 +104,19 @@ impl Containerd {
     }
 
     /// Tells the runtime of the mirror for images that were loaded by hand. It reads this at every pull.
-    pub fn set_mirror(instance: &Instance, port: u16) -> anyhow::Result<()> {
+    pub fn set_mirror(instance: &ClusterInstance, port: u16) -> anyhow::Result<()> {
         let directory = instance.registries().join("_default");
         fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
         let path = directory.join("hosts.toml");
-        let text = config::mirror(port);
-        if atomic::read(&path)?.is_none_or(|old| old != text) {
-            atomic::write(&path, text.as_bytes(), atomic::PUBLIC).with_context(|| path.display().to_string())?;
+        let text = config::render_mirror(port);
+        if atomic::read_file(&path)?.is_none_or(|old| old != text) {
+            atomic::write_file(&path, text.as_bytes(), atomic::PUBLIC).with_context(|| path.display().to_string())?;
         }
         Ok(())
     }
 
     /// Starts it again whenever it ends, until `shutdown`. It keeps running afterwards.
-    pub async fn supervise(mut self, shutdown: CancellationToken) -> anyhow::Result<()> {
+    pub async fn run_supervised(mut self, shutdown: CancellationToken) -> anyhow::Result<()> {
         loop {
             let ended = async {
                 match process(&self.instance) {
@@ -134,7 +134,7 @@ impl Containerd {
                 () = shutdown.cancelled() => return Ok(()),
                 () = tokio::time::sleep(RESTART) => {}
             }
-            if let Err(error) = self.start().await {
+            if let Err(error) = self.start_process().await {
                 tracing::error!(error = format!("{error:#}"), "containerd cannot be started");
             }
         }
@@ -144,7 +144,7 @@ impl Containerd {
 async fn answers(endpoint: &str, child: &mut Child) -> anyhow::Result<CriClient> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let error = match runtime_check::connect(endpoint).await {
+        let error = match runtime_check::connect_cri(endpoint).await {
             Ok(cri) => return Ok(cri),
             Err(error) => error,
         };
@@ -158,7 +158,7 @@ async fn answers(endpoint: &str, child: &mut Child) -> anyhow::Result<CriClient>
     }
 }
 
-fn import(programs: &Programs, socket: &Path, archive: &[u8]) -> anyhow::Result<()> {
+fn import(programs: &RuntimePrograms, socket: &Path, archive: &[u8]) -> anyhow::Result<()> {
     let mut command = Command::new(&programs.ctr);
     command.arg("--address").arg(socket).args(["--namespace", "k8s.io", "images", "import", "-"]);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -174,12 +174,12 @@ fn import(programs: &Programs, socket: &Path, archive: &[u8]) -> anyhow::Result<
 }
 
 /// The running containerd of this cluster.
-pub fn process(instance: &Instance) -> Option<ProcessHandle> {
-    with_argument(&config::path(instance).to_string_lossy()).into_iter().next()
+pub fn process(instance: &ClusterInstance) -> Option<ProcessHandle> {
+    with_argument(&config::config_path(instance).to_string_lossy()).into_iter().next()
 }
 
 /// The shims of this cluster's containers.
-pub fn shims(instance: &Instance) -> Vec<ProcessHandle> {
+pub fn shims(instance: &ClusterInstance) -> Vec<ProcessHandle> {
     let mut shims = with_argument(&instance.containerd_socket().to_string_lossy());
     shims.retain(|process| process.name().is_ok_and(|name| name.starts_with("containerd-shim")));
     shims

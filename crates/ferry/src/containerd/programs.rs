@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 
 use sys::process::find_program;
 
-use crate::refusal::refusal;
+use crate::user_error::user_error;
 
-/// Where containerd and its helpers are looked for; distributions put some of them where only root looks.
+/// Folders searched for containerd and its helpers; distributions put some of them into those of root only.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const CNI: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];
 const PLUGINS: [&str; 3] = ["bridge", "host-local", "loopback"];
 
-/// What was found.
+/// The paths of the container runtime's programs.
 #[derive(Clone, Debug)]
-pub struct Programs {
+pub struct RuntimePrograms {
     /// The daemon.
     pub containerd: PathBuf,
     /// Its command line.
@@ -22,14 +22,14 @@ pub struct Programs {
     pub cni: PathBuf,
 }
 
-impl Programs {
+impl RuntimePrograms {
     /// All of them, or a refusal that names the missing ones.
     pub fn find() -> anyhow::Result<Self> {
-        match (program("containerd"), program("ctr"), cni(), Self::missing()) {
+        match (find_program("containerd"), find_program("ctr"), find_cni_plugins(), Self::missing()) {
             (Some(containerd), Some(ctr), Some(cni), missing) if missing.is_empty() => {
                 Ok(Self { containerd, ctr, cni })
             }
-            (.., missing) => Err(refusal(
+            (.., missing) => Err(user_error(
                 format!("the cluster's own container runtime needs what is not installed: {}", missing.join(", ")),
                 "`ferry up --install-runtime` installs it.",
             )),
@@ -39,8 +39,8 @@ impl Programs {
     /// The names of what pods cannot run without and is not there.
     pub fn missing() -> Vec<&'static str> {
         let mut missing: Vec<&str> =
-            ["containerd", "ctr", "runc"].into_iter().filter(|name| program(name).is_none()).collect();
-        if cni().is_none() {
+            ["containerd", "ctr", "runc"].into_iter().filter(|name| find_program(name).is_none()).collect();
+        if find_cni_plugins().is_none() {
             missing.push("CNI plug-ins");
         }
         missing
@@ -48,17 +48,17 @@ impl Programs {
 
     /// The same, and what only makes pods reach other machines.
     pub fn missing_with_filters() -> Vec<&'static str> {
-        let filters = program("nft").is_none().then_some("nft");
+        let filters = find_program("nft").is_none().then_some("nft");
         Self::missing().into_iter().chain(filters).collect()
     }
 }
 
-fn program(name: &str) -> Option<PathBuf> {
+fn find_program(name: &str) -> Option<PathBuf> {
     let directories: Vec<&Path> = PATH.split(':').map(Path::new).collect();
     find_program(name, &directories)
 }
 
-fn cni() -> Option<PathBuf> {
+fn find_cni_plugins() -> Option<PathBuf> {
     let complete = |directory: &&str| PLUGINS.iter().all(|plugin| Path::new(directory).join(plugin).is_file());
     CNI.into_iter().find(complete).map(PathBuf::from)
 }

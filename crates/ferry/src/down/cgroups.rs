@@ -10,18 +10,18 @@ use std::{
 use anyhow::{Context, bail};
 use sys::process::ProcessHandle;
 
-/// How long the kernel may take to let go of a group whose last process ended.
+/// Time for the kernel to release a cgroup whose last process ended.
 const PATIENCE: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(10);
 
 /// Removes the group of that name, for example `/ferry`; says how many there were.
-pub fn remove(name: &str) -> anyhow::Result<String> {
+pub fn remove_cgroups(name: &str) -> anyhow::Result<String> {
     let name = name.trim_start_matches('/');
     if name.is_empty() {
-        bail!("the root group is nobody's to remove");
+        bail!("the root cgroup cannot be removed");
     }
     let mut groups = Vec::new();
-    for hierarchy in hierarchies().context("/proc/self/mounts")? {
+    for hierarchy in cgroup_hierarchies().context("/proc/self/mounts")? {
         children_first(&hierarchy.join(name), &mut groups).with_context(|| hierarchy.display().to_string())?;
     }
     let ended = end_processes(&groups)?;
@@ -35,7 +35,7 @@ pub fn remove(name: &str) -> anyhow::Result<String> {
     })
 }
 
-fn hierarchies() -> io::Result<Vec<PathBuf>> {
+fn cgroup_hierarchies() -> io::Result<Vec<PathBuf>> {
     let mounts = fs::read_to_string("/proc/self/mounts")?;
     let parsed = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ').skip(1);

@@ -13,34 +13,34 @@ use std::{process::ExitCode, time::Duration};
 use anyhow::{Context, bail};
 
 use crate::{
-    cli::Down,
+    cli::DownArguments,
     containerd,
-    instance::Instance,
+    instance::ClusterInstance,
     network,
-    pidfile::{self, Lock},
+    pidfile::{self, InstanceLock},
     preflight,
-    refusal::refusal,
-    screen::Screen,
-    state::State,
-    steps::Steps,
+    screen::StepScreen,
+    state::InstanceState,
+    steps::StepReporter,
+    user_error::user_error,
 };
 
-/// How long ferry and its containerd may take to end by themselves.
+/// Time for ferry and its containerd to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Takes a cluster down.
-pub fn down(arguments: Down) -> anyhow::Result<ExitCode> {
-    preflight::root()?;
-    let instance = Instance::at(&arguments.data_dir).context("--data-dir")?;
+pub fn run_down(arguments: DownArguments) -> anyhow::Result<ExitCode> {
+    preflight::check_root()?;
+    let instance = ClusterInstance::at(&arguments.data_dir).context("--data-dir")?;
     if instance.data().exists() && !instance.is_cluster()? && instance.data().read_dir()?.next().is_some() {
-        return Err(refusal(
+        return Err(user_error(
             format!("{} is not a cluster of ferry's", instance.data().display()),
             "Name the cluster's own directory with --data-dir.",
         ));
     }
-    let mut take_down = TakeDown { steps: Steps::on_terminal(), removed: false, failed: false };
+    let mut take_down = TakeDown { steps: StepReporter::on_terminal(), removed: false, failed: false };
     take_down.everything(&instance, arguments.purge)?;
-    let screen = Screen::new();
+    let screen = StepScreen::new();
     match (take_down.failed, take_down.removed) {
         (true, _) => bail!("not everything could be removed; `ferry down` can be repeated"),
         (false, false) => screen.line("Nothing is up."),
@@ -51,7 +51,7 @@ pub fn down(arguments: Down) -> anyhow::Result<ExitCode> {
 
 /// The way down so far.
 struct TakeDown {
-    steps: Steps,
+    steps: StepReporter,
     /// Something was there.
     removed: bool,
     /// Something is still there.
@@ -59,21 +59,21 @@ struct TakeDown {
 }
 
 impl TakeDown {
-    fn everything(&mut self, instance: &Instance, purge: bool) -> anyhow::Result<()> {
+    fn everything(&mut self, instance: &ClusterInstance, purge: bool) -> anyhow::Result<()> {
         self.step("ferry", || stop_ferry(instance));
         if self.failed {
             bail!("ferry still runs; nothing else was touched");
         }
-        // Nobody can start the cluster while it is taken down.
-        let lock = if instance.data().exists() { Lock::take(instance)? } else { None };
+        // The lock prevents a start while the cluster is taken down.
+        let lock = if instance.data().exists() { InstanceLock::take(instance)? } else { None };
         if lock.is_none() && instance.data().exists() {
             return Err(preflight::already_running(instance));
         }
-        // A damaged state must not keep anybody from cleaning up.
-        let mut state = State::load(instance).unwrap_or_default();
-        self.step("pods", || sandboxes::remove(instance, &state));
+        // A damaged state file must not prevent the cleanup.
+        let mut state = InstanceState::load(instance).unwrap_or_default();
+        self.step("pods", || sandboxes::remove_sandboxes(instance, &state));
         self.step("container runtime", || stop_containerd(instance));
-        self.step("control groups", || cgroups::remove(&instance.cgroup()));
+        self.step("control groups", || cgroups::remove_cgroups(&instance.cgroup()));
         self.step("mounts", || mounts::unmount_under(instance.data()));
         self.step("network", || Ok(network::tear_down(instance, &mut state)?.join(", ")));
         if instance.data().exists() {
@@ -81,7 +81,7 @@ impl TakeDown {
             state.save(instance)?;
         }
         if purge && !self.failed {
-            self.step("data", || purge::data(instance, &state));
+            self.step("data", || purge::purge_data(instance, &state));
         }
         Ok(())
     }
@@ -104,13 +104,13 @@ impl TakeDown {
     }
 }
 
-fn stop_ferry(instance: &Instance) -> anyhow::Result<String> {
-    let Some(process) = pidfile::running(instance) else { return Ok(String::new()) };
+fn stop_ferry(instance: &ClusterInstance) -> anyhow::Result<String> {
+    let Some(process) = pidfile::running_pid(instance) else { return Ok(String::new()) };
     process.terminate(GRACE).with_context(|| format!("cannot end pid {}", process.pid))?;
     Ok(format!("ended pid {}", process.pid))
 }
 
-fn stop_containerd(instance: &Instance) -> anyhow::Result<String> {
+fn stop_containerd(instance: &ClusterInstance) -> anyhow::Result<String> {
     let mut ended = Vec::new();
     if let Some(process) = containerd::process(instance) {
         process.terminate(GRACE).with_context(|| format!("cannot end containerd, pid {}", process.pid))?;

@@ -1,25 +1,25 @@
-//! What `down` removes from disk: always the runtime's traces of what ran, and with `--purge` the cluster itself.
+//! Removes files: always the runtime's state, and with `--purge` the data directory.
 
 use std::{fs, io, path::Path};
 
 use anyhow::{Context, bail};
 
 use super::mounts;
-use crate::{instance::Instance, kubeconfig::Kubeconfig, state::State};
+use crate::{instance::ClusterInstance, kubeconfig::Kubeconfig, state::InstanceState};
 
 /// Removes what containerd, its shims and runc kept about running containers.
-pub fn runtime_state(instance: &Instance) -> anyhow::Result<String> {
+pub fn runtime_state(instance: &ClusterInstance) -> anyhow::Result<String> {
     let home = instance.containerd();
     let state = home.join("state");
     nothing_mounted(&home)?;
     remove_shim_sockets(&state);
     for directory in [state, home.join("runc")] {
-        remove(&directory, |path| fs::remove_dir_all(path))?;
+        remove_path(&directory, |path| fs::remove_dir_all(path))?;
     }
     for socket in ["containerd.sock", "containerd.sock.ttrpc"] {
-        remove(&home.join(socket), |path| fs::remove_file(path))?;
+        remove_path(&home.join(socket), |path| fs::remove_file(path))?;
     }
-    remove(&instance.pid_file(), |path| fs::remove_file(path))?;
+    remove_path(&instance.pid_file(), |path| fs::remove_file(path))?;
     // Nothing that a user would call being up: it counts as nothing removed.
     Ok(String::new())
 }
@@ -37,7 +37,7 @@ fn remove_shim_sockets(state: &Path) {
 }
 
 /// Forgets the cluster: its directory and its context in the user's kubeconfig.
-pub fn data(instance: &Instance, state: &State) -> anyhow::Result<String> {
+pub fn purge_data(instance: &ClusterInstance, state: &InstanceState) -> anyhow::Result<String> {
     let mut removed = Vec::new();
     if let (Some(path), Some(context)) = (&state.kubeconfig, &state.context)
         && path.exists()
@@ -49,22 +49,22 @@ pub fn data(instance: &Instance, state: &State) -> anyhow::Result<String> {
     }
     if instance.data().exists() {
         nothing_mounted(instance.data())?;
-        remove(instance.data(), |path| fs::remove_dir_all(path))?;
+        remove_path(instance.data(), |path| fs::remove_dir_all(path))?;
         removed.push(instance.data().display().to_string());
     }
     Ok(removed.join(", "))
 }
 
-/// What is mounted is not ours to delete, even where it should not be.
+/// Removes a tree without crossing mount points.
 fn nothing_mounted(directory: &Path) -> anyhow::Result<()> {
-    let mounted = mounts::under(directory)?;
+    let mounted = mounts::mounts_under(directory)?;
     match mounted.first() {
         None => Ok(()),
         Some(mount) => bail!("{} is still mounted; nothing below {} was deleted", mount.display(), directory.display()),
     }
 }
 
-fn remove(path: &Path, how: impl FnOnce(&Path) -> io::Result<()>) -> anyhow::Result<()> {
+fn remove_path(path: &Path, how: impl FnOnce(&Path) -> io::Result<()>) -> anyhow::Result<()> {
     match how(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         outcome => outcome.with_context(|| format!("cannot remove {}", path.display())),

@@ -9,13 +9,13 @@ use anyhow::{Context, anyhow};
 use futures::{StreamExt, stream};
 use runtime::cri::{CriClient, types::PodSandbox};
 
-use crate::{containerd, instance::Instance, runtime_check, state::State};
+use crate::{containerd, instance::ClusterInstance, runtime_check, state::InstanceState};
 
-/// How many pods are removed at once.
+/// Pods removed concurrently.
 const AT_ONCE: usize = 8;
 
 /// Removes them; says how many.
-pub fn remove(instance: &Instance, state: &State) -> anyhow::Result<String> {
+pub fn remove_sandboxes(instance: &ClusterInstance, state: &InstanceState) -> anyhow::Result<String> {
     let Some(endpoint) = &state.runtime_endpoint else { return Ok(String::new()) };
     if state.own_runtime && containerd::process(instance).is_none() {
         // What a dead containerd left is found without it in the steps that follow.
@@ -34,8 +34,8 @@ pub fn remove(instance: &Instance, state: &State) -> anyhow::Result<String> {
     }
 }
 
-async fn remove_all(instance: &Instance, endpoint: &str, all: bool) -> anyhow::Result<usize> {
-    let cri = runtime_check::connect(endpoint).await?;
+async fn remove_all(instance: &ClusterInstance, endpoint: &str, all: bool) -> anyhow::Result<usize> {
+    let cri = runtime_check::connect_cri(endpoint).await?;
     let mut sandboxes = cri.list_sandboxes(HashMap::new()).await?;
     sandboxes.retain(|sandbox| all || is_ours(instance, sandbox));
     let count = sandboxes.len();
@@ -57,7 +57,7 @@ async fn remove_one(cri: &CriClient, id: &str) -> anyhow::Result<()> {
     cri.remove_sandbox(id).await.with_context(|| format!("sandbox {id}"))
 }
 
-fn is_ours(instance: &Instance, sandbox: &PodSandbox) -> bool {
+fn is_ours(instance: &ClusterInstance, sandbox: &PodSandbox) -> bool {
     let Some(metadata) = &sandbox.metadata else { return false };
     let logs = format!("{}_{}_{}", metadata.namespace, metadata.name, metadata.uid);
     let volumes = instance.kubelet().join("pods").join(&metadata.uid);

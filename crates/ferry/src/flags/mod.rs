@@ -1,14 +1,14 @@
 //! The flags of an upstream component as one table: name, type, default, state and help. Parsing, help and what is told
 //! at start read it. A flag that is not in the table, or not supported, is an error that names it.
 
-mod given;
 mod help;
+mod parsed_flags;
 
-pub use given::Given;
+pub use parsed_flags::ParsedFlags;
 
 /// Whether a flag does what it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum FlagStatus {
     /// It does.
     Used,
     /// It is accepted and has no effect.
@@ -17,9 +17,9 @@ pub enum State {
     Refused,
 }
 
-/// How a flag's value is read.
+/// The value type of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// `--flag`, or `--flag=false`.
     Bool,
     /// One value; a later one replaces an earlier one.
@@ -30,7 +30,7 @@ pub enum Kind {
 
 /// One flag.
 #[derive(Clone, Copy, Debug)]
-pub struct Flag {
+pub struct FlagDefinition {
     /// Without dashes.
     pub name: &'static str,
     /// As help shows it.
@@ -38,27 +38,27 @@ pub struct Flag {
     /// Empty if there is none.
     pub default: &'static str,
     /// Whether it does what it says.
-    pub state: State,
-    /// Under which heading help shows it.
+    pub state: FlagStatus,
+    /// The heading in `--help`.
     pub section: &'static str,
-    /// What it is for.
+    /// Its help text.
     pub help: &'static str,
 }
 
-impl Flag {
-    /// How its value is read.
-    pub fn kind(&self) -> Kind {
+impl FlagDefinition {
+    /// The value type.
+    pub fn kind(&self) -> ValueKind {
         match self.type_name {
-            "bool" => Kind::Bool,
-            "strings" | "map" => Kind::Many,
-            _ => Kind::One,
+            "bool" => ValueKind::Bool,
+            "strings" | "map" => ValueKind::Many,
+            _ => ValueKind::One,
         }
     }
 }
 
-/// What is wrong with a command line.
+/// An invalid command line.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum Error {
+pub enum FlagError {
     /// No such flag.
     #[error("unknown flag: {0}")]
     Unknown(String),
@@ -73,9 +73,9 @@ pub enum Error {
     Invalid {
         /// Which flag.
         flag: &'static str,
-        /// What it was given.
+        /// The given value.
         value: String,
-        /// What it should be.
+        /// The expected form.
         why: String,
     },
     /// Something that is not a flag.
@@ -85,11 +85,11 @@ pub enum Error {
 
 /// The flags of one component.
 #[derive(Debug)]
-pub struct Table {
-    flags: Vec<Flag>,
+pub struct FlagTable {
+    flags: Vec<FlagDefinition>,
 }
 
-impl Table {
+impl FlagTable {
     /// Reads a table of lines `name type[=default] state: help` under headings.
     pub fn parse(text: &'static str) -> Self {
         let mut section = "";
@@ -104,37 +104,37 @@ impl Table {
     }
 
     /// In the table's order.
-    pub fn flags(&self) -> &[Flag] {
+    pub fn flags(&self) -> &[FlagDefinition] {
         &self.flags
     }
 
     /// The flag of that name; upstream takes underscores for dashes.
-    pub fn find(&self, name: &str) -> Option<&Flag> {
+    pub fn find(&self, name: &str) -> Option<&FlagDefinition> {
         let name = name.replace('_', "-");
         self.flags.iter().find(|flag| flag.name == name)
     }
 
-    /// Reads arguments. Whoever asks for help or the version gets it, whatever else is wrong afterwards.
-    pub fn read(&self, arguments: impl IntoIterator<Item = String>) -> Result<Given<'_>, Error> {
-        Given::read(self, arguments)
+    /// Reads arguments. `--help` and `--version` win over errors in later arguments.
+    pub fn read(&self, arguments: impl IntoIterator<Item = String>) -> Result<ParsedFlags<'_>, FlagError> {
+        ParsedFlags::read(self, arguments)
     }
 
-    /// What `--help` shows.
+    /// Renders `--help`.
     pub fn help(&self, component: &str, about: &str) -> String {
-        help::text(self, component, about)
+        help::render_help(self, component, about)
     }
 }
 
-fn row(line: &'static str, section: &'static str) -> Option<Flag> {
+fn row(line: &'static str, section: &'static str) -> Option<FlagDefinition> {
     let (head, help) = line.split_once(": ")?;
     let mut words = head.split(' ');
     let (name, kind, state) = (words.next()?, words.next()?, words.next()?);
     let state = match state {
-        "used" => State::Used,
-        "ignored" => State::Ignored,
-        "refused" => State::Refused,
+        "used" => FlagStatus::Used,
+        "ignored" => FlagStatus::Ignored,
+        "refused" => FlagStatus::Refused,
         _ => return None,
     };
     let (type_name, default) = kind.split_once('=').unwrap_or((kind, ""));
-    Some(Flag { name, type_name, default, state, section, help })
+    Some(FlagDefinition { name, type_name, default, state, section, help })
 }

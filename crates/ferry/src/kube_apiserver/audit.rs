@@ -1,63 +1,63 @@
-//! What the flags say of the audit log: the policy file, the log and the webhook, with the same flags for either.
+//! Audit flags: the policy file, and the log and webhook backends, which share most flags.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use apiserver::{Audit, AuditMode, AuditPolicy, BatchSettings, LogSettings, Truncation, WebhookSettings};
 
-use super::{authentication::read, options::path};
-use crate::flags::Given;
+use super::{authentication::read_flag_file, options::path};
+use crate::flags::ParsedFlags;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What is audited, and where that goes.
-pub fn settings(given: &Given<'_>) -> anyhow::Result<Audit> {
-    let policy = read(given, "audit-policy-file", AuditPolicy::parse)?;
-    let (log, webhook) = (log(given)?, webhook(given)?);
+/// Builds the audit options.
+pub fn audit_options(given: &ParsedFlags<'_>) -> anyhow::Result<Audit> {
+    let policy = read_flag_file(given, "audit-policy-file", AuditPolicy::parse)?;
+    let (log, webhook) = (log_options(given)?, webhook_options(given)?);
     if policy.is_none() && (log.is_some() || webhook.is_some()) {
         tracing::warn!("no audit policy file provided, no events will be recorded");
     }
     Ok(Audit { policy, log, webhook })
 }
 
-fn log(given: &Given<'_>) -> anyhow::Result<Option<LogSettings>> {
+fn log_options(given: &ParsedFlags<'_>) -> anyhow::Result<Option<LogSettings>> {
     let Some(file) = given.text("audit-log-path") else { return Ok(None) };
     if let Some(format) = given.text("audit-log-format").filter(|format| format != "json") {
         bail!("--audit-log-format {format} is not supported: events are written as json");
     }
-    let Shared { mode, batch, truncation } = Shared::of(given, "audit-log")?;
-    let megabytes: u64 = number(given, "audit-log-maxsize")?;
-    let days: u32 = number(given, "audit-log-maxage")?;
+    let SinkOptions { mode, batch, truncation } = SinkOptions::of(given, "audit-log")?;
+    let megabytes: u64 = parse_number(given, "audit-log-maxsize")?;
+    let days: u32 = parse_number(given, "audit-log-maxage")?;
     Ok(Some(LogSettings {
         path: PathBuf::from(file),
         mode,
         batch,
         truncation,
         max_size: megabytes << 20,
-        max_backups: number(given, "audit-log-maxbackup")?,
+        max_backups: parse_number(given, "audit-log-maxbackup")?,
         max_age: DAY * days,
         compress: given.bool("audit-log-compress")?,
     }))
 }
 
-fn webhook(given: &Given<'_>) -> anyhow::Result<Option<WebhookSettings>> {
+fn webhook_options(given: &ParsedFlags<'_>) -> anyhow::Result<Option<WebhookSettings>> {
     const FILE: &str = "audit-webhook-config-file";
     let Some(file) = path(given, FILE) else { return Ok(None) };
     let endpoint = apiserver::from_kubeconfig(&file).with_context(|| format!("--{FILE} {}", file.display()))?;
-    let Shared { mode, batch, truncation } = Shared::of(given, "audit-webhook")?;
+    let SinkOptions { mode, batch, truncation } = SinkOptions::of(given, "audit-webhook")?;
     let pause = given.duration("audit-webhook-initial-backoff")?;
     Ok(Some(WebhookSettings { endpoint: Arc::new(endpoint), mode, batch, truncation, pause }))
 }
 
-/// What either output is told.
-struct Shared {
+/// Options that both backends have.
+struct SinkOptions {
     mode: AuditMode,
     batch: BatchSettings,
     truncation: Truncation,
 }
 
-impl Shared {
-    fn of(given: &Given<'_>, output: &str) -> anyhow::Result<Self> {
+impl SinkOptions {
+    fn of(given: &ParsedFlags<'_>, output: &str) -> anyhow::Result<Self> {
         let flag = |name: &str| format!("{output}-{name}");
         if let Some(version) = given.text(&flag("version")).filter(|version| version != "audit.k8s.io/v1") {
             bail!("--{} {version}: invalid group version, allowed versions are [\"audit.k8s.io/v1\"]", flag("version"));
@@ -72,10 +72,11 @@ impl Shared {
             }
         };
         let throttled = given.bool(&flag("batch-throttle-enable"))?;
-        let throttle = (number(given, &flag("batch-throttle-qps"))?, number(given, &flag("batch-throttle-burst"))?);
+        let throttle =
+            (parse_number(given, &flag("batch-throttle-qps"))?, parse_number(given, &flag("batch-throttle-burst"))?);
         let batch = BatchSettings {
-            buffer: number(given, &flag("batch-buffer-size"))?,
-            size: number(given, &flag("batch-max-size"))?,
+            buffer: parse_number(given, &flag("batch-buffer-size"))?,
+            size: parse_number(given, &flag("batch-max-size"))?,
             wait: given.duration(&flag("batch-max-wait"))?,
             throttle: throttled.then_some(throttle),
         };
@@ -85,14 +86,14 @@ impl Shared {
         }
         let truncation = Truncation {
             enabled: given.bool(&flag("truncate-enabled"))?,
-            event: number(given, &flag("truncate-max-event-size"))?,
-            batch: number(given, &flag("truncate-max-batch-size"))?,
+            event: parse_number(given, &flag("truncate-max-event-size"))?,
+            batch: parse_number(given, &flag("truncate-max-batch-size"))?,
         };
         Ok(Self { mode, batch, truncation })
     }
 }
 
-fn number<T: std::str::FromStr + Default>(given: &Given<'_>, flag: &str) -> anyhow::Result<T>
+fn parse_number<T: std::str::FromStr + Default>(given: &ParsedFlags<'_>, flag: &str) -> anyhow::Result<T>
 where
     T::Err: ToString,
 {

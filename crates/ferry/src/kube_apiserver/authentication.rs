@@ -9,18 +9,18 @@ use apiserver::{
 };
 
 use super::options::path;
-use crate::flags::Given;
+use crate::flags::ParsedFlags;
 
 /// Everything about authentication but the tokens of service accounts.
-pub fn settings(given: &Given<'_>) -> anyhow::Result<Authentication> {
+pub fn authentication_options(given: &ParsedFlags<'_>) -> anyhow::Result<Authentication> {
     let own = given.many("service-account-issuer");
-    let file = read(given, "authentication-config", |text| AuthenticationFile::parse(text, &own))?;
+    let file = read_flag_file(given, "authentication-config", |text| AuthenticationFile::parse(text, &own))?;
     let (issuers, anonymous) = match file {
         Some(_) if OIDC.iter().any(|flag| given.is_given(flag)) => {
             bail!("authentication-config file and oidc-* flags are mutually exclusive")
         }
         Some(file) => (file.issuers, file.anonymous),
-        None => (issuer(given)?.into_iter().collect(), None),
+        None => (oidc_issuer(given)?.into_iter().collect(), None),
     };
     ensure!(
         anonymous.is_none() || !given.is_given("anonymous-auth"),
@@ -34,20 +34,20 @@ pub fn settings(given: &Given<'_>) -> anyhow::Result<Authentication> {
     Ok(Authentication {
         anonymous,
         anonymous_paths,
-        client_ca: read(given, "client-ca-file", Authority::from_pem)?,
-        proxy_ca: read(given, "requestheader-client-ca-file", Authority::from_pem)?,
+        client_ca: read_flag_file(given, "client-ca-file", Authority::from_pem)?,
+        proxy_ca: read_flag_file(given, "requestheader-client-ca-file", Authority::from_pem)?,
         proxy_names: given.many("requestheader-allowed-names"),
         user_headers: given.many("requestheader-username-headers"),
         uid_headers: given.many("requestheader-uid-headers"),
         group_headers: given.many("requestheader-group-headers"),
         extra_prefixes: given.many("requestheader-extra-headers-prefix"),
-        tokens: read(given, "token-auth-file", UserTable::of_tokens)?,
-        passwords: read(given, "basic-auth-file", UserTable::of_passwords)?,
+        tokens: read_flag_file(given, "token-auth-file", UserTable::of_tokens)?,
+        passwords: read_flag_file(given, "basic-auth-file", UserTable::of_passwords)?,
         audiences: given.many("api-audiences"),
         lookup: given.bool("service-account-lookup")?,
         bootstrap_tokens: given.bool("enable-bootstrap-token-auth")?,
         issuers,
-        webhook: webhook(given)?,
+        webhook: webhook_options(given)?,
     })
 }
 
@@ -64,7 +64,7 @@ const OIDC: [&str; 9] = [
 ];
 
 /// The issuer of tokens that the flags describe.
-fn issuer(given: &Given<'_>) -> anyhow::Result<Option<JwtIssuer>> {
+fn oidc_issuer(given: &ParsedFlags<'_>) -> anyhow::Result<Option<JwtIssuer>> {
     let (url, client) = match (given.text("oidc-issuer-url"), given.text("oidc-client-id")) {
         (Some(url), Some(client)) => (url, client),
         _ if OIDC.iter().any(|flag| given.is_given(flag)) => {
@@ -77,7 +77,7 @@ fn issuer(given: &Given<'_>) -> anyhow::Result<Option<JwtIssuer>> {
     let prefix = match given.text("oidc-username-prefix").as_deref() {
         Some("-") => String::new(),
         Some(prefix) => prefix.to_owned(),
-        // Names that are nobody's but the issuer's to give are kept apart, unless they are addresses.
+        // Claims other than the email get the issuer as a prefix, so that users of issuers do not collide.
         None if claim == "email" => String::new(),
         None => format!("{url}#"),
     };
@@ -93,7 +93,7 @@ fn issuer(given: &Given<'_>) -> anyhow::Result<Option<JwtIssuer>> {
         .collect();
     Ok(Some(JwtIssuer {
         discovery_url: None,
-        authority: read(given, "oidc-ca-file", |pem| Authority::from_pem(pem).map(|_| pem.to_owned()))?,
+        authority: read_flag_file(given, "oidc-ca-file", |pem| Authority::from_pem(pem).map(|_| pem.to_owned()))?,
         audiences: vec![client],
         username: Mapping { claim, prefix },
         groups: groups.map(|claim| Mapping { claim, prefix: given.text("oidc-groups-prefix").unwrap_or_default() }),
@@ -106,7 +106,7 @@ fn issuer(given: &Given<'_>) -> anyhow::Result<Option<JwtIssuer>> {
 }
 
 /// The webhook that knows tokens.
-fn webhook(given: &Given<'_>) -> anyhow::Result<Option<TokenWebhook>> {
+fn webhook_options(given: &ParsedFlags<'_>) -> anyhow::Result<Option<TokenWebhook>> {
     const FILE: &str = "authentication-token-webhook-config-file";
     let Some(file) = path(given, FILE) else { return Ok(None) };
     let version = match given.text("authentication-token-webhook-version").as_deref() {
@@ -122,10 +122,10 @@ fn webhook(given: &Given<'_>) -> anyhow::Result<Option<TokenWebhook>> {
     Ok(Some(TokenWebhook { endpoint: Arc::new(endpoint), version, ttl }))
 }
 
-/// What signs and verifies tokens of service accounts; nothing, where no key is given.
-pub fn tokens(given: &Given<'_>) -> anyhow::Result<Option<Tokens>> {
+/// The signer and verifier of service account tokens; `None` without a key.
+pub fn token_signer(given: &ParsedFlags<'_>) -> anyhow::Result<Option<Tokens>> {
     let mut issuers = given.many("service-account-issuer");
-    let keys = keys(given)?;
+    let keys = read_keys(given)?;
     let signs = path(given, "service-account-signing-key-file");
     if signs.is_none() && keys.is_empty() {
         return Ok(None);
@@ -153,7 +153,7 @@ pub fn tokens(given: &Given<'_>) -> anyhow::Result<Option<Tokens>> {
 }
 
 /// The keys of all files that verify tokens.
-fn keys(given: &Given<'_>) -> anyhow::Result<Vec<PublicKey>> {
+fn read_keys(given: &ParsedFlags<'_>) -> anyhow::Result<Vec<PublicKey>> {
     let mut keys = Vec::new();
     for file in given.many("service-account-key-file") {
         let pem = fs::read_to_string(&file).with_context(|| format!("--service-account-key-file {file}"))?;
@@ -162,8 +162,12 @@ fn keys(given: &Given<'_>) -> anyhow::Result<Vec<PublicKey>> {
     Ok(keys)
 }
 
-/// What the file of a flag says; `None` if the flag is not given.
-pub fn read<T, E>(given: &Given<'_>, flag: &str, parse: impl Fn(&str) -> Result<T, E>) -> anyhow::Result<Option<T>>
+/// Reads the file that a flag names; `None` if the flag is not set.
+pub fn read_flag_file<T, E>(
+    given: &ParsedFlags<'_>,
+    flag: &str,
+    parse: impl Fn(&str) -> Result<T, E>,
+) -> anyhow::Result<Option<T>>
 where
     E: std::error::Error + Send + Sync + 'static,
 {

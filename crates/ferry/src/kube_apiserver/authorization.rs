@@ -1,4 +1,4 @@
-//! Who decides who may do what, as the flags say: the files they name are read and checked here.
+//! Authorization flags: reads and validates the files that they name.
 
 use std::{fs, path::Path};
 
@@ -12,11 +12,11 @@ use apiserver::{
 };
 
 use super::options::path;
-use crate::flags::Given;
+use crate::flags::ParsedFlags;
 
 /// The chain of authorizers.
-pub fn settings(given: &Given<'_>) -> anyhow::Result<Authorization> {
-    let policies = policies(given)?;
+pub fn authorization_options(given: &ParsedFlags<'_>) -> anyhow::Result<Authorization> {
+    let policies = read_policies(given)?;
     if let Some(file) = path(given, "authorization-config") {
         const OTHERS: [&str; 5] = [
             "authorization-mode",
@@ -57,14 +57,14 @@ pub fn settings(given: &Given<'_>) -> anyhow::Result<Authorization> {
     Ok(if modes.is_empty() { Authorization::default() } else { Authorization { modes } })
 }
 
-fn policies(given: &Given<'_>) -> anyhow::Result<Option<Policies>> {
+fn read_policies(given: &ParsedFlags<'_>) -> anyhow::Result<Option<Policies>> {
     let Some(file) = path(given, "authorization-policy-file") else { return Ok(None) };
     let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
     Ok(Some(Policies::parse(&text).with_context(|| file.display().to_string())?))
 }
 
 /// The webhook that the flags describe.
-fn asked(given: &Given<'_>, file: &Path) -> anyhow::Result<Webhook> {
+fn asked(given: &ParsedFlags<'_>, file: &Path) -> anyhow::Result<Webhook> {
     let version = match given.text("authorization-webhook-version").as_deref() {
         Some("v1") => Version::V1,
         Some("v1beta1") => Version::V1Beta1,
@@ -83,12 +83,12 @@ fn asked(given: &Given<'_>, file: &Path) -> anyhow::Result<Webhook> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flags::Table;
+    use crate::flags::FlagTable;
 
     fn read(flags: &str) -> Result<String, String> {
-        let table = Table::parse(crate::kube_apiserver::FLAGS);
+        let table = FlagTable::parse(crate::kube_apiserver::FLAGS);
         let given = table.read(flags.split_whitespace().map(str::to_owned)).map_err(|error| error.to_string())?;
-        let settings = settings(&given).map_err(|error| format!("{error:#}"))?;
+        let settings = authorization_options(&given).map_err(|error| format!("{error:#}"))?;
         Ok(settings
             .modes
             .iter()

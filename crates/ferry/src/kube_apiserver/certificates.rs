@@ -16,20 +16,20 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 
-use super::options::Options;
+use super::options::ApiServerOptions;
 use crate::{
     atomic,
-    pki::{self, provider},
+    pki::{self, crypto_provider},
 };
 
-/// How the server answers TLS; clients may show certificates.
-pub fn serving(options: &Options) -> anyhow::Result<Arc<ServerConfig>> {
+/// The serving TLS configuration, with optional client certificates.
+pub fn serving_config(options: &ApiServerOptions) -> anyhow::Result<Arc<ServerConfig>> {
     let (chain, key) = match &options.files.serving {
-        Some((certificate, key)) => pair(certificate, key)?,
+        Some((certificate, key)) => read_pair(certificate, key)?,
         None => self_signed(options)?,
     };
     let versions: &[_] = if options.files.tls13_only { &[&TLS13] } else { &[&TLS13, &TLS12] };
-    let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(versions)?;
+    let builder = ServerConfig::builder_with_provider(crypto_provider()).with_protocol_versions(versions)?;
     let builder = builder.with_client_cert_verifier(apiserver::client_verifier(&options.settings.authentication));
     let mut config = builder.with_single_cert(chain, key)?;
     if options.settings.serving.http2 {
@@ -40,15 +40,15 @@ pub fn serving(options: &Options) -> anyhow::Result<Arc<ServerConfig>> {
     Ok(Arc::new(config))
 }
 
-/// How kubelets are reached.
-pub fn kubelet_client(options: &Options) -> anyhow::Result<Arc<ClientConfig>> {
-    let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+/// The TLS configuration for kubelets.
+pub fn kubelet_client(options: &ApiServerOptions) -> anyhow::Result<Arc<ClientConfig>> {
+    let builder = ClientConfig::builder_with_provider(crypto_provider()).with_safe_default_protocol_versions()?;
     let authority = options.files.kubelet_ca.as_ref();
-    let roots = authority.map_or_else(|| Ok(RootCertStore::empty()), |file| roots([read(file)?.as_str()]))?;
+    let roots = authority.map_or_else(|| Ok(RootCertStore::empty()), |file| root_store([read_file(file)?.as_str()]))?;
     let builder = builder.with_root_certificates(roots);
     let config = match &options.files.kubelet_client {
         Some((certificate, key)) => {
-            let (chain, key) = pair(certificate, key)?;
+            let (chain, key) = read_pair(certificate, key)?;
             builder.with_client_auth_cert(chain, key)?
         }
         None => builder.with_no_client_auth(),
@@ -57,23 +57,23 @@ pub fn kubelet_client(options: &Options) -> anyhow::Result<Arc<ClientConfig>> {
     Ok(if authority.is_some() { Arc::new(config) } else { apiserver::unverified(&config) })
 }
 
-type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+type TlsIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-fn pair(certificate: &Path, key: &Path) -> anyhow::Result<Identity> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(read(certificate)?.as_bytes()).collect();
+fn read_pair(certificate: &Path, key: &Path) -> anyhow::Result<TlsIdentity> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(read_file(certificate)?.as_bytes()).collect();
     let chain = chain.with_context(|| certificate.display().to_string())?;
     if chain.is_empty() {
         return Err(anyhow!("{} has no certificate", certificate.display()));
     }
-    let key = PrivateKeyDer::from_pem_slice(read(key)?.as_bytes()).with_context(|| key.display().to_string())?;
+    let key = PrivateKeyDer::from_pem_slice(read_file(key)?.as_bytes()).with_context(|| key.display().to_string())?;
     Ok((chain, key))
 }
 
-fn read(file: &Path) -> anyhow::Result<String> {
+fn read_file(file: &Path) -> anyhow::Result<String> {
     fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
-fn roots<'a>(authorities: impl IntoIterator<Item = &'a str>) -> anyhow::Result<RootCertStore> {
+fn root_store<'a>(authorities: impl IntoIterator<Item = &'a str>) -> anyhow::Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     for pem in authorities {
         for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
@@ -84,23 +84,23 @@ fn roots<'a>(authorities: impl IntoIterator<Item = &'a str>) -> anyhow::Result<R
 }
 
 /// The certificate that an earlier start made, or a new one.
-fn self_signed(options: &Options) -> anyhow::Result<Identity> {
+fn self_signed(options: &ApiServerOptions) -> anyhow::Result<TlsIdentity> {
     let directory = &options.files.cert_dir;
     let (certificate_file, key_file) = (directory.join("apiserver.crt"), directory.join("apiserver.key"));
     if certificate_file.exists() && key_file.exists() {
-        return pair(&certificate_file, &key_file);
+        return read_pair(&certificate_file, &key_file);
     }
     fs::create_dir_all(directory).with_context(|| format!("--cert-dir {}", directory.display()))?;
     let key = KeyPair::generate()?;
-    let certificate = parameters(options)?.self_signed(&key)?;
+    let certificate = self_signed_params(options)?.self_signed(&key)?;
     // The key first: it is never taken for a pair without its certificate.
-    atomic::write(&key_file, key.serialize_pem().as_bytes(), atomic::PRIVATE)?;
-    atomic::write(&certificate_file, certificate.pem().as_bytes(), atomic::PUBLIC)?;
+    atomic::write_file(&key_file, key.serialize_pem().as_bytes(), atomic::PRIVATE)?;
+    atomic::write_file(&certificate_file, certificate.pem().as_bytes(), atomic::PUBLIC)?;
     tracing::info!(file = %certificate_file.display(), "made a self-signed certificate");
-    pair(&certificate_file, &key_file)
+    read_pair(&certificate_file, &key_file)
 }
 
-fn parameters(options: &Options) -> anyhow::Result<CertificateParams> {
+fn self_signed_params(options: &ApiServerOptions) -> anyhow::Result<CertificateParams> {
     let host = &options.settings.host_name;
     let names =
         ["kubernetes.default.svc", "kubernetes.default", "kubernetes", "localhost", host.as_str()].map(str::to_owned);

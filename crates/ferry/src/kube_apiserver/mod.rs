@@ -14,8 +14,8 @@ use anyhow::Context;
 use apiserver::Server;
 use tokio::net::TcpListener;
 
-use crate::{flags::Table, log, screen, shutdown::Components};
-use options::Options;
+use crate::{flags::FlagTable, log, screen, shutdown::ComponentSet};
+use options::ApiServerOptions;
 
 const FLAGS: &str = include_str!("flags.txt");
 const ABOUT: &str =
@@ -23,8 +23,8 @@ const ABOUT: &str =
 components. This is ferry's; without --etcd-servers it keeps the objects itself, under --data-dir.";
 
 /// Does what the arguments say.
-pub fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
-    let table = Table::parse(FLAGS);
+pub fn run_command(arguments: impl IntoIterator<Item = String>) -> ExitCode {
+    let table = FlagTable::parse(FLAGS);
     match run(&table, arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -34,40 +34,40 @@ pub fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
     }
 }
 
-fn run(table: &Table, arguments: impl IntoIterator<Item = String>) -> anyhow::Result<()> {
+fn run(table: &FlagTable, arguments: impl IntoIterator<Item = String>) -> anyhow::Result<()> {
     let given = table.read(arguments)?;
     if given.is_given("help") {
-        screen::Screen::new().line(table.help("kube-apiserver", ABOUT).trim_end());
+        screen::StepScreen::new().line(table.help("kube-apiserver", ABOUT).trim_end());
         return Ok(());
     }
     if given.is_given("version") {
-        screen::Screen::new().line(&format!("Kubernetes {}+ferry", api::KUBERNETES_VERSION));
+        screen::StepScreen::new().line(&format!("Kubernetes {}+ferry", api::KUBERNETES_VERSION));
         return Ok(());
     }
-    let options = Options::of(&given)?;
-    log::start(options.verbosity);
+    let options = ApiServerOptions::of(&given)?;
+    log::init_logging(options.verbosity);
     let without_effect = given.without_effect();
     if !without_effect.is_empty() {
         tracing::warn!(flags = without_effect.join(" "), "these flags have no effect");
     }
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(options))
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve_until_signal(options))
 }
 
-async fn serve(options: Options) -> anyhow::Result<()> {
-    let mut components = Components::with_deadline(options.deadline())?;
+async fn serve_until_signal(options: ApiServerOptions) -> anyhow::Result<()> {
+    let mut components = ComponentSet::with_deadline(options.deadline())?;
     let outcome = match start(options, &mut components).await {
-        Ok(()) => components.must_end().await,
+        Ok(()) => components.wait_for_shutdown().await,
         Err(error) => Err(error),
     };
-    components.end().await;
+    components.stop_all().await;
     outcome
 }
 
-async fn start(options: Options, components: &mut Components) -> anyhow::Result<()> {
+async fn start(options: ApiServerOptions, components: &mut ComponentSet) -> anyhow::Result<()> {
     let (address, port) = (options.bind_address, options.port);
     let listener = TcpListener::bind((address, port)).await;
     let listener = listener.with_context(|| format!("cannot listen on {address} port {port}"))?;
-    let tls = certificates::serving(&options)?;
+    let tls = certificates::serving_config(&options)?;
     let kubelet_tls = certificates::kubelet_client(&options)?;
     let store = tokio::time::timeout(options.storage_timeout, options.storage.open(&options.store_dir()))
         .await
@@ -85,20 +85,20 @@ async fn start(options: Options, components: &mut Components) -> anyhow::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flags::State;
+    use crate::flags::FlagStatus;
 
     #[test]
     fn the_table_is_whole() {
-        let table = Table::parse(FLAGS);
+        let table = FlagTable::parse(FLAGS);
         let rows = FLAGS.lines().filter(|line| line.contains(": ") && !line.starts_with('#')).count();
         assert_eq!(table.flags().len(), rows);
         assert!(table.flags().iter().all(|flag| !flag.section.is_empty() && table.find(flag.name).is_some()));
-        assert!(table.flags().iter().filter(|flag| flag.state == State::Used).count() > 40);
+        assert!(table.flags().iter().filter(|flag| flag.state == FlagStatus::Used).count() > 40);
     }
 
     #[test]
     fn help_groups_flags_as_upstream_does() {
-        let help = Table::parse(FLAGS).help("kube-apiserver", ABOUT);
+        let help = FlagTable::parse(FLAGS).help("kube-apiserver", ABOUT);
         for section in ["Generic flags:", "Storage flags:", "Secure serving flags:", "Misc flags:", "Global flags:"] {
             assert!(help.contains(&format!("\n{section}\n\n")), "{section}");
         }

@@ -1,98 +1,98 @@
-//! What the flags say, checked once and in its final form.
+//! The validated options of `kube-apiserver`.
 
 use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use apiserver::{
     AdmissionSettings, Aggregation, ClientCertificate, Component, Load, Network, Reload, Serving, Settings, Shutdown,
-    Tokens, Watched, served::Served,
+    Tokens, Watched, served::ApiResourceConfig,
 };
 
 use super::{audit, authentication, authorization};
 use crate::{
-    flags::{Error, Given},
-    refusal::refusal,
-    storage::{AllowedLag, EtcdAccess, Storage},
+    flags::{FlagError, ParsedFlags},
+    storage::{EtcdArguments, ResourceSyncDelay, StorageOptions},
+    user_error::user_error,
 };
 
 /// The range of services when none is given, as upstream has it.
 const SERVICE_NETWORK: &str = "10.0.0.0/24";
-/// What a process needs to end beyond the time that its requests get.
+/// Shutdown time beyond that of the requests.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// What the API server is to do.
-pub struct Options {
-    /// Where it listens.
+/// Options of the API server process.
+pub struct ApiServerOptions {
+    /// The listen address.
     pub bind_address: IpAddr,
     /// On which port; 0: any.
     pub port: u16,
-    /// Where objects are kept.
-    pub storage: Storage,
-    /// Where they are kept without etcd.
+    /// Storage flags.
+    pub storage: StorageOptions,
+    /// The directory of the embedded store.
     pub data_dir: PathBuf,
-    /// How long the store may take to open.
+    /// Time to open the store.
     pub storage_timeout: Duration,
     /// Files of certificates and keys.
-    pub files: Files,
-    /// What signs the tokens of service accounts.
+    pub files: CertificateFiles,
+    /// The signer of service account tokens.
     pub tokens: Option<Tokens>,
-    /// How the server behaves.
+    /// Options of the server.
     pub settings: Settings,
-    /// How much is logged.
+    /// Log verbosity.
     pub verbosity: u8,
 }
 
 /// Files of certificates and keys.
-pub struct Files {
-    /// Where a self-signed certificate is kept.
+pub struct CertificateFiles {
+    /// The directory of a self-signed certificate.
     pub cert_dir: PathBuf,
     /// The server's certificate and key.
     pub serving: Option<(PathBuf, PathBuf)>,
     /// Whether clients must speak TLS 1.3.
     pub tls13_only: bool,
-    /// What is shown to kubelets.
+    /// The client certificate for kubelets.
     pub kubelet_client: Option<(PathBuf, PathBuf)>,
-    /// Who signs kubelets' certificates.
+    /// The CA of kubelets' certificates.
     pub kubelet_ca: Option<PathBuf>,
 }
 
-impl Options {
+impl ApiServerOptions {
     /// Checks what was given.
-    pub fn of(given: &Given<'_>) -> anyhow::Result<Self> {
-        let storage = storage(given)?;
+    pub fn of(given: &ParsedFlags<'_>) -> anyhow::Result<Self> {
+        let storage = storage_options(given)?;
         let data_dir = given.text("data-dir").map(PathBuf::from);
         if storage.etcd_servers.is_empty() && data_dir.is_none() {
-            return Err(refusal(
+            return Err(user_error(
                 "nothing says where to keep objects",
                 "Give --data-dir DIR to keep them there, or --etcd-servers URL to keep them in etcd.",
             ));
         }
         let verbosity: i32 = given.value("v")?.unwrap_or_default();
         Ok(Self {
-            bind_address: required(given, "bind-address")?,
-            port: required(given, "secure-port")?,
+            bind_address: required_path(given, "bind-address")?,
+            port: required_path(given, "secure-port")?,
             storage,
             data_dir: data_dir.unwrap_or_default(),
             storage_timeout: given.duration("storage-initialization-timeout")?,
-            files: files(given)?,
-            tokens: authentication::tokens(given)?,
+            files: certificate_files(given)?,
+            tokens: authentication::token_signer(given)?,
             settings: settings(given)?,
             verbosity: if verbosity < 4 { 0 } else { 1 + u8::from(verbosity >= 6) },
         })
     }
 
-    /// Where objects are kept without etcd; as `ferry up` has it, so that either can take over from the other.
+    /// The directory of the embedded store: that of `ferry up`, so that either can take over from the other.
     pub fn store_dir(&self) -> PathBuf {
         self.data_dir.join("store")
     }
 
-    /// How long the process may take to end.
+    /// Time for the whole shutdown.
     pub fn deadline(&self) -> Duration {
         self.settings.shutdown.delay + self.settings.shutdown.drain + MARGIN
     }
 }
 
-fn required<T: std::str::FromStr>(given: &Given<'_>, name: &str) -> Result<T, Error>
+fn required_path<T: std::str::FromStr>(given: &ParsedFlags<'_>, name: &str) -> Result<T, FlagError>
 where
     T::Err: ToString,
 {
@@ -100,11 +100,11 @@ where
 }
 
 /// The file that a flag names.
-pub fn path(given: &Given<'_>, name: &str) -> Option<PathBuf> {
+pub fn path(given: &ParsedFlags<'_>, name: &str) -> Option<PathBuf> {
     given.text(name).map(PathBuf::from)
 }
 
-fn pair(given: &Given<'_>, certificate: &str, key: &str) -> anyhow::Result<Option<(PathBuf, PathBuf)>> {
+fn pair(given: &ParsedFlags<'_>, certificate: &str, key: &str) -> anyhow::Result<Option<(PathBuf, PathBuf)>> {
     match (path(given, certificate), path(given, key)) {
         (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
         (None, None) => Ok(None),
@@ -112,10 +112,10 @@ fn pair(given: &Given<'_>, certificate: &str, key: &str) -> anyhow::Result<Optio
     }
 }
 
-fn storage(given: &Given<'_>) -> anyhow::Result<Storage> {
+fn storage_options(given: &ParsedFlags<'_>) -> anyhow::Result<StorageOptions> {
     let identity = pair(given, "etcd-certfile", "etcd-keyfile")?;
     let (etcd_certfile, etcd_keyfile) = identity.unzip();
-    let etcd = EtcdAccess {
+    let etcd = EtcdArguments {
         etcd_cafile: path(given, "etcd-cafile"),
         etcd_certfile,
         etcd_keyfile,
@@ -125,7 +125,7 @@ fn storage(given: &Given<'_>) -> anyhow::Result<Storage> {
         return Err(given.invalid("storage-backend", &backend, "allowed values: etcd3").into());
     }
     let encryption_provider_config = path(given, "encryption-provider-config");
-    Ok(Storage {
+    Ok(StorageOptions {
         etcd_servers: given.many("etcd-servers"),
         etcd,
         etcd_compaction_interval: given.duration("etcd-compaction-interval")?.as_secs(),
@@ -134,12 +134,12 @@ fn storage(given: &Given<'_>) -> anyhow::Result<Storage> {
     })
 }
 
-fn store_lag(given: &Given<'_>) -> Result<Vec<AllowedLag>, Error> {
+fn store_lag(given: &ParsedFlags<'_>) -> Result<Vec<ResourceSyncDelay>, FlagError> {
     let lags = given.many("store-lag");
     lags.iter().map(|lag| lag.parse().map_err(|why: String| given.invalid("store-lag", lag, &why))).collect()
 }
 
-fn files(given: &Given<'_>) -> anyhow::Result<Files> {
+fn certificate_files(given: &ParsedFlags<'_>) -> anyhow::Result<CertificateFiles> {
     let tls13_only = match given.text("tls-min-version").as_deref() {
         None | Some("VersionTLS12") => false,
         Some("VersionTLS13") => true,
@@ -147,7 +147,7 @@ fn files(given: &Given<'_>) -> anyhow::Result<Files> {
             return Err(given.invalid("tls-min-version", other, "allowed values: VersionTLS12, VersionTLS13").into());
         }
     };
-    Ok(Files {
+    Ok(CertificateFiles {
         cert_dir: path(given, "cert-dir").unwrap_or_default(),
         serving: pair(given, "tls-cert-file", "tls-private-key-file")?,
         tls13_only,
@@ -156,32 +156,33 @@ fn files(given: &Given<'_>) -> anyhow::Result<Files> {
     })
 }
 
-fn settings(given: &Given<'_>) -> anyhow::Result<Settings> {
+fn settings(given: &ParsedFlags<'_>) -> anyhow::Result<Settings> {
     // Before the tables of the API are read.
     let initializers = given.bool("enable-initializers")?.then_some(apiserver::INITIALIZATION);
     if initializers.is_some() {
         apiserver::enable_initializers()?;
     }
-    let port: u16 = required(given, "secure-port")?;
+    let port: u16 = required_path(given, "secure-port")?;
     let advertise = match given.text("endpoint-reconciler-type").as_deref() {
         Some("none") => None,
-        Some("lease" | "master-count") => Some((advertise(given)?, port)),
+        Some("lease" | "master-count") => Some((advertise_address(given)?, port)),
         other => bail!("--endpoint-reconciler-type must be lease, master-count or none, not {other:?}"),
     };
     Ok(Settings {
+        build: crate::build_info::build_info(),
         advertise,
         kubernetes_node_port: given.value("kubernetes-service-node-port")?.filter(|port| *port != 0),
-        service_networks: networks(given)?,
-        node_ports: ports(given)?,
-        authentication: authentication::settings(given)?,
-        authorization: authorization::settings(given)?,
-        audit: audit::settings(given)?,
-        admission: admission(given)?,
-        aggregation: aggregation(given)?,
+        service_networks: service_networks(given)?,
+        node_ports: node_port_range(given)?,
+        authentication: authentication::authentication_options(given)?,
+        authorization: authorization::authorization_options(given)?,
+        audit: audit::audit_options(given)?,
+        admission: admission_options(given)?,
+        aggregation: aggregation_options(given)?,
         load: load(given)?,
         serving: serving(given)?,
         shutdown: shutdown(given)?,
-        served: served(given)?,
+        served: served_apis(given)?,
         shared_store: !given.many("etcd-servers").is_empty(),
         event_ttl: given.duration("event-ttl")?,
         reload: reload(given)?,
@@ -193,7 +194,7 @@ fn settings(given: &Given<'_>) -> anyhow::Result<Settings> {
 }
 
 /// The files that are read again when they change.
-fn reload(given: &Given<'_>) -> anyhow::Result<Reload> {
+fn reload(given: &ParsedFlags<'_>) -> anyhow::Result<Reload> {
     let watched = |flag: &str| match path(given, flag) {
         None => Ok(None),
         Some(file) => {
@@ -209,17 +210,17 @@ fn reload(given: &Given<'_>) -> anyhow::Result<Reload> {
     })
 }
 
-fn served(given: &Given<'_>) -> anyhow::Result<Served> {
+fn served_apis(given: &ParsedFlags<'_>) -> anyhow::Result<ApiResourceConfig> {
     let choices = given.many("runtime-config");
     let choices = choices.iter().map(|choice| choice.split_once('=').unwrap_or((choice, "")));
-    Served::of(choices).context("--runtime-config")
+    ApiResourceConfig::of(choices).context("--runtime-config")
 }
 
-fn advertise(given: &Given<'_>) -> anyhow::Result<IpAddr> {
+fn advertise_address(given: &ParsedFlags<'_>) -> anyhow::Result<IpAddr> {
     if let Some(address) = given.value("advertise-address")? {
         return Ok(address);
     }
-    let bound: IpAddr = required(given, "bind-address")?;
+    let bound: IpAddr = required_path(given, "bind-address")?;
     if !bound.is_unspecified() {
         return Ok(bound);
     }
@@ -227,7 +228,7 @@ fn advertise(given: &Given<'_>) -> anyhow::Result<IpAddr> {
     Ok(IpAddr::V4(found))
 }
 
-fn networks(given: &Given<'_>) -> anyhow::Result<Vec<Network>> {
+fn service_networks(given: &ParsedFlags<'_>) -> anyhow::Result<Vec<Network>> {
     let mut texts = given.many("service-cluster-ip-range");
     if texts.is_empty() {
         texts.push(SERVICE_NETWORK.to_owned());
@@ -250,7 +251,7 @@ fn networks(given: &Given<'_>) -> anyhow::Result<Vec<Network>> {
     Ok(networks)
 }
 
-fn ports(given: &Given<'_>) -> Result<RangeInclusive<u16>, Error> {
+fn node_port_range(given: &ParsedFlags<'_>) -> Result<RangeInclusive<u16>, FlagError> {
     let text = given.text("service-node-port-range").unwrap_or_default();
     let parse = || {
         let (first, last) = match text.split_once('+') {
@@ -269,7 +270,7 @@ fn ports(given: &Given<'_>) -> Result<RangeInclusive<u16>, Error> {
     })
 }
 
-fn admission(given: &Given<'_>) -> anyhow::Result<AdmissionSettings> {
+fn admission_options(given: &ParsedFlags<'_>) -> anyhow::Result<AdmissionSettings> {
     let (mut enabled, mut disabled) = (given.many("enable-admission-plugins"), given.many("disable-admission-plugins"));
     let only = given.many("admission-control");
     if !only.is_empty() {
@@ -281,7 +282,7 @@ fn admission(given: &Given<'_>) -> anyhow::Result<AdmissionSettings> {
         enabled = only;
     }
     let mut settings = AdmissionSettings::new(&enabled, &disabled)?;
-    let seconds = |flag: &str| required(given, flag);
+    let seconds = |flag: &str| required_path(given, flag);
     settings.toleration_seconds =
         Some((seconds("default-not-ready-toleration-seconds")?, seconds("default-unreachable-toleration-seconds")?));
     match path(given, "admission-control-config-file") {
@@ -290,7 +291,7 @@ fn admission(given: &Given<'_>) -> anyhow::Result<AdmissionSettings> {
     }
 }
 
-fn aggregation(given: &Given<'_>) -> anyhow::Result<Aggregation> {
+fn aggregation_options(given: &ParsedFlags<'_>) -> anyhow::Result<Aggregation> {
     let files = pair(given, "proxy-client-cert-file", "proxy-client-key-file")?;
     let read =
         |file: &PathBuf| std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()));
@@ -304,22 +305,22 @@ fn aggregation(given: &Given<'_>) -> anyhow::Result<Aggregation> {
     Ok(Aggregation { certificate, redirects: !given.bool("aggregator-reject-forwarding-redirect")? })
 }
 
-fn load(given: &Given<'_>) -> anyhow::Result<Load> {
+fn load(given: &ParsedFlags<'_>) -> anyhow::Result<Load> {
     let goaway_chance = given.value("goaway-chance")?.unwrap_or_default();
     ensure!((0.0..=0.02).contains(&goaway_chance), "--goaway-chance can not be less than 0 or greater than 0.02");
     let request_timeout = given.duration("request-timeout")?;
     ensure!(!request_timeout.is_zero(), "--request-timeout can not be negative or zero");
     Ok(Load {
-        reads: required(given, "max-requests-inflight")?,
-        writes: required(given, "max-mutating-requests-inflight")?,
+        reads: required_path(given, "max-requests-inflight")?,
+        writes: required_path(given, "max-mutating-requests-inflight")?,
         fairness: given.bool("enable-priority-and-fairness")?,
         request_timeout,
-        watch_timeout: Duration::from_secs(required(given, "min-request-timeout")?),
+        watch_timeout: Duration::from_secs(required_path(given, "min-request-timeout")?),
         goaway_chance,
     })
 }
 
-fn serving(given: &Given<'_>) -> anyhow::Result<Serving> {
+fn serving(given: &ParsedFlags<'_>) -> anyhow::Result<Serving> {
     let streams: u32 = given.value("http2-max-streams-per-connection")?.unwrap_or_default();
     Ok(Serving {
         http2: !given.bool("disable-http2-serving")?,
@@ -328,7 +329,7 @@ fn serving(given: &Given<'_>) -> anyhow::Result<Serving> {
     })
 }
 
-fn shutdown(given: &Given<'_>) -> anyhow::Result<Shutdown> {
+fn shutdown(given: &ParsedFlags<'_>) -> anyhow::Result<Shutdown> {
     let watches = given.duration("shutdown-watch-termination-grace-period")?;
     Ok(Shutdown {
         delay: given.duration("shutdown-delay-duration")?,

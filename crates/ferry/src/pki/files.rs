@@ -8,17 +8,17 @@ use std::{
 
 use anyhow::Context;
 
-use super::Pair;
+use super::CertificatePair;
 use crate::atomic;
 
 /// The directory, and what was written to it.
-pub struct Files {
+pub struct PkiFiles {
     directory: PathBuf,
     /// The names of what was written.
     pub written: Vec<&'static str>,
 }
 
-impl Files {
+impl PkiFiles {
     /// The directory, made if it is absent.
     pub fn open(directory: &Path) -> anyhow::Result<Self> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
@@ -37,7 +37,7 @@ impl Files {
 
     pub fn read(&self, file: &str) -> anyhow::Result<Option<String>> {
         let path = self.directory.join(file);
-        atomic::read(&path).with_context(|| format!("cannot read {}", path.display()))
+        atomic::read_file(&path).with_context(|| format!("cannot read {}", path.display()))
     }
 
     pub fn write(&mut self, file: &'static str, text: &str) -> anyhow::Result<()> {
@@ -47,14 +47,14 @@ impl Files {
     }
 
     /// Certificate and key; `None` unless both are there.
-    pub fn pair(&self, name: &str) -> anyhow::Result<Option<Pair>> {
+    pub fn pair(&self, name: &str) -> anyhow::Result<Option<CertificatePair>> {
         let certificate = self.read(&format!("{name}.crt"))?;
         let key = self.read(&format!("{name}.key"))?;
-        Ok(certificate.zip(key).map(|(certificate, key)| Pair { certificate, key }))
+        Ok(certificate.zip(key).map(|(certificate, key)| CertificatePair { certificate, key }))
     }
 
     /// The key first: a certificate without its key would be taken for a pair's half, a key alone is simply replaced.
-    pub fn write_pair(&mut self, name: &'static str, pair: Pair) -> anyhow::Result<Pair> {
+    pub fn write_pair(&mut self, name: &'static str, pair: CertificatePair) -> anyhow::Result<CertificatePair> {
         self.put(&format!("{name}.key"), &pair.key)?;
         self.put(&format!("{name}.crt"), &pair.certificate)?;
         self.written.push(name);
@@ -64,6 +64,6 @@ impl Files {
     fn put(&self, file: &str, text: &str) -> anyhow::Result<()> {
         let path = self.directory.join(file);
         let access = if file.ends_with(".key") { atomic::PRIVATE } else { atomic::PUBLIC };
-        atomic::write(&path, text.as_bytes(), access).with_context(|| format!("cannot write {}", path.display()))
+        atomic::write_file(&path, text.as_bytes(), access).with_context(|| format!("cannot write {}", path.display()))
     }
 }

@@ -18,15 +18,15 @@ use x509_parser::{
     prelude::FromDer,
 };
 
-use super::{DAY, LEAF_LIFE, Names, Pair};
+use super::{CertificatePair, ClusterNames, DAY, LEAF_LIFE};
 
 /// The files' names.
 pub const NAMES: [&str; 5] = ["apiserver", "apiserver-kubelet-client", "kubelet", "admin", "front-proxy-client"];
 /// The address of the service `kubernetes`.
 const SERVICE_IP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
 
-/// What one certificate says.
-pub struct Leaf {
+/// The contents of a leaf certificate.
+pub struct LeafCertificate {
     /// The file's name without its extension.
     pub name: &'static str,
     common_name: String,
@@ -36,8 +36,8 @@ pub struct Leaf {
 }
 
 /// API server, its client for kubelets, kubelet, administrator.
-pub fn all(names: &Names) -> [Leaf; 4] {
-    let client = |name, common_name: &str| Leaf {
+pub fn all(names: &ClusterNames) -> [LeafCertificate; 4] {
+    let client = |name, common_name: &str| LeafCertificate {
         name,
         common_name: common_name.into(),
         organization: Some("system:masters"),
@@ -47,7 +47,7 @@ pub fn all(names: &Names) -> [Leaf; 4] {
     [
         api_server(names),
         client(NAMES[1], "kube-apiserver-kubelet-client"),
-        Leaf {
+        LeafCertificate {
             name: NAMES[2],
             common_name: format!("system:node:{}", names.node),
             organization: Some("system:nodes"),
@@ -58,24 +58,24 @@ pub fn all(names: &Names) -> [Leaf; 4] {
     ]
 }
 
-/// What shows aggregated API servers that it is the API server who calls; its authority is one of its own.
-pub fn front_proxy() -> Leaf {
+/// The front-proxy client certificate, issued by the front-proxy CA.
+pub fn front_proxy() -> LeafCertificate {
     let common_name = NAMES[4].into();
-    Leaf { name: NAMES[4], common_name, organization: None, dns: Vec::new(), ips: Vec::new() }
+    LeafCertificate { name: NAMES[4], common_name, organization: None, dns: Vec::new(), ips: Vec::new() }
 }
 
-fn api_server(names: &Names) -> Leaf {
+fn api_server(names: &ClusterNames) -> LeafCertificate {
     let service =
         ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
     let dns = service.into_iter().chain(["localhost", &names.node]).map(str::to_owned).collect();
     let fixed = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into(), SERVICE_IP];
     let ips = fixed.into_iter().chain(names.ips.iter().copied()).collect();
-    Leaf { name: NAMES[0], common_name: "kube-apiserver".into(), organization: None, dns, ips }
+    LeafCertificate { name: NAMES[0], common_name: "kube-apiserver".into(), organization: None, dns, ips }
 }
 
-impl Leaf {
+impl LeafCertificate {
     /// A new key with a certificate for it.
-    pub fn issue(&self, issuer: &Issuer<'_, KeyPair>, now: SystemTime) -> anyhow::Result<Pair> {
+    pub fn issue(&self, issuer: &Issuer<'_, KeyPair>, now: SystemTime) -> anyhow::Result<CertificatePair> {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
         if let Some(organization) = self.organization {
@@ -94,11 +94,11 @@ impl Leaf {
         params.use_authority_key_identifier_extension = true;
         set_life(&mut params, now, LEAF_LIFE);
         let key = KeyPair::generate()?;
-        Ok(Pair { certificate: params.signed_by(&key, issuer)?.pem(), key: key.serialize_pem() })
+        Ok(CertificatePair { certificate: params.signed_by(&key, issuer)?.pem(), key: key.serialize_pem() })
     }
 
     /// Whether a pair on disk says the same, is the CA's, and is valid at `then`. An unreadable one is an error.
-    pub fn is_current(&self, pair: &Pair, authority: &[u8], then: SystemTime) -> anyhow::Result<bool> {
+    pub fn is_current(&self, pair: &CertificatePair, authority: &[u8], then: SystemTime) -> anyhow::Result<bool> {
         let der = CertificateDer::from_pem_slice(pair.certificate.as_bytes())?;
         let certificate = parse(&der)?;
         let key = KeyPair::from_pem(&pair.key).context("its key")?;

@@ -18,10 +18,10 @@ use rcgen::{
     PublicKeyData,
 };
 
-use crate::refusal::refusal;
-use files::Files;
-use leaf::Leaf;
-pub use tls::{api_server_tls, kubelet_client_tls, kubelet_tls, provider};
+use crate::user_error::user_error;
+use files::PkiFiles;
+use leaf::LeafCertificate;
+pub use tls::{api_server_tls, crypto_provider, kubelet_client_tls, kubelet_tls};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const CA_LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -31,7 +31,7 @@ const RENEW_BEFORE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// A certificate and its key, both PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub struct CertificatePair {
     /// The certificate.
     pub certificate: String,
     /// The private key.
@@ -40,7 +40,7 @@ pub struct Pair {
 
 /// Under which names the node and its API server are reached.
 #[derive(Clone, Debug)]
-pub struct Names {
+pub struct ClusterNames {
     /// The node's name.
     pub node: String,
     /// The node's addresses.
@@ -49,21 +49,21 @@ pub struct Names {
 
 /// Everything that a cluster needs.
 #[derive(Clone, Debug)]
-pub struct Pki {
+pub struct ClusterPki {
     /// The CA's certificate.
     pub ca: String,
-    /// What the API server shows its clients.
-    pub api_server: Pair,
-    /// What the API server shows kubelets.
-    pub kubelet_client: Pair,
-    /// What the kubelet shows the API server.
-    pub kubelet: Pair,
-    /// What the administrator shows the API server.
-    pub admin: Pair,
+    /// The serving certificate of the API server.
+    pub api_server: CertificatePair,
+    /// The API server's client certificate for kubelets.
+    pub kubelet_client: CertificatePair,
+    /// The serving certificate of the kubelet.
+    pub kubelet: CertificatePair,
+    /// The administrator's client certificate.
+    pub admin: CertificatePair,
     /// The certificate of the authority of front proxies.
     pub front_proxy_ca: String,
-    /// What the API server shows aggregated ones.
-    pub front_proxy: Pair,
+    /// The front-proxy client certificate.
+    pub front_proxy: CertificatePair,
     /// The key that signs the tokens of service accounts.
     pub service_accounts: String,
     /// The files that this start wrote.
@@ -71,18 +71,18 @@ pub struct Pki {
 }
 
 /// Reads what is in `directory`, makes what is missing, renews what must be. Refuses a damaged file.
-pub fn prepare(directory: &Path, names: &Names, now: SystemTime) -> anyhow::Result<Pki> {
-    let mut files = Files::open(directory)?;
-    let ca = authority(&mut files, &CLUSTER, now)?;
-    let proxies = authority(&mut files, &FRONT_PROXY, now)?;
+pub fn prepare_pki(directory: &Path, names: &ClusterNames, now: SystemTime) -> anyhow::Result<ClusterPki> {
+    let mut files = PkiFiles::open(directory)?;
+    let ca = ensure_ca(&mut files, &CLUSTER, now)?;
+    let proxies = ensure_ca(&mut files, &FRONT_PROXY, now)?;
     let service_accounts = service_account_key(&mut files)?;
     let [api_server, kubelet_client, kubelet, admin] = leaf::all(names);
-    Ok(Pki {
-        api_server: ensure(&mut files, &ca, &api_server, now)?,
-        kubelet_client: ensure(&mut files, &ca, &kubelet_client, now)?,
-        kubelet: ensure(&mut files, &ca, &kubelet, now)?,
-        admin: ensure(&mut files, &ca, &admin, now)?,
-        front_proxy: ensure(&mut files, &proxies, &leaf::front_proxy(), now)?,
+    Ok(ClusterPki {
+        api_server: ensure_leaf(&mut files, &ca, &api_server, now)?,
+        kubelet_client: ensure_leaf(&mut files, &ca, &kubelet_client, now)?,
+        kubelet: ensure_leaf(&mut files, &ca, &kubelet, now)?,
+        admin: ensure_leaf(&mut files, &ca, &admin, now)?,
+        front_proxy: ensure_leaf(&mut files, &proxies, &leaf::front_proxy(), now)?,
         front_proxy_ca: proxies.certificate,
         ca: ca.certificate,
         service_accounts,
@@ -91,8 +91,8 @@ pub fn prepare(directory: &Path, names: &Names, now: SystemTime) -> anyhow::Resu
 }
 
 /// Whether the files in `directory` can be used; changes nothing. An absent directory is usable.
-pub fn check(directory: &Path) -> anyhow::Result<()> {
-    let files = Files::view(directory);
+pub fn check_pki(directory: &Path) -> anyhow::Result<()> {
+    let files = PkiFiles::view(directory);
     for root in [&CLUSTER, &FRONT_PROXY] {
         if let Some(pair) = files.pair(root.file)? {
             parse_authority(directory, root, &pair)?;
@@ -100,20 +100,21 @@ pub fn check(directory: &Path) -> anyhow::Result<()> {
     }
     for leaf in leaf::NAMES {
         if let Some(pair) = files.pair(leaf)? {
-            leaf::expiry(&pair.certificate).map_err(|error| damaged(&directory.join(format!("{leaf}.crt")), &error))?;
+            leaf::expiry(&pair.certificate)
+                .map_err(|error| damaged_error(&directory.join(format!("{leaf}.crt")), &error))?;
         }
     }
     Ok(())
 }
 
 /// The certificates in `directory` with the time when each one ends; the soonest first.
-pub fn expiries(directory: &Path) -> anyhow::Result<Vec<(String, SystemTime)>> {
-    let files = Files::view(directory);
+pub fn certificate_expiries(directory: &Path) -> anyhow::Result<Vec<(String, SystemTime)>> {
+    let files = PkiFiles::view(directory);
     let mut found = Vec::new();
     for name in leaf::NAMES.into_iter().chain([CLUSTER.file, FRONT_PROXY.file]) {
         if let Some(pair) = files.pair(name)? {
             let file = directory.join(format!("{name}.crt"));
-            let end = leaf::expiry(&pair.certificate).map_err(|error| damaged(&file, &error))?;
+            let end = leaf::expiry(&pair.certificate).map_err(|error| damaged_error(&file, &error))?;
             found.push((name.to_owned(), end));
         }
     }
@@ -122,25 +123,25 @@ pub fn expiries(directory: &Path) -> anyhow::Result<Vec<(String, SystemTime)>> {
 }
 
 /// An authority: its file's name without its extension, and its own.
-struct Root {
+struct RootCa {
     file: &'static str,
     common_name: &'static str,
 }
 
-/// Who vouches for everybody in the cluster.
-const CLUSTER: Root = Root { file: "ca", common_name: "kubernetes" };
-/// Who vouches for those that may say on whose behalf they ask. It is an authority of its own, so that nobody else may.
-const FRONT_PROXY: Root = Root { file: "front-proxy-ca", common_name: "front-proxy-ca" };
+/// The cluster CA.
+const CLUSTER: RootCa = RootCa { file: "ca", common_name: "kubernetes" };
+/// The front-proxy CA; separate, so that client certificates cannot assert `X-Remote-*` headers.
+const FRONT_PROXY: RootCa = RootCa { file: "front-proxy-ca", common_name: "front-proxy-ca" };
 
 /// An authority, ready to sign.
-struct Authority {
+struct CaKeyPair {
     certificate: String,
     issuer: Issuer<'static, KeyPair>,
-    /// What certificates that it issued name as their authority.
+    /// The issuer name of its certificates.
     key_id: Vec<u8>,
 }
 
-fn authority(files: &mut Files, root: &Root, now: SystemTime) -> anyhow::Result<Authority> {
+fn ensure_ca(files: &mut PkiFiles, root: &RootCa, now: SystemTime) -> anyhow::Result<CaKeyPair> {
     let pair = match files.pair(root.file)? {
         Some(pair) => pair,
         None => files.write_pair(root.file, new_authority(root, now)?)?,
@@ -148,7 +149,7 @@ fn authority(files: &mut Files, root: &Root, now: SystemTime) -> anyhow::Result<
     parse_authority(files.directory(), root, &pair)
 }
 
-fn new_authority(root: &Root, now: SystemTime) -> anyhow::Result<Pair> {
+fn new_authority(root: &RootCa, now: SystemTime) -> anyhow::Result<CertificatePair> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, root.common_name);
@@ -157,20 +158,20 @@ fn new_authority(root: &Root, now: SystemTime) -> anyhow::Result<Pair> {
         vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment, KeyUsagePurpose::KeyCertSign];
     leaf::set_life(&mut params, now, CA_LIFE);
     let key = KeyPair::generate()?;
-    Ok(Pair { certificate: params.self_signed(&key)?.pem(), key: key.serialize_pem() })
+    Ok(CertificatePair { certificate: params.self_signed(&key)?.pem(), key: key.serialize_pem() })
 }
 
-fn parse_authority(directory: &Path, root: &Root, pair: &Pair) -> anyhow::Result<Authority> {
+fn parse_authority(directory: &Path, root: &RootCa, pair: &CertificatePair) -> anyhow::Result<CaKeyPair> {
     let file = |extension: &str| directory.join(format!("{}.{extension}", root.file));
     let (certificate_file, key_file) = (file("crt"), file("key"));
-    let key = KeyPair::from_pem(&pair.key).map_err(|error| damaged(&key_file, &error))?;
-    let key_id = leaf::subject_key_id(&pair.certificate).map_err(|error| damaged(&certificate_file, &error))?;
+    let key = KeyPair::from_pem(&pair.key).map_err(|error| damaged_error(&key_file, &error))?;
+    let key_id = leaf::subject_key_id(&pair.certificate).map_err(|error| damaged_error(&certificate_file, &error))?;
     if !leaf::is_for_key(&pair.certificate, key.der_bytes()) {
-        return Err(damaged(&key_file, &format!("it is not the key of {}.crt", root.file)));
+        return Err(damaged_error(&key_file, &format!("it is not the key of {}.crt", root.file)));
     }
     let issuer =
-        Issuer::from_ca_cert_pem(&pair.certificate, key).map_err(|error| damaged(&certificate_file, &error))?;
-    Ok(Authority { certificate: pair.certificate.clone(), issuer, key_id })
+        Issuer::from_ca_cert_pem(&pair.certificate, key).map_err(|error| damaged_error(&certificate_file, &error))?;
+    Ok(CaKeyPair { certificate: pair.certificate.clone(), issuer, key_id })
 }
 
 /// Gives a certificate the life that leaf certificates have.
@@ -179,10 +180,10 @@ pub fn set_year(params: &mut CertificateParams, now: SystemTime) {
 }
 
 /// Signs service-account tokens; its public half verifies them.
-fn service_account_key(files: &mut Files) -> anyhow::Result<String> {
+fn service_account_key(files: &mut PkiFiles) -> anyhow::Result<String> {
     let path = files.directory().join("sa.key");
     let key = match files.read("sa.key")? {
-        Some(pem) => KeyPair::from_pem(&pem).map_err(|error| damaged(&path, &error))?,
+        Some(pem) => KeyPair::from_pem(&pem).map_err(|error| damaged_error(&path, &error))?,
         None => {
             let key = KeyPair::generate()?;
             files.write("sa.key", &key.serialize_pem())?;
@@ -195,17 +196,22 @@ fn service_account_key(files: &mut Files) -> anyhow::Result<String> {
     Ok(key.serialize_pem())
 }
 
-fn ensure(files: &mut Files, ca: &Authority, leaf: &Leaf, now: SystemTime) -> anyhow::Result<Pair> {
+fn ensure_leaf(
+    files: &mut PkiFiles,
+    ca: &CaKeyPair,
+    leaf: &LeafCertificate,
+    now: SystemTime,
+) -> anyhow::Result<CertificatePair> {
     let file = files.directory().join(format!("{}.crt", leaf.name));
     if let Some(pair) = files.pair(leaf.name)?
-        && leaf.is_current(&pair, &ca.key_id, now + RENEW_BEFORE).map_err(|error| damaged(&file, &error))?
+        && leaf.is_current(&pair, &ca.key_id, now + RENEW_BEFORE).map_err(|error| damaged_error(&file, &error))?
     {
         return Ok(pair);
     }
     files.write_pair(leaf.name, leaf.issue(&ca.issuer, now)?)
 }
 
-fn damaged(file: &Path, why: &dyn std::fmt::Display) -> anyhow::Error {
+fn damaged_error(file: &Path, why: &dyn std::fmt::Display) -> anyhow::Error {
     let is_root = file.file_stem().is_some_and(|stem| ["ca", "front-proxy-ca", "sa"].iter().any(|root| stem == *root));
     let remedy = if is_root {
         format!("Restore {} from a copy, or forget the cluster with `ferry down --purge`.", file.display())
@@ -213,7 +219,7 @@ fn damaged(file: &Path, why: &dyn std::fmt::Display) -> anyhow::Error {
         let both: PathBuf = file.with_extension("*");
         format!("Delete {}; the next start makes a new one.", both.display())
     };
-    refusal(format!("{} cannot be used: {why}", file.display()), remedy)
+    user_error(format!("{} cannot be used: {why}", file.display()), remedy)
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use super::*;
 
 async fn start_server(directory: &std::path::Path) -> Server {
     let store = store::EmbeddedStore::open(directory, store::EmbeddedOptions::default()).await.unwrap();
-    let tls =
-        rustls::ClientConfig::builder_with_provider(pki::provider()).with_safe_default_protocol_versions().unwrap();
+    let tls = rustls::ClientConfig::builder_with_provider(pki::crypto_provider())
+        .with_safe_default_protocol_versions()
+        .unwrap();
     let tls = tls.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
     let config = apiserver::Config { store: Arc::new(store), kubelet_tls: Arc::new(tls), tokens: None };
     let settings = Settings { authorization: Authorization { modes: vec![Mode::Rbac] }, ..Settings::default() };
@@ -23,7 +24,7 @@ fn start_candidate(
     identity: &'static str,
     leaders: mpsc::UnboundedSender<&'static str>,
 ) -> (CancellationToken, tokio::task::JoinHandle<()>) {
-    let client = in_process(server, name, format!("system:{name}"), &[]);
+    let client = in_process_client(server, name, format!("system:{name}"), &[]);
     let elector = LeaderElector::new(client, name, LeaderElectionConfig::new(name, identity));
     let shutdown = CancellationToken::new();
     let lead = move |term: CancellationToken| {

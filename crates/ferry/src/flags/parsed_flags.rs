@@ -2,17 +2,17 @@
 
 use std::{collections::BTreeMap, str::FromStr, time::Duration};
 
-use super::{Error, Flag, Kind, State, Table};
+use super::{FlagDefinition, FlagError, FlagStatus, FlagTable, ValueKind};
 
 /// Flags with their values; what was not given has its default.
 #[derive(Debug)]
-pub struct Given<'a> {
-    table: &'a Table,
+pub struct ParsedFlags<'a> {
+    table: &'a FlagTable,
     values: BTreeMap<&'static str, Vec<String>>,
 }
 
-impl<'a> Given<'a> {
-    pub(super) fn read(table: &'a Table, arguments: impl IntoIterator<Item = String>) -> Result<Self, Error> {
+impl<'a> ParsedFlags<'a> {
+    pub(super) fn read(table: &'a FlagTable, arguments: impl IntoIterator<Item = String>) -> Result<Self, FlagError> {
         let mut given = Self { table, values: BTreeMap::new() };
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
@@ -24,30 +24,30 @@ impl<'a> Given<'a> {
         Ok(given)
     }
 
-    fn take(&mut self, argument: &str, rest: &mut impl Iterator<Item = String>) -> Result<(), Error> {
-        let Some(text) = named(argument) else { return Err(Error::NotAFlag(argument.to_owned())) };
+    fn take(&mut self, argument: &str, rest: &mut impl Iterator<Item = String>) -> Result<(), FlagError> {
+        let Some(text) = named(argument) else { return Err(FlagError::NotAFlag(argument.to_owned())) };
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (text, None),
         };
-        let flag = *self.table.find(name).ok_or_else(|| Error::Unknown(argument.to_owned()))?;
+        let flag = *self.table.find(name).ok_or_else(|| FlagError::Unknown(argument.to_owned()))?;
         let value = match (value, flag.kind()) {
             (Some(value), _) => value,
-            (None, Kind::Bool) => "true".to_owned(),
+            (None, ValueKind::Bool) => "true".to_owned(),
             (None, _) if flag.name == "version" => "true".to_owned(),
-            (None, _) => rest.next().ok_or(Error::NoValue(flag.name))?,
+            (None, _) => rest.next().ok_or(FlagError::NoValue(flag.name))?,
         };
         self.put(&flag, value)
     }
 
-    fn put(&mut self, flag: &Flag, value: String) -> Result<(), Error> {
-        if flag.state == State::Refused && value != flag.default && value != "false" {
-            return Err(Error::NotSupported(flag.name, flag.help));
+    fn put(&mut self, flag: &FlagDefinition, value: String) -> Result<(), FlagError> {
+        if flag.state == FlagStatus::Refused && value != flag.default && value != "false" {
+            return Err(FlagError::NotSupported(flag.name, flag.help));
         }
         let values = self.values.entry(flag.name).or_default();
         match flag.kind() {
-            Kind::Many => values.extend(value.split(',').map(|value| value.trim().to_owned())),
-            Kind::Bool | Kind::One => *values = vec![value],
+            ValueKind::Many => values.extend(value.split(',').map(|value| value.trim().to_owned())),
+            ValueKind::Bool | ValueKind::One => *values = vec![value],
         }
         Ok(())
     }
@@ -59,7 +59,7 @@ impl<'a> Given<'a> {
 
     /// The flags that were given and have no effect.
     pub fn without_effect(&self) -> Vec<&'static str> {
-        let given = self.table.flags().iter().filter(|flag| flag.state == State::Ignored);
+        let given = self.table.flags().iter().filter(|flag| flag.state == FlagStatus::Ignored);
         given
             .filter(|flag| self.values.get(flag.name).is_some_and(|v| v.join(",") != flag.default))
             .map(|f| f.name)
@@ -87,7 +87,7 @@ impl<'a> Given<'a> {
     }
 
     /// The value of a flag as something that can be read from text; `None` when it is empty.
-    pub fn value<T: FromStr>(&self, name: &str) -> Result<Option<T>, Error>
+    pub fn value<T: FromStr>(&self, name: &str) -> Result<Option<T>, FlagError>
     where
         T::Err: ToString,
     {
@@ -97,7 +97,7 @@ impl<'a> Given<'a> {
     }
 
     /// Whether a flag is on.
-    pub fn bool(&self, name: &str) -> Result<bool, Error> {
+    pub fn bool(&self, name: &str) -> Result<bool, FlagError> {
         match self.text(name).as_deref() {
             None | Some("false" | "0" | "f" | "F" | "FALSE" | "False") => Ok(false),
             Some("true" | "1" | "t" | "T" | "TRUE" | "True") => Ok(true),
@@ -106,15 +106,15 @@ impl<'a> Given<'a> {
     }
 
     /// The duration of a flag, as `1m30s`; zero when it is empty.
-    pub fn duration(&self, name: &str) -> Result<Duration, Error> {
+    pub fn duration(&self, name: &str) -> Result<Duration, FlagError> {
         let Some(text) = self.text(name) else { return Ok(Duration::ZERO) };
         duration(&text).ok_or_else(|| self.invalid(name, &text, "it is not a duration such as 1m30s"))
     }
 
     /// An error about a flag's value.
-    pub fn invalid(&self, name: &str, value: &str, why: &str) -> Error {
+    pub fn invalid(&self, name: &str, value: &str, why: &str) -> FlagError {
         let flag = self.table.find(name).map_or("", |flag| flag.name);
-        Error::Invalid { flag, value: value.to_owned(), why: why.to_owned() }
+        FlagError::Invalid { flag, value: value.to_owned(), why: why.to_owned() }
     }
 }
 
@@ -168,15 +168,15 @@ v int used: How much
 old string=x ignored: Old
 gone string=a refused: Gone";
 
-    fn read(arguments: &str) -> Result<Vec<(&'static str, String)>, Error> {
-        let table = Table::parse(TABLE);
+    fn read(arguments: &str) -> Result<Vec<(&'static str, String)>, FlagError> {
+        let table = FlagTable::parse(TABLE);
         let given = table.read(arguments.split_whitespace().map(str::to_owned))?;
         Ok(given.all())
     }
 
     #[test]
     fn values_are_read_as_upstream_reads_them() {
-        let table = Table::parse(TABLE);
+        let table = FlagTable::parse(TABLE);
         let arguments = ["--on=false", "--names", "a,b", "--names=c", "-v", "4", "--old=y"];
         let given = table.read(arguments.map(str::to_owned)).unwrap();
         assert!(!given.bool("on").unwrap());
@@ -190,8 +190,8 @@ gone string=a refused: Gone";
     fn what_cannot_be_done_is_refused_by_name() {
         assert_eq!(read("--nope").unwrap_err().to_string(), "unknown flag: --nope");
         assert_eq!(read("--names").unwrap_err().to_string(), "flag needs an argument: --names");
-        assert_eq!(read("--gone=b").unwrap_err(), Error::NotSupported("gone", "Gone"));
-        assert_eq!(read("thing").unwrap_err(), Error::NotAFlag("thing".into()));
+        assert_eq!(read("--gone=b").unwrap_err(), FlagError::NotSupported("gone", "Gone"));
+        assert_eq!(read("thing").unwrap_err(), FlagError::NotAFlag("thing".into()));
         assert!(read("--gone=a").is_ok());
     }
 
