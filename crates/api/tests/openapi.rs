@@ -4,16 +4,24 @@ mod shared;
 
 use std::collections::BTreeMap;
 
-use ferry_api::{Map, Value, discovery::ALL_ENABLED, openapi};
+use ferry_api::{
+    Map, Value,
+    discovery::{ALL_ENABLED, enabled_by_default},
+    openapi,
+};
+use serde_json::json;
 use shared::{differences, fixture, fixtures, report};
 
-/// Drops descriptions, and the `allOf` around a reference that exists only to carry one. Recorded documents have no
-/// version.
+/// Drops descriptions and enumerations, which the recorded documents lack, and the `allOf` around a reference that exists only to carry
+/// a description. Recorded documents have no version.
 fn without_descriptions(value: Value) -> Value {
     match value {
         Value::Object(mut map) => {
             if map.get("description").is_some_and(Value::is_string) {
                 map.remove("description");
+            }
+            if map.get("enum").is_some_and(Value::is_array) {
+                map.remove("enum");
             }
             if map.contains_key("title") && map.contains_key("version") {
                 map.insert("version".into(), "unversioned".into());
@@ -96,8 +104,37 @@ fn most_descriptions_equal_upstreams() {
     }
     let want = property_descriptions(&fixture("fixtures/openapi/swagger.json")["definitions"]);
     let got = property_descriptions(&openapi::v2_document(ALL_ENABLED)["definitions"]);
-    let same = want.iter().filter(|(field, text)| got.get(*field) == Some(*text)).count();
+    let plain = |text: &String| text.split("\n\nPossible enum values:").next().map(str::to_owned);
+    let same = want.iter().filter(|(field, text)| got.get(*field).and_then(plain).as_ref() == Some(*text)).count();
     println!("descriptions: {} upstream, {} here, {same} the same", want.len(), got.len());
     // There are few if the crate with the descriptions was unavailable at build time.
     assert!(same * 10 > want.len() * 9 || same < 10, "{same} of {}", want.len());
+}
+
+/// Counts the enumerations, and the descriptions that list their values, in a document of kube-apiserver 1.36.4.
+#[test]
+fn enumerations_are_as_many_as_upstreams() {
+    let count = |document: &Value| {
+        let text = document.to_string();
+        (text.matches("\"enum\":").count(), text.matches("Possible enum values:").count())
+    };
+    let v3 = |path: &str| count(&openapi::v3_document(path).unwrap_or_default()).0;
+    let paths = ["api/v1", "apis/apps/v1", "apis/batch/v1", "apis/storage.k8s.io/v1"];
+    assert_eq!(paths.map(v3), [54, 36, 33, 9]);
+    let paths = ["apis/admissionregistration.k8s.io/v1", "apis/networking.k8s.io/v1", "apis/policy/v1"];
+    assert_eq!(paths.map(v3), [17, 4, 1]);
+    assert_eq!(count(&openapi::v2_document(&enabled_by_default)), (99, 87));
+}
+
+#[test]
+fn enumerations_list_and_describe_their_values() {
+    let schemas = &openapi::v3_document("api/v1").unwrap_or_default()["components"]["schemas"];
+    let policy = &schemas["io.k8s.api.core.v1.Container"]["properties"]["imagePullPolicy"];
+    assert_eq!(policy["enum"], json!(["Always", "IfNotPresent", "Never"]));
+    let text = policy["description"].as_str().unwrap_or_default();
+    let values =
+        "\n\nPossible enum values:\n - `\"Always\"` means that kubelet always attempts to pull the latest image.";
+    assert!(text.contains(values), "{text}");
+    let modes = &schemas["io.k8s.api.core.v1.PersistentVolumeClaimSpec"]["properties"]["accessModes"];
+    assert_eq!(modes["items"]["enum"][0], "ReadOnlyMany");
 }

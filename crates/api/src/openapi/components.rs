@@ -9,6 +9,7 @@ use serde_json::json;
 use super::{
     custom_resources,
     descriptions::DescriptionTable,
+    enums::{EnumValue, describe_values, parse_enums},
     group_version_kinds::{self, GroupVersionKind},
     path_names::capitalize_first,
 };
@@ -32,6 +33,7 @@ const VERSION_INFO_FIELDS: &str = "major minor gitVersion gitCommit gitTreeState
 pub(super) struct ComponentSchemas {
     pub dialect: OpenApiVersion,
     descriptions: DescriptionTable,
+    enums: HashMap<&'static str, Vec<EnumValue>>,
     kinds: HashMap<TypeId, GroupVersionKind>,
     /// The group-versions of the common kinds: that of the document, or all.
     common: BTreeSet<(&'static str, &'static str)>,
@@ -57,6 +59,7 @@ impl ComponentSchemas {
         Self {
             dialect,
             descriptions: DescriptionTable::parse_table(),
+            enums: parse_enums(),
             kinds: group_version_kinds::kinds_by_type(),
             common,
         }
@@ -176,6 +179,9 @@ impl ComponentSchemas {
     fn property_schema(&self, ty: &StructType, field: &StructField) -> Value {
         let mut out = self.element_schema(&field.ty, field);
         self.describe(ty, field.name, &mut out);
+        if let Some(values) = self.enums.get(format!("{}.{}", ty.name, field.name).as_str()) {
+            set_enum(&mut out, &field.ty, values);
+        }
         if self.dialect == OpenApiVersion::V3
             && let Some(default) = field.published_default()
         {
@@ -225,6 +231,20 @@ impl ComponentSchemas {
             return wrap_reference(out);
         }
         out
+    }
+}
+
+/// Sets the values of an enumeration, at the elements of a list or map; upstream describes them at the field only.
+fn set_enum(schema: &mut Value, ty: &FieldType, values: &[EnumValue]) {
+    let names: Vec<&str> = values.iter().map(|(value, _)| *value).collect();
+    match ty {
+        FieldType::List(_) => schema["items"]["enum"] = json!(names),
+        FieldType::Map(_) => schema["additionalProperties"]["enum"] = json!(names),
+        _ => {
+            schema["enum"] = json!(names);
+            schema["description"] =
+                (schema["description"].as_str().unwrap_or_default().to_owned() + &describe_values(values)).into();
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod custom_resources;
 mod descriptions;
 mod document_writer;
 mod documents;
+mod enums;
 mod group_version_kinds;
 mod operation_descriptions;
 mod operations;

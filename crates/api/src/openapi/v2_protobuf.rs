@@ -16,7 +16,7 @@ struct MessageField {
     when: &'static str,
     name: &'static str,
     number: u32,
-    /// `text`, `flag` or a message.
+    /// `text`, `flag`, `yaml` or a message.
     kind: &'static str,
 }
 
@@ -79,6 +79,9 @@ impl MessageField {
             ("text", Some(text)) => wire::bytes(out, self.number, text.as_bytes()),
             ("flag", _) if value == true => wire::number(out, self.number, 1),
             ("flag", _) => {}
+            ("yaml", _) => {
+                wire::message(out, self.number, |out| wire::bytes(out, 2, format!("{value}\n").as_bytes()));
+            }
             (kind, _) => wire::message(out, self.number, |out| encode_message(out, kind, value)),
         }
     }
