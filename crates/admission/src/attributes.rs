@@ -1,9 +1,9 @@
 //! What is to be admitted: who does what to which object.
 
 use api::{Value, meta, schema::Resource, status::Status};
-use apiserver_core::{User, loopback, request::Target, storage::ObjectStorage, warnings::Notes};
+use apiserver_core::{User, loopback, request::ResourceRequest, storage::ObjectStorage, warnings::Warnings};
 
-use super::rounds::Rounds;
+use super::reinvocation::ReinvocationContext;
 
 /// What is done to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +31,11 @@ impl Operation {
 }
 
 /// Who does what to which object. The object itself comes with each call.
-pub struct Attributes<'a> {
+pub struct AdmissionAttributes<'a> {
     /// Where other objects can be looked up.
     pub registry: &'a dyn ObjectStorage,
     /// The request: resource, subresource, namespace, name, user.
-    pub target: &'a Target,
+    pub target: &'a ResourceRequest,
     /// What is done.
     pub operation: Operation,
     /// The object before.
@@ -45,38 +45,55 @@ pub struct Attributes<'a> {
     /// The options of a deletion.
     pub options: Option<&'a Value>,
     /// What became of the object so far.
-    pub rounds: Rounds,
+    pub rounds: ReinvocationContext,
 }
 
-impl<'a> Attributes<'a> {
-    fn new(registry: &'a dyn ObjectStorage, target: &'a Target, operation: Operation) -> Self {
-        Self { registry, target, operation, old: None, dry_run: false, options: None, rounds: Rounds::default() }
+impl<'a> AdmissionAttributes<'a> {
+    fn new(registry: &'a dyn ObjectStorage, target: &'a ResourceRequest, operation: Operation) -> Self {
+        Self {
+            registry,
+            target,
+            operation,
+            old: None,
+            dry_run: false,
+            options: None,
+            rounds: ReinvocationContext::default(),
+        }
     }
 
     /// Of a new object.
-    pub fn create(registry: &'a dyn ObjectStorage, target: &'a Target, dry_run: bool) -> Self {
+    pub fn create(registry: &'a dyn ObjectStorage, target: &'a ResourceRequest, dry_run: bool) -> Self {
         Self { dry_run, ..Self::new(registry, target, Operation::Create) }
     }
 
     /// Of a change.
-    pub fn update(registry: &'a dyn ObjectStorage, target: &'a Target, old: &'a Value, dry_run: bool) -> Self {
+    pub fn update(registry: &'a dyn ObjectStorage, target: &'a ResourceRequest, old: &'a Value, dry_run: bool) -> Self {
         Self { old: Some(old), dry_run, ..Self::new(registry, target, Operation::Update) }
     }
 
     /// Of a deletion.
-    pub fn delete(registry: &'a dyn ObjectStorage, target: &'a Target, old: &'a Value, options: &'a Value) -> Self {
+    pub fn delete(
+        registry: &'a dyn ObjectStorage,
+        target: &'a ResourceRequest,
+        old: &'a Value,
+        options: &'a Value,
+    ) -> Self {
         let dry_run = !meta::list_at(options, &["dryRun"]).is_empty();
         Self { old: Some(old), dry_run, options: Some(options), ..Self::new(registry, target, Operation::Delete) }
     }
 
     /// Of a stream.
-    pub fn connect(registry: &'a dyn ObjectStorage, target: &'a Target) -> Self {
+    pub fn connect(registry: &'a dyn ObjectStorage, target: &'a ResourceRequest) -> Self {
         Self::new(registry, target, Operation::Connect)
     }
 
     /// The same of another view of the object before.
-    pub fn with_old<'b>(&'b self, old: Option<&'b Value>) -> Attributes<'b> {
-        Attributes { old, dry_run: self.dry_run, ..Attributes::new(self.registry, self.target, self.operation) }
+    pub fn with_old<'b>(&'b self, old: Option<&'b Value>) -> AdmissionAttributes<'b> {
+        AdmissionAttributes {
+            old,
+            dry_run: self.dry_run,
+            ..AdmissionAttributes::new(self.registry, self.target, self.operation)
+        }
     }
 
     /// The row of the resource.
@@ -101,7 +118,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// Where warnings and annotations go.
-    pub fn notes(&self) -> &Notes {
+    pub fn notes(&self) -> &Warnings {
         &self.target.notes
     }
 
@@ -143,7 +160,7 @@ impl<'a> Attributes<'a> {
 
     /// Another object of a built-in resource, or `None`.
     pub async fn find(&self, kind: (&str, &str, &str), namespace: &str, name: &str) -> Result<Option<Value>, Status> {
-        let resource = loopback::resource(kind.0, kind.1, kind.2)?;
+        let resource = loopback::find_resource(kind.0, kind.1, kind.2)?;
         match self.registry.read_object(resource, namespace, name).await {
             Ok((object, _)) => Ok(Some(object)),
             Err(status) if status.code == 404 => Ok(None),
@@ -153,6 +170,6 @@ impl<'a> Attributes<'a> {
 
     /// All objects of a built-in resource, or those of one namespace.
     pub async fn all(&self, kind: (&str, &str, &str), namespace: &str) -> Result<Vec<Value>, Status> {
-        self.registry.list_objects(loopback::resource(kind.0, kind.1, kind.2)?, namespace).await
+        self.registry.list_objects(loopback::find_resource(kind.0, kind.1, kind.2)?, namespace).await
     }
 }

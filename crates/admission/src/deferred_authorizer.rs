@@ -41,14 +41,18 @@ impl Authorizer for DeferredAuthorizer {
 impl DeferredAuthorizer {
     /// Evaluates expressions until the decisions of all their checks are known.
     pub async fn evaluate<T>(&self, authorizers: &Authorizers, user: &User, evaluate: impl Fn() -> T) -> T {
-        let resolve = async |checks: &[AuthorizationCheck]| {
+        loop {
+            let outcome = evaluate();
+            let checks = self.checks.unresolved();
+            if checks.is_empty() {
+                return outcome;
+            }
             let mut decisions = Vec::with_capacity(checks.len());
-            for check in checks {
+            for check in &checks {
                 decisions.push(authorize_check(authorizers, user, check).await);
             }
-            decisions
-        };
-        self.checks.run_resolved(evaluate, resolve).await
+            self.checks.resolve(decisions);
+        }
     }
 }
 
@@ -100,7 +104,7 @@ mod tests {
     use async_trait::async_trait;
     use authz::{Reason, ResolvedRules};
     use cel::{Bindings, Budget, Environment, Type, Value};
-    use store::{WatchCache, EmbeddedStore, EmbeddedOptions, Store, HistoryWindow};
+    use store::{EmbeddedOptions, EmbeddedStore, HistoryWindow, Store, WatchCache};
 
     use super::*;
 
@@ -112,7 +116,9 @@ mod tests {
         async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
             self.0.fetch_add(1, Ordering::Relaxed);
             tokio::task::yield_now().await;
-            let AttributesTarget::Resource(asked) = attributes.target else { return Decision::NoOpinion(Reason::failed("no path")) };
+            let AttributesTarget::Resource(asked) = attributes.target else {
+                return Decision::NoOpinion(Reason::failed("no path"));
+            };
             let name = &attributes.user.name;
             let why = format!("{name} {} {} {}", attributes.verb, asked.resource, asked.version);
             if asked.resource == "pods" { Decision::Allowed(why.into()) } else { Decision::Denied(why.into()) }
@@ -126,8 +132,10 @@ mod tests {
     /// What an expression evaluates to, and how many questions were asked for it.
     async fn check(source: &str, want: &str, asked: usize) {
         let dir = tempfile::tempdir().unwrap();
-        let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(dir.path(), EmbeddedOptions::default()).await.unwrap());
-        let cache = Arc::new(WatchCache::with_engine(store, Arc::new(BuiltIn), HistoryWindow::default()).await.unwrap());
+        let store: Arc<dyn Store> =
+            Arc::new(EmbeddedStore::open(dir.path(), EmbeddedOptions::default()).await.unwrap());
+        let cache =
+            Arc::new(WatchCache::with_engine(store, Arc::new(BuiltIn), HistoryWindow::default()).await.unwrap());
         let count = Arc::new(AtomicUsize::new(0));
         let authorizers = Authorizers::with_authorizers(vec![Box::new(Slow(count.clone()))], &cache).unwrap();
         let environment = Environment::new().variable("authorizer", Type::AUTHORIZER);

@@ -5,31 +5,31 @@
 //! [`Admission::validate`] once the object is valid and about to be stored: nothing changes any more. One refusal ends
 //! the request. Changes are admitted anew on every attempt to write them; deletions once they are known to be meant.
 
-mod asking;
 mod attributes;
 mod certificate_request;
 mod config;
-mod holders;
+mod deferred_authorizer;
 mod matching;
+mod namespace_index;
 mod options;
 mod plugins;
 mod pod;
 mod policies;
-mod rounds;
-mod shown;
+mod reinvocation;
 mod subject;
 mod times;
 pub mod usage;
+mod versioned_attributes;
 mod webhooks;
 
 use std::{sync::Arc, time::Instant};
 
 use api::{Value, status::Status};
-pub use apiserver_core::warnings::Notes;
+pub use apiserver_core::warnings::Warnings;
 use async_trait::async_trait;
-pub use attributes::{Attributes, Operation};
-pub use config::{AdmissionSettings, Parts, UnknownPlugin};
-use holders::Holders;
+pub use attributes::{AdmissionAttributes, Operation};
+pub use config::{AdmissionSettings, PluginInit, UnknownPlugin};
+use namespace_index::NamespaceIndex;
 use plugins::ROWS;
 pub use times::{Step, Times};
 
@@ -37,23 +37,23 @@ pub use times::{Step, Times};
 #[async_trait]
 pub trait Plugin: Send + Sync {
     /// Whether there is anything to do, asked before the other two: it must cost next to nothing.
-    fn concerns(&self, _attributes: &Attributes<'_>) -> bool {
+    fn handles(&self, _attributes: &AdmissionAttributes<'_>) -> bool {
         true
     }
 
     /// May change the object, or refuse it. The object of a deletion is null.
-    async fn admit(&self, _attributes: &Attributes<'_>, _object: &mut Value) -> Result<(), Status> {
+    async fn admit(&self, _attributes: &AdmissionAttributes<'_>, _object: &mut Value) -> Result<(), Status> {
         Ok(())
     }
 
     /// May refuse the object as it would be stored. The object of a deletion is null.
-    async fn validate(&self, _attributes: &Attributes<'_>, _object: &Value) -> Result<(), Status> {
+    async fn validate(&self, _attributes: &AdmissionAttributes<'_>, _object: &Value) -> Result<(), Status> {
         Ok(())
     }
 }
 
 /// What a plug-in is asked about.
-pub struct About {
+pub struct ResourceRule {
     /// Group and plural name; `*` for any.
     pub resource: (&'static str, &'static str),
     /// Names of subresources, the object itself being ""; empty for any.
@@ -62,7 +62,7 @@ pub struct About {
     pub operations: &'static [Operation],
 }
 
-impl About {
+impl ResourceRule {
     const fn object(group: &'static str, name: &'static str, operations: &'static [Operation]) -> Self {
         Self { resource: (group, name), subresources: &[""], operations }
     }
@@ -71,7 +71,7 @@ impl About {
         Self { resource: ("*", "*"), subresources: &[], operations }
     }
 
-    fn covers(&self, attributes: &Attributes<'_>) -> bool {
+    fn covers(&self, attributes: &AdmissionAttributes<'_>) -> bool {
         let target = attributes.target;
         let (group, name) = self.resource;
         self.operations.contains(&attributes.operation)
@@ -81,44 +81,44 @@ impl About {
 }
 
 /// A row of the table of plug-ins.
-pub struct Row {
+pub struct PluginDescriptor {
     /// Upstream's name.
     pub name: &'static str,
     /// Whether it is on unless it is disabled.
     pub on: bool,
     /// What it is asked about.
-    pub about: &'static [About],
+    pub about: &'static [ResourceRule],
     /// Makes it, of the configuration that it may have.
-    pub make: fn(&Parts<'_>) -> Result<Box<dyn Plugin>, String>,
+    pub make: fn(&PluginInit<'_>) -> Result<Box<dyn Plugin>, String>,
 }
 
-struct Link {
-    row: &'static Row,
+struct EnabledPlugin {
+    row: &'static PluginDescriptor,
     plugin: Box<dyn Plugin>,
 }
 
-impl Link {
-    fn is_asked(&self, attributes: &Attributes<'_>) -> bool {
-        self.row.about.iter().any(|about| about.covers(attributes)) && self.plugin.concerns(attributes)
+impl EnabledPlugin {
+    fn handles(&self, attributes: &AdmissionAttributes<'_>) -> bool {
+        self.row.about.iter().any(|about| about.covers(attributes)) && self.plugin.handles(attributes)
     }
 }
 
 /// The plug-ins that are on, in upstream's order.
 #[derive(Clone, Default)]
 pub struct Admission {
-    links: Arc<Vec<Link>>,
+    links: Arc<Vec<EnabledPlugin>>,
     times: Arc<Times>,
 }
 
 impl Admission {
     /// The chain that settings ask for.
-    pub fn new(settings: &AdmissionSettings, parts: &Parts<'_>) -> Result<Self, String> {
+    pub fn new(settings: &AdmissionSettings, parts: &PluginInit<'_>) -> Result<Self, String> {
         let mut links = Vec::new();
         for row in ROWS.iter().filter(|row| settings.enables(row)) {
-            let parts = Parts { config: settings.config(row.name), ..*parts };
+            let parts = PluginInit { config: settings.config(row.name), ..*parts };
             let plugin =
                 (row.make)(&parts).map_err(|why| format!("couldn't init admission plugin {:?}: {why}", row.name))?;
-            links.push(Link { row, plugin });
+            links.push(EnabledPlugin { row, plugin });
         }
         Ok(Self { links: Arc::new(links), times: parts.times.clone() })
     }
@@ -129,16 +129,21 @@ impl Admission {
     }
 
     /// Lets the plug-ins change or refuse an object.
-    pub async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+    pub async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
         let (step, began) = (Step { operation: attributes.operation.name(), kind: "admit" }, Instant::now());
         let admitted = self.admit_all(attributes, object, step).await;
         self.times.step(step, admitted.is_err(), began);
         admitted
     }
 
-    async fn admit_all(&self, attributes: &Attributes<'_>, object: &mut Value, step: Step) -> Result<(), Status> {
+    async fn admit_all(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        object: &mut Value,
+        step: Step,
+    ) -> Result<(), Status> {
         loop {
-            for link in self.links.iter().filter(|link| link.is_asked(attributes)) {
+            for link in self.links.iter().filter(|link| link.handles(attributes)) {
                 let began = Instant::now();
                 let admitted = link.plugin.admit(attributes, object).await;
                 self.times.plugin(link.row.name, step, admitted.is_err(), began);
@@ -151,15 +156,20 @@ impl Admission {
     }
 
     /// Lets the plug-ins refuse an object that is about to be stored.
-    pub async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+    pub async fn validate(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
         let (step, began) = (Step { operation: attributes.operation.name(), kind: "validate" }, Instant::now());
         let valid = self.validate_all(attributes, object, step).await;
         self.times.step(step, valid.is_err(), began);
         valid
     }
 
-    async fn validate_all(&self, attributes: &Attributes<'_>, object: &Value, step: Step) -> Result<(), Status> {
-        for link in self.links.iter().filter(|link| link.is_asked(attributes)) {
+    async fn validate_all(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        object: &Value,
+        step: Step,
+    ) -> Result<(), Status> {
+        for link in self.links.iter().filter(|link| link.handles(attributes)) {
             let began = Instant::now();
             let valid = link.plugin.validate(attributes, object).await;
             self.times.plugin(link.row.name, step, valid.is_err(), began);
@@ -169,7 +179,7 @@ impl Admission {
     }
 
     /// Both, for what has no object that could be changed: deletions.
-    pub async fn allow(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+    pub async fn allow(&self, attributes: &AdmissionAttributes<'_>) -> Result<(), Status> {
         self.admit(attributes, &mut Value::Null).await?;
         self.validate(attributes, &Value::Null).await
     }

@@ -8,7 +8,7 @@ use api::{
 };
 use apiserver_core::loopback;
 
-use super::{Attributes, Operation};
+use super::{AdmissionAttributes, Operation};
 
 /// As what somebody is asked about a request: another version of the resource may be what its rules name.
 #[derive(Clone)]
@@ -33,7 +33,11 @@ pub struct Asked<'a> {
 
 impl Asked<'_> {
     /// `None`: not asked.
-    pub async fn about(&self, attributes: &Attributes<'_>, object: &Value) -> Result<Option<Invocation>, Status> {
+    pub async fn about(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        object: &Value,
+    ) -> Result<Option<Invocation>, Status> {
         if self.find(self.excludes, attributes, object).is_some() {
             return Ok(None);
         }
@@ -54,7 +58,7 @@ impl Asked<'_> {
     }
 
     /// As what some rules name the request.
-    fn find(&self, rules: &[Value], attributes: &Attributes<'_>, object: &Value) -> Option<Invocation> {
+    fn find(&self, rules: &[Value], attributes: &AdmissionAttributes<'_>, object: &Value) -> Option<Invocation> {
         let own = attributes.resource();
         let named = |resource: &Resource| rules.iter().any(|rule| matches(rule, attributes, object, resource));
         if named(own) {
@@ -78,11 +82,11 @@ impl Asked<'_> {
 }
 
 /// The namespace of a request; that of a namespace is itself.
-pub fn namespace<'a>(attributes: &'a Attributes<'_>, object: &'a Value) -> &'a str {
+pub fn namespace<'a>(attributes: &'a AdmissionAttributes<'_>, object: &'a Value) -> &'a str {
     if attributes.is_of("", "namespaces") { attributes.name(object) } else { attributes.namespace() }
 }
 
-fn matches(rule: &Value, attributes: &Attributes<'_>, object: &Value, resource: &Resource) -> bool {
+fn matches(rule: &Value, attributes: &AdmissionAttributes<'_>, object: &Value, resource: &Resource) -> bool {
     let among = |field: &str, wanted: &str| {
         meta::list_at(rule, &[field]).iter().filter_map(Value::as_str).any(|item| item == "*" || item == wanted)
     };
@@ -109,14 +113,14 @@ fn matches(rule: &Value, attributes: &Attributes<'_>, object: &Value, resource: 
 }
 
 /// Whether the object, new or old, has the labels.
-fn selects_one(selector: &LabelSelector, attributes: &Attributes<'_>, object: &Value) -> bool {
+fn selects_one(selector: &LabelSelector, attributes: &AdmissionAttributes<'_>, object: &Value) -> bool {
     let labelled = |object: &Value| {
         meta::value_at(object, &["metadata"]).is_some() && selector.matches(&object["metadata"]["labels"])
     };
     labelled(object) || attributes.old.is_some_and(labelled)
 }
 
-async fn namespace_labels(attributes: &Attributes<'_>, object: &Value) -> Result<Value, Status> {
+async fn namespace_labels(attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<Value, Status> {
     let written = matches!(attributes.operation, Operation::Create | Operation::Update);
     if attributes.is_of("", "namespaces") && attributes.subresource().is_empty() && written {
         return Ok(object["metadata"]["labels"].clone());
@@ -125,7 +129,7 @@ async fn namespace_labels(attributes: &Attributes<'_>, object: &Value) -> Result
     if name.is_empty() {
         return Ok(Value::Null);
     }
-    let namespaces = loopback::resource("", "v1", "namespaces")?;
+    let namespaces = loopback::find_resource("", "v1", "namespaces")?;
     let (found, _) = attributes.registry.read_object(namespaces, "", name).await?;
     Ok(found["metadata"]["labels"].clone())
 }

@@ -3,10 +3,10 @@
 use api::Value;
 use serde_json::json;
 
-use super::{Attributes, Operation};
+use super::{AdmissionAttributes, Operation};
 
 /// `CreateOptions` and the like, of the request's query; those of a deletion come with the request.
-pub fn of(attributes: &Attributes<'_>) -> Value {
+pub fn of(attributes: &AdmissionAttributes<'_>) -> Value {
     let kind = match attributes.operation {
         Operation::Connect => return Value::Null,
         Operation::Delete => return attributes.options.cloned().unwrap_or(Value::Null),

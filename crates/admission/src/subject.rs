@@ -10,7 +10,7 @@ use api::{
 use serde_json::{Map, json};
 
 use super::{
-    Attributes,
+    AdmissionAttributes,
     matching::{Invocation, namespace},
     options,
 };
@@ -18,7 +18,7 @@ use super::{
 /// A request as one who is asked sees it.
 pub struct Subject<'a, 'b> {
     /// The request.
-    pub attributes: &'b Attributes<'a>,
+    pub attributes: &'b AdmissionAttributes<'a>,
     /// As what it is seen.
     pub invocation: Invocation,
 }

@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use api::{Value, meta, status::Status};
 use apiserver_core::{
     clock,
-    loopback::{Place, System},
+    loopback::{LoopbackClient, ObjectKey},
     services::{Service, Slice},
 };
 use serde_json::json;
@@ -17,7 +17,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Aggregator, Api, OWN_GROUP, check, follow, said::Asked, view::Condition};
+use super::{Aggregator, Api, OWN_GROUP, check, discovery_cache::Asked, follow, view::Condition};
 
 /// How often a server is asked that nobody said anything new about.
 const PERIOD: Duration = Duration::from_secs(30);
@@ -59,9 +59,9 @@ impl Keeper {
             let again = self.look().await;
             let remotes = !self.kept.is_empty();
             tokio::select! {
-                () = apis.changed() => {}
-                () = services.changed(), if remotes => {}
-                () = slices.changed(), if remotes => {}
+                () = apis.wait_for_change() => {}
+                () = services.wait_for_change(), if remotes => {}
+                () = slices.wait_for_change(), if remotes => {}
                 () = time::sleep(Duration::from_secs(1)), if again => {}
             }
             // Tasks end when their service does.
@@ -162,8 +162,8 @@ async fn keep(aggregator: Arc<Aggregator>, name: String, wake: Arc<Notify>) {
 
 /// Writes a condition down. Its time changes with its status only.
 async fn write(aggregator: &Aggregator, name: &str, condition: &Condition) -> Result<(), Status> {
-    let system = System::new(&*aggregator.storage);
-    let place = Place { resource: super::services()?, namespace: "", name };
+    let system = LoopbackClient::new(&*aggregator.storage);
+    let place = ObjectKey { resource: super::services()?, namespace: "", name };
     let Some(mut object) = system.read(place).await? else { return Ok(()) };
     let Condition { status, reason, message } = condition;
     let conditions = meta::list_at(&object, &["status", "conditions"]);

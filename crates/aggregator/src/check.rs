@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use apiserver_core::{Body, User, body::full, services::Services};
+use apiserver_core::{Body, User, body::full_body, services::Services};
 use futures::{StreamExt, stream::FuturesUnordered};
 use http::Request;
 
-use super::{Api, identity, pass, remote, remote::Remote, view::Condition};
+use super::{Api, identity, proxy, remote, remote::Remote, view::Condition};
 
 /// How often a server is asked at once: one answer is enough.
 const ATTEMPTS: usize = 5;
@@ -75,7 +75,7 @@ fn nowhere(services: &Services, remote: &Remote) -> Option<Condition> {
 async fn ask(services: &Services, remote: &Remote, path: &str) -> Result<(), String> {
     let client = remote.client.as_ref().map_err(Clone::clone)?;
     let url = remote::url(&remote.resolve(services).await?, path)?;
-    let mut request: Request<Body> = Request::new(full(""));
+    let mut request: Request<Body> = Request::new(full_body(""));
     *request.uri_mut() = url.clone();
     identity::tell(request.headers_mut(), &aggregator());
     let failed = |why: String| format!("failing or missing response from {url}: {why}");
@@ -84,7 +84,7 @@ async fn ask(services: &Services, remote: &Remote, path: &str) -> Result<(), Str
     match answered.map_err(late)? {
         Ok(answer) if answer.status().is_success() => Ok(()),
         Ok(answer) => Err(failed(format!("bad status from {url}: {}", answer.status().as_u16()))),
-        Err(error) => Err(failed(format!("Get \"{url}\": {}", pass::why(&error)))),
+        Err(error) => Err(failed(format!("Get \"{url}\": {}", proxy::why(&error)))),
     }
 }
 

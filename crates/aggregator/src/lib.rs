@@ -9,13 +9,13 @@ mod available;
 mod certificate;
 mod check;
 mod connect;
+mod discovery_cache;
 mod documents;
 mod identity;
 mod legacy;
 mod order;
 mod proxy;
 mod remote;
-mod discovery_cache;
 mod swagger;
 mod view;
 
@@ -30,11 +30,11 @@ use apiserver_core::{
 };
 pub use available::run;
 pub use certificate::{CertificateError, ClientCertificate};
-use store::{WatchCache, CacheWatcher};
+use store::{CacheWatcher, WatchCache};
 use tokio_util::sync::CancellationToken;
 pub use view::Api;
 
-use self::{documents::Made, discovery_cache::DiscoveryCache, view::Apis};
+use self::{discovery_cache::DiscoveryCache, documents::Made, view::Apis};
 
 /// The group of the services themselves, which nobody else answers for.
 const OWN_GROUP: &str = "apiregistration.k8s.io";

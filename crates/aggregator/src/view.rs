@@ -6,7 +6,7 @@ use std::{
 };
 
 use api::{Value, meta};
-use apiserver_core::{cache_index::View, loopback::Place};
+use apiserver_core::{cache_index::Indexer, loopback::ObjectKey};
 
 use super::{ClientCertificate, OWN_GROUP, remote::Remote};
 
@@ -97,15 +97,15 @@ impl Apis {
     }
 }
 
-impl View for Apis {
-    fn put(&mut self, place: Place<'_>, object: &Value) {
+impl Indexer for Apis {
+    fn insert_object(&mut self, place: ObjectKey<'_>, object: &Value) {
         let before = self.known.get(place.name).and_then(|api| api.remote.as_ref());
         let remote = Remote::new(&object["spec"], self.certificate.as_ref(), before);
         let api = Api::of(place.name, object, remote);
         self.known.insert(place.name.to_owned(), Arc::new(api));
     }
 
-    fn remove(&mut self, place: Place<'_>) {
+    fn remove_object(&mut self, place: ObjectKey<'_>) {
         self.known.remove(place.name);
     }
 
@@ -113,7 +113,7 @@ impl View for Apis {
         self.known.clear();
     }
 
-    fn settle(&mut self) {
+    fn rebuild(&mut self) {
         self.generation += 1;
         let remote = |api: &&Arc<Api>| api.remote.is_some() && api.group != OWN_GROUP;
         let path = |api: &Arc<Api>| (format!("{}/{}", api.group, api.version), api.clone());

@@ -10,14 +10,14 @@ use apiserver_core::webhook::{place, reach_place};
 use futures::future::BoxFuture;
 use serde_json::json;
 
-use super::{Definitions, version_of};
+use super::{CustomResourceDefinitions, version_of};
 use crate::{Conversion, Definition};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How many objects are sent at once.
 const MOST: usize = 100;
 
-impl Definitions {
+impl CustomResourceDefinitions {
     /// Stored objects in the version of a resource.
     pub async fn in_version(&self, resource: &Resource, objects: Vec<Value>) -> Result<Vec<Value>, Status> {
         let Some((definition, config)) = by_webhook(resource) else {

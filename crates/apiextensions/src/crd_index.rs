@@ -225,7 +225,8 @@ mod tests {
 
     #[test]
     fn nothing_is_left_of_definitions_that_changed_or_went() {
-        let place = ObjectKey { resource: super::super::definitions().unwrap(), namespace: "", name: "boats.example.io" };
+        let place =
+            ObjectKey { resource: super::super::definitions().unwrap(), namespace: "", name: "boats.example.io" };
         let mut served = CrdIndex::default();
         let mut before: Vec<Weak<Definition>> = Vec::new();
         for generation in 0..20 {

@@ -16,7 +16,8 @@ use tokio::{task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    CustomResourceDefinitions, instances, names, names::Taken, services::Services as ApiServices, set_condition, crd_index::Summary,
+    CustomResourceDefinitions, crd_index::Summary, instances, names, names::Taken, services::Services as ApiServices,
+    set_condition,
 };
 
 /// Keeps a definition until its instances are gone.
@@ -24,7 +25,11 @@ pub const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Works until `over`.
-pub async fn run(storage: Arc<dyn ObjectStorage>, definitions: Arc<CustomResourceDefinitions>, over: CancellationToken) {
+pub async fn run(
+    storage: Arc<dyn ObjectStorage>,
+    definitions: Arc<CustomResourceDefinitions>,
+    over: CancellationToken,
+) {
     let Ok(resource) = super::definitions() else { return };
     let mut control = CrdStatusController {
         prefix: document::storage_key(resource, "", ""),

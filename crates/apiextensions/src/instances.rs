@@ -4,23 +4,28 @@ use std::time::Duration;
 
 use api::{schema::ResourceRef, status::Status};
 use apiserver_core::{
-    body::RequestBody, document, loopback, loopback::NAME, query::Query, request::ResourceRequest, storage::ObjectStorage,
+    body::RequestBody, document, loopback, loopback::NAME, query::Query, request::ResourceRequest,
+    storage::ObjectStorage,
 };
 use store::WatchCache;
 use tokio::time;
 
 use super::{
     CustomResourceDefinitions,
+    crd_index::Summary,
     crd_status_controller::{FINALIZER, write},
     set_condition,
-    crd_index::Summary,
 };
 
 /// How long instances may take to go before the definition says so.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Deletes all instances, and lets the definition go.
-pub async fn delete(storage: &dyn ObjectStorage, definitions: &CustomResourceDefinitions, summary: &Summary) -> Result<(), Status> {
+pub async fn delete(
+    storage: &dyn ObjectStorage,
+    definitions: &CustomResourceDefinitions,
+    summary: &Summary,
+) -> Result<(), Status> {
     terminating(storage, summary, ["True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"])
         .await?;
     let outcome = if summary.established {
@@ -68,7 +73,8 @@ async fn emptied(
     let row = ResourceRef::Custom(definition.row(definition.stored));
     let failed =
         |status: Status| ("InstanceDeletionFailed", format!("could not issue all deletes: {}", status.message));
-    let target = ResourceRequest { verb: "deletecollection", query: Query::default(), ..loopback::target_of(row.clone()) };
+    let target =
+        ResourceRequest { verb: "deletecollection", query: Query::default(), ..loopback::target_of(row.clone()) };
     let input = RequestBody { content_type: String::new(), user_agent: NAME.into(), body: Default::default() };
     storage.write_object(&target, &input).await.map_err(failed)?;
     let gone = time::timeout(PATIENCE, emptiness(&definitions.cache, &document::storage_key(&row, "", ""))).await;

@@ -5,10 +5,12 @@
 
 mod approval;
 mod columns;
-pub mod crd_status_controller;
 mod convert;
 mod correlate;
+mod crd_index;
+pub mod crd_status_controller;
 mod default;
+mod deferred_converter;
 mod definition;
 mod gate;
 mod instances;
@@ -25,8 +27,6 @@ mod served_openapi;
 mod services;
 mod tls_config_cache;
 mod validate;
-mod deferred_converter;
-mod crd_index;
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,17 +36,17 @@ use api::{
     status::Status,
 };
 use apiserver_core::{cache_index::CacheIndex, document, loopback, services::Services, storage::CustomResources};
+pub use deferred_converter::DeferredConverter;
 pub use definition::{Conversion, Definition, Scale, Version, check, version_order};
 pub use gate::Entered;
 pub use pages::Pages;
 pub use rows::Rows;
-use store::{WatchCache, Revision};
+use store::{Revision, WatchCache};
 use tokio_util::sync::CancellationToken;
-pub use deferred_converter::DeferredConverter;
 
 use self::{
-    tls_config_cache::TlsConfigCache,
     crd_index::{CrdIndex, Summary},
+    tls_config_cache::TlsConfigCache,
 };
 
 /// How long the creation of a definition waits for its conditions.
@@ -129,7 +129,8 @@ impl CustomResourceDefinitions {
         let (name, uid) = (meta::name(object), meta::uid(object));
         let is_decided = |summary: Arc<Summary>| summary.uid == uid && summary.names.is_some();
         let decided = |served: &CrdIndex| served.summary(name).is_some_and(is_decided);
-        let mut watcher = match self.cache.watch_prefix(&self.prefix, self.cache.cached_snapshot(&self.prefix).revision) {
+        let mut watcher = match self.cache.watch_prefix(&self.prefix, self.cache.cached_snapshot(&self.prefix).revision)
+        {
             Ok(watcher) => watcher,
             Err(error) => return tracing::warn!(%error, "definitions cannot be followed"),
         };

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use api::{Value, meta};
 use serde_json::{Map, json};
 
-use super::view::Summary;
+use super::crd_index::Summary;
 
 /// The names that others of a group have.
 pub struct Taken {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::{Value, meta, schema::schema, status::Status};
 use apiserver_core::{
     loopback,
-    loopback::{Place, System},
+    loopback::{LoopbackClient, ObjectKey},
     storage::ObjectStorage,
 };
 use serde_json::json;
@@ -29,7 +29,7 @@ impl Services {
         if self.known.is_some() && self.generation == rows.generation {
             return Ok(());
         }
-        let resource = loopback::resource("apiregistration.k8s.io", "v1", "apiservices")?;
+        let resource = loopback::find_resource("apiregistration.k8s.io", "v1", "apiservices")?;
         if self.known.is_none() {
             let all = storage.list_objects(resource, "").await?;
             let own = all.iter().filter(|service| is_managed(service));
@@ -37,9 +37,9 @@ impl Services {
         }
         let wanted = wanted(rows);
         let known = self.known.get_or_insert_default();
-        let system = System::new(storage);
+        let system = LoopbackClient::new(storage);
         for (name, service) in wanted.iter().filter(|(name, _)| !known.contains(*name)).collect::<Vec<_>>() {
-            match system.create(Place { resource, namespace: "", name }, service).await {
+            match system.create(ObjectKey { resource, namespace: "", name }, service).await {
                 // Somebody registered it by hand.
                 Err(status) if status.reason == "AlreadyExists" => {}
                 created => drop(created?),
@@ -50,7 +50,7 @@ impl Services {
             // What somebody registered by hand, before or since, is theirs.
             match storage.read_object(resource, "", &name).await {
                 Ok((service, _)) if is_managed(&service) => {
-                    system.delete(Place { resource, namespace: "", name: &name }).await?;
+                    system.delete(ObjectKey { resource, namespace: "", name: &name }).await?;
                 }
                 Err(status) if status.reason != "NotFound" => return Err(status),
                 _ => {}

@@ -35,7 +35,7 @@ impl BodyError {
 }
 
 /// The body of a request, and what it says it is.
-pub struct Input {
+pub struct RequestBody {
     /// Without parameters, in lower case; empty when absent.
     pub content_type: String,
     /// What the client says it is; empty when absent.
@@ -44,7 +44,7 @@ pub struct Input {
     pub body: Bytes,
 }
 
-impl Input {
+impl RequestBody {
     /// Reads the body of a request, at most [`MAX_BODY`] bytes of it.
     pub async fn read(request: Request<Body>) -> Result<Self, Status> {
         let (content_type, user_agent) = (content_type_of(&request), user_agent(&request));
@@ -52,7 +52,7 @@ impl Input {
     }
 
     /// What the body is, as its content type says.
-    pub fn format(&self) -> Result<BodyFormat, Status> {
+    pub fn body_format(&self) -> Result<BodyFormat, Status> {
         match self.content_type.as_str() {
             "" | "application/json" => Ok(BodyFormat::Json),
             "application/yaml" => Ok(BodyFormat::Yaml),
@@ -62,8 +62,8 @@ impl Input {
     }
 
     /// The body as an object; `kind` is what it should be, for messages.
-    pub fn object(&self, kind: &str) -> Result<Value, Status> {
-        let read = match self.format()? {
+    pub fn decode_object(&self, kind: &str) -> Result<Value, Status> {
+        let read = match self.body_format()? {
             BodyFormat::Json => json::parse(&self.body)
                 .map(|(object, _)| object)
                 .map_err(|error| format!("couldn't get version/kind; json parse error: {error}")),
@@ -74,7 +74,7 @@ impl Input {
     }
 
     /// The body as what it is, whatever that is: an object, or a patch. `None` if it cannot be read.
-    pub fn any(&self) -> Option<Value> {
+    pub fn decode_any(&self) -> Option<Value> {
         match self.content_type.as_str() {
             PROTOBUF => protobuf::decode_object(&self.body).ok(),
             kind if kind.ends_with("yaml") => yaml::parse(&self.body).ok().map(|parsed| parsed.value),
@@ -83,12 +83,12 @@ impl Input {
     }
 
     /// The body as an object of a type that every group has, such as `DeleteOptions`, whatever group it says it is of.
-    pub fn options(&self, ty: TypeId, kind: &str) -> Result<Value, Status> {
+    pub fn decode_options(&self, ty: TypeId, kind: &str) -> Result<Value, Status> {
         if self.body.is_empty() {
             return Ok(Value::Object(Map::new()));
         }
         if self.content_type != PROTOBUF {
-            return self.object(kind);
+            return self.decode_object(kind);
         }
         let decoded = protobuf::open_object(&self.body).and_then(|unknown| protobuf::decode_as(ty, unknown.raw));
         decoded.map_err(|error| decode::unrecognized_body(kind, &self.body, error))
@@ -115,13 +115,13 @@ async fn read_body(request: Request<Body>) -> Result<Bytes, Status> {
 }
 
 /// A body of bytes that are at hand.
-pub fn full(bytes: impl Into<Bytes>) -> Body {
+pub fn full_body(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// A plain-text response that must not be cached.
 pub fn text_response(body: impl Into<Bytes>) -> Response<Body> {
-    let mut response = Response::new(full(body));
+    let mut response = Response::new(full_body(body));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     response

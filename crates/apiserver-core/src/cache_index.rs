@@ -15,7 +15,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use api::{Value, convert, schema::Resource};
-use store::{WatchCache, CachedChange, CachedItem, CacheWatcher};
+use store::{CacheWatcher, CachedChange, CachedItem, WatchCache};
 
 use crate::{document, initializers, loopback::ObjectKey};
 
@@ -175,7 +175,7 @@ mod tests {
     use std::{collections::BTreeMap, time::Duration};
 
     use serde_json::json;
-    use store::{EmbeddedStore, Precondition, EmbeddedOptions, Store, HistoryWindow, WriteRequest};
+    use store::{EmbeddedOptions, EmbeddedStore, HistoryWindow, Precondition, Store, WriteRequest};
 
     use super::*;
     use crate::{catalog::BuiltIn, loopback};
@@ -211,7 +211,8 @@ mod tests {
     impl World {
         async fn new(window: HistoryWindow) -> Self {
             let dir = tempfile::tempdir().unwrap();
-            let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(dir.path(), EmbeddedOptions::default()).await.unwrap());
+            let store: Arc<dyn Store> =
+                Arc::new(EmbeddedStore::open(dir.path(), EmbeddedOptions::default()).await.unwrap());
             write(&*store, "/registry/configmaps/a/first", Some("0")).await;
             let cache = Arc::new(WatchCache::with_engine(store.clone(), Arc::new(BuiltIn), window).await.unwrap());
             let resources = ["configmaps", "namespaces"].map(|name| loopback::find_resource("", "v1", name).unwrap());
@@ -229,7 +230,11 @@ mod tests {
     async fn write(store: &dyn Store, key: &str, value: Option<&str>) {
         let kind = if key.contains("configmaps") { "ConfigMap" } else { "Namespace" };
         let object = |value| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "x"}, "data": {"k": value}});
-        let guard = store.get(key).await.unwrap().map_or(Precondition::Absent, |record| Precondition::Revision(record.revision));
+        let guard = store
+            .get(key)
+            .await
+            .unwrap()
+            .map_or(Precondition::Absent, |record| Precondition::Revision(record.revision));
         let value = value.map(|value| document::encode_document(&object(value)));
         store.write(WriteRequest { key: key.into(), precondition: guard, value, ttl: None }).await.unwrap();
     }
@@ -250,7 +255,8 @@ mod tests {
     #[tokio::test]
     async fn a_view_that_nobody_read_for_long_is_built_anew() {
         let world =
-            World::new(HistoryWindow { keep_for: Duration::ZERO, keep_changes: 1, spare_bytes: 1, keep_bytes: 1 }).await;
+            World::new(HistoryWindow { keep_for: Duration::ZERO, keep_changes: 1, spare_bytes: 1, keep_bytes: 1 })
+                .await;
         for value in 0..300 {
             write(&*world.store, "/registry/configmaps/a/first", Some(&value.to_string())).await;
             write(&*world.store, "/registry/namespaces/n", Some("2")).await;

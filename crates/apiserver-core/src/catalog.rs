@@ -15,7 +15,7 @@ use bytes::Bytes;
 use store::SelectableFields;
 
 use self::scan::{Found, Paths};
-use crate::{document, document::TypeMetaSuffix, initializers};
+use crate::{document, document::TypeMetaPrefix, initializers};
 
 /// What is there while an object waits for initializers.
 const PENDING: &str = "metadata.initializers";
@@ -36,7 +36,7 @@ struct Row {
 /// The documents of a collection that were written in one version.
 struct Version {
     resource: &'static Resource,
-    tail: TypeMetaSuffix,
+    tail: TypeMetaPrefix,
     /// Where the labels and the paths of the fields are.
     paths: Paths,
     /// For each field of the row, where its value comes from.
@@ -163,7 +163,7 @@ impl Version {
             all.iter().find_map(known)
         };
         let sources = fields.iter().filter_map(&mut source).collect();
-        Self { resource, tail: TypeMetaSuffix::for_resource(resource), paths, sources }
+        Self { resource, tail: TypeMetaPrefix::for_resource(resource), paths, sources }
     }
 
     /// `None` if the document is not JSON.
@@ -183,7 +183,10 @@ impl Version {
                 }
             });
         }
-        Some(SelectableFields::new(labels.iter().map(|(name, value)| (&**name, &**value)), fields.iter().map(|text| &**text)))
+        Some(SelectableFields::new(
+            labels.iter().map(|(name, value)| (&**name, &**value)),
+            fields.iter().map(|text| &**text),
+        ))
     }
 }
 

@@ -1,109 +1,135 @@
-//! The stored form of an object: JSON that begins with its metadata, without the revision.
+//! Stored documents: the JSON that clients receive, without the resource version.
 //!
-//! The revision is put in when the document is read, at a fixed place, and version and kind are at its end, where a list
-//! leaves them out: an answer is a copy of bytes and never a new encoding. Only this module knows those places.
+//! Keys are in upstream's order: `kind` and `apiVersion` first, then the fields of Go's structs. The resource version is
+//! spliced in behind the UID when a document is read, and list items leave out the type meta: a response is a copy of bytes,
+//! never a new encoding. Only this module knows these positions.
+
+use std::sync::LazyLock;
 
 use api::{
-    Value, defaults, meta, protobuf,
-    schema::{Resource, schema},
+    Value, defaults, json_encoder, meta, protobuf,
+    schema::{FieldType, Resource, schema},
 };
 use bytes::{BufMut, Bytes, BytesMut};
-use serde::Serialize;
+use memchr::memmem::Finder;
 use store::{Record, Revision};
 
-const HEAD: &[u8] = b"{\"metadata\":{";
+/// The start of documents that have the metadata first, as earlier versions wrote them.
+const METADATA_FIRST: &[u8] = b"{\"metadata\":{";
+/// The position of the UID: no string in front of it can contain these bytes, for its quotes are escaped.
+static UID: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\",\"uid\":\""));
+/// The UID is behind names only, so it is not searched further than this.
+const MAX_UID_POSITION: usize = 2048;
 
-/// Fields of an object, and JSON for them in words of its writer's choice.
+/// Top-level fields of an object with the JSON that the client sent for them.
 pub type RawExtensions = Vec<(&'static str, String)>;
 
-/// Encodes an object for the store. Its `metadata` is not empty: it has a name.
+/// Encodes an object for the store.
 pub fn encode_document(object: &Value) -> Bytes {
     encode_with(object, &RawExtensions::default())
 }
 
-/// The same with some fields in other words, as long as they mean what is there.
-pub fn encode_with(object: &Value, words: &RawExtensions) -> Bytes {
+/// Encodes an object for the store with raw fields as the client sent them, where they have the same value.
+pub fn encode_with(object: &Value, raw: &RawExtensions) -> Bytes {
     let mut out = Vec::with_capacity(1024);
-    out.extend_from_slice(b"{\"metadata\":{");
-    write_fields(&mut out, object.get("metadata"), &["resourceVersion"], &[]);
+    let ty = json_encoder::declared_type(object);
+    out.push(b'{');
+    let map = object.as_object();
+    for (name, field, value) in map.into_iter().flat_map(|map| json_encoder::ordered_fields(ty, map)) {
+        write_key(&mut out, name);
+        let as_sent = raw
+            .iter()
+            .find(|(known, text)| *known == name && serde_json::from_str::<Value>(text).ok().as_ref() == Some(value));
+        match (as_sent, value) {
+            (Some((_, text)), _) => out.extend_from_slice(text.as_bytes()),
+            (None, Value::Object(metadata)) if name == "metadata" => {
+                let ty = field.and_then(|field| if let FieldType::Struct(id) = field.ty { Some(id) } else { None });
+                out.push(b'{');
+                for (name, field, value) in json_encoder::ordered_fields(ty, metadata) {
+                    if name != "resourceVersion" {
+                        write_key(&mut out, name);
+                        json_encoder::write_value(&mut out, field, field.map(|field| &field.ty), value);
+                    }
+                }
+                out.push(b'}');
+            }
+            (None, value) => json_encoder::write_value(&mut out, field, field.map(|field| &field.ty), value),
+        }
+    }
     out.push(b'}');
-    write_fields(&mut out, Some(object), &["metadata", "apiVersion", "kind"], words);
-    out.extend_from_slice(
-        tail(meta::string_at(object, &["apiVersion"]), meta::string_at(object, &["kind"])).as_bytes(),
-    );
     out.into()
 }
 
-/// How a document of a version and kind ends. Neither has characters that JSON escapes.
-fn tail(version: &str, kind: &str) -> String {
-    format!(",\"apiVersion\":\"{version}\",\"kind\":\"{kind}\"}}")
+/// Writes a key, with the comma before it where it is not the first.
+fn write_key(out: &mut Vec<u8>, name: &str) {
+    if !out.ends_with(b"{") {
+        out.push(b',');
+    }
+    json_encoder::write_scalar(out, &name);
+    out.push(b':');
 }
 
-/// The ends of documents that can be sent as they are to who asks for a resource.
-pub struct TypeMetaSuffix(String);
+/// The start of documents that can be sent as they are stored: kind and version of a resource.
+pub struct TypeMetaPrefix(String);
 
-impl TypeMetaSuffix {
-    /// The end of the documents of a resource in its own version.
+impl TypeMetaPrefix {
+    /// The prefix of the documents of a resource in its own version.
     pub fn for_resource(resource: &Resource) -> Self {
-        Self(tail(&resource.api_version(), resource.kind))
+        // Neither has characters that JSON escapes.
+        Self(format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", resource.kind, resource.api_version()))
     }
 
-    /// Whether a document is in the resource's version.
+    /// Whether a document is in the version of the resource and complete. Those of kube-apiserver end with a newline and
+    /// lack defaults.
     pub fn matches_document(&self, value: &Bytes) -> bool {
-        value.ends_with(self.0.as_bytes())
+        value.starts_with(self.0.as_bytes()) && !value.ends_with(b"\n")
     }
 
-    /// Appends a document as an item of a list: without version and kind, which the list has.
+    /// Appends a document as an item of a list: without type meta, which the list has.
     pub fn append_item(&self, out: &mut BytesMut, value: &Bytes, revision: Revision) {
-        append_response(out, &value.slice(..value.len() - self.0.len()), revision);
-        out.put_u8(b'}');
+        out.put_u8(b'{');
+        append_spliced(out, value, self.0.len(), revision);
     }
 }
 
-/// The fields of an object, but for some of them.
-fn write_fields(out: &mut Vec<u8>, object: Option<&Value>, without: &[&str], words: &[(&str, String)]) {
-    let fields = object.and_then(Value::as_object).into_iter().flatten();
-    for (name, value) in fields.filter(|(name, _)| !without.contains(&name.as_str())) {
-        if !out.ends_with(b"{") {
-            out.push(b',');
-        }
-        write(out, name);
-        out.push(b':');
-        match words
-            .iter()
-            .find(|(known, text)| known == name && serde_json::from_str(text).ok().as_ref() == Some(value))
-        {
-            Some((_, text)) => out.extend_from_slice(text.as_bytes()),
-            None => write(out, value),
-        }
-    }
-}
-
-fn write(out: &mut Vec<u8>, value: &impl Serialize) {
-    // Values have text keys and memory does not fail to be written.
-    serde_json::to_writer(out, value).expect("JSON values can be written");
-}
-
-/// The JSON that a client gets.
+/// Returns the body of a response: the document with its resource version, and a newline.
 pub fn encode_response(value: &Bytes, revision: Revision) -> Bytes {
     let mut out = BytesMut::with_capacity(value.len() + 48);
     append_response(&mut out, value, revision);
+    out.put_u8(b'\n');
     out.freeze()
 }
 
-/// Appends the JSON that a client gets.
+/// Appends a document with its resource version.
 pub fn append_response(out: &mut BytesMut, value: &Bytes, revision: Revision) {
-    match value.strip_prefix(HEAD) {
-        Some(rest) => {
-            out.reserve(value.len() + 48);
-            out.put_slice(HEAD);
-            out.put_slice(b"\"resourceVersion\":\"");
-            out.put_slice(revision.to_string().as_bytes());
-            out.put_slice(b"\",");
-            out.put_slice(rest);
-        }
-        None => out.put_slice(value),
+    append_spliced(out, value, 0, revision);
+}
+
+/// Appends a document from `start` on, with the resource version behind its UID.
+fn append_spliced(out: &mut BytesMut, value: &Bytes, start: usize, revision: Revision) {
+    out.reserve(value.len() + 48);
+    let position = uid_end(value).unwrap_or_else(|| metadata_start(value));
+    let is_first = value[..position].ends_with(b"{");
+    out.put_slice(&value[start..position]);
+    out.put_slice(if is_first { b"\"resourceVersion\":\"" } else { b",\"resourceVersion\":\"" });
+    out.put_slice(revision.to_string().as_bytes());
+    out.put_u8(b'"');
+    if is_first && value.get(position) != Some(&b'}') {
+        out.put_u8(b',');
     }
+    out.put_slice(&value[position..]);
+}
+
+/// The position behind the UID of a document.
+fn uid_end(value: &Bytes) -> Option<usize> {
+    let start = UID.find(&value[..value.len().min(MAX_UID_POSITION)])? + UID.needle().len();
+    memchr::memchr(b'"', &value[start..]).map(|length| start + length + 1)
+}
+
+/// The position of the first field of the metadata, for objects without a UID.
+fn metadata_start(value: &Bytes) -> usize {
+    const METADATA: &[u8] = b"\"metadata\":{";
+    memchr::memmem::find(value, METADATA).map_or(value.len(), |start| start + METADATA.len())
 }
 
 /// Reads a stored document back, revision included.
@@ -116,11 +142,16 @@ pub fn decode_document(value: &Bytes, revision: Revision) -> Result<Value, store
         serde_json::from_slice(value)
             .map_err(|error| store::StoreError::Unusable(format!("a stored document is not JSON: {error}")))?
     };
-    if !value.starts_with(HEAD) {
+    if !is_complete(value) {
         complete(&mut object);
     }
     meta::metadata_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
     Ok(object)
+}
+
+/// Whether a document was written with all defaults: kube-apiserver writes protobuf, or JSON with a newline.
+fn is_complete(value: &Bytes) -> bool {
+    value.starts_with(METADATA_FIRST) || value.starts_with(b"{") && !value.ends_with(b"\n")
 }
 
 /// Fills in what kube-apiserver leaves out of what it writes and fills in when it reads.
@@ -160,23 +191,46 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn the_revision_is_put_in_when_read() {
-        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "resourceVersion": "1"}, "data": {"x": "y"}});
+    fn check(object: Value, want_document: &str, want_response: &str) {
         let stored = encode_document(&object);
-        assert!(!String::from_utf8_lossy(&stored).contains("resourceVersion"));
+        assert_eq!(String::from_utf8_lossy(&stored), want_document);
+        assert_eq!(String::from_utf8_lossy(&encode_response(&stored, 7)), format!("{want_response}\n"));
         let mut want = object.clone();
         want["metadata"]["resourceVersion"] = "7".into();
-        assert_eq!(serde_json::from_slice::<Value>(&encode_response(&stored, 7)).unwrap(), want);
         assert_eq!(decode_document(&stored, 7).unwrap(), want);
-        let tail = TypeMetaSuffix::for_resource(api::schema::schema().resource("", "v1", "configmaps").unwrap());
-        assert!(tail.matches_document(&stored));
+        let prefix = TypeMetaPrefix::for_resource(schema().resource("", "v1", "configmaps").unwrap());
+        assert!(prefix.matches_document(&stored));
         let mut item = BytesMut::new();
-        tail.append_item(&mut item, &stored, 7);
-        assert_eq!(
-            serde_json::from_slice::<Value>(&item).unwrap(),
-            json!({"metadata": want["metadata"], "data": {"x": "y"}})
+        prefix.append_item(&mut item, &stored, 7);
+        want.as_object_mut().unwrap().retain(|name, _| name != "kind" && name != "apiVersion");
+        assert_eq!(serde_json::from_slice::<Value>(&item).unwrap(), want);
+    }
+
+    #[test]
+    fn resource_version_is_spliced_in_behind_the_uid() {
+        check(
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"x": "\",\"uid\":\""},
+                "metadata": {"uid": "u", "labels": {"uid": "l"}, "name": "a", "resourceVersion": "1", "namespace": "n"}}),
+            r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u","labels":{"uid":"l"}},"data":{"x":"\",\"uid\":\""}}"#,
+            r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"uid":"l"}},"data":{"x":"\",\"uid\":\""}}"#,
         );
+    }
+
+    #[test]
+    fn objects_without_a_uid_have_a_resource_version_too() {
+        check(
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}),
+            r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}"#,
+            r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"7","name":"a"}}"#,
+        );
+    }
+
+    #[test]
+    fn documents_with_the_metadata_first_are_read() {
+        let stored = Bytes::from_static(br#"{"metadata":{"name":"a"},"apiVersion":"v1","kind":"ConfigMap"}"#);
+        let prefix = TypeMetaPrefix::for_resource(schema().resource("", "v1", "configmaps").unwrap());
+        assert!(!prefix.matches_document(&stored));
+        assert_eq!(decode_document(&stored, 7).unwrap()["metadata"], json!({"name": "a", "resourceVersion": "7"}));
     }
 
     #[test]
@@ -184,7 +238,7 @@ mod tests {
         let resource = api::schema::schema().resource("", "v1", "configmaps").unwrap();
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "y"}});
         let stored = Bytes::from(protobuf::encode_object(resource, &object));
-        assert!(!TypeMetaSuffix::for_resource(resource).matches_document(&stored), "it is never sent as it is");
+        assert!(!TypeMetaPrefix::for_resource(resource).matches_document(&stored), "it is never sent as it is");
         let read = decode_document(&stored, 7).unwrap();
         assert_eq!((&read["data"]["x"], &read["metadata"]["resourceVersion"]), (&json!("y"), &json!("7")));
     }
@@ -193,6 +247,9 @@ mod tests {
     fn keys_follow_group_resource_namespace_name() {
         let schema = api::schema::schema();
         assert_eq!(storage_key(schema.resource("", "v1", "pods").unwrap(), "ns", "p"), "/registry/pods/ns/p");
-        assert_eq!(storage_key(schema.resource("apps", "v1", "deployments").unwrap(), "", ""), "/registry/apps/deployments/");
+        assert_eq!(
+            storage_key(schema.resource("apps", "v1", "deployments").unwrap(), "", ""),
+            "/registry/apps/deployments/"
+        );
     }
 }

@@ -12,7 +12,7 @@ use api::{
     status::Status,
 };
 
-use crate::request::Target;
+use crate::request::ResourceRequest;
 
 /// The gate of the tables that all of this is behind.
 const GATE: &str = "initializers";
@@ -37,12 +37,12 @@ pub fn is_pending(object: &Value) -> bool {
 }
 
 /// Whether a request is about all objects, pending or not. A collection is deleted as a whole.
-pub fn wants_all(target: &Target) -> bool {
+pub fn wants_all(target: &ResourceRequest) -> bool {
     target.query.flag(ALL) || target.verb == "deletecollection"
 }
 
 /// 404, if the object is hidden from who asks.
-pub fn visible(target: &Target, object: &Value) -> Result<(), Status> {
+pub fn visible(target: &ResourceRequest, object: &Value) -> Result<(), Status> {
     let hidden = is_pending(object) && !wants_all(target);
     if hidden { Err(Status::not_found(&target.resource, &target.name)) } else { Ok(()) }
 }

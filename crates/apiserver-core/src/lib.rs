@@ -11,6 +11,7 @@ pub mod bootstrap_table;
 pub mod cache_index;
 pub mod catalog;
 pub mod clock;
+pub mod deferred;
 pub mod document;
 pub mod http_client;
 pub mod initializers;

@@ -9,7 +9,8 @@ use api::{
 use bytes::Bytes;
 
 use crate::{
-    User, body::Input, document::Words, query::Query, request::Target, storage::ObjectStorage, warnings::Notes,
+    User, body::RequestBody, document::RawExtensions, query::Query, request::ResourceRequest, storage::ObjectStorage,
+    warnings::Warnings,
 };
 
 /// The server's own name, as the owner of fields.
@@ -18,14 +19,14 @@ pub const NAME: &str = "kube-apiserver";
 pub const USER: &str = "system:apiserver";
 
 /// The row of a resource that the server itself uses.
-pub fn resource(group: &str, version: &str, name: &str) -> Result<&'static Resource, Status> {
+pub fn find_resource(group: &str, version: &str, name: &str) -> Result<&'static Resource, Status> {
     let found = schema().resource(group, version, name);
     found.ok_or_else(|| Status::internal_error(format!("the schema lacks {name} in {group}/{version}")))
 }
 
 /// Which object of a resource.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct ObjectKey<'a> {
     /// The row of its resource.
     pub resource: &'static Resource,
     /// Empty if it has none.
@@ -36,12 +37,12 @@ pub struct Place<'a> {
 
 /// The server as a client of its own registry.
 #[derive(Clone, Copy)]
-pub struct System<'a> {
+pub struct LoopbackClient<'a> {
     storage: &'a dyn ObjectStorage,
     name: &'static str,
 }
 
-impl<'a> System<'a> {
+impl<'a> LoopbackClient<'a> {
     /// Under the server's own name.
     pub fn new(storage: &'a dyn ObjectStorage) -> Self {
         Self { storage, name: NAME }
@@ -53,7 +54,7 @@ impl<'a> System<'a> {
     }
 
     /// The object, or `None` if it does not exist.
-    pub async fn read(&self, place: Place<'_>) -> Result<Option<Value>, Status> {
+    pub async fn read(&self, place: ObjectKey<'_>) -> Result<Option<Value>, Status> {
         match self.storage.read_object(place.resource, place.namespace, place.name).await {
             Ok((object, _)) => Ok(Some(object)),
             Err(status) if status.code == 404 => Ok(None),
@@ -62,30 +63,30 @@ impl<'a> System<'a> {
     }
 
     /// Creates an object.
-    pub async fn create(&self, place: Place<'_>, object: &Value) -> Result<Value, Status> {
-        let place = Place { name: "", ..place };
+    pub async fn create(&self, place: ObjectKey<'_>, object: &Value) -> Result<Value, Status> {
+        let place = ObjectKey { name: "", ..place };
         self.perform(target("create", place, ""), object).await
     }
 
     /// Writes a changed object.
-    pub async fn update(&self, place: Place<'_>, object: &Value) -> Result<Value, Status> {
+    pub async fn update(&self, place: ObjectKey<'_>, object: &Value) -> Result<Value, Status> {
         self.perform(target("update", place, ""), object).await
     }
 
     /// Applies a status, by force.
-    pub async fn apply_status(&self, place: Place<'_>, object: &Value) -> Result<Value, Status> {
+    pub async fn apply_status(&self, place: ObjectKey<'_>, object: &Value) -> Result<Value, Status> {
         let mut target = target("patch", place, "status");
         target.query = Query::parse(&format!("fieldManager={}&force=true", self.name));
         self.perform(target, object).await
     }
 
     /// Writes the status of an object.
-    pub async fn update_status(&self, place: Place<'_>, object: &Value) -> Result<Value, Status> {
+    pub async fn update_status(&self, place: ObjectKey<'_>, object: &Value) -> Result<Value, Status> {
         self.perform(target("update", place, "status"), object).await
     }
 
     /// Deletes an object; whether it was there.
-    pub async fn delete(&self, place: Place<'_>) -> Result<bool, Status> {
+    pub async fn delete(&self, place: ObjectKey<'_>) -> Result<bool, Status> {
         match self.perform(target("delete", place, ""), &Value::Null).await {
             Ok(_) => Ok(true),
             Err(status) if status.code == 404 => Ok(false),
@@ -93,17 +94,17 @@ impl<'a> System<'a> {
         }
     }
 
-    async fn perform(&self, target: Target, object: &Value) -> Result<Value, Status> {
+    async fn perform(&self, target: ResourceRequest, object: &Value) -> Result<Value, Status> {
         let content_type = if target.verb == "patch" { "application/apply-patch+yaml" } else { "application/json" };
         let body = if object.is_null() { Bytes::new() } else { object.to_string().into() };
-        let input = Input { content_type: content_type.into(), user_agent: self.name.into(), body };
+        let input = RequestBody { content_type: content_type.into(), user_agent: self.name.into(), body };
         self.storage.write_object(&target, &input).await
     }
 }
 
 /// A request of the server's own.
-pub fn target(verb: &'static str, place: Place<'_>, subresource: &str) -> Target {
-    Target {
+pub fn target(verb: &'static str, place: ObjectKey<'_>, subresource: &str) -> ResourceRequest {
+    ResourceRequest {
         resource: place.resource.into(),
         verb,
         namespace: place.namespace.to_owned(),
@@ -111,14 +112,14 @@ pub fn target(verb: &'static str, place: Place<'_>, subresource: &str) -> Target
         subresource: subresource.to_owned(),
         query: Query::default(),
         user: identity(),
-        notes: Notes::default(),
-        words: Words::default(),
+        notes: Warnings::default(),
+        words: RawExtensions::default(),
     }
 }
 
 /// A request of the server's own about all objects of a row.
-pub fn target_of(resource: ResourceRef) -> Target {
-    Target {
+pub fn target_of(resource: ResourceRef) -> ResourceRequest {
+    ResourceRequest {
         resource,
         verb: "list",
         namespace: String::new(),
@@ -126,8 +127,8 @@ pub fn target_of(resource: ResourceRef) -> Target {
         subresource: String::new(),
         query: Query::default(),
         user: identity(),
-        notes: Notes::default(),
-        words: Words::default(),
+        notes: Warnings::default(),
+        words: RawExtensions::default(),
     }
 }
 

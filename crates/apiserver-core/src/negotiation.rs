@@ -6,7 +6,7 @@ use api::{status::Status, table::IncludeObject};
 use http::{HeaderMap, header};
 use serde_json::json;
 
-use crate::{body::PROTOBUF, request::Target};
+use crate::{body::PROTOBUF, request::ResourceRequest};
 
 const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
@@ -37,7 +37,7 @@ impl Encoding {
 
 /// What is shown of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum ResponseTransform {
     /// All of it.
     Object,
     /// A row of a table.
@@ -48,11 +48,11 @@ pub enum Shape {
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Form {
+pub struct MediaTypeOptions {
     /// How it is written.
     pub encoding: Encoding,
     /// What it shows.
-    pub shape: Shape,
+    pub shape: ResponseTransform,
     /// The version of tables and metadata: `v1`, or `v1beta1` for clients of older days.
     pub version: &'static str,
     /// Whether JSON is laid out for people.
@@ -61,15 +61,15 @@ pub struct Form {
     pub gzip: bool,
 }
 
-impl Default for Form {
+impl Default for MediaTypeOptions {
     fn default() -> Self {
-        Self { encoding: Encoding::Json, shape: Shape::Object, version: "v1", pretty: false, gzip: false }
+        Self { encoding: Encoding::Json, shape: ResponseTransform::Object, version: "v1", pretty: false, gzip: false }
     }
 }
 
-impl Form {
+impl MediaTypeOptions {
     /// The first form in `Accept` that can be served.
-    pub fn negotiate(headers: &HeaderMap, target: &Target) -> Result<Self, Status> {
+    pub fn negotiate(headers: &HeaderMap, target: &ResourceRequest) -> Result<Self, Status> {
         let accept = accept(headers);
         let lists = target.name.is_empty() && matches!(target.verb, "list" | "watch");
         offered(accept, lists)?;
@@ -86,13 +86,13 @@ impl Form {
     }
 
     /// The form in which an error is told: whatever `Accept` asks for, but JSON rather than nothing.
-    pub fn of_error(headers: &HeaderMap) -> Self {
+    pub fn for_error(headers: &HeaderMap) -> Self {
         let clauses = clauses(accept(headers));
         let encoding = clauses.iter().find_map(|clause| encodings(clause).next()).unwrap_or(Encoding::Json);
         Self { encoding, pretty: is_for_people(headers), ..Self::default() }
     }
 
-    fn of(clause: &Clause, target: &Target) -> Option<Self> {
+    fn of(clause: &Clause, target: &ResourceRequest) -> Option<Self> {
         encodings(clause).find_map(|encoding| {
             let (shape, version) = shape(clause, encoding, target)?;
             if !fits(encoding, shape, target) {
@@ -104,7 +104,7 @@ impl Form {
 
     /// Whether stored documents can be sent as they are.
     pub fn is_plain(&self) -> bool {
-        self.encoding == Encoding::Json && self.shape == Shape::Object && !self.pretty
+        self.encoding == Encoding::Json && self.shape == ResponseTransform::Object && !self.pretty
     }
 }
 
@@ -170,8 +170,8 @@ fn clause(text: &str) -> Option<Clause<'_>> {
 }
 
 /// Whether a form can be served: custom resources have no protobuf, but what is shown of them may.
-fn fits(encoding: Encoding, shape: Shape, target: &Target) -> bool {
-    let whole = matches!(shape, Shape::Object) && target.subresource != "scale";
+fn fits(encoding: Encoding, shape: ResponseTransform, target: &ResourceRequest) -> bool {
+    let whole = matches!(shape, ResponseTransform::Object) && target.subresource != "scale";
     encoding != Encoding::Protobuf || target.resource.custom_schema.is_none() || !whole
 }
 
@@ -184,12 +184,12 @@ fn encodings<'a>(clause: &'a Clause<'a>) -> impl Iterator<Item = Encoding> + 'a 
     OFFERED.iter().filter(move |(media, _)| matches(media)).map(|(_, encoding)| *encoding)
 }
 
-fn shape(clause: &Clause, encoding: Encoding, target: &Target) -> Option<(Shape, &'static str)> {
+fn shape(clause: &Clause, encoding: Encoding, target: &ResourceRequest) -> Option<(ResponseTransform, &'static str)> {
     if clause.get("stream").is_some_and(|stream| stream != "watch" || encoding == Encoding::Yaml) {
         return None;
     }
     let (Some(kind), group, version) = (clause.get("as"), clause.get("g"), clause.get("v")) else {
-        return clause.get("g").or(clause.get("v")).is_none().then_some((Shape::Object, "v1"));
+        return clause.get("g").or(clause.get("v")).is_none().then_some((ResponseTransform::Object, "v1"));
     };
     let version = match (group, version) {
         (Some("meta.k8s.io"), Some("v1")) => "v1",
@@ -198,13 +198,13 @@ fn shape(clause: &Clause, encoding: Encoding, target: &Target) -> Option<(Shape,
     };
     let shape = match kind {
         "Table" if encoding != Encoding::Protobuf && target.is_kept() => {
-            Shape::Table(match target.query.get("includeObject") {
+            ResponseTransform::Table(match target.query.get("includeObject") {
                 Some("None") => IncludeObject::None,
                 Some("Object") => IncludeObject::Object,
                 _ => IncludeObject::Metadata,
             })
         }
-        "PartialObjectMetadata" | "PartialObjectMetadataList" => Shape::Metadata,
+        "PartialObjectMetadata" | "PartialObjectMetadataList" => ResponseTransform::Metadata,
         _ => return None,
     };
     Some((shape, version))
@@ -216,7 +216,7 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
 }
 
 /// Whether somebody reads the answer on a screen: `pretty`, or the name of a program for people.
-fn is_read_by_people(headers: &HeaderMap, target: &Target) -> bool {
+fn is_read_by_people(headers: &HeaderMap, target: &ResourceRequest) -> bool {
     if let Some(pretty) = target.query.get("pretty") {
         return matches!(pretty, "1" | "t" | "T" | "true" | "TRUE" | "True");
     }
@@ -234,30 +234,44 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::{query::Query, request, resource_config::Served};
+    use crate::{query::Query, request, resource_config::ApiResourceConfig};
 
-    fn check(accept: &str, query: &str) -> Result<(Encoding, Shape), String> {
+    fn check(accept: &str, query: &str) -> Result<(Encoding, ResponseTransform), String> {
         of_path(&Method::GET, "/api/v1/namespaces/a/pods/b", accept, query)
     }
 
-    fn of_path(method: &Method, path: &str, accept: &str, query: &str) -> Result<(Encoding, Shape), String> {
-        let target = request::parse(method, path, Query::parse(query), &Served::default());
+    fn of_path(
+        method: &Method,
+        path: &str,
+        accept: &str,
+        query: &str,
+    ) -> Result<(Encoding, ResponseTransform), String> {
+        let target = request::parse_resource_request(method, path, Query::parse(query), &ApiResourceConfig::default());
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, accept.parse().unwrap());
-        let form = Form::negotiate(&headers, &target.unwrap().unwrap());
+        let form = MediaTypeOptions::negotiate(&headers, &target.unwrap().unwrap());
         form.map(|form| (form.encoding, form.shape)).map_err(|status| status.message)
     }
 
     #[test]
     fn the_dearest_wish_that_can_be_met_counts() {
-        assert_eq!(check("", ""), Ok((Encoding::Json, Shape::Object)));
-        assert_eq!(check("application/yaml", ""), Ok((Encoding::Yaml, Shape::Object)));
+        assert_eq!(check("", ""), Ok((Encoding::Json, ResponseTransform::Object)));
+        assert_eq!(check("application/yaml", ""), Ok((Encoding::Yaml, ResponseTransform::Object)));
         let tables = "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-        assert_eq!(check(tables, "includeObject=None"), Ok((Encoding::Json, Shape::Table(IncludeObject::None))));
+        assert_eq!(
+            check(tables, "includeObject=None"),
+            Ok((Encoding::Json, ResponseTransform::Table(IncludeObject::None)))
+        );
         let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-        assert_eq!(check(metadata, ""), Ok((Encoding::Protobuf, Shape::Metadata)));
-        assert_eq!(check("application/json;q=0.1, application/yaml", ""), Ok((Encoding::Yaml, Shape::Object)));
-        assert_eq!(check("*/*, application/vnd.kubernetes.protobuf", ""), Ok((Encoding::Protobuf, Shape::Object)));
+        assert_eq!(check(metadata, ""), Ok((Encoding::Protobuf, ResponseTransform::Metadata)));
+        assert_eq!(
+            check("application/json;q=0.1, application/yaml", ""),
+            Ok((Encoding::Yaml, ResponseTransform::Object))
+        );
+        assert_eq!(
+            check("*/*, application/vnd.kubernetes.protobuf", ""),
+            Ok((Encoding::Protobuf, ResponseTransform::Object))
+        );
     }
 
     #[test]
@@ -278,7 +292,7 @@ mod tests {
             "/api/v1/namespaces/a/bindings",
         ] {
             assert_eq!(of_path(&Method::POST, path, table, ""), Err(handler.clone()), "{path} is not kept");
-            assert_eq!(of_path(&Method::POST, path, metadata, ""), Ok((Encoding::Json, Shape::Metadata)));
+            assert_eq!(of_path(&Method::POST, path, metadata, ""), Ok((Encoding::Json, ResponseTransform::Metadata)));
         }
         assert!(of_path(&Method::POST, "/api/v1/namespaces/a/pods", table, "").is_ok());
     }

@@ -7,28 +7,31 @@ use api::{
     status::Status,
 };
 use http::Method;
-pub use info::{Info, info};
+pub use info::{RequestInfo, parse_request_info};
 
-use crate::{User, document::Words, query::Query, resource_config::Served, storage::CustomResources, warnings::Notes};
+use crate::{
+    User, document::RawExtensions, query::Query, resource_config::ApiResourceConfig, storage::CustomResources,
+    warnings::Warnings,
+};
 
 /// The rows that there are: those of the tables that are served, and custom ones.
 #[derive(Clone, Copy)]
-pub struct Table<'a> {
+pub struct ResourceResolver<'a> {
     /// Which built-in group-versions are served.
-    pub served: &'a Served,
+    pub served: &'a ApiResourceConfig,
     /// The custom rows, if there can be any.
     pub custom: Option<&'a dyn CustomResources>,
 }
 
-impl<'a> From<&'a Served> for Table<'a> {
-    fn from(served: &'a Served) -> Self {
+impl<'a> From<&'a ApiResourceConfig> for ResourceResolver<'a> {
+    fn from(served: &'a ApiResourceConfig) -> Self {
         Self { served, custom: None }
     }
 }
 
 /// A request for a resource.
 #[derive(Debug)]
-pub struct Target {
+pub struct ResourceRequest {
     /// The row of the resource.
     pub resource: ResourceRef,
     /// `create`, `get`, `list`, `watch`, `update`, `patch`, `delete` or `deletecollection`.
@@ -44,18 +47,18 @@ pub struct Target {
     /// Who asks.
     pub user: User,
     /// What is to be said besides the answer.
-    pub notes: Notes,
+    pub notes: Warnings,
     /// Raw fields of the object that is sent, where they are not as the server writes them.
-    pub words: Words,
+    pub words: RawExtensions,
 }
 
 /// Reads a path of a group and version that exist; `None` for paths of other kinds.
-pub fn parse<'a>(
+pub fn parse_resource_request<'a>(
     method: &Method,
     path: &str,
     query: Query,
-    table: impl Into<Table<'a>>,
-) -> Option<Result<Target, Status>> {
+    table: impl Into<ResourceResolver<'a>>,
+) -> Option<Result<ResourceRequest, Status>> {
     let table = table.into();
     let parts: Vec<String> = path.split('/').skip(1).map(crate::query::decode).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
@@ -79,7 +82,7 @@ fn custom_target(
     rest: &[&str],
     query: Query,
     custom: &dyn CustomResources,
-) -> Option<Result<Target, Status>> {
+) -> Option<Result<ResourceRequest, Status>> {
     let named = match rest {
         ["watch", rest @ ..] => rest,
         rest => rest,
@@ -108,7 +111,7 @@ fn target(
     rest: &[&str],
     query: Query,
     find: impl Fn(&str) -> Option<ResourceRef>,
-) -> Result<Target, Status> {
+) -> Result<ResourceRequest, Status> {
     // The old way to ask for a watch: `watch/` in front of the resource, and perhaps the name of one object.
     let (watched, rest) = match rest {
         ["watch", rest @ ..] => (true, rest),
@@ -135,7 +138,7 @@ fn target(
         Some(_) if watched => return Err(Status::no_such_path()),
         verb => verb.ok_or_else(Status::method_not_allowed)?,
     };
-    let target = Target {
+    let target = ResourceRequest {
         resource,
         verb,
         namespace: namespace.into(),
@@ -143,8 +146,8 @@ fn target(
         subresource,
         query,
         user: User::default(),
-        notes: Notes::default(),
-        words: Words::default(),
+        notes: Warnings::default(),
+        words: RawExtensions::default(),
     };
     target.allowed()?;
     // Upstream has no route for it but that to pods, services and nodes.
@@ -181,7 +184,7 @@ pub fn is_streaming(subresource: &str) -> bool {
     matches!(first, "log" | "exec" | "attach" | "portforward" | "proxy")
 }
 
-impl Target {
+impl ResourceRequest {
     /// Whether what the path names can be read again: what can only be posted is answered and gone.
     pub fn is_kept(&self) -> bool {
         self.verbs().is_none_or(|verbs| verbs.iter().any(|verb| *verb != "create"))
@@ -219,7 +222,8 @@ mod tests {
 
     fn check(method: Method, path: &str, want: Result<(&str, &str, &str, &str, &str), u16>) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let got = parse(&method, path, Query::parse(query), &Served::default()).expect("a resource path");
+        let got = parse_resource_request(&method, path, Query::parse(query), &ApiResourceConfig::default())
+            .expect("a resource path");
         let got = got.as_ref().map(|t| (t.verb, t.resource.name, &*t.namespace, &*t.name, &*t.subresource));
         assert_eq!(got.map_err(|status| status.code), want, "{path}");
     }
@@ -249,6 +253,8 @@ mod tests {
         check(Method::GET, "/api/v1/pods/b", Err(404));
         check(Method::DELETE, "/api/v1/namespaces", Err(405));
         check(Method::GET, "/api/v1/namespaces/a/pods/b/nope", Err(404));
-        assert!(parse(&Method::GET, "/healthz", Query::parse(""), &Served::default()).is_none());
+        assert!(
+            parse_resource_request(&Method::GET, "/healthz", Query::parse(""), &ApiResourceConfig::default()).is_none()
+        );
     }
 }

@@ -6,7 +6,7 @@ use api::discovery;
 
 /// The choices that were made, the most particular last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Served {
+pub struct ApiResourceConfig {
     choices: Vec<(Choice, bool)>,
 }
 
@@ -33,7 +33,7 @@ pub enum Error {
     Value(String, String),
 }
 
-impl Served {
+impl ApiResourceConfig {
     /// Reads `api/beta=true,apps/v1=false`, given in pieces.
     pub fn of<'a>(given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, Error> {
         let mut choices = Vec::new();
@@ -96,7 +96,7 @@ mod tests {
     fn check(given: &str, group: &str, version: &str) -> bool {
         let pieces = given.split(',').filter(|piece| !piece.is_empty());
         let pieces = pieces.map(|piece| piece.split_once('=').unwrap_or((piece, "")));
-        Served::of(pieces).unwrap().includes(group, version)
+        ApiResourceConfig::of(pieces).unwrap().includes(group, version)
     }
 
     #[test]
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_refused() {
-        assert_eq!(Served::of([("nope/v1", "true")]), Err(Error::Unknown("nope/v1".into())));
-        assert_eq!(Served::of([("apps/v1", "yes")]), Err(Error::Value("apps/v1".into(), "yes".into())));
+        assert_eq!(ApiResourceConfig::of([("nope/v1", "true")]), Err(Error::Unknown("nope/v1".into())));
+        assert_eq!(ApiResourceConfig::of([("apps/v1", "yes")]), Err(Error::Value("apps/v1".into(), "yes".into())));
     }
 }

@@ -211,7 +211,10 @@ mod tests {
     fn known(service: Value, slices: &[Value]) -> Known {
         let mut known = Known::default();
         let resource = |group, name| loopback::find_resource(group, "v1", name).unwrap();
-        known.insert_object(ObjectKey { resource: resource("", "services"), namespace: "n", name: "s" }, &json!({"spec": service}));
+        known.insert_object(
+            ObjectKey { resource: resource("", "services"), namespace: "n", name: "s" },
+            &json!({"spec": service}),
+        );
         for (at, slice) in slices.iter().enumerate() {
             let mut slice = slice.clone();
             slice["metadata"] = json!({"labels": {SERVICE_LABEL: "s"}});

@@ -8,7 +8,7 @@ use api::{
 use async_trait::async_trait;
 use store::Revision;
 
-use crate::{body::Input, loopback::Place, request::Target, services::Services};
+use crate::{body::RequestBody, loopback::ObjectKey, request::ResourceRequest, services::Services};
 
 /// Computes a changed object from the current one.
 pub type Edit<'a> = &'a mut (dyn FnMut(&Value) -> Result<Value, Status> + Send);
@@ -24,10 +24,10 @@ pub trait ObjectStorage: Send + Sync {
     async fn list_objects(&self, resource: &Resource, namespace: &str) -> Result<Vec<Value>, Status>;
 
     /// Performs a write and returns the written object; null for deletions.
-    async fn write_object(&self, target: &Target, input: &Input) -> Result<Value, Status>;
+    async fn write_object(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Value, Status>;
 
     /// Updates the status of an object with `edit`, which runs again after a conflict.
-    async fn edit_status(&self, place: Place<'_>, edit: Edit<'_>) -> Result<Value, Status>;
+    async fn edit_status(&self, place: ObjectKey<'_>, edit: Edit<'_>) -> Result<Value, Status>;
 
     /// Converts an object to the version of `resource`; may call a conversion webhook.
     async fn convert_to_version(&self, resource: &Resource, object: Value) -> Result<Value, Status>;

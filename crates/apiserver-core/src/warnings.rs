@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Notes of one request, shared by all who work on it.
 #[derive(Clone, Debug, Default)]
-pub struct Notes {
+pub struct Warnings {
     warnings: Arc<Mutex<Vec<String>>>,
 }
 
-impl Notes {
+impl Warnings {
     /// For a `Warning` header; what was said before is not said again.
     pub fn warn(&self, text: impl Into<String>) {
         let (mut warnings, text) = (self.lock(), text.into());

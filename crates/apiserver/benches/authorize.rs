@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, LazyLock};
 
-use apiserver_core::attributes::{AttributesTarget, Attributes, ResourceAttributes};
+use apiserver_core::attributes::{Attributes, AttributesTarget, ResourceAttributes};
 use divan::{Bencher, black_box};
 use ferry_apiserver::{Authorization, Config, Mode, Server, Settings, User};
 use futures::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
-use store::{EmbeddedStore, Precondition, EmbeddedOptions, Store, WriteRequest};
+use store::{EmbeddedOptions, EmbeddedStore, Precondition, Store, WriteRequest};
 
 const BINDINGS: usize = 10_000;
 const NAMESPACES: usize = 100;
@@ -34,8 +34,12 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
         let store: Arc<dyn Store> = Arc::new(store);
         let writes = stream::iter(objects()).map(|(key, object)| {
             let store = store.clone();
-            let write =
-                WriteRequest { key: key.into(), precondition: Precondition::Absent, value: Some(object.to_string().into()), ttl: None };
+            let write = WriteRequest {
+                key: key.into(),
+                precondition: Precondition::Absent,
+                value: Some(object.to_string().into()),
+                ttl: None,
+            };
             async move { store.write(write).await.expect("a write") }
         });
         writes.buffer_unordered(256).for_each(|_| async {}).await;
@@ -85,7 +89,8 @@ fn objects() -> impl Iterator<Item = (String, Value)> {
 fn decide(bencher: Bencher<'_, '_>, (name, group, resource, allowed): (&str, &str, &str, bool)) {
     let groups = vec![group.to_owned(), "system:authenticated".to_owned()];
     let user = User { name: name.to_owned(), groups, ..User::default() };
-    let asked = ResourceAttributes { version: "v1", resource, namespace: "ns-0", name: "x", ..ResourceAttributes::default() };
+    let asked =
+        ResourceAttributes { version: "v1", resource, namespace: "ns-0", name: "x", ..ResourceAttributes::default() };
     let attributes = Attributes { user: &user, verb: "get", target: AttributesTarget::Resource(asked) };
     let authorizers = WORLD.server.authorizers();
     bencher.bench(|| {

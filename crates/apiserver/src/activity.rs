@@ -20,7 +20,7 @@ const IDLE: Duration = Duration::from_secs(90);
 
 /// The requests of one connection.
 #[derive(Debug, Default)]
-pub struct Activity {
+pub struct ConnectionActivity {
     requests: AtomicUsize,
     changed: Notify,
     leave: Notify,
@@ -28,14 +28,14 @@ pub struct Activity {
 
 /// A request of a connection, until it is dropped.
 #[derive(Debug)]
-pub struct Busy(Arc<Activity>);
+pub struct InFlightGuard(Arc<ConnectionActivity>);
 
-impl Activity {
+impl ConnectionActivity {
     /// A request begins.
-    pub fn begin(self: &Arc<Self>) -> Busy {
+    pub fn begin(self: &Arc<Self>) -> InFlightGuard {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.changed.notify_one();
-        Busy(self.clone())
+        InFlightGuard(self.clone())
     }
 
     /// Asks the client to connect anew once its requests are answered.
@@ -61,7 +61,7 @@ impl Activity {
     }
 }
 
-impl Busy {
+impl InFlightGuard {
     /// Holds on while a stream lasts; an answer that is at hand is as good as sent.
     pub fn until_sent(self, response: Response<Body>) -> Response<Body> {
         if response.body().size_hint().exact().is_some() {
@@ -77,7 +77,7 @@ impl Busy {
     }
 }
 
-impl Drop for Busy {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.0.requests.fetch_sub(1, Ordering::Relaxed);
         self.0.changed.notify_one();
@@ -90,7 +90,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_can_be_asked_to_leave() {
-        let activity = Arc::new(Activity::default());
+        let activity = Arc::new(ConnectionActivity::default());
         let busy = activity.begin();
         activity.leave();
         activity.over().await;

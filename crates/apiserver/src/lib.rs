@@ -17,6 +17,7 @@ mod gzip;
 mod headers;
 mod health;
 mod impersonate;
+mod indent;
 mod list_encoder;
 mod listen;
 mod metrics;
@@ -70,7 +71,7 @@ pub use registry::{
     component_status::Component,
 };
 pub use reload::{Reload, Watched};
-pub use settings::{Serving, Settings, Shutdown};
+pub use settings::{BuildInfo, Serving, Settings, Shutdown};
 use tokio::net::TcpListener;
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
@@ -195,7 +196,8 @@ impl Server {
         // Indexes that are made from here on contain the objects that were just written.
         registry.cache().wait_until_synced().await?;
         let alive = CancellationToken::new();
-        let crd_controller = apiextensions::crd_status_controller::run(registry.clone(), registry.custom().clone(), alive.clone());
+        let crd_controller =
+            apiextensions::crd_status_controller::run(registry.clone(), registry.custom().clone(), alive.clone());
         tokio::spawn(crd_controller);
         let served = settings.served.clone();
         let pages = api::discovery::DocumentCache::new(move |group, version| served.includes(group, version));

@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use api::{Value, convert, protobuf, status::Status};
-use apiserver_core::{document, document::TypeMetaSuffix, request::ResourceRequest};
+use api::{Value, convert, json_encoder, protobuf, schema::FieldType, status::Status};
+use apiserver_core::{document, document::TypeMetaPrefix, request::ResourceRequest};
 use bytes::{BufMut, Bytes, BytesMut};
 use registry::List;
 use store::CachedItem;
@@ -38,7 +38,7 @@ pub fn json(target: &ResourceRequest, metadata: &Value, list: &List, compress: b
     let (kind, version) = (target.resource.kind, target.resource.api_version());
     let head = format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");
     let size: usize = head.len() + list.items.iter().map(|item| item.record.value.len() + 32).sum::<usize>();
-    let items = Items { target, tail: TypeMetaSuffix::for_resource(&target.resource) };
+    let items = Items { target, tail: TypeMetaPrefix::for_resource(&target.resource) };
     if compress && size >= gzip::WORTHWHILE {
         let mut stream = Stream::with_capacity(size / 4);
         stream.push(&Piece::of(head.as_bytes()));
@@ -48,7 +48,7 @@ pub fn json(target: &ResourceRequest, metadata: &Value, list: &List, compress: b
                 items.with_json_piece(item, |piece| stream.push(piece))?;
             }
         }
-        stream.push(&Piece::of(b"]}"));
+        stream.push(&Piece::of(b"]}\n"));
         return Ok(Joined { body: stream.finish(), compressed: true });
     }
     let mut out = BytesMut::with_capacity(size + 16);
@@ -56,13 +56,13 @@ pub fn json(target: &ResourceRequest, metadata: &Value, list: &List, compress: b
     for (at, item) in list.items.iter().enumerate() {
         items.append_json(&mut out, item, at > 0)?;
     }
-    out.put_slice(b"]}");
+    out.put_slice(b"]}\n");
     Ok(Joined { body: out.freeze(), compressed: false })
 }
 
 /// A list in protobuf.
 pub fn protobuf(target: &ResourceRequest, metadata: &Value, list: &List, compress: bool) -> Result<Joined, Status> {
-    let items = Items { target, tail: TypeMetaSuffix::for_resource(&target.resource) };
+    let items = Items { target, tail: TypeMetaPrefix::for_resource(&target.resource) };
     let written: Vec<Bytes> = list.items.iter().map(|item| items.protobuf(item)).collect::<Result<_, _>>()?;
     let length = written.iter().map(Bytes::len).sum();
     let (head, tail) = protobuf::list_envelope(&target.resource, metadata, length);
@@ -86,7 +86,7 @@ pub fn protobuf(target: &ResourceRequest, metadata: &Value, list: &List, compres
 /// Writes the items of one resource.
 struct Items<'a> {
     target: &'a ResourceRequest,
-    tail: TypeMetaSuffix,
+    tail: TypeMetaPrefix,
 }
 
 impl Items<'_> {
@@ -100,6 +100,10 @@ impl Items<'_> {
         Ok(convert::convert_to(&self.target.resource, object))
     }
 
+    fn item_type(&self) -> FieldType {
+        FieldType::Struct(self.target.resource.ty)
+    }
+
     fn append_json(&self, out: &mut BytesMut, item: &CachedItem, comma: bool) -> Result<(), Status> {
         if comma {
             out.put_u8(b',');
@@ -107,7 +111,7 @@ impl Items<'_> {
         if self.tail.matches_document(&item.record.value) {
             self.tail.append_item(out, &item.record.value, item.record.revision);
         } else {
-            out.put_slice(untyped(self.object(item)?).to_string().as_bytes());
+            out.put_slice(&json_encoder::encode_typed(&self.item_type(), &untyped(self.object(item)?)));
         }
         Ok(())
     }

@@ -18,7 +18,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Origin, Server, activity::Activity, bootstrap, paths, pipeline, pipeline::AnonymousResponse, reload, usage_sampler,
+    Origin, Server, activity::ConnectionActivity, bootstrap, paths, pipeline, pipeline::AnonymousResponse, reload,
+    usage_sampler,
 };
 
 /// How long a client may take for the TLS handshake.
@@ -43,7 +44,7 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::Serve
     let ends = server.shared.settings.shutdown.clone();
     let stop = CancellationToken::new();
     let accepting = tokio::spawn(accept(server.clone(), listener, tls, stop.clone()));
-    let kept_up = tokio::spawn(keep_up(server.clone()));
+    let kept_up = tokio::spawn(run_background_tasks(server.clone()));
     shutdown.cancelled().await;
     server.shared.ending.cancel();
     // It ends with the token, unless the store does not answer; if it panicked, the process is ending anyway.
@@ -69,7 +70,7 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::Serve
 }
 
 /// What the server does besides answering, until it is asked to end.
-async fn keep_up(server: Server) {
+async fn run_background_tasks(server: Server) {
     let ending = server.shared.ending.clone();
     let kept = bootstrap::run(server.clone(), ending.clone());
     let sampled = async {
@@ -138,7 +139,7 @@ async fn connection(server: Server, stream: TcpStream, acceptor: TlsAcceptor, sh
         }
     };
     let peer = Arc::new(Peer::new(peer, stream.get_ref().1.peer_certificates()));
-    let activity = Arc::new(Activity::default());
+    let activity = Arc::new(ConnectionActivity::default());
     let load = server.shared.settings.load.clone();
     let builder = builder(&server);
     let service = {

@@ -10,16 +10,16 @@ use aggregator::Api;
 use api::status::Status;
 use apiserver_core::{
     Body, Caller, User,
-    attributes::Question,
-    body::{Input, text_response, user_agent},
+    attributes::RequestAttributes,
+    body::{RequestBody, text_response, user_agent},
     clock,
-    negotiation::Form,
+    negotiation::MediaTypeOptions,
     query::Query,
-    request::{self, Info, Target, is_streaming},
+    request::{self, RequestInfo, ResourceRequest, is_streaming},
 };
-use audit::{Auditor, Trail};
-use authn::{ANONYMOUS, Notes, Shown};
-use flowcontrol::{Asked, Rejected};
+use audit::{AuditContext, Auditor};
+use authn::{ANONYMOUS, AuthenticationNotes, AuthenticationRequest};
+use flowcontrol::{RejectedRequest, RequestDigest};
 use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use registry::Outcome;
@@ -39,7 +39,7 @@ pub(crate) fn handle(server: Server, origin: Origin, request: Request<Body>) -> 
 
 async fn handle_in_span(server: Server, origin: Origin, mut request: Request<Body>) -> Response<Body> {
     let started = std::time::Instant::now();
-    let error_options = Form::of_error(request.headers());
+    let error_options = MediaTypeOptions::for_error(request.headers());
     let audit_id = headers::audit_id(request.headers());
     let span = tracing::Span::current();
     if !span.is_disabled() {
@@ -100,25 +100,25 @@ struct RoutedRequest {
 /// The handler of a request.
 enum Route {
     /// A resource of this server, built-in or custom.
-    Resource(Box<Target>),
+    Resource(Box<ResourceRequest>),
     /// An aggregated API server; with the request info of a resource path.
-    Aggregated { api: Arc<Api>, info: Option<Info> },
+    Aggregated { api: Arc<Api>, info: Option<RequestInfo> },
     /// Any other path. `status` is the response to a path below a group-version that names no resource.
-    Path { info: Option<Info>, status: Option<Status> },
+    Path { info: Option<RequestInfo>, status: Option<Status> },
 }
 
 impl RoutedRequest {
     fn parse(server: &Server, request: &Request<Body>) -> Self {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let query = Query::parse(request.uri().query().unwrap_or_default());
-        if let Some(api) = server.aggregator().elsewhere(&path) {
-            let info = request::info(&method, &path, &query);
+        if let Some(api) = server.aggregator().remote_for_path(&path) {
+            let info = request::parse_request_info(&method, &path, &query);
             return Self { method, path, query, route: Route::Aggregated { api, info } };
         }
-        let route = match request::parse(&method, &path, query.clone(), server.table()) {
+        let route = match request::parse_resource_request(&method, &path, query.clone(), server.table()) {
             Some(Ok(target)) => Route::Resource(Box::new(target)),
             other => {
-                let info = request::info(&method, &path, &query);
+                let info = request::parse_request_info(&method, &path, &query);
                 Route::Path { info, status: other.and_then(Result::err) }
             }
         };
@@ -126,25 +126,25 @@ impl RoutedRequest {
     }
 
     /// Builds authorizer attributes.
-    fn attributes(&self) -> Question<'_> {
+    fn attributes(&self) -> RequestAttributes<'_> {
         match &self.route {
-            Route::Resource(target) => Question::of_target(target),
+            Route::Resource(target) => RequestAttributes::from_resource_request(target),
             Route::Aggregated { info: Some(info), .. } | Route::Path { info: Some(info), .. } => {
-                Question::of_info(info, &self.query)
+                RequestAttributes::from_request_info(info, &self.query)
             }
             Route::Aggregated { info: None, .. } | Route::Path { info: None, .. } => {
-                Question::of_path(&self.method, &self.path)
+                RequestAttributes::from_path(&self.method, &self.path)
             }
         }
     }
 
     /// The request as flow control classifies it.
-    fn flow_digest(&self) -> Asked<'_> {
+    fn flow_digest(&self) -> RequestDigest<'_> {
         match &self.route {
-            Route::Resource(target) => Asked::Resource(target),
-            Route::Aggregated { info: Some(info), .. } => Asked::Elsewhere(info),
+            Route::Resource(target) => RequestDigest::Resource(target),
+            Route::Aggregated { info: Some(info), .. } => RequestDigest::Aggregated(info),
             Route::Aggregated { info: None, .. } | Route::Path { .. } => {
-                Asked::Path(non_resource_verb(&self.method), &self.path)
+                RequestDigest::NonResource(non_resource_verb(&self.method), &self.path)
             }
         }
     }
@@ -176,15 +176,19 @@ impl RoutedRequest {
 }
 
 /// Authenticates the request and strips its credentials. Failures are logged, not returned.
-async fn authenticate(server: &Server, origin: Origin, request: &mut Request<Body>) -> (Option<Caller>, Notes) {
+async fn authenticate(
+    server: &Server,
+    origin: Origin,
+    request: &mut Request<Body>,
+) -> (Option<Caller>, AuthenticationNotes) {
     let peer = match origin {
-        Origin::Component(user) => return (Some(Caller::Component(user)), Notes::default()),
+        Origin::Component(user) => return (Some(Caller::Component(user)), AuthenticationNotes::default()),
         Origin::Peer(peer) => peer,
     };
     let authenticator = server.authenticator();
     let (path, mut headers) = (request.uri().path().to_owned(), std::mem::take(request.headers_mut()));
-    let (audiences, notes) = (authenticator.audiences(), Notes::default());
-    let mut shown = Shown { headers: &mut headers, peer: Some(&peer), path: &path, audiences, notes };
+    let (audiences, notes) = (authenticator.audiences(), AuthenticationNotes::default());
+    let mut shown = AuthenticationRequest { headers: &mut headers, peer: Some(&peer), path: &path, audiences, notes };
     let found = authenticator.authenticate(&mut shown).await;
     let notes = shown.notes;
     *request.headers_mut() = headers;
@@ -195,18 +199,23 @@ async fn authenticate(server: &Server, origin: Origin, request: &mut Request<Bod
 /// What the audit event of a request says of it, beyond its attributes.
 struct AuditedCall<'a> {
     caller: Option<Caller>,
-    error_options: Form,
-    notes: &'a Notes,
+    error_options: MediaTypeOptions,
+    notes: &'a AuthenticationNotes,
     peer: Option<SocketAddr>,
     id: &'a HeaderValue,
 }
 
 impl AuditedCall<'_> {
     /// Begins the audit context of the request; `None` if the policy omits it.
-    fn begin(&self, auditor: &Arc<Auditor>, routed: &RoutedRequest, request: &Request<Body>) -> Option<Arc<Trail>> {
+    fn begin(
+        &self,
+        auditor: &Arc<Auditor>,
+        routed: &RoutedRequest,
+        request: &Request<Body>,
+    ) -> Option<Arc<AuditContext>> {
         let unauthenticated = User::default();
         let attributes = routed.attributes();
-        let attributes = attributes.about(self.caller.as_ref().map_or(&unauthenticated, Caller::user));
+        let attributes = attributes.attributes_for(self.caller.as_ref().map_or(&unauthenticated, Caller::user));
         let agent = user_agent(request);
         let about = audit::Request {
             id: self.id.to_str().unwrap_or_default(),
@@ -256,7 +265,7 @@ async fn audit_request(
 async fn handle_authenticated(
     server: &Server,
     caller: Option<Caller>,
-    error_options: Form,
+    error_options: MediaTypeOptions,
     routed: RoutedRequest,
     request: Request<Body>,
 ) -> Response<Body> {
@@ -271,7 +280,7 @@ async fn handle_authenticated(
 async fn serve_request(
     server: &Server,
     caller: Caller,
-    error_options: Form,
+    error_options: MediaTypeOptions,
     mut routed: RoutedRequest,
     mut request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
@@ -294,7 +303,7 @@ async fn serve_request(
         server.shared.metrics.terminated(counted.key(), 504);
     }
     let mut response = result.unwrap_or_else(|status| encode::error(error_options, &status));
-    permit.mark(&mut response);
+    permit.add_headers(&mut response);
     Ok(counted.answered(response))
 }
 
@@ -303,11 +312,11 @@ async fn impersonate(
     server: &Server,
     caller: &Caller,
     headers: &mut HeaderMap,
-    attributes: &Question<'_>,
+    attributes: &RequestAttributes<'_>,
 ) -> Result<Option<Caller>, Status> {
-    let attributes = attributes.about(caller.user());
+    let attributes = attributes.attributes_for(caller.user());
     let modes = &server.shared.impersonators;
-    let found = impersonate::impersonated(server.authorizers(), modes, headers, &attributes).await?;
+    let found = impersonate::resolve_impersonation(server.authorizers(), modes, headers, &attributes).await?;
     Ok(found.map(|other| {
         tracing::debug!(requestor = caller.user().name, impersonated = other.user.name, "impersonating");
         audit::with(|trail| trail.impersonates(&other.user, other.constraint));
@@ -316,30 +325,30 @@ async fn impersonate(
 }
 
 /// 429 in upstream's words.
-pub(crate) fn too_many_requests(rejected: &Rejected) -> Response<Body> {
+pub(crate) fn too_many_requests(rejected: &RejectedRequest) -> Response<Body> {
     let mut response = text_response("Too many requests, please try again later.\n");
     *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
     let headers = response.headers_mut();
     headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    rejected.mark(&mut response);
+    rejected.add_headers(&mut response);
     response
 }
 
 async fn authorize_and_dispatch(
     server: &Server,
     caller: &Caller,
-    error_options: Form,
+    error_options: MediaTypeOptions,
     routed: RoutedRequest,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
-    server.authorizers().answer(caller.user(), &routed.attributes()).await?;
+    server.authorizers().authorize_request(caller.user(), &routed.attributes()).await?;
     let watch = routed.verb().0 == "watch";
     // A future is copied whenever it becomes a part of another: from here on it is a pointer.
     match routed.route {
         Route::Resource(target) => serve_resource(server, caller, error_options, target, request).await,
         Route::Aggregated { api, .. } => {
-            Ok(Box::pin(server.aggregator().pass(&api, caller.user(), watch, request)).await)
+            Ok(Box::pin(server.aggregator().proxy_request(&api, caller.user(), watch, request)).await)
         }
         Route::Path { status: Some(status), .. } => Err(status),
         Route::Path { status: None, .. } => Box::pin(paths::answer(server, &request.into_parts().0)).await,
@@ -363,8 +372,8 @@ fn non_resource_verb(method: &Method) -> &'static str {
 async fn serve_resource(
     server: &Server,
     caller: &Caller,
-    error_options: Form,
-    target: Box<Target>,
+    error_options: MediaTypeOptions,
+    target: Box<ResourceRequest>,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
     let mut deprecation = target.resource.deprecation_warning();
@@ -391,21 +400,21 @@ async fn serve_resource(
 async fn handle_resource(
     server: &Server,
     caller: &Caller,
-    mut target: Box<Target>,
+    mut target: Box<ResourceRequest>,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
     // The futures of rare requests are boxed, so that the others stay small.
     if is_streaming(&target.subresource) {
         return Box::pin(connect::answer(server, caller, *target, request)).await;
     }
-    let form = Form::negotiate(request.headers(), &target)?;
+    let form = MediaTypeOptions::negotiate(request.headers(), &target)?;
     if target.verb == "watch" && watch::socket::is_asked_for(request.headers()) {
         return Box::pin(watch::socket::answer(server, *target, form, request)).await;
     }
     if target.verb == "watch" {
         return Box::pin(watch::answer(server, *target, form)).await;
     }
-    let input = Input::read(request).await?;
+    let input = RequestBody::read(request).await?;
     if matches!(target.verb, "create" | "update") {
         target.words = registry::words(&target.resource, &input);
     }

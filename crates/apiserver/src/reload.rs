@@ -176,7 +176,7 @@ fn hashed(text: &str) -> String {
 mod tests {
     use apiserver_core::{
         User,
-        attributes::{Asked, Attributes},
+        attributes::{Attributes, AttributesTarget},
     };
 
     use super::*;
@@ -215,7 +215,10 @@ mod tests {
         let (server, _dir) = fixture::server(Settings { authorization: all(), ..Settings::default() }).await;
         let user = User { name: "joe".into(), ..User::default() };
         let may = async || {
-            server.authorizers().allows(&Attributes { user: &user, verb: "get", asked: Asked::Path("/x") }).await
+            server
+                .authorizers()
+                .is_allowed(&Attributes { user: &user, verb: "get", target: AttributesTarget::NonResource("/x") })
+                .await
         };
         assert!(may().await, "everybody may do everything at first");
         assert_eq!(server.reauthorize(&format!("{HEAD}- type: RBAC\n  name: rbac\n")), Ok(()));
@@ -267,8 +270,14 @@ mod tests {
         };
         let found = async || {
             let (mut headers, audiences) = (http::HeaderMap::new(), Vec::new());
-            let notes = authn::Notes::default();
-            let mut shown = authn::Shown { headers: &mut headers, peer: None, path: "/", audiences: &audiences, notes };
+            let notes = authn::AuthenticationNotes::default();
+            let mut shown = authn::AuthenticationRequest {
+                headers: &mut headers,
+                peer: None,
+                path: "/",
+                audiences: &audiences,
+                notes,
+            };
             server.authenticator().authenticate(&mut shown).await.is_ok()
         };
         assert!(found().await);

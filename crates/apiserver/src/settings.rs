@@ -4,7 +4,7 @@ use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
 
 use admission::AdmissionSettings;
 use aggregator::Aggregation;
-use apiserver_core::resource_config::Served;
+use apiserver_core::resource_config::ApiResourceConfig;
 use audit::Audit;
 use authn::Authentication;
 use authz::Authorization;
@@ -41,7 +41,7 @@ pub struct Settings {
     /// How the server ends.
     pub shutdown: Shutdown,
     /// Which groups and versions are served.
-    pub served: Served,
+    pub served: ApiResourceConfig,
     /// Whether other API servers use the store too.
     pub shared_store: bool,
     /// How long events are kept.
@@ -52,6 +52,8 @@ pub struct Settings {
     pub reload: Reload,
     /// Whether there are initializers, and how long a creation waits for them.
     pub initializers: Option<Duration>,
+    /// The commit that was built, for `/version`.
+    pub build: BuildInfo,
     /// The flags with their values, for `/flagz`.
     pub flags: Vec<(String, String)>,
     /// This machine's name, for the identity of this server.
@@ -95,12 +97,13 @@ impl Default for Settings {
             load: Load::default(),
             serving: Serving::default(),
             shutdown: Shutdown::default(),
-            served: Served::default(),
+            served: ApiResourceConfig::default(),
             shared_store: false,
             event_ttl: Duration::from_secs(3600),
             components: Component::usual(),
             reload: Reload::default(),
             initializers: None,
+            build: BuildInfo::default(),
             flags: Vec::new(),
             host_name: "localhost".into(),
         }
@@ -116,5 +119,20 @@ impl Default for Serving {
 impl Default for Shutdown {
     fn default() -> Self {
         Self { delay: Duration::ZERO, drain: Duration::from_secs(3), retry_after: false }
+    }
+}
+
+/// The commit that a binary was built from.
+#[derive(Clone, Debug)]
+pub struct BuildInfo {
+    /// Commit hash; empty if it is not known.
+    pub git_commit: String,
+    /// Time of the commit in RFC 3339.
+    pub date: String,
+}
+
+impl Default for BuildInfo {
+    fn default() -> Self {
+        Self { git_commit: String::new(), date: "1970-01-01T00:00:00Z".into() }
     }
 }

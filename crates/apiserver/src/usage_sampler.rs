@@ -7,7 +7,7 @@ use std::{
 
 use admission::usage::Sample;
 use api::{Value, meta, status::Status};
-use apiserver_core::{body::full, loopback};
+use apiserver_core::{body::full_body, loopback};
 use http::{Request, header};
 use http_body_util::{BodyExt, Limited};
 use tokio_util::sync::CancellationToken;
@@ -63,9 +63,9 @@ impl Before {
 /// Asks all kubelets once.
 async fn sample(server: &Server, before: &mut Before) -> Result<(), Status> {
     let registry = server.registry();
-    let pods = registry.objects(loopback::resource("", "v1", "pods")?, "").await?;
+    let pods = registry.objects(loopback::find_resource("", "v1", "pods")?, "").await?;
     let images = images(&pods);
-    let nodes = registry.objects(loopback::resource("", "v1", "nodes")?, "").await?;
+    let nodes = registry.objects(loopback::find_resource("", "v1", "nodes")?, "").await?;
     let mut seen = HashMap::new();
     for node in &nodes {
         let page = match tokio::time::timeout(LIMIT, page(server, meta::name(node))).await {
@@ -106,7 +106,7 @@ fn images(pods: &[Value]) -> HashMap<Container, String> {
 
 async fn page(server: &Server, node: &str) -> Result<String, String> {
     let kubelet = connect::kubelet_of(server, node).await.map_err(|status| status.message)?;
-    let request = Request::get("/metrics/resource").header(header::HOST, kubelet.authority()).body(full(""));
+    let request = Request::get("/metrics/resource").header(header::HOST, kubelet.authority()).body(full_body(""));
     let answer = kubelet.send(request.map_err(|error| error.to_string())?).await.map_err(|error| error.to_string())?;
     if !answer.status().is_success() {
         return Err(format!("it answers {}", answer.status()));
@@ -147,7 +147,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use admission::usage::{Kind, Wanted};
-    use apiserver_core::loopback::{Place, System};
+    use apiserver_core::loopback::{LoopbackClient, ObjectKey};
     use http::Response;
     use serde_json::json;
 
@@ -182,10 +182,10 @@ mod tests {
         })
         .await;
         let port: u16 = listener.url.rsplit(':').next().unwrap().parse().unwrap();
-        let system = System::new(&**server.registry());
+        let system = LoopbackClient::new(&**server.registry());
         let make = async |resource: &str, namespace: &str, object: Value| {
-            let resource = apiserver_core::loopback::resource("", "v1", resource).unwrap();
-            system.create(Place { resource, namespace, name: "" }, &object).await.unwrap();
+            let resource = apiserver_core::loopback::find_resource("", "v1", resource).unwrap();
+            system.create(ObjectKey { resource, namespace, name: "" }, &object).await.unwrap();
         };
         let status = json!({"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}});

@@ -58,7 +58,12 @@ async fn change(client: &Client, path: &str, change: impl Fn(&mut Value)) -> usi
 async fn history(wire: &Wire, key: &str) -> Vec<(bool, bool)> {
     let now = wire.store.revision().await.unwrap();
     // Nothing tells the end of a history but the next change, so one is made.
-    let end = store::WriteRequest { key: "/end".into(), precondition: store::Precondition::Absent, value: Some("{}".into()), ttl: None };
+    let end = store::WriteRequest {
+        key: "/end".into(),
+        precondition: store::Precondition::Absent,
+        value: Some("{}".into()),
+        ttl: None,
+    };
     let last = wire.store.write(end).await.unwrap();
     assert!(last > now);
     let events = wire.store.watch("/", 0).await.unwrap().map(|event| event.expect("history is there"));

@@ -21,7 +21,12 @@ async fn server() -> (Local, tempfile::TempDir) {
         let object =
             json!({"metadata": {"name": name, "namespace": "default"}, "apiVersion": "v1", "kind": "ConfigMap"});
         let key = format!("/registry/configmaps/default/{name}");
-        let write = WriteRequest { key: key.into(), precondition: Precondition::Absent, value: Some(object.to_string().into()), ttl: None };
+        let write = WriteRequest {
+            key: key.into(),
+            precondition: Precondition::Absent,
+            value: Some(object.to_string().into()),
+            ttl: None,
+        };
         newest = store.write(write).await.unwrap();
     }
     store.compact(newest).await.unwrap();

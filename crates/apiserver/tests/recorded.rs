@@ -11,7 +11,7 @@ use ferry_apiserver::Local;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
-use store::{Precondition, KeyLayout, WriteRequest};
+use store::{KeyLayout, Precondition, WriteRequest};
 use tower::ServiceExt;
 
 const PAIRS: &str = include_str!("recorded/pairs.txt");
@@ -52,7 +52,8 @@ async fn what_kube_apiserver_wrote_is_served() {
     for pair in pairs() {
         let key = layout.to_ours(pair.key).expect("a key of ours");
         assert_eq!(layout.to_etcd(&key), pair.key);
-        let write = WriteRequest { key: key.into(), precondition: Precondition::Absent, value: Some(pair.value), ttl: None };
+        let write =
+            WriteRequest { key: key.into(), precondition: Precondition::Absent, value: Some(pair.value), ttl: None };
         store.write(write).await.unwrap();
     }
     let service = fixture::over(store).await;

@@ -5,7 +5,7 @@ use std::{io::Read, sync::Arc};
 use api::{Value, protobuf};
 use apiserver_core::{
     Body,
-    body::{PROTOBUF, full},
+    body::{PROTOBUF, full_body},
 };
 use bytes::Bytes;
 use flate2::read::GzDecoder;
@@ -13,7 +13,7 @@ use http::{Response, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 
-use super::{Level, Stage, Trail};
+use super::{AuditContext, Level, Stage};
 
 /// Larger answers are looked into only where all of them is kept.
 const SMALL: u64 = 64 << 10;
@@ -21,7 +21,7 @@ const SMALL: u64 = 64 << 10;
 const MAX_PLAIN: u64 = 64 << 20;
 
 /// Tells what became of a request, and of a stream also when it ends.
-pub async fn complete(trail: Arc<Trail>, stream: bool, response: Response<Body>) -> Response<Body> {
+pub async fn complete(trail: Arc<AuditContext>, stream: bool, response: Response<Body>) -> Response<Body> {
     let code = response.status().as_u16();
     if stream && code < 400 {
         trail.answered(code, None);
@@ -42,7 +42,7 @@ pub async fn complete(trail: Arc<Trail>, stream: bool, response: Response<Body>)
 }
 
 /// Tells of a request that was refused before it was begun.
-pub async fn refuse(trail: &Trail, response: Response<Body>) -> Response<Body> {
+pub async fn refuse(trail: &AuditContext, response: Response<Body>) -> Response<Body> {
     let (response, object) = look(response).await;
     trail.answered(response.status().as_u16(), object);
     reached(trail, Stage::ResponseStarted).await;
@@ -50,7 +50,7 @@ pub async fn refuse(trail: &Trail, response: Response<Body>) -> Response<Body> {
 }
 
 /// Tells of a request that the server failed at.
-pub async fn panicked(trail: &Trail) {
+pub async fn panicked(trail: &AuditContext) {
     let status = serde_json::json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "InternalError",
         "message": "APIServer panic'd", "code": 500,
@@ -59,13 +59,13 @@ pub async fn panicked(trail: &Trail) {
     reached(trail, Stage::Panic).await;
 }
 
-async fn reached(trail: &Trail, stage: Stage) {
+async fn reached(trail: &AuditContext, stage: Stage) {
     // Only the beginning of a request can fail it.
     let _ = trail.reach(stage).await;
 }
 
 /// Whether the answer is kept, or may be a `Status` that says more than its code.
-fn wants_body(trail: &Trail, response: &Response<Body>) -> bool {
+fn wants_body(trail: &AuditContext, response: &Response<Body>) -> bool {
     // What another server answers is its to tell of, and may be endless.
     if response.extensions().get::<apiserver_core::Passed>().is_some() {
         return false;
@@ -81,7 +81,7 @@ async fn look(response: Response<Body>) -> (Response<Body>, Option<Value>) {
     let kind = text(header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim().to_owned();
     let zipped = text(header::CONTENT_ENCODING) == "gzip";
     let Ok(collected) = body.collect().await else {
-        return (Response::from_parts(head, full(Bytes::new())), None);
+        return (Response::from_parts(head, full_body(Bytes::new())), None);
     };
     let bytes = collected.to_bytes();
     let object = plain(&bytes, zipped).and_then(|plain| match kind.as_str() {
@@ -89,7 +89,7 @@ async fn look(response: Response<Body>) -> (Response<Body>, Option<Value>) {
         PROTOBUF => protobuf::decode_object(&plain).ok(),
         _ => None,
     });
-    (Response::from_parts(head, full(bytes)), object)
+    (Response::from_parts(head, full_body(bytes)), object)
 }
 
 fn plain(bytes: &Bytes, zipped: bool) -> Option<Bytes> {
@@ -102,7 +102,7 @@ fn plain(bytes: &Bytes, zipped: bool) -> Option<Bytes> {
 }
 
 /// Tells of the end when it is dropped, which is when nothing more is sent.
-struct End(Option<Arc<Trail>>);
+struct End(Option<Arc<AuditContext>>);
 
 impl Drop for End {
     fn drop(&mut self) {

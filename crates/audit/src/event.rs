@@ -5,12 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 use api::{Map, Value};
 use apiserver_core::{
     User,
-    attributes::{Asked, Attributes},
+    attributes::{Attributes, AttributesTarget},
 };
 use http::HeaderMap;
 use serde_json::json;
 
-use super::{Level, trail::Request};
+use super::{Level, audit_context::Request};
 
 /// A client's longer description of itself is cut.
 const MAX_AGENT: usize = 1024;
@@ -29,7 +29,7 @@ pub fn begun(level: Level, request: &Request<'_>, asked: &Attributes<'_>) -> Val
     if !request.agent.is_empty() {
         event["userAgent"] = agent(request.agent).into();
     }
-    if let Asked::Resource(resource) = &asked.asked {
+    if let AttributesTarget::Resource(resource) = &asked.target {
         let fields = [
             ("resource", resource.resource),
             ("namespace", resource.namespace),

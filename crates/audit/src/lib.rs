@@ -1,16 +1,16 @@
 //! Who did what, when: every request that the policy names leaves a chain of events, one for each stage that it reaches.
 //!
-//! The pipeline begins a [`Trail`] once it is known who asks, and closes it with the answer. In between whoever knows
+//! The pipeline begins a [`AuditContext`] once it is known who asks, and closes it with the answer. In between whoever knows
 //! something worth keeping adds it with [`annotate`], from anywhere in the request's task. Without a policy there is no trail,
 //! and nothing of this costs anything.
 
 mod answer;
+mod audit_context;
 mod batch;
 mod event;
 mod log;
 mod policy;
 mod settings;
-mod trail;
 mod truncate;
 mod webhook;
 
@@ -20,27 +20,27 @@ pub use answer::{complete, panicked, refuse};
 use api::{Value, status::Status};
 pub use apiserver_core::audit::annotate;
 use apiserver_core::{attributes::Attributes, audit::AuditAnnotations};
+pub use audit_context::{AuditContext, Request};
 use batch::Output;
 pub use event::sources;
 use futures::future::join_all;
 pub use log::LogSettings;
 pub use policy::{Level, Policy, PolicyError, Stage};
 pub use settings::{Audit, BatchSettings, Mode, Truncation};
-pub use trail::{Request, Trail};
 pub use webhook::WebhookSettings;
 
 tokio::task_local! {
-    static TRAIL: Arc<Trail>;
+    static TRAIL: Arc<AuditContext>;
 }
 
 /// Looks at the trail of the request that this task answers, if it leaves one.
-pub fn with(look: impl FnOnce(&Trail)) {
+pub fn with(look: impl FnOnce(&AuditContext)) {
     // No trail: nobody wants to know.
     let _ = TRAIL.try_with(|trail| look(trail));
 }
 
 /// Does the work of a request that leaves a trail.
-pub async fn within<F: Future>(trail: Arc<Trail>, work: F) -> F::Output {
+pub async fn within<F: Future>(trail: Arc<AuditContext>, work: F) -> F::Output {
     let annotations: Arc<dyn AuditAnnotations> = trail.clone();
     TRAIL.scope(trail, apiserver_core::audit::scope(annotations, work)).await
 }
@@ -62,9 +62,9 @@ impl Auditor {
     }
 
     /// Begins the trail of a request, if the policy says so.
-    pub fn begin(self: &Arc<Self>, request: &Request<'_>, asked: &Attributes<'_>) -> Option<Arc<Trail>> {
+    pub fn begin(self: &Arc<Self>, request: &Request<'_>, asked: &Attributes<'_>) -> Option<Arc<AuditContext>> {
         let ruling = self.policy.ruling(asked);
-        (ruling.level > Level::None).then(|| Arc::new(Trail::new(self.clone(), ruling, request, asked)))
+        (ruling.level > Level::None).then(|| Arc::new(AuditContext::new(self.clone(), ruling, request, asked)))
     }
 
     /// Passes an event on. An output that must not miss the beginning of a request fails it.

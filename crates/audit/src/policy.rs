@@ -1,7 +1,7 @@
 //! What is audited, and how much of it: the rules of a policy file, of which the first that matches counts.
 
 use api::yaml;
-use apiserver_core::attributes::{Asked, Attributes};
+use apiserver_core::attributes::{Attributes, AttributesTarget};
 use serde::Deserialize;
 
 const KINDS: [&str; 1] = ["audit.k8s.io/v1"];
@@ -129,7 +129,7 @@ struct GroupResources {
 
 /// What a policy says of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ruling {
+pub struct RequestAuditConfig {
     /// How much is kept.
     pub level: Level,
     /// The stages that are not told of, a bit each.
@@ -138,7 +138,7 @@ pub struct Ruling {
     pub omit_managed_fields: bool,
 }
 
-impl Ruling {
+impl RequestAuditConfig {
     /// Whether a stage is told of.
     pub fn tells(&self, stage: Stage) -> bool {
         self.level > Level::None && self.omitted & 1 << stage as u8 == 0
@@ -163,10 +163,12 @@ impl Policy {
     }
 
     /// What it says of a request.
-    pub fn ruling(&self, asked: &Attributes<'_>) -> Ruling {
-        let Some(rule) = self.rules.iter().find(|rule| rule.matches(asked)) else { return Ruling::default() };
+    pub fn ruling(&self, asked: &Attributes<'_>) -> RequestAuditConfig {
+        let Some(rule) = self.rules.iter().find(|rule| rule.matches(asked)) else {
+            return RequestAuditConfig::default();
+        };
         let stages = rule.omit_stages.iter().chain(&self.omit_stages);
-        Ruling {
+        RequestAuditConfig {
             level: rule.level,
             omitted: stages.fold(0, |bits, stage| bits | 1 << *stage as u8),
             omit_managed_fields: rule.omit_managed_fields.unwrap_or(self.omit_managed_fields),
@@ -216,12 +218,14 @@ impl Rule {
         {
             return false;
         }
-        match &asked.asked {
+        match &asked.target {
             // Rules for resources are not for paths.
-            Asked::Path(_) if self.paths.is_empty() => self.namespaces.is_empty() && self.resources.is_empty(),
-            Asked::Path(path) => self.paths.iter().any(|rule| covers(rule, path)),
-            Asked::Resource(_) if !self.paths.is_empty() => false,
-            Asked::Resource(resource) => {
+            AttributesTarget::NonResource(_) if self.paths.is_empty() => {
+                self.namespaces.is_empty() && self.resources.is_empty()
+            }
+            AttributesTarget::NonResource(path) => self.paths.iter().any(|rule| covers(rule, path)),
+            AttributesTarget::Resource(_) if !self.paths.is_empty() => false,
+            AttributesTarget::Resource(resource) => {
                 has(&self.namespaces, resource.namespace)
                     && (self.resources.is_empty() || self.resources.iter().any(|group| group.covers(resource)))
             }
@@ -230,7 +234,7 @@ impl Rule {
 }
 
 impl GroupResources {
-    fn covers(&self, asked: &apiserver_core::attributes::Resource<'_>) -> bool {
+    fn covers(&self, asked: &apiserver_core::attributes::ResourceAttributes<'_>) -> bool {
         if self.group != asked.group {
             return false;
         }

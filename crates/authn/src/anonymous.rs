@@ -2,7 +2,7 @@
 
 use apiserver_core::User;
 
-use super::{ANONYMOUS, Found, Shown, UNAUTHENTICATED};
+use super::{ANONYMOUS, AuthenticationRequest, AuthenticationResponse, UNAUTHENTICATED};
 
 /// Knows everybody who shows nothing.
 pub struct Anonymous {
@@ -17,11 +17,11 @@ impl Anonymous {
     }
 
     /// The user of a request that shows nothing.
-    pub fn found(&self, shown: &Shown<'_>) -> Option<Found> {
+    pub fn found(&self, shown: &AuthenticationRequest<'_>) -> Option<AuthenticationResponse> {
         if !self.paths.is_empty() && !self.paths.iter().any(|path| path == shown.path) {
             return None;
         }
         let user = User { name: ANONYMOUS.into(), groups: vec![UNAUTHENTICATED.into()], ..User::default() };
-        Some(Found { audiences: shown.audiences.to_vec(), ..Found::user(user) })
+        Some(AuthenticationResponse { audiences: shown.audiences.to_vec(), ..AuthenticationResponse::user(user) })
     }
 }

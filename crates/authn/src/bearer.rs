@@ -6,7 +6,9 @@ use async_trait::async_trait;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderValue, header};
 
-use super::{Link, Reasons, Shown, TokenLink, Verdict};
+use super::{
+    AuthenticationErrors, AuthenticationRequest, AuthenticationResult, RequestAuthenticator, TokenAuthenticator,
+};
 
 /// What is said of a token that nobody knows.
 pub const INVALID: &str = "invalid bearer token";
@@ -16,28 +18,28 @@ const PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// Takes tokens out of requests and has them verified.
 pub struct Bearer {
-    tokens: Arc<dyn TokenLink>,
+    tokens: Arc<dyn TokenAuthenticator>,
 }
 
 impl Bearer {
     /// Tokens that `tokens` knows.
-    pub fn new(tokens: Arc<dyn TokenLink>) -> Self {
+    pub fn new(tokens: Arc<dyn TokenAuthenticator>) -> Self {
         Self { tokens }
     }
 
-    async fn verified(&self, token: &str, audiences: &[String]) -> Verdict {
-        let found = self.tokens.verify(token, audiences).await?;
-        found.map(Some).ok_or_else(|| Reasons::one(INVALID))
+    async fn verified(&self, token: &str, audiences: &[String]) -> AuthenticationResult {
+        let found = self.tokens.authenticate_token(token, audiences).await?;
+        found.map(Some).ok_or_else(|| AuthenticationErrors::one(INVALID))
     }
 
-    async fn in_header(&self, shown: &mut Shown<'_>) -> Verdict {
+    async fn in_header(&self, shown: &mut AuthenticationRequest<'_>) -> AuthenticationResult {
         let Some(token) = token_of(shown) else { return Ok(None) };
         let found = self.verified(&token, shown.audiences).await?;
         shown.headers.remove(header::AUTHORIZATION);
         Ok(found)
     }
 
-    async fn in_protocol(&self, shown: &mut Shown<'_>) -> Verdict {
+    async fn in_protocol(&self, shown: &mut AuthenticationRequest<'_>) -> AuthenticationResult {
         if !is_websocket(shown.headers) {
             return Ok(None);
         }
@@ -52,9 +54,9 @@ impl Bearer {
 }
 
 #[async_trait]
-impl Link for Bearer {
-    async fn authenticate(&self, shown: &mut Shown<'_>) -> Verdict {
-        let mut reasons = Reasons::none();
+impl RequestAuthenticator for Bearer {
+    async fn authenticate(&self, shown: &mut AuthenticationRequest<'_>) -> AuthenticationResult {
+        let mut reasons = AuthenticationErrors::none();
         match self.in_header(shown).await {
             Ok(Some(found)) => return Ok(Some(found)),
             Ok(None) => {}
@@ -72,7 +74,7 @@ impl Link for Bearer {
 }
 
 /// The token of the header, if there is one.
-fn token_of(shown: &mut Shown<'_>) -> Option<String> {
+fn token_of(shown: &mut AuthenticationRequest<'_>) -> Option<String> {
     let value = String::from_utf8_lossy(shown.headers.get(header::AUTHORIZATION)?.as_bytes()).into_owned();
     let mut words = value.trim().splitn(3, ' ');
     if !words.next()?.eq_ignore_ascii_case("bearer") {
@@ -94,14 +96,14 @@ fn is_websocket(headers: &HeaderMap) -> bool {
 }
 
 /// The token among the subprotocols, and the others.
-fn protocols(headers: &HeaderMap) -> Result<Option<(String, Vec<String>)>, Reasons> {
+fn protocols(headers: &HeaderMap) -> Result<Option<(String, Vec<String>)>, AuthenticationErrors> {
     let (mut token, mut others) = (None, Vec::new());
     let values = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
     for protocol in values.flat_map(|value| value.split(',')).map(str::trim) {
         match protocol.strip_prefix(PROTOCOL) {
             None => others.push(protocol.to_owned()),
             Some(_) if token.is_some() => {
-                return Err(Reasons::one("multiple base64.bearer.authorization tokens specified"));
+                return Err(AuthenticationErrors::one("multiple base64.bearer.authorization tokens specified"));
             }
             Some(encoded) => token = Some(decoded(encoded)?),
         }
@@ -109,13 +111,13 @@ fn protocols(headers: &HeaderMap) -> Result<Option<(String, Vec<String>)>, Reaso
     match token.filter(|token| !token.is_empty()) {
         None => Ok(None),
         // One must be left to agree on.
-        Some(_) if others.is_empty() => Err(Reasons::one("missing additional subprotocol")),
+        Some(_) if others.is_empty() => Err(AuthenticationErrors::one("missing additional subprotocol")),
         Some(token) => Ok(Some((token, others))),
     }
 }
 
-fn decoded(encoded: &str) -> Result<String, Reasons> {
+fn decoded(encoded: &str) -> Result<String, AuthenticationErrors> {
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(encoded);
-    let bytes = bytes.map_err(|_| Reasons::one("invalid base64.bearer.authorization token encoding"))?;
-    String::from_utf8(bytes).map_err(|_| Reasons::one("invalid base64.bearer.authorization token"))
+    let bytes = bytes.map_err(|_| AuthenticationErrors::one("invalid base64.bearer.authorization token encoding"))?;
+    String::from_utf8(bytes).map_err(|_| AuthenticationErrors::one("invalid base64.bearer.authorization token"))
 }

@@ -5,13 +5,15 @@ use std::{collections::BTreeSet, sync::Arc};
 use api::{Value, meta};
 use apiserver_core::{
     User, loopback,
-    loopback::{Place, System},
+    loopback::{LoopbackClient, ObjectKey},
     storage::ObjectStorage,
 };
 use async_trait::async_trait;
 use base64::{Engine, prelude::BASE64_STANDARD};
 
-use super::{Found, Reasons, TokenLink, Verdict, password_file::same};
+use super::{
+    AuthenticationErrors, AuthenticationResponse, AuthenticationResult, TokenAuthenticator, password_file::same,
+};
 
 const NAMESPACE: &str = "kube-system";
 const TYPE: &str = "bootstrap.kubernetes.io/token";
@@ -30,19 +32,21 @@ impl BootstrapTokens {
 }
 
 #[async_trait]
-impl TokenLink for BootstrapTokens {
-    async fn verify(&self, token: &str, _: &[String]) -> Verdict {
+impl TokenAuthenticator for BootstrapTokens {
+    async fn authenticate_token(&self, token: &str, _: &[String]) -> AuthenticationResult {
         let Some((id, secret)) = parts(token) else { return Ok(None) };
         let name = format!("bootstrap-token-{id}");
-        let failed = |status: api::status::Status| Reasons::one(status.message);
-        let place = Place {
-            resource: loopback::resource("", "v1", "secrets").map_err(failed)?,
+        let failed = |status: api::status::Status| AuthenticationErrors::one(status.message);
+        let place = ObjectKey {
+            resource: loopback::find_resource("", "v1", "secrets").map_err(failed)?,
             namespace: NAMESPACE,
             name: &name,
         };
-        let Some(object) = System::new(&*self.registry).read(place).await.map_err(failed)? else { return Ok(None) };
+        let Some(object) = LoopbackClient::new(&*self.registry).read(place).await.map_err(failed)? else {
+            return Ok(None);
+        };
         match user(&object, id, secret) {
-            Ok(user) => Ok(Some(Found::user(user))),
+            Ok(user) => Ok(Some(AuthenticationResponse::user(user))),
             // Whoever manages tokens finds it in the log; whoever shows one learns nothing.
             Err(why) => {
                 tracing::info!(secret = name, "bootstrap token: {why}");

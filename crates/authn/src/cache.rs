@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use ring::{hmac, rand::SystemRandom};
 use tokio::sync::OnceCell;
 
-use super::{Reasons, TokenLink, Verdict};
+use super::{AuthenticationErrors, AuthenticationResult, TokenAuthenticator};
 
 /// How many parts the memory has, so that few wait for each other …
 const PARTS: usize = 32;
@@ -37,7 +37,7 @@ impl Lifetimes {
         Self { good, unknown: Duration::ZERO, errors: true }
     }
 
-    fn of(&self, verdict: &Verdict) -> Duration {
+    fn of(&self, verdict: &AuthenticationResult) -> Duration {
         match verdict {
             Ok(Some(_)) => self.good,
             Ok(None) => self.unknown,
@@ -49,7 +49,7 @@ impl Lifetimes {
 
 type Key = [u8; 32];
 /// A verdict and until when it counts.
-type Cell = Arc<OnceCell<(Verdict, Instant)>>;
+type Cell = Arc<OnceCell<(AuthenticationResult, Instant)>>;
 
 /// A kind of token, with a memory.
 pub struct Cache<L> {
@@ -59,7 +59,7 @@ pub struct Cache<L> {
     parts: Vec<Mutex<HashMap<Key, Cell>>>,
 }
 
-impl<L: TokenLink> Cache<L> {
+impl<L: TokenAuthenticator> Cache<L> {
     /// Remembers what `link` says.
     pub fn new(link: L, lifetimes: Lifetimes) -> Self {
         let mut random = [0; 32];
@@ -117,13 +117,13 @@ impl<L: TokenLink> Cache<L> {
 }
 
 #[async_trait]
-impl<L: TokenLink> TokenLink for Cache<L> {
-    async fn verify(&self, token: &str, audiences: &[String]) -> Verdict {
+impl<L: TokenAuthenticator> TokenAuthenticator for Cache<L> {
+    async fn authenticate_token(&self, token: &str, audiences: &[String]) -> AuthenticationResult {
         let key = self.key(token, audiences);
         let cell = self.cell(key);
         let verified = async {
-            let late = || Err(Reasons::one("the token could not be verified in time"));
-            let verdict = tokio::time::timeout(PATIENCE, self.link.verify(token, audiences)).await;
+            let late = || Err(AuthenticationErrors::one("the token could not be verified in time"));
+            let verdict = tokio::time::timeout(PATIENCE, self.link.authenticate_token(token, audiences)).await;
             let verdict = verdict.unwrap_or_else(|_| late());
             let until = Instant::now() + self.lifetimes.of(&verdict);
             (verdict, until)
@@ -143,19 +143,19 @@ mod tests {
     use apiserver_core::User;
 
     use super::*;
-    use crate::Found;
+    use crate::AuthenticationResponse;
 
     #[derive(Default)]
     struct Counting(AtomicUsize);
 
     #[async_trait]
-    impl TokenLink for Counting {
-        async fn verify(&self, token: &str, _: &[String]) -> Verdict {
+    impl TokenAuthenticator for Counting {
+        async fn authenticate_token(&self, token: &str, _: &[String]) -> AuthenticationResult {
             self.0.fetch_add(1, Ordering::Relaxed);
             tokio::task::yield_now().await;
             match token {
-                "good" => Ok(Some(Found::user(User { name: "joe".into(), ..User::default() }))),
-                "wrong" => Err(Reasons::one("wrong")),
+                "good" => Ok(Some(AuthenticationResponse::user(User { name: "joe".into(), ..User::default() }))),
+                "wrong" => Err(AuthenticationErrors::one("wrong")),
                 _ => Ok(None),
             }
         }
@@ -164,8 +164,8 @@ mod tests {
     /// Asks twice; how often the link was asked.
     async fn check(lifetimes: Lifetimes, token: &str, asked: usize) {
         let cache = Cache::new(Counting::default(), lifetimes);
-        let first = cache.verify(token, &[]).await;
-        assert_eq!(cache.verify(token, &[]).await, first);
+        let first = cache.authenticate_token(token, &[]).await;
+        assert_eq!(cache.authenticate_token(token, &[]).await, first);
         assert_eq!(cache.link.0.load(Ordering::Relaxed), asked, "{token} {lifetimes:?}");
     }
 
@@ -189,7 +189,7 @@ mod tests {
     async fn audiences_are_told_apart() {
         let cache = Cache::new(Counting::default(), Lifetimes::of_good(Duration::from_secs(3600)));
         for audiences in [vec![], vec!["a".to_owned()], vec!["a".to_owned(), "b".to_owned()], vec!["ab".to_owned()]] {
-            assert!(cache.verify("good", &audiences).await.unwrap().is_some());
+            assert!(cache.authenticate_token("good", &audiences).await.unwrap().is_some());
         }
         assert_eq!(cache.link.0.load(Ordering::Relaxed), 4);
     }
@@ -197,7 +197,7 @@ mod tests {
     #[tokio::test]
     async fn who_waits_for_the_same_token_waits_once() {
         let cache = Cache::new(Counting::default(), Lifetimes::of_good(Duration::from_secs(3600)));
-        futures::future::join_all((0..50).map(|_| cache.verify("good", &[]))).await;
+        futures::future::join_all((0..50).map(|_| cache.authenticate_token("good", &[]))).await;
         assert_eq!(cache.link.0.load(Ordering::Relaxed), 1);
     }
 

@@ -12,7 +12,10 @@ use x509_parser::{
     x509::X509Name,
 };
 
-use super::{Authority, CREDENTIAL, Found, Link, Reasons, Shown, Verdict, peer::Presented};
+use super::{
+    AuthenticationErrors, AuthenticationRequest, AuthenticationResponse, AuthenticationResult, Authority, CREDENTIAL,
+    RequestAuthenticator, peer::Presented,
+};
 
 /// The attribute of a subject that is the user's uid.
 const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
@@ -28,18 +31,18 @@ impl Certificates {
         Self { authority: authority.clone() }
     }
 
-    fn found(&self, presented: &Presented) -> Verdict {
+    fn found(&self, presented: &Presented) -> AuthenticationResult {
         if let Err(error) = self.authority.verify(&presented.chain) {
             let which = presented.chain.first().map(identifier).unwrap_or_default();
-            return Err(Reasons::one(format!("verifying certificate {which} failed: {error}")));
+            return Err(AuthenticationErrors::one(format!("verifying certificate {which} failed: {error}")));
         }
         presented.chain.first().map_or(Ok(None), user_of)
     }
 }
 
 #[async_trait]
-impl Link for Certificates {
-    async fn authenticate(&self, shown: &mut Shown<'_>) -> Verdict {
+impl RequestAuthenticator for Certificates {
+    async fn authenticate(&self, shown: &mut AuthenticationRequest<'_>) -> AuthenticationResult {
         let Some(presented) = shown.peer.and_then(|peer| peer.certificate()) else { return Ok(None) };
         if presented.has_ended() {
             // The reason is found anew: it is not the one of the first request.
@@ -50,8 +53,8 @@ impl Link for Certificates {
 }
 
 /// The user that a verified certificate names; nobody, if it has no CN.
-fn user_of(certificate: &CertificateDer<'_>) -> Verdict {
-    let unreadable = |_| Reasons::one("the certificate cannot be read");
+fn user_of(certificate: &CertificateDer<'_>) -> AuthenticationResult {
+    let unreadable = |_| AuthenticationErrors::one("the certificate cannot be read");
     let (_, parsed) = X509Certificate::from_der(certificate).map_err(unreadable)?;
     let subject = parsed.subject();
     // Of several names the last one counts, as upstream has it.
@@ -62,17 +65,17 @@ fn user_of(certificate: &CertificateDer<'_>) -> Verdict {
     let digest: String = Sha256::digest(certificate).iter().map(|byte| format!("{byte:02x}")).collect();
     let groups = subject.iter_organization().filter_map(|group| group.as_str().ok()).map(str::to_owned).collect();
     let extra = BTreeMap::from([(CREDENTIAL.to_owned(), vec![format!("X509SHA256={digest}")])]);
-    Ok(Some(Found::user(User { name: name.to_owned(), groups, uid: uid(subject)?, extra })))
+    Ok(Some(AuthenticationResponse::user(User { name: name.to_owned(), groups, uid: uid(subject)?, extra })))
 }
 
-fn uid(subject: &X509Name<'_>) -> Result<String, Reasons> {
+fn uid(subject: &X509Name<'_>) -> Result<String, AuthenticationErrors> {
     let texts: Result<Vec<&str>, _> = subject.iter_by_oid(&UID).map(|uid| uid.as_str()).collect();
-    let texts = texts.map_err(|_| Reasons::one("unable to parse UID into a string"))?;
+    let texts = texts.map_err(|_| AuthenticationErrors::one("unable to parse UID into a string"))?;
     match texts.as_slice() {
         [] => Ok(String::new()),
-        [""] => Err(Reasons::one("UID cannot be an empty string")),
+        [""] => Err(AuthenticationErrors::one("UID cannot be an empty string")),
         [one] => Ok((*one).to_owned()),
-        many => Err(Reasons::one(format!("expected 1 UID, but found multiple: [{}]", many.join(" ")))),
+        many => Err(AuthenticationErrors::one(format!("expected 1 UID, but found multiple: [{}]", many.join(" ")))),
     }
 }
 

@@ -5,20 +5,20 @@
 //! the credential itself does not: its headers are gone afterwards. If every link fails the reasons are logged, and the client
 //! is told nothing but 401. A request without any credential is anonymous where the settings allow that.
 
-mod agnostic;
 mod anonymous;
+mod audience_agnostic;
 mod authority;
 mod bearer;
 mod bootstrap_token;
 mod cache;
 mod certificate;
 pub mod extra;
-mod found;
 mod oidc;
 mod password_file;
 mod peer;
 mod proxy;
 mod reloadable;
+mod response;
 pub mod service_account;
 mod settings;
 mod token_file;
@@ -28,16 +28,16 @@ mod webhook;
 
 use std::{sync::Arc, time::Duration};
 
-use agnostic::Agnostic;
 pub use apiserver_core::user::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED};
 use apiserver_core::{User, storage::ObjectStorage};
 use async_trait::async_trait;
+use audience_agnostic::AudienceAgnostic;
 pub use authority::{Authority, AuthorityError, client_verifier};
-pub use found::{Found, Notes, Reasons, Verdict};
 use http::{HeaderMap, HeaderValue, header};
 pub use oidc::{ALGORITHMS, AuthenticationFile, ConfigError, JwtIssuer, Mapping};
 pub use peer::Peer;
 pub use reloadable::ReloadableAuthenticator;
+pub use response::{AuthenticationErrors, AuthenticationNotes, AuthenticationResponse, AuthenticationResult};
 pub use settings::Authentication;
 pub use tokens::{KeyError, Limits, PublicKey, Tokens};
 pub use user_table::{TableError, UserTable};
@@ -49,7 +49,7 @@ pub const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 const GOOD_TOKEN: Duration = Duration::from_secs(10);
 
 /// What a request shows of its sender. A link takes away what it has used.
-pub struct Shown<'a> {
+pub struct AuthenticationRequest<'a> {
     /// The request's headers.
     pub headers: &'a mut HeaderMap,
     /// The connection that it came on.
@@ -59,26 +59,26 @@ pub struct Shown<'a> {
     /// Whom a token must be for; empty: anybody.
     pub audiences: &'a [String],
     /// What the client and the audit log are told.
-    pub notes: Notes,
+    pub notes: AuthenticationNotes,
 }
 
 /// One kind of credential in requests.
 #[async_trait]
-trait Link: Send + Sync {
+trait RequestAuthenticator: Send + Sync {
     /// Who sent this; nobody, if it shows nothing of this kind; or why what it shows is not accepted.
-    async fn authenticate(&self, shown: &mut Shown<'_>) -> Verdict;
+    async fn authenticate(&self, shown: &mut AuthenticationRequest<'_>) -> AuthenticationResult;
 }
 
 /// One kind of token.
 #[async_trait]
-trait TokenLink: Send + Sync {
+trait TokenAuthenticator: Send + Sync {
     /// Whose token it is; nobody's, if it is not of this kind; or why it is not accepted.
-    async fn verify(&self, token: &str, audiences: &[String]) -> Verdict;
+    async fn authenticate_token(&self, token: &str, audiences: &[String]) -> AuthenticationResult;
 }
 
 /// Finds out who sends a request.
 pub struct Authenticator {
-    links: Vec<Box<dyn Link>>,
+    links: Vec<Box<dyn RequestAuthenticator>>,
     anonymous: Option<anonymous::Anonymous>,
     audiences: Vec<String>,
     proxies: proxy::Headers,
@@ -92,14 +92,14 @@ impl Authenticator {
             Some(tokens) => tokens.audiences().to_vec(),
             None => Vec::new(),
         };
-        let mut links: Vec<Box<dyn Link>> = Vec::new();
+        let mut links: Vec<Box<dyn RequestAuthenticator>> = Vec::new();
         let proxies = proxy::Headers::of(settings);
         if let Some(authority) = &settings.proxy_ca {
             let link = proxy::Proxies::new(authority, settings.proxy_names.clone(), proxies.clone());
-            links.push(Box::new(Agnostic::new(link, &audiences)));
+            links.push(Box::new(AudienceAgnostic::new(link, &audiences)));
         }
         if let Some(table) = &settings.passwords {
-            links.push(Box::new(Agnostic::new(password_file::Passwords::new(table.clone()), &audiences)));
+            links.push(Box::new(AudienceAgnostic::new(password_file::Passwords::new(table.clone()), &audiences)));
         }
         if let Some(authority) = &settings.client_ca {
             links.push(Box::new(certificate::Certificates::new(authority)));
@@ -114,11 +114,13 @@ impl Authenticator {
     }
 
     /// Who sent a request; 401 and nothing else is to be said where nobody knows.
-    pub async fn authenticate(&self, shown: &mut Shown<'_>) -> Result<User, Reasons> {
-        let found = self.find(shown).await?.ok_or_else(Reasons::none)?;
+    pub async fn authenticate(&self, shown: &mut AuthenticationRequest<'_>) -> Result<User, AuthenticationErrors> {
+        let found = self.find(shown).await?.ok_or_else(AuthenticationErrors::none)?;
         if !acceptable(shown.audiences, &found.audiences) {
             let (got, want) = (&found.audiences, shown.audiences);
-            return Err(Reasons::one(format!("unable to match the audience: {got:?} , accepted: {want:?}")));
+            return Err(AuthenticationErrors::one(format!(
+                "unable to match the audience: {got:?} , accepted: {want:?}"
+            )));
         }
         shown.headers.remove(header::AUTHORIZATION);
         self.proxies.clear(shown.headers);
@@ -127,12 +129,12 @@ impl Authenticator {
     }
 
     /// Whose token it is, as a review asks.
-    pub async fn review(&self, token: &str, audiences: &[String]) -> Verdict {
+    pub async fn review(&self, token: &str, audiences: &[String]) -> AuthenticationResult {
         let mut headers = HeaderMap::new();
         let value = HeaderValue::from_bytes(format!("Bearer {token}").as_bytes());
-        headers.insert(header::AUTHORIZATION, value.map_err(|_| Reasons::one(bearer::INVALID))?);
-        let notes = Notes::default();
-        self.find(&mut Shown { headers: &mut headers, peer: None, path: "", audiences, notes }).await
+        headers.insert(header::AUTHORIZATION, value.map_err(|_| AuthenticationErrors::one(bearer::INVALID))?);
+        let notes = AuthenticationNotes::default();
+        self.find(&mut AuthenticationRequest { headers: &mut headers, peer: None, path: "", audiences, notes }).await
     }
 
     /// Whom tokens must be for, unless a review says otherwise.
@@ -142,8 +144,8 @@ impl Authenticator {
 
     /// Asks the links in turn. An error is remembered while others are asked, but a request that shows something wrong is
     /// not anonymous.
-    async fn find(&self, shown: &mut Shown<'_>) -> Verdict {
-        let mut reasons = Reasons::none();
+    async fn find(&self, shown: &mut AuthenticationRequest<'_>) -> AuthenticationResult {
+        let mut reasons = AuthenticationErrors::none();
         for link in &self.links {
             match link.authenticate(shown).await {
                 Ok(Some(found)) => return Ok(Some(found.known())),
@@ -165,10 +167,10 @@ fn token_links(
     tokens: Option<&Arc<Tokens>>,
     registry: &Arc<dyn ObjectStorage>,
     audiences: &[String],
-) -> Vec<Box<dyn TokenLink>> {
-    let mut links: Vec<Box<dyn TokenLink>> = Vec::new();
+) -> Vec<Box<dyn TokenAuthenticator>> {
+    let mut links: Vec<Box<dyn TokenAuthenticator>> = Vec::new();
     if let Some(table) = &settings.tokens {
-        links.push(Box::new(Agnostic::new(token_file::Tokens::new(table.clone()), audiences)));
+        links.push(Box::new(AudienceAgnostic::new(token_file::Tokens::new(table.clone()), audiences)));
     }
     if let Some(tokens) = tokens {
         let accounts = || service_account::Accounts::new(tokens.clone(), registry.clone(), audiences.to_vec());
@@ -177,11 +179,11 @@ fn token_links(
     }
     if settings.bootstrap_tokens {
         let link = bootstrap_token::BootstrapTokens::new(registry.clone());
-        links.push(Box::new(Agnostic::new(link, audiences)));
+        links.push(Box::new(AudienceAgnostic::new(link, audiences)));
     }
     if !settings.issuers.is_empty() {
         let issuers = settings.issuers.iter().cloned().map(oidc::OpenId::new).collect();
-        links.push(Box::new(Agnostic::new(oidc::Issuers(issuers), audiences)));
+        links.push(Box::new(AudienceAgnostic::new(oidc::Issuers(issuers), audiences)));
     }
     if let Some(webhook) = &settings.webhook {
         let lifetimes = webhook.lifetimes();
@@ -191,14 +193,14 @@ fn token_links(
 }
 
 /// Asks the kinds of tokens in turn.
-struct AnyToken(Vec<Box<dyn TokenLink>>);
+struct AnyToken(Vec<Box<dyn TokenAuthenticator>>);
 
 #[async_trait]
-impl TokenLink for AnyToken {
-    async fn verify(&self, token: &str, audiences: &[String]) -> Verdict {
-        let mut reasons = Reasons::none();
+impl TokenAuthenticator for AnyToken {
+    async fn authenticate_token(&self, token: &str, audiences: &[String]) -> AuthenticationResult {
+        let mut reasons = AuthenticationErrors::none();
         for link in &self.0 {
-            match link.verify(token, audiences).await {
+            match link.authenticate_token(token, audiences).await {
                 Ok(Some(found)) => return Ok(Some(found)),
                 Ok(None) => {}
                 Err(why) => reasons.add(why),

@@ -4,7 +4,10 @@ use async_trait::async_trait;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{HeaderMap, header};
 
-use super::{Found, Link, Reasons, Shown, UserTable, Verdict};
+use super::{
+    AuthenticationErrors, AuthenticationRequest, AuthenticationResponse, AuthenticationResult, RequestAuthenticator,
+    UserTable,
+};
 
 const SCHEME: &str = "basic ";
 
@@ -19,22 +22,22 @@ impl Passwords {
         Self { table }
     }
 
-    fn user(&self, name: &str, password: &str) -> Option<Found> {
+    fn user(&self, name: &str, password: &str) -> Option<AuthenticationResponse> {
         let (secret, user) = self.table.get(name)?;
-        same(secret.as_bytes(), password.as_bytes()).then(|| Found::user(user.clone()))
+        same(secret.as_bytes(), password.as_bytes()).then(|| AuthenticationResponse::user(user.clone()))
     }
 }
 
 #[async_trait]
-impl Link for Passwords {
-    async fn authenticate(&self, shown: &mut Shown<'_>) -> Verdict {
+impl RequestAuthenticator for Passwords {
+    async fn authenticate(&self, shown: &mut AuthenticationRequest<'_>) -> AuthenticationResult {
         let Some((name, password)) = given(shown.headers) else { return Ok(None) };
         match self.user(&name, &password) {
             Some(found) => {
                 shown.headers.remove(header::AUTHORIZATION);
                 Ok(Some(found))
             }
-            None => Err(Reasons::one("invalid username/password combination")),
+            None => Err(AuthenticationErrors::one("invalid username/password combination")),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::OnceLock};
 use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::{Reasons, found::Verdict};
+use super::{AuthenticationErrors, response::AuthenticationResult};
 
 /// A client's connection.
 pub struct Peer {
@@ -21,9 +21,9 @@ pub struct Presented {
     /// Until when it counts, in seconds of Unix time.
     ends: i64,
     /// Whom it names, as a client.
-    pub client: OnceLock<Verdict>,
+    pub client: OnceLock<AuthenticationResult>,
     /// Whether it is a proxy's.
-    pub proxy: OnceLock<Result<(), Reasons>>,
+    pub proxy: OnceLock<Result<(), AuthenticationErrors>>,
 }
 
 impl Peer {

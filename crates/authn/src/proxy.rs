@@ -5,7 +5,10 @@ use async_trait::async_trait;
 use http::{HeaderMap, HeaderName};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::{Authentication, Authority, Found, Link, Reasons, Shown, Verdict, extra, peer::Presented};
+use super::{
+    Authentication, AuthenticationErrors, AuthenticationRequest, AuthenticationResponse, AuthenticationResult,
+    Authority, RequestAuthenticator, extra, peer::Presented,
+};
 
 /// What proxies are known by unless the settings say otherwise; such headers never reach later stages.
 const STANDARD: [&str; 3] = ["x-remote-user", "x-remote-uid", "x-remote-group"];
@@ -90,21 +93,21 @@ impl Proxies {
         Self { authority: authority.clone(), names, headers }
     }
 
-    fn is_proxy(&self, presented: &Presented) -> Result<(), Reasons> {
-        self.authority.verify(&presented.chain).map_err(|error| Reasons::one(error.to_string()))?;
+    fn is_proxy(&self, presented: &Presented) -> Result<(), AuthenticationErrors> {
+        self.authority.verify(&presented.chain).map_err(|error| AuthenticationErrors::one(error.to_string()))?;
         let parsed = presented.chain.first().and_then(|first| X509Certificate::from_der(first).ok());
         let name = parsed.as_ref().and_then(|(_, it)| it.subject().iter_common_name().last()?.as_str().ok());
         let name = name.unwrap_or_default();
         if self.names.is_empty() || self.names.iter().any(|allowed| allowed == name) {
             return Ok(());
         }
-        Err(Reasons::one(format!("x509: subject with cn={name} is not in the allowed list")))
+        Err(AuthenticationErrors::one(format!("x509: subject with cn={name} is not in the allowed list")))
     }
 }
 
 #[async_trait]
-impl Link for Proxies {
-    async fn authenticate(&self, shown: &mut Shown<'_>) -> Verdict {
+impl RequestAuthenticator for Proxies {
+    async fn authenticate(&self, shown: &mut AuthenticationRequest<'_>) -> AuthenticationResult {
         let Some(presented) = shown.peer.and_then(|peer| peer.certificate()) else { return Ok(None) };
         if presented.has_ended() {
             self.is_proxy(presented)?;
@@ -114,6 +117,6 @@ impl Link for Proxies {
         if user.is_some() {
             self.headers.clear(shown.headers);
         }
-        Ok(user.map(Found::user))
+        Ok(user.map(AuthenticationResponse::user))
     }
 }

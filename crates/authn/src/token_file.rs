@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{Found, TokenLink, UserTable, Verdict};
+use super::{AuthenticationResponse, AuthenticationResult, TokenAuthenticator, UserTable};
 
 /// Knows the tokens of a file.
 pub struct Tokens {
@@ -17,8 +17,8 @@ impl Tokens {
 }
 
 #[async_trait]
-impl TokenLink for Tokens {
-    async fn verify(&self, token: &str, _: &[String]) -> Verdict {
-        Ok(self.table.get(token).map(|(_, user)| Found::user(user.clone())))
+impl TokenAuthenticator for Tokens {
+    async fn authenticate_token(&self, token: &str, _: &[String]) -> AuthenticationResult {
+        Ok(self.table.get(token).map(|(_, user)| AuthenticationResponse::user(user.clone())))
     }
 }

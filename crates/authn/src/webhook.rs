@@ -10,7 +10,7 @@ use apiserver_core::{
 use async_trait::async_trait;
 use serde_json::json;
 
-use super::{Found, Reasons, TokenLink, Verdict, cache::Lifetimes};
+use super::{AuthenticationErrors, AuthenticationResponse, AuthenticationResult, TokenAuthenticator, cache::Lifetimes};
 
 /// How long one call may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -87,11 +87,11 @@ impl Webhook {
 }
 
 #[async_trait]
-impl TokenLink for Webhook {
-    async fn verify(&self, token: &str, audiences: &[String]) -> Verdict {
+impl TokenAuthenticator for Webhook {
+    async fn authenticate_token(&self, token: &str, audiences: &[String]) -> AuthenticationResult {
         let review = self.review(token, audiences).await.map_err(|error| {
             tracing::warn!(%error, "failed to make webhook authenticator request");
-            Reasons::one(error.to_string())
+            AuthenticationErrors::one(error.to_string())
         })?;
         let texts = |path: &[&str]| -> Vec<String> {
             meta::list_at(&review, path).iter().filter_map(Value::as_str).map(str::to_owned).collect()
@@ -108,12 +108,12 @@ impl TokenLink for Webhook {
         if meta::value_at(&review, &["status", "authenticated"]) != Some(&Value::Bool(true)) {
             return match meta::string_at(&review, &["status", "error"]) {
                 "" => Ok(None),
-                error => Err(Reasons::one(error)),
+                error => Err(AuthenticationErrors::one(error)),
             };
         }
         let user = ["status", "user"];
         let extra = meta::value_at(&review, &["status", "user", "extra"]).cloned().unwrap_or_default();
-        Ok(Some(Found {
+        Ok(Some(AuthenticationResponse {
             user: User {
                 name: meta::string_at(&review, &[user[0], user[1], "username"]).to_owned(),
                 uid: meta::string_at(&review, &[user[0], user[1], "uid"]).to_owned(),
@@ -121,7 +121,7 @@ impl TokenLink for Webhook {
                 extra: serde_json::from_value(extra).unwrap_or_default(),
             },
             audiences: granted,
-            ..Found::default()
+            ..AuthenticationResponse::default()
         }))
     }
 }

@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use apiserver_core::{
     User,
-    attributes::{Asked, Attributes},
+    attributes::{Attributes, AttributesTarget},
 };
 use async_trait::async_trait;
 use serde::Deserialize;
 
-use super::{Authorizer, Reason, Rule, Rules, Verdict, rbac::path_matches};
+use super::{Authorizer, Decision, Reason, ResolvedRules, Rule, rbac::path_matches};
 
 const AUTHENTICATED: &str = "system:authenticated";
 const VERSION: &str = "abac.authorization.kubernetes.io/v1beta1";
@@ -100,9 +100,9 @@ impl Policy {
         let is = |policy: &str, asked: &str| policy == "*" || policy == asked;
         self.is_for(attributes.user)
             && (reads || !self.readonly)
-            && match &attributes.asked {
-                Asked::Path(path) => path_matches(&self.non_resource_path, path),
-                Asked::Resource(asked) => {
+            && match &attributes.target {
+                AttributesTarget::NonResource(path) => path_matches(&self.non_resource_path, path),
+                AttributesTarget::Resource(asked) => {
                     is(&self.namespace, asked.namespace)
                         && is(&self.resource, asked.resource)
                         && is(&self.api_group, asked.group)
@@ -138,23 +138,23 @@ impl Policy {
 
 #[async_trait]
 impl Authorizer for Policies {
-    async fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
+    async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
         match self.0.iter().any(|policy| policy.allows(attributes)) {
-            true => Verdict::Allowed(Reason::none()),
-            false => Verdict::NoOpinion("No policy matched.".into()),
+            true => Decision::Allowed(Reason::none()),
+            false => Decision::NoOpinion("No policy matched.".into()),
         }
     }
 
-    fn rules(&self, user: &User, namespace: &str) -> Rules {
+    fn rules_for(&self, user: &User, namespace: &str) -> ResolvedRules {
         let here = |policy: &&Policy| policy.namespace == "*" || policy.namespace == namespace;
         let policies = self.0.iter().filter(|policy| policy.is_for(user)).filter(here);
-        Rules { rules: policies.flat_map(Policy::rule).collect(), ..Rules::default() }
+        ResolvedRules { rules: policies.flat_map(Policy::rule).collect(), ..ResolvedRules::default() }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use apiserver_core::attributes::Resource;
+    use apiserver_core::attributes::ResourceAttributes;
 
     use super::*;
 
@@ -173,14 +173,17 @@ mod tests {
         let user = User { name: user.into(), groups: vec![group.into()], ..User::default() };
         let words: Vec<&str> = asked.split(' ').map(|word| if word == "-" { "" } else { word }).collect();
         let asked_for = match words.as_slice() {
-            [_, path] => Asked::Path(path),
-            [_, group, resource, namespace] => {
-                Asked::Resource(Resource { group, resource, namespace, ..Resource::default() })
-            }
+            [_, path] => AttributesTarget::NonResource(path),
+            [_, group, resource, namespace] => AttributesTarget::Resource(ResourceAttributes {
+                group,
+                resource,
+                namespace,
+                ..ResourceAttributes::default()
+            }),
             _ => panic!("{asked}"),
         };
-        let attributes = Attributes { user: &user, verb: words[0], asked: asked_for };
-        let verdict = Policies::parse(FILE).unwrap().decide(&attributes).await;
+        let attributes = Attributes { user: &user, verb: words[0], target: asked_for };
+        let verdict = Policies::parse(FILE).unwrap().authorize(&attributes).await;
         assert_eq!(verdict.is_allowed(), want, "{user:?} {asked}");
         assert_eq!(verdict.reason().to_string(), if want { "" } else { "No policy matched." });
     }
@@ -224,11 +227,11 @@ mod tests {
     fn rules_are_told() {
         let policies = Policies::parse(FILE).unwrap();
         let user = User { name: "alice".into(), ..User::default() };
-        let Rules { rules, incomplete, errors } = policies.rules(&user, "a");
+        let ResolvedRules { rules, incomplete, errors } = policies.rules_for(&user, "a");
         assert!(!incomplete && errors.is_empty());
         let verbs: Vec<String> = ["get", "list", "watch"].map(str::to_owned).to_vec();
         let (groups, resources) = (vec![String::new()], vec!["pods".to_owned()]);
         assert_eq!(rules, [Rule { verbs, groups, resources, ..Rule::default() }]);
-        assert!(policies.rules(&user, "b").rules.is_empty());
+        assert!(policies.rules_for(&user, "b").rules.is_empty());
     }
 }

@@ -3,7 +3,7 @@
 use apiserver_core::{User, attributes::Attributes};
 use async_trait::async_trait;
 
-use super::{Authorizer, Reason, Rule, Rules, Verdict};
+use super::{Authorizer, Decision, Reason, ResolvedRules, Rule};
 
 /// Everybody may do everything.
 pub struct Allow;
@@ -12,31 +12,34 @@ pub struct Deny;
 
 #[async_trait]
 impl Authorizer for Allow {
-    async fn decide(&self, _: &Attributes<'_>) -> Verdict {
-        Verdict::Allowed(Reason::none())
+    async fn authorize(&self, _: &Attributes<'_>) -> Decision {
+        Decision::Allowed(Reason::none())
     }
 
-    fn rules(&self, _: &User, _: &str) -> Rules {
+    fn rules_for(&self, _: &User, _: &str) -> ResolvedRules {
         let all = || vec!["*".to_owned()];
         let resources = Rule { verbs: all(), groups: all(), resources: all(), ..Rule::default() };
-        Rules { rules: vec![resources, Rule { verbs: all(), paths: all(), ..Rule::default() }], ..Rules::default() }
+        ResolvedRules {
+            rules: vec![resources, Rule { verbs: all(), paths: all(), ..Rule::default() }],
+            ..ResolvedRules::default()
+        }
     }
 }
 
 #[async_trait]
 impl Authorizer for Deny {
-    async fn decide(&self, _: &Attributes<'_>) -> Verdict {
-        Verdict::NoOpinion("Everything is forbidden.".into())
+    async fn authorize(&self, _: &Attributes<'_>) -> Decision {
+        Decision::NoOpinion("Everything is forbidden.".into())
     }
 
-    fn rules(&self, _: &User, _: &str) -> Rules {
-        Rules::default()
+    fn rules_for(&self, _: &User, _: &str) -> ResolvedRules {
+        ResolvedRules::default()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use apiserver_core::attributes::{Asked, Resource};
+    use apiserver_core::attributes::{AttributesTarget, ResourceAttributes};
     use futures::FutureExt;
 
     use super::*;
@@ -49,26 +52,32 @@ mod tests {
             groups: groups.iter().map(|group| (*group).to_owned()).collect(),
             ..User::default()
         };
-        let pods = Resource { version: "v1", resource: "pods", namespace: "a", name: "p", ..Resource::default() };
-        let secrets = Resource { version: "v1", resource: "secrets", ..Resource::default() };
+        let pods = ResourceAttributes {
+            version: "v1",
+            resource: "pods",
+            namespace: "a",
+            name: "p",
+            ..ResourceAttributes::default()
+        };
+        let secrets = ResourceAttributes { version: "v1", resource: "secrets", ..ResourceAttributes::default() };
         let users = [user("admin", &["system:masters"]), user("joe", &["devs"]), user("system:anonymous", &[])];
         for user in &users {
             for (verb, asked) in [
-                ("get", Asked::Resource(pods)),
-                ("delete", Asked::Resource(secrets)),
-                ("*", Asked::Resource(Resource::default())),
-                ("get", Asked::Path("/healthz")),
-                ("post", Asked::Path("/nope")),
+                ("get", AttributesTarget::Resource(pods)),
+                ("delete", AttributesTarget::Resource(secrets)),
+                ("*", AttributesTarget::Resource(ResourceAttributes::default())),
+                ("get", AttributesTarget::NonResource("/healthz")),
+                ("post", AttributesTarget::NonResource("/nope")),
             ] {
-                let attributes = Attributes { user, verb, asked };
+                let attributes = Attributes { user, verb, target: asked };
                 let said = |authorizer: &dyn Authorizer| {
-                    let verdict = authorizer.decide(&attributes).now_or_never().expect("nobody is asked");
+                    let verdict = authorizer.authorize(&attributes).now_or_never().expect("nobody is asked");
                     (verdict.is_allowed(), verdict.reason().to_string())
                 };
                 assert_eq!(said(&Allow), (true, String::new()), "{} {verb}", user.name);
                 assert_eq!(said(&Deny), (false, "Everything is forbidden.".to_owned()), "{} {verb}", user.name);
             }
-            assert_eq!((Allow.rules(user, "a").rules.len(), Deny.rules(user, "a").rules.len()), (2, 0));
+            assert_eq!((Allow.rules_for(user, "a").rules.len(), Deny.rules_for(user, "a").rules.len()), (2, 0));
         }
     }
 }

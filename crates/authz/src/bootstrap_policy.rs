@@ -74,7 +74,7 @@ fn controller(name: &str, words: &str) -> Result<Vec<Wanted>, Status> {
 }
 
 fn wanted(resource: &str, object: Value) -> Result<Wanted, Status> {
-    Ok(Wanted { resource: loopback::resource(GROUP, "v1", resource)?, object })
+    Ok(Wanted { resource: loopback::find_resource(GROUP, "v1", resource)?, object })
 }
 
 fn metadata(namespace: &str, name: &str) -> Value {

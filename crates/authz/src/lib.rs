@@ -9,10 +9,10 @@ mod always;
 pub mod bootstrap_policy;
 pub mod config;
 mod escalation_check;
+mod forbidden;
 mod node;
 mod rbac;
 mod reason;
-mod forbidden;
 mod request;
 mod settings;
 pub mod webhook;
@@ -24,7 +24,7 @@ use api::status::Status;
 pub use apiserver_core::user::MASTERS;
 use apiserver_core::{User, attributes::Attributes};
 use async_trait::async_trait;
-pub use escalation_check::{EscalationCheck, EscalationAttributes};
+pub use escalation_check::{EscalationAttributes, EscalationCheck};
 pub use node::POD_SECRETS;
 pub use rbac::{Rbac, Rule, escalation};
 pub use reason::{Reason, aggregate};
@@ -146,7 +146,10 @@ impl Authorizers {
     }
 
     /// A chain of authorizers that the caller makes, with RBAC for escalation checks only.
-    pub fn with_authorizers(links: Vec<Box<dyn Authorizer>>, cache: &Arc<WatchCache>) -> Result<Arc<Self>, store::StoreError> {
+    pub fn with_authorizers(
+        links: Vec<Box<dyn Authorizer>>,
+        cache: &Arc<WatchCache>,
+    ) -> Result<Arc<Self>, store::StoreError> {
         let (links, rbac) = (RwLock::new(Arc::new(links)), Arc::new(Rbac::new(cache)?));
         Ok(Arc::new(Self { links, kinds: Vec::new(), rbac, node: None }))
     }

@@ -25,7 +25,7 @@ pub fn objects() -> Result<Vec<(&'static Resource, Value)>, Status> {
             None => {
                 let (resource, name, spec) = header(line).ok_or_else(|| unreadable(line))?;
                 let metadata = json!({"name": name, "annotations": {AUTO_UPDATE: "true"}});
-                let resource = loopback::resource(GROUP, "v1", resource)?;
+                let resource = loopback::find_resource(GROUP, "v1", resource)?;
                 objects.push((resource, json!({"metadata": metadata, "spec": spec})));
             }
         }

@@ -4,24 +4,24 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use apiserver_core::{
     Caller, User,
-    request::{Info, Target},
+    request::{RequestInfo, ResourceRequest},
 };
 use http::HeaderValue;
 
 use super::config::{Config, Distinguisher, ResourceRule, Rule, Schema, Subject};
 
 /// What is asked for.
-pub enum Asked<'a> {
+pub enum RequestDigest<'a> {
     /// Something of a resource.
-    Resource(&'a Target),
+    Resource(&'a ResourceRequest),
     /// Something else: verb and path.
-    Path(&'static str, &'a str),
+    NonResource(&'static str, &'a str),
     /// Something of a resource that another server answers for.
-    Elsewhere(&'a Info),
+    Aggregated(&'a RequestInfo),
 }
 
 /// Where a request belongs.
-pub struct Found<'a> {
+pub struct Classification<'a> {
     /// The schema.
     pub schema: &'a Schema,
     /// Its level's identity.
@@ -30,37 +30,37 @@ pub struct Found<'a> {
     pub hash: u64,
 }
 
-impl Asked<'_> {
+impl RequestDigest<'_> {
     /// What is to be done.
     pub fn verb(&self) -> &'static str {
         match self {
-            Asked::Resource(target) => target.verb,
-            Asked::Path(verb, _) => verb,
-            Asked::Elsewhere(info) => info.verb,
+            RequestDigest::Resource(target) => target.verb,
+            RequestDigest::NonResource(verb, _) => verb,
+            RequestDigest::Aggregated(info) => info.verb,
         }
     }
 
     /// Streams last long and cost little.
     pub fn is_stream_but_watch(&self) -> bool {
         match self {
-            Asked::Resource(target) => apiserver_core::request::is_streaming(&target.subresource),
-            Asked::Elsewhere(info) => apiserver_core::request::is_streaming(&info.subresource),
-            Asked::Path(..) => false,
+            RequestDigest::Resource(target) => apiserver_core::request::is_streaming(&target.subresource),
+            RequestDigest::Aggregated(info) => apiserver_core::request::is_streaming(&info.subresource),
+            RequestDigest::NonResource(..) => false,
         }
     }
 
     fn namespace(&self) -> &str {
         match self {
-            Asked::Resource(target) => &target.namespace,
-            Asked::Path(..) => "",
-            Asked::Elsewhere(info) => &info.namespace,
+            RequestDigest::Resource(target) => &target.namespace,
+            RequestDigest::NonResource(..) => "",
+            RequestDigest::Aggregated(info) => &info.namespace,
         }
     }
 }
 
 impl Config {
     /// The first schema that matches; a cluster has one that matches everything.
-    pub fn classify(&self, caller: &Caller, asked: &Asked<'_>) -> Option<Found<'_>> {
+    pub fn classify(&self, caller: &Caller, asked: &RequestDigest<'_>) -> Option<Classification<'_>> {
         let user = caller.user();
         let schema = self.schemas.iter().find(|schema| schema.rules.iter().any(|rule| matches(rule, user, asked)))?;
         let mut hasher = DefaultHasher::new();
@@ -72,16 +72,16 @@ impl Config {
         }
         let level_uid = self.levels.get(&schema.level).map(|level| level.uid.clone());
         let level_uid = level_uid.unwrap_or_else(|| HeaderValue::from_static(""));
-        Some(Found { schema, level_uid, hash: hasher.finish() })
+        Some(Classification { schema, level_uid, hash: hasher.finish() })
     }
 }
 
-fn matches(rule: &Rule, user: &User, asked: &Asked<'_>) -> bool {
+fn matches(rule: &Rule, user: &User, asked: &RequestDigest<'_>) -> bool {
     rule.subjects.iter().any(|subject| is(subject, user))
         && match asked {
-            Asked::Resource(target) => rule.resources.iter().any(|rule| covers(rule, &Wanted::of(target))),
-            Asked::Elsewhere(info) => rule.resources.iter().any(|rule| covers(rule, &Wanted::elsewhere(info))),
-            Asked::Path(verb, path) => rule
+            RequestDigest::Resource(target) => rule.resources.iter().any(|rule| covers(rule, &Wanted::of(target))),
+            RequestDigest::Aggregated(info) => rule.resources.iter().any(|rule| covers(rule, &Wanted::elsewhere(info))),
+            RequestDigest::NonResource(verb, path) => rule
                 .paths
                 .iter()
                 .any(|rule| any(&rule.verbs, verb) && rule.paths.iter().any(|wanted| path_matches(wanted, path))),
@@ -109,14 +109,14 @@ struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    fn of(target: &'a Target) -> Self {
+    fn of(target: &'a ResourceRequest) -> Self {
         let (group, resource) = (target.resource.group, target.resource.name);
         let (subresource, namespace) = (&target.subresource, &target.namespace);
         Self { verb: target.verb, group, resource, subresource, namespace }
     }
 
-    fn elsewhere(info: &'a Info) -> Self {
-        let Info { verb, group, resource, subresource, namespace, .. } = info;
+    fn elsewhere(info: &'a RequestInfo) -> Self {
+        let RequestInfo { verb, group, resource, subresource, namespace, .. } = info;
         Self { verb, group, resource, subresource, namespace }
     }
 }
@@ -157,9 +157,10 @@ mod tests {
         let (name, groups) = user.unwrap_or(("system:anonymous", &["system:unauthenticated"]));
         let groups = groups.iter().map(|group| (*group).into()).collect();
         let caller = Caller::Client(User { name: name.into(), groups, ..User::default() });
-        let target = apiserver_core::request::parse(&Method::GET, path, Query::default(), &Default::default())
-            .and_then(Result::ok);
-        let asked = target.as_ref().map_or(Asked::Path("get", path), Asked::Resource);
+        let target =
+            apiserver_core::request::parse_resource_request(&Method::GET, path, Query::default(), &Default::default())
+                .and_then(Result::ok);
+        let asked = target.as_ref().map_or(RequestDigest::NonResource("get", path), RequestDigest::Resource);
         assert_eq!(&*config.classify(&caller, &asked).unwrap().schema.name, want, "{user:?} {path}");
     }
 

@@ -7,10 +7,10 @@ use std::{
 };
 
 use api::Value;
-use apiserver_core::{cache_index::View, loopback::Place};
+use apiserver_core::{cache_index::Indexer, loopback::ObjectKey};
 use tokio_util::sync::CancellationToken;
 
-use super::{Flow, State, config::Config, level::Level};
+use super::{FlowController, State, config::Config, level::Level};
 
 /// The resources whose objects describe flow control, all of one group.
 pub const RESOURCES: [&str; 2] = ["prioritylevelconfigurations", "flowschemas"];
@@ -35,17 +35,17 @@ impl Objects {
         Self { schemas: BTreeMap::new(), levels: BTreeMap::new(), state, seats }
     }
 
-    fn of(&mut self, place: Place<'_>) -> &mut BTreeMap<String, Value> {
+    fn of(&mut self, place: ObjectKey<'_>) -> &mut BTreeMap<String, Value> {
         if place.resource.name == "flowschemas" { &mut self.schemas } else { &mut self.levels }
     }
 }
 
-impl View for Objects {
-    fn put(&mut self, place: Place<'_>, object: &Value) {
+impl Indexer for Objects {
+    fn insert_object(&mut self, place: ObjectKey<'_>, object: &Value) {
         self.of(place).insert(place.name.to_owned(), object.clone());
     }
 
-    fn remove(&mut self, place: Place<'_>) {
+    fn remove_object(&mut self, place: ObjectKey<'_>) {
         self.of(place).remove(place.name);
     }
 
@@ -55,7 +55,7 @@ impl View for Objects {
     }
 
     /// Levels keep who works and waits, and get their new shares.
-    fn settle(&mut self) {
+    fn rebuild(&mut self) {
         let config = Config::of(self.schemas.values(), self.levels.values());
         let shares: u64 = config.levels.values().map(|level| level.shares).sum();
         let mut levels = HashMap::new();
@@ -70,7 +70,7 @@ impl View for Objects {
 }
 
 /// Lends idle seats until `shutdown`.
-pub async fn run(flow: Arc<Flow>, shutdown: CancellationToken) {
+pub async fn run(flow: Arc<FlowController>, shutdown: CancellationToken) {
     while shutdown.run_until_cancelled(tokio::time::sleep(LENDING)).await.is_some() {
         flow.lend();
     }

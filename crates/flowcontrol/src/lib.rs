@@ -77,7 +77,11 @@ pub struct SeatPermit {
 
 impl FlowController {
     /// As the objects in the cache say.
-    pub fn new(load: &Load, store: &Arc<dyn store::Store>, cache: &Arc<store::WatchCache>) -> Result<Self, store::StoreError> {
+    pub fn new(
+        load: &Load,
+        store: &Arc<dyn store::Store>,
+        cache: &Arc<store::WatchCache>,
+    ) -> Result<Self, store::StoreError> {
         let seats = load.reads + load.writes;
         let resources = follow::RESOURCES.map(|name| schema().resource(follow::GROUP, "v1", name));
         let resources: Vec<_> = resources.into_iter().flatten().collect();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::Asked;
+use super::RequestDigest;
 use crate::Load;
 
 /// The places for requests in flight; `None`: no limit.
@@ -22,7 +22,7 @@ impl Limits {
     }
 
     /// A place for a request, to be held until its answer is made.
-    pub fn admit(&self, asked: &Asked<'_>) -> Result<Option<OwnedSemaphorePermit>, ()> {
+    pub fn admit(&self, asked: &RequestDigest<'_>) -> Result<Option<OwnedSemaphorePermit>, ()> {
         let places = match asked.verb() {
             "watch" => return Ok(None),
             "get" | "list" => &self.reads,

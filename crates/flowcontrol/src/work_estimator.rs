@@ -49,8 +49,11 @@ impl WorkEstimator {
         if let Some((_, count)) = known.filter(|(at, _)| at.elapsed() < FRESH) {
             return count;
         }
-        let range =
-            store::ListOptions { prefix: document::storage_key(&target.resource, "", ""), limit: Some(1), ..Default::default() };
+        let range = store::ListOptions {
+            prefix: document::storage_key(&target.resource, "", ""),
+            limit: Some(1),
+            ..Default::default()
+        };
         // A store that fails will say so when the list itself is read.
         let count = store.list(range).await.map_or(0, |page| page.records.len() + page.remaining);
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).insert(name, (Instant::now(), count));

@@ -1,11 +1,11 @@
 //! Server-side apply: merge a configuration into an object, or create the object from it.
 
 use api::{Value, apply, json, meta, status::Status, yaml};
-use apiserver_core::{body::Input, request::Target};
+use apiserver_core::{body::RequestBody, request::ResourceRequest};
 
 use super::{
     FieldValidation, Outcome, Registry, WriteOptions,
-    update::{How, Part, named_as},
+    update::{UpdateContext, UpdateScope, named_as},
 };
 
 /// The content type of an applied configuration.
@@ -13,7 +13,12 @@ pub const CONTENT_TYPE: &str = "application/apply-patch+yaml";
 
 impl Registry {
     /// Applies to an object, or to a part of it through a subresource.
-    pub(super) async fn apply_part(&self, target: &Target, input: &Input, part: Part) -> Result<Outcome, Status> {
+    pub(super) async fn apply_part(
+        &self,
+        target: &ResourceRequest,
+        input: &RequestBody,
+        part: UpdateScope,
+    ) -> Result<Outcome, Status> {
         let options = WriteOptions::of_apply(target)?;
         let config = Configuration::parse(&input.body)?;
         let merge = |live: Option<&Value>| {
@@ -24,14 +29,14 @@ impl Registry {
                 why.message = format!("failed to convert old object: {}", why.message);
                 return Err(why);
             }
-            let mut object = applied.map_err(|error| error.status())?;
+            let mut object = applied.map_err(|error| error.to_status())?;
             config.check(target, options.validation)?;
             identified(target, live, &mut object)?;
             Ok(object)
         };
-        let changed = self.change(target, How::asked(part, &options), |current| merge(Some(current))).await;
+        let changed = self.change(target, UpdateContext::asked(part, &options), |current| merge(Some(current))).await;
         let (changed, code) = match changed {
-            Err(status) if status.code == 404 && part == Part::Main => {
+            Err(status) if status.code == 404 && part == UpdateScope::Main => {
                 (self.create_object(target, merge(None)?, options.dry_run).await?, 201)
             }
             changed => (changed?, 200),
@@ -41,7 +46,7 @@ impl Registry {
 }
 
 /// The object must be the one that the path names; a new one has no identity yet.
-fn identified(target: &Target, live: Option<&Value>, object: &mut Value) -> Result<(), Status> {
+fn identified(target: &ResourceRequest, live: Option<&Value>, object: &mut Value) -> Result<(), Status> {
     if live.is_none() {
         if meta::name(object).is_empty() {
             let message = format!(
@@ -86,7 +91,7 @@ impl Configuration {
         }
     }
 
-    fn check(&self, target: &Target, validation: FieldValidation) -> Result<(), Status> {
+    fn check(&self, target: &ResourceRequest, validation: FieldValidation) -> Result<(), Status> {
         match (&self.violation, validation) {
             (Some(text), FieldValidation::Strict) => {
                 return Err(Status::bad_request(format!("error strict decoding YAML: {text}")));

@@ -32,7 +32,12 @@ impl Registry {
 
     /// Creates an object that is decoded and has its defaults and owners. Where the name is generated and taken, another
     /// is drawn.
-    pub async fn create_object(&self, target: &ResourceRequest, mut object: Value, dry_run: bool) -> Result<Changed, Status> {
+    pub async fn create_object(
+        &self,
+        target: &ResourceRequest,
+        mut object: Value,
+        dry_run: bool,
+    ) -> Result<Changed, Status> {
         place(target, &mut object)?;
         let attributes = AdmissionAttributes::create(self, target, dry_run);
         self.admission().admit(&attributes, &mut object).await?;
@@ -98,7 +103,12 @@ fn mode(validation: FieldValidation) -> decode::FieldValidation {
 
 /// Reads the body of a request as an object of a resource, with defaults. What is odd about it is noted, so that who is
 /// refused later is warned too.
-pub fn body(target: &ResourceRequest, resource: &Resource, input: &RequestBody, validation: FieldValidation) -> Result<Value, Status> {
+pub fn body(
+    target: &ResourceRequest,
+    resource: &Resource,
+    input: &RequestBody,
+    validation: FieldValidation,
+) -> Result<Value, Status> {
     let (mut object, warnings) = decode::decode_body(resource, input.body_format()?, &input.body, mode(validation))?;
     if resource.custom_schema.is_none() {
         defaults::apply_defaults(resource.ty, &mut object);

@@ -43,7 +43,11 @@ impl Registry {
     }
 
     /// As [`Self::delete`], for who was admitted as something else: an eviction.
-    pub(super) async fn delete_admitted(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
+    pub(super) async fn delete_admitted(
+        &self,
+        target: &ResourceRequest,
+        input: &RequestBody,
+    ) -> Result<Outcome, Status> {
         let options = Options { admitted: true, ..Options::of(input, &target.query)? };
         self.delete_with(target, &options).await
     }
@@ -59,7 +63,11 @@ impl Registry {
         Ok(Outcome::Object { object, stored: None, code: 200 })
     }
 
-    pub(super) async fn delete_collection(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
+    pub(super) async fn delete_collection(
+        &self,
+        target: &ResourceRequest,
+        input: &RequestBody,
+    ) -> Result<Outcome, Status> {
         let options = Options::of(input, &target.query)?;
         let list = self.list(target).await?;
         for item in &list.items {

@@ -4,21 +4,21 @@ use api::{Value, convert, meta, status::Status};
 use apiserver_core::{
     document,
     initializers::{is_pending, rejection, wants_all},
-    request::Target,
+    request::ResourceRequest,
 };
-use store::{Change, Watcher};
+use store::{CacheWatcher, CachedChange};
 
 use crate::Registry;
 
 impl Registry {
     /// Waits until an object that was just created is initialized, and returns it as it is then.
-    pub async fn initialized(&self, target: &Target, object: Value) -> Result<Value, Status> {
+    pub async fn initialized(&self, target: &ResourceRequest, object: Value) -> Result<Value, Status> {
         if !is_pending(&object) || wants_all(target) {
             return Ok(object);
         }
-        let key = document::key(&target.resource, meta::namespace(&object), meta::name(&object));
+        let key = document::storage_key(&target.resource, meta::namespace(&object), meta::name(&object));
         let after = meta::string_at(&object, &["metadata", "resourceVersion"]).parse().unwrap_or_default();
-        let watcher = self.cache().watch(&key, after).map_err(Status::internal_error)?;
+        let watcher = self.cache().watch_prefix(&key, after).map_err(Status::internal_error)?;
         let became = wait(target, watcher, &key);
         tokio::time::timeout(self.initialization(), became).await.unwrap_or_else(|_| {
             let (resource, name) = (target.resource.qualified_name(), meta::name(&object));
@@ -28,23 +28,23 @@ impl Registry {
     }
 }
 
-async fn wait(target: &Target, mut watcher: Watcher, key: &str) -> Result<Value, Status> {
+async fn wait(target: &ResourceRequest, mut watcher: CacheWatcher, key: &str) -> Result<Value, Status> {
     loop {
-        for change in watcher.take(usize::MAX).map_err(Status::internal_error)? {
+        for change in watcher.take_changes(usize::MAX).map_err(Status::internal_error)? {
             if **change.key() == *key
                 && let Some(became) = became(target, &change)?
             {
                 return Ok(became);
             }
         }
-        watcher.changed().await;
+        watcher.wait_for_change().await;
     }
 }
 
 /// The object, if a change has made it visible.
-fn became(target: &Target, change: &Change) -> Result<Option<Value>, Status> {
+fn became(target: &ResourceRequest, change: &CachedChange) -> Result<Option<Value>, Status> {
     let Some(item) = change.item.as_ref().or(change.previous.as_ref()) else { return Ok(None) };
-    let object = document::object(&item.record).map_err(Status::internal_error)?;
+    let object = document::decode_record(&item.record).map_err(Status::internal_error)?;
     if let Some(status) = rejection(&object) {
         return Err(status);
     }

@@ -15,12 +15,12 @@ mod list_token;
 mod options;
 mod raw;
 pub mod reviews;
+mod save_error;
 pub mod selection;
 mod storage;
 pub mod strategies;
 mod subresources;
 pub mod token_request;
-mod save_error;
 mod update;
 mod virtual_resources;
 
@@ -34,7 +34,8 @@ use admission::Admission;
 use api::{Value, meta, schema::Resource, status::Status};
 use apiextensions::CustomResourceDefinitions;
 use apiserver_core::{
-    body::RequestBody, catalog::BuiltIn, document, document::RawExtensions, initializers, request::ResourceRequest, services::Services,
+    body::RequestBody, catalog::BuiltIn, document, document::RawExtensions, initializers, request::ResourceRequest,
+    services::Services,
 };
 use authz::{Authorization, Authorizers};
 use bytes::Bytes;
@@ -43,10 +44,10 @@ pub use list::List;
 pub use list_options::ListOptions;
 pub use options::{FieldValidation, WriteOptions};
 pub use raw::words;
-use store::{ResourceVersionMatch, WatchCache, Precondition, Record, Revision, Store, WriteRequest};
+use save_error::SaveError;
+use store::{Precondition, Record, ResourceVersionMatch, Revision, Store, WatchCache, WriteRequest};
 pub use subresources::{kind_of, posted};
 use subresources::{scale_of, set_replicas};
-use save_error::SaveError;
 pub use virtual_resources::{VirtualResource, VirtualResources};
 
 use crate::allocate::Pools;
@@ -118,7 +119,8 @@ pub struct RegistryConfig<'a> {
 impl Registry {
     /// A registry over a store, all of which is loaded into the watch cache.
     pub async fn new(store: Arc<dyn Store>, config: RegistryConfig<'_>) -> Result<Self, store::StoreError> {
-        let cache = Arc::new(WatchCache::with_engine(store.clone(), Arc::new(BuiltIn), store::HistoryWindow::default()).await?);
+        let cache =
+            Arc::new(WatchCache::with_engine(store.clone(), Arc::new(BuiltIn), store::HistoryWindow::default()).await?);
         let authorizers = Authorizers::new(config.authorization, &cache)?;
         let services = Arc::new(Services::new(&cache)?);
         let custom = Arc::new(CustomResourceDefinitions::new(&cache, &services)?);
@@ -248,7 +250,8 @@ impl Registry {
 
     /// All objects of a resource, or those of one namespace, in its version.
     pub async fn objects(&self, resource: &Resource, namespace: &str) -> Result<Vec<Value>, Status> {
-        let snapshot = self.cache.snapshot(&document::storage_key(resource, namespace, ""), ResourceVersionMatch::Newest).await;
+        let snapshot =
+            self.cache.snapshot(&document::storage_key(resource, namespace, ""), ResourceVersionMatch::Newest).await;
         let snapshot = snapshot.map_err(Status::internal_error)?;
         let decoded = snapshot.items_after(None).map(|item| document::decode_record(&item.record));
         let decoded = decoded.collect::<Result<Vec<Value>, _>>().map_err(Status::internal_error)?;
@@ -256,7 +259,12 @@ impl Registry {
     }
 
     /// Asks whoever looks at what a write would grant.
-    async fn check_escalation(&self, target: &ResourceRequest, object: &Value, current: Option<&Value>) -> Result<(), Status> {
+    async fn check_escalation(
+        &self,
+        target: &ResourceRequest,
+        object: &Value,
+        current: Option<&Value>,
+    ) -> Result<(), Status> {
         match strategies::of(&target.resource).escalation_check() {
             Some(guard) => {
                 let authorizers = &self.authorizers;
@@ -290,7 +298,8 @@ impl Registry {
         let other = self.custom.to_stored(resource, &object).await?;
         if dry_run {
             let current = if guard == Precondition::Absent { self.store.get(&key).await? } else { None };
-            let taken = |current| store::StoreError::Conflict { key: key.into(), precondition: guard, current: Some(current) };
+            let taken =
+                |current| store::StoreError::Conflict { key: key.into(), precondition: guard, current: Some(current) };
             return match (current, other) {
                 (Some(current), _) => Err(taken(current).into()),
                 (None, Some(other)) => Ok((self.custom.one_in_version(resource, other).await?, None)),
@@ -328,7 +337,12 @@ impl Registry {
             return Ok(());
         }
         let key = document::storage_key(resource, meta::namespace(object), meta::name(object));
-        let write = WriteRequest { key: key.as_str().into(), precondition: Precondition::Revision(revision), value: None, ttl: None };
+        let write = WriteRequest {
+            key: key.as_str().into(),
+            precondition: Precondition::Revision(revision),
+            value: None,
+            ttl: None,
+        };
         let revision = self.store.write(write).await?;
         self.cache.wait_until_cached(&key, revision).await;
         allocate::removed(self, resource, object).await;
@@ -358,7 +372,9 @@ fn precondition_failed(resource: &Resource, object: &Value, what: &str, wanted: 
 pub fn failed(resource: &Resource, name: &str, error: store::StoreError) -> Status {
     match error {
         store::StoreError::Conflict { current: None, .. } => Status::not_found(resource, name),
-        store::StoreError::Conflict { precondition: Precondition::Absent, .. } => Status::already_exists(resource, name),
+        store::StoreError::Conflict { precondition: Precondition::Absent, .. } => {
+            Status::already_exists(resource, name)
+        }
         store::StoreError::Conflict { .. } => Status::object_modified(resource, name),
         store::StoreError::Compacted { requested, oldest } => {
             Status::resource_expired(format!("too old resource version: {requested} ({oldest})"))

@@ -65,7 +65,8 @@ impl Registry {
         let stored = list.items.iter().map(|item| document::decode_record(&item.record));
         let stored = stored.collect::<Result<Vec<Value>, _>>().map_err(Status::internal_error)?;
         let shown = self.custom().in_version(&target.resource, stored).await?;
-        let selected = |(item, object): &(Arc<CachedItem>, Value)| everything || selection.matches_converted(item, object);
+        let selected =
+            |(item, object): &(Arc<CachedItem>, Value)| everything || selection.matches_converted(item, object);
         let mut both: Vec<(Arc<CachedItem>, Value)> = list.items.into_iter().zip(shown).filter(selected).collect();
         if both.len() > limit {
             both.truncate(limit);

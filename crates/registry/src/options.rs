@@ -5,8 +5,8 @@ use api::{
     status::Status,
     validate::{FieldError, FieldErrorType},
 };
-use apiextensions::Conversions;
-use apiserver_core::{body::Input, clock, query::Query, request::Target};
+use apiextensions::DeferredConverter;
+use apiserver_core::{body::RequestBody, clock, query::Query, request::ResourceRequest};
 use serde_json::json;
 
 /// The longest name of a manager of fields, in bytes.
@@ -24,7 +24,7 @@ pub struct WriteOptions {
     /// Whether to take fields from their owners; only an apply may say so.
     pub force: Option<bool>,
     /// What is asked about other versions to tell who owns what.
-    pub conversions: Conversions,
+    pub conversions: DeferredConverter,
     now: String,
 }
 
@@ -41,7 +41,7 @@ pub enum FieldValidation {
 
 impl WriteOptions {
     /// Reads the query of a write that is not an apply.
-    pub fn of(target: &Target, input: &Input) -> Result<Self, Status> {
+    pub fn of(target: &ResourceRequest, input: &RequestBody) -> Result<Self, Status> {
         let (mut options, mut errors) = Self::read(&target.query);
         if target.verb == "patch" && options.force.is_some() {
             errors.push(FieldError::forbidden("force", "may not be specified for non-apply patch"));
@@ -53,7 +53,7 @@ impl WriteOptions {
     }
 
     /// Reads the query of an apply, which must say who applies.
-    pub fn of_apply(target: &Target) -> Result<Self, Status> {
+    pub fn of_apply(target: &ResourceRequest) -> Result<Self, Status> {
         let (options, mut errors) = Self::read(&target.query);
         if options.manager.is_empty() {
             errors.insert(0, FieldError::required("fieldManager", "is required for apply patch"));
@@ -75,7 +75,7 @@ impl WriteOptions {
         }
     }
 
-    fn checked(self, target: &Target, errors: &[FieldError]) -> Result<Self, Status> {
+    fn checked(self, target: &ResourceRequest, errors: &[FieldError]) -> Result<Self, Status> {
         let kind = match target.verb {
             "create" => "CreateOptions",
             "update" => "UpdateOptions",
@@ -103,7 +103,7 @@ impl WriteOptions {
         };
         let force =
             query.all("force").next().map(|value| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0"));
-        let (dry_run, conversions, now) = (!dry_run.is_empty(), Conversions::default(), clock::seconds());
+        let (dry_run, conversions, now) = (!dry_run.is_empty(), DeferredConverter::default(), clock::seconds());
         (Self { dry_run, validation, manager, force, conversions, now }, errors)
     }
 }

@@ -8,18 +8,18 @@ use api::{
     Value, json, meta,
     schema::{FieldType, Resource, schema},
 };
-use apiserver_core::{body::Input, document::Words};
+use apiserver_core::{body::RequestBody, document::RawExtensions};
 
 /// The words of an object's raw fields that are not what the server itself would write.
-pub fn words(resource: &Resource, input: &Input) -> Words {
+pub fn words(resource: &Resource, input: &RequestBody) -> RawExtensions {
     match input.content_type.as_str() {
         "" | "application/json" => stored(resource, &input.body),
-        _ => Words::default(),
+        _ => RawExtensions::default(),
     }
 }
 
 /// The same of a document.
-pub fn stored(resource: &Resource, document: &[u8]) -> Words {
+pub fn stored(resource: &Resource, document: &[u8]) -> RawExtensions {
     let unusual = |name: &'static str| {
         let text = json::field(document, name)?;
         let text = text.replace(['\n', '\r', '\t'], " ");
@@ -34,8 +34,10 @@ pub fn has_any(resource: &Resource) -> bool {
 }
 
 /// What an object is compared with: where words differ the value does too.
-pub fn compared(current: &Value, before: &Words, now: &Words) -> Option<Value> {
-    let said = |words: &Words, name: &str| words.iter().find(|(known, _)| *known == name).map(|(_, text)| text.clone());
+pub fn compared(current: &Value, before: &RawExtensions, now: &RawExtensions) -> Option<Value> {
+    let said = |words: &RawExtensions, name: &str| {
+        words.iter().find(|(known, _)| *known == name).map(|(_, text)| text.clone())
+    };
     let names = before.iter().chain(now).map(|(name, _)| *name);
     let differs: Vec<_> = names.filter(|name| said(before, name) != said(now, name)).collect();
     (!differs.is_empty()).then(|| {
@@ -61,15 +63,15 @@ mod tests {
 
     #[test]
     fn the_same_value_in_other_words_is_another() {
-        let resource = loopback::resource("apps", "v1", "controllerrevisions").unwrap();
-        assert!(has_any(resource) && !has_any(loopback::resource("", "v1", "configmaps").unwrap()));
+        let resource = loopback::find_resource("apps", "v1", "controllerrevisions").unwrap();
+        assert!(has_any(resource) && !has_any(loopback::find_resource("", "v1", "configmaps").unwrap()));
         let words = |text: &str| stored(resource, text.as_bytes());
-        assert_eq!(words(r#"{"data":{"a":1}, "revision": 1}"#), Words::default());
+        assert_eq!(words(r#"{"data":{"a":1}, "revision": 1}"#), RawExtensions::default());
         let spaced = words("{\"data\":{\n\"a\": 1}}");
         assert_eq!(spaced, [("data", "{ \"a\": 1}".to_owned())]);
         let current = json!({"data": {"a": 1}, "revision": 1});
         assert_eq!(compared(&current, &spaced, &spaced), None);
-        for (before, now) in [(&spaced, &Words::default()), (&Words::default(), &spaced)] {
+        for (before, now) in [(&spaced, &RawExtensions::default()), (&RawExtensions::default(), &spaced)] {
             assert_ne!(compared(&current, before, now).unwrap()["data"], current["data"]);
         }
     }

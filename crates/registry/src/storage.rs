@@ -2,9 +2,9 @@
 
 use api::{Value, schema::Resource, status::Status};
 use apiserver_core::{
-    body::Input,
-    loopback::Place,
-    request::Target,
+    body::RequestBody,
+    loopback::ObjectKey,
+    request::ResourceRequest,
     services::Services,
     storage::{CustomResources, Edit, ObjectStorage},
 };
@@ -23,14 +23,14 @@ impl ObjectStorage for Registry {
         self.objects(resource, namespace).await
     }
 
-    async fn write_object(&self, target: &Target, input: &Input) -> Result<Value, Status> {
+    async fn write_object(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Value, Status> {
         match self.perform(target, input).await? {
             Outcome::Object { object, .. } => Ok(object),
             _ => Ok(Value::Null),
         }
     }
 
-    async fn edit_status(&self, place: Place<'_>, edit: Edit<'_>) -> Result<Value, Status> {
+    async fn edit_status(&self, place: ObjectKey<'_>, edit: Edit<'_>) -> Result<Value, Status> {
         self.change_status(place, edit).await.map(|changed| changed.object)
     }
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use admission::Attributes;
+use admission::AdmissionAttributes;
 use api::{
     Value, apply, meta,
     status::Status,
     validate::{self, FieldError},
 };
-use apiserver_core::{body::Input, clock, loopback, request::Target};
+use apiserver_core::{body::RequestBody, clock, loopback, request::ResourceRequest};
 use async_trait::async_trait;
 use authn::tokens::Tokens;
 use jiff::{SignedDuration, Timestamp};
@@ -31,7 +31,12 @@ pub struct TokenRequests {
 
 #[async_trait]
 impl VirtualResource for TokenRequests {
-    async fn handle(&self, registry: &Registry, target: &Target, input: &Input) -> Result<Outcome, Status> {
+    async fn handle(
+        &self,
+        registry: &Registry,
+        target: &ResourceRequest,
+        input: &RequestBody,
+    ) -> Result<Outcome, Status> {
         let tokens = self.tokens.as_deref().filter(|tokens| tokens.can_sign());
         // Without a key there are no tokens, and no such path.
         let object = answer(registry, tokens.ok_or_else(Status::no_such_path)?, target, input).await?;
@@ -40,11 +45,16 @@ impl VirtualResource for TokenRequests {
 }
 
 /// A token, with warnings.
-async fn answer(registry: &Registry, tokens: &Tokens, target: &Target, input: &Input) -> Result<Value, Status> {
+async fn answer(
+    registry: &Registry,
+    tokens: &Tokens,
+    target: &ResourceRequest,
+    input: &RequestBody,
+) -> Result<Value, Status> {
     let options = WriteOptions::of(target, input)?;
     let mut request = posted(target, input, options.validation)?;
     own(&options, target, &mut request)?;
-    let attributes = Attributes::create(registry, target, options.dry_run);
+    let attributes = AdmissionAttributes::create(registry, target, options.dry_run);
     registry.admission().admit(&attributes, &mut request).await?;
     is_for(target, &request)?;
     let (account, _) = registry.read_object(&target.resource, &target.namespace, &target.name).await?;
@@ -65,7 +75,7 @@ async fn answer(registry: &Registry, tokens: &Tokens, target: &Target, input: &I
 }
 
 /// Notes who asks for what.
-fn own(options: &WriteOptions, target: &Target, request: &mut Value) -> Result<(), Status> {
+fn own(options: &WriteOptions, target: &ResourceRequest, request: &mut Value) -> Result<(), Status> {
     let row = kind_of(target)?;
     let kind = apply::ApplyTarget::for_kind(&row.api_version(), KIND, row.ty, &target.subresource);
     let writer = options.writer(kind);
@@ -77,7 +87,7 @@ fn own(options: &WriteOptions, target: &Target, request: &mut Value) -> Result<(
 }
 
 /// The request must be about the account of the path.
-fn is_for(target: &Target, request: &Value) -> Result<(), Status> {
+fn is_for(target: &ResourceRequest, request: &Value) -> Result<(), Status> {
     let (name, namespace) = (meta::name(request), meta::namespace(request));
     if !namespace.is_empty() && namespace != target.namespace {
         let message = "the namespace of the provided object does not match the namespace sent on the request";
@@ -112,7 +122,7 @@ fn complete(tokens: &Tokens, request: &mut Value, account: &Value, now: Timestam
 }
 
 /// What a token is bound to, as its claims name it: it ends with the first of these objects that goes.
-async fn bound(registry: &Registry, target: &Target, request: &Value) -> Result<Value, Status> {
+async fn bound(registry: &Registry, target: &ResourceRequest, request: &Value) -> Result<Value, Status> {
     let reference = &request["spec"]["boundObjectRef"];
     let mut claims = json!({});
     if reference.is_null() {
@@ -130,7 +140,7 @@ async fn bound(registry: &Registry, target: &Target, request: &Value) -> Result<
             return Err(Status::bad_request(message));
         }
     };
-    let (object, _) = registry.read_object(loopback::resource("", "v1", resource)?, namespace, name).await?;
+    let (object, _) = registry.read_object(loopback::find_resource("", "v1", resource)?, namespace, name).await?;
     if resource == "pods" {
         if meta::string_at(&object, &["spec", "serviceAccountName"]) != target.name {
             let account = &target.name;
@@ -140,7 +150,7 @@ async fn bound(registry: &Registry, target: &Target, request: &Value) -> Result<
         }
         let node = meta::string_at(&object, &["spec", "nodeName"]);
         if !node.is_empty() {
-            claims["node"] = match registry.read_object(loopback::resource("", "v1", "nodes")?, "", node).await {
+            claims["node"] = match registry.read_object(loopback::find_resource("", "v1", "nodes")?, "", node).await {
                 Ok((node, _)) => named(&node),
                 Err(status) if status.code == 404 => json!({"name": node}),
                 Err(status) => return Err(status),

@@ -9,11 +9,14 @@ use api::{
     validate::{self, FieldError},
 };
 use apiextensions::DeferredConverter;
-use apiserver_core::{body::RequestBody, clock, document::RawExtensions, initializers, loopback, loopback::ObjectKey, request::ResourceRequest};
+use apiserver_core::{
+    body::RequestBody, clock, document::RawExtensions, initializers, loopback, loopback::ObjectKey,
+    request::ResourceRequest,
+};
 use store::{Precondition, Revision};
 
 use super::{
-    Outcome, RETRIES, Registry, Stored, SaveError, WriteOptions,
+    Outcome, RETRIES, Registry, SaveError, Stored, WriteOptions,
     create::{body, decoded, same_version},
     deletion_waits, precondition_failed, raw, scale_of, set_replicas,
 };
@@ -85,7 +88,12 @@ impl Registry {
         self.update_part(target, input, UpdateScope::Main).await
     }
 
-    pub(super) async fn update_part(&self, target: &ResourceRequest, input: &RequestBody, part: UpdateScope) -> Result<Outcome, Status> {
+    pub(super) async fn update_part(
+        &self,
+        target: &ResourceRequest,
+        input: &RequestBody,
+        part: UpdateScope,
+    ) -> Result<Outcome, Status> {
         let resource = &target.resource;
         let options = WriteOptions::of(target, input)?;
         let given = body_of(target, input, &options)?;
@@ -121,7 +129,12 @@ impl Registry {
         self.patch_part(target, input, UpdateScope::Main).await
     }
 
-    pub(super) async fn patch_part(&self, target: &ResourceRequest, input: &RequestBody, part: UpdateScope) -> Result<Outcome, Status> {
+    pub(super) async fn patch_part(
+        &self,
+        target: &ResourceRequest,
+        input: &RequestBody,
+        part: UpdateScope,
+    ) -> Result<Outcome, Status> {
         if input.content_type == super::apply::CONTENT_TYPE {
             return self.apply_part(target, input, part).await;
         }
@@ -152,7 +165,8 @@ impl Registry {
         mut edit: impl FnMut(&Value) -> Result<Value, Status>,
     ) -> Result<Changed, Status> {
         let target = loopback::target("update", place, "status");
-        let input = RequestBody { content_type: String::new(), user_agent: loopback::NAME.into(), body: Default::default() };
+        let input =
+            RequestBody { content_type: String::new(), user_agent: loopback::NAME.into(), body: Default::default() };
         let options = WriteOptions::of(&target, &input)?;
         self.change(&target, UpdateContext::own(false), |current| {
             let mut object = edit(current)?;
@@ -176,7 +190,7 @@ impl Registry {
                 initializers::visible(target, &current)?;
             }
             let mut edited = match how.conversions {
-                Some(conversions) => conversions.settled(self.custom(), resource, || edit(&current)).await?,
+                Some(conversions) => conversions.run_converted(self.custom(), resource, || edit(&current)).await?,
                 None => edit(&current)?,
             };
             let attributes = AdmissionAttributes::update(self, target, &current, dry_run);
@@ -265,7 +279,12 @@ impl Registry {
     }
 
     /// Lets admission change or refuse what a client wants.
-    async fn admit_change(&self, attributes: &AdmissionAttributes<'_>, part: UpdateScope, edited: &mut Value) -> Result<(), Status> {
+    async fn admit_change(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        part: UpdateScope,
+        edited: &mut Value,
+    ) -> Result<(), Status> {
         match part {
             UpdateScope::Server => Ok(()),
             UpdateScope::Main | UpdateScope::Subresource => self.admission().admit(attributes, edited).await,
@@ -281,7 +300,12 @@ impl Registry {
     }
 
     /// Lets admission refuse what would be written.
-    async fn validate_change(&self, attributes: &AdmissionAttributes<'_>, part: UpdateScope, object: &Value) -> Result<(), Status> {
+    async fn validate_change(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        part: UpdateScope,
+        object: &Value,
+    ) -> Result<(), Status> {
         match part {
             UpdateScope::Server => Ok(()),
             UpdateScope::Main | UpdateScope::Subresource => self.admission().validate(attributes, object).await,

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use api::{schema::Resource, status::Status};
-use apiserver_core::{body::Input, request::Target};
+use apiserver_core::{body::RequestBody, request::ResourceRequest};
 use async_trait::async_trait;
 
 use crate::{Outcome, Registry};
@@ -12,7 +12,12 @@ use crate::{Outcome, Registry};
 #[async_trait]
 pub trait VirtualResource: Send + Sync {
     /// Handles a request with every step of the registry but the write to the store.
-    async fn handle(&self, registry: &Registry, target: &Target, input: &Input) -> Result<Outcome, Status>;
+    async fn handle(
+        &self,
+        registry: &Registry,
+        target: &ResourceRequest,
+        input: &RequestBody,
+    ) -> Result<Outcome, Status>;
 }
 
 /// A subresource (empty for the resource itself) and its handler.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use api::status::Status;
-use apiserver_core::{Body, BodyError, backend::Backend, body::full};
+use apiserver_core::{Body, BodyError, backend::Backend, body::full_body};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use hyper::{body::Incoming, upgrade::OnUpgrade};
@@ -44,7 +44,7 @@ pub async fn upgrade(
         return Err(Status::bad_request("Upgrade request required"));
     }
     let client = hyper::upgrade::on(&mut request);
-    let mut passed = Request::new(full(""));
+    let mut passed = Request::new(full_body(""));
     *passed.method_mut() = request.method().clone();
     *passed.uri_mut() = path.parse().map_err(|error| Status::bad_request(format!("{path:?} is no path: {error}")))?;
     *passed.headers_mut() = headers(&request, backend);
@@ -75,7 +75,7 @@ pub fn joined(
             Err(error) => tracing::debug!(%error, "an upgrade failed"),
         }
     });
-    Ok(answer.map(|_| full("")))
+    Ok(answer.map(|_| full_body("")))
 }
 
 /// The headers of a request that is passed on: without what was for this server only, and with a host.

@@ -1,7 +1,7 @@
 //! SPDY through WebSocket: how newer clients forward ports. Messages carry the bytes of a SPDY connection to the kubelet.
 
 use api::status::Status;
-use apiserver_core::{Body, BodyError, backend::Backend, body::full};
+use apiserver_core::{Body, BodyError, backend::Backend, body::full_body};
 use bytes::{Bytes, BytesMut};
 use futures::{SinkExt, StreamExt};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
@@ -79,7 +79,7 @@ fn spdy_request(kubelet: &Backend, path: &str, request: &Request<Body>) -> Resul
     }
     join::without_body(&mut headers);
     headers.insert(header::UPGRADE, HeaderValue::from_static(SPDY));
-    let mut passed = Request::new(full(""));
+    let mut passed = Request::new(full_body(""));
     *passed.method_mut() = Method::POST;
     *passed.uri_mut() = path.parse().map_err(|error| Status::bad_request(format!("{path:?} is no path: {error}")))?;
     *passed.headers_mut() = headers;

@@ -1,7 +1,7 @@
 //! The server's side of WebSocket handshakes.
 
 use api::status::Status;
-use apiserver_core::{Body, body::full};
+use apiserver_core::{Body, body::full_body};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
@@ -48,7 +48,7 @@ pub fn accept(request: &mut Request<Body>, protocol: &str) -> Result<(Response<B
     let value = |text: &str| {
         HeaderValue::from_str(text).map_err(|_| Status::bad_request(format!("websocket: {text:?} is no protocol")))
     };
-    let mut response = Response::new(full(""));
+    let mut response = Response::new(full_body(""));
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));

@@ -3,13 +3,13 @@
 use api::{Value, meta, status::Status, validate::FieldError};
 use async_trait::async_trait;
 
-use crate::{About, Attributes, Operation, Plugin, Row, pod};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule, pod};
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "AlwaysPullImages",
     on: false,
-    about: &[About::object("", "pods", &[Operation::Create, Operation::Update])],
+    about: &[ResourceRule::object("", "pods", &[Operation::Create, Operation::Update])],
     make: |_| Ok(Box::new(AlwaysPullImages)),
 };
 
@@ -19,7 +19,7 @@ struct AlwaysPullImages;
 
 #[async_trait]
 impl Plugin for AlwaysPullImages {
-    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+    async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
         if !has_new_images(attributes, object) {
             return Ok(());
         }
@@ -36,7 +36,7 @@ impl Plugin for AlwaysPullImages {
         Ok(())
     }
 
-    async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
         if !has_new_images(attributes, object) {
             return Ok(());
         }
@@ -72,7 +72,7 @@ fn check(faults: &mut Vec<String>, field: String, policy: &str) {
     }
 }
 
-fn has_new_images(attributes: &Attributes<'_>, object: &Value) -> bool {
+fn has_new_images(attributes: &AdmissionAttributes<'_>, object: &Value) -> bool {
     let Some(old) = attributes.old else { return true };
     let known: Vec<&str> = pod::containers(old).map(|container| meta::string_at(container, &["image"])).collect();
     pod::containers(object).any(|container| !known.contains(&meta::string_at(container, &["image"])))

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use api::{Value, meta, status::Status};
-use apiserver_core::attributes::Asked;
+use apiserver_core::attributes::AttributesTarget;
 use async_trait::async_trait;
 use authz::Authorizers;
 
-use crate::{About, Attributes, Operation, Plugin, Row, certificate_request};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule, certificate_request};
 
 const GROUP: &str = "certificates.k8s.io";
 const REQUESTS: &str = "certificatesigningrequests";
@@ -16,31 +16,35 @@ const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 const MASTERS: &str = "system:masters";
 
 /// Who approves requests.
-pub const APPROVAL: Row = Row {
+pub const APPROVAL: PluginDescriptor = PluginDescriptor {
     name: "CertificateApproval",
     on: true,
-    about: &[About { resource: (GROUP, REQUESTS), subresources: &["approval"], operations: &[Operation::Update] }],
+    about: &[ResourceRule {
+        resource: (GROUP, REQUESTS),
+        subresources: &["approval"],
+        operations: &[Operation::Update],
+    }],
     make: |parts| Ok(Box::new(Approval(parts.authorizers.clone()))),
 };
 /// Who signs them.
-pub const SIGNING: Row = Row {
+pub const SIGNING: PluginDescriptor = PluginDescriptor {
     name: "CertificateSigning",
     on: true,
-    about: &[About { resource: (GROUP, REQUESTS), subresources: &["status"], operations: &[Operation::Update] }],
+    about: &[ResourceRule { resource: (GROUP, REQUESTS), subresources: &["status"], operations: &[Operation::Update] }],
     make: |parts| Ok(Box::new(Signing(parts.authorizers.clone()))),
 };
 /// Who vouches for bundles of roots.
-pub const ATTEST: Row = Row {
+pub const ATTEST: PluginDescriptor = PluginDescriptor {
     name: "ClusterTrustBundleAttest",
     on: true,
-    about: &[About::object(GROUP, "clustertrustbundles", &[Operation::Create, Operation::Update])],
+    about: &[ResourceRule::object(GROUP, "clustertrustbundles", &[Operation::Create, Operation::Update])],
     make: |parts| Ok(Box::new(Attest(parts.authorizers.clone()))),
 };
 /// What may be asked for.
-pub const SUBJECT: Row = Row {
+pub const SUBJECT: PluginDescriptor = PluginDescriptor {
     name: "CertificateSubjectRestriction",
     on: true,
-    about: &[About::object(GROUP, REQUESTS, &[Operation::Create])],
+    about: &[ResourceRule::object(GROUP, REQUESTS, &[Operation::Create])],
     make: |_| Ok(Box::new(SubjectRestriction)),
 };
 
@@ -51,7 +55,7 @@ struct SubjectRestriction;
 
 #[async_trait]
 impl Plugin for Approval {
-    async fn validate(&self, attributes: &Attributes<'_>, request: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, request: &Value) -> Result<(), Status> {
         let signer = meta::string_at(attributes.old.unwrap_or(request), &["spec", "signerName"]);
         if may(&self.0, attributes, "approve", signer).await {
             return Ok(());
@@ -63,7 +67,7 @@ impl Plugin for Approval {
 
 #[async_trait]
 impl Plugin for Signing {
-    async fn validate(&self, attributes: &Attributes<'_>, request: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, request: &Value) -> Result<(), Status> {
         let Some(old) = attributes.old else { return Ok(()) };
         let same = |field: &str| meta::value_at(old, &["status", field]) == meta::value_at(request, &["status", field]);
         let signer = meta::string_at(old, &["spec", "signerName"]);
@@ -77,7 +81,7 @@ impl Plugin for Signing {
 
 #[async_trait]
 impl Plugin for Attest {
-    async fn validate(&self, attributes: &Attributes<'_>, bundle: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, bundle: &Value) -> Result<(), Status> {
         let signer = meta::string_at(bundle, &["spec", "signerName"]);
         if signer.is_empty()
             || attributes.old.is_some_and(|old| differs_only_for_the_collector(old, bundle))
@@ -91,7 +95,7 @@ impl Plugin for Attest {
 
 #[async_trait]
 impl Plugin for SubjectRestriction {
-    async fn validate(&self, attributes: &Attributes<'_>, request: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, request: &Value) -> Result<(), Status> {
         if meta::string_at(request, &["spec", "signerName"]) != CLIENT_SIGNER {
             return Ok(());
         }
@@ -107,18 +111,21 @@ impl Plugin for SubjectRestriction {
 }
 
 /// Whether the user may do something for a signer, or for all of the signer's domain.
-async fn may(authorizers: &Authorizers, attributes: &Attributes<'_>, verb: &str, signer: &str) -> bool {
+async fn may(authorizers: &Authorizers, attributes: &AdmissionAttributes<'_>, verb: &str, signer: &str) -> bool {
     let allows = async |name: &str| {
-        let resource = apiserver_core::attributes::Resource {
+        let resource = apiserver_core::attributes::ResourceAttributes {
             group: GROUP,
             version: "*",
             resource: "signers",
             name,
             ..Default::default()
         };
-        let asked =
-            apiserver_core::attributes::Attributes { user: attributes.user(), verb, asked: Asked::Resource(resource) };
-        authorizers.allows(&asked).await
+        let asked = apiserver_core::attributes::Attributes {
+            user: attributes.user(),
+            verb,
+            target: AttributesTarget::Resource(resource),
+        };
+        authorizers.is_allowed(&asked).await
     };
     let domain = signer.split('/').next().unwrap_or_default();
     allows(signer).await || allows(&format!("{domain}/*")).await

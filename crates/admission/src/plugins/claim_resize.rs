@@ -3,13 +3,13 @@
 use api::{Value, meta, quantity::Quantity, status::Status};
 use async_trait::async_trait;
 
-use crate::{About, Attributes, Operation, Plugin, Row};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "PersistentVolumeClaimResize",
     on: true,
-    about: &[About::object("", "persistentvolumeclaims", &[Operation::Update])],
+    about: &[ResourceRule::object("", "persistentvolumeclaims", &[Operation::Update])],
     make: |_| Ok(Box::new(ClaimResize)),
 };
 
@@ -19,7 +19,7 @@ struct ClaimResize;
 
 #[async_trait]
 impl Plugin for ClaimResize {
-    async fn validate(&self, attributes: &Attributes<'_>, claim: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, claim: &Value) -> Result<(), Status> {
         let Some(old) = attributes.old else { return Ok(()) };
         let size =
             |claim: &Value| Quantity::parse(meta::string_at(claim, &["spec", "resources", "requests", "storage"]));
@@ -38,7 +38,7 @@ impl Plugin for ClaimResize {
     }
 }
 
-async fn grows(attributes: &Attributes<'_>, class: &str, before: &str) -> Result<bool, Status> {
+async fn grows(attributes: &AdmissionAttributes<'_>, class: &str, before: &str) -> Result<bool, Status> {
     if class.is_empty() || class != before {
         return Ok(false);
     }

@@ -4,13 +4,13 @@
 use api::{Value, meta, status::Status};
 use async_trait::async_trait;
 
-use crate::{About, Attributes, Operation, Plugin, Row};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The row of storage classes.
-pub const STORAGE: Row = Row {
+pub const STORAGE: PluginDescriptor = PluginDescriptor {
     name: "DefaultStorageClass",
     on: true,
-    about: &[About::object("", "persistentvolumeclaims", &[Operation::Create])],
+    about: &[ResourceRule::object("", "persistentvolumeclaims", &[Operation::Create])],
     make: |_| {
         Ok(Box::new(DefaultClass {
             classes: ("storage.k8s.io", "v1", "storageclasses"),
@@ -22,10 +22,10 @@ pub const STORAGE: Row = Row {
 };
 
 /// The row of ingress classes.
-pub const INGRESS: Row = Row {
+pub const INGRESS: PluginDescriptor = PluginDescriptor {
     name: "DefaultIngressClass",
     on: true,
-    about: &[About::object("networking.k8s.io", "ingresses", &[Operation::Create])],
+    about: &[ResourceRule::object("networking.k8s.io", "ingresses", &[Operation::Create])],
     make: |_| {
         Ok(Box::new(DefaultClass {
             classes: ("networking.k8s.io", "v1", "ingressclasses"),
@@ -49,7 +49,7 @@ struct DefaultClass {
 
 #[async_trait]
 impl Plugin for DefaultClass {
-    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+    async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
         let named = meta::value_at(object, &["spec", self.field]).is_some()
             || meta::value_at(object, &["metadata", "annotations", self.annotation]).is_some();
         if named {

@@ -4,13 +4,13 @@ use api::{Value, meta, status::Status};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::{About, Attributes, Operation, Plugin, Row};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "DefaultTolerationSeconds",
     on: true,
-    about: &[About::object("", "pods", &[Operation::Create, Operation::Update])],
+    about: &[ResourceRule::object("", "pods", &[Operation::Create, Operation::Update])],
     make: |parts| {
         let (not_ready, unreachable) = parts.settings.toleration_seconds.unwrap_or((SECONDS, SECONDS));
         Ok(Box::new(DefaultTolerationSeconds([
@@ -28,7 +28,7 @@ struct DefaultTolerationSeconds([(&'static str, i64); 2]);
 
 #[async_trait]
 impl Plugin for DefaultTolerationSeconds {
-    async fn admit(&self, _: &Attributes<'_>, pod: &mut Value) -> Result<(), Status> {
+    async fn admit(&self, _: &AdmissionAttributes<'_>, pod: &mut Value) -> Result<(), Status> {
         let borne = meta::list_at(pod, &["spec", "tolerations"]);
         let is_borne = |taint: &str| {
             borne.iter().any(|toleration| {

@@ -10,16 +10,16 @@ use api::{Value, meta, status::Status};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::{About, Attributes, Operation, Plugin, Row};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 const WRITES: &[Operation] = &[Operation::Create, Operation::Update];
 const SIZE: usize = 4096;
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "EventRateLimit",
     on: false,
-    about: &[About::object("", "events", WRITES), About::object("events.k8s.io", "events", WRITES)],
+    about: &[ResourceRule::object("", "events", WRITES), ResourceRule::object("events.k8s.io", "events", WRITES)],
     make: |parts| {
         let limits = parts.config.map(|config| meta::list_at(config, &["limits"]).to_vec()).unwrap_or_default();
         if limits.is_empty() {
@@ -55,7 +55,7 @@ impl Limit {
         Ok(Self { kind, rate: rate as f64, burst: burst as f64, size, buckets: Mutex::default() })
     }
 
-    fn key(&self, attributes: &Attributes<'_>, event: &Value) -> String {
+    fn key(&self, attributes: &AdmissionAttributes<'_>, event: &Value) -> String {
         let text = |path: &[&str]| meta::string_at(event, path);
         match self.kind.as_str() {
             "Namespace" => attributes.namespace().to_owned(),
@@ -92,11 +92,11 @@ impl Limit {
 
 #[async_trait]
 impl Plugin for EventRateLimit {
-    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+    fn handles(&self, attributes: &AdmissionAttributes<'_>) -> bool {
         !attributes.dry_run
     }
 
-    async fn validate(&self, attributes: &Attributes<'_>, event: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, event: &Value) -> Result<(), Status> {
         let mut reached = Vec::new();
         for limit in &self.0 {
             let key = limit.key(attributes, event);

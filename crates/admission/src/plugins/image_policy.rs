@@ -13,13 +13,13 @@ use apiserver_core::{
 use async_trait::async_trait;
 use serde_json::{Map, json};
 
-use crate::{About, Attributes, Operation, Plugin, Row};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "ImagePolicyWebhook",
     on: false,
-    about: &[About {
+    about: &[ResourceRule {
         resource: ("", "pods"),
         subresources: &["", EPHEMERAL],
         operations: &[Operation::Create, Operation::Update],
@@ -87,7 +87,7 @@ impl ImagePolicy {
 
 #[async_trait]
 impl Plugin for ImagePolicy {
-    async fn validate(&self, attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, pod: &Value) -> Result<(), Status> {
         let status = match self.status(&spec(attributes, pod)).await {
             Ok(status) => status,
             Err(error) if self.default_allow => {
@@ -115,7 +115,7 @@ impl Plugin for ImagePolicy {
 }
 
 /// What the webhook is asked: the images that are to run, the annotations that are meant for it, the namespace.
-fn spec(attributes: &Attributes<'_>, pod: &Value) -> Value {
+fn spec(attributes: &AdmissionAttributes<'_>, pod: &Value) -> Value {
     let lists: &[&str] = if attributes.subresource() == EPHEMERAL {
         &["ephemeralContainers"]
     } else {

@@ -14,15 +14,15 @@ use async_trait::async_trait;
 use serde_json::json;
 
 use crate::{
-    About, Attributes, Operation, Parts, Plugin, Row,
+    AdmissionAttributes, Operation, Plugin, PluginDescriptor, PluginInit, ResourceRule,
     usage::{Kind, Usage, Wanted, untagged},
 };
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: NAME,
     on: false,
-    about: &[About::object("", "pods", &[Operation::Create])],
+    about: &[ResourceRule::object("", "pods", &[Operation::Create])],
     make: |parts| InitialResources::new(parts).map(|plugin| Box::new(plugin) as Box<dyn Plugin>),
 };
 
@@ -41,7 +41,7 @@ struct InitialResources {
 }
 
 impl InitialResources {
-    fn new(parts: &Parts<'_>) -> Result<Self, String> {
+    fn new(parts: &PluginInit<'_>) -> Result<Self, String> {
         let field = |name: &str| parts.config.and_then(|config| config.get(name)).filter(|value| !value.is_null());
         let percentile = field("percentile").map_or(Some(90), Value::as_u64).filter(|percent| *percent <= 100);
         let percentile = percentile.ok_or("percentile is a whole number from 0 to 100")?;
@@ -94,7 +94,7 @@ impl InitialResources {
 
 #[async_trait]
 impl Plugin for InitialResources {
-    async fn admit(&self, attributes: &Attributes<'_>, pod: &mut Value) -> Result<(), Status> {
+    async fn admit(&self, attributes: &AdmissionAttributes<'_>, pod: &mut Value) -> Result<(), Status> {
         let (namespace, now) = (attributes.namespace(), Instant::now());
         let mut notes = Vec::new();
         for (list, what) in [("initContainers", "init container"), ("containers", "container")] {

@@ -12,22 +12,26 @@ use api::{
     validate::{FieldError, names},
 };
 use apiserver_core::{
-    attributes::Asked,
-    cache_index::{Live, View},
+    attributes::AttributesTarget,
+    cache_index::{CacheIndex, Indexer},
     initializers, loopback,
-    loopback::Place,
+    loopback::ObjectKey,
 };
 use async_trait::async_trait;
 use authz::Authorizers;
 use serde_json::json;
 
-use crate::{About, Attributes, Operation, Parts, Plugin, Row};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, PluginInit, ResourceRule};
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "Initializers",
     on: false,
-    about: &[About { resource: ("*", "*"), subresources: &[""], operations: &[Operation::Create, Operation::Update] }],
+    about: &[ResourceRule {
+        resource: ("*", "*"),
+        subresources: &[""],
+        operations: &[Operation::Create, Operation::Update],
+    }],
     make: |parts| Initializers::new(parts).map(|plugin| Box::new(plugin) as Box<dyn Plugin>),
 };
 
@@ -36,17 +40,18 @@ const FIELD: &str = "metadata.initializers";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 struct Initializers {
-    configured: Live<Configured>,
+    configured: CacheIndex<Configured>,
     authorizers: Arc<Authorizers>,
 }
 
 impl Initializers {
-    fn new(parts: &Parts<'_>) -> Result<Self, String> {
+    fn new(parts: &PluginInit<'_>) -> Result<Self, String> {
         if !initializers::enabled() {
             return Err("there are no initializers without --enable-initializers".into());
         }
-        let resource = loopback::resource(GROUP, "v1alpha1", "initializerconfigurations").map_err(|it| it.message)?;
-        let configured = Live::new(parts.cache, &[resource], Configured::default());
+        let resource =
+            loopback::find_resource(GROUP, "v1alpha1", "initializerconfigurations").map_err(|it| it.message)?;
+        let configured = CacheIndex::new(parts.cache, &[resource], Configured::default());
         let configured = configured.map_err(|error| error.to_string())?;
         Ok(Self { configured, authorizers: parts.authorizers.clone() })
     }
@@ -54,12 +59,12 @@ impl Initializers {
 
 #[async_trait]
 impl Plugin for Initializers {
-    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+    fn handles(&self, attributes: &AdmissionAttributes<'_>) -> bool {
         // What the server makes is as it should be.
         attributes.user().name != loopback::USER
     }
 
-    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+    async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
         match attributes.old {
             None => self.begin(attributes, object).await,
             Some(old) => self.go_on(attributes, old, object).await,
@@ -69,7 +74,7 @@ impl Plugin for Initializers {
 
 impl Initializers {
     /// A new object gets its list, unless who may has given it one.
-    async fn begin(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+    async fn begin(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
         if list_of(object).is_some() {
             self.may_initialize(attributes, object, "create with initializers denied").await?;
             simplify(object);
@@ -88,7 +93,7 @@ impl Initializers {
     }
 
     /// An object that is pending changes only by the first of its list.
-    async fn go_on(&self, attributes: &Attributes<'_>, old: &Value, object: &mut Value) -> Result<(), Status> {
+    async fn go_on(&self, attributes: &AdmissionAttributes<'_>, old: &Value, object: &mut Value) -> Result<(), Status> {
         simplify(object);
         let (Some(before), after) = (list_of(old), list_of(object)) else {
             let done = "field is immutable once initialization has completed";
@@ -105,9 +110,14 @@ impl Initializers {
         }
     }
 
-    async fn may_initialize(&self, attributes: &Attributes<'_>, object: &Value, denied: &str) -> Result<(), Status> {
+    async fn may_initialize(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        object: &Value,
+        denied: &str,
+    ) -> Result<(), Status> {
         let row = attributes.resource();
-        let resource = apiserver_core::attributes::Resource {
+        let resource = apiserver_core::attributes::ResourceAttributes {
             group: row.group,
             version: row.version,
             resource: row.name,
@@ -118,8 +128,8 @@ impl Initializers {
         self.may(attributes, object, resource, denied).await
     }
 
-    async fn is_first(&self, attributes: &Attributes<'_>, object: &Value, first: &str) -> Result<(), Status> {
-        let resource = apiserver_core::attributes::Resource {
+    async fn is_first(&self, attributes: &AdmissionAttributes<'_>, object: &Value, first: &str) -> Result<(), Status> {
+        let resource = apiserver_core::attributes::ResourceAttributes {
             group: GROUP,
             version: "v1alpha1",
             resource: "initializers",
@@ -131,15 +141,19 @@ impl Initializers {
 
     async fn may(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: &Value,
-        resource: apiserver_core::attributes::Resource<'_>,
+        resource: apiserver_core::attributes::ResourceAttributes<'_>,
         denied: &str,
     ) -> Result<(), Status> {
-        let asked = Asked::Resource(resource);
+        let asked = AttributesTarget::Resource(resource);
         let verdict = self
             .authorizers
-            .decide(&apiserver_core::attributes::Attributes { user: attributes.user(), verb: "initialize", asked })
+            .authorize(&apiserver_core::attributes::Attributes {
+                user: attributes.user(),
+                verb: "initialize",
+                target: asked,
+            })
             .await;
         if verdict.is_allowed() {
             return Ok(());
@@ -167,12 +181,12 @@ fn simplify(object: &mut Value) {
     }
 }
 
-fn invalid(attributes: &Attributes<'_>, object: &Value, error: FieldError) -> Status {
+fn invalid(attributes: &AdmissionAttributes<'_>, object: &Value, error: FieldError) -> Status {
     Status::invalid_object(attributes.resource(), attributes.name(object), &[error])
 }
 
 /// A list that somebody gives has names that can be names, and is not rejected from the start by anything but a failure.
-fn is_valid(attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+fn is_valid(attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
     let Some(list) = list_of(object) else { return Ok(()) };
     let mut errors = Vec::new();
     for (at, name) in names_of(list).into_iter().enumerate() {
@@ -232,7 +246,7 @@ struct Initializer {
 
 impl Configured {
     /// Who must look at an object that is created.
-    fn of(&self, attributes: &Attributes<'_>) -> Vec<String> {
+    fn of(&self, attributes: &AdmissionAttributes<'_>) -> Vec<String> {
         let row = attributes.resource();
         let about = [row.group, row.version, row.name];
         let mut found: Vec<String> = Vec::new();
@@ -252,8 +266,8 @@ impl Initializer {
     }
 }
 
-impl View for Configured {
-    fn put(&mut self, place: Place<'_>, object: &Value) {
+impl Indexer for Configured {
+    fn insert_object(&mut self, place: ObjectKey<'_>, object: &Value) {
         let texts = |value: &Value, name: &str| -> Vec<String> {
             meta::list_at(value, &[name]).iter().filter_map(Value::as_str).map(str::to_owned).collect()
         };
@@ -266,7 +280,7 @@ impl View for Configured {
         self.0.insert(place.name.to_owned(), list);
     }
 
-    fn remove(&mut self, place: Place<'_>) {
+    fn remove_object(&mut self, place: ObjectKey<'_>) {
         self.0.remove(place.name);
     }
 

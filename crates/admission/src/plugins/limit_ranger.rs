@@ -10,34 +10,34 @@ use async_trait::async_trait;
 use serde_json::json;
 
 use super::limit_checks::{Asked, at_least, at_most, at_most_requested, within_ratio};
-use crate::{About, Attributes, Holders, Operation, Plugin, Row, pod};
+use crate::{AdmissionAttributes, NamespaceIndex, Operation, Plugin, PluginDescriptor, ResourceRule, pod};
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "LimitRanger",
     on: true,
     about: &[
         // The containers of a pod change in no other way once it is there.
-        About::object("", "pods", &[Operation::Create]),
-        About { resource: ("", "pods"), subresources: &["resize"], operations: &[Operation::Update] },
-        About::object("", "persistentvolumeclaims", &[Operation::Create, Operation::Update]),
+        ResourceRule::object("", "pods", &[Operation::Create]),
+        ResourceRule { resource: ("", "pods"), subresources: &["resize"], operations: &[Operation::Update] },
+        ResourceRule::object("", "persistentvolumeclaims", &[Operation::Create, Operation::Update]),
     ],
-    make: |parts| Ok(Box::new(LimitRanger(Holders::of(parts, RANGES)?))),
+    make: |parts| Ok(Box::new(LimitRanger(NamespaceIndex::of(parts, RANGES)?))),
 };
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 const RANGES: (&str, &str, &str) = ("", "v1", "limitranges");
 
 /// Who has limit ranges.
-struct LimitRanger(Holders);
+struct LimitRanger(NamespaceIndex);
 
 #[async_trait]
 impl Plugin for LimitRanger {
-    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+    fn handles(&self, attributes: &AdmissionAttributes<'_>) -> bool {
         self.0.has_some(attributes.namespace()) && !attributes.old.is_some_and(meta::is_deleting)
     }
 
-    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+    async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
         if attributes.is_of("", "pods") {
             for range in ranges(attributes).await? {
                 fill_in(object, &range);
@@ -46,7 +46,7 @@ impl Plugin for LimitRanger {
         Ok(())
     }
 
-    async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
         for range in ranges(attributes).await? {
             let faults =
                 if attributes.is_of("", "pods") { pod_faults(object, &range) } else { claim_faults(object, &range) };
@@ -58,7 +58,7 @@ impl Plugin for LimitRanger {
     }
 }
 
-async fn ranges(attributes: &Attributes<'_>) -> Result<Vec<Value>, Status> {
+async fn ranges(attributes: &AdmissionAttributes<'_>) -> Result<Vec<Value>, Status> {
     attributes.all(RANGES, attributes.namespace()).await
 }
 

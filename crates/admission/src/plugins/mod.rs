@@ -35,10 +35,10 @@ mod taint_nodes;
 
 pub use initial_resources::NAME as INITIAL_RESOURCES;
 
-use super::{Row, policies, webhooks};
+use super::{PluginDescriptor, policies, webhooks};
 
 /// All plug-ins. The order is the order in which they are asked.
-pub const ROWS: &[Row] = &[
+pub const ROWS: &[PluginDescriptor] = &[
     always::ADMIT,
     namespace_existence::AUTO_PROVISION,
     namespace_lifecycle::ROW,

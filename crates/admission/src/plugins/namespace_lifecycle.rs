@@ -5,14 +5,14 @@ use api::{Value, meta, status::Status};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::{About, Attributes, Holders, Operation, Plugin, Row};
+use crate::{AdmissionAttributes, NamespaceIndex, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "NamespaceLifecycle",
     on: true,
-    about: &[About::everything(&[Operation::Create, Operation::Update, Operation::Delete])],
-    make: |parts| Ok(Box::new(NamespaceLifecycle(Holders::of(parts, NAMESPACES)?))),
+    about: &[ResourceRule::everything(&[Operation::Create, Operation::Update, Operation::Delete])],
+    make: |parts| Ok(Box::new(NamespaceLifecycle(NamespaceIndex::of(parts, NAMESPACES)?))),
 };
 
 /// Namespaces that a cluster cannot do without.
@@ -21,11 +21,11 @@ const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
 const NAMESPACES: (&str, &str, &str) = ("", "v1", "namespaces");
 
 /// The namespaces that there are.
-struct NamespaceLifecycle(Holders);
+struct NamespaceLifecycle(NamespaceIndex);
 
 #[async_trait]
 impl Plugin for NamespaceLifecycle {
-    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+    fn handles(&self, attributes: &AdmissionAttributes<'_>) -> bool {
         let is_namespace = attributes.is_of("", "namespaces");
         match attributes.operation {
             Operation::Delete => is_namespace && IMMORTAL.contains(&attributes.target.name.as_str()),
@@ -38,7 +38,7 @@ impl Plugin for NamespaceLifecycle {
         }
     }
 
-    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+    async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
         if attributes.operation == Operation::Delete {
             return Err(attributes.forbidden(object, "this namespace may not be deleted"));
         }
@@ -47,7 +47,7 @@ impl Plugin for NamespaceLifecycle {
             return Ok(());
         }
         let Some(namespace) = attributes.find(NAMESPACES, "", name).await? else {
-            return Err(Status::not_found(apiserver_core::loopback::resource("", "v1", "namespaces")?, name));
+            return Err(Status::not_found(apiserver_core::loopback::find_resource("", "v1", "namespaces")?, name));
         };
         let ending = meta::string_at(&namespace, &["status", "phase"]) == "Terminating";
         if attributes.operation == Operation::Create && ending {
@@ -57,7 +57,7 @@ impl Plugin for NamespaceLifecycle {
     }
 }
 
-fn terminating(attributes: &Attributes<'_>, object: &Value) -> Status {
+fn terminating(attributes: &AdmissionAttributes<'_>, object: &Value) -> Status {
     let name = attributes.namespace();
     let why = format!("unable to create new content in namespace {name} because it is being terminated");
     let mut status = attributes.forbidden(object, why);

@@ -3,13 +3,13 @@
 use api::{Value, meta, status::Status};
 use async_trait::async_trait;
 
-use crate::{About, Attributes, Operation, Plugin, Row};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "NodeDeclaredFeatureValidator",
     on: true,
-    about: &[About { resource: ("", "pods"), subresources: &["", "resize"], operations: &[Operation::Update] }],
+    about: &[ResourceRule { resource: ("", "pods"), subresources: &["", "resize"], operations: &[Operation::Update] }],
     make: |_| Ok(Box::new(NodeDeclaredFeatures)),
 };
 
@@ -26,7 +26,7 @@ struct NodeDeclaredFeatures;
 
 #[async_trait]
 impl Plugin for NodeDeclaredFeatures {
-    async fn validate(&self, attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, pod: &Value) -> Result<(), Status> {
         let (name, Some(old)) = (meta::string_at(pod, &["spec", "nodeName"]), attributes.old) else { return Ok(()) };
         let generation = |pod: &Value| meta::integer_at(pod, &["metadata", "generation"]);
         if name.is_empty() || generation(old) == generation(pod) {

@@ -4,17 +4,17 @@
 use std::sync::Arc;
 
 use api::{Value, meta, schema::schema, status::Status};
-use apiserver_core::attributes::Asked;
+use apiserver_core::attributes::AttributesTarget;
 use async_trait::async_trait;
 use authz::Authorizers;
 
-use crate::{About, Attributes, Operation, Plugin, Row};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "OwnerReferencesPermissionEnforcement",
     on: false,
-    about: &[About::everything(&[Operation::Create, Operation::Update])],
+    about: &[ResourceRule::everything(&[Operation::Create, Operation::Update])],
     make: |parts| Ok(Box::new(OwnerReferences(parts.authorizers.clone()))),
 };
 
@@ -22,7 +22,7 @@ struct OwnerReferences(Arc<Authorizers>);
 
 #[async_trait]
 impl Plugin for OwnerReferences {
-    async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
         let old = attributes.old.unwrap_or(&Value::Null);
         let bindings = attributes.is_of("", "pods") && attributes.subresource() == "status";
         if bindings || owners(object) == owners(old) {
@@ -30,7 +30,7 @@ impl Plugin for OwnerReferences {
         }
         let resource = attributes.resource();
         if attributes.operation != Operation::Create {
-            let own = apiserver_core::attributes::Resource {
+            let own = apiserver_core::attributes::ResourceAttributes {
                 group: resource.group,
                 version: resource.version,
                 resource: resource.name,
@@ -45,7 +45,7 @@ impl Plugin for OwnerReferences {
             }
         }
         let blocking: Vec<&Value> = owners(object).iter().filter(|owner| is_new_block(owner, old)).collect();
-        let anything = apiserver_core::attributes::Resource {
+        let anything = apiserver_core::attributes::ResourceAttributes {
             group: "*",
             version: "*",
             resource: "*",
@@ -64,7 +64,12 @@ impl Plugin for OwnerReferences {
 }
 
 impl OwnerReferences {
-    async fn may_block(&self, attributes: &Attributes<'_>, object: &Value, owner: &Value) -> Result<(), Status> {
+    async fn may_block(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        object: &Value,
+        owner: &Value,
+    ) -> Result<(), Status> {
         let (api_version, kind) = (meta::string_at(owner, &["apiVersion"]), meta::string_at(owner, &["kind"]));
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let built_in = schema().resource_of_kind(group, version, kind).map(api::schema::ResourceRef::BuiltIn);
@@ -76,7 +81,7 @@ impl OwnerReferences {
             );
             return Err(attributes.forbidden(object, why));
         };
-        let resource = apiserver_core::attributes::Resource {
+        let resource = apiserver_core::attributes::ResourceAttributes {
             group: row.group,
             version: row.version,
             resource: row.name,
@@ -94,13 +99,16 @@ impl OwnerReferences {
 
     async fn allows(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         verb: &str,
-        resource: apiserver_core::attributes::Resource<'_>,
+        resource: apiserver_core::attributes::ResourceAttributes<'_>,
     ) -> bool {
-        let asked =
-            apiserver_core::attributes::Attributes { user: attributes.user(), verb, asked: Asked::Resource(resource) };
-        self.0.allows(&asked).await
+        let asked = apiserver_core::attributes::Attributes {
+            user: attributes.user(),
+            verb,
+            target: AttributesTarget::Resource(resource),
+        };
+        self.0.is_allowed(&asked).await
     }
 }
 

@@ -6,13 +6,13 @@ use api::{Value, meta, status::Status};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::{About, Attributes, Operation, Plugin, Row};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "PodNodeSelector",
     on: false,
-    about: &[About::object("", "pods", &[Operation::Create])],
+    about: &[ResourceRule::object("", "pods", &[Operation::Create])],
     make: |parts| Ok(Box::new(PodNodeSelector(configured(parts.config)?))),
 };
 
@@ -43,7 +43,7 @@ fn parse(text: &str) -> Result<Labels, String> {
 
 #[async_trait]
 impl Plugin for PodNodeSelector {
-    async fn admit(&self, attributes: &Attributes<'_>, pod: &mut Value) -> Result<(), Status> {
+    async fn admit(&self, attributes: &AdmissionAttributes<'_>, pod: &mut Value) -> Result<(), Status> {
         let chosen = self.chosen(attributes).await?;
         check(attributes, pod, &chosen)?;
         for (key, value) in chosen {
@@ -53,7 +53,7 @@ impl Plugin for PodNodeSelector {
         self.validate(attributes, pod).await
     }
 
-    async fn validate(&self, attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, pod: &Value) -> Result<(), Status> {
         check(attributes, pod, &self.chosen(attributes).await?)?;
         let allowed = self.0.get(attributes.namespace()).filter(|allowed| !allowed.is_empty());
         let selector = meta::value_at(pod, &["spec", "nodeSelector"]).and_then(Value::as_object);
@@ -72,7 +72,7 @@ impl Plugin for PodNodeSelector {
 }
 
 impl PodNodeSelector {
-    async fn chosen(&self, attributes: &Attributes<'_>) -> Result<Labels, Status> {
+    async fn chosen(&self, attributes: &AdmissionAttributes<'_>) -> Result<Labels, Status> {
         let namespace =
             attributes.find(("", "v1", "namespaces"), "", attributes.namespace()).await?.unwrap_or_default();
         match meta::value_at(&namespace, &["metadata", "annotations", ANNOTATION]).and_then(Value::as_str) {
@@ -82,7 +82,7 @@ impl PodNodeSelector {
     }
 }
 
-fn check(attributes: &Attributes<'_>, pod: &Value, chosen: &Labels) -> Result<(), Status> {
+fn check(attributes: &AdmissionAttributes<'_>, pod: &Value, chosen: &Labels) -> Result<(), Status> {
     let other = |(key, value): (&String, &String)| {
         meta::value_at(pod, &["spec", "nodeSelector", key]).is_some_and(|given| given != value.as_str())
     };

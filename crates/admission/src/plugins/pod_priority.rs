@@ -3,15 +3,15 @@
 use api::{Value, meta, status::Status};
 use async_trait::async_trait;
 
-use crate::{About, Attributes, Operation, Plugin, Row};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "Priority",
     on: true,
     about: &[
-        About::object("", "pods", &[Operation::Create, Operation::Update]),
-        About::object(GROUP, "priorityclasses", &[Operation::Create, Operation::Update]),
+        ResourceRule::object("", "pods", &[Operation::Create, Operation::Update]),
+        ResourceRule::object(GROUP, "priorityclasses", &[Operation::Create, Operation::Update]),
     ],
     make: |_| Ok(Box::new(Priority)),
 };
@@ -24,7 +24,7 @@ struct Priority;
 
 #[async_trait]
 impl Plugin for Priority {
-    async fn admit(&self, attributes: &Attributes<'_>, pod: &mut Value) -> Result<(), Status> {
+    async fn admit(&self, attributes: &AdmissionAttributes<'_>, pod: &mut Value) -> Result<(), Status> {
         match (attributes.is_of("", "pods"), attributes.old) {
             (false, _) => Ok(()),
             (true, Some(old)) => {
@@ -39,7 +39,7 @@ impl Plugin for Priority {
         }
     }
 
-    async fn validate(&self, attributes: &Attributes<'_>, class: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, class: &Value) -> Result<(), Status> {
         if !attributes.is_of(GROUP, "priorityclasses") || class["globalDefault"] != true {
             return Ok(());
         }
@@ -66,7 +66,7 @@ fn kept(pod: &mut Value, old: &Value) {
     }
 }
 
-async fn class_of(attributes: &Attributes<'_>, pod: &Value) -> Result<Option<Value>, Status> {
+async fn class_of(attributes: &AdmissionAttributes<'_>, pod: &Value) -> Result<Option<Value>, Status> {
     let name = meta::string_at(pod, &["spec", "priorityClassName"]);
     if name.is_empty() {
         return default_class(attributes).await;
@@ -78,7 +78,7 @@ async fn class_of(attributes: &Attributes<'_>, pod: &Value) -> Result<Option<Val
 }
 
 /// The class of pods that name none: of several, the one with the least priority.
-async fn default_class(attributes: &Attributes<'_>) -> Result<Option<Value>, Status> {
+async fn default_class(attributes: &AdmissionAttributes<'_>) -> Result<Option<Value>, Status> {
     let classes = attributes.all(CLASSES, "").await?;
     let defaults = classes.into_iter().filter(|class| class["globalDefault"] == true);
     Ok(defaults.min_by_key(|class| meta::integer_at(class, &["value"])))
@@ -102,7 +102,7 @@ impl<'a> Computed<'a> {
         }
     }
 
-    fn set(&self, attributes: &Attributes<'_>, pod: &mut Value) -> Result<(), Status> {
+    fn set(&self, attributes: &AdmissionAttributes<'_>, pod: &mut Value) -> Result<(), Status> {
         let given = meta::value_at(pod, &["spec", "priority"]).and_then(Value::as_i64);
         if let Some(given) = given.filter(|given| *given != self.priority) {
             let why = format!(

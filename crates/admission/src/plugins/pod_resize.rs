@@ -4,13 +4,13 @@ use api::{Value, meta, quantity::Quantity, resource_list, status::Status};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::{About, Attributes, Operation, Plugin, Row};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "PodResizeValidator",
     on: true,
-    about: &[About { resource: ("", "pods"), subresources: &["resize"], operations: &[Operation::Update] }],
+    about: &[ResourceRule { resource: ("", "pods"), subresources: &["resize"], operations: &[Operation::Update] }],
     make: |_| Ok(Box::new(PodResize)),
 };
 
@@ -18,7 +18,7 @@ struct PodResize;
 
 #[async_trait]
 impl Plugin for PodResize {
-    async fn validate(&self, attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, pod: &Value) -> Result<(), Status> {
         let name = meta::string_at(pod, &["spec", "nodeName"]);
         let generation = |pod: &Value| meta::integer_at(pod, &["metadata", "generation"]);
         if name.is_empty() || attributes.old.is_some_and(|old| generation(old) == generation(pod)) {
@@ -62,7 +62,7 @@ fn lacking(pod: &Value, node: &Value) -> Vec<String> {
     parts
 }
 
-fn refused(attributes: &Attributes<'_>, pod: &Value, why: &str, reason: &str) -> Status {
+fn refused(attributes: &AdmissionAttributes<'_>, pod: &Value, why: &str, reason: &str) -> Status {
     let mut status = attributes.forbidden(pod, why);
     if let Some(details) = &mut status.details {
         details["causes"] = json!([{"reason": reason}]);

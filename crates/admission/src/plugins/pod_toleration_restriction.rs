@@ -4,13 +4,13 @@ use api::{Value, meta, qos, status::Status};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::{About, Attributes, Operation, Plugin, Row, pod};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule, pod};
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "PodTolerationRestriction",
     on: false,
-    about: &[About::object("", "pods", &[Operation::Create, Operation::Update])],
+    about: &[ResourceRule::object("", "pods", &[Operation::Create, Operation::Update])],
     make: |parts| {
         let list =
             |field: &str| parts.config.map(|config| meta::list_at(config, &[field]).to_vec()).unwrap_or_default();
@@ -29,7 +29,7 @@ struct PodTolerationRestriction {
 
 #[async_trait]
 impl Plugin for PodTolerationRestriction {
-    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+    async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
         let mut more = Vec::new();
         if attributes.operation == Operation::Create {
             more = annotated(attributes, USUAL).await?.unwrap_or_else(|| self.usual.clone());
@@ -46,7 +46,7 @@ impl Plugin for PodTolerationRestriction {
         self.validate(attributes, object).await
     }
 
-    async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
         let tolerations = meta::list_at(object, &["spec", "tolerations"]);
         if tolerations.is_empty() {
             return Ok(());
@@ -67,7 +67,7 @@ impl Plugin for PodTolerationRestriction {
 }
 
 /// The tolerations in an annotation of the namespace.
-async fn annotated(attributes: &Attributes<'_>, key: &str) -> Result<Option<Vec<Value>>, Status> {
+async fn annotated(attributes: &AdmissionAttributes<'_>, key: &str) -> Result<Option<Vec<Value>>, Status> {
     let namespace = attributes.find(("", "v1", "namespaces"), "", attributes.namespace()).await?.unwrap_or_default();
     match meta::value_at(&namespace, &["metadata", "annotations", key]).and_then(Value::as_str) {
         None => Ok(None),

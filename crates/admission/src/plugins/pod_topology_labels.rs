@@ -4,13 +4,13 @@ use api::{Value, meta, status::Status};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::{About, Attributes, Operation, Plugin, Row};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "PodTopologyLabels",
     on: true,
-    about: &[About { resource: ("", "pods"), subresources: &["", "binding"], operations: &[Operation::Create] }],
+    about: &[ResourceRule { resource: ("", "pods"), subresources: &["", "binding"], operations: &[Operation::Create] }],
     make: |_| Ok(Box::new(PodTopologyLabels)),
 };
 
@@ -20,7 +20,7 @@ struct PodTopologyLabels;
 
 #[async_trait]
 impl Plugin for PodTopologyLabels {
-    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+    async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
         let node = match attributes.subresource() {
             "" => meta::string_at(object, &["spec", "nodeName"]),
             _ if meta::string_at(object, &["target", "kind"]) == "Node" => meta::string_at(object, &["target", "name"]),

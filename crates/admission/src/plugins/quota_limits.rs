@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use api::{Value, meta, quota, status::Status};
 
 use super::resource_quota::{Interest, Subject};
-use crate::Attributes;
+use crate::AdmissionAttributes;
 
 /// Resources that need a quota.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl Limited {
     /// Whether what the request uses is covered by some quota.
     pub fn check(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: &Value,
         subject: &Subject<'_>,
         quotas: &[Value],

@@ -21,16 +21,16 @@ use async_trait::async_trait;
 use tokio::sync::Mutex;
 
 use super::quota_limits::Limited;
-use crate::{About, Attributes, Holders, Operation, Plugin, Row};
+use crate::{AdmissionAttributes, NamespaceIndex, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "ResourceQuota",
     on: true,
-    about: &[About::everything(&[Operation::Create, Operation::Update])],
+    about: &[ResourceRule::everything(&[Operation::Create, Operation::Update])],
     make: |parts| {
         let limited = Limited::of(parts.config)?;
-        let quotas = Holders::of(parts, QUOTAS)?;
+        let quotas = NamespaceIndex::of(parts, QUOTAS)?;
         Ok(Box::new(ResourceQuota { limited, quotas, turns: Turns::default(), hasher: RandomState::new() }))
     },
 };
@@ -43,7 +43,7 @@ const TURNS: usize = 64;
 
 struct ResourceQuota {
     limited: Limited,
-    quotas: Holders,
+    quotas: NamespaceIndex,
     /// Whose turn it is, by namespace.
     turns: Turns,
     hasher: RandomState,
@@ -59,7 +59,7 @@ impl Default for Turns {
 
 #[async_trait]
 impl Plugin for ResourceQuota {
-    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+    fn handles(&self, attributes: &AdmissionAttributes<'_>) -> bool {
         let resource = attributes.resource();
         let update = attributes.operation == Operation::Update;
         let counted = match (resource.group, resource.name, attributes.subresource()) {
@@ -72,7 +72,7 @@ impl Plugin for ResourceQuota {
         counted && !namespace.is_empty() && (!self.limited.is_empty() || self.quotas.has_some(namespace))
     }
 
-    async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
         if attributes.old.is_some_and(|old| !may_grow(attributes, object, old)) {
             return Ok(());
         }
@@ -83,20 +83,20 @@ impl Plugin for ResourceQuota {
     }
 }
 
-fn kind<'a>(attributes: &Attributes<'_>) -> QuotaResource<'a> {
+fn kind<'a>(attributes: &AdmissionAttributes<'_>) -> QuotaResource<'a> {
     let resource = attributes.resource();
     QuotaResource { group: resource.group, resource: resource.name }
 }
 
 /// A change that nothing is charged for: pods are charged when they are created.
-fn may_grow(attributes: &Attributes<'_>, object: &Value, old: &Value) -> bool {
+fn may_grow(attributes: &AdmissionAttributes<'_>, object: &Value, old: &Value) -> bool {
     let terminating = |pod: &Value| meta::value_at(pod, &["spec", "activeDeadlineSeconds"]).is_some();
     !attributes.is_of("", "pods") || attributes.subresource() == "resize" || terminating(object) != terminating(old)
 }
 
 impl ResourceQuota {
     /// Checks the request against all quotas of its namespace, then charges them.
-    async fn charge(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+    async fn charge(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
         let subject = Subject::of(attributes, object);
         let quotas = attributes.all(QUOTAS, attributes.namespace()).await?;
         let forbidden = |why: String| attributes.forbidden(object, why);
@@ -125,13 +125,13 @@ impl ResourceQuota {
     /// Charges one quota as it is when it is written.
     async fn write(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: &Value,
         subject: &Subject<'_>,
         name: &str,
     ) -> Result<(), Status> {
-        let quotas = loopback::resource("", "v1", "resourcequotas")?;
-        let place = loopback::Place { resource: quotas, namespace: attributes.namespace(), name };
+        let quotas = loopback::find_resource("", "v1", "resourcequotas")?;
+        let place = loopback::ObjectKey { resource: quotas, namespace: attributes.namespace(), name };
         let mut edit = |current: &Value| {
             let mut quota = current.clone();
             let forbidden = |why: String| attributes.forbidden(object, why);
@@ -166,7 +166,7 @@ pub struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    fn of(attributes: &Attributes<'a>, object: &'a Value) -> Self {
+    fn of(attributes: &AdmissionAttributes<'a>, object: &'a Value) -> Self {
         let (kind, now) = (kind(attributes), clock::now().as_second());
         let usage = kind.usage(object, now);
         let mut growth = usage.clone();

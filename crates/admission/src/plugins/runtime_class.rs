@@ -4,13 +4,13 @@ use api::{Value, meta, quantity::Quantity, status::Status};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::{About, Attributes, Operation, Plugin, Row, pod};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule, pod};
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "RuntimeClass",
     on: true,
-    about: &[About::object("", "pods", &[Operation::Create])],
+    about: &[ResourceRule::object("", "pods", &[Operation::Create])],
     make: |_| Ok(Box::new(RuntimeClass)),
 };
 
@@ -20,7 +20,7 @@ struct RuntimeClass;
 
 #[async_trait]
 impl Plugin for RuntimeClass {
-    async fn admit(&self, attributes: &Attributes<'_>, pod: &mut Value) -> Result<(), Status> {
+    async fn admit(&self, attributes: &AdmissionAttributes<'_>, pod: &mut Value) -> Result<(), Status> {
         let Some(class) = class_of(attributes, pod).await? else { return Ok(()) };
         if let Some(overhead) = overhead(&class) {
             let given = meta::value_at(pod, &["spec", "overhead"]).filter(|given| **given != json!({}));
@@ -35,7 +35,7 @@ impl Plugin for RuntimeClass {
         }
     }
 
-    async fn validate(&self, attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, pod: &Value) -> Result<(), Status> {
         let class = class_of(attributes, pod).await?;
         let given = meta::value_at(pod, &["spec", "overhead"]);
         match (class.as_ref().and_then(overhead), given) {
@@ -50,7 +50,7 @@ impl Plugin for RuntimeClass {
     }
 }
 
-async fn class_of(attributes: &Attributes<'_>, pod: &Value) -> Result<Option<Value>, Status> {
+async fn class_of(attributes: &AdmissionAttributes<'_>, pod: &Value) -> Result<Option<Value>, Status> {
     let Some(name) = meta::value_at(pod, &["spec", "runtimeClassName"]).and_then(Value::as_str) else {
         return Ok(None);
     };
@@ -77,7 +77,7 @@ fn same(a: &Value, b: &Value) -> bool {
     a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a.0 == b.0 && a.1.partial_cmp(&b.1).is_some_and(|o| o.is_eq()))
 }
 
-fn place(attributes: &Attributes<'_>, pod: &mut Value, scheduling: &Value) -> Result<(), Status> {
+fn place(attributes: &AdmissionAttributes<'_>, pod: &mut Value, scheduling: &Value) -> Result<(), Status> {
     for (key, wanted) in meta::value_at(scheduling, &["nodeSelector"]).and_then(Value::as_object).into_iter().flatten()
     {
         let given = meta::value_at(pod, &["spec", "nodeSelector", key]);

@@ -9,13 +9,13 @@ use async_trait::async_trait;
 use serde_json::json;
 
 use super::service_account_secrets::{check_ephemeral, check_pod};
-use crate::{About, Attributes, Operation, Plugin, Row, pod};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule, pod};
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "ServiceAccount",
     on: true,
-    about: &[About {
+    about: &[ResourceRule {
         resource: ("", "pods"),
         subresources: &["", "ephemeralcontainers"],
         operations: &[Operation::Create, Operation::Update],
@@ -35,7 +35,7 @@ struct ServiceAccount;
 
 #[async_trait]
 impl Plugin for ServiceAccount {
-    async fn admit(&self, attributes: &Attributes<'_>, pod: &mut Value) -> Result<(), Status> {
+    async fn admit(&self, attributes: &AdmissionAttributes<'_>, pod: &mut Value) -> Result<(), Status> {
         if attributes.operation != Operation::Create || !attributes.subresource().is_empty() {
             return Ok(());
         }
@@ -55,7 +55,7 @@ impl Plugin for ServiceAccount {
         self.validate(attributes, pod).await
     }
 
-    async fn validate(&self, attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, pod: &Value) -> Result<(), Status> {
         match (attributes.operation, attributes.subresource()) {
             (Operation::Update, "ephemeralcontainers") => {
                 let account = account_of(attributes, pod).await?;
@@ -73,7 +73,7 @@ impl Plugin for ServiceAccount {
     }
 }
 
-async fn account_of(attributes: &Attributes<'_>, pod: &Value) -> Result<Value, Status> {
+async fn account_of(attributes: &AdmissionAttributes<'_>, pod: &Value) -> Result<Value, Status> {
     let (namespace, name) = (attributes.namespace(), meta::string_at(pod, &["spec", "serviceAccountName"]));
     if name.is_empty() {
         let why = format!("no service account specified for pod {namespace}/{}", meta::name(pod));

@@ -7,37 +7,37 @@ use api::{Value, meta, status::Status};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::{About, Attributes, Operation, Plugin, Row, pod};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule, pod};
 
 const WRITES: &[Operation] = &[Operation::Create, Operation::Update];
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Pods may keep each other off a node, not off a zone.
-pub const ANTI_AFFINITY: Row = Row {
+pub const ANTI_AFFINITY: PluginDescriptor = PluginDescriptor {
     name: "LimitPodHardAntiAffinityTopology",
     on: false,
-    about: &[About::object("", "pods", WRITES)],
+    about: &[ResourceRule::object("", "pods", WRITES)],
     make: |_| Ok(Box::new(AntiAffinity)),
 };
 /// Pods that need devices tolerate the nodes that have them.
-pub const EXTENDED_RESOURCES: Row = Row {
+pub const EXTENDED_RESOURCES: PluginDescriptor = PluginDescriptor {
     name: "ExtendedResourceToleration",
     on: false,
-    about: &[About::object("", "pods", WRITES)],
+    about: &[ResourceRule::object("", "pods", WRITES)],
     make: |_| Ok(Box::new(ExtendedResources)),
 };
 /// Nobody takes addresses that are not the cluster's.
-pub const EXTERNAL_IPS: Row = Row {
+pub const EXTERNAL_IPS: PluginDescriptor = PluginDescriptor {
     name: "DenyServiceExternalIPs",
     on: false,
-    about: &[About::object("", "services", WRITES)],
+    about: &[ResourceRule::object("", "services", WRITES)],
     make: |_| Ok(Box::new(ExternalIps)),
 };
 /// Nobody but the cluster's owner says as whom containers run.
-pub const SECURITY_CONTEXT: Row = Row {
+pub const SECURITY_CONTEXT: PluginDescriptor = PluginDescriptor {
     name: "SecurityContextDeny",
     on: false,
-    about: &[About::object("", "pods", WRITES)],
+    about: &[ResourceRule::object("", "pods", WRITES)],
     make: |_| Ok(Box::new(SecurityContext)),
 };
 
@@ -48,7 +48,7 @@ struct SecurityContext;
 
 #[async_trait]
 impl Plugin for AntiAffinity {
-    async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
         let path = ["spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
         let keys = meta::list_at(object, &path).iter().map(|term| meta::string_at(term, &["topologyKey"]));
         match keys.into_iter().find(|key| *key != HOSTNAME) {
@@ -65,7 +65,7 @@ impl Plugin for AntiAffinity {
 
 #[async_trait]
 impl Plugin for ExtendedResources {
-    async fn admit(&self, _: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+    async fn admit(&self, _: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
         let containers =
             ["containers", "initContainers"].into_iter().flat_map(|list| meta::list_at(object, &["spec", list]));
         let requests =
@@ -86,7 +86,7 @@ impl Plugin for ExtendedResources {
 
 #[async_trait]
 impl Plugin for ExternalIps {
-    async fn validate(&self, attributes: &Attributes<'_>, service: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, service: &Value) -> Result<(), Status> {
         let addresses = |service: &Value| meta::list_at(service, &["spec", "externalIPs"]).to_vec();
         let known = attributes.old.map(addresses).unwrap_or_default();
         if addresses(service).iter().all(|address| known.contains(address)) {
@@ -98,7 +98,7 @@ impl Plugin for ExternalIps {
 
 #[async_trait]
 impl Plugin for SecurityContext {
-    async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
         let whole = ["supplementalGroups", "seLinuxOptions", "runAsUser", "fsGroup"];
         let refuse = |field: &str| Err(attributes.forbidden(object, format!("{field} is forbidden")));
         if let Some(field) =

@@ -4,16 +4,16 @@ use api::{Value, meta, status::Status};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::{About, Attributes, Operation, Plugin, Row};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "StorageObjectInUseProtection",
     on: true,
     about: &[
-        About::object("", "persistentvolumes", &[Operation::Create]),
-        About::object("", "persistentvolumeclaims", &[Operation::Create]),
-        About::object("storage.k8s.io", "volumeattributesclasses", &[Operation::Create]),
+        ResourceRule::object("", "persistentvolumes", &[Operation::Create]),
+        ResourceRule::object("", "persistentvolumeclaims", &[Operation::Create]),
+        ResourceRule::object("storage.k8s.io", "volumeattributesclasses", &[Operation::Create]),
     ],
     make: |_| Ok(Box::new(StorageProtection)),
 };
@@ -22,7 +22,7 @@ struct StorageProtection;
 
 #[async_trait]
 impl Plugin for StorageProtection {
-    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+    async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
         let finalizer = match attributes.resource().name {
             "persistentvolumes" => "kubernetes.io/pv-protection",
             "persistentvolumeclaims" => "kubernetes.io/pvc-protection",

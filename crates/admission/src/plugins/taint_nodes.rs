@@ -4,13 +4,13 @@ use api::{Value, meta, status::Status};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::{About, Attributes, Operation, Plugin, Row};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "TaintNodesByCondition",
     on: true,
-    about: &[About::object("", "nodes", &[Operation::Create])],
+    about: &[ResourceRule::object("", "nodes", &[Operation::Create])],
     make: |_| Ok(Box::new(TaintNodes)),
 };
 
@@ -21,7 +21,7 @@ struct TaintNodes;
 
 #[async_trait]
 impl Plugin for TaintNodes {
-    async fn admit(&self, _: &Attributes<'_>, node: &mut Value) -> Result<(), Status> {
+    async fn admit(&self, _: &AdmissionAttributes<'_>, node: &mut Value) -> Result<(), Status> {
         let taints = meta::field_mut(node, "spec").entry("taints").or_insert_with(|| json!([]));
         let Some(taints) = taints.as_array_mut() else { return Ok(()) };
         if !taints.iter().any(|taint| taint["key"] == NOT_READY && taint["effect"] == NO_SCHEDULE) {

@@ -13,16 +13,16 @@ mod validating;
 use expressions::admission::{MutatingPolicy, ValidatingPolicy};
 
 use self::source::Source;
-use super::{About, Attributes, Operation, Row};
+use super::{AdmissionAttributes, Operation, PluginDescriptor, ResourceRule};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 const ALL: &[Operation] = &[Operation::Create, Operation::Update, Operation::Delete, Operation::Connect];
 
 /// The row of policies that may change objects. There is nothing to change in what is deleted.
-pub const MUTATING: Row = Row {
+pub const MUTATING: PluginDescriptor = PluginDescriptor {
     name: "MutatingAdmissionPolicy",
     on: true,
-    about: &[About::everything(&[Operation::Create, Operation::Update, Operation::Connect])],
+    about: &[ResourceRule::everything(&[Operation::Create, Operation::Update, Operation::Connect])],
     make: |parts| {
         let resources = ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"];
         let policies = Source::new(parts, resources, MutatingPolicy::compile)?;
@@ -31,10 +31,10 @@ pub const MUTATING: Row = Row {
 };
 
 /// The row of policies that may only refuse.
-pub const VALIDATING: Row = Row {
+pub const VALIDATING: PluginDescriptor = PluginDescriptor {
     name: "ValidatingAdmissionPolicy",
     on: true,
-    about: &[About::everything(ALL)],
+    about: &[ResourceRule::everything(ALL)],
     make: |parts| {
         let resources = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
         let policies = Source::new(parts, resources, ValidatingPolicy::compile)?;
@@ -43,7 +43,7 @@ pub const VALIDATING: Row = Row {
 };
 
 /// Whether a request is about what no policy decides over: policies, and reviews that the cluster cannot do without.
-fn is_exempt(attributes: &Attributes<'_>) -> bool {
+fn is_exempt(attributes: &AdmissionAttributes<'_>) -> bool {
     let resource = attributes.resource();
     let policies = || resource.name.contains("admissionpolic");
     match resource.group {

@@ -14,12 +14,12 @@ use super::{
     source::{Binding, Hook, Policy, Source},
 };
 use crate::{
-    Attributes, Plugin,
-    asking::Asking,
+    AdmissionAttributes, Plugin,
+    deferred_authorizer::DeferredAuthorizer,
     matching::Invocation,
-    rounds::Who,
-    shown::{Shown, namespace_object},
+    reinvocation::ReinvocationGroup,
     subject::Subject,
+    versioned_attributes::{VersionedAttributes, namespace_object},
 };
 
 /// The plug-in.
@@ -45,19 +45,19 @@ struct Refused {
 
 /// What is done about one request.
 struct Case<'a, 'b> {
-    attributes: &'b Attributes<'a>,
+    attributes: &'b AdmissionAttributes<'a>,
     authorizers: &'b Authorizers,
-    asking: Arc<Asking>,
+    asking: Arc<DeferredAuthorizer>,
     refused: Vec<Refused>,
 }
 
 #[async_trait]
 impl Plugin for Mutating {
-    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+    fn handles(&self, attributes: &AdmissionAttributes<'_>) -> bool {
         !self.policies.is_empty() && !is_exempt(attributes)
     }
 
-    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+    async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
         let hooks = self.policies.hooks();
         let mut case = Case { attributes, authorizers: &self.authorizers, asking: Arc::default(), refused: Vec::new() };
         let mut calls = Vec::new();
@@ -65,12 +65,12 @@ impl Plugin for Mutating {
             case.collect(hook, object, &mut calls).await;
         }
         if !calls.is_empty() {
-            attributes.rounds.begin(Who::Policies, object);
+            attributes.rounds.begin(ReinvocationGroup::Policies, object);
             let namespace = namespace_object(attributes).await?;
             for call in &calls {
                 case.call(call, object, &namespace).await?;
             }
-            attributes.rounds.end(Who::Policies, object);
+            attributes.rounds.end(ReinvocationGroup::Policies, object);
         }
         case.refused.is_empty().then_some(()).ok_or_else(|| refusal(attributes, object, &case.refused))
     }
@@ -112,7 +112,7 @@ impl Case<'_, '_> {
 
     async fn call(&mut self, call: &Call<'_>, object: &mut Value, namespace: &Value) -> Result<(), Status> {
         let (attributes, compiled) = (self.attributes, &call.policy.compiled);
-        let shown = Shown::new(attributes, call.invocation.clone(), object, namespace).await?;
+        let shown = VersionedAttributes::new(attributes, call.invocation.clone(), object, namespace).await?;
         let input = shown.input(&call.params, &self.asking);
         let check = || compiled.matches(&input);
         match self.asking.evaluate(self.authorizers, attributes.user(), check).await {
@@ -124,7 +124,7 @@ impl Case<'_, '_> {
             }
         }
         let id = call.id();
-        if !attributes.rounds.includes(Who::Policies, &id) {
+        if !attributes.rounds.includes(ReinvocationGroup::Policies, &id) {
             return Ok(());
         }
         let before = object.clone();
@@ -137,7 +137,7 @@ impl Case<'_, '_> {
             }
         }
         let changed = *object != before;
-        attributes.rounds.called(Who::Policies, &id, call.policy.again, changed);
+        attributes.rounds.called(ReinvocationGroup::Policies, &id, call.policy.again, changed);
         Ok(())
     }
 
@@ -149,7 +149,7 @@ impl Case<'_, '_> {
         object: &mut Value,
         namespace: &Value,
     ) -> Result<Result<(), String>, Status> {
-        let shown = Shown::new(self.attributes, call.invocation.clone(), object, namespace).await?;
+        let shown = VersionedAttributes::new(self.attributes, call.invocation.clone(), object, namespace).await?;
         let input = shown.input(&call.params, &self.asking);
         let compiled = &call.policy.compiled;
         let change = || compiled.change(&compiled.mutations[at], &input);
@@ -240,7 +240,7 @@ fn strict(subject: &Subject<'_, '_>, changed: Value) -> Result<Value, Status> {
 }
 
 /// All refusals; the first is the message.
-fn refusal(attributes: &Attributes<'_>, object: &Value, refused: &[Refused]) -> Status {
+fn refusal(attributes: &AdmissionAttributes<'_>, object: &Value, refused: &[Refused]) -> Status {
     let mut status = attributes.forbidden(object, "");
     let causes: Vec<Value> = refused.iter().map(|refused| json!({"message": refused.message})).collect();
     if let Some(first) = refused.first() {

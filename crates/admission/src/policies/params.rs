@@ -6,7 +6,7 @@ use api::{
     selector::LabelSelector,
 };
 
-use crate::Attributes;
+use crate::AdmissionAttributes;
 
 /// The kind of parameters that a policy wants.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl ParamKind {
     }
 
     /// The row of its resource.
-    pub fn resource(&self, attributes: &Attributes<'_>) -> Result<ResourceRef, String> {
+    pub fn resource(&self, attributes: &AdmissionAttributes<'_>) -> Result<ResourceRef, String> {
         let (group, version) = self.api_version.split_once('/').unwrap_or(("", &self.api_version));
         let built_in = schema().resource_of_kind(group, version, &self.kind).map(ResourceRef::BuiltIn);
         let custom = || attributes.registry.custom_resources().find_kind(group, version, &self.kind);
@@ -40,7 +40,7 @@ impl ParamKind {
 pub async fn collect(
     resource: Option<&Resource>,
     reference: Option<&Value>,
-    attributes: &Attributes<'_>,
+    attributes: &AdmissionAttributes<'_>,
 ) -> Result<Vec<Value>, String> {
     let (Some(resource), Some(reference)) = (resource, reference) else { return Ok(vec![Value::Null]) };
     let namespace = namespace(resource, reference, attributes)?;
@@ -64,7 +64,11 @@ pub async fn collect(
 }
 
 /// Where parameters are: where the binding says, or where the request is.
-fn namespace<'a>(resource: &Resource, reference: &'a Value, attributes: &'a Attributes<'_>) -> Result<&'a str, String> {
+fn namespace<'a>(
+    resource: &Resource,
+    reference: &'a Value,
+    attributes: &'a AdmissionAttributes<'_>,
+) -> Result<&'a str, String> {
     let wanted = meta::string_at(reference, &["namespace"]);
     match (resource.is_namespaced(), wanted, attributes.namespace()) {
         (false, "", _) => Ok(""),

@@ -4,20 +4,20 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use api::{Value, meta, selector::LabelSelector, status::Status};
 use apiserver_core::{
-    cache_index::{Live, View},
+    cache_index::{CacheIndex, Indexer},
     loopback,
-    loopback::Place,
+    loopback::ObjectKey,
 };
 
 use super::{GROUP, params::ParamKind};
 use crate::{
-    Attributes, Parts,
+    AdmissionAttributes, PluginInit,
     matching::{Asked, Invocation},
 };
 
 /// Bound policies, as they are.
 pub struct Source<E> {
-    live: Live<Policies<E>>,
+    live: CacheIndex<Policies<E>>,
 }
 
 /// A policy and its bindings.
@@ -83,7 +83,11 @@ impl Constraints {
     }
 
     /// As what a request is seen; `None`: this is not about it.
-    pub async fn about(&self, attributes: &Attributes<'_>, object: &Value) -> Result<Option<Invocation>, Status> {
+    pub async fn about(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        object: &Value,
+    ) -> Result<Option<Invocation>, Status> {
         let asked = Asked {
             rules: (!self.rules.is_empty()).then_some(&self.rules),
             excludes: &self.excludes,
@@ -108,7 +112,7 @@ impl Binding {
     }
 
     /// Whether it is about a request that its policy is about.
-    pub async fn is_about(&self, attributes: &Attributes<'_>, object: &Value) -> Result<bool, Status> {
+    pub async fn is_about(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<bool, Status> {
         match &self.constraints {
             None => Ok(true),
             Some(constraints) => Ok(constraints.about(attributes, object).await?.is_some()),
@@ -118,8 +122,8 @@ impl Binding {
 
 impl<E: Send + Sync + 'static> Source<E> {
     /// Follows policies and bindings, the resources being named in that order.
-    pub fn new(parts: &Parts<'_>, resources: [&'static str; 2], compile: fn(&Value) -> E) -> Result<Self, String> {
-        let row = |name: &str| loopback::resource(GROUP, "v1", name).map_err(|status| status.message);
+    pub fn new(parts: &PluginInit<'_>, resources: [&'static str; 2], compile: fn(&Value) -> E) -> Result<Self, String> {
+        let row = |name: &str| loopback::find_resource(GROUP, "v1", name).map_err(|status| status.message);
         let rows = [row(resources[0])?, row(resources[1])?];
         let view = Policies {
             compile,
@@ -128,7 +132,7 @@ impl<E: Send + Sync + 'static> Source<E> {
             bindings: BTreeMap::new(),
             hooks: Arc::default(),
         };
-        let live = Live::new(parts.cache, &rows, view).map_err(|error| error.to_string())?;
+        let live = CacheIndex::new(parts.cache, &rows, view).map_err(|error| error.to_string())?;
         Ok(Self { live })
     }
 
@@ -151,8 +155,8 @@ struct Policies<E> {
     hooks: Arc<Vec<Hook<E>>>,
 }
 
-impl<E: Send + Sync + 'static> View for Policies<E> {
-    fn put(&mut self, place: Place<'_>, object: &Value) {
+impl<E: Send + Sync + 'static> Indexer for Policies<E> {
+    fn insert_object(&mut self, place: ObjectKey<'_>, object: &Value) {
         let name = place.name.to_owned();
         if place.resource.name != self.resource {
             self.bindings.insert(name, Arc::new(Binding::of(object)));
@@ -169,7 +173,7 @@ impl<E: Send + Sync + 'static> View for Policies<E> {
         self.policies.insert(name, Arc::new(policy));
     }
 
-    fn remove(&mut self, place: Place<'_>) {
+    fn remove_object(&mut self, place: ObjectKey<'_>) {
         if place.resource.name == self.resource {
             self.policies.remove(place.name);
         } else {
@@ -182,7 +186,7 @@ impl<E: Send + Sync + 'static> View for Policies<E> {
         self.bindings.clear();
     }
 
-    fn settle(&mut self) {
+    fn rebuild(&mut self) {
         let bound = |policy: &Arc<Policy<E>>| {
             let bindings = self.bindings.values().filter(|binding| binding.policy == policy.name).cloned();
             let bindings: Vec<Arc<Binding>> = bindings.collect();

@@ -14,10 +14,10 @@ use super::{
     source::{Binding, Hook, Source},
 };
 use crate::{
-    Attributes, Plugin,
-    asking::Asking,
+    AdmissionAttributes, Plugin,
+    deferred_authorizer::DeferredAuthorizer,
     matching::Invocation,
-    shown::{Shown, namespace_object},
+    versioned_attributes::{VersionedAttributes, namespace_object},
 };
 
 const FAILURE_AUDIT: &str = "validation.policy.admission.k8s.io/validation_failure";
@@ -32,10 +32,10 @@ pub struct Validating {
 
 /// A request that policies look at.
 struct Case<'a, 'b> {
-    attributes: &'b Attributes<'a>,
+    attributes: &'b AdmissionAttributes<'a>,
     object: &'b Value,
     authorizers: &'b Authorizers,
-    asking: Arc<Asking>,
+    asking: Arc<DeferredAuthorizer>,
     namespace: Option<Value>,
     /// The first refusal: its message and its reason.
     refused: Option<(String, String)>,
@@ -57,13 +57,13 @@ type Annotations = Vec<(String, Vec<String>)>;
 
 #[async_trait]
 impl Plugin for Validating {
-    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+    fn handles(&self, attributes: &AdmissionAttributes<'_>) -> bool {
         !self.policies.is_empty() && !is_exempt(attributes)
     }
 
-    async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
         let authorizers = &*self.authorizers;
-        let asking = Arc::new(Asking::default());
+        let asking = Arc::new(DeferredAuthorizer::default());
         let mut case = Case { attributes, object, authorizers, asking, namespace: None, refused: None };
         for hook in self.policies.hooks().iter() {
             case.hook(hook).await?;
@@ -120,7 +120,7 @@ impl Case<'_, '_> {
             Some(namespace) => namespace.clone(),
             None => self.namespace.insert(namespace_object(self.attributes).await?).clone(),
         };
-        let shown = Shown::new(self.attributes, invocation, self.object, &namespace).await?;
+        let shown = VersionedAttributes::new(self.attributes, invocation, self.object, &namespace).await?;
         for params in params {
             let input = shown.input(params, &self.asking);
             let judge = || hook.policy.compiled.judge(&input);
@@ -204,7 +204,7 @@ fn shortened(mut value: String) -> String {
     value
 }
 
-fn refusal(attributes: &Attributes<'_>, object: &Value, message: &str, reason: &str) -> Status {
+fn refusal(attributes: &AdmissionAttributes<'_>, object: &Value, message: &str, reason: &str) -> Status {
     let mut status = attributes.forbidden(object, message);
     let (code, reason) = match reason {
         "Forbidden" => (403, "Forbidden"),

@@ -8,11 +8,11 @@ use expressions::admission::Match;
 
 use super::{connect, hook::Hook, review, review::Verdict};
 use crate::{
-    Attributes,
-    asking::Asking,
+    AdmissionAttributes,
+    deferred_authorizer::DeferredAuthorizer,
     matching::{Asked, Invocation},
-    shown::Shown,
     subject::Subject,
+    versioned_attributes::VersionedAttributes,
 };
 
 /// How a call ended that was not a yes.
@@ -27,7 +27,7 @@ impl Hook {
     /// Whether it is asked about a request, and as what. Its conditions may ask about rights.
     pub async fn asked(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: &Value,
         authorizers: &Authorizers,
     ) -> Result<Option<Invocation>, Status> {
@@ -42,8 +42,8 @@ impl Hook {
         if self.conditions.is_empty() {
             return Ok(Some(invocation));
         }
-        let shown = Shown::new(attributes, invocation.clone(), object, &Value::Null).await?;
-        let asking = Arc::new(Asking::default());
+        let shown = VersionedAttributes::new(attributes, invocation.clone(), object, &Value::Null).await?;
+        let asking = Arc::new(DeferredAuthorizer::default());
         let input = shown.input(&Value::Null, &asking);
         match asking.evaluate(authorizers, attributes.user(), || self.conditions.check(&input)).await {
             Match::Yes => Ok(Some(invocation)),
@@ -59,7 +59,7 @@ impl Hook {
     pub async fn ask(
         &self,
         invocation: Invocation,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: &Value,
         mutating: bool,
     ) -> Result<Verdict, Failure> {
@@ -87,7 +87,7 @@ impl Hook {
         if verdict.allowed { Ok(verdict) } else { Err(Failure::Refused(review::refusal(&self.name, &verdict.result))) }
     }
 
-    async fn exchange(&self, attributes: &Attributes<'_>, question: &Value) -> Result<Value, String> {
+    async fn exchange(&self, attributes: &AdmissionAttributes<'_>, question: &Value) -> Result<Value, String> {
         let reached = connect::reach(attributes, self).await?;
         let failed = |why: String| format!("failed to call webhook: Post {:?}: {why}", reached.url);
         let answered = tokio::time::timeout(self.timeout, reached.post(question.to_string().into())).await;

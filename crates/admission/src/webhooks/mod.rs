@@ -15,14 +15,16 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use api::Value;
 use apiserver_core::{
-    cache_index::{Live, View},
+    cache_index::{CacheIndex, Indexer},
     loopback,
-    loopback::Place,
+    loopback::ObjectKey,
 };
 use authz::Authorizers;
 
 use self::{call::Failure, hook::Hook, review::Verdict};
-use super::{About, Attributes, Operation, Parts, Row, Step, Times, matching::Invocation};
+use super::{
+    AdmissionAttributes, Operation, PluginDescriptor, PluginInit, ResourceRule, Step, Times, matching::Invocation,
+};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 const ALL: &[Operation] = &[Operation::Create, Operation::Update, Operation::Delete, Operation::Connect];
@@ -37,41 +39,41 @@ const EXEMPT: &[&str] = &[
 ];
 
 /// The row of webhooks that may change objects.
-pub const MUTATING: Row = Row {
+pub const MUTATING: PluginDescriptor = PluginDescriptor {
     name: "MutatingAdmissionWebhook",
     on: true,
-    about: &[About::everything(ALL)],
+    about: &[ResourceRule::everything(ALL)],
     make: |parts| Ok(Box::new(mutating::Mutating(Configured::new(parts, "mutatingwebhookconfigurations")?))),
 };
 
 /// The row of webhooks that may only refuse them.
-pub const VALIDATING: Row = Row {
+pub const VALIDATING: PluginDescriptor = PluginDescriptor {
     name: "ValidatingAdmissionWebhook",
     on: true,
-    about: &[About::everything(ALL)],
+    about: &[ResourceRule::everything(ALL)],
     make: |parts| Ok(Box::new(validating::Validating(Configured::new(parts, "validatingwebhookconfigurations")?))),
 };
 
 /// Whether a request is about admission itself.
-pub fn is_exempt(attributes: &Attributes<'_>) -> bool {
+pub fn is_exempt(attributes: &AdmissionAttributes<'_>) -> bool {
     attributes.resource().group == GROUP && EXEMPT.contains(&attributes.resource().name)
 }
 
 /// The webhooks of all configurations of a kind.
 struct Configured {
-    live: Live<Hooks>,
+    live: CacheIndex<Hooks>,
     authorizers: Arc<Authorizers>,
     times: Arc<Times>,
 }
 
 impl Configured {
-    fn new(parts: &Parts<'_>, resource: &str) -> Result<Self, String> {
-        let resource = loopback::resource(GROUP, "v1", resource).map_err(|status| status.message)?;
-        let live = Live::new(parts.cache, &[resource], Hooks::default()).map_err(|error| error.to_string())?;
+    fn new(parts: &PluginInit<'_>, resource: &str) -> Result<Self, String> {
+        let resource = loopback::find_resource(GROUP, "v1", resource).map_err(|status| status.message)?;
+        let live = CacheIndex::new(parts.cache, &[resource], Hooks::default()).map_err(|error| error.to_string())?;
         Ok(Self { live, authorizers: parts.authorizers.clone(), times: parts.times.clone() })
     }
 
-    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+    fn concerns(&self, attributes: &AdmissionAttributes<'_>) -> bool {
         self.live.read(|hooks| !hooks.all.is_empty()) && !is_exempt(attributes)
     }
 
@@ -80,7 +82,7 @@ impl Configured {
         &self,
         hook: &Hook,
         invocation: Invocation,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: &Value,
         mutating: bool,
     ) -> Result<Verdict, Failure> {
@@ -110,12 +112,12 @@ struct Hooks {
     all: Arc<Vec<Arc<Hook>>>,
 }
 
-impl View for Hooks {
-    fn put(&mut self, place: Place<'_>, object: &Value) {
+impl Indexer for Hooks {
+    fn insert_object(&mut self, place: ObjectKey<'_>, object: &Value) {
         self.configurations.insert(place.name.to_owned(), hook::of(object));
     }
 
-    fn remove(&mut self, place: Place<'_>) {
+    fn remove_object(&mut self, place: ObjectKey<'_>) {
         self.configurations.remove(place.name);
     }
 
@@ -123,7 +125,7 @@ impl View for Hooks {
         self.configurations.clear();
     }
 
-    fn settle(&mut self) {
+    fn rebuild(&mut self) {
         self.all = Arc::new(self.configurations.values().flatten().cloned().collect());
     }
 }

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use serde::Serialize;
 
 use super::{Configured, call::decide, hook::Hook};
-use crate::{Attributes, Plugin, matching::Invocation, rounds::Who, subject::Subject};
+use crate::{AdmissionAttributes, Plugin, matching::Invocation, reinvocation::ReinvocationGroup, subject::Subject};
 
 const AUDIT: &str = "mutation.webhook.admission.k8s.io";
 const PATCH_AUDIT: &str = "patch.webhook.admission.k8s.io";
@@ -34,21 +34,21 @@ pub struct Mutating(pub(super) Configured);
 
 #[async_trait]
 impl Plugin for Mutating {
-    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+    fn handles(&self, attributes: &AdmissionAttributes<'_>) -> bool {
         self.0.concerns(attributes)
     }
 
-    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
-        attributes.rounds.begin(Who::Webhooks, object);
+    async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
+        attributes.rounds.begin(ReinvocationGroup::Webhooks, object);
         for (at, hook) in self.0.hooks().iter().enumerate() {
-            if !attributes.rounds.includes(Who::Webhooks, &hook.id) {
+            if !attributes.rounds.includes(ReinvocationGroup::Webhooks, &hook.id) {
                 continue;
             }
             let Some(invocation) = hook.asked(attributes, object, &self.0.authorizers).await? else { continue };
             let changed = self.call(hook, invocation, attributes, object, at).await?;
-            attributes.rounds.called(Who::Webhooks, &hook.id, hook.again, changed);
+            attributes.rounds.called(ReinvocationGroup::Webhooks, &hook.id, hook.again, changed);
         }
-        attributes.rounds.end(Who::Webhooks, object);
+        attributes.rounds.end(ReinvocationGroup::Webhooks, object);
         Ok(())
     }
 }
@@ -59,7 +59,7 @@ impl Mutating {
         &self,
         hook: &Hook,
         invocation: Invocation,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: &mut Value,
         at: usize,
     ) -> Result<bool, Status> {
@@ -95,7 +95,7 @@ impl Mutating {
     }
 }
 
-fn note(attributes: &Attributes<'_>, hook: &Hook, place: &str, mutated: bool) {
+fn note(attributes: &AdmissionAttributes<'_>, hook: &Hook, place: &str, mutated: bool) {
     let note = CallNote { configuration: &hook.configuration, webhook: &hook.name, mutated };
     attributes.notes().annotate(format!("{AUDIT}/{place}"), serde_json::to_string(&note).unwrap_or_default());
 }

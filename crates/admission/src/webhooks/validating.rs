@@ -8,7 +8,7 @@ use super::{
     Configured,
     call::{Failure, decide},
 };
-use crate::{Attributes, Plugin};
+use crate::{AdmissionAttributes, Plugin};
 
 const FAILED_AUDIT: &str = "failed-open.validating.webhook.admission.k8s.io";
 
@@ -17,11 +17,11 @@ pub struct Validating(pub(super) Configured);
 
 #[async_trait]
 impl Plugin for Validating {
-    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+    fn handles(&self, attributes: &AdmissionAttributes<'_>) -> bool {
         self.0.concerns(attributes)
     }
 
-    async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
         let hooks = self.0.hooks();
         let mut asked = Vec::new();
         for hook in hooks.iter() {

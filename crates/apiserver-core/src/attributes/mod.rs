@@ -2,7 +2,7 @@
 
 mod request;
 
-pub use request::Question;
+pub use request::RequestAttributes;
 
 use crate::{User, selectors::Selectors};
 
@@ -14,21 +14,21 @@ pub struct Attributes<'a> {
     /// `get`, `create`, … of a resource; the method in lower case of a path.
     pub verb: &'a str,
     /// What is asked for.
-    pub asked: Asked<'a>,
+    pub target: AttributesTarget<'a>,
 }
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
-pub enum Asked<'a> {
+pub enum AttributesTarget<'a> {
     /// A path that is no resource's.
-    Path(&'a str),
+    NonResource(&'a str),
     /// Something of a resource, which need not exist.
-    Resource(Resource<'a>),
+    Resource(ResourceAttributes<'a>),
 }
 
 /// Something of a resource. What is not named is empty.
 #[derive(Clone, Copy, Debug)]
-pub struct Resource<'a> {
+pub struct ResourceAttributes<'a> {
     /// Empty for the core group.
     pub group: &'a str,
     /// For example `v1`.
@@ -45,7 +45,7 @@ pub struct Resource<'a> {
     pub selectors: &'a Selectors,
 }
 
-impl Default for Resource<'_> {
+impl Default for ResourceAttributes<'_> {
     fn default() -> Self {
         let selectors = Selectors::none();
         Self { group: "", version: "", resource: "", subresource: "", namespace: "", name: "", selectors }

@@ -6,30 +6,30 @@ use http::Method;
 
 use crate::{
     User,
-    attributes::{Asked, Attributes, Resource},
+    attributes::{Attributes, AttributesTarget, ResourceAttributes},
     query::Query,
-    request::{Info, Target},
+    request::{RequestInfo, ResourceRequest},
     selectors::Selectors,
 };
 
 /// What a request asks for, as authorizers, impersonators and the audit policy see it.
-pub enum Question<'a> {
+pub enum RequestAttributes<'a> {
     /// Something of a resource that is there.
-    Target {
+    Resource {
         /// What.
-        target: &'a Target,
+        target: &'a ResourceRequest,
         /// What it is limited to.
         selectors: Option<Selectors>,
     },
     /// Something of a resource that is not there, or not here.
-    Missing {
+    UnknownResource {
         /// What.
-        info: &'a Info,
+        info: &'a RequestInfo,
         /// What it is limited to.
         selectors: Option<Selectors>,
     },
     /// A path that is no resource's.
-    Path {
+    NonResource {
         /// The method in lower case.
         verb: Cow<'static, str>,
         /// The path.
@@ -37,35 +37,37 @@ pub enum Question<'a> {
     },
 }
 
-impl<'a> Question<'a> {
+impl<'a> RequestAttributes<'a> {
     /// What a request for a resource says.
-    pub fn of_target(target: &'a Target) -> Self {
-        Self::Target { target, selectors: selectors(target.verb, &target.query) }
+    pub fn from_resource_request(target: &'a ResourceRequest) -> Self {
+        Self::Resource { target, selectors: selectors(target.verb, &target.query) }
     }
 
     /// Attributes of a resource path that this server does not serve itself.
-    pub fn of_info(info: &'a Info, query: &Query) -> Self {
-        Self::Missing { selectors: selectors(info.verb, query), info }
+    pub fn from_request_info(info: &'a RequestInfo, query: &Query) -> Self {
+        Self::UnknownResource { selectors: selectors(info.verb, query), info }
     }
 
     /// Attributes of a path that names no resource.
-    pub fn of_path(method: &Method, path: &'a str) -> Self {
-        Self::Path { verb: lower(method), path }
+    pub fn from_path(method: &Method, path: &'a str) -> Self {
+        Self::NonResource { verb: lower(method), path }
     }
 
     /// The question, asked by somebody.
-    pub fn about<'q>(&'q self, user: &'q User) -> Attributes<'q> {
+    pub fn attributes_for<'q>(&'q self, user: &'q User) -> Attributes<'q> {
         let (verb, asked) = match self {
-            Self::Target { target, selectors } => {
+            Self::Resource { target, selectors } => {
                 let selectors = or_none(selectors);
                 // A method that is no verb: only what is proxied takes it.
                 let verb = if target.verb == "options" { "" } else { target.verb };
-                (verb, Asked::Resource(asked(target, selectors)))
+                (verb, AttributesTarget::Resource(asked(target, selectors)))
             }
-            Self::Missing { info, selectors } => (info.verb, Asked::Resource(missing(info, or_none(selectors)))),
-            Self::Path { verb, path } => (verb.as_ref(), Asked::Path(path)),
+            Self::UnknownResource { info, selectors } => {
+                (info.verb, AttributesTarget::Resource(missing(info, or_none(selectors))))
+            }
+            Self::NonResource { verb, path } => (verb.as_ref(), AttributesTarget::NonResource(path)),
         };
-        Attributes { user, verb, asked }
+        Attributes { user, verb, target: asked }
     }
 }
 
@@ -90,8 +92,8 @@ fn only<'a>(verb: &str, name: &'a str, selectors: &'a Selectors) -> &'a str {
     name
 }
 
-fn missing<'a>(info: &'a Info, selectors: &'a Selectors) -> Resource<'a> {
-    Resource {
+fn missing<'a>(info: &'a RequestInfo, selectors: &'a Selectors) -> ResourceAttributes<'a> {
+    ResourceAttributes {
         group: &info.group,
         version: &info.version,
         resource: &info.resource,
@@ -102,9 +104,9 @@ fn missing<'a>(info: &'a Info, selectors: &'a Selectors) -> Resource<'a> {
     }
 }
 
-fn asked<'a>(target: &'a Target, selectors: &'a Selectors) -> Resource<'a> {
+fn asked<'a>(target: &'a ResourceRequest, selectors: &'a Selectors) -> ResourceAttributes<'a> {
     let resource = &target.resource;
-    let mut asked = Resource {
+    let mut asked = ResourceAttributes {
         group: resource.group,
         version: resource.version,
         resource: resource.name,

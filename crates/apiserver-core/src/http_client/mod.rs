@@ -26,7 +26,7 @@ use rustls::ClientConfig;
 use crate::{
     backend,
     backend::{Backend, Sender},
-    body::full,
+    body::full_body,
 };
 
 /// The largest answer that is read.
@@ -160,7 +160,7 @@ impl Endpoint {
         if let Some(credential) = &self.credential {
             request = request.header(header::AUTHORIZATION, credential);
         }
-        request.body(full(body)).map_err(|_| Error::Url(self.url.clone()))
+        request.body(full_body(body)).map_err(|_| Error::Url(self.url.clone()))
     }
 
     fn take(&self) -> Option<Sender> {

@@ -6,7 +6,7 @@ use crate::{query, query::Query};
 
 /// What a path of resources names. What it does not name is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Info {
+pub struct RequestInfo {
     /// Empty for methods that are no verb.
     pub verb: &'static str,
     /// API group; empty for the core group.
@@ -24,7 +24,7 @@ pub struct Info {
 }
 
 /// Reads a path as upstream does before it looks for the resource; `None`: it is no resource's.
-pub fn info(method: &Method, path: &str, query: &Query) -> Option<Info> {
+pub fn parse_request_info(method: &Method, path: &str, query: &Query) -> Option<RequestInfo> {
     let path = query::decode(path);
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     let (group, version, rest) = match parts.as_slice() {
@@ -44,7 +44,7 @@ pub fn info(method: &Method, path: &str, query: &Query) -> Option<Info> {
     };
     let part = |at: usize| rest.get(at).copied().unwrap_or_default().to_owned();
     let subresource = if verb == "proxy" { String::new() } else { part(2) };
-    let mut info = Info {
+    let mut info = RequestInfo {
         verb,
         group: group.to_owned(),
         version: (*version).to_owned(),
@@ -81,7 +81,7 @@ mod tests {
 
     fn check(method: &str, path: &str, want: Option<[&str; 7]>) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let got = info(&Method::from_bytes(method.as_bytes()).unwrap(), path, &Query::parse(query));
+        let got = parse_request_info(&Method::from_bytes(method.as_bytes()).unwrap(), path, &Query::parse(query));
         let got = got.as_ref().map(|got| {
             [got.verb, &*got.group, &*got.version, &*got.namespace, &*got.resource, &*got.subresource, &*got.name]
         });

@@ -4,7 +4,7 @@
 use api::{Value, meta, status::Status};
 use apiserver_core::{
     clock, loopback,
-    loopback::{Place, System},
+    loopback::{LoopbackClient, ObjectKey},
 };
 use authn::Authentication;
 use registry::Registry;
@@ -17,8 +17,8 @@ const NAMESPACE: &str = "kube-system";
 
 /// Creates what is missing and brings the authorities up to date.
 pub async fn create(registry: &Registry, settings: &Settings) -> Result<(), Status> {
-    let (system, resource) = (System::new(registry), loopback::resource("", "v1", "configmaps")?);
-    let place = Place { resource, namespace: NAMESPACE, name: "extension-apiserver-authentication" };
+    let (system, resource) = (LoopbackClient::new(registry), loopback::find_resource("", "v1", "configmaps")?);
+    let place = ObjectKey { resource, namespace: NAMESPACE, name: "extension-apiserver-authentication" };
     let data = data(&settings.authentication);
     let object = json!({"metadata": {"name": place.name, "namespace": NAMESPACE}, "data": data});
     match system.read(place).await? {
@@ -34,7 +34,7 @@ pub async fn create(registry: &Registry, settings: &Settings) -> Result<(), Stat
         None => drop(create_missing(system, place, &object).await?),
     }
     let tracking =
-        Place { resource, namespace: NAMESPACE, name: "kube-apiserver-legacy-service-account-token-tracking" };
+        ObjectKey { resource, namespace: NAMESPACE, name: "kube-apiserver-legacy-service-account-token-tracking" };
     let today = clock::seconds().chars().take(10).collect::<String>();
     let object = json!({"metadata": {"name": tracking.name, "namespace": NAMESPACE}, "data": {"since": today}});
     create_missing(system, tracking, &object).await.map(drop)

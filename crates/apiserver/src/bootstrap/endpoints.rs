@@ -6,10 +6,10 @@ use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 use api::{Value, status::Status};
 use apiserver_core::{
     document, loopback,
-    loopback::{ObjectKey, LoopbackClient},
+    loopback::{LoopbackClient, ObjectKey},
 };
 use serde_json::json;
-use store::{Precondition, ListOptions, WriteRequest};
+use store::{ListOptions, Precondition, WriteRequest};
 use tokio_util::sync::CancellationToken;
 
 use crate::Server;
@@ -104,7 +104,8 @@ fn slice(ips: &[String], own: IpAddr, port: u16) -> Value {
 /// Writes an object unless what is there says the same.
 async fn write(server: &Server, group: &str, resource: &str, wanted: &Value) -> Result<(), Status> {
     let system = LoopbackClient::new(&**server.registry());
-    let place = ObjectKey { resource: loopback::find_resource(group, "v1", resource)?, namespace: "default", name: NAME };
+    let place =
+        ObjectKey { resource: loopback::find_resource(group, "v1", resource)?, namespace: "default", name: NAME };
     let Some(mut current) = system.read(place).await? else {
         return super::create_missing(system, place, wanted).await.map(drop);
     };

@@ -3,7 +3,7 @@
 use api::{Value, meta, schema::Resource, status::Status};
 use apiserver_core::{
     bootstrap_table, clock,
-    loopback::{Place, System},
+    loopback::{LoopbackClient, ObjectKey},
 };
 use flowcontrol::bootstrap::AUTO_UPDATE;
 use registry::Registry;
@@ -15,8 +15,8 @@ const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
 /// Creates an object that is missing or brings it back, and says of a schema that its level exists.
 pub async fn reconcile(registry: &Registry, resource: &'static Resource, object: Value) -> Result<(), Status> {
     let object = &object;
-    let producer = System::named(registry, PRODUCER);
-    let place = Place { resource, namespace: "", name: meta::name(object) };
+    let producer = LoopbackClient::named(registry, PRODUCER);
+    let place = ObjectKey { resource, namespace: "", name: meta::name(object) };
     match producer.read(place).await? {
         None => {
             super::create_missing(producer, place, object).await?;
@@ -32,8 +32,8 @@ pub async fn reconcile(registry: &Registry, resource: &'static Resource, object:
     if resource.name == "flowschemas" { not_dangling(registry, place, object).await } else { Ok(()) }
 }
 
-async fn not_dangling(registry: &Registry, place: Place<'_>, schema: &Value) -> Result<(), Status> {
-    let consumer = System::named(registry, CONSUMER);
+async fn not_dangling(registry: &Registry, place: ObjectKey<'_>, schema: &Value) -> Result<(), Status> {
+    let consumer = LoopbackClient::named(registry, CONSUMER);
     let current = consumer.read(place).await?.unwrap_or_default();
     if !meta::list_at(&current, &["status", "conditions"]).is_empty() {
         return Ok(());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::{Value, meta, status::Status};
 use apiserver_core::{
     clock, document, loopback,
-    loopback::{ObjectKey, LoopbackClient},
+    loopback::{LoopbackClient, ObjectKey},
 };
 use serde_json::json;
 use sha2::{Digest, Sha256};

@@ -4,7 +4,7 @@
 use api::{Value, meta, status::Status};
 use apiserver_core::{
     bootstrap_table as lines, loopback,
-    loopback::{Place, System},
+    loopback::{LoopbackClient, ObjectKey},
 };
 use registry::Registry;
 use serde_json::json;
@@ -34,7 +34,7 @@ fn object(line: &str) -> Option<Value> {
 
 /// Creates an object that is missing.
 pub async fn create(registry: &Registry, object: Value) -> Result<(), Status> {
-    let resource = loopback::resource("apiregistration.k8s.io", "v1", "apiservices")?;
-    let place = Place { resource, namespace: "", name: meta::name(&object) };
-    super::create_missing(System::new(registry), place, &object).await.map(drop)
+    let resource = loopback::find_resource("apiregistration.k8s.io", "v1", "apiservices")?;
+    let place = ObjectKey { resource, namespace: "", name: meta::name(&object) };
+    super::create_missing(LoopbackClient::new(registry), place, &object).await.map(drop)
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use api::{Value, status::Status};
 use apiserver_core::{
     loopback,
-    loopback::{Place, System},
+    loopback::{LoopbackClient, ObjectKey},
 };
 use futures::{StreamExt, TryStreamExt, stream};
 pub use identity::name as identity;
@@ -55,11 +55,11 @@ pub async fn create(registry: &Registry, settings: &Settings) -> Result<(), Stat
     tokio::try_join!(
         services,
         at_once(authz::bootstrap_policy::objects()?.into_iter().map(|wanted| rbac::reconcile(registry, wanted))),
-        at_once(
-            flowcontrol::bootstrap::objects()?
-                .into_iter()
-                .map(|(resource, object)| flow_control::reconcile(registry, resource, object))
-        ),
+        at_once(flowcontrol::bootstrap::objects()?.into_iter().map(
+            |(resource, object): (&'static api::schema::Resource, Value)| flow_control::reconcile(
+                registry, resource, object
+            )
+        )),
         at_once(local_apis::objects()?.into_iter().map(|object| local_apis::create(registry, object))),
         priority_classes(registry),
         authentication::create(registry, settings),
@@ -92,25 +92,25 @@ async fn keep(server: &Server) {
 }
 
 async fn namespaces(registry: &Registry) -> Result<(), Status> {
-    let resource = loopback::resource("", "v1", "namespaces")?;
+    let resource = loopback::find_resource("", "v1", "namespaces")?;
     for name in NAMESPACES {
         let object = json!({"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}}});
-        create_missing(System::new(registry), Place { resource, namespace: "", name }, &object).await?;
+        create_missing(LoopbackClient::new(registry), ObjectKey { resource, namespace: "", name }, &object).await?;
     }
     Ok(())
 }
 
 async fn priority_classes(registry: &Registry) -> Result<(), Status> {
-    let resource = loopback::resource("scheduling.k8s.io", "v1", "priorityclasses")?;
+    let resource = loopback::find_resource("scheduling.k8s.io", "v1", "priorityclasses")?;
     for (name, value, description) in PRIORITY_CLASSES {
         let object = json!({"metadata": {"name": name}, "value": value, "description": description});
-        create_missing(System::new(registry), Place { resource, namespace: "", name }, &object).await?;
+        create_missing(LoopbackClient::new(registry), ObjectKey { resource, namespace: "", name }, &object).await?;
     }
     Ok(())
 }
 
 /// Creates an object unless it is there; whether it was created.
-async fn create_missing(system: System<'_>, place: Place<'_>, object: &Value) -> Result<bool, Status> {
+async fn create_missing(system: LoopbackClient<'_>, place: ObjectKey<'_>, object: &Value) -> Result<bool, Status> {
     if system.read(place).await?.is_some() {
         return Ok(false);
     }

@@ -1,7 +1,7 @@
 //! Reconciles the bootstrap policy of RBAC with the stored roles and bindings.
 
 use api::{meta, status::Status};
-use apiserver_core::loopback::{Place, System};
+use apiserver_core::loopback::{LoopbackClient, ObjectKey};
 use authz::bootstrap_policy::{AUTO_UPDATE, Wanted};
 use registry::Registry;
 
@@ -9,9 +9,9 @@ use super::reconcile;
 
 /// Creates an object of the policy, or adds what it lacks.
 pub async fn reconcile(registry: &Registry, wanted: Wanted) -> Result<(), Status> {
-    let system = System::new(registry);
+    let system = LoopbackClient::new(registry);
     let Wanted { resource, object } = wanted;
-    let place = Place { resource, namespace: meta::namespace(&object), name: meta::name(&object) };
+    let place = ObjectKey { resource, namespace: meta::namespace(&object), name: meta::name(&object) };
     let Some(current) = system.read(place).await? else {
         return super::create_missing(system, place, &object).await.map(drop);
     };

@@ -3,7 +3,7 @@
 use api::{Value, meta, status::Status};
 use apiserver_core::{
     clock, loopback,
-    loopback::{Place, System},
+    loopback::{LoopbackClient, ObjectKey},
 };
 use registry::Registry;
 use serde_json::json;
@@ -18,12 +18,16 @@ const PORT: u16 = 6443;
 
 /// Creates the object of the default range and says that it is ready.
 pub async fn networks(registry: &Registry, settings: &Settings) -> Result<(), Status> {
-    let resource = loopback::resource("networking.k8s.io", "v1", "servicecidrs")?;
-    let place = Place { resource, namespace: "", name: NAME };
+    let resource = loopback::find_resource("networking.k8s.io", "v1", "servicecidrs")?;
+    let place = ObjectKey { resource, namespace: "", name: NAME };
     let wanted: Vec<String> = settings.service_networks.iter().map(ToString::to_string).collect();
-    create_missing(System::new(registry), place, &json!({"metadata": {"name": NAME}, "spec": {"cidrs": wanted}}))
-        .await?;
-    let Some(current) = System::new(registry).read(place).await? else { return Ok(()) };
+    create_missing(
+        LoopbackClient::new(registry),
+        place,
+        &json!({"metadata": {"name": NAME}, "spec": {"cidrs": wanted}}),
+    )
+    .await?;
+    let Some(current) = LoopbackClient::new(registry).read(place).await? else { return Ok(()) };
     let found: Vec<&str> = meta::list_at(&current, &["spec", "cidrs"]).iter().filter_map(Value::as_str).collect();
     if found != wanted {
         tracing::warn!(
@@ -39,13 +43,14 @@ pub async fn networks(registry: &Registry, settings: &Settings) -> Result<(), St
         "lastTransitionTime": clock::seconds()});
     let status = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": NAME},
         "status": {"conditions": [condition]}});
-    System::named(registry, CONTROLLER).apply_status(place, &status).await.map(drop)
+    LoopbackClient::named(registry, CONTROLLER).apply_status(place, &status).await.map(drop)
 }
 
 /// Creates the service `kubernetes`, or brings its ports up to date.
 pub async fn kubernetes(registry: &Registry, settings: &Settings) -> Result<(), Status> {
     let Some(network) = settings.service_networks.first() else { return Ok(()) };
-    let place = Place { resource: loopback::resource("", "v1", "services")?, namespace: "default", name: NAME };
+    let place =
+        ObjectKey { resource: loopback::find_resource("", "v1", "services")?, namespace: "default", name: NAME };
     let target = settings.advertise.map_or(PORT, |(_, port)| port);
     let mut port = json!({"name": "https", "port": 443, "protocol": "TCP", "targetPort": target});
     let mut kind = "ClusterIP";
@@ -58,7 +63,7 @@ pub async fn kubernetes(registry: &Registry, settings: &Settings) -> Result<(), 
         "spec": {"type": kind, "ports": [port], "clusterIP": network.at(1).to_string(), "sessionAffinity": "None",
             "ipFamilyPolicy": "SingleStack"},
     });
-    let system = System::new(registry);
+    let system = LoopbackClient::new(registry);
     match system.read(place).await? {
         None => create_missing(system, place, &object).await.map(drop),
         Some(mut current) if current["spec"]["ports"] != object["spec"]["ports"] || current["spec"]["type"] != kind => {

@@ -1,7 +1,7 @@
 //! `pods/<name>/exec` and `attach`: streams to a command in a container, or to its main process.
 
 use api::status::Status;
-use apiserver_core::{Body, request::Target};
+use apiserver_core::{Body, request::ResourceRequest};
 use http::{Request, Response};
 use streaming::{Streams, join, translate, websocket};
 
@@ -12,7 +12,11 @@ use crate::Server;
 const CLOSABLE: &str = "v5.channel.k8s.io";
 
 /// Answers a request for a command's streams.
-pub async fn answer(server: &Server, target: &Target, request: Request<Body>) -> Result<Response<Body>, Status> {
+pub async fn answer(
+    server: &Server,
+    target: &ResourceRequest,
+    request: Request<Body>,
+) -> Result<Response<Body>, Status> {
     let pod = pod::read(server, target).await?;
     let container = pod::container(target, &pod)?;
     let kubelet = pod::kubelet(server, target, &pod).await?;

@@ -1,7 +1,7 @@
 //! `pods/<name>/log`: what a container wrote, from the kubelet that has it.
 
 use api::{meta, status::Status};
-use apiserver_core::{Body, BodyError, backend, body::full, request::Target};
+use apiserver_core::{Body, BodyError, backend, body::full_body, request::ResourceRequest};
 use http::{HeaderValue, Request, Response, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
@@ -15,7 +15,11 @@ use crate::Server;
 const MAX_REFUSAL: usize = 50_000;
 
 /// Answers a request for a log, over WebSocket where a client wants that.
-pub async fn answer(server: &Server, target: &Target, request: Request<Body>) -> Result<Response<Body>, Status> {
+pub async fn answer(
+    server: &Server,
+    target: &ResourceRequest,
+    request: Request<Body>,
+) -> Result<Response<Body>, Status> {
     let log = read(server, target).await?;
     let over_socket = log.status().is_success() && websocket::is_handshake(request.headers());
     if over_socket && log.status() != http::StatusCode::NO_CONTENT {
@@ -24,7 +28,7 @@ pub async fn answer(server: &Server, target: &Target, request: Request<Body>) ->
     Ok(log)
 }
 
-async fn read(server: &Server, target: &Target) -> Result<Response<Body>, Status> {
+async fn read(server: &Server, target: &ResourceRequest) -> Result<Response<Body>, Status> {
     let options = LogOptions::of(&target.query, &target.name)?;
     let pod = pod::read(server, target).await?;
     let container = pod::container(target, &pod)?;
@@ -39,7 +43,7 @@ async fn read(server: &Server, target: &Target) -> Result<Response<Body>, Status
     if !options.query.is_empty() {
         path = format!("{path}?{}", options.query);
     }
-    let request = Request::get(&path).header(header::HOST, kubelet.authority()).body(full(""));
+    let request = Request::get(&path).header(header::HOST, kubelet.authority()).body(full_body(""));
     let request = request.map_err(|error| Status::bad_request(format!("the log cannot be asked for: {error}")))?;
     let answer = kubelet.send(request).await;
     let answer = answer.map_err(|error| failed(format!("Get \"https://{}{path}\": {error}", kubelet.authority())))?;
@@ -54,13 +58,13 @@ async fn read(server: &Server, target: &Target) -> Result<Response<Body>, Status
 
 /// The log of a pod that is on no node yet.
 fn nothing() -> Response<Body> {
-    let mut response = Response::new(full(""));
+    let mut response = Response::new(full_body(""));
     *response.status_mut() = http::StatusCode::NO_CONTENT;
     response
 }
 
 /// A kubelet says in plain text what is wrong; clients expect a `Status`.
-async fn refused(target: &Target, answer: Response<Incoming>) -> Status {
+async fn refused(target: &ResourceRequest, answer: Response<Incoming>) -> Status {
     let code = answer.status().as_u16();
     let text = match Limited::new(answer.into_body(), MAX_REFUSAL).collect().await {
         Ok(body) => String::from_utf8_lossy(&body.to_bytes()).trim_end().to_owned(),

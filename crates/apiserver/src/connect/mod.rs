@@ -12,7 +12,7 @@ mod port_forward;
 mod proxy;
 
 use api::status::Status;
-use apiserver_core::{Body, Caller, attributes::Question, request::Target};
+use apiserver_core::{Body, Caller, attributes::RequestAttributes, request::ResourceRequest};
 use http::{Request, Response};
 pub use pod::kubelet_of;
 
@@ -22,13 +22,16 @@ use crate::Server;
 pub async fn answer(
     server: &Server,
     caller: &Caller,
-    mut target: Target,
+    mut target: ResourceRequest,
     request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
     if matches!(target.subresource.as_str(), "exec" | "attach" | "portforward") {
         // WebSocket begins with a GET, but a stream is not just read.
         target.verb = "create";
-        server.authorizers().answer(caller.user(), &Question::of_target(&target)).await?;
+        server
+            .authorizers()
+            .authorize_request(caller.user(), &RequestAttributes::from_resource_request(&target))
+            .await?;
     }
     if target.subresource != "log" {
         admit(server, &target).await?;
@@ -42,8 +45,8 @@ pub async fn answer(
 }
 
 /// Asks admission about a stream. What it is asked about are the options of the request.
-async fn admit(server: &Server, target: &Target) -> Result<(), Status> {
-    let attributes = admission::Attributes::connect(&**server.registry(), target);
+async fn admit(server: &Server, target: &ResourceRequest) -> Result<(), Status> {
+    let attributes = admission::AdmissionAttributes::connect(&**server.registry(), target);
     let (group, version, kind) = attributes.kind();
     let mut options = options::object(&target.query, &target.subresource);
     options["apiVersion"] = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }.into();

@@ -1,7 +1,7 @@
 //! Which container a request is about, and where the kubelet of its pod listens.
 
 use api::{Value, meta, status::Status};
-use apiserver_core::{backend::Backend, loopback, request::Target};
+use apiserver_core::{backend::Backend, loopback, request::ResourceRequest};
 use streaming::failed;
 
 use crate::Server;
@@ -12,12 +12,12 @@ const ADDRESSES: &[&str] = &["InternalIP", "Hostname", "InternalDNS", "ExternalD
 const KUBELET_PORT: u16 = 10250;
 
 /// The pod of a request.
-pub async fn read(server: &Server, target: &Target) -> Result<Value, Status> {
+pub async fn read(server: &Server, target: &ResourceRequest) -> Result<Value, Status> {
     Ok(server.shared.registry.read_object(&target.resource, &target.namespace, &target.name).await?.0)
 }
 
 /// The container that a request names, or the only one.
-pub fn container(target: &Target, pod: &Value) -> Result<String, Status> {
+pub fn container(target: &ResourceRequest, pod: &Value) -> Result<String, Status> {
     let names = |lists: &[&str]| -> Vec<String> {
         let containers = lists.iter().flat_map(|list| meta::list_at(pod, &["spec", list]));
         containers.map(|container| meta::string_at(container, &["name"]).to_owned()).collect()
@@ -39,7 +39,7 @@ pub fn container(target: &Target, pod: &Value) -> Result<String, Status> {
 }
 
 /// The kubelet of the node that a pod is on, for a stream.
-pub async fn kubelet(server: &Server, target: &Target, pod: &Value) -> Result<Backend, Status> {
+pub async fn kubelet(server: &Server, target: &ResourceRequest, pod: &Value) -> Result<Backend, Status> {
     let node = meta::string_at(pod, &["spec", "nodeName"]);
     if node.is_empty() {
         return Err(Status::bad_request(format!("pod {} does not have a host assigned", target.name)));
@@ -49,7 +49,7 @@ pub async fn kubelet(server: &Server, target: &Target, pod: &Value) -> Result<Ba
 
 /// The kubelet of a node.
 pub async fn kubelet_of(server: &Server, node: &str) -> Result<Backend, Status> {
-    let nodes = loopback::resource("", "v1", "nodes")?;
+    let nodes = loopback::find_resource("", "v1", "nodes")?;
     let (node, _) = server.shared.registry.read_object(nodes, "", node).await?;
     let addresses = meta::list_at(&node, &["status", "addresses"]);
     let find = |kind: &&str| addresses.iter().find(|address| address["type"] == **kind);

@@ -1,7 +1,7 @@
 //! `pods/<name>/portforward`: connections to ports of a pod.
 
 use api::status::Status;
-use apiserver_core::{Body, request::Target};
+use apiserver_core::{Body, request::ResourceRequest};
 use http::{Request, Response};
 use streaming::{join, tunnel};
 
@@ -9,7 +9,11 @@ use super::{options, pod};
 use crate::Server;
 
 /// Answers a request for a port-forward.
-pub async fn answer(server: &Server, target: &Target, request: Request<Body>) -> Result<Response<Body>, Status> {
+pub async fn answer(
+    server: &Server,
+    target: &ResourceRequest,
+    request: Request<Body>,
+) -> Result<Response<Body>, Status> {
     let query = options::ports(&target.query)?;
     let pod = pod::read(server, target).await?;
     let kubelet = pod::kubelet(server, target, &pod).await?;

@@ -3,8 +3,8 @@
 //! The pipeline asks before anything else is done for a request. What comes back is the user that later stages see; the
 //! headers are gone, so that nobody can tell that somebody else asked.
 
+mod headers;
 mod modes;
-mod wanted;
 
 use std::{
     collections::HashMap,
@@ -22,7 +22,7 @@ const MAX_KNOWN: usize = 10_000;
 
 /// Somebody's other self.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Impersonated {
+pub struct ImpersonatedUser {
     /// Who it is.
     pub user: User,
     /// The verb that allowed it; empty for the old way, which allows everything that the other may.
@@ -31,11 +31,11 @@ pub struct Impersonated {
 
 /// Which way each requestor last succeeded: it is tried first the next time, and its reason is told if none succeeds.
 #[derive(Default)]
-pub struct Ways {
+pub struct LastModeCache {
     last: Mutex<HashMap<String, usize>>,
 }
 
-impl Ways {
+impl LastModeCache {
     fn of(&self, name: &str) -> Option<usize> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied()
     }
@@ -51,13 +51,13 @@ impl Ways {
 
 /// Who is to be impersonated in a request that `asked` describes; `None` if nobody is. 400 if the headers make no sense, 403
 /// if that is not allowed.
-pub async fn impersonated(
+pub async fn resolve_impersonation(
     authorizers: &Authorizers,
-    ways: &Ways,
+    ways: &LastModeCache,
     headers: &mut HeaderMap,
     asked: &Attributes<'_>,
-) -> Result<Option<Impersonated>, Status> {
-    let Some(wanted) = wanted::take(headers)? else { return Ok(None) };
+) -> Result<Option<ImpersonatedUser>, Status> {
+    let Some(wanted) = headers::take_impersonation_headers(headers)? else { return Ok(None) };
     let last = ways.of(&asked.user.name);
     let order = last.into_iter().chain((0..MODES.len()).filter(|mode| Some(*mode) != last));
     let mut first = None;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use api::status::Status;
 use apiserver_core::{
     User,
-    attributes::{Asked, Attributes, Resource},
+    attributes::{Attributes, AttributesTarget, ResourceAttributes},
 };
 use authn::{
     ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED,
@@ -16,7 +16,7 @@ use authn::{
 };
 use authz::{Authorizers, MASTERS, forbidden};
 
-use super::Impersonated;
+use super::ImpersonatedUser;
 
 const GROUP: &str = "authentication.k8s.io";
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
@@ -60,7 +60,7 @@ impl Mode {
         authorizers: &Authorizers,
         wanted: &User,
         asked: &Attributes<'_>,
-    ) -> Result<Option<Impersonated>, Status> {
+    ) -> Result<Option<ImpersonatedUser>, Status> {
         if !self.is_for(wanted, asked.user) {
             return Ok(None);
         }
@@ -68,7 +68,7 @@ impl Mode {
         let rights = Rights { authorizers, user: &user, verb: self.verb };
         if !self.on.is_empty() {
             let verb = format!("{}{}", self.on, asked.verb);
-            decide(authorizers, &Attributes { user: &user, verb: &verb, asked: asked.asked }).await?;
+            decide(authorizers, &Attributes { user: &user, verb: &verb, target: asked.target }).await?;
         }
         let mut other = wanted.clone();
         self.name(&rights, &mut other).await?;
@@ -81,7 +81,7 @@ impl Mode {
             other.groups.push(group.to_owned());
         }
         let constraint = if self.is_constrained() { self.verb } else { "" };
-        Ok(Some(Impersonated { user: other, constraint }))
+        Ok(Some(ImpersonatedUser { user: other, constraint }))
     }
 
     fn is_constrained(&self) -> bool {
@@ -118,7 +118,13 @@ impl Mode {
     async fn name(&self, rights: &Rights<'_>, other: &mut User) -> Result<(), Status> {
         let group = if self.is_constrained() { GROUP } else { "" };
         let name = other.name.clone();
-        let mut resource = Resource { group, version: "v1", resource: "users", name: &name, ..Resource::default() };
+        let mut resource = ResourceAttributes {
+            group,
+            version: "v1",
+            resource: "users",
+            name: &name,
+            ..ResourceAttributes::default()
+        };
         if let Some(node) = node(&name).filter(|_| self.is_constrained()) {
             (resource.resource, resource.name) = ("nodes", node);
             if self.kind == Kind::AssociatedNode {
@@ -137,39 +143,40 @@ impl Mode {
 
     async fn groups(&self, rights: &Rights<'_>, groups: &[String]) -> Result<(), Status> {
         let group = if self.is_constrained() { GROUP } else { "" };
-        let all = Resource { group, version: "v1", resource: "groups", ..Resource::default() };
+        let all = ResourceAttributes { group, version: "v1", resource: "groups", ..ResourceAttributes::default() };
         if self.is_constrained() {
             if groups.iter().any(String::is_empty) {
                 return Err(rights.refused(all, "impersonating the empty string group is not allowed"));
             }
             if groups.iter().any(|group| group == MASTERS) {
-                let masters = Resource { name: MASTERS, ..all };
+                let masters = ResourceAttributes { name: MASTERS, ..all };
                 return Err(rights.refused(masters, "impersonating the system:masters group is not allowed"));
             }
-            if groups.len() >= MANY && rights.to(Resource { name: "*", ..all }).await.is_ok() {
+            if groups.len() >= MANY && rights.to(ResourceAttributes { name: "*", ..all }).await.is_ok() {
                 return Ok(());
             }
         }
         for group in groups {
-            rights.to(Resource { name: group, ..all }).await?;
+            rights.to(ResourceAttributes { name: group, ..all }).await?;
         }
         Ok(())
     }
 
     async fn extra(&self, rights: &Rights<'_>, extra: &BTreeMap<String, Vec<String>>) -> Result<(), Status> {
-        let all = Resource { group: GROUP, version: "v1", resource: "userextras", ..Resource::default() };
+        let all =
+            ResourceAttributes { group: GROUP, version: "v1", resource: "userextras", ..ResourceAttributes::default() };
         if self.is_constrained() {
             if let Some(why) = extra.iter().find_map(|(key, values)| fault(key, values)) {
                 return Err(rights.refused(all, &why));
             }
             let many = extra.len() >= MANY || extra.values().map(Vec::len).sum::<usize>() >= MANY;
-            if many && rights.to(Resource { name: "*", subresource: "*", ..all }).await.is_ok() {
+            if many && rights.to(ResourceAttributes { name: "*", subresource: "*", ..all }).await.is_ok() {
                 return Ok(());
             }
         }
         for (key, values) in extra {
             for value in values {
-                rights.to(Resource { name: value, subresource: key, ..all }).await?;
+                rights.to(ResourceAttributes { name: value, subresource: key, ..all }).await?;
             }
         }
         Ok(())
@@ -184,7 +191,7 @@ struct Rights<'a> {
 }
 
 impl Rights<'_> {
-    async fn to(&self, resource: Resource<'_>) -> Result<(), Status> {
+    async fn to(&self, resource: ResourceAttributes<'_>) -> Result<(), Status> {
         decide(self.authorizers, &self.attributes(resource)).await
     }
 
@@ -192,21 +199,28 @@ impl Rights<'_> {
         if uid.is_empty() {
             return Ok(());
         }
-        self.to(Resource { group: GROUP, version: "v1", resource: "uids", name: uid, ..Resource::default() }).await
+        self.to(ResourceAttributes {
+            group: GROUP,
+            version: "v1",
+            resource: "uids",
+            name: uid,
+            ..ResourceAttributes::default()
+        })
+        .await
     }
 
-    fn refused(&self, resource: Resource<'_>, why: &str) -> Status {
+    fn refused(&self, resource: ResourceAttributes<'_>, why: &str) -> Status {
         forbidden(&self.attributes(resource), why.to_owned())
     }
 
-    fn attributes<'r>(&'r self, resource: Resource<'r>) -> Attributes<'r> {
-        Attributes { user: self.user, verb: self.verb, asked: Asked::Resource(resource) }
+    fn attributes<'r>(&'r self, resource: ResourceAttributes<'r>) -> Attributes<'r> {
+        Attributes { user: self.user, verb: self.verb, target: AttributesTarget::Resource(resource) }
     }
 }
 
 /// As the chain decides; an authorizer that failed is a reason like any other.
 async fn decide(authorizers: &Authorizers, attributes: &Attributes<'_>) -> Result<(), Status> {
-    let verdict = authorizers.decide(attributes).await;
+    let verdict = authorizers.authorize(attributes).await;
     if verdict.is_allowed() {
         return Ok(());
     }

@@ -1,8 +1,8 @@
 //! Who may be whom: the rights that are asked for, and what comes of them.
 
-use apiserver_core::attributes::{Asked, Resource};
+use apiserver_core::attributes::{AttributesTarget, ResourceAttributes};
 use async_trait::async_trait;
-use authz::{Authorizer, Rules, Verdict};
+use authz::{Authorizer, Decision, ResolvedRules};
 use http::{HeaderName, HeaderValue};
 
 use super::*;
@@ -13,21 +13,21 @@ struct Only(Vec<String>);
 
 #[async_trait]
 impl Authorizer for Only {
-    async fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
-        let Asked::Resource(asked) = &attributes.asked else { return Verdict::NoOpinion("".into()) };
-        let Resource { group, resource, subresource, namespace, name, .. } = asked;
+    async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
+        let AttributesTarget::Resource(asked) = &attributes.target else { return Decision::NoOpinion("".into()) };
+        let ResourceAttributes { group, resource, subresource, namespace, name, .. } = asked;
         let right = format!("{} {group}/{resource}/{subresource} {namespace}/{name}", attributes.verb);
-        if self.0.contains(&right) { Verdict::Allowed("".into()) } else { Verdict::NoOpinion("".into()) }
+        if self.0.contains(&right) { Decision::Allowed("".into()) } else { Decision::NoOpinion("".into()) }
     }
 
-    fn rules(&self, _: &User, _: &str) -> Rules {
-        Rules::default()
+    fn rules_for(&self, _: &User, _: &str) -> ResolvedRules {
+        ResolvedRules::default()
     }
 }
 
 struct Bench {
     authorizers: std::sync::Arc<Authorizers>,
-    ways: Ways,
+    ways: LastModeCache,
     user: User,
     _dir: tempfile::TempDir,
 }
@@ -37,18 +37,19 @@ impl Bench {
         let (server, dir) = fixture::server(Settings::default()).await;
         let only = Only(rights.iter().map(|right| (*right).to_owned()).collect());
         let user = User { name: "alice".into(), groups: vec!["system:authenticated".into()], ..User::default() };
-        let authorizers = Authorizers::of(vec![Box::new(only)], server.registry().cache()).unwrap();
-        Self { authorizers, ways: Ways::default(), user, _dir: dir }
+        let authorizers = Authorizers::with_authorizers(vec![Box::new(only)], server.registry().cache()).unwrap();
+        Self { authorizers, ways: LastModeCache::default(), user, _dir: dir }
     }
 
     /// Who it is who lists pods in `n` with these headers; the headers that are left.
-    async fn who(&self, headers: &[(&str, &str)]) -> (Result<Option<Impersonated>, Status>, HeaderMap) {
+    async fn who(&self, headers: &[(&str, &str)]) -> (Result<Option<ImpersonatedUser>, Status>, HeaderMap) {
         let pair =
             |(name, value): &(&str, &str)| (name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap());
         let mut headers: HeaderMap = headers.iter().map(pair).collect();
-        let pods = Resource { version: "v1", resource: "pods", namespace: "n", ..Resource::default() };
-        let asked = Attributes { user: &self.user, verb: "list", asked: Asked::Resource(pods) };
-        let found = impersonated(&self.authorizers, &self.ways, &mut headers, &asked).await;
+        let pods =
+            ResourceAttributes { version: "v1", resource: "pods", namespace: "n", ..ResourceAttributes::default() };
+        let asked = Attributes { user: &self.user, verb: "list", target: AttributesTarget::Resource(pods) };
+        let found = resolve_impersonation(&self.authorizers, &self.ways, &mut headers, &asked).await;
         (found, headers)
     }
 
@@ -58,7 +59,7 @@ impl Bench {
             Ok(None) => "nobody".to_owned(),
             Ok(Some(other)) => {
                 assert!(left.is_empty(), "{left:?}");
-                let Impersonated { user, constraint } = other;
+                let ImpersonatedUser { user, constraint } = other;
                 let extra: String =
                     user.extra.iter().map(|(key, values)| format!(" {key}={}", values.join("+"))).collect();
                 format!("{}/{} {}{extra} {constraint}", user.name, user.uid, user.groups.join(" ")).trim().to_owned()

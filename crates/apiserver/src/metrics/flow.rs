@@ -1,7 +1,7 @@
 //! What flow control says of itself: seats, requests and waits by priority level and flow schema.
 
 use apiserver_core::metrics::Page;
-use flowcontrol::Flow;
+use flowcontrol::FlowController;
 
 const NOMINAL: &str = "[BETA] Nominal number of execution seats configured for each priority level";
 const LOWER: &str = "[ALPHA] Configured lower bound on number of execution seats available to each priority level";
@@ -18,7 +18,7 @@ const REJECTED: &str = "[BETA] Number of requests rejected by API Priority and F
 const WAITED: &str = "[BETA] Length of time a request spent waiting in its queue";
 
 /// Writes all of it.
-pub fn write(page: &mut Page, flow: &Flow) {
+pub fn write(page: &mut Page, flow: &FlowController) {
     let levels = flow.levels();
     let name = |rest: &str| format!("apiserver_flowcontrol_{rest}");
     for (rest, help, value) in [

@@ -3,7 +3,7 @@
 use std::{sync::atomic::Ordering, time::Instant};
 
 use api::schema::schema;
-use apiserver_core::{Body, request::Target};
+use apiserver_core::{Body, request::ResourceRequest};
 use http::{Method, Response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
@@ -24,7 +24,7 @@ pub struct Key {
 
 impl Key {
     /// Of a request for a resource.
-    pub fn of(target: &Target) -> Self {
+    pub fn of(target: &ResourceRequest) -> Self {
         let resource = &target.resource;
         let subresource = target.subresource.split('/').next().unwrap_or_default();
         let scope = match (target.name.is_empty(), target.namespace.is_empty()) {
@@ -102,7 +102,7 @@ impl Key {
 }
 
 /// Upstream's words: the method, but for reads of many and streams.
-fn verb(target: &Target) -> &'static str {
+fn verb(target: &ResourceRequest) -> &'static str {
     if is_stream(target) && target.verb != "watch" {
         return "CONNECT";
     }
@@ -118,7 +118,7 @@ fn verb(target: &Target) -> &'static str {
 }
 
 /// Whether a request goes on after its answer has begun.
-pub fn is_stream(target: &Target) -> bool {
+pub fn is_stream(target: &ResourceRequest) -> bool {
     target.verb == "watch" || apiserver_core::request::is_streaming(&target.subresource)
 }
 
@@ -139,7 +139,7 @@ enum Kind {
 
 impl InFlight {
     /// Begins to count a request for a resource.
-    pub fn of(server: &Server, target: &Target) -> Self {
+    pub fn of(server: &Server, target: &ResourceRequest) -> Self {
         let kind = match target.verb {
             _ if is_stream(target) => Kind::Stream,
             "get" | "list" => Kind::Read,
@@ -223,7 +223,9 @@ mod tests {
     fn key(method: Method, path: &str) -> String {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let target =
-            apiserver_core::request::parse(&method, path, Query::parse(query), &Default::default()).unwrap().unwrap();
+            apiserver_core::request::parse_resource_request(&method, path, Query::parse(query), &Default::default())
+                .unwrap()
+                .unwrap();
         Key::of(&target).labels(Some(200), true)
     }
 

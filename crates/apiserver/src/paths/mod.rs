@@ -9,6 +9,7 @@ use api::status::Status;
 pub use apiserver_core::body::text_response as text;
 use apiserver_core::{Body, negotiation};
 use http::{HeaderValue, Method, Response, header, request::Parts};
+use serde::Serialize;
 use serde_json::json;
 
 use crate::{Server, encode, health, metrics};
@@ -41,10 +42,10 @@ pub async fn answer(server: &Server, request: &Parts) -> Result<Response<Body>, 
     }
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     Ok(match parts.as_slice() {
-        [""] => encode::json(200, &root(server)),
+        [""] => encode::raw_json(200, &root(server)),
         ["version"] => {
             offered(request, &["application/json"])?;
-            encode::json(200, &version())
+            encode::raw_json(200, &version(server))
         }
         ["metrics"] => metrics::answer(server).await,
         ["metrics", "slis"] => metrics::slis(server).await,
@@ -102,14 +103,42 @@ fn root(server: &Server) -> api::Value {
     json!({"paths": paths})
 }
 
-fn version() -> api::Value {
-    json!({
-        "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",
-        "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
-        "gitVersion": format!("{}+ferry", api::KUBERNETES_VERSION), "gitCommit": "", "gitTreeState": "clean",
-        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc",
-        "platform": format!("{}/{}", std::env::consts::OS, platform()),
-    })
+/// The version of the server, with the field order of upstream's `version.Info`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct VersionInfo {
+    major: &'static str,
+    minor: &'static str,
+    emulation_major: &'static str,
+    emulation_minor: &'static str,
+    min_compatibility_major: &'static str,
+    min_compatibility_minor: &'static str,
+    git_version: String,
+    git_commit: String,
+    git_tree_state: &'static str,
+    build_date: String,
+    go_version: &'static str,
+    compiler: &'static str,
+    platform: String,
+}
+
+fn version(server: &Server) -> VersionInfo {
+    let build = &server.shared.settings.build;
+    VersionInfo {
+        major: "1",
+        minor: "36",
+        emulation_major: "1",
+        emulation_minor: "36",
+        min_compatibility_major: "1",
+        min_compatibility_minor: "35",
+        git_version: format!("{}+ferry", api::KUBERNETES_VERSION),
+        git_commit: build.git_commit.clone(),
+        git_tree_state: "clean",
+        build_date: build.date.clone(),
+        go_version: "",
+        compiler: "rustc",
+        platform: format!("{}/{}", std::env::consts::OS, platform()),
+    }
 }
 
 fn platform() -> &'static str {

@@ -2,7 +2,7 @@
 //! that clients may keep them for good.
 
 use api::discovery::DocumentName;
-use apiserver_core::{Body, body::full, query::Query};
+use apiserver_core::{Body, body::full_body, query::Query};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 
@@ -42,7 +42,7 @@ fn v2(request: &Parts) -> Option<(DocumentName, &'static str)> {
 
 /// A code of which upstream says no more here.
 fn nothing(code: StatusCode) -> Response<Body> {
-    let mut response = Response::new(full(Bytes::new()));
+    let mut response = Response::new(full_body(Bytes::new()));
     *response.status_mut() = code;
     response
 }

@@ -1,7 +1,7 @@
 //! Documents that clients keep: each has a tag, and who shows the tag is told that nothing changed.
 
 use api::discovery::CachedDocument;
-use apiserver_core::{Body, body::full};
+use apiserver_core::{Body, body::full_body};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 
@@ -37,7 +37,7 @@ pub fn cached(mut response: Response<Body>, how: &'static str) -> Response<Body>
 }
 
 fn with_tag(body: Bytes, page: &CachedDocument) -> Response<Body> {
-    let mut response = Response::new(full(body));
+    let mut response = Response::new(full_body(body));
     let headers = response.headers_mut();
     // Tags are hexadecimal digits.
     if let Ok(value) = HeaderValue::from_str(&page.etag()) {

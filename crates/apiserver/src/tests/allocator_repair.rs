@@ -1,6 +1,6 @@
 //! Repair of allocated addresses and node ports.
 
-use apiserver_core::loopback::{Place, System};
+use apiserver_core::loopback::{LoopbackClient, ObjectKey};
 use registry::allocate::{addresses, ports::Wish, repair::repair};
 
 use crate::{Settings, fixture};
@@ -24,8 +24,8 @@ async fn what_services_have_is_written_down_again() {
     addresses::release(registry, "10.96.0.1".parse().unwrap()).await.unwrap();
     registry.pools().ports.release(registry, &[30443]).await.unwrap();
     repair(registry, &[]).await.unwrap();
-    let place = Place { resource: addresses::resource().unwrap(), namespace: "", name: "10.96.0.1" };
-    let address = System::new(&**registry).read(place).await.unwrap().unwrap();
+    let place = ObjectKey { resource: addresses::resource().unwrap(), namespace: "", name: "10.96.0.1" };
+    let address = LoopbackClient::new(&**registry).read(place).await.unwrap().unwrap();
     assert_eq!(address["spec"]["parentRef"]["name"], "kubernetes");
     assert_eq!(registry.pools().ports.taken(registry).await.unwrap(), [30443]);
 }
@@ -37,6 +37,6 @@ async fn addresses_of_services_in_the_making_are_left_alone() {
     let ip = "10.96.0.9".parse().unwrap();
     addresses::take(server.registry(), &service, ip, false).await.unwrap_or_else(|error| panic!("{error}"));
     repair(server.registry(), &[]).await.unwrap();
-    let place = Place { resource: addresses::resource().unwrap(), namespace: "", name: "10.96.0.9" };
-    assert!(System::new(&**server.registry()).read(place).await.unwrap().is_some());
+    let place = ObjectKey { resource: addresses::resource().unwrap(), namespace: "", name: "10.96.0.9" };
+    assert!(LoopbackClient::new(&**server.registry()).read(place).await.unwrap().is_some());
 }

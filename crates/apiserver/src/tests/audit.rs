@@ -174,7 +174,11 @@ async fn whoever_knows_something_notes_it() {
     let world = World::new(ALL, |_| {}).await;
     let auditor = world.server.shared.auditor.clone().unwrap();
     let user = User::default();
-    let asked = Attributes { user: &user, verb: "get", asked: apiserver_core::attributes::Asked::Path("/x") };
+    let asked = Attributes {
+        user: &user,
+        verb: "get",
+        target: apiserver_core::attributes::AttributesTarget::NonResource("/x"),
+    };
     let request =
         Request { id: "1", uri: "/x", sources: Vec::new(), agent: "", received: apiserver_core::clock::now() };
     let trail = auditor.begin(&request, &asked).unwrap();

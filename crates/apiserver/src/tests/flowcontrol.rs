@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::flowcontrol::{Asked, Load, Refused};
+use ::flowcontrol::{Load, Refused, RequestDigest};
 use apiserver_core::{Caller, User, query::Query};
 use http::{HeaderValue, Method};
 
@@ -20,9 +20,11 @@ fn client(name: &str, group: &str) -> Caller {
     })
 }
 
-fn target(path: &str) -> apiserver_core::request::Target {
+fn target(path: &str) -> apiserver_core::request::ResourceRequest {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
-    apiserver_core::request::parse(&Method::GET, path, Query::parse(query), &Default::default()).unwrap().unwrap()
+    apiserver_core::request::parse_resource_request(&Method::GET, path, Query::parse(query), &Default::default())
+        .unwrap()
+        .unwrap()
 }
 
 #[tokio::test]
@@ -32,7 +34,7 @@ async fn a_flood_is_turned_away_and_administrators_are_not() {
     let (pods, jane) = (target("/api/v1/namespaces/a/pods/b"), client("jane", "devs"));
     let mut held = Vec::new();
     let refused = loop {
-        match server.shared.flow.admit(&jane, &Asked::Resource(&pods)).await {
+        match server.shared.flow.admit(&jane, &RequestDigest::Resource(&pods)).await {
             Ok(place) => held.push(place),
             Err(response) => break response,
         }
@@ -48,7 +50,7 @@ async fn a_flood_is_turned_away_and_administrators_are_not() {
             server
                 .shared
                 .flow
-                .admit(&client("admin", "system:masters"), &Asked::Resource(&pods))
+                .admit(&client("admin", "system:masters"), &RequestDigest::Resource(&pods))
                 .await
                 .unwrap_or_default(),
         );
@@ -62,14 +64,14 @@ async fn plain_limits_count_reads_and_writes_apart() {
     let load = Load { reads: 1, writes: 1, fairness: false, ..Default::default() };
     let (server, _dir) = server(load).await;
     let (get, jane) = (target("/api/v1/namespaces/a/pods/b"), client("jane", "devs"));
-    let held = server.shared.flow.admit(&jane, &Asked::Resource(&get)).await.unwrap_or_default();
-    assert!(server.shared.flow.admit(&jane, &Asked::Resource(&get)).await.is_err());
+    let held = server.shared.flow.admit(&jane, &RequestDigest::Resource(&get)).await.unwrap_or_default();
+    assert!(server.shared.flow.admit(&jane, &RequestDigest::Resource(&get)).await.is_err());
     let watch = target("/api/v1/namespaces/a/pods?watch=1");
-    assert!(server.shared.flow.admit(&jane, &Asked::Resource(&watch)).await.is_ok());
-    let write = apiserver_core::request::Target { verb: "update", ..target("/api/v1/namespaces/a/pods/b") };
-    assert!(server.shared.flow.admit(&jane, &Asked::Resource(&write)).await.is_ok());
+    assert!(server.shared.flow.admit(&jane, &RequestDigest::Resource(&watch)).await.is_ok());
+    let write = apiserver_core::request::ResourceRequest { verb: "update", ..target("/api/v1/namespaces/a/pods/b") };
+    assert!(server.shared.flow.admit(&jane, &RequestDigest::Resource(&write)).await.is_ok());
     drop(held);
-    assert!(server.shared.flow.admit(&jane, &Asked::Resource(&get)).await.is_ok());
+    assert!(server.shared.flow.admit(&jane, &RequestDigest::Resource(&get)).await.is_ok());
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use store::{CachedChange, Revision, Snapshot, CacheWatcher, EncodedBatch};
+use store::{CacheWatcher, CachedChange, EncodedBatch, Revision, Snapshot};
 use tokio::time::{Duration, Instant, Sleep, sleep_until};
 
 use super::{Start, view::View};
@@ -95,7 +95,12 @@ impl Lines {
     }
 
     /// A piece of what exists, or the bookmark after it.
-    fn existing(&mut self, snapshot: Snapshot, after: Option<String>, watcher: CacheWatcher) -> Result<Bytes, store::StoreError> {
+    fn existing(
+        &mut self,
+        snapshot: Snapshot,
+        after: Option<String>,
+        watcher: CacheWatcher,
+    ) -> Result<Bytes, store::StoreError> {
         let mut piece = Piece::default();
         let mut last = None;
         let most = if self.view.converts() { CONVERTED } else { usize::MAX };

@@ -24,7 +24,7 @@ use http::{HeaderValue, Response, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use registry::{ListOptions, Registry};
-use store::{ResourceVersionMatch, Snapshot, CacheWatcher};
+use store::{CacheWatcher, ResourceVersionMatch, Snapshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +39,11 @@ const LAST_WORDS: Duration = Duration::from_millis(50);
 const LONGEST: u64 = 86_400;
 
 /// Answers a watch.
-pub async fn answer(server: &Server, target: ResourceRequest, form: MediaTypeOptions) -> Result<Response<Body>, Status> {
+pub async fn answer(
+    server: &Server,
+    target: ResourceRequest,
+    form: MediaTypeOptions,
+) -> Result<Response<Body>, Status> {
     let pieces = pieces(server, target, form).await?;
     let mut response = encode::bytes(200, Bytes::new());
     *response.body_mut() = StreamBody::new(pieces.map(|piece| Ok::<_, BodyError>(Frame::data(piece)))).boxed_unsync();
@@ -50,7 +54,11 @@ pub async fn answer(server: &Server, target: ResourceRequest, form: MediaTypeOpt
 }
 
 /// What a watch says, piece by piece, until it ends.
-async fn pieces(server: &Server, target: ResourceRequest, form: MediaTypeOptions) -> Result<BoxStream<'static, Bytes>, Status> {
+async fn pieces(
+    server: &Server,
+    target: ResourceRequest,
+    form: MediaTypeOptions,
+) -> Result<BoxStream<'static, Bytes>, Status> {
     let options = ListOptions::of(&target)?;
     let start = start(server, &target, &options).await?;
     let ends = Instant::now() + lasts(server, options.timeout);

@@ -6,8 +6,8 @@
 use api::status::Status;
 use apiserver_core::{
     Body,
-    negotiation::{Encoding, Form},
-    request::Target,
+    negotiation::{Encoding, MediaTypeOptions},
+    request::ResourceRequest,
 };
 use bytes::{Buf, Bytes};
 use futures::{SinkExt, StreamExt};
@@ -26,8 +26,8 @@ pub fn is_asked_for(headers: &HeaderMap) -> bool {
 /// Agrees to the handshake, and watches on the connection that follows.
 pub async fn answer(
     server: &Server,
-    target: Target,
-    form: Form,
+    target: ResourceRequest,
+    form: MediaTypeOptions,
     mut request: Request<Body>,
 ) -> Result<Response<Body>, Status> {
     let mut pieces = pieces(server, target, form).await?;

@@ -4,11 +4,11 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use api::{Value, apply, convert, meta, protobuf, status::Status};
+use api::{Value, apply, convert, json_encoder, meta, protobuf, status::Status};
 use apiextensions::version_of;
 use apiserver_core::{
     document,
-    document::TypeMetaSuffix,
+    document::TypeMetaPrefix,
     negotiation::{Encoding, MediaTypeOptions, ResponseTransform},
     request::ResourceRequest,
 };
@@ -24,7 +24,7 @@ pub(super) struct View {
     target: ResourceRequest,
     form: MediaTypeOptions,
     selection: Selection,
-    tail: TypeMetaSuffix,
+    tail: TypeMetaPrefix,
     /// The names under which what is written is shared; `None`: it is not.
     shared: Option<Names>,
     /// The client knows the columns of the table.
@@ -83,7 +83,7 @@ impl View {
         // The age of an object in a table is another for whoever looks later.
         let same_for_all = !matches!(form.shape, ResponseTransform::Table(_));
         let shared = same_for_all.then(|| Names::of(&target, form));
-        let tail = TypeMetaSuffix::for_resource(&target.resource);
+        let tail = TypeMetaPrefix::for_resource(&target.resource);
         Self { target, form, selection, tail, shared, has_columns: false, converter: None, converted: HashMap::new() }
     }
 
@@ -193,7 +193,9 @@ impl View {
             store::StoreError::Compacted { requested, oldest } => {
                 Status::resource_expired(format!("too old resource version: {requested} ({oldest})"))
             }
-            store::StoreError::Future { requested, current } => Status::resource_version_too_large(*requested, *current),
+            store::StoreError::Future { requested, current } => {
+                Status::resource_version_too_large(*requested, *current)
+            }
             error => Status::internal_error(error),
         };
         self.line("ERROR", &status.to_value())
@@ -203,8 +205,8 @@ impl View {
         match self.form.encoding {
             Encoding::Protobuf => protobuf::encode_frame(&protobuf::encode_watch_event(kind, object)).into(),
             Encoding::Json | Encoding::Yaml => {
-                let text = object.to_string();
-                line(kind, text.len(), |out| out.put_slice(text.as_bytes()))
+                let text = json_encoder::encode_object(object);
+                line(kind, text.len(), |out| out.put_slice(&text))
             }
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use serde_json::Value;
-use store::{Event, Store};
+use store::{Store, StoreEvent};
 
 use crate::watcher::Scope;
 
@@ -22,7 +22,7 @@ pub struct Told {
 }
 
 /// Every change after a revision, up to now.
-pub async fn read(store: &Arc<dyn Store>, after: u64) -> Vec<Event> {
+pub async fn read(store: &Arc<dyn Store>, after: u64) -> Vec<StoreEvent> {
     let now = store.revision().await.unwrap();
     let mut events = store.watch("/registry/", after).await.unwrap();
     let mut history = Vec::new();
@@ -38,7 +38,7 @@ pub async fn read(store: &Arc<dyn Store>, after: u64) -> Vec<Event> {
 }
 
 /// What a watcher of this scope is told of a history, up to its end.
-pub fn told(history: &[Event], scope: &Scope) -> Vec<Told> {
+pub fn told(history: &[StoreEvent], scope: &Scope) -> Vec<Told> {
     let mut told = Vec::new();
     for event in history.iter().filter(|event| event.key.starts_with(&scope.prefix())) {
         let before = event.previous.as_ref().map(|record| parse(&record.value)).filter(|o| scope.selects(o));

@@ -1,6 +1,6 @@
 //! Which rule counts for which request.
 
-use apiserver_core::{User, attributes::Resource};
+use apiserver_core::{User, attributes::ResourceAttributes};
 
 use super::*;
 
@@ -32,26 +32,36 @@ rules:
   verbs: [delete]
 ";
 
-fn check(policy: &Policy, user: &str, verb: &str, asked: Asked<'_>, want: Level) {
+fn check(policy: &Policy, user: &str, verb: &str, asked: AttributesTarget<'_>, want: Level) {
     let (name, group) = user.split_once('/').unwrap_or((user, ""));
     let user = User { name: name.into(), groups: vec![group.into()], ..User::default() };
-    assert_eq!(policy.ruling(&Attributes { user: &user, verb, asked }).level, want, "{name} {verb} {asked:?}");
+    assert_eq!(policy.ruling(&Attributes { user: &user, verb, target }).level, want, "{name} {verb} {asked:?}");
 }
 
 #[test]
 fn the_first_rule_that_matches_counts() {
     let policy = Policy::parse(POLICY).unwrap();
     let of = |resource, subresource, namespace, name| {
-        Asked::Resource(Resource { resource, subresource, namespace, name, ..Resource::default() })
+        AttributesTarget::Resource(ResourceAttributes {
+            resource,
+            subresource,
+            namespace,
+            name,
+            ..ResourceAttributes::default()
+        })
     };
-    let apps = Asked::Resource(Resource { group: "apps", resource: "deployments", ..Resource::default() });
+    let apps = AttributesTarget::Resource(ResourceAttributes {
+        group: "apps",
+        resource: "deployments",
+        ..ResourceAttributes::default()
+    });
     for (user, verb, asked, want) in [
         ("system:kube-proxy", "watch", of("secrets", "", "", ""), Level::None),
         ("system:kube-proxy", "list", of("secrets", "", "", ""), Level::Metadata),
-        ("joe", "get", Asked::Path("/healthz"), Level::None),
-        ("joe", "get", Asked::Path("/healthz/ping"), Level::None),
-        ("joe", "get", Asked::Path("/version"), Level::None),
-        ("joe", "delete", Asked::Path("/version/x"), Level::Metadata),
+        ("joe", "get", AttributesTarget::NonResource("/healthz"), Level::None),
+        ("joe", "get", AttributesTarget::NonResource("/healthz/ping"), Level::None),
+        ("joe", "get", AttributesTarget::NonResource("/version"), Level::None),
+        ("joe", "delete", AttributesTarget::NonResource("/version/x"), Level::Metadata),
         ("joe", "get", of("secrets", "", "a", "s"), Level::Metadata),
         ("joe/devs", "get", of("secrets", "", "a", "s"), Level::Metadata),
         ("joe", "get", of("pods", "log", "a", "p"), Level::Metadata),
@@ -74,16 +84,25 @@ fn the_first_rule_that_matches_counts() {
 fn stages_and_managed_fields_are_left_out() {
     let policy = Policy::parse(POLICY).unwrap();
     let user = User { groups: vec!["devs".into()], ..User::default() };
-    let apps = Asked::Resource(Resource { group: "apps", resource: "deployments", ..Resource::default() });
-    let ruling = policy.ruling(&Attributes { user: &user, verb: "get", asked: apps });
+    let apps = AttributesTarget::Resource(ResourceAttributes {
+        group: "apps",
+        resource: "deployments",
+        ..ResourceAttributes::default()
+    });
+    let ruling = policy.ruling(&Attributes { user: &user, verb: "get", target: apps });
     assert!(!ruling.tells(Stage::RequestReceived) && !ruling.tells(Stage::ResponseStarted));
     assert!(ruling.tells(Stage::ResponseComplete) && ruling.tells(Stage::Panic) && ruling.omit_managed_fields);
-    let pods = Asked::Resource(Resource { resource: "pods", namespace: "a", ..Resource::default() });
-    let ruling = policy.ruling(&Attributes { user: &user, verb: "get", asked: pods });
+    let pods = AttributesTarget::Resource(ResourceAttributes {
+        resource: "pods",
+        namespace: "a",
+        ..ResourceAttributes::default()
+    });
+    let ruling = policy.ruling(&Attributes { user: &user, verb: "get", target: pods });
     assert!(
         !ruling.tells(Stage::RequestReceived) && ruling.tells(Stage::ResponseStarted) && !ruling.omit_managed_fields
     );
-    let none = policy.ruling(&Attributes { user: &user, verb: "get", asked: Asked::Path("/version") });
+    let none =
+        policy.ruling(&Attributes { user: &user, verb: "get", target: AttributesTarget::NonResource("/version") });
     assert!(!none.tells(Stage::ResponseComplete));
 }
 

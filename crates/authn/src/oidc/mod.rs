@@ -14,7 +14,7 @@ pub use config::{AuthenticationFile, ConfigError};
 pub use expression::Expressions;
 use provider::Provider;
 
-use super::{Found, Reasons, TokenLink, Verdict};
+use super::{AuthenticationErrors, AuthenticationResponse, AuthenticationResult, TokenAuthenticator};
 use crate::tokens::Jwt;
 
 /// The algorithms that tokens may be signed with. P-521 is not known here.
@@ -112,8 +112,8 @@ impl OpenId {
 }
 
 #[async_trait]
-impl TokenLink for OpenId {
-    async fn verify(&self, token: &str, _: &[String]) -> Verdict {
+impl TokenAuthenticator for OpenId {
+    async fn authenticate_token(&self, token: &str, _: &[String]) -> AuthenticationResult {
         let Some(jwt) = Jwt::parse(token) else { return Ok(None) };
         let issuer = match jwt.text("iss") {
             // An old name that some tokens still have.
@@ -123,9 +123,9 @@ impl TokenLink for OpenId {
         if issuer != self.issuer.url {
             return Ok(None);
         }
-        self.verify(&jwt).await.map_err(Reasons::one)?;
-        let user = claims::user(&self.issuer, &jwt.claims).map_err(Reasons::one)?;
-        Ok(Some(Found::user(user)))
+        self.verify(&jwt).await.map_err(AuthenticationErrors::one)?;
+        let user = claims::user(&self.issuer, &jwt.claims).map_err(AuthenticationErrors::one)?;
+        Ok(Some(AuthenticationResponse::user(user)))
     }
 }
 
@@ -133,10 +133,10 @@ impl TokenLink for OpenId {
 pub struct Issuers(pub Vec<OpenId>);
 
 #[async_trait]
-impl TokenLink for Issuers {
-    async fn verify(&self, token: &str, audiences: &[String]) -> Verdict {
+impl TokenAuthenticator for Issuers {
+    async fn authenticate_token(&self, token: &str, audiences: &[String]) -> AuthenticationResult {
         for issuer in &self.0 {
-            if let Some(found) = TokenLink::verify(issuer, token, audiences).await? {
+            if let Some(found) = TokenAuthenticator::authenticate_token(issuer, token, audiences).await? {
                 return Ok(Some(found));
             }
         }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Account, Accounts, Signed};
-use crate::{Reasons, TokenLink, Verdict};
+use crate::{AuthenticationErrors, AuthenticationResult, TokenAuthenticator};
 
 /// By how much clocks may differ, and how long a token outlives the deletion of its objects.
 const LEEWAY: i64 = 60;
@@ -25,8 +25,8 @@ impl Bound {
 }
 
 #[async_trait]
-impl TokenLink for Bound {
-    async fn verify(&self, token: &str, audiences: &[String]) -> Verdict {
+impl TokenAuthenticator for Bound {
+    async fn authenticate_token(&self, token: &str, audiences: &[String]) -> AuthenticationResult {
         let issuers = self.accounts.tokens.issuers();
         let Some(mut signed) = self.accounts.signed(token, issuers, audiences)? else { return Ok(None) };
         let now = clock::now();
@@ -41,17 +41,19 @@ impl TokenLink for Bound {
 
 impl Bound {
     /// Whether everything that the token names still exists.
-    async fn lives<'a>(&self, claims: &'a Value, now: Timestamp) -> Result<Account<'a>, Reasons> {
+    async fn lives<'a>(&self, claims: &'a Value, now: Timestamp) -> Result<Account<'a>, AuthenticationErrors> {
         let namespace = meta::string_at(claims, &["namespace"]);
         let (name, uid) = reference(claims, "serviceaccount").unwrap_or_default();
         let found = self.accounts.object("serviceaccounts", namespace, name).await;
-        let found = found.map_err(|status| Reasons::one(status.message))?;
+        let found = found.map_err(|status| AuthenticationErrors::one(status.message))?;
         if meta::uid(&found) != uid {
             let actual = meta::uid(&found);
-            return Err(Reasons::one(format!("service account UID ({actual}) does not match claim ({uid})")));
+            return Err(AuthenticationErrors::one(format!(
+                "service account UID ({actual}) does not match claim ({uid})"
+            )));
         }
         if was_deleted(&found, now) {
-            return Err(Reasons::one(format!("service account {namespace}/{name} has been deleted")));
+            return Err(AuthenticationErrors::one(format!("service account {namespace}/{name} has been deleted")));
         }
         let (pod, node) = (reference(claims, "pod"), reference(claims, "node"));
         if let Some(secret) = reference(claims, "secret") {
@@ -67,17 +69,23 @@ impl Bound {
     }
 
     /// Whether an object that the token is bound to is still the same.
-    async fn bound(&self, kind: &str, namespace: &str, named: (&str, &str), now: Timestamp) -> Result<(), Reasons> {
+    async fn bound(
+        &self,
+        kind: &str,
+        namespace: &str,
+        named: (&str, &str),
+        now: Timestamp,
+    ) -> Result<(), AuthenticationErrors> {
         let (name, uid) = named;
         let found = self.accounts.object(&format!("{kind}s"), namespace, name).await;
-        let found = found.map_err(|_| Reasons::one(GONE))?;
+        let found = found.map_err(|_| AuthenticationErrors::one(GONE))?;
         let actual = meta::uid(&found);
         if actual != uid {
-            return Err(Reasons::one(format!(
+            return Err(AuthenticationErrors::one(format!(
                 "{kind} UID ({actual}) does not match service account {kind} ref claim ({uid})"
             )));
         }
-        if was_deleted(&found, now) { Err(Reasons::one(GONE)) } else { Ok(()) }
+        if was_deleted(&found, now) { Err(AuthenticationErrors::one(GONE)) } else { Ok(()) }
     }
 }
 
@@ -92,17 +100,17 @@ fn was_deleted(object: &Value, now: Timestamp) -> bool {
     since.is_ok_and(|since| since < now - SignedDuration::from_secs(LEEWAY))
 }
 
-fn is_current(signed: &Signed<'_>, now: Timestamp) -> Result<(), Reasons> {
+fn is_current(signed: &Signed<'_>, now: Timestamp) -> Result<(), AuthenticationErrors> {
     let (now, leeway) = (now.as_millisecond() as f64 / 1000.0, LEEWAY as f64);
     let at = |claim: &str| signed.jwt.seconds(claim);
     if at("nbf").is_some_and(|since| now + leeway < since) {
-        return Err(Reasons::one("service account token is not valid yet"));
+        return Err(AuthenticationErrors::one("service account token is not valid yet"));
     }
     if at("exp").is_some_and(|until| now - leeway > until) {
-        return Err(Reasons::one("service account token has expired"));
+        return Err(AuthenticationErrors::one("service account token has expired"));
     }
     if at("iat").is_some_and(|issued| now + leeway < issued) {
-        return Err(Reasons::one("service account token is issued in the future"));
+        return Err(AuthenticationErrors::one("service account token is issued in the future"));
     }
     Ok(())
 }

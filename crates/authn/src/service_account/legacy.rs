@@ -3,14 +3,14 @@
 use api::{Value, meta};
 use apiserver_core::{
     clock, loopback,
-    loopback::{Place, System},
+    loopback::{LoopbackClient, ObjectKey},
 };
 use async_trait::async_trait;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use jiff::{ToSpan, tz::TimeZone};
 
 use super::{Account, Accounts, Signed, split};
-use crate::{Reasons, TokenLink, Verdict, password_file::same};
+use crate::{AuthenticationErrors, AuthenticationResult, TokenAuthenticator, password_file::same};
 
 const ISSUER: &str = "kubernetes/serviceaccount";
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
@@ -41,8 +41,8 @@ impl Legacy {
 }
 
 #[async_trait]
-impl TokenLink for Legacy {
-    async fn verify(&self, token: &str, audiences: &[String]) -> Verdict {
+impl TokenAuthenticator for Legacy {
+    async fn authenticate_token(&self, token: &str, audiences: &[String]) -> AuthenticationResult {
         let signed = self.accounts.signed(token, &[ISSUER.to_owned()], audiences)?;
         let Some(mut signed) = signed else { return Ok(None) };
         let named = Named::of(&signed)?;
@@ -55,9 +55,9 @@ impl TokenLink for Legacy {
 }
 
 impl Named {
-    fn of(signed: &Signed<'_>) -> Result<Self, Reasons> {
+    fn of(signed: &Signed<'_>) -> Result<Self, AuthenticationErrors> {
         let claim = |name: &str, what: &str| match signed.jwt.text(name) {
-            "" => Err(Reasons::one(format!("{what} claim is missing"))),
+            "" => Err(AuthenticationErrors::one(format!("{what} claim is missing"))),
             text => Ok(text.to_owned()),
         };
         let subject = claim("sub", "sub")?;
@@ -68,7 +68,7 @@ impl Named {
             uid: claim("kubernetes.io/serviceaccount/service-account.uid", "serviceAccountUID")?,
         };
         if split(&subject) != Some((&named.namespace, &named.name)) {
-            return Err(Reasons::one("sub claim is invalid"));
+            return Err(AuthenticationErrors::one("sub claim is invalid"));
         }
         Ok(named)
     }
@@ -76,28 +76,30 @@ impl Named {
 
 impl Legacy {
     /// Whether the secret still holds this token, and its account still exists.
-    async fn exists(&self, token: &str, named: &Named, signed: &mut Signed<'_>) -> Result<(), Reasons> {
+    async fn exists(&self, token: &str, named: &Named, signed: &mut Signed<'_>) -> Result<(), AuthenticationErrors> {
         let Named { namespace, secret: secret_name, name, uid } = named;
         let secret = self.accounts.object("secrets", namespace, secret_name).await;
         let secret = secret.ok().filter(|secret| !meta::is_deleting(secret));
-        let secret = secret.ok_or_else(|| Reasons::one("Token has been invalidated"))?;
+        let secret = secret.ok_or_else(|| AuthenticationErrors::one("Token has been invalidated"))?;
         let held = BASE64_STANDARD.decode(meta::string_at(&secret, &["data", "token"])).unwrap_or_default();
         if !same(&held, token.as_bytes()) {
-            return Err(Reasons::one("Token does not match server's copy"));
+            return Err(AuthenticationErrors::one("Token does not match server's copy"));
         }
         let account = self.accounts.object("serviceaccounts", namespace, name).await;
-        let account = account.map_err(|status| Reasons::one(status.message))?;
+        let account = account.map_err(|status| AuthenticationErrors::one(status.message))?;
         if meta::is_deleting(&account) {
-            return Err(Reasons::one(format!("ServiceAccount {namespace}/{name} has been deleted")));
+            return Err(AuthenticationErrors::one(format!("ServiceAccount {namespace}/{name} has been deleted")));
         }
         let actual = meta::uid(&account);
         if actual != uid {
-            return Err(Reasons::one(format!("ServiceAccount UID ({actual}) does not match claim ({uid})")));
+            return Err(AuthenticationErrors::one(format!(
+                "ServiceAccount UID ({actual}) does not match claim ({uid})"
+            )));
         }
         let invalid = !meta::string_at(&secret, &["metadata", "labels", INVALID_SINCE]).is_empty();
         self.note_use(&secret).await;
         if invalid {
-            return Err(Reasons::one(format!(
+            return Err(AuthenticationErrors::one(format!(
                 "the token in secret {namespace}/{secret_name} for service account {namespace}/{name} has been marked \
                  invalid. Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the \
                  '{INVALID_SINCE}' label from the secret to temporarily allow use of this token"
@@ -130,9 +132,9 @@ impl Legacy {
         let labels =
             meta::metadata_mut(&mut changed).entry("labels").or_insert_with(|| Value::Object(Default::default()));
         meta::object_mut(labels).insert(LAST_USED.into(), today.to_string().into());
-        let Ok(resource) = loopback::resource("", "v1", "secrets") else { return };
-        let place = Place { resource, namespace: meta::namespace(secret), name: meta::name(secret) };
-        if let Err(status) = System::new(&*self.accounts.registry).update(place, &changed).await {
+        let Ok(resource) = loopback::find_resource("", "v1", "secrets") else { return };
+        let place = ObjectKey { resource, namespace: meta::namespace(secret), name: meta::name(secret) };
+        if let Err(status) = LoopbackClient::new(&*self.accounts.registry).update(place, &changed).await {
             tracing::warn!(error = status.message, "cannot note when an old token was last used");
         }
     }

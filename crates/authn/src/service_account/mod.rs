@@ -9,13 +9,13 @@ use std::{collections::BTreeMap, sync::Arc};
 use api::{Value, status::Status};
 use apiserver_core::{
     User, loopback,
-    loopback::{Place, System},
+    loopback::{LoopbackClient, ObjectKey},
     storage::ObjectStorage,
 };
 pub use bound::Bound;
 pub use legacy::Legacy;
 
-use super::{CREDENTIAL, Found, Notes, Reasons};
+use super::{AuthenticationErrors, AuthenticationNotes, AuthenticationResponse, CREDENTIAL};
 use crate::tokens::{BAD_SIGNATURE, Jwt, Tokens};
 
 /// What both kinds need: the keys, and the objects that tokens name.
@@ -30,7 +30,7 @@ pub struct Accounts {
 struct Signed<'a> {
     jwt: Jwt<'a>,
     audiences: Vec<String>,
-    notes: Notes,
+    notes: AuthenticationNotes,
 }
 
 impl Accounts {
@@ -40,19 +40,24 @@ impl Accounts {
     }
 
     /// Verifies what does not depend on objects; `None` if it is no token of these issuers.
-    fn signed<'a>(&self, token: &'a str, issuers: &[String], wanted: &[String]) -> Result<Option<Signed<'a>>, Reasons> {
+    fn signed<'a>(
+        &self,
+        token: &'a str,
+        issuers: &[String],
+        wanted: &[String],
+    ) -> Result<Option<Signed<'a>>, AuthenticationErrors> {
         let Some(jwt) = Jwt::parse(token) else { return Ok(None) };
         if !issuers.iter().any(|issuer| issuer == jwt.text("iss")) {
             return Ok(None);
         }
         let keys = self.tokens.keys(&jwt.key_id);
         if keys.is_empty() {
-            return Err(Reasons::one("invalid signature, no keys found"));
+            return Err(AuthenticationErrors::one("invalid signature, no keys found"));
         }
         if !jwt.verify(keys) {
-            return Err(Reasons::one(BAD_SIGNATURE));
+            return Err(AuthenticationErrors::one(BAD_SIGNATURE));
         }
-        let mut notes = Notes::default();
+        let mut notes = AuthenticationNotes::default();
         let mut of_token = jwt.audiences();
         if of_token.is_empty() {
             notes.annotations.push(("authentication.k8s.io/legacy-token", jwt.text("sub").to_owned()));
@@ -61,7 +66,7 @@ impl Accounts {
         let wanted = if wanted.is_empty() { &self.audiences } else { wanted };
         let audiences: Vec<String> = of_token.iter().filter(|one| wanted.contains(one)).cloned().collect();
         if audiences.is_empty() && !self.audiences.is_empty() {
-            return Err(Reasons::one(format!(
+            return Err(AuthenticationErrors::one(format!(
                 "token audiences {} is invalid for the target audiences {}",
                 listed(&of_token),
                 listed(wanted)
@@ -71,8 +76,8 @@ impl Accounts {
     }
 
     async fn object(&self, resource: &str, namespace: &str, name: &str) -> Result<Value, Status> {
-        let resource = loopback::resource("", "v1", resource)?;
-        let found = System::new(&*self.registry).read(Place { resource, namespace, name }).await?;
+        let resource = loopback::find_resource("", "v1", resource)?;
+        let found = LoopbackClient::new(&*self.registry).read(ObjectKey { resource, namespace, name }).await?;
         found.ok_or_else(|| Status::not_found(resource, name))
     }
 }
@@ -96,7 +101,7 @@ struct Account<'a> {
 }
 
 impl Account<'_> {
-    fn found(&self, signed: Signed<'_>) -> Found {
+    fn found(&self, signed: Signed<'_>) -> AuthenticationResponse {
         let mut extra = BTreeMap::new();
         let mut put = |key: &str, value: String| drop(extra.insert(key.to_owned(), vec![value]));
         if let Some((name, uid)) = self.pod {
@@ -118,7 +123,7 @@ impl Account<'_> {
             uid: self.uid.to_owned(),
             extra,
         };
-        Found { user, audiences: signed.audiences, notes: signed.notes }
+        AuthenticationResponse { user, audiences: signed.audiences, notes: signed.notes }
     }
 }
 

@@ -1,5 +1,5 @@
 //! Signed tokens (JWS in its compact form), taken apart. What a token claims is not to be believed before its signature is
-//! verified with [`Jwt::verify`].
+//! verified with [`Jwt::authenticate_token`].
 
 use api::Value;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};

@@ -13,7 +13,7 @@ use std::{
 };
 
 use api::{Value, meta};
-use apiserver_core::{cache_index::View, loopback::Place};
+use apiserver_core::{cache_index::Indexer, loopback::ObjectKey};
 
 use super::references;
 
@@ -134,7 +134,7 @@ impl Graph {
 }
 
 /// What the graph calls an object that it follows.
-fn known(place: Place<'_>) -> Object {
+fn known(place: ObjectKey<'_>) -> Object {
     let kind = match place.resource.name {
         "pods" => Kind::Pod,
         "persistentvolumes" => Kind::Volume,
@@ -145,8 +145,8 @@ fn known(place: Place<'_>) -> Object {
     Object::new(kind, place.namespace, place.name)
 }
 
-impl View for Graph {
-    fn put(&mut self, place: Place<'_>, object: &Value) {
+impl Indexer for Graph {
+    fn insert_object(&mut self, place: ObjectKey<'_>, object: &Value) {
         let node = meta::string_at(object, &["spec", "nodeName"]);
         let known = known(place);
         match known.kind {
@@ -157,7 +157,7 @@ impl View for Graph {
         }
     }
 
-    fn remove(&mut self, place: Place<'_>) {
+    fn remove_object(&mut self, place: ObjectKey<'_>) {
         match known(place) {
             volume @ Object { kind: Kind::Volume, .. } => self.remove_volume(&volume),
             root => self.remove_root(&root),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use api::schema::schema;
 use apiserver_core::{
     User,
-    attributes::{AttributesTarget, Attributes, ResourceAttributes},
+    attributes::{Attributes, AttributesTarget, ResourceAttributes},
     cache_index::CacheIndex,
 };
 use async_trait::async_trait;
@@ -21,7 +21,7 @@ pub use references::POD_SECRETS;
 use store::WatchCache;
 
 use self::graph::{Graph, Kind, Object};
-use super::{Authorizer, Reason, Rule, ResolvedRules, Decision};
+use super::{Authorizer, Decision, Reason, ResolvedRules, Rule};
 use crate::bootstrap_policy;
 
 const PREFIX: &str = "system:node:";

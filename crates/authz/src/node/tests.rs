@@ -61,8 +61,10 @@ async fn check(node: &Node, asked: &str, want: Result<(), &str>) {
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
     let selectors = Selectors::parse(words.get(4).unwrap_or(&""), "");
-    let asked_for = ResourceAttributes { group, version: "v1", resource, subresource, namespace, name, selectors: &selectors };
-    let verdict = node.authorize(&Attributes { user: &user, verb, target: AttributesTarget::Resource(asked_for) }).await;
+    let asked_for =
+        ResourceAttributes { group, version: "v1", resource, subresource, namespace, name, selectors: &selectors };
+    let verdict =
+        node.authorize(&Attributes { user: &user, verb, target: AttributesTarget::Resource(asked_for) }).await;
     let got = if verdict.is_allowed() { Ok(()) } else { Err(verdict.reason().to_string()) };
     assert_eq!(got, want.map_err(str::to_owned), "{asked}");
 }
@@ -71,8 +73,13 @@ async fn node() -> (Node, (Arc<dyn store::Store>, tempfile::TempDir)) {
     let dir = tempfile::tempdir().unwrap();
     let store = store::EmbeddedStore::open(dir.path(), store::EmbeddedOptions::default()).await.unwrap();
     let store: Arc<dyn store::Store> = Arc::new(store);
-    let cache =
-        WatchCache::with_engine(store.clone(), Arc::new(apiserver_core::catalog::BuiltIn), store::HistoryWindow::default()).await.unwrap();
+    let cache = WatchCache::with_engine(
+        store.clone(),
+        Arc::new(apiserver_core::catalog::BuiltIn),
+        store::HistoryWindow::default(),
+    )
+    .await
+    .unwrap();
     let mut node = Node::new(&Arc::new(cache)).unwrap();
     node.graph.set(graph());
     (node, (store, dir))
@@ -196,7 +203,11 @@ async fn others_are_no_nodes() {
     let (node, _kept) = node().await;
     let ask = async |name: &str, group: &str| {
         let user = User { name: name.into(), groups: vec![group.into()], ..User::default() };
-        let asked = AttributesTarget::Resource(ResourceAttributes { resource: "nodes", name: "n1", ..ResourceAttributes::default() });
+        let asked = AttributesTarget::Resource(ResourceAttributes {
+            resource: "nodes",
+            name: "n1",
+            ..ResourceAttributes::default()
+        });
         let verdict = node.authorize(&Attributes { user: &user, verb: "get", target }).await;
         (verdict.is_allowed(), verdict.reason().to_string())
     };

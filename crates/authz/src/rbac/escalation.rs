@@ -4,14 +4,14 @@
 use api::{Value, meta, status::Status};
 use apiserver_core::{
     User,
-    attributes::{Asked, Attributes, Resource},
-    request::Target,
+    attributes::{Attributes, AttributesTarget, ResourceAttributes},
+    request::ResourceRequest,
 };
 use async_trait::async_trait;
 use serde_json::json;
 
 use super::{Missing, RoleRef, Rule, cover};
-use crate::{Authorizers, Guard, Guarded, MASTERS};
+use crate::{Authorizers, EscalationAttributes, EscalationCheck, MASTERS};
 
 const AGGREGATION: &str = "must have cluster-admin privileges to use the aggregationRule";
 
@@ -22,9 +22,9 @@ pub struct Roles;
 pub struct Bindings;
 
 #[async_trait]
-impl Guard for Roles {
-    async fn check(&self, guarded: Guarded<'_>) -> Result<(), Status> {
-        let Guarded { authorizers, target, object, current } = guarded;
+impl EscalationCheck for Roles {
+    async fn check_escalation(&self, guarded: EscalationAttributes<'_>) -> Result<(), Status> {
+        let EscalationAttributes { authorizers, target, object, current } = guarded;
         if is_master(&target.user) || may_escalate(authorizers, target).await || only_collected(object, current) {
             return Ok(());
         }
@@ -45,9 +45,9 @@ impl Guard for Roles {
 }
 
 #[async_trait]
-impl Guard for Bindings {
-    async fn check(&self, guarded: Guarded<'_>) -> Result<(), Status> {
-        let Guarded { authorizers, target, object, current } = guarded;
+impl EscalationCheck for Bindings {
+    async fn check_escalation(&self, guarded: EscalationAttributes<'_>) -> Result<(), Status> {
+        let EscalationAttributes { authorizers, target, object, current } = guarded;
         if is_master(&target.user) || only_collected(object, current) || may_bind(authorizers, target, object).await {
             return Ok(());
         }
@@ -65,12 +65,12 @@ struct Owned<'a> {
 }
 
 impl<'a> Owned<'a> {
-    fn of(authorizers: &Authorizers, target: &'a Target) -> Self {
+    fn of(authorizers: &Authorizers, target: &'a ResourceRequest) -> Self {
         let (rules, missing) = authorizers.rbac().rules_for(&target.user, &target.namespace);
         Self { user: &target.user, rules, missing }
     }
 
-    fn must_cover(&self, wanted: &[Rule], target: &Target, object: &Value) -> Result<(), Status> {
+    fn must_cover(&self, wanted: &[Rule], target: &ResourceRequest, object: &Value) -> Result<(), Status> {
         let lines = cover::uncovered(&self.rules, wanted);
         if lines.is_empty() {
             return Ok(());
@@ -93,35 +93,35 @@ fn is_master(user: &User) -> bool {
     user.groups.iter().any(|group| group == MASTERS)
 }
 
-async fn may_escalate(authorizers: &Authorizers, target: &Target) -> bool {
-    let asked = Resource {
+async fn may_escalate(authorizers: &Authorizers, target: &ResourceRequest) -> bool {
+    let asked = ResourceAttributes {
         group: target.resource.group,
         version: "*",
         resource: target.resource.name,
         namespace: &target.namespace,
         name: &target.name,
-        ..Resource::default()
+        ..ResourceAttributes::default()
     };
-    let attributes = Attributes { user: &target.user, verb: "escalate", asked: Asked::Resource(asked) };
-    authorizers.allows(&attributes).await
+    let attributes = Attributes { user: &target.user, verb: "escalate", target: AttributesTarget::Resource(asked) };
+    authorizers.is_allowed(&attributes).await
 }
 
-async fn may_bind(authorizers: &Authorizers, target: &Target, binding: &Value) -> bool {
+async fn may_bind(authorizers: &Authorizers, target: &ResourceRequest, binding: &Value) -> bool {
     let resource = match meta::string_at(binding, &["roleRef", "kind"]) {
         "ClusterRole" => "clusterroles",
         "Role" => "roles",
         _ => return false,
     };
-    let asked = Resource {
+    let asked = ResourceAttributes {
         group: meta::string_at(binding, &["roleRef", "apiGroup"]),
         version: "*",
         resource,
         namespace: &target.namespace,
         name: meta::string_at(binding, &["roleRef", "name"]),
-        ..Resource::default()
+        ..ResourceAttributes::default()
     };
-    let attributes = Attributes { user: &target.user, verb: "bind", asked: Asked::Resource(asked) };
-    authorizers.allows(&attributes).await
+    let attributes = Attributes { user: &target.user, verb: "bind", target: AttributesTarget::Resource(asked) };
+    authorizers.is_allowed(&attributes).await
 }
 
 /// Whether a change is only what the garbage collector does: that grants nothing.

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, fmt, sync::Arc};
 
 use api::{Value, meta};
-use apiserver_core::{User, cache_index::View, loopback::Place};
+use apiserver_core::{User, cache_index::Indexer, loopback::ObjectKey};
 
 use super::rule::Rule;
 
@@ -103,8 +103,8 @@ impl Index {
     }
 }
 
-impl View for Index {
-    fn put(&mut self, place: Place<'_>, object: &Value) {
+impl Indexer for Index {
+    fn insert_object(&mut self, place: ObjectKey<'_>, object: &Value) {
         let scope = match self.scopes.get_mut(place.namespace) {
             Some(scope) => scope,
             None => self.scopes.entry(place.namespace.into()).or_default(),
@@ -116,7 +116,7 @@ impl View for Index {
         }
     }
 
-    fn remove(&mut self, place: Place<'_>) {
+    fn remove_object(&mut self, place: ObjectKey<'_>) {
         let Some(scope) = self.scopes.get_mut(place.namespace) else { return };
         if is_role(place) {
             scope.roles.remove(place.name);
@@ -133,7 +133,7 @@ impl View for Index {
     }
 }
 
-fn is_role(place: Place<'_>) -> bool {
+fn is_role(place: ObjectKey<'_>) -> bool {
     matches!(place.resource.kind, "Role" | "ClusterRole")
 }
 
@@ -169,7 +169,7 @@ impl Scope {
 }
 
 impl Binding {
-    fn of(place: Place<'_>, object: &Value) -> Self {
+    fn of(place: ObjectKey<'_>, object: &Value) -> Self {
         let subject = |subject: &Value| {
             let namespace = match meta::string_at(subject, &["namespace"]) {
                 "" => place.namespace,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use api::schema::schema;
 use apiserver_core::{
     User,
-    attributes::{AttributesTarget, Attributes},
+    attributes::{Attributes, AttributesTarget},
     cache_index::CacheIndex,
 };
 use async_trait::async_trait;
@@ -24,7 +24,7 @@ pub use rule::{Rule, path_matches};
 use store::WatchCache;
 
 use self::index::Index;
-use super::{Authorizer, Reason, ResolvedRules, Decision, aggregate};
+use super::{Authorizer, Decision, Reason, ResolvedRules, aggregate};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const RESOURCES: [&str; 4] = ["clusterroles", "clusterrolebindings", "roles", "rolebindings"];

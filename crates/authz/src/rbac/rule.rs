@@ -1,7 +1,7 @@
 //! A rule of a role: which verbs on which resources or paths.
 
 use api::{Value, meta};
-use apiserver_core::attributes::{Asked, Attributes, Resource};
+use apiserver_core::attributes::{Attributes, AttributesTarget, ResourceAttributes};
 
 const ALL: &str = "*";
 
@@ -43,9 +43,9 @@ impl Rule {
     /// Whether it allows what is asked.
     pub fn allows(&self, attributes: &Attributes<'_>) -> bool {
         has(&self.verbs, attributes.verb)
-            && match &attributes.asked {
-                Asked::Path(path) => self.paths.iter().any(|rule| path_matches(rule, path)),
-                Asked::Resource(asked) => {
+            && match &attributes.target {
+                AttributesTarget::NonResource(path) => self.paths.iter().any(|rule| path_matches(rule, path)),
+                AttributesTarget::Resource(asked) => {
                     has(&self.groups, asked.group)
                         && self.resources.iter().any(|rule| resource_matches(rule, asked))
                         && (self.names.is_empty() || self.names.iter().any(|name| name == asked.name))
@@ -59,7 +59,7 @@ fn has(list: &[String], text: &str) -> bool {
     list.iter().any(|one| one == text || one == ALL)
 }
 
-fn resource_matches(rule: &str, asked: &Resource<'_>) -> bool {
+fn resource_matches(rule: &str, asked: &ResourceAttributes<'_>) -> bool {
     if rule == ALL {
         return true;
     }
@@ -102,13 +102,20 @@ mod tests {
         let user = User::default();
         let words: Vec<&str> = asked.split(' ').map(|word| if word == "-" { "" } else { word }).collect();
         let (verb, asked) = match words.as_slice() {
-            [verb, path] => (*verb, Asked::Path(path)),
-            [verb, group, resource, subresource, name] => {
-                (*verb, Asked::Resource(Resource { group, resource, subresource, name, ..Resource::default() }))
-            }
+            [verb, path] => (*verb, AttributesTarget::NonResource(path)),
+            [verb, group, resource, subresource, name] => (
+                *verb,
+                AttributesTarget::Resource(ResourceAttributes {
+                    group,
+                    resource,
+                    subresource,
+                    name,
+                    ..ResourceAttributes::default()
+                }),
+            ),
             _ => panic!("{asked}"),
         };
-        assert_eq!(rule(text).allows(&Attributes { user: &user, verb, asked }), want, "{text} {words:?}");
+        assert_eq!(rule(text).allows(&Attributes { user: &user, verb, target }), want, "{text} {words:?}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::{Value, meta};
-use apiserver_core::{attributes::Resource, cache_index::View, loopback::Place};
+use apiserver_core::{attributes::ResourceAttributes, cache_index::Indexer, loopback::ObjectKey};
 use serde_json::json;
 
 use super::*;
@@ -67,14 +67,15 @@ fn change(random: &mut Random, world: &mut World, index: &mut Index) {
     let name = super::RESOURCES[random.0.usize(..4)];
     let cluster = name.starts_with("cluster");
     let namespace = if cluster { "" } else { random.one(NAMESPACES) };
-    let place = Place { resource: schema().resource(GROUP, "v1", name).unwrap(), namespace, name: random.one(NAMES) };
+    let place =
+        ObjectKey { resource: schema().resource(GROUP, "v1", name).unwrap(), namespace, name: random.one(NAMES) };
     let key = (name, namespace.to_owned(), place.name.to_owned());
     if random.0.u8(..5) == 0 {
         world.remove(&key);
-        return index.remove(place);
+        return index.remove_object(place);
     }
     let object = if name.ends_with("bindings") { binding(random, cluster) } else { role(random, cluster) };
-    index.put(place, &object);
+    index.insert_object(place, &object);
     world.insert(key, object);
 }
 
@@ -155,14 +156,21 @@ fn a_hundred_thousand_requests_are_decided_as_the_rules_say() {
             ],
         };
         let (asked, namespace) = match words.as_slice() {
-            [_, path] => (Asked::Path(path), ""),
+            [_, path] => (AttributesTarget::NonResource(path), ""),
             [_, group, resource, subresource, name] => (
-                Asked::Resource(Resource { group, resource, subresource, namespace, name, ..Resource::default() }),
+                AttributesTarget::Resource(ResourceAttributes {
+                    group,
+                    resource,
+                    subresource,
+                    namespace,
+                    name,
+                    ..ResourceAttributes::default()
+                }),
                 namespace,
             ),
             _ => panic!("{words:?}"),
         };
-        let got = verdict(&index, &Attributes { user: &user, verb, asked });
+        let got = verdict(&index, &Attributes { user: &user, verb, target: asked });
         let want = allowed(&world, &user, namespace, &words);
         assert_eq!(got.is_allowed(), want, "{user:?} {namespace} {words:?}: {:?}", got.reason());
         *if want { &mut yes } else { &mut no } += 1;
@@ -173,7 +181,10 @@ fn a_hundred_thousand_requests_are_decided_as_the_rules_say() {
 fn index_of(objects: &[(&'static str, &str, &str, Value)]) -> Index {
     let mut index = Index::default();
     for (resource, namespace, name, object) in objects {
-        index.put(Place { resource: schema().resource(GROUP, "v1", resource).unwrap(), namespace, name }, object);
+        index.insert_object(
+            ObjectKey { resource: schema().resource(GROUP, "v1", resource).unwrap(), namespace, name },
+            object,
+        );
     }
     index
 }
@@ -205,8 +216,13 @@ fn check(user: &str, groups: &[&str], namespace: &str, want: Result<&str, &str>)
     ]);
     let groups = groups.iter().map(|group| (*group).to_owned()).collect();
     let user = User { name: user.into(), groups, ..User::default() };
-    let asked = Asked::Resource(Resource { resource: "pods", namespace, name: "p", ..Resource::default() });
-    let verdict = verdict(&index, &Attributes { user: &user, verb: "get", asked });
+    let asked = AttributesTarget::Resource(ResourceAttributes {
+        resource: "pods",
+        namespace,
+        name: "p",
+        ..ResourceAttributes::default()
+    });
+    let verdict = verdict(&index, &Attributes { user: &user, verb: "get", target: asked });
     let reason = verdict.reason().to_string();
     let got = if verdict.is_allowed() { Ok(reason.as_str()) } else { Err(reason.as_str()) };
     assert_eq!(got, want, "{user:?} in {namespace:?}");

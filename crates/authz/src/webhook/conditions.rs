@@ -1,7 +1,7 @@
 //! Match conditions: which requests a webhook is asked about, in CEL over the review.
 
 use api::{Value, validate::FieldError};
-use apiserver_core::attributes::{Asked, Attributes};
+use apiserver_core::attributes::{Attributes, AttributesTarget};
 use expressions::authorization::Conditions;
 use serde::Deserialize;
 use serde_json::json;
@@ -24,9 +24,11 @@ pub fn compile(conditions: &[Condition], field: &str, errors: &mut Vec<FieldErro
 pub fn request(attributes: &Attributes<'_>) -> Value {
     let user = attributes.user;
     let mut request = json!({"user": user.name, "groups": user.groups, "uid": user.uid, "extra": user.extra});
-    match &attributes.asked {
-        Asked::Path(path) => request["nonResourceAttributes"] = json!({"verb": attributes.verb, "path": path}),
-        Asked::Resource(asked) => {
+    match &attributes.target {
+        AttributesTarget::NonResource(path) => {
+            request["nonResourceAttributes"] = json!({"verb": attributes.verb, "path": path})
+        }
+        AttributesTarget::Resource(asked) => {
             let mut about = json!({"namespace": asked.namespace, "verb": attributes.verb, "group": asked.group,
                 "version": asked.version, "resource": asked.resource, "subresource": asked.subresource, "name": asked.name});
             let selectors = [("fieldSelector", &asked.selectors.fields), ("labelSelector", &asked.selectors.labels)];

@@ -11,7 +11,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use api::{Value, meta};
 use apiserver_core::{
     User,
-    attributes::{Asked, Attributes, Resource},
+    attributes::{Attributes, AttributesTarget, ResourceAttributes},
     http_client,
     http_client::{Backoff, Endpoint, KubeconfigError, Memory},
 };
@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use expressions::authorization::Conditions;
 use serde_json::json;
 
-use super::{Authorizer, Reason, Rules, Verdict, aggregate};
+use super::{Authorizer, Decision, Reason, ResolvedRules, aggregate};
 
 /// How long the first pause is before a webhook that failed is asked again, as upstream has it.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -117,10 +117,10 @@ impl Asking {
         conditions.hold(&conditions::request(attributes)).map_err(|errors| aggregate(errors).unwrap_or_default())
     }
 
-    fn failed(&self, error: String) -> Verdict {
+    fn failed(&self, error: String) -> Decision {
         match self.webhook.failure {
-            Failure::NoOpinion => Verdict::NoOpinion(Reason::failed(error)),
-            Failure::Deny => Verdict::Denied(Reason::failed(error)),
+            Failure::NoOpinion => Decision::NoOpinion(Reason::failed(error)),
+            Failure::Deny => Decision::Denied(Reason::failed(error)),
         }
     }
 
@@ -169,20 +169,20 @@ impl Asking {
 
 #[async_trait]
 impl Authorizer for Asking {
-    async fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
+    async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
         match self.is_about(attributes) {
             Ok(true) => {}
-            Ok(false) => return Verdict::NoOpinion(Reason::none()),
+            Ok(false) => return Decision::NoOpinion(Reason::none()),
             Err(error) => return self.failed(error),
         }
         match self.said(attributes).await {
             Ok(Said { denied: true, allowed: true, reason }) => {
                 let error = "webhook subject access review returned both allow and deny response";
-                Verdict::Denied(Reason::from(reason).with_error(error))
+                Decision::Denied(Reason::from(reason).with_error(error))
             }
-            Ok(Said { denied: true, reason, .. }) => Verdict::Denied(reason.into()),
-            Ok(Said { allowed: true, reason, .. }) => Verdict::Allowed(reason.into()),
-            Ok(Said { reason, .. }) => Verdict::NoOpinion(reason.into()),
+            Ok(Said { denied: true, reason, .. }) => Decision::Denied(reason.into()),
+            Ok(Said { allowed: true, reason, .. }) => Decision::Allowed(reason.into()),
+            Ok(Said { reason, .. }) => Decision::NoOpinion(reason.into()),
             Err(error) => {
                 tracing::error!(error, "failed to make webhook authorizer request");
                 self.failed(error)
@@ -190,9 +190,9 @@ impl Authorizer for Asking {
         }
     }
 
-    fn rules(&self, _: &User, _: &str) -> Rules {
+    fn rules_for(&self, _: &User, _: &str) -> ResolvedRules {
         let errors = vec!["webhook authorizer does not support user rule resolution".to_owned()];
-        Rules { rules: Vec::new(), incomplete: true, errors }
+        ResolvedRules { rules: Vec::new(), incomplete: true, errors }
     }
 }
 
@@ -204,14 +204,14 @@ fn spec(attributes: &Attributes<'_>) -> Value {
         }
     };
     let mut spec = json!({});
-    match &attributes.asked {
-        Asked::Path(path) => {
+    match &attributes.target {
+        AttributesTarget::NonResource(path) => {
             let mut about = json!({});
             put(&mut about, "path", path);
             put(&mut about, "verb", attributes.verb);
             spec["nonResourceAttributes"] = about;
         }
-        Asked::Resource(asked) => {
+        AttributesTarget::Resource(asked) => {
             let mut about = json!({});
             for (name, text) in [
                 ("namespace", asked.namespace),
@@ -247,10 +247,10 @@ fn spec(attributes: &Attributes<'_>) -> Value {
 }
 
 fn memorable(attributes: &Attributes<'_>) -> bool {
-    let size = match &attributes.asked {
-        Asked::Path(path) => path.len(),
-        Asked::Resource(asked) => {
-            let Resource { group, version, resource, subresource, namespace, name, .. } = asked;
+    let size = match &attributes.target {
+        AttributesTarget::NonResource(path) => path.len(),
+        AttributesTarget::Resource(asked) => {
+            let ResourceAttributes { group, version, resource, subresource, namespace, name, .. } = asked;
             [group, version, resource, subresource, namespace, name].iter().map(|text| text.len()).sum()
         }
     };

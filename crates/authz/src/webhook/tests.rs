@@ -114,17 +114,18 @@ fn alice() -> User {
     User { name: "alice".into(), groups: vec!["devs".into()], uid: "u1".into(), extra }
 }
 
-async fn decide(asking: &Asking, name: &str) -> Verdict {
-    let asked = Resource { version: "v1", resource: "pods", namespace: "a", name, ..Resource::default() };
-    asking.decide(&Attributes { user: &alice(), verb: "get", asked: Asked::Resource(asked) }).await
+async fn decide(asking: &Asking, name: &str) -> Decision {
+    let asked =
+        ResourceAttributes { version: "v1", resource: "pods", namespace: "a", name, ..ResourceAttributes::default() };
+    asking.authorize(&Attributes { user: &alice(), verb: "get", target: AttributesTarget::Resource(asked) }).await
 }
 
 /// What a verdict is, with its reason and its error.
-fn shown(verdict: &Verdict) -> (&'static str, String, bool) {
+fn shown(verdict: &Decision) -> (&'static str, String, bool) {
     let word = match verdict {
-        Verdict::Allowed(_) => "allowed",
-        Verdict::Denied(_) => "denied",
-        Verdict::NoOpinion(_) => "no opinion",
+        Decision::Allowed(_) => "allowed",
+        Decision::Denied(_) => "denied",
+        Decision::NoOpinion(_) => "no opinion",
     };
     (word, verdict.reason().to_string(), verdict.reason().error().is_some())
 }
@@ -206,19 +207,19 @@ async fn the_question_says_who_asks_for_what() {
     let old = json!({"apiVersion": "authorization.k8s.io/v1beta1", "kind": "SubjectAccessReview", "status": {"allowed": true}});
     world.replies([yes(), yes(), Reply::Status(201, old.to_string())]);
     let selectors = Selectors::parse("spec.nodeName=n", "app in (a,b)");
-    let asked = Resource {
+    let asked = ResourceAttributes {
         group: "apps",
         version: "v1",
         resource: "deployments",
         selectors: &selectors,
-        ..Resource::default()
+        ..ResourceAttributes::default()
     };
     let user = alice();
-    let (asking, path) = (Asking::new(world.webhook()), Asked::Path("/x"));
-    asking.decide(&Attributes { user: &user, verb: "list", asked: Asked::Resource(asked) }).await;
-    asking.decide(&Attributes { user: &user, verb: "get", asked: path }).await;
+    let (asking, path) = (Asking::new(world.webhook()), AttributesTarget::NonResource("/x"));
+    asking.authorize(&Attributes { user: &user, verb: "list", target: AttributesTarget::Resource(asked) }).await;
+    asking.authorize(&Attributes { user: &user, verb: "get", target: path }).await;
     let asking = Asking::new(Webhook { version: Version::V1Beta1, ..world.webhook() });
-    assert!(asking.decide(&Attributes { user: &user, verb: "get", asked: path }).await.is_allowed());
+    assert!(asking.authorize(&Attributes { user: &user, verb: "get", target: path }).await.is_allowed());
     let [first, second, third] = world.questions().try_into().unwrap();
     assert_eq!(
         first,
@@ -276,7 +277,8 @@ async fn conditions_say_what_a_webhook_is_asked() {
         conditions: Arc::new(Conditions::compile(["request.extra['y'] == []"].into_iter(), "x", &mut Vec::new())),
         ..world.webhook()
     });
-    let verdict = asking.decide(&Attributes { user: &user, verb: "get", asked: Asked::Path("/x") }).await;
+    let verdict =
+        asking.authorize(&Attributes { user: &user, verb: "get", target: AttributesTarget::NonResource("/x") }).await;
     let why = "cel evaluation error: expression 'request.extra['y'] == []' resulted in error: no such key: y";
     assert_eq!(verdict.reason().error(), Some(why));
 }

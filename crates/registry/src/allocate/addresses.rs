@@ -6,7 +6,7 @@ use std::{collections::HashSet, net::IpAddr};
 use api::{Value, meta, schema::Resource, status::Status};
 use apiserver_core::{
     document, loopback,
-    loopback::{ObjectKey, LoopbackClient},
+    loopback::{LoopbackClient, ObjectKey},
 };
 use serde_json::json;
 use store::ListOptions;

@@ -1,7 +1,7 @@
 //! What the cluster hands out only once: addresses of services and ports on nodes.
 //!
-//! A strategy that names an [`Allocator`] gets what it needs before its object is written ([`begin`]); what was taken is
-//! given back when the write does not happen, and what the object no longer needs when it does ([`settle`]). It is better
+//! A strategy that names an [`Allocator`] gets what it needs before its object is written ([`reserve`]); what was taken is
+//! given back when the write does not happen, and what the object no longer needs when it does ([`commit_or_release`]). It is better
 //! to leak than to hand out twice: whoever dies in between leaves something that [`run`] finds later.
 
 pub mod addresses;
@@ -38,7 +38,7 @@ impl Pools {
 }
 
 /// A write that needs something.
-pub struct Begin<'a> {
+pub struct AllocationRequest<'a> {
     /// The object that is to be written.
     pub object: &'a mut Value,
     /// The object that is there.
@@ -51,7 +51,7 @@ pub struct Begin<'a> {
 #[async_trait]
 pub trait Allocator: Sync {
     /// Called once for a write, before its object is prepared and validated; may change it.
-    async fn begin(&self, registry: &Registry, write: Begin<'_>) -> Result<Reservation, Status>;
+    async fn begin(&self, registry: &Registry, write: AllocationRequest<'_>) -> Result<Reservation, Status>;
 
     /// What a removed object held.
     fn held(&self, object: &Value) -> Holdings;
@@ -80,7 +80,11 @@ pub struct Reservation {
 }
 
 /// Takes what a write needs.
-pub async fn begin(registry: &Registry, resource: &Resource, write: Begin<'_>) -> Result<Reservation, Status> {
+pub async fn reserve(
+    registry: &Registry,
+    resource: &Resource,
+    write: AllocationRequest<'_>,
+) -> Result<Reservation, Status> {
     match strategies::of(resource).allocator() {
         Some(allocator) => allocator.begin(registry, write).await,
         None => Ok(Reservation::default()),
@@ -89,7 +93,7 @@ pub async fn begin(registry: &Registry, resource: &Resource, write: Begin<'_>) -
 
 /// What became of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum WriteOutcome {
     /// It is done.
     Written,
     /// It is not, and will not be.
@@ -98,24 +102,24 @@ pub enum Fate {
     Unknown,
 }
 
-impl Fate {
+impl WriteOutcome {
     /// That of a write which came to this.
     pub fn of<T>(outcome: &Result<T, Status>) -> Self {
         match outcome {
-            Ok(_) => Fate::Written,
-            Err(status) if status.code >= 500 => Fate::Unknown,
-            Err(_) => Fate::Refused,
+            Ok(_) => WriteOutcome::Written,
+            Err(status) if status.code >= 500 => WriteOutcome::Unknown,
+            Err(_) => WriteOutcome::Refused,
         }
     }
 }
 
 /// Gives back what is not needed now that the fate of the write is known. Where it is not, what was taken stays taken until
 /// the next repair.
-pub async fn settle(registry: &Registry, reservation: Reservation, fate: Fate) {
+pub async fn commit_or_release(registry: &Registry, reservation: Reservation, fate: WriteOutcome) {
     match fate {
-        Fate::Written => release(registry, reservation.unneeded).await,
-        Fate::Refused => release(registry, reservation.taken).await,
-        Fate::Unknown => {}
+        WriteOutcome::Written => release(registry, reservation.unneeded).await,
+        WriteOutcome::Refused => release(registry, reservation.taken).await,
+        WriteOutcome::Unknown => {}
     }
 }
 

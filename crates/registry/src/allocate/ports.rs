@@ -164,8 +164,12 @@ impl Ports {
             if taken.bytes() == before.bytes() && guard != Precondition::Absent {
                 return Ok(outcome);
             }
-            let write =
-                WriteRequest { key: KEY.into(), precondition: guard, value: Some(document::encode_document(&self.object(&taken))), ttl: None };
+            let write = WriteRequest {
+                key: KEY.into(),
+                precondition: guard,
+                value: Some(document::encode_document(&self.object(&taken))),
+                ttl: None,
+            };
             match registry.store().write(write).await {
                 Ok(_) => return Ok(outcome),
                 Err(store::StoreError::Conflict { .. }) => {}

@@ -10,7 +10,7 @@ use std::{
 use api::{Value, meta, status::Status};
 use apiserver_core::{
     clock, document, loopback,
-    loopback::{ObjectKey, LoopbackClient},
+    loopback::{LoopbackClient, ObjectKey},
 };
 use store::ListOptions;
 use tokio_util::sync::CancellationToken;
@@ -43,7 +43,8 @@ pub async fn repair(registry: &Registry, suspects: &[u16]) -> Result<Vec<u16>, S
     // Read before the services: what is taken later belongs to a service that is not written yet.
     let ports_before = registry.pools().ports.taken(registry).await?;
     let recorded = objects(registry, document::storage_key(addresses::resource()?, "", "")).await?;
-    let services = objects(registry, document::storage_key(loopback::find_resource("", "v1", "services")?, "", "")).await?;
+    let services =
+        objects(registry, document::storage_key(loopback::find_resource("", "v1", "services")?, "", "")).await?;
     let ports: BTreeSet<u16> = services.iter().flat_map(|service| Services.held(service).ports).collect();
     addresses_of(registry, &services, &recorded).await?;
     let unused: Vec<u16> = ports_before.into_iter().filter(|port| !ports.contains(port)).collect();
@@ -94,6 +95,7 @@ fn is_old(object: &Value) -> bool {
 }
 
 async fn objects(registry: &Registry, prefix: String) -> Result<Vec<Value>, Status> {
-    let page = registry.store().list(ListOptions { prefix, ..Default::default() }).await.map_err(Status::internal_error)?;
+    let page =
+        registry.store().list(ListOptions { prefix, ..Default::default() }).await.map_err(Status::internal_error)?;
     page.records.iter().map(|record| document::decode_record(record).map_err(Status::internal_error)).collect()
 }

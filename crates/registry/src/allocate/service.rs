@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use serde_json::json;
 
 use super::{
-    Allocator, Begin, Holdings, Reservation, addresses, families::Fields, network::Family, node_ports::Wishes,
-    ports::Wish,
+    AllocationRequest, Allocator, Holdings, Reservation, addresses, families::Fields, network::Family,
+    node_ports::Wishes, ports::Wish,
 };
 use crate::Registry;
 
@@ -23,8 +23,8 @@ pub struct Services;
 
 #[async_trait]
 impl Allocator for Services {
-    async fn begin(&self, registry: &Registry, write: Begin<'_>) -> Result<Reservation, Status> {
-        let Begin { object, current, dry_run } = write;
+    async fn begin(&self, registry: &Registry, write: AllocationRequest<'_>) -> Result<Reservation, Status> {
+        let AllocationRequest { object, current, dry_run } = write;
         if let Some(current) = current {
             keep_allocated(object, current);
         }
@@ -56,7 +56,7 @@ impl Allocator for Services {
 }
 
 pub(super) fn invalid(service: &Value, errors: &[FieldError]) -> Status {
-    match loopback::resource("", "v1", "services") {
+    match loopback::find_resource("", "v1", "services") {
         Ok(resource) => Status::invalid_object(resource, meta::name(service), errors),
         Err(status) => status,
     }

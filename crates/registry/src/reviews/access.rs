@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use api::{Value, meta, status::Status};
 use apiserver_core::{
     User,
-    attributes::{Asked, Attributes, Resource},
-    request::Target,
+    attributes::{Attributes, AttributesTarget, ResourceAttributes},
+    request::ResourceRequest,
     selectors::Selectors,
 };
-use authz::{Authorizers, Rule, Rules, Verdict, aggregate};
+use authz::{Authorizers, Decision, ResolvedRules, Rule, aggregate};
 use serde_json::json;
 
 /// A review of this group with its answer.
-pub async fn answer(authorizers: &Authorizers, target: &Target, mut review: Value) -> Result<Value, Status> {
+pub async fn answer(authorizers: &Authorizers, target: &ResourceRequest, mut review: Value) -> Result<Value, Status> {
     review["status"] = match target.resource.kind {
         // Of the question nothing is left in the answer.
         "SelfSubjectRulesReview" => {
@@ -34,7 +34,7 @@ fn rules(authorizers: &Authorizers, user: &User, review: &Value) -> Result<Value
     if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
-    let Rules { rules, incomplete, errors } = authorizers.rules(user, namespace);
+    let ResolvedRules { rules, incomplete, errors } = authorizers.rules_for(user, namespace);
     let resource = |rule: &Rule| {
         let mut value = json!({"verbs": rule.verbs, "apiGroups": rule.groups, "resources": rule.resources});
         if !rule.names.is_empty() {
@@ -58,10 +58,12 @@ async fn decided(authorizers: &Authorizers, user: &User, review: &Value) -> Valu
     let about = meta::value_at(review, &["spec", "resourceAttributes"]).unwrap_or(&Value::Null);
     let selectors = Selectors::of_review(about);
     let (verb, asked) = match path {
-        Some(path) => (meta::string_at(path, &["verb"]), Asked::Path(meta::string_at(path, &["path"]))),
+        Some(path) => {
+            (meta::string_at(path, &["verb"]), AttributesTarget::NonResource(meta::string_at(path, &["path"])))
+        }
         None => {
             let field = |name| meta::string_at(about, &[name]);
-            let asked = Resource {
+            let asked = ResourceAttributes {
                 group: field("group"),
                 version: if field("version").is_empty() { "*" } else { field("version") },
                 resource: field("resource"),
@@ -70,12 +72,12 @@ async fn decided(authorizers: &Authorizers, user: &User, review: &Value) -> Valu
                 name: field("name"),
                 selectors: &selectors,
             };
-            (field("verb"), Asked::Resource(asked))
+            (field("verb"), AttributesTarget::Resource(asked))
         }
     };
-    let verdict = authorizers.decide(&Attributes { user, verb, asked }).await;
+    let verdict = authorizers.authorize(&Attributes { user, verb, target: asked }).await;
     let mut status = json!({"allowed": verdict.is_allowed()});
-    if let Verdict::Denied(_) = verdict {
+    if let Decision::Denied(_) = verdict {
         status["denied"] = true.into();
     }
     let reason = verdict.reason().to_string();

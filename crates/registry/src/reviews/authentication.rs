@@ -1,12 +1,16 @@
 //! Who somebody is: `TokenReview` and `SelfSubjectReview`.
 
 use api::{Value, meta, status::Status};
-use apiserver_core::{User, clock, request::Target};
+use apiserver_core::{User, clock, request::ResourceRequest};
 use authn::Authenticator;
 use serde_json::json;
 
 /// A review of this group with its answer.
-pub async fn answer(authenticator: &Authenticator, target: &Target, mut review: Value) -> Result<Value, Status> {
+pub async fn answer(
+    authenticator: &Authenticator,
+    target: &ResourceRequest,
+    mut review: Value,
+) -> Result<Value, Status> {
     review["status"] = match target.resource.kind {
         // Of the question nothing is left in the answer.
         "SelfSubjectReview" => {

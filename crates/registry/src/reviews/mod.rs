@@ -5,9 +5,9 @@ mod authentication;
 
 use std::sync::Arc;
 
-use admission::Attributes;
+use admission::AdmissionAttributes;
 use api::{Value, apply, meta, schema::Resource, status::Status, validate};
-use apiserver_core::{body::Input, request::Target};
+use apiserver_core::{body::RequestBody, request::ResourceRequest};
 use async_trait::async_trait;
 use authn::ReloadableAuthenticator;
 
@@ -21,12 +21,17 @@ pub struct Reviews {
 
 #[async_trait]
 impl VirtualResource for Reviews {
-    async fn handle(&self, registry: &Registry, target: &Target, input: &Input) -> Result<Outcome, Status> {
+    async fn handle(
+        &self,
+        registry: &Registry,
+        target: &ResourceRequest,
+        input: &RequestBody,
+    ) -> Result<Outcome, Status> {
         let options = WriteOptions::of(target, input)?;
         let mut review = body(target, &target.resource, input, options.validation)?;
         in_namespace(target, &mut review)?;
         apply::track_update(&options.writer(apply::ApplyTarget::for_resource(&target.resource, "")), None, &mut review);
-        let attributes = Attributes::create(registry, target, options.dry_run);
+        let attributes = AdmissionAttributes::create(registry, target, options.dry_run);
         registry.admission().admit(&attributes, &mut review).await?;
         is_valid(&target.resource, &review)?;
         registry.admission().validate(&attributes, &review).await?;
@@ -45,7 +50,7 @@ fn is_valid(resource: &Resource, review: &Value) -> Result<(), Status> {
 }
 
 /// A question is about the namespace that it is asked in.
-fn in_namespace(target: &Target, review: &mut Value) -> Result<(), Status> {
+fn in_namespace(target: &ResourceRequest, review: &mut Value) -> Result<(), Status> {
     let metadata = meta::metadata_mut(review);
     match metadata.get("namespace").and_then(Value::as_str).unwrap_or_default() {
         given if given == target.namespace => {}

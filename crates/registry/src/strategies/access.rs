@@ -1,6 +1,6 @@
 //! Roles and bindings: nobody grants what they do not have.
 
-use authz::{Guard, escalation};
+use authz::{EscalationCheck, escalation};
 
 use super::Strategy;
 
@@ -8,13 +8,13 @@ pub struct Role;
 pub struct Binding;
 
 impl Strategy for Role {
-    fn guard(&self) -> Option<&dyn Guard> {
+    fn escalation_check(&self) -> Option<&dyn EscalationCheck> {
         Some(&escalation::Roles)
     }
 }
 
 impl Strategy for Binding {
-    fn guard(&self) -> Option<&dyn Guard> {
+    fn escalation_check(&self) -> Option<&dyn EscalationCheck> {
         Some(&escalation::Bindings)
     }
 }

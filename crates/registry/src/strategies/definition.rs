@@ -1,7 +1,7 @@
 //! Definitions of custom resources: which versions were ever stored, and the instances that go first.
 
 use api::{Value, meta, validate::FieldError};
-use apiextensions::{control::FINALIZER, set_condition};
+use apiextensions::{crd_status_controller::FINALIZER, set_condition};
 use apiserver_core::User;
 use serde_json::json;
 

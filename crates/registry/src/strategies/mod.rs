@@ -75,7 +75,7 @@ pub trait Strategy: Sync {
     }
 
     /// Who looks at what a write would grant; `None`: objects of this kind grant nothing.
-    fn guard(&self) -> Option<&dyn authz::Guard> {
+    fn escalation_check(&self) -> Option<&dyn authz::EscalationCheck> {
         None
     }
 

@@ -1,19 +1,19 @@
 //! Assigns pods to nodes: `pods/<name>/binding`, or `bindings` with the pod's name in the metadata.
 
-use admission::Attributes;
+use admission::AdmissionAttributes;
 use api::{Value, meta, status::Status, validate};
-use apiserver_core::{body::Input, clock, loopback, request::Target};
+use apiserver_core::{body::RequestBody, clock, loopback, request::ResourceRequest};
 use serde_json::json;
 
 use super::{done, kind_of, own_request, posted};
-use crate::{Outcome, Registry, WriteOptions, precondition_failed, update::How};
+use crate::{Outcome, Registry, WriteOptions, precondition_failed, update::UpdateContext};
 
 impl Registry {
-    pub(super) async fn bind(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
-        let pods = loopback::resource("", "v1", "pods")?;
+    pub(super) async fn bind(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
+        let pods = loopback::find_resource("", "v1", "pods")?;
         let options = WriteOptions::of(target, input)?;
         let mut binding = posted(target, input, options.validation)?;
-        let attributes = Attributes::create(self, target, options.dry_run);
+        let attributes = AdmissionAttributes::create(self, target, options.dry_run);
         self.admission().admit(&attributes, &mut binding).await?;
         let name = meta::name(&binding);
         if !target.name.is_empty() && name != target.name {
@@ -22,13 +22,13 @@ impl Registry {
         valid(target, &binding)?;
         self.admission().validate(&attributes, &binding).await?;
         let pod = own_request(pods, "update", target, name);
-        self.change(&pod, How::own(options.dry_run), |current| bound(current, &binding)).await?;
+        self.change(&pod, UpdateContext::own(options.dry_run), |current| bound(current, &binding)).await?;
         Ok(done())
     }
 }
 
 /// Upstream answers a faulty binding with a bare 500.
-fn valid(target: &Target, binding: &Value) -> Result<(), Status> {
+fn valid(target: &ResourceRequest, binding: &Value) -> Result<(), Status> {
     let errors = validate::validate_create(&kind_of(target)?, binding);
     let message = match errors.as_slice() {
         [] => return Ok(()),
@@ -40,7 +40,7 @@ fn valid(target: &Target, binding: &Value) -> Result<(), Status> {
 
 /// The pod on its node, with the binding's labels and annotations.
 fn bound(pod: &Value, binding: &Value) -> Result<Value, Status> {
-    let pods = loopback::resource("", "v1", "pods")?;
+    let pods = loopback::find_resource("", "v1", "pods")?;
     for (field, what) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         let (wanted, found) =
             (meta::string_at(binding, &["metadata", field]), meta::string_at(pod, &["metadata", field]));

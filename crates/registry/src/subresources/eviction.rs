@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use admission::Attributes;
+use admission::AdmissionAttributes;
 use api::{Value, apply, meta, selector::LabelSelector, status::Status, validate::FieldError};
-use apiserver_core::{body::Input, document, loopback, request::Target};
+use apiserver_core::{body::RequestBody, document, loopback, request::ResourceRequest};
 use serde_json::json;
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
     budget::{disrupted, in_progress, is_unhealthy_and_free},
     done, own_request, posted,
 };
-use crate::{Outcome, Registry, WriteOptions, update::How};
+use crate::{Outcome, Registry, WriteOptions, update::UpdateContext};
 
 /// How often, and how long apart, a conflict with another writer is tried again.
 const TRIES: usize = 20;
@@ -24,10 +24,10 @@ const APART: Duration = Duration::from_millis(500);
 const MANAGER: &str = "kube-apiserver";
 
 impl Registry {
-    pub(super) async fn evict(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
+    pub(super) async fn evict(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
         let asked = WriteOptions::of(target, input)?;
         let mut object = posted(target, input, asked.validation)?;
-        let attributes = Attributes::create(self, target, asked.dry_run);
+        let attributes = AdmissionAttributes::create(self, target, asked.dry_run);
         self.admission().admit(&attributes, &mut object).await?;
         let eviction = Eviction::of(target, &object, asked.dry_run)?;
         self.admission().validate(&attributes, &object).await?;
@@ -47,7 +47,12 @@ impl Registry {
         Err(Status::object_modified(&target.resource, &target.name))
     }
 
-    async fn evict_within_budget(&self, target: &Target, eviction: &Eviction, pod: &Value) -> Result<Outcome, Status> {
+    async fn evict_within_budget(
+        &self,
+        target: &ResourceRequest,
+        eviction: &Eviction,
+        pod: &Value,
+    ) -> Result<Outcome, Status> {
         let budgets = self.budgets(target, pod).await?;
         let mut checked = eviction.clone();
         match budgets.as_slice() {
@@ -76,13 +81,13 @@ impl Registry {
     }
 
     /// The budgets that select a pod.
-    async fn budgets(&self, target: &Target, pod: &Value) -> Result<Vec<Value>, Status> {
+    async fn budgets(&self, target: &ResourceRequest, pod: &Value) -> Result<Vec<Value>, Status> {
         let list = self
-            .list(&own_request(loopback::resource("policy", "v1", "poddisruptionbudgets")?, "list", target, ""))
+            .list(&own_request(loopback::find_resource("policy", "v1", "poddisruptionbudgets")?, "list", target, ""))
             .await?;
         let mut found = Vec::new();
         for item in &list.items {
-            let budget = document::object(&item.record).map_err(Status::internal_error)?;
+            let budget = document::decode_record(&item.record).map_err(Status::internal_error)?;
             let selects = match &budget["spec"]["selector"] {
                 Value::Null => false,
                 selector => LabelSelector::from_object(selector)
@@ -96,15 +101,15 @@ impl Registry {
     }
 
     /// Takes one of the disruptions that a budget allows.
-    async fn take(&self, target: &Target, budget: &str, pod: &str, dry_run: bool) -> Result<(), Status> {
-        let budgets = loopback::resource("policy", "v1", "poddisruptionbudgets")?;
+    async fn take(&self, target: &ResourceRequest, budget: &str, pod: &str, dry_run: bool) -> Result<(), Status> {
+        let budgets = loopback::find_resource("policy", "v1", "poddisruptionbudgets")?;
         let mut status = own_request(budgets, "update", target, budget);
         status.subresource = "status".into();
-        let input = Input { content_type: String::new(), user_agent: MANAGER.into(), body: Default::default() };
+        let input = RequestBody { content_type: String::new(), user_agent: MANAGER.into(), body: Default::default() };
         let options = WriteOptions::of(&status, &input)?;
         for _ in 0..TRIES {
             let taken = self
-                .change(&status, How::own(dry_run), |current| {
+                .change(&status, UpdateContext::own(dry_run), |current| {
                     let mut object = disrupted(current, pod)?;
                     apply::track_update(
                         &options.writer(apply::ApplyTarget::for_resource(budgets, "status")),
@@ -130,12 +135,12 @@ impl Registry {
     }
 
     /// Says in the pod why it ends, and deletes it.
-    async fn delete_evicted(&self, target: &Target, eviction: &Eviction) -> Result<(), Status> {
+    async fn delete_evicted(&self, target: &ResourceRequest, eviction: &Eviction) -> Result<(), Status> {
         let mut eviction = eviction.clone();
         if !eviction.dry_run() {
             let pod = own_request(target.resource.clone(), "update", target, &target.name);
             let changed = self
-                .change(&pod, How::own(false), |current| {
+                .change(&pod, UpdateContext::own(false), |current| {
                     eviction.check(current)?;
                     let mut object = current.clone();
                     set_condition(
@@ -152,7 +157,7 @@ impl Registry {
             }
         }
         let body = eviction.options.to_string().into();
-        let input = Input { content_type: String::new(), user_agent: String::new(), body };
+        let input = RequestBody { content_type: String::new(), user_agent: String::new(), body };
         self.delete_admitted(&own_request(target.resource.clone(), "delete", target, &target.name), &input)
             .await
             .map(|_| ())
@@ -166,7 +171,7 @@ struct Eviction {
 }
 
 impl Eviction {
-    fn of(target: &Target, eviction: &Value, dry_run: bool) -> Result<Self, Status> {
+    fn of(target: &ResourceRequest, eviction: &Value, dry_run: bool) -> Result<Self, Status> {
         if meta::name(eviction) != target.name {
             return Err(Status::bad_request("name in URL does not match name in Eviction object"));
         }

@@ -11,30 +11,30 @@ use api::{
     schema::{Resource, ResourceRef, schema},
     status::Status,
 };
-use apiserver_core::{body::Input, document::Words, query::Query, request::Target};
+use apiserver_core::{body::RequestBody, document::RawExtensions, query::Query, request::ResourceRequest};
 pub use scale::{scale_of, set_replicas};
 use serde_json::json;
 
-use super::{FieldValidation, Outcome, Registry, create, update::Part};
+use super::{FieldValidation, Outcome, Registry, create, update::UpdateScope};
 
 impl Registry {
-    pub(super) async fn subresource(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
+    pub(super) async fn subresource(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
         match (target.subresource.as_str(), target.verb) {
             ("scale", _) => self.scale(target, input).await,
             ("binding" | "", "create") => self.bind(target, input).await,
             ("eviction", "create") => self.evict(target, input).await,
             (_, "get") => self.shown(target).await,
-            (_, "update") => self.update_part(target, input, Part::Subresource).await,
-            (_, "patch") => self.patch_part(target, input, Part::Subresource).await,
+            (_, "update") => self.update_part(target, input, UpdateScope::Subresource).await,
+            (_, "patch") => self.patch_part(target, input, UpdateScope::Subresource).await,
             (other, _) => Err(Status::not_implemented(format!("{}/{other}", target.resource.qualified_name()))),
         }
     }
 }
 
 /// The body of a request to a subresource of another kind than the object's.
-pub fn posted(target: &Target, input: &Input, validation: FieldValidation) -> Result<Value, Status> {
+pub fn posted(target: &ResourceRequest, input: &RequestBody, validation: FieldValidation) -> Result<Value, Status> {
     let kind = kind_of(target)?;
-    let mut value = input.object(kind.kind)?;
+    let mut value = input.decode_object(kind.kind)?;
     // An eviction of the version before is the same.
     if value["apiVersion"] == "policy/v1beta1" && kind.group == "policy" {
         value["apiVersion"] = kind.api_version().into();
@@ -46,7 +46,7 @@ pub fn posted(target: &Target, input: &Input, validation: FieldValidation) -> Re
 }
 
 /// The row of the kind that a subresource takes, as if it were a resource.
-pub fn kind_of(target: &Target) -> Result<Resource, Status> {
+pub fn kind_of(target: &ResourceRequest) -> Result<Resource, Status> {
     let mut row: Resource = Resource::clone(&target.resource);
     let Some(sub) = target.resource.subresource(&target.subresource) else { return Ok(row) };
     (row.group, row.version) = sub.group_version.unwrap_or((row.group, row.version));
@@ -58,8 +58,13 @@ pub fn kind_of(target: &Target) -> Result<Resource, Status> {
 }
 
 /// A request of the server itself about an object in the namespace of another request.
-fn own_request(resource: impl Into<ResourceRef>, verb: &'static str, of: &Target, name: &str) -> Target {
-    Target {
+fn own_request(
+    resource: impl Into<ResourceRef>,
+    verb: &'static str,
+    of: &ResourceRequest,
+    name: &str,
+) -> ResourceRequest {
+    ResourceRequest {
         resource: resource.into(),
         verb,
         namespace: of.namespace.clone(),
@@ -68,7 +73,7 @@ fn own_request(resource: impl Into<ResourceRef>, verb: &'static str, of: &Target
         query: Query::default(),
         user: of.user.clone(),
         notes: of.notes.clone(),
-        words: Words::default(),
+        words: RawExtensions::default(),
     }
 }
 

@@ -10,18 +10,18 @@ use api::{
     validate::FieldError,
 };
 use apiextensions::version_of;
-use apiserver_core::{body::Input, request::Target};
+use apiserver_core::{body::RequestBody, request::ResourceRequest};
 use serde_json::json;
 
 use super::posted;
 use crate::{
     Outcome, Registry, WriteOptions,
     apply::{CONTENT_TYPE, Configuration},
-    update::{How, Part, named_as, patch_body, patch_failed},
+    update::{UpdateContext, UpdateScope, named_as, patch_body, patch_failed},
 };
 
 impl Registry {
-    pub(super) async fn scale(&self, target: &Target, input: &Input) -> Result<Outcome, Status> {
+    pub(super) async fn scale(&self, target: &ResourceRequest, input: &RequestBody) -> Result<Outcome, Status> {
         let scale = match target.verb {
             "get" => {
                 let (object, _) = self.read_object(&target.resource, &target.namespace, &target.name).await?;
@@ -39,7 +39,7 @@ impl Registry {
                 let config = Configuration::parse(&input.body)?.value;
                 self.set_scale(target, &options, |scale, writer| {
                     apply::apply_config(writer, Some(scale), &config, options.force.unwrap_or_default())
-                        .map_err(|error| error.status())
+                        .map_err(|error| error.to_status())
                 })
                 .await?
             }
@@ -59,14 +59,14 @@ impl Registry {
     /// Lets `edit` make a new scale, owners included, of the one that shows, and scales the object to it.
     async fn set_scale(
         &self,
-        target: &Target,
+        target: &ResourceRequest,
         options: &WriteOptions,
         mut edit: impl FnMut(&Value, &apply::ApplyRequest) -> Result<Value, Status>,
     ) -> Result<Value, Status> {
         let writer = options.writer(apply::ApplyTarget::for_kind("autoscaling/v1", "Scale", scale_type()?, "scale"));
         let (version, paths) = (target.resource.api_version(), Paths::of(&target.resource));
         let changed = self
-            .change(target, How::asked(Part::Scale, options), |current| {
+            .change(target, UpdateContext::asked(UpdateScope::Scale, options), |current| {
                 let mut shown = canonical_scale(scale_of(&target.resource, current))?;
                 apply::scale_ownership::copy_to_scale(current, &mut shown, &paths.spec)
                     .map_err(Status::internal_error)?;
@@ -77,7 +77,7 @@ impl Registry {
                 let owners = apply::scale_ownership::merge_from_scale(current, &scale, &version, &paths.spec)
                     .map_err(Status::internal_error)?;
                 let mut object = current.clone();
-                owners.write(&mut object);
+                owners.write_to(&mut object);
                 for precondition in ["resourceVersion", "uid"] {
                     let named = meta::string_at(&scale, &["metadata", precondition]);
                     meta::metadata_mut(&mut object).insert(precondition.into(), named.into());

@@ -7,7 +7,7 @@ mod frame;
 
 use std::sync::Arc;
 
-use apiserver_core::{backend, backend::Backend, body::full};
+use apiserver_core::{backend, backend::Backend, body::full_body};
 use bytes::{Bytes, BytesMut};
 use frame::Frame;
 use http::{Request, StatusCode, header};
@@ -156,7 +156,7 @@ async fn upgrade(kubelet: &Backend, path: &str) -> Result<Upgraded, Error> {
         .header(header::CONNECTION, "Upgrade")
         .header(header::UPGRADE, "SPDY/3.1")
         .header("X-Stream-Protocol-Version", PROTOCOL)
-        .body(full(""))?;
+        .body(full_body(""))?;
     let response = kubelet.send(request).await?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         let body = Limited::new(response.into_body(), MAX_STATUS).collect().await.map(|body| body.to_bytes());

@@ -45,7 +45,7 @@ async fn owner(request: &Request<'_>) -> Result<(), Status> {
     if owner["blockOwnerDeletion"] == true {
         return request.refuse(format!("node {node:?} must not set blockOwnerDeletion on an owner reference"));
     }
-    let nodes = apiserver_core::loopback::resource("", "v1", "nodes")?;
+    let nodes = apiserver_core::loopback::find_resource("", "v1", "nodes")?;
     let (found, _) = request.attributes.registry.read_object(nodes, "", node).await?;
     let wanted = meta::string_at(owner, &["uid"]);
     if wanted != meta::uid(&found) {
@@ -97,7 +97,10 @@ fn reference(object: &Value) -> Result<Option<&'static str>, String> {
             match among(source, PROJECTIONS) {
                 None if meta::value_at(source, &["downwardAPI"]).is_some() => {}
                 None => {
-                    return Err(format!("unknown source for projected volume {:?}", meta::string_at(volume, &["name"])));
+                    return Err(format!(
+                        "unknown source for projected volume {:?}",
+                        meta::string_at(volume, &["name"])
+                    ));
                 }
                 found => return Ok(found),
             }

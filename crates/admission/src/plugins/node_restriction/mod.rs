@@ -13,13 +13,13 @@ use apiserver_core::User;
 use async_trait::async_trait;
 use authz::Authorizers;
 
-use crate::{About, Attributes, Operation, Plugin, Row};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "NodeRestriction",
     on: false,
-    about: &[About::everything(&[Operation::Create, Operation::Update, Operation::Delete])],
+    about: &[ResourceRule::everything(&[Operation::Create, Operation::Update, Operation::Delete])],
     make: |parts| Ok(Box::new(NodeRestriction { authorizers: parts.authorizers.clone() })),
 };
 
@@ -32,11 +32,11 @@ struct NodeRestriction {
 
 #[async_trait]
 impl Plugin for NodeRestriction {
-    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+    fn handles(&self, attributes: &AdmissionAttributes<'_>) -> bool {
         node_of(attributes.user()).is_some()
     }
 
-    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+    async fn admit(&self, attributes: &AdmissionAttributes<'_>, object: &mut Value) -> Result<(), Status> {
         let Some(node) = node_of(attributes.user()) else { return Ok(()) };
         if node.is_empty() {
             let why = format!("could not determine node from user {:?}", attributes.user().name);
@@ -67,7 +67,7 @@ fn node_of(user: &User) -> Option<&str> {
 
 /// What a node wants to write.
 struct Request<'a> {
-    attributes: &'a Attributes<'a>,
+    attributes: &'a AdmissionAttributes<'a>,
     object: &'a Value,
     node: &'a str,
 }
@@ -83,7 +83,7 @@ impl Request<'_> {
 
     /// A pod of the request's namespace, or 404.
     async fn pod(&self, name: &str) -> Result<Value, Status> {
-        let pods = apiserver_core::loopback::resource("", "v1", "pods")?;
+        let pods = apiserver_core::loopback::find_resource("", "v1", "pods")?;
         Ok(self.attributes.registry.read_object(pods, self.attributes.namespace(), name).await?.0)
     }
 }

@@ -1,11 +1,11 @@
 //! Tokens: a kubelet asks for those of the accounts of pods on its node, bound to the pod, for audiences that the pod names.
 
 use api::{Value, meta, status::Status};
-use apiserver_core::attributes::Asked;
+use apiserver_core::attributes::AttributesTarget;
 use authz::Authorizers;
 
 use super::Request;
-use crate::{Attributes, Operation};
+use crate::{AdmissionAttributes, Operation};
 
 /// Checks a request for a token.
 pub async fn check(request: &Request<'_>, authorizers: &Authorizers) -> Result<(), Status> {
@@ -39,7 +39,7 @@ pub async fn check(request: &Request<'_>, authorizers: &Authorizers) -> Result<(
 }
 
 async fn audience(
-    attributes: &Attributes<'_>,
+    attributes: &AdmissionAttributes<'_>,
     request: &Value,
     pod: &Value,
     authorizers: &Authorizers,
@@ -54,7 +54,7 @@ async fn audience(
         return Ok(());
     }
     let user = attributes.user();
-    let resource = apiserver_core::attributes::Resource {
+    let resource = apiserver_core::attributes::ResourceAttributes {
         version: "v1",
         resource: audience,
         namespace: attributes.namespace(),
@@ -64,9 +64,9 @@ async fn audience(
     let asked = apiserver_core::attributes::Attributes {
         user,
         verb: "request-serviceaccounts-token-audience",
-        asked: Asked::Resource(resource),
+        target: AttributesTarget::Resource(resource),
     };
-    if authorizers.allows(&asked).await {
+    if authorizers.is_allowed(&asked).await {
         return Ok(());
     }
     Err(format!(
@@ -76,7 +76,7 @@ async fn audience(
 }
 
 /// Whether a volume of the pod needs a token for an audience.
-async fn names(attributes: &Attributes<'_>, pod: &Value, audience: &str) -> Result<bool, String> {
+async fn names(attributes: &AdmissionAttributes<'_>, pod: &Value, audience: &str) -> Result<bool, String> {
     let mut faults = Vec::new();
     for volume in meta::list_at(pod, &["spec", "volumes"]) {
         let sources = meta::list_at(volume, &["projected", "sources"]).iter();
@@ -106,7 +106,7 @@ async fn names(attributes: &Attributes<'_>, pod: &Value, audience: &str) -> Resu
 }
 
 /// The storage driver behind a volume; empty if there is none.
-async fn driver(attributes: &Attributes<'_>, pod: &Value, volume: &Value) -> Result<String, Status> {
+async fn driver(attributes: &AdmissionAttributes<'_>, pod: &Value, volume: &Value) -> Result<String, Status> {
     let claim = if meta::value_at(volume, &["ephemeral", "volumeClaimTemplate"]).is_some() {
         format!("{}-{}", meta::name(pod), meta::string_at(volume, &["name"]))
     } else {
@@ -122,12 +122,12 @@ async fn driver(attributes: &Attributes<'_>, pod: &Value, volume: &Value) -> Res
 }
 
 async fn found(
-    attributes: &Attributes<'_>,
+    attributes: &AdmissionAttributes<'_>,
     group: &str,
     resource: &str,
     namespace: &str,
     name: &str,
 ) -> Result<Value, Status> {
-    let resource = apiserver_core::loopback::resource(group, "v1", resource)?;
+    let resource = apiserver_core::loopback::find_resource(group, "v1", resource)?;
     Ok(attributes.registry.read_object(resource, namespace, name).await?.0)
 }

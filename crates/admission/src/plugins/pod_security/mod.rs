@@ -12,25 +12,29 @@ use async_trait::async_trait;
 use checks::{Pod, told, violations};
 use policy::{Bound, Level, Policy};
 
-use crate::{About, Attributes, Operation, Plugin, Row};
+use crate::{AdmissionAttributes, Operation, Plugin, PluginDescriptor, ResourceRule};
 
 const WRITES: &[Operation] = &[Operation::Create, Operation::Update];
 
 /// The row of the table.
-pub const ROW: Row = Row {
+pub const ROW: PluginDescriptor = PluginDescriptor {
     name: "PodSecurity",
     on: true,
     about: &[
-        About { resource: ("", "pods"), subresources: &["", "ephemeralcontainers", "resize"], operations: WRITES },
-        About::object("", "namespaces", WRITES),
-        About::object("", "replicationcontrollers", WRITES),
-        About::object("", "podtemplates", WRITES),
-        About::object("apps", "replicasets", WRITES),
-        About::object("apps", "deployments", WRITES),
-        About::object("apps", "statefulsets", WRITES),
-        About::object("apps", "daemonsets", WRITES),
-        About::object("batch", "jobs", WRITES),
-        About::object("batch", "cronjobs", WRITES),
+        ResourceRule {
+            resource: ("", "pods"),
+            subresources: &["", "ephemeralcontainers", "resize"],
+            operations: WRITES,
+        },
+        ResourceRule::object("", "namespaces", WRITES),
+        ResourceRule::object("", "replicationcontrollers", WRITES),
+        ResourceRule::object("", "podtemplates", WRITES),
+        ResourceRule::object("apps", "replicasets", WRITES),
+        ResourceRule::object("apps", "deployments", WRITES),
+        ResourceRule::object("apps", "statefulsets", WRITES),
+        ResourceRule::object("apps", "daemonsets", WRITES),
+        ResourceRule::object("batch", "jobs", WRITES),
+        ResourceRule::object("batch", "cronjobs", WRITES),
     ],
     make: |parts| Ok(Box::new(PodSecurity::new(parts.config)?)),
 };
@@ -50,7 +54,7 @@ struct Exempt {
 
 #[async_trait]
 impl Plugin for PodSecurity {
-    async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+    async fn validate(&self, attributes: &AdmissionAttributes<'_>, object: &Value) -> Result<(), Status> {
         if attributes.is_of("", "namespaces") {
             return self.validate_namespace(attributes, object).await;
         }
@@ -102,7 +106,7 @@ impl PodSecurity {
 
     fn evaluate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: &Value,
         policy: Policy,
         pod: &Pod<'_>,
@@ -136,12 +140,12 @@ impl PodSecurity {
     }
 }
 
-fn annotate(attributes: &Attributes<'_>, key: &str, value: &str) {
+fn annotate(attributes: &AdmissionAttributes<'_>, key: &str, value: &str) {
     attributes.notes().annotate(policy::label(key), value);
 }
 
 /// The pod itself, or what a workload makes pods of.
-fn pod_of<'a>(attributes: &Attributes<'_>, object: &'a Value) -> Option<Pod<'a>> {
+fn pod_of<'a>(attributes: &AdmissionAttributes<'_>, object: &'a Value) -> Option<Pod<'a>> {
     let holder = match attributes.resource().name {
         "pods" => Some(object),
         "podtemplates" => meta::value_at(object, &["template"]),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::{Value, meta, status::Status};
 
 use super::{Level, Pod, PodSecurity, Policy, policy, violations};
-use crate::Attributes;
+use crate::AdmissionAttributes;
 
 /// How many pods are looked at.
 const MOST: usize = 3000;
@@ -14,7 +14,7 @@ impl PodSecurity {
     /// Checks a namespace's labels.
     pub(super) async fn validate_namespace(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         namespace: &Value,
     ) -> Result<(), Status> {
         let labels = |namespace: &Value| namespace["metadata"]["labels"].clone();
@@ -45,7 +45,7 @@ impl PodSecurity {
         self.warn_of_pods(attributes, name, new.enforce).await
     }
 
-    fn warn_exempt(&self, attributes: &Attributes<'_>, name: &str, new: &Policy, labels: &Value) {
+    fn warn_exempt(&self, attributes: &AdmissionAttributes<'_>, name: &str, new: &Policy, labels: &Value) {
         if new.is_free() || *new == self.defaults {
             return;
         }
@@ -66,7 +66,12 @@ impl PodSecurity {
         ));
     }
 
-    async fn warn_of_pods(&self, attributes: &Attributes<'_>, name: &str, bound: policy::Bound) -> Result<(), Status> {
+    async fn warn_of_pods(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        name: &str,
+        bound: policy::Bound,
+    ) -> Result<(), Status> {
         let pods = self.by_importance(attributes.all(("", "v1", "pods"), name).await?);
         let mut found: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
         for pod in pods.iter().take(MOST) {

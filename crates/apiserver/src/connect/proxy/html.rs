@@ -2,7 +2,7 @@
 //!
 //! Pages longer than a bound, and compressed ones, pass unchanged.
 
-use apiserver_core::{Body, BodyError, body::full};
+use apiserver_core::{Body, BodyError, body::full_body};
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use http::{HeaderMap, HeaderValue, Response, header};
@@ -53,7 +53,7 @@ pub async fn rewritten(answer: Response<Body>, links: &Links) -> Response<Body> 
         Ok(page) => {
             let page = page_with(&page, links);
             head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(page.len()));
-            Response::from_parts(head, full(page))
+            Response::from_parts(head, full_body(page))
         }
         Err(body) => Response::from_parts(head, body),
     }

@@ -5,7 +5,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use api::{Value, meta, selector::LabelSelector, status::Status};
-use apiserver_core::{backend, backend::Backend, loopback, request::Target};
+use apiserver_core::{backend, backend::Backend, loopback, request::ResourceRequest};
 
 use crate::{Server, connect::pod};
 
@@ -48,7 +48,7 @@ impl<'a> Place<'a> {
 }
 
 /// Where the proxy of a pod, a service or a node leads.
-pub async fn backend(server: &Server, target: &Target) -> Result<Backend, Status> {
+pub async fn backend(server: &Server, target: &ResourceRequest) -> Result<Backend, Status> {
     let singular = target.resource.singular;
     let place = Place::parse(&target.name)
         .ok_or_else(|| Status::bad_request(format!("invalid {singular} request {:?}", target.name)))?;
@@ -59,7 +59,7 @@ pub async fn backend(server: &Server, target: &Target) -> Result<Backend, Status
     }
 }
 
-async fn of_pod(server: &Server, target: &Target, place: &Place<'_>) -> Result<Backend, Status> {
+async fn of_pod(server: &Server, target: &ResourceRequest, place: &Place<'_>) -> Result<Backend, Status> {
     let (pod, _) = server.shared.registry.read_object(&target.resource, &target.namespace, place.name).await?;
     let ports =
         meta::list_at(&pod, &["spec", "containers"]).iter().flat_map(|container| meta::list_at(container, &["ports"]));
@@ -85,7 +85,7 @@ async fn of_node(server: &Server, place: &Place<'_>) -> Result<Backend, Status> 
     place.at(server, &addresses[0].ip().to_string(), place.port)
 }
 
-async fn of_service(server: &Server, target: &Target, place: &Place<'_>) -> Result<Backend, Status> {
+async fn of_service(server: &Server, target: &ResourceRequest, place: &Place<'_>) -> Result<Backend, Status> {
     let port = port_name(server, target, place).await?;
     let none = || Status::service_unavailable(format!("no endpoints available for service {:?}", target.name));
     let mut ends = endpoints(server, target, place, &port).await?;
@@ -100,7 +100,7 @@ async fn of_service(server: &Server, target: &Target, place: &Place<'_>) -> Resu
 }
 
 /// The name of the service's port that a request names by number.
-async fn port_name(server: &Server, target: &Target, place: &Place<'_>) -> Result<String, Status> {
+async fn port_name(server: &Server, target: &ResourceRequest, place: &Place<'_>) -> Result<String, Status> {
     let Ok(number) = place.port.parse::<i64>() else { return Ok(place.port.to_owned()) };
     let (service, _) = server.shared.registry.read_object(&target.resource, &target.namespace, place.name).await?;
     let ports = meta::list_at(&service, &["spec", "ports"]);
@@ -112,7 +112,7 @@ async fn port_name(server: &Server, target: &Target, place: &Place<'_>) -> Resul
 /// Ready addresses of a service with a port of that name, and the pods that they are said to be of.
 async fn endpoints(
     server: &Server,
-    target: &Target,
+    target: &ResourceRequest,
     place: &Place<'_>,
     port: &str,
 ) -> Result<Vec<(String, i64, String)>, Status> {
@@ -135,17 +135,17 @@ async fn endpoints(
 }
 
 /// The slices of a service. A service without any is to upstream as good as none.
-async fn slices(server: &Server, target: &Target, service: &str) -> Result<Vec<Value>, Status> {
+async fn slices(server: &Server, target: &ResourceRequest, service: &str) -> Result<Vec<Value>, Status> {
     let selector = LabelSelector::parse(&format!("{SERVICE_LABEL}={service}"));
     let selector = selector.map_err(|_| Status::not_found(&target.resource, service))?;
-    let slices = loopback::resource("discovery.k8s.io", "v1", "endpointslices")?;
+    let slices = loopback::find_resource("discovery.k8s.io", "v1", "endpointslices")?;
     let mut found = server.shared.registry.objects(slices, &target.namespace).await?;
     found.retain(|slice| selector.matches(&slice["metadata"]["labels"]));
     if found.is_empty() { Err(Status::not_found(&target.resource, service)) } else { Ok(found) }
 }
 
-async fn is_address_of(server: &Server, target: &Target, pod: &str, ip: &str) -> bool {
-    let Ok(pods) = loopback::resource("", "v1", "pods") else { return false };
+async fn is_address_of(server: &Server, target: &ResourceRequest, pod: &str, ip: &str) -> bool {
+    let Ok(pods) = loopback::find_resource("", "v1", "pods") else { return false };
     let Ok((pod, _)) = server.shared.registry.read_object(pods, &target.namespace, pod).await else { return false };
     meta::list_at(&pod, &["status", "podIPs"]).iter().any(|known| meta::string_at(known, &["ip"]) == ip)
 }

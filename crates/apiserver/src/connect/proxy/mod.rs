@@ -6,7 +6,7 @@ mod location;
 mod rewrite;
 
 use api::status::Status;
-use apiserver_core::{Body, body::full, request::Target};
+use apiserver_core::{Body, body::full_body, request::ResourceRequest};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use rewrite::Links;
 use streaming::join;
@@ -17,7 +17,11 @@ use crate::Server;
 const UNCACHED: &str = "no-cache, private";
 
 /// Answers a request for a proxy.
-pub async fn answer(server: &Server, target: &Target, request: Request<Body>) -> Result<Response<Body>, Status> {
+pub async fn answer(
+    server: &Server,
+    target: &ResourceRequest,
+    request: Request<Body>,
+) -> Result<Response<Body>, Status> {
     let backend = location::backend(server, target).await?;
     let whole = request.uri().path().to_owned();
     let (prefix, path) = split(target, &whole);
@@ -35,7 +39,7 @@ pub async fn answer(server: &Server, target: &Target, request: Request<Body>) ->
 }
 
 /// A path up to and with `proxy`, and what follows, cleaned of detours; that is empty or begins with a slash.
-fn split(target: &Target, path: &str) -> (String, String) {
+fn split(target: &ResourceRequest, path: &str) -> (String, String) {
     // /api/v1/namespaces/<ns>/pods/<name>/proxy, /api/v1/nodes/<name>/proxy
     let before = if target.resource.is_namespaced() { 8 } else { 6 };
     let parts: Vec<&str> = path.split('/').collect();
@@ -63,7 +67,7 @@ fn clean(path: &str) -> String {
 /// Relative links need a base that ends in a slash.
 fn redirect(to: &str) -> Result<Response<Body>, Status> {
     let to = HeaderValue::from_str(to).map_err(|_| Status::bad_request("the path is no header text"))?;
-    let mut response = Response::new(full(""));
+    let mut response = Response::new(full_body(""));
     *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
     response.headers_mut().insert(header::LOCATION, to);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(UNCACHED));

@@ -65,7 +65,13 @@ async fn tokens_are_among_subprotocols() {
 async fn a_space_too_many_is_told_of() {
     let world = world().await;
     let mut headers = HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_static("Bearer  t1"))]);
-    let mut shown = Shown { headers: &mut headers, peer: None, path: "/", audiences: &[], notes: Notes::default() };
+    let mut shown = AuthenticationRequest {
+        headers: &mut headers,
+        peer: None,
+        path: "/",
+        audiences: &[],
+        notes: AuthenticationNotes::default(),
+    };
     world.server.authenticator().authenticate(&mut shown).await.unwrap();
     let want = "the provided Authorization header contains extra space before the bearer token, and is ignored";
     assert_eq!(shown.notes.warnings, [want]);

@@ -2,7 +2,7 @@
 
 use apiserver_core::{
     loopback,
-    loopback::{Place, System},
+    loopback::{LoopbackClient, ObjectKey},
 };
 use serde_json::{Value, json};
 
@@ -17,9 +17,9 @@ async fn secret(world: &World, id: &str, change: impl Fn(&mut Value)) {
         },
     });
     change(&mut object);
-    let resource = loopback::resource("", "v1", "secrets").unwrap();
-    let place = Place { resource, namespace: "kube-system", name: &name };
-    System::new(&**world.server.registry()).create(place, &object).await.unwrap();
+    let resource = loopback::find_resource("", "v1", "secrets").unwrap();
+    let place = ObjectKey { resource, namespace: "kube-system", name: &name };
+    LoopbackClient::new(&**world.server.registry()).create(place, &object).await.unwrap();
 }
 
 fn data(key: &'static str, value: &'static str) -> impl Fn(&mut Value) {

@@ -53,8 +53,8 @@ impl World {
         };
         let mut headers: HeaderMap = headers.iter().map(pair).collect();
         let authenticator = self.server.authenticator();
-        let (audiences, notes) = (authenticator.audiences(), Notes::default());
-        let mut shown = Shown { headers: &mut headers, peer, path, audiences, notes };
+        let (audiences, notes) = (authenticator.audiences(), AuthenticationNotes::default());
+        let mut shown = AuthenticationRequest { headers: &mut headers, peer, path, audiences, notes };
         let told = match authenticator.authenticate(&mut shown).await {
             Ok(user) => told(&user),
             Err(why) => format!("401 {why}"),

@@ -4,7 +4,7 @@ use ::authn::{tokens::BAD_SIGNATURE, *};
 use api::Value;
 use apiserver_core::{
     clock,
-    loopback::{self, Place, System},
+    loopback::{self, LoopbackClient, ObjectKey},
 };
 use base64::{
     Engine,
@@ -38,15 +38,16 @@ impl Bench {
     }
 
     async fn create(&self, resource: &str, object: Value) -> Value {
-        let resource = loopback::resource("", "v1", resource).unwrap();
+        let resource = loopback::find_resource("", "v1", resource).unwrap();
         let (namespace, name) = (api::meta::namespace(&object).to_owned(), api::meta::name(&object).to_owned());
-        let place = Place { resource, namespace: &namespace, name: &name };
-        System::new(&**self.world.server.registry()).create(place, &object).await.unwrap()
+        let place = ObjectKey { resource, namespace: &namespace, name: &name };
+        LoopbackClient::new(&**self.world.server.registry()).create(place, &object).await.unwrap()
     }
 
     async fn delete(&self, resource: &str, name: &str) {
-        let place = Place { resource: loopback::resource("", "v1", resource).unwrap(), namespace: "default", name };
-        assert!(System::new(&**self.world.server.registry()).delete(place).await.unwrap());
+        let place =
+            ObjectKey { resource: loopback::find_resource("", "v1", resource).unwrap(), namespace: "default", name };
+        assert!(LoopbackClient::new(&**self.world.server.registry()).delete(place).await.unwrap());
     }
 
     async fn account(&self, name: &str) -> String {
@@ -213,7 +214,7 @@ async fn old_tokens_count_while_their_secret_holds_them() {
     let token = bench.token(&claims);
     bench.hold("s", &token, json!({})).await;
     bench.world.check_token(&token, &format!("{ROBOT}/{uid} {GROUPS}")).await;
-    let secret = loopback::resource("", "v1", "secrets").unwrap();
+    let secret = loopback::find_resource("", "v1", "secrets").unwrap();
     let noted = bench.world.server.registry().read_object(secret, "default", "s").await.unwrap().0;
     let today = clock::seconds()[..10].to_owned();
     assert_eq!(noted["metadata"]["labels"]["kubernetes.io/legacy-token-last-used"], json!(today));

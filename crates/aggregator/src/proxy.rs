@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use apiserver_core::{
     Body, BodyError, Passed, User,
-    body::{full, text_response},
+    body::{full_body, text_response},
 };
 use bytes::Bytes;
 use futures::StreamExt;
@@ -26,7 +26,13 @@ const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto")
 
 impl Aggregator {
     /// Passes a request on, on behalf of a user.
-    pub async fn pass(&self, api: &Api, user: &User, watch: bool, mut request: Request<Body>) -> Response<Body> {
+    pub async fn proxy_request(
+        &self,
+        api: &Api,
+        user: &User,
+        watch: bool,
+        mut request: Request<Body>,
+    ) -> Response<Body> {
         let (client, authority) = match self.reach(api).await {
             Ok(found) => found,
             Err(told) => return told,
@@ -73,7 +79,7 @@ impl Aggregator {
         let leads_away = answer.status().is_redirection() && answer.headers().contains_key(header::LOCATION);
         if leads_away && !self.redirects {
             let mut refused =
-                Response::new(full("the backend attempted to redirect this request, which is not permitted"));
+                Response::new(full_body("the backend attempted to redirect this request, which is not permitted"));
             *refused.status_mut() = StatusCode::BAD_GATEWAY;
             return refused;
         }
@@ -107,7 +113,7 @@ fn passed(authority: &str, user: &User, upgrade: bool, request: Request<Body>) -
             headers.insert(name, value);
         }
     }
-    let mut passed = Request::new(if upgrade { full("") } else { body });
+    let mut passed = Request::new(if upgrade { full_body("") } else { body });
     (*passed.method_mut(), *passed.uri_mut(), *passed.headers_mut()) = (head.method, url, headers);
     join::append_client(&mut passed, client.as_ref());
     Ok(passed)

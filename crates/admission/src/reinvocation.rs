@@ -7,11 +7,11 @@ use api::Value;
 
 /// What happened so far in the admission of one object.
 #[derive(Debug, Default)]
-pub struct Rounds(Mutex<State>);
+pub struct ReinvocationContext(Mutex<State>);
 
 /// Of whom some are asked again.
 #[derive(Clone, Copy, Debug)]
-pub enum Who {
+pub enum ReinvocationGroup {
     /// Policies.
     Policies,
     /// Webhooks.
@@ -24,7 +24,7 @@ struct State {
     round: usize,
     /// Whether to ask again.
     again: bool,
-    /// By [`Who`].
+    /// By [`ReinvocationGroup`].
     seen: [Seen; 2],
 }
 
@@ -45,7 +45,7 @@ impl Seen {
     }
 }
 
-impl Rounds {
+impl ReinvocationContext {
     /// 0, or 1 when asked again.
     pub fn round(&self) -> usize {
         self.lock().round
@@ -60,7 +60,7 @@ impl Rounds {
     }
 
     /// They are about to be asked about `object`.
-    pub fn begin(&self, who: Who, object: &Value) {
+    pub fn begin(&self, who: ReinvocationGroup, object: &Value) {
         let mut state = self.lock();
         let again = state.round > 0;
         let seen = &mut state.seen[who as usize];
@@ -70,13 +70,13 @@ impl Rounds {
     }
 
     /// Whether one of them is asked in this round.
-    pub fn includes(&self, who: Who, id: &str) -> bool {
+    pub fn includes(&self, who: ReinvocationGroup, id: &str) -> bool {
         let state = self.lock();
         state.round == 0 || state.seen[who as usize].due.iter().any(|due| due == id)
     }
 
     /// One of them was asked.
-    pub fn called(&self, who: Who, id: &str, again: bool, changed: bool) {
+    pub fn called(&self, who: ReinvocationGroup, id: &str, again: bool, changed: bool) {
         let mut state = self.lock();
         state.again |= changed;
         let seen = &mut state.seen[who as usize];
@@ -89,7 +89,7 @@ impl Rounds {
     }
 
     /// All of them were asked.
-    pub fn end(&self, who: Who, object: &Value) {
+    pub fn end(&self, who: ReinvocationGroup, object: &Value) {
         let mut state = self.lock();
         if state.again {
             state.seen[who as usize].left = Some(object.clone());

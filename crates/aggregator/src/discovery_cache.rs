@@ -13,13 +13,13 @@ use std::{
 };
 
 use api::{Map, Value, meta};
-use apiserver_core::{Body, User, body::full, services::Services};
+use apiserver_core::{Body, User, body::full_body, services::Services};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use serde_json::json;
 
-use super::{Api, check, identity, legacy, pass, remote, remote::Remote, swagger};
+use super::{Api, check, identity, legacy, proxy, remote, remote::Remote, swagger};
 
 /// Everything at once, in either version.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
@@ -33,7 +33,7 @@ const MOST: usize = 64 << 20;
 
 /// What one server says of one version.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Words {
+pub struct ApiServiceDocuments {
     /// Its entry in aggregated discovery; `None`: it did not say.
     pub resources: Option<Value>,
     /// Its document of OpenAPI 2: what is about the version.
@@ -46,24 +46,24 @@ pub struct Words {
 
 /// What all servers say, by the name of their API service.
 #[derive(Default)]
-pub struct Said {
-    words: Mutex<HashMap<String, Arc<Words>>>,
+pub struct DiscoveryCache {
+    words: Mutex<HashMap<String, Arc<ApiServiceDocuments>>>,
     generation: AtomicU64,
 }
 
-impl Said {
+impl DiscoveryCache {
     /// Grows with every change.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
     /// What is known of one.
-    pub fn of(&self, name: &str) -> Option<Arc<Words>> {
+    pub fn of(&self, name: &str) -> Option<Arc<ApiServiceDocuments>> {
         self.words.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
     /// Notes what one says.
-    pub fn note(&self, name: &str, words: Words) {
+    pub fn note(&self, name: &str, words: ApiServiceDocuments) {
         let mut known = self.words.lock().unwrap_or_else(PoisonError::into_inner);
         if known.get(name).is_none_or(|known| **known != words) {
             known.insert(name.to_owned(), Arc::new(words));
@@ -72,9 +72,9 @@ impl Said {
     }
 
     /// Notes which resources one has; `None`: it is away.
-    pub fn resources(&self, name: &str, resources: Option<Value>) -> Words {
+    pub fn resources(&self, name: &str, resources: Option<Value>) -> ApiServiceDocuments {
         let before = self.of(name).map(|words| (*words).clone()).unwrap_or_default();
-        let words = Words { resources, ..before };
+        let words = ApiServiceDocuments { resources, ..before };
         self.note(name, words.clone());
         words
     }
@@ -101,10 +101,10 @@ type Answer = (StatusCode, HeaderMap, Bytes);
 
 impl Asked<'_> {
     /// The same, with what it says of OpenAPI now.
-    pub async fn described(&self, before: &Words) -> Words {
+    pub async fn described(&self, before: &ApiServiceDocuments) -> ApiServiceDocuments {
         let (swagger, documents) = tokio::join!(self.swagger(before), self.documents(before));
         let (swagger, tag) = swagger.unzip();
-        Words { resources: before.resources.clone(), swagger, tag: tag.flatten(), documents }
+        ApiServiceDocuments { resources: before.resources.clone(), swagger, tag: tag.flatten(), documents }
     }
 
     /// Its resources, from the document about everything, else from the one about the version.
@@ -124,7 +124,7 @@ impl Asked<'_> {
     }
 
     /// Its document of OpenAPI 2, or the one that is known.
-    async fn swagger(&self, before: &Words) -> Option<(Arc<Value>, Option<HeaderValue>)> {
+    async fn swagger(&self, before: &ApiServiceDocuments) -> Option<(Arc<Value>, Option<HeaderValue>)> {
         let known = before.swagger.clone().map(|swagger| (swagger, before.tag.clone()));
         let tag = known.as_ref().and_then(|(_, tag)| tag.as_ref());
         match self.get("/openapi/v2", "application/json", tag, &describer(), SLOW).await {
@@ -139,7 +139,7 @@ impl Asked<'_> {
     }
 
     /// Where its documents of OpenAPI 3 about the version and its group are, or where they were.
-    async fn documents(&self, before: &Words) -> Map {
+    async fn documents(&self, before: &ApiServiceDocuments) -> Map {
         let known = || before.documents.clone();
         match self.get("/openapi/v3", "application/json", None, &describer(), SLOW).await {
             Some((StatusCode::OK, _, body)) => {
@@ -164,14 +164,15 @@ impl Asked<'_> {
     ) -> Option<Answer> {
         let exchange = async {
             let client = self.remote.client.as_ref().ok()?;
-            let mut request: Request<Body> = Request::new(full(""));
+            let mut request: Request<Body> = Request::new(full_body(""));
             *request.uri_mut() = remote::url(&self.remote.resolve(self.services).await.ok()?, path).ok()?;
             let headers = request.headers_mut();
             headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
             tag.map(|tag| headers.insert(header::IF_NONE_MATCH, tag.clone()));
             identity::tell(headers, user);
             let answer = client.request(request).await;
-            let failed = |error| tracing::debug!(api = self.api.name, path, why = pass::why(&error), "cannot be asked");
+            let failed =
+                |error| tracing::debug!(api = self.api.name, path, why = proxy::why(&error), "cannot be asked");
             let (head, body) = answer.map_err(failed).ok()?.into_parts();
             let body = Limited::new(body, MOST).collect().await.ok()?.to_bytes();
             Some((head.status, head.headers, body))

@@ -2,15 +2,15 @@
 
 use async_trait::async_trait;
 
-use super::{Link, Shown, TokenLink, Verdict};
+use super::{AuthenticationRequest, AuthenticationResult, RequestAuthenticator, TokenAuthenticator};
 
 /// A link, asked only about credentials that may be for this API server.
-pub struct Agnostic<L> {
+pub struct AudienceAgnostic<L> {
     link: L,
     audiences: Vec<String>,
 }
 
-impl<L> Agnostic<L> {
+impl<L> AudienceAgnostic<L> {
     /// `audiences` are those of this API server.
     pub fn new(link: L, audiences: &[String]) -> Self {
         Self { link, audiences: audiences.to_vec() }
@@ -23,7 +23,7 @@ impl<L> Agnostic<L> {
     }
 }
 
-fn for_these(verdict: Verdict, audiences: Vec<String>) -> Verdict {
+fn for_these(verdict: AuthenticationResult, audiences: Vec<String>) -> AuthenticationResult {
     Ok(verdict?.map(|mut found| {
         found.audiences = audiences;
         found
@@ -31,17 +31,17 @@ fn for_these(verdict: Verdict, audiences: Vec<String>) -> Verdict {
 }
 
 #[async_trait]
-impl<L: Link> Link for Agnostic<L> {
-    async fn authenticate(&self, shown: &mut Shown<'_>) -> Verdict {
+impl<L: RequestAuthenticator> RequestAuthenticator for AudienceAgnostic<L> {
+    async fn authenticate(&self, shown: &mut AuthenticationRequest<'_>) -> AuthenticationResult {
         let Some(audiences) = self.shared(shown.audiences) else { return Ok(None) };
         for_these(self.link.authenticate(shown).await, audiences)
     }
 }
 
 #[async_trait]
-impl<L: TokenLink> TokenLink for Agnostic<L> {
-    async fn verify(&self, token: &str, audiences: &[String]) -> Verdict {
+impl<L: TokenAuthenticator> TokenAuthenticator for AudienceAgnostic<L> {
+    async fn authenticate_token(&self, token: &str, audiences: &[String]) -> AuthenticationResult {
         let Some(shared) = self.shared(audiences) else { return Ok(None) };
-        for_these(self.link.verify(token, audiences).await, shared)
+        for_these(self.link.authenticate_token(token, audiences).await, shared)
     }
 }

@@ -7,20 +7,20 @@ use apiserver_core::User;
 use super::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED};
 
 /// What a link says of what it was shown.
-pub type Verdict = Result<Option<Found>, Reasons>;
+pub type AuthenticationResult = Result<Option<AuthenticationResponse>, AuthenticationErrors>;
 
 /// Somebody whom a credential names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct AuthenticationResponse {
     /// Who it is.
     pub user: User,
     /// Whom the credential is for; empty: the link knows nothing of audiences.
     pub audiences: Vec<String>,
     /// What is to be said about it.
-    pub notes: Notes,
+    pub notes: AuthenticationNotes,
 }
 
-impl Found {
+impl AuthenticationResponse {
     /// Somebody of whom nothing else is to be said.
     pub fn user(user: User) -> Self {
         Self { user, ..Self::default() }
@@ -38,16 +38,16 @@ impl Found {
 
 /// What is to be said about a credential.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Notes {
+pub struct AuthenticationNotes {
     /// For the audit log.
     pub annotations: Vec<(&'static str, String)>,
     /// For the client.
     pub warnings: Vec<String>,
 }
 
-impl Notes {
+impl AuthenticationNotes {
     /// Takes over others.
-    pub fn add(&mut self, other: Notes) {
+    pub fn add(&mut self, other: AuthenticationNotes) {
         self.annotations.extend(other.annotations);
         self.warnings.extend(other.warnings);
     }
@@ -55,9 +55,9 @@ impl Notes {
 
 /// Why nothing that was shown is accepted: for the log, and for whoever may review tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reasons(Vec<String>);
+pub struct AuthenticationErrors(Vec<String>);
 
-impl Reasons {
+impl AuthenticationErrors {
     /// Nothing was shown.
     pub fn none() -> Self {
         Self::default()
@@ -69,7 +69,7 @@ impl Reasons {
     }
 
     /// Adds reasons that were not yet given.
-    pub fn add(&mut self, other: Reasons) {
+    pub fn add(&mut self, other: AuthenticationErrors) {
         for reason in other.0 {
             if !self.0.contains(&reason) {
                 self.0.push(reason);
@@ -83,7 +83,7 @@ impl Reasons {
     }
 }
 
-impl fmt::Display for Reasons {
+impl fmt::Display for AuthenticationErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
             [one] => f.write_str(one),

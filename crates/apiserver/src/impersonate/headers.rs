@@ -13,7 +13,7 @@ const UID: &str = "impersonate-uid";
 const EXTRA: &str = "impersonate-extra-";
 
 /// Takes the headers away and says whom they name.
-pub fn take(headers: &mut HeaderMap) -> Result<Option<User>, Status> {
+pub fn take_impersonation_headers(headers: &mut HeaderMap) -> Result<Option<User>, Status> {
     // Most requests have none of them.
     if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
         return Ok(None);

@@ -14,9 +14,9 @@ const MOST: usize = 64;
 
 /// What was made so far.
 #[derive(Default)]
-pub struct Trusts(Mutex<HashMap<String, Arc<ClientConfig>>>);
+pub struct TlsConfigCache(Mutex<HashMap<String, Arc<ClientConfig>>>);
 
-impl Trusts {
+impl TlsConfigCache {
     /// TLS with whoever a bundle vouches for.
     pub fn of(&self, bundle: &str) -> Result<Arc<ClientConfig>, String> {
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn a_bundle_is_read_once() {
-        let trusts = Trusts::default();
+        let trusts = TlsConfigCache::default();
         let (first, again) = (trusts.of("").unwrap(), trusts.of("").unwrap());
         assert!(Arc::ptr_eq(&first, &again));
         assert!(trusts.of("no base64").is_err());

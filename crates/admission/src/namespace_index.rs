@@ -4,24 +4,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Value;
 use apiserver_core::{
-    cache_index::{Live, View},
+    cache_index::{CacheIndex, Indexer},
     loopback,
-    loopback::Place,
+    loopback::ObjectKey,
 };
 
-use super::Parts;
+use super::PluginInit;
 
 /// Names of objects of one resource, by namespace; "" for those that are in none.
-pub struct Holders(Live<Names>);
+pub struct NamespaceIndex(CacheIndex<Names>);
 
 #[derive(Default)]
 struct Names(BTreeMap<String, BTreeSet<String>>);
 
-impl Holders {
+impl NamespaceIndex {
     /// Follows a built-in resource.
-    pub fn of(parts: &Parts<'_>, (group, version, name): (&str, &str, &str)) -> Result<Self, String> {
-        let resource = loopback::resource(group, version, name).map_err(|status| status.message)?;
-        Live::new(parts.cache, &[resource], Names::default()).map(Self).map_err(|error| error.to_string())
+    pub fn of(parts: &PluginInit<'_>, (group, version, name): (&str, &str, &str)) -> Result<Self, String> {
+        let resource = loopback::find_resource(group, version, name).map_err(|status| status.message)?;
+        CacheIndex::new(parts.cache, &[resource], Names::default()).map(Self).map_err(|error| error.to_string())
     }
 
     /// Whether a namespace has any.
@@ -35,12 +35,12 @@ impl Holders {
     }
 }
 
-impl View for Names {
-    fn put(&mut self, place: Place<'_>, _: &Value) {
+impl Indexer for Names {
+    fn insert_object(&mut self, place: ObjectKey<'_>, _: &Value) {
         self.0.entry(place.namespace.to_owned()).or_default().insert(place.name.to_owned());
     }
 
-    fn remove(&mut self, place: Place<'_>) {
+    fn remove_object(&mut self, place: ObjectKey<'_>) {
         if let Some(names) = self.0.get_mut(place.namespace) {
             names.remove(place.name);
             if names.is_empty() {

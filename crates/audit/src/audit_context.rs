@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::{Value, meta, status::Status};
-use apiserver_core::{User, attributes::Attributes, audit::AuditAnnotations, body::Input, clock};
+use apiserver_core::{User, attributes::Attributes, audit::AuditAnnotations, body::RequestBody, clock};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{Auditor, Level, Stage, event, policy::Ruling};
+use super::{Auditor, Level, Stage, event, policy::RequestAuditConfig};
 
 /// What a request says of itself, beyond what it asks for.
 pub struct Request<'a> {
@@ -24,14 +24,19 @@ pub struct Request<'a> {
 }
 
 /// The events of one request.
-pub struct Trail {
+pub struct AuditContext {
     auditor: Arc<Auditor>,
-    ruling: Ruling,
+    ruling: RequestAuditConfig,
     event: Mutex<Value>,
 }
 
-impl Trail {
-    pub(super) fn new(auditor: Arc<Auditor>, ruling: Ruling, request: &Request<'_>, asked: &Attributes<'_>) -> Self {
+impl AuditContext {
+    pub(super) fn new(
+        auditor: Arc<Auditor>,
+        ruling: RequestAuditConfig,
+        request: &Request<'_>,
+        asked: &Attributes<'_>,
+    ) -> Self {
         Self { auditor, ruling, event: Mutex::new(event::begun(ruling.level, request, asked)) }
     }
 
@@ -64,11 +69,11 @@ impl Trail {
     }
 
     /// What was sent, as far as it is kept: at least which object it is about.
-    pub fn sent(&self, input: &Input) {
+    pub fn sent(&self, input: &RequestBody) {
         if input.body.is_empty() {
             return;
         }
-        let Some(mut object) = input.any() else { return };
+        let Some(mut object) = input.decode_any() else { return };
         let mut event = self.event();
         for (field, of) in
             [("name", "name"), ("uid", "uid"), ("resourceVersion", "resourceVersion"), ("namespace", "namespace")]
@@ -133,8 +138,8 @@ impl Trail {
     }
 }
 
-impl AuditAnnotations for Trail {
+impl AuditAnnotations for AuditContext {
     fn annotate(&self, key: &str, value: String) {
-        Trail::annotate(self, key, value);
+        AuditContext::annotate(self, key, value);
     }
 }

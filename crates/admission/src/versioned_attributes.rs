@@ -8,14 +8,14 @@ use expressions::admission::Input;
 use serde_json::json;
 
 use super::{
-    Attributes,
-    asking::Asking,
+    AdmissionAttributes,
+    deferred_authorizer::DeferredAuthorizer,
     matching::{Invocation, namespace},
     subject::Subject,
 };
 
 /// What expressions are shown of a request.
-pub struct Shown<'v> {
+pub struct VersionedAttributes<'v> {
     /// The object as it would be.
     pub object: Cow<'v, Value>,
     old: Cow<'v, Value>,
@@ -26,10 +26,10 @@ pub struct Shown<'v> {
     resource: cel::Resource,
 }
 
-impl<'v> Shown<'v> {
+impl<'v> VersionedAttributes<'v> {
     /// Of a request, in a namespace as [`namespace_object`] finds it.
     pub async fn new(
-        attributes: &'v Attributes<'_>,
+        attributes: &'v AdmissionAttributes<'_>,
         invocation: Invocation,
         object: &'v Value,
         in_namespace: &'v Value,
@@ -63,7 +63,7 @@ impl<'v> Shown<'v> {
     }
 
     /// With parameters, for an evaluation whose questions are answered.
-    pub fn input<'a>(&'a self, params: &'a Value, asking: &Arc<Asking>) -> Input<'a> {
+    pub fn input<'a>(&'a self, params: &'a Value, asking: &Arc<DeferredAuthorizer>) -> Input<'a> {
         Input {
             object: &self.object,
             old_object: &self.old,
@@ -78,12 +78,12 @@ impl<'v> Shown<'v> {
 }
 
 /// The namespace that a request is in, as expressions see it; null if it is in none.
-pub async fn namespace_object(attributes: &Attributes<'_>) -> Result<Value, Status> {
+pub async fn namespace_object(attributes: &AdmissionAttributes<'_>) -> Result<Value, Status> {
     let name = attributes.namespace();
     if name.is_empty() || attributes.kind() == ("", "v1", "Namespace") {
         return Ok(Value::Null);
     }
-    let namespaces = loopback::resource("", "v1", "namespaces")?;
+    let namespaces = loopback::find_resource("", "v1", "namespaces")?;
     let (found, _) = attributes.registry.read_object(namespaces, "", name).await?;
     let mut metadata = found["metadata"].clone();
     if let Some(metadata) = metadata.as_object_mut() {

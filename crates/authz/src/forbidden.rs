@@ -1,7 +1,7 @@
 //! What somebody who may not is told.
 
 use api::status::Status;
-use apiserver_core::attributes::{Asked, Attributes};
+use apiserver_core::attributes::{Attributes, AttributesTarget};
 use serde_json::json;
 
 use super::Reason;
@@ -17,9 +17,9 @@ pub fn status(attributes: &Attributes<'_>, reason: &Reason) -> Status {
     if !reason.is_empty() {
         why = format!("{why}: {reason}");
     }
-    let (message, details) = match &attributes.asked {
-        Asked::Path(_) => (format!("forbidden: {why}"), json!({})),
-        Asked::Resource(asked) => {
+    let (message, details) = match &attributes.target {
+        AttributesTarget::NonResource(_) => (format!("forbidden: {why}"), json!({})),
+        AttributesTarget::Resource(asked) => {
             let mut details = json!({"kind": asked.resource});
             let mut about = asked.resource.to_owned();
             if !asked.group.is_empty() {
@@ -39,9 +39,9 @@ pub fn status(attributes: &Attributes<'_>, reason: &Reason) -> Status {
 /// Who cannot do what, where.
 fn sentence(attributes: &Attributes<'_>) -> String {
     let (user, verb) = (&attributes.user.name, attributes.verb);
-    let asked = match &attributes.asked {
-        Asked::Path(path) => return format!("User {user:?} cannot {verb} path {path:?}"),
-        Asked::Resource(asked) => asked,
+    let asked = match &attributes.target {
+        AttributesTarget::NonResource(path) => return format!("User {user:?} cannot {verb} path {path:?}"),
+        AttributesTarget::Resource(asked) => asked,
     };
     let resource = match asked.subresource {
         "" => asked.resource.to_owned(),
@@ -61,34 +61,54 @@ fn sanitized(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use apiserver_core::{User, attributes::Resource};
+    use apiserver_core::{User, attributes::ResourceAttributes};
 
     use super::*;
 
-    fn check(verb: &str, asked: Asked<'_>, reason: Reason, want: &str) {
+    fn check(verb: &str, asked: AttributesTarget<'_>, reason: Reason, want: &str) {
         let user = User { name: "al<ice".into(), ..User::default() };
-        let status = status(&Attributes { user: &user, verb, asked }, &reason);
+        let status = status(&Attributes { user: &user, verb, target: asked }, &reason);
         assert_eq!((status.code, status.message.as_str()), (if reason.error().is_some() { 500 } else { 403 }, want));
     }
 
     #[test]
     fn the_sentence_is_upstreams() {
-        let pods = Resource { version: "v1", resource: "pods", namespace: "n", name: "p", ..Resource::default() };
+        let pods = ResourceAttributes {
+            version: "v1",
+            resource: "pods",
+            namespace: "n",
+            name: "p",
+            ..ResourceAttributes::default()
+        };
         check(
             "get",
-            Asked::Resource(Resource { subresource: "log", ..pods }),
+            AttributesTarget::Resource(ResourceAttributes { subresource: "log", ..pods }),
             Reason::none(),
             "pods \"p\" is forbidden: User \"al&lt;ice\" cannot get resource \"pods/log\" in API group \"\" in the namespace \"n\"",
         );
-        let roles = Resource { group: "rbac.authorization.k8s.io", resource: "clusterroles", ..Resource::default() };
+        let roles = ResourceAttributes {
+            group: "rbac.authorization.k8s.io",
+            resource: "clusterroles",
+            ..ResourceAttributes::default()
+        };
         check(
             "list",
-            Asked::Resource(roles),
+            AttributesTarget::Resource(roles),
             "because <I> say so".into(),
             "clusterroles.rbac.authorization.k8s.io is forbidden: User \"al&lt;ice\" cannot list resource \"clusterroles\" in API \
              group \"rbac.authorization.k8s.io\" at the cluster scope: because <I> say so",
         );
-        check("post", Asked::Path("/x"), Reason::none(), "forbidden: User \"al&lt;ice\" cannot post path \"/x\"");
-        check("post", Asked::Path("/x"), Reason::failed("no answer"), "Internal error occurred: no answer");
+        check(
+            "post",
+            AttributesTarget::NonResource("/x"),
+            Reason::none(),
+            "forbidden: User \"al&lt;ice\" cannot post path \"/x\"",
+        );
+        check(
+            "post",
+            AttributesTarget::NonResource("/x"),
+            Reason::failed("no answer"),
+            "Internal error occurred: no answer",
+        );
     }
 }
