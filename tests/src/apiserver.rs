@@ -7,21 +7,21 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use crate::{Authority, Output, eventually, machine, run};
+use crate::{CommandOutput, TestCa, eventually, machine, run_command};
 
 /// A running API server; dropping it ends it.
-pub struct ApiServer {
+pub struct TestApiServer {
     child: Child,
     dir: tempfile::TempDir,
 }
 
-impl Default for ApiServer {
+impl Default for TestApiServer {
     fn default() -> Self {
         Self::start()
     }
 }
 
-impl ApiServer {
+impl TestApiServer {
     /// Starts one that serves what upstream serves by default.
     #[track_caller]
     pub fn start() -> Self {
@@ -37,7 +37,7 @@ impl ApiServer {
         fs::write(dir.path().join("kubeconfig"), kubeconfig(dir.path(), port)).expect("written");
         fs::write(dir.path().join("stranger.kubeconfig"), stranger(dir.path(), port)).expect("written");
         let log = File::create(dir.path().join("log")).expect("a log");
-        let mut command = Command::new(machine::built("ferry"));
+        let mut command = Command::new(machine::built_program("ferry"));
         command.arg("kube-apiserver").args(arguments(dir.path(), port)).args(flags);
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log")).stderr(log);
         let mut server = Self { child: command.spawn().expect("ferry starts"), dir };
@@ -68,14 +68,14 @@ impl ApiServer {
 
     /// Runs `kubectl`; arguments are split at spaces.
     #[track_caller]
-    pub fn kubectl(&self, line: &str) -> Output {
+    pub fn kubectl(&self, line: &str) -> CommandOutput {
         self.kubectl_args(&line.split(' ').collect::<Vec<_>>(), None)
     }
 
     /// Runs `kubectl` with arguments as they are, and with input.
     #[track_caller]
-    pub fn kubectl_args(&self, args: &[&str], input: Option<&str>) -> Output {
-        run(&mut self.prepared("kubectl", args), input)
+    pub fn kubectl_args(&self, args: &[&str], input: Option<&str>) -> CommandOutput {
+        run_command(&mut self.prepared("kubectl", args), input)
     }
 
     fn log(&self) -> String {
@@ -83,7 +83,7 @@ impl ApiServer {
     }
 }
 
-impl Drop for ApiServer {
+impl Drop for TestApiServer {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("--- the API server's log ---\n{}", self.log());
@@ -126,7 +126,7 @@ fn kubeconfig(dir: &Path, port: u16) -> String {
     )
 }
 
-/// Of somebody who shows nothing but what the command line says.
+/// A kubeconfig without credentials; the command line adds them.
 fn stranger(dir: &Path, port: u16) -> String {
     format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: test\n\
@@ -138,7 +138,7 @@ fn stranger(dir: &Path, port: u16) -> String {
 
 /// An authority, the server's certificate and an administrator's.
 fn certificates(dir: &Path) {
-    let authority = Authority::new(dir, "ca");
+    let authority = TestCa::new(dir, "ca");
     for (name, group) in [("server", "servers"), ("admin", "system:masters")] {
         authority.issue(name, group, &["localhost"]);
     }

@@ -8,13 +8,13 @@ use std::{
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 
 /// An authority. Its certificate is `NAME.crt` in its directory.
-pub struct Authority {
+pub struct TestCa {
     dir: PathBuf,
     params: CertificateParams,
     key: KeyPair,
 }
 
-impl Authority {
+impl TestCa {
     /// A new one.
     pub fn new(dir: &Path, name: &str) -> Self {
         let key = KeyPair::generate().expect("a key");

@@ -9,25 +9,25 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{Output, eventually, machine, run};
+use crate::{CommandOutput, eventually, machine, run_command};
 
 /// The address of a host's uplink; it leads nowhere.
 const UPLINK: &str = "192.0.2.2/24";
 
 /// A network namespace with an uplink that leads nowhere, and a directory: a machine as far as Ferry can tell.
-pub struct Host {
+pub struct TestHost {
     /// The name of the namespace.
     pub netns: String,
     dir: tempfile::TempDir,
 }
 
-impl Default for Host {
+impl Default for TestHost {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Host {
+impl TestHost {
     /// A new host.
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -35,19 +35,19 @@ impl Host {
         // Short, because sockets under it have paths of at most 107 bytes.
         let dir = tempfile::Builder::new().prefix("ft").tempdir_in("/tmp").expect("a directory under /tmp");
         let host = Self { netns, dir };
-        run(Command::new("ip").args(["netns", "add", &host.netns]), None).ok();
+        run_command(Command::new("ip").args(["netns", "add", &host.netns]), None).expect_success();
         for line in
             ["link set lo up", "link add up0 type bridge", &format!("addr add {UPLINK} dev up0"), "link set up0 up"]
         {
-            host.command("ip", &line.split(' ').collect::<Vec<_>>()).ok();
+            host.command("ip", &line.split(' ').collect::<Vec<_>>()).expect_success();
         }
         host
     }
 
     /// Runs a program in the host's network.
     #[track_caller]
-    pub fn command(&self, program: impl AsRef<Path>, args: &[&str]) -> Output {
-        run(&mut self.prepared(program, args), None)
+    pub fn command(&self, program: impl AsRef<Path>, args: &[&str]) -> CommandOutput {
+        run_command(&mut self.prepared(program, args), None)
     }
 
     /// A command in the host's network, not started yet.
@@ -60,19 +60,19 @@ impl Host {
 
     /// Runs `ferry` with this host's data directory.
     #[track_caller]
-    pub fn ferry(&self, args: &[&str]) -> Output {
+    pub fn ferry(&self, args: &[&str]) -> CommandOutput {
         let data = self.data_dir();
         let mut all = args.to_vec();
         all.extend(["--data-dir", data.to_str().expect("paths under /tmp are text")]);
-        self.command(machine::built("ferry"), &all)
+        self.command(machine::built_program("ferry"), &all)
     }
 
-    /// Where the cluster keeps its state.
+    /// The data directory.
     pub fn data_dir(&self) -> PathBuf {
         self.dir.path().join("d")
     }
 
-    /// Where files of this host are that are not the cluster's.
+    /// A path for files of this host outside of the data directory.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -83,7 +83,7 @@ impl Host {
     }
 }
 
-impl Drop for Host {
+impl Drop for TestHost {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let log = fs::read_to_string(self.data_dir().join("ferry.log")).unwrap_or_default();
@@ -95,7 +95,7 @@ impl Drop for Host {
         if down.code != 0 {
             eprintln!("{}: {}{}", down.line, down.stdout, down.stderr);
         }
-        let gone = run(Command::new("ip").args(["netns", "delete", &self.netns]), None);
+        let gone = run_command(Command::new("ip").args(["netns", "delete", &self.netns]), None);
         if gone.code != 0 {
             eprintln!("{}: {}", gone.line, gone.stderr);
         }
@@ -103,43 +103,43 @@ impl Drop for Host {
 }
 
 /// A running cluster with the nginx image loaded.
-pub struct Cluster {
-    /// Where it runs.
-    pub host: Host,
+pub struct TestCluster {
+    /// The host.
+    pub host: TestHost,
     kubeconfig: PathBuf,
 }
 
-impl Cluster {
+impl TestCluster {
     /// Brings one up on a host of its own.
     #[track_caller]
     pub fn up() -> Self {
-        Self::up_on(Host::new())
+        Self::up_on(TestHost::new())
     }
 
     /// Brings one up.
     #[track_caller]
-    pub fn up_on(host: Host) -> Self {
+    pub fn up_on(host: TestHost) -> Self {
         Self::up_with(host, &[])
     }
 
     /// Brings one up with more flags.
     #[track_caller]
-    pub fn up_with(host: Host, flags: &[&str]) -> Self {
+    pub fn up_with(host: TestHost, flags: &[&str]) -> Self {
         let kubeconfig = host.file("kubeconfig");
         let cluster = Self { host, kubeconfig };
-        cluster.start_with(flags).ok();
+        cluster.start_with(flags).expect_success();
         cluster.load_nginx(&["docker.io/library/nginx:latest", "docker.io/library/nginx:2"]);
         cluster
     }
 
     /// `ferry up`, once more if it ran before.
     #[track_caller]
-    pub fn start(&self) -> Output {
+    pub fn start(&self) -> CommandOutput {
         self.start_with(&[])
     }
 
     #[track_caller]
-    fn start_with(&self, flags: &[&str]) -> Output {
+    fn start_with(&self, flags: &[&str]) -> CommandOutput {
         let mut args = vec!["up", "--install-runtime", "--kubeconfig", self.kubeconfig.to_str().expect("text")];
         args.extend(flags);
         self.host.ferry(&args)
@@ -164,19 +164,19 @@ impl Cluster {
         let mut args = vec!["image", "nginx", "--data-dir", data.to_str().expect("text")];
         args.extend(names.iter().flat_map(|name| ["--tag", name]));
         // The image is built with the machine's own network and home, which has the cache; only loading needs the socket.
-        run(Command::new(machine::built("xtask")).args(&args), None).ok();
+        run_command(Command::new(machine::built_program("xtask")).args(&args), None).expect_success();
     }
 
     /// Runs `kubectl`; arguments are split at spaces.
     #[track_caller]
-    pub fn kubectl(&self, line: &str) -> Output {
+    pub fn kubectl(&self, line: &str) -> CommandOutput {
         self.kubectl_args(&line.split(' ').collect::<Vec<_>>(), None)
     }
 
     /// Runs `kubectl` with arguments as they are, and with input.
     #[track_caller]
-    pub fn kubectl_args(&self, args: &[&str], input: Option<&str>) -> Output {
-        run(&mut self.kubectl_command(args), input)
+    pub fn kubectl_args(&self, args: &[&str], input: Option<&str>) -> CommandOutput {
+        run_command(&mut self.kubectl_command(args), input)
     }
 
     /// A `kubectl` that is not started yet.
@@ -189,7 +189,7 @@ impl Cluster {
     /// The objects that `kubectl get` lists, as JSON.
     #[track_caller]
     pub fn get(&self, line: &str) -> Vec<Value> {
-        let text = self.kubectl(&format!("get {line} -o json")).ok();
+        let text = self.kubectl(&format!("get {line} -o json")).expect_success();
         let list: Value = serde_json::from_str(&text).expect("kubectl writes JSON");
         list["items"].as_array().cloned().unwrap_or_else(|| vec![list.clone()])
     }
@@ -223,7 +223,7 @@ impl Cluster {
             "exec 3<>/dev/tcp/{}; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; head -1 <&3",
             address.replace(':', "/")
         ));
-        let output = run(&mut command, None);
+        let output = run_command(&mut command, None);
         if output.code == 0 { Ok(output.stdout.trim().to_owned()) } else { Err(output.stderr) }
     }
 }

@@ -1,10 +1,10 @@
-//! Runs commands and keeps what they say.
+//! Runs commands and captures their output.
 
 use std::process::{Command, Stdio};
 
-/// What a command said and how it ended.
+/// The output and exit code of a command.
 #[derive(Clone, Debug)]
-pub struct Output {
+pub struct CommandOutput {
     /// The command line, for messages.
     pub line: String,
     /// The exit code; -1 for a signal.
@@ -15,17 +15,17 @@ pub struct Output {
     pub stderr: String,
 }
 
-impl Output {
+impl CommandOutput {
     /// Standard output of a command that must succeed.
     #[track_caller]
-    pub fn ok(self) -> String {
+    pub fn expect_success(self) -> String {
         assert!(self.code == 0, "{} ended with {}:\n{}\n{}", self.line, self.code, self.stdout, self.stderr);
         self.stdout
     }
 
     /// Everything that a command that must fail said.
     #[track_caller]
-    pub fn refused(self) -> String {
+    pub fn expect_failure(self) -> String {
         assert!(self.code != 0, "{} succeeded:\n{}", self.line, self.stdout);
         self.stdout + &self.stderr
     }
@@ -33,7 +33,7 @@ impl Output {
 
 /// Runs a command to its end, with `input` as its standard input.
 #[track_caller]
-pub fn run(command: &mut Command, input: Option<&str>) -> Output {
+pub fn run_command(command: &mut Command, input: Option<&str>) -> CommandOutput {
     let line = format!("{command:?}");
     command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -43,7 +43,7 @@ pub fn run(command: &mut Command, input: Option<&str>) -> Output {
         let _ = std::io::Write::write_all(&mut stdin, text.as_bytes());
     }
     let output = child.wait_with_output().unwrap_or_else(|error| panic!("{line}: {error}"));
-    Output {
+    CommandOutput {
         line,
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),

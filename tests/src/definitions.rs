@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::run;
+use crate::run_command;
 use documents::{name, top};
 
 /// The modules, and the folders in them whose definitions count when others have the same name, best first.
@@ -27,15 +27,15 @@ const MODULES: &[(&str, &[&str])] = &[
     ("sigs.k8s.io/gateway-api@v1.6.3", &["config/crd/standard", "config/crd/experimental"]),
 ];
 
-/// What kube-apiserver does not accept: it has no schema. argo-cd has it to test what it says of definitions.
+/// A CRD without a schema, which kube-apiserver rejects; from argo-cd's tests.
 const REFUSED: &str = "examples.example.io";
 
-/// What is accepted, but not counted.
+/// A CRD that is accepted, but not counted.
 const OLD_YAML: &str = "alertmanagerconfigs.monitoring.coreos.com";
 
 /// A document of a module.
 #[derive(Clone, Debug)]
-pub struct Document {
+pub struct ModuleDocument {
     /// The module, with its version.
     pub module: &'static str,
     /// The file's path in the module.
@@ -46,29 +46,29 @@ pub struct Document {
 
 /// A definition.
 #[derive(Clone, Debug)]
-pub struct Definition {
+pub struct CrdSource {
     /// Its `metadata.name`.
     pub name: String,
-    /// Where it is from, and what it says.
-    pub document: Document,
+    /// Its module, path and text.
+    pub document: ModuleDocument,
 }
 
 /// All definitions of the modules, in the order of their names.
 #[derive(Default)]
-pub struct Definitions {
+pub struct CrdCollection {
     /// The 94 that kube-apiserver accepts and was measured with.
-    pub counted: Vec<Definition>,
+    pub counted: Vec<CrdSource>,
     /// Accepted as well: written with a bare `=`, it is what readers of YAML 1.1 cannot read, so it was not measured.
-    pub more: Vec<Definition>,
+    pub more: Vec<CrdSource>,
     /// Refused by kube-apiserver; one for each file that has it.
-    pub refused: Vec<Definition>,
+    pub refused: Vec<CrdSource>,
     /// In a version of the API that is served no more.
-    pub outdated: Vec<Definition>,
+    pub outdated: Vec<CrdSource>,
 }
 
-impl Definitions {
+impl CrdCollection {
     /// The list that a definition belongs to.
-    fn of(&mut self, definition: &Definition) -> &mut Vec<Definition> {
+    fn of(&mut self, definition: &CrdSource) -> &mut Vec<CrdSource> {
         match definition.name.as_str() {
             _ if top(&definition.document.text, "apiVersion") != Some("apiextensions.k8s.io/v1") => &mut self.outdated,
             REFUSED => &mut self.refused,
@@ -78,10 +78,10 @@ impl Definitions {
     }
 }
 
-/// Where the modules are; `None`, said aloud, where Go or one of them is absent.
-pub struct Modules(Vec<(&'static str, &'static [&'static str], PathBuf)>);
+/// The folders of the modules.
+pub struct GoModules(Vec<(&'static str, &'static [&'static str], PathBuf)>);
 
-impl Modules {
+impl GoModules {
     /// Has Go fetch them, unless it has them.
     pub fn fetch() -> Option<Self> {
         let found = MODULES.iter().map(|&(name, folders)| Some((name, folders, directory(name)?)));
@@ -89,13 +89,13 @@ impl Modules {
     }
 
     /// Every document of a kind in files of YAML, and in examples within other text where `examples` says so.
-    pub fn documents(&self, examples: bool, wanted: impl Fn(&str) -> bool) -> Vec<Document> {
+    pub fn documents(&self, examples: bool, wanted: impl Fn(&str) -> bool) -> Vec<ModuleDocument> {
         let mut out = Vec::new();
         for (module, _, root) in &self.0 {
             documents::visit(root, examples, &mut |path, text| {
                 let path = path.strip_prefix(root).expect("below the root").display().to_string();
                 if top(text, "kind").is_some_and(&wanted) {
-                    out.push(Document { module, path, text: text.to_owned() });
+                    out.push(ModuleDocument { module, path, text: text.to_owned() });
                 }
             });
         }
@@ -103,32 +103,32 @@ impl Modules {
     }
 
     /// Every definition, one per name.
-    pub fn definitions(&self) -> Definitions {
-        let mut by_name = BTreeMap::<String, Vec<Document>>::new();
+    pub fn definitions(&self) -> CrdCollection {
+        let mut by_name = BTreeMap::<String, Vec<ModuleDocument>>::new();
         for document in self.variants() {
             by_name.entry(document.name).or_default().push(document.document);
         }
-        let mut out = Definitions::default();
+        let mut out = CrdCollection::default();
         for (name, mut documents) in by_name {
             documents.sort_by_cached_key(|document| (self.preference(document), document.path.clone()));
             let keep = if name == REFUSED { documents.len() } else { 1 };
-            let found = documents.into_iter().take(keep).map(|document| Definition { name: name.clone(), document });
+            let found = documents.into_iter().take(keep).map(|document| CrdSource { name: name.clone(), document });
             found.for_each(|definition| out.of(&definition).push(definition));
         }
         out
     }
 
     /// Every definition, as often as it is there. Patches of definitions have no versions, templates no plain name.
-    pub fn variants(&self) -> Vec<Definition> {
+    pub fn variants(&self) -> Vec<CrdSource> {
         let documents = self.documents(false, |kind| kind == "CustomResourceDefinition");
         let whole = documents
             .into_iter()
             .filter(|document| document.text.contains("\n  versions:") || document.text.contains("\n  version:"));
-        whole.filter_map(|document| Some(Definition { name: name(&document.text)?, document })).collect()
+        whole.filter_map(|document| Some(CrdSource { name: name(&document.text)?, document })).collect()
     }
 
     /// The place of a document's folder among the preferred ones.
-    fn preference(&self, document: &Document) -> usize {
+    fn preference(&self, document: &ModuleDocument) -> usize {
         let (_, folders, _) = self.0.iter().find(|(module, ..)| *module == document.module).expect("a module's own");
         let within = |folder: &&str| Path::new(&document.path).starts_with(folder);
         folders.iter().position(within).unwrap_or(folders.len())
@@ -140,7 +140,7 @@ fn directory(module: &str) -> Option<PathBuf> {
         skip::skip_test(format_args!("Go is not installed, so {module} cannot be fetched"));
         return None;
     }
-    let told = run(Command::new("go").args(["mod", "download", "-json", module]).current_dir("/"), None);
+    let told = run_command(Command::new("go").args(["mod", "download", "-json", module]).current_dir("/"), None);
     let answer: Value = serde_json::from_str(&told.stdout).unwrap_or_default();
     let found = answer["Dir"].as_str().map(PathBuf::from);
     if found.is_none() {

@@ -1,4 +1,4 @@
-//! What the machine has: tools, binaries, and a picture of everything that a cluster could leave behind.
+//! The machine: required programs, built binaries, and a snapshot of everything that a cluster could leave behind.
 
 use std::{
     collections::BTreeSet,
@@ -8,17 +8,17 @@ use std::{
     process::Command,
 };
 
-use crate::run;
+use crate::run_command;
 
-/// What the tests need besides the repository, by the program they start.
+/// Programs that tests with containers start.
 const PROGRAMS: &[&str] = &["kubectl", "containerd", "ctr", "runc", "nft", "ip", "nsenter", "mmdebstrap"];
 
-/// What clusters of tests have in the names of their things: namespaces, directories, control groups.
+/// Parts of names of test clusters' namespaces, directories and cgroups.
 const MARKS: &[&str] = &["ferry-test-", "/tmp/ft", "/ferry-"];
 
-/// What is missing for tests with containers.
-pub fn missing() -> Option<String> {
-    if run(Command::new("id").arg("-u"), None).stdout.trim() != "0" {
+/// The first missing requirement of tests with containers.
+pub fn missing_requirement() -> Option<String> {
+    if run_command(Command::new("id").arg("-u"), None).stdout.trim() != "0" {
         return Some("tests with containers need root".to_owned());
     }
     let paths = std::env::var_os("PATH").unwrap_or_default();
@@ -28,15 +28,15 @@ pub fn missing() -> Option<String> {
 }
 
 /// A program that cargo has built beside this test.
-pub fn built(name: &str) -> PathBuf {
+pub fn built_program(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
     let path = test.parent().and_then(Path::parent).expect("tests are in target/<profile>/deps").join(name);
     assert!(path.is_file(), "{} is not there: build it with `cargo build -p {name}`", path.display());
     path
 }
 
-/// Where things that take long to make are kept, outside of the repository.
-pub fn cache(name: &str) -> PathBuf {
+/// A folder in the user's cache for things that take long to make.
+pub fn cache_dir(name: &str) -> PathBuf {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home).unwrap_or_else(std::env::temp_dir);
     base.join("ferry").join(name)
@@ -44,7 +44,7 @@ pub fn cache(name: &str) -> PathBuf {
 
 /// Everything that outlives a process: what a cluster must not leave behind.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Picture {
+pub struct MachineSnapshot {
     /// Processes of clusters, with their command lines.
     pub processes: BTreeSet<String>,
     /// Mount points.
@@ -61,13 +61,13 @@ pub struct Picture {
     pub forwarding: String,
 }
 
-impl Picture {
+impl MachineSnapshot {
     /// Takes one, as seen from the network namespace `netns`.
     pub fn take(netns: &str) -> Self {
         let inside = |program: &str, args: &[&str]| {
             let mut command = Command::new("nsenter");
             command.arg(format!("--net=/run/netns/{netns}")).arg(program).args(args);
-            lines(&run(&mut command, None).ok())
+            lines(&run_command(&mut command, None).expect_success())
         };
         Self {
             processes: processes(netns),
@@ -82,12 +82,12 @@ impl Picture {
                 .collect(),
             rules: inside("nft", &["list", "ruleset"]),
             cgroups: cgroups(Path::new("/sys/fs/cgroup")),
-            namespaces: lines(&run(Command::new("ip").args(["netns", "list"]), None).stdout),
+            namespaces: lines(&run_command(Command::new("ip").args(["netns", "list"]), None).stdout),
             forwarding: inside("cat", &["/proc/sys/net/ipv4/ip_forward"]).into_iter().collect(),
         }
     }
 
-    /// What is in this picture and was not in `before`, one line each. `ours` are the marks of the cluster: its network
+    /// Entries that are not in `before`, one line each. `ours` are the marks of the cluster: its network
     /// namespace, its directory, its name; whatever bears the marks of another test's cluster is left out.
     pub fn new_since(&self, before: &Self, ours: &[&str]) -> Vec<String> {
         let foreign =

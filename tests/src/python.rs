@@ -6,18 +6,18 @@ use std::{
     process::Command,
 };
 
-use crate::{machine, run};
+use crate::{machine, run_command};
 
 /// The version of the package `kubernetes`.
 const VERSION: &str = "36.0.3";
 
 /// A Python that has the client, made if it is not there; `None`, with a word, where it cannot be had.
-pub fn with_client() -> Option<PathBuf> {
+pub fn ensure_client() -> Option<PathBuf> {
     if Command::new("python3").arg("--version").output().is_err() {
         skip::skip_test("python3 is not installed");
         return None;
     }
-    let dir = machine::cache(&format!("python-client-{VERSION}-{}", interpreter()));
+    let dir = machine::cache_dir(&format!("python-client-{VERSION}-{}", interpreter()));
     let python = dir.join("bin/python3");
     let whole = dir.join("whole");
     if whole.is_file() {
@@ -37,19 +37,19 @@ pub fn with_client() -> Option<PathBuf> {
 /// Identifies the interpreter, because a virtual environment links to it: the cache may serve several systems.
 fn interpreter() -> String {
     let print = "import sys; print(sys.base_prefix, '%d.%d' % sys.version_info[:2])";
-    let text = run(Command::new("python3").args(["-c", print]), None).ok();
+    let text = run_command(Command::new("python3").args(["-c", print]), None).expect_success();
     text.trim().trim_start_matches('/').replace(['/', ' '], "-")
 }
 
 fn install(dir: &Path, python: &Path) -> bool {
-    let made = run(Command::new("python3").args(["-m", "venv"]).arg(dir), None);
+    let made = run_command(Command::new("python3").args(["-m", "venv"]).arg(dir), None);
     if made.code != 0 {
         let reason = format!("{}{}", made.stdout, made.stderr);
         skip::skip_test(format_args!("no virtual environment for Python can be made: {reason}"));
         return false;
     }
     let package = format!("kubernetes=={VERSION}");
-    let installed = run(Command::new(python).args(["-m", "pip", "install", "--quiet", &package]), None);
+    let installed = run_command(Command::new(python).args(["-m", "pip", "install", "--quiet", &package]), None);
     if installed.code != 0 {
         skip::skip_test(format_args!("the Python client cannot be installed: {}", installed.stderr));
     }
@@ -57,6 +57,6 @@ fn install(dir: &Path, python: &Path) -> bool {
 }
 
 /// A script of `tests/python-client`.
-pub fn script(name: &str) -> PathBuf {
+pub fn script_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("python-client").join(name)
 }

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf, process::Command};
 
 use anyhow::{Context, Result};
 
-use crate::{cache, process, process::step, repository};
+use crate::{cache_dir, process, process::step, repository};
 
 const VERSION: &str = "0.20.2";
 
@@ -29,7 +29,7 @@ pub fn check() -> Result<()> {
 
 /// The path of cargo-deny, built into the user's cache if it is not there.
 fn ensure_installed() -> Result<PathBuf> {
-    let root = cache("tools")?.join(format!("cargo-deny-{VERSION}"));
+    let root = cache_dir("tools")?.join(format!("cargo-deny-{VERSION}"));
     let program = root.join("bin/cargo-deny");
     if !program.is_file() {
         step("build cargo-deny", || {

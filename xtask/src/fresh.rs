@@ -16,8 +16,8 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
-use self::namespace::{BindMount, Namespace};
-use crate::{cache, packages, process, process::step, repository};
+use self::namespace::{BindMount, RootNamespace};
+use crate::{cache_dir, packages, process, process::step, repository};
 
 /// The clone inside the root file system. `../shared` of the repository is beside it.
 const CHECKOUT: &str = "/src/ferry";
@@ -43,7 +43,7 @@ const VARIABLE_PREFIXES: &[&str] = &["FERRY_", "CARGO_HTTP_", "CARGO_NET_", "CAR
 
 /// Run a command on a clone of HEAD in a bare Debian 12
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct FreshArgs {
     /// Keep the checkout and the target directory here, so that the next run builds only what changed
     ///
     /// Default: both are new and removed afterwards.
@@ -60,13 +60,13 @@ pub struct Args {
 }
 
 /// Runs the command and fails if it fails.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &FreshArgs) -> Result<()> {
     ensure!(process::is_root(), "a root file system needs root: run `sudo -E cargo xtask fresh …`");
     let packages = [packages::MMDEBSTRAP, packages::UTIL_LINUX, packages::GIT];
-    packages::ensure(&packages)?;
+    packages::ensure_installed(&packages)?;
     let base = rootfs::base_archive()?;
-    let root = tempfile_root()?;
-    let outcome = step("unpack the root file system", || rootfs::unpack(&base, &root))
+    let root = create_root_dir()?;
+    let outcome = step("unpack the root file system", || rootfs::unpack_archive(&base, &root))
         .and_then(|()| prepare(args, &root))
         .and_then(|namespace| namespace.run(&args.command));
     if args.keep {
@@ -77,15 +77,15 @@ pub fn run(args: &Args) -> Result<()> {
     outcome
 }
 
-fn tempfile_root() -> Result<PathBuf> {
-    let root = cache("fresh")?.join(format!("root-{}", std::process::id()));
+fn create_root_dir() -> Result<PathBuf> {
+    let root = cache_dir("fresh")?.join(format!("root-{}", std::process::id()));
     fs::create_dir(&root).with_context(|| root.display().to_string())?;
     Ok(root)
 }
 
 /// Clones the repository and collects what is mounted and which variables are set.
-fn prepare(args: &Args, root: &Path) -> Result<Namespace> {
-    let mut mounts = caches()?;
+fn prepare(args: &FreshArgs, root: &Path) -> Result<RootNamespace> {
+    let mut mounts = cache_mounts()?;
     let warm = args.warm.as_deref().map(std::path::absolute).transpose()?;
     let checkout = warm.as_ref().map_or_else(|| root.join(&CHECKOUT[1..]), |warm| warm.join("checkout"));
     step("clone", || clone_head(&checkout))?;
@@ -101,21 +101,21 @@ fn prepare(args: &Args, root: &Path) -> Result<Namespace> {
         mounts.push(BindMount::read_only(shared, "/src/shared"));
     }
     let mut path = format!("{HOME}/.cargo/bin");
-    if let Some(go) = Go::find() {
+    if let Some(go) = GoToolchain::find() {
         path += &format!(":{}/bin", go.root.display());
         mounts.extend(go.mounts()?);
     }
     path += ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     variables.extend([("HOME".into(), HOME.into()), ("PATH".into(), path), ("LANG".into(), "C.UTF-8".into())]);
-    Ok(Namespace { root: root.into(), mounts, variables, directory: CHECKOUT.into() })
+    Ok(RootNamespace { root: root.into(), mounts, variables, directory: CHECKOUT.into() })
 }
 
 /// The toolchain, downloaded crates, and what tests and tasks keep.
-fn caches() -> Result<Vec<BindMount>> {
+fn cache_mounts() -> Result<Vec<BindMount>> {
     let home = PathBuf::from(env::var_os("HOME").context("HOME is not set")?);
     let variable = |name: &str, default: &str| env::var_os(name).map_or_else(|| home.join(default), PathBuf::from);
     let (cargo, rustup) = (variable("CARGO_HOME", ".cargo"), variable("RUSTUP_HOME", ".rustup"));
-    let mut mounts = vec![BindMount::writable(cache("")?, format!("{HOME}/.cache/ferry"))];
+    let mut mounts = vec![BindMount::writable(cache_dir("")?, format!("{HOME}/.cache/ferry"))];
     for folder in ["bin", "registry", "git"] {
         mounts.push(BindMount::writable(cargo.join(folder), format!("{HOME}/.cargo/{folder}")));
     }
@@ -129,7 +129,7 @@ fn caches() -> Result<Vec<BindMount>> {
 }
 
 /// The machine's Go toolchain.
-struct Go {
+struct GoToolchain {
     root: PathBuf,
     module_cache: PathBuf,
     build_cache: PathBuf,
@@ -137,7 +137,7 @@ struct Go {
     env_file: PathBuf,
 }
 
-impl Go {
+impl GoToolchain {
     fn find() -> Option<Self> {
         let text =
             process::output(Command::new("go").args(["env", "GOROOT", "GOMODCACHE", "GOCACHE", "GOENV"])).ok()?;

@@ -14,9 +14,9 @@ use crate::process::step;
 
 /// Make a container image and load it into a cluster
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ImageArgs {
     /// Which image
-    image: Image,
+    image: ImageName,
 
     /// The cluster's data directory
     #[arg(long, value_name = "DIR", default_value = "/var/lib/ferry")]
@@ -29,12 +29,12 @@ pub struct Args {
 
 /// The images that can be made.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Image {
+enum ImageName {
     Nginx,
 }
 
-pub fn run(args: &Args) -> Result<()> {
-    let Image::Nginx = args.image;
+pub fn run(args: &ImageArgs) -> Result<()> {
+    let ImageName::Nginx = args.image;
     let socket = args.data_dir.join("containerd/containerd.sock");
     if !socket.exists() {
         let dir = args.data_dir.display();

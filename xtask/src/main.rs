@@ -23,18 +23,18 @@ use clap::{Parser, Subcommand};
 /// Tasks around this repository.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask")]
-struct Cli {
+struct CommandLine {
     #[command(subcommand)]
     task: Task,
 }
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    Fresh(fresh::Args),
-    Image(image::Args),
-    Measure(measure::Args),
-    Upstream(upstream::Args),
-    Walk(walk::Args),
+    Fresh(fresh::FreshArgs),
+    Image(image::ImageArgs),
+    Measure(measure::MeasureArgs),
+    Upstream(upstream::UpstreamArgs),
+    Walk(walk::WalkArgs),
     /// Check licences, sources, duplicates and known vulnerabilities of dependencies
     Deny,
     /// Check format, lints, dependencies and tidiness, and run all tests
@@ -44,7 +44,7 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().task {
+    let done = match CommandLine::parse().task {
         Task::Fresh(args) => fresh::run(&args),
         Task::Image(args) => image::run(&args),
         Task::Measure(args) => measure::run(&args),
@@ -70,7 +70,7 @@ fn repository() -> &'static Path {
 }
 
 /// A folder for what is made once and used by every clone: `${XDG_CACHE_HOME:-~/.cache}/ferry/NAME`.
-fn cache(name: &str) -> anyhow::Result<PathBuf> {
+fn cache_dir(name: &str) -> anyhow::Result<PathBuf> {
     let set = env::var_os("XDG_CACHE_HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from);
     let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
     let dir = set.or_else(home).context("neither XDG_CACHE_HOME nor HOME is set")?.join("ferry").join(name);

@@ -19,31 +19,31 @@ use crate::{
 
 /// Measure start, memory and a Deployment, and print the median of several runs
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// How often everything is done
+pub struct MeasureArgs {
+    /// Number of runs
     #[arg(long, value_name = "N", default_value_t = 3)]
     runs: usize,
 
-    /// How long the cluster is left alone before its memory is read
+    /// Seconds of idling before memory is read
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     idle: u64,
 
-    /// Where the cluster that is measured keeps its data; removed afterwards
+    /// Data directory of the measured cluster; removed afterwards
     #[arg(long, value_name = "DIR", default_value = "/tmp/ferry-measure")]
     data_dir: PathBuf,
 }
 
-/// What one run found.
-struct Figures {
+/// The figures of one run.
+struct RunFigures {
     ready: Duration,
     resident: u64,
     running: Duration,
 }
 
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &MeasureArgs) -> Result<()> {
     step("build", || process::run(command("cargo build --release -p ferry").current_dir(repository())))?;
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
-    let bench = Bench { ferry: std::path::absolute(target)?.join("release/ferry"), data_dir: &args.data_dir };
+    let bench = ClusterBench { ferry: std::path::absolute(target)?.join("release/ferry"), data_dir: &args.data_dir };
     let mut all = Vec::new();
     for at in 0..args.runs {
         let figures = bench.once(Duration::from_secs(args.idle));
@@ -65,19 +65,19 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn median(all: &[Figures], figure: impl Fn(&Figures) -> f64) -> f64 {
+fn median(all: &[RunFigures], figure: impl Fn(&RunFigures) -> f64) -> f64 {
     let mut values: Vec<f64> = all.iter().map(figure).collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-struct Bench<'a> {
+struct ClusterBench<'a> {
     ferry: PathBuf,
     data_dir: &'a Path,
 }
 
-impl Bench<'_> {
-    fn once(&self, idle: Duration) -> Result<Figures> {
+impl ClusterBench<'_> {
+    fn once(&self, idle: Duration) -> Result<RunFigures> {
         let start = Instant::now();
         output(&mut self.ferry("up --install-runtime"))?;
         let ready = start.elapsed();
@@ -88,7 +88,7 @@ impl Bench<'_> {
         let start = Instant::now();
         output(&mut self.kubectl("create deployment nginx --image=nginx --replicas=3"))?;
         output(&mut self.kubectl("wait --for=jsonpath={.status.readyReplicas}=3 deployment/nginx"))?;
-        Ok(Figures { ready, resident, running: start.elapsed() })
+        Ok(RunFigures { ready, resident, running: start.elapsed() })
     }
 
     fn ferry(&self, arguments: &str) -> Command {

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use anyhow::{Context, Result};
 
 use crate::{
-    cache, deny,
+    cache_dir, deny,
     packages::{
         self, BUSYBOX, CNI_PLUGINS, CONTAINERD, ETCD, IPROUTE, KUBECTL, MMDEBSTRAP, NFTABLES, PYTHON, RUNC, UTIL_LINUX,
         VENV,
@@ -14,7 +14,7 @@ use crate::{
     repository,
 };
 
-const NEEDED: [packages::Package; 12] =
+const NEEDED: [packages::DebianPackage; 12] =
     [KUBECTL, CONTAINERD, RUNC, CNI_PLUGINS, NFTABLES, IPROUTE, MMDEBSTRAP, ETCD, UTIL_LINUX, BUSYBOX, PYTHON, VENV];
 
 /// Programs are built before the tests run, because the end-to-end tests start them.
@@ -27,9 +27,9 @@ const COMMANDS: [&str; 5] = [
 ];
 
 pub fn run() -> Result<()> {
-    packages::ensure(&NEEDED)?;
+    packages::ensure_installed(&NEEDED)?;
     deny::check()?;
-    let skipped = cache("")?.join(format!("skipped-{}.txt", std::process::id()));
+    let skipped = cache_dir("")?.join(format!("skipped-{}.txt", std::process::id()));
     let outcome = COMMANDS
         .iter()
         .try_for_each(|line| process::run(command(line).current_dir(repository()).env("FERRY_SKIP_FILE", &skipped)));

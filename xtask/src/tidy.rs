@@ -10,16 +10,16 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use self::code::Code;
+use self::code::StrippedCode;
 
 const MAX_LINES: usize = 600;
 const VAGUE_NAMES: [&str; 4] = ["common", "utils", "helpers", "misc"];
-/// Where the compiler's guarantees may be given up.
+/// Crates that may contain `unsafe`.
 const MAY_BE_UNSAFE: [&str; 2] = ["crates/sys", "crates/runtime"];
 
 /// Something to mend.
 #[derive(Debug, PartialEq, Eq)]
-struct Problem {
+struct TidyProblem {
     /// Relative to the repository.
     file: PathBuf,
     /// Counted from 1; 0: the file as a whole.
@@ -27,13 +27,13 @@ struct Problem {
     rule: String,
 }
 
-impl Problem {
+impl TidyProblem {
     fn new(file: &Path, line: usize, rule: impl Into<String>) -> Self {
         Self { file: file.into(), line, rule: rule.into() }
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for TidyProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => write!(f, "{}: {}", self.file.display(), self.rule),
@@ -51,7 +51,7 @@ pub fn run(repository: &Path) -> Result<()> {
     Ok(())
 }
 
-fn check(repository: &Path) -> Result<Vec<Problem>> {
+fn check(repository: &Path) -> Result<Vec<TidyProblem>> {
     let mut problems = crates::check(repository)?;
     for file in ["crates", "examples", "tests", "xtask"]
         .iter()
@@ -79,8 +79,8 @@ fn rust_files(mut found: Vec<PathBuf>, dir: PathBuf) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn check_file(file: &Path, text: &str, problems: &mut Vec<Problem>) {
-    let mut add = |line, rule: String| problems.push(Problem::new(file, line, rule));
+fn check_file(file: &Path, text: &str, problems: &mut Vec<TidyProblem>) {
+    let mut add = |line, rule: String| problems.push(TidyProblem::new(file, line, rule));
     let in_crate_sources =
         file.starts_with("crates") && file.components().nth(2).is_some_and(|part| part.as_os_str() == "src");
     if in_crate_sources && !text.starts_with("//!") {
@@ -96,7 +96,7 @@ fn check_file(file: &Path, text: &str, problems: &mut Vec<Problem>) {
         }
     }
     let may_be_unsafe = MAY_BE_UNSAFE.iter().any(|dir| file.starts_with(dir));
-    for (number, line) in Code::of(text).lines().enumerate() {
+    for (number, line) in StrippedCode::of(text).lines().enumerate() {
         for rule in check_line(&line, may_be_unsafe) {
             add(number + 1, rule);
         }
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn this_repository_is_tidy() {
         let problems = check(crate::repository()).unwrap();
-        let list: Vec<_> = problems.iter().map(Problem::to_string).collect();
+        let list: Vec<_> = problems.iter().map(TidyProblem::to_string).collect();
         assert!(list.is_empty(), "\n{}\n", list.join("\n"));
     }
 

@@ -11,21 +11,22 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::{cache, process, process::step, repository};
+use crate::{cache_dir, process, process::step, repository};
 
 /// Build upstream programs into the cache and print where they are
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct UpstreamArgs {
     /// Which programs of `conformance/programs.txt`
     #[arg(required = true)]
     programs: Vec<String>,
 }
 
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &UpstreamArgs) -> Result<()> {
     let conformance = repository().join("conformance");
     let table = fs::read_to_string(conformance.join("programs.txt")).context("conformance/programs.txt")?;
     for name in &args.programs {
-        let Some(program) = table.lines().filter_map(Program::parse).find(|program| program.name == name) else {
+        let Some(program) = table.lines().filter_map(UpstreamProgram::parse).find(|program| program.name == name)
+        else {
             bail!("conformance/programs.txt has no {name:?}");
         };
         println!("{}", program.ensure(&conformance)?.display());
@@ -35,7 +36,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// A row of the table.
 #[derive(Debug, PartialEq, Eq)]
-struct Program<'a> {
+struct UpstreamProgram<'a> {
     name: &'a str,
     /// The folder of its module.
     module: &'a str,
@@ -44,7 +45,7 @@ struct Program<'a> {
     tags: &'a str,
 }
 
-impl<'a> Program<'a> {
+impl<'a> UpstreamProgram<'a> {
     fn parse(line: &'a str) -> Option<Self> {
         let mut words = line.split_whitespace();
         let (name, module, package) = (words.next()?, words.next()?, words.next()?);
@@ -57,7 +58,7 @@ impl<'a> Program<'a> {
         let pins = fs::read_to_string(module.join("go.mod")).with_context(|| module.display().to_string())?;
         let version = version(&pins, self.package)
             .with_context(|| format!("{}/go.mod requires nothing that holds {}", self.module, self.package))?;
-        let path = cache("upstream")?.join(format!("{}-{version}", self.name));
+        let path = cache_dir("upstream")?.join(format!("{}-{version}", self.name));
         if !path.is_file() {
             step(&format!("build {} {version}", self.name), || self.build(&module, version, &path))?;
         }
@@ -107,10 +108,10 @@ mod tests {
 
     #[test]
     fn rows_are_read_and_comments_are_not() {
-        let row = Program { name: "ctr", module: "modules/c", package: "x.io/c/cmd/ctr", tags: "no_btrfs" };
-        assert_eq!(Program::parse("ctr  modules/c x.io/c/cmd/ctr no_btrfs"), Some(row));
-        assert_eq!(Program::parse("# Programs that are built"), None);
-        assert_eq!(Program::parse(""), None);
+        let row = UpstreamProgram { name: "ctr", module: "modules/c", package: "x.io/c/cmd/ctr", tags: "no_btrfs" };
+        assert_eq!(UpstreamProgram::parse("ctr  modules/c x.io/c/cmd/ctr no_btrfs"), Some(row));
+        assert_eq!(UpstreamProgram::parse("# Programs that are built"), None);
+        assert_eq!(UpstreamProgram::parse(""), None);
     }
 
     #[test]
@@ -132,7 +133,7 @@ mod tests {
     fn every_program_has_a_pinned_version() {
         let conformance = repository().join("conformance");
         let table = fs::read_to_string(conformance.join("programs.txt")).unwrap();
-        for program in table.lines().filter_map(Program::parse) {
+        for program in table.lines().filter_map(UpstreamProgram::parse) {
             let pins = fs::read_to_string(conformance.join(program.module).join("go.mod")).unwrap();
             assert!(version(&pins, program.package).is_some(), "{}", program.name);
         }

@@ -24,8 +24,8 @@ const REPLICAS: usize = 3;
 
 /// Build ferry, start a cluster, and run three nginx pods on it
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// Where the cluster keeps its data; its kubeconfig is then DIR/admin.kubeconfig
+pub struct WalkArgs {
+    /// Data directory of the cluster; its kubeconfig is then DIR/admin.kubeconfig
     ///
     /// Default: ferry's own data directory, and the kubeconfig of the calling user.
     #[arg(long, value_name = "DIR")]
@@ -40,9 +40,9 @@ pub struct Args {
     purge: bool,
 }
 
-pub fn run(args: &Args) -> Result<()> {
-    let walk = Walk::new(args)?;
-    step("what the walk needs", || packages::ensure(&[KUBECTL]))?;
+pub fn run(args: &WalkArgs) -> Result<()> {
+    let walk = ClusterWalk::new(args)?;
+    step("what the walk needs", || packages::ensure_installed(&[KUBECTL]))?;
     step("build", || {
         process::run(command("cargo build -p ferry --profile").arg(&args.profile).current_dir(repository()))
     })?;
@@ -55,13 +55,13 @@ pub fn run(args: &Args) -> Result<()> {
     walked
 }
 
-struct Walk {
+struct ClusterWalk {
     ferry: PathBuf,
     data_dir: Option<PathBuf>,
 }
 
-impl Walk {
-    fn new(args: &Args) -> Result<Self> {
+impl ClusterWalk {
+    fn new(args: &WalkArgs) -> Result<Self> {
         let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
         let target = std::path::absolute(target)?;
         let data_dir = args.data_dir.as_deref().map(std::path::absolute).transpose()?;

@@ -16,14 +16,14 @@ use tokio_rustls::TlsConnector;
 const WINDOW: u32 = 8 << 20;
 
 /// One connection.
-pub struct Client {
+pub struct BenchClient {
     sender: http2::SendRequest<Full<Bytes>>,
     port: u16,
     encoding: &'static str,
 }
 
-/// What came back.
-pub struct Answer {
+/// A response.
+pub struct BenchResponse {
     /// The status.
     pub status: u16,
     /// The body as it came.
@@ -31,8 +31,8 @@ pub struct Answer {
 }
 
 /// A request to send.
-pub struct Call<'a> {
-    /// What to do.
+pub struct BenchRequest<'a> {
+    /// The method.
     pub method: Method,
     /// To what.
     pub path: &'a str,
@@ -42,7 +42,7 @@ pub struct Call<'a> {
     pub body: Bytes,
 }
 
-impl Client {
+impl BenchClient {
     /// Connects to a port of loopback.
     pub async fn connect(port: u16, tls: &Arc<ClientConfig>) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port)).await?;
@@ -55,7 +55,7 @@ impl Client {
             .handshake(TokioIo::new(stream))
             .await?;
         tokio::spawn(async move {
-            // How it ends is seen by whoever waits for an answer.
+            // A pending request reports its end.
             let _ = connection.await;
         });
         Ok(Self { sender, port, encoding: "gzip" })
@@ -67,18 +67,18 @@ impl Client {
     }
 
     /// Reads a path.
-    pub async fn get(&mut self, path: &str, media: &str) -> anyhow::Result<Answer> {
-        self.call(Call { method: Method::GET, path, media, body: Bytes::new() }).await
+    pub async fn get(&mut self, path: &str, media: &str) -> anyhow::Result<BenchResponse> {
+        self.call(BenchRequest { method: Method::GET, path, media, body: Bytes::new() }).await
     }
 
     /// Sends a request and reads the answer whole.
-    pub async fn call(&mut self, call: Call<'_>) -> anyhow::Result<Answer> {
+    pub async fn call(&mut self, call: BenchRequest<'_>) -> anyhow::Result<BenchResponse> {
         let (status, body) = self.open(call).await?;
-        Ok(Answer { status, body: body.collect().await.context("the answer broke off")?.to_bytes() })
+        Ok(BenchResponse { status, body: body.collect().await.context("the answer broke off")?.to_bytes() })
     }
 
     /// Sends a request and hands out the answer as it comes.
-    pub async fn open(&mut self, call: Call<'_>) -> anyhow::Result<(u16, Incoming)> {
+    pub async fn open(&mut self, call: BenchRequest<'_>) -> anyhow::Result<(u16, Incoming)> {
         let request = Request::builder()
             .method(call.method)
             .uri(format!("https://localhost:{}{}", self.port, call.path))

@@ -1,4 +1,4 @@
-//! What measuring an API server takes: the servers, started alike and watched from outside, and a client that costs little.
+//! Measures API servers: starts them alike, observes them from outside, and loads them with a cheap client.
 
 pub mod client;
 pub mod pki;

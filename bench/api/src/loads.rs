@@ -12,9 +12,9 @@ use anyhow::{Context, bail};
 use api::{protobuf, schema::schema};
 use bytes::Bytes;
 use ferry_bench_api::{
-    client::{Call, Client},
-    pki::Pki,
-    servers::{Server, expect},
+    client::{BenchClient, BenchRequest},
+    pki::BenchPki,
+    servers::{MeasuredServer, expect},
 };
 use futures::future::try_join_all;
 use http::Method;
@@ -28,16 +28,16 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const COLLECTION: &str = "/api/v1/namespaces/default/configmaps";
 /// One object in this many has the label that a list by label asks for.
 const LABELLED: usize = 100;
-/// How many whole lists, and how many by label, are read.
+/// Number of whole lists, and of lists by label.
 const LISTS: usize = 40;
 const LISTS_BY_LABEL: usize = 1000;
-/// How many changes the watchers see.
+/// Number of changes for the watchers.
 const CHANGES: usize = 2000;
-/// How many clients make them.
+/// Clients that make them.
 const WRITERS: usize = 8;
 
-/// How much of everything.
-pub struct Plan {
+/// The size of each load.
+pub struct LoadPlan {
     /// Clients at once.
     pub clients: usize,
     /// Objects there are.
@@ -48,13 +48,13 @@ pub struct Plan {
     pub only: String,
 }
 
-/// What one load came to.
-pub struct Measured {
+/// The result of one load.
+pub struct LoadResult {
     /// Its name.
     pub name: String,
     /// Operations.
     pub count: usize,
-    /// How long they took in all.
+    /// The total duration.
     pub took: Duration,
     /// The CPU time of the server.
     pub cpu: Duration,
@@ -65,35 +65,35 @@ pub struct Measured {
 }
 
 /// Runs every load in both encodings.
-pub async fn run(server: &Server, pki: &Pki, plan: &Plan) -> anyhow::Result<Vec<Measured>> {
+pub async fn run(server: &MeasuredServer, pki: &BenchPki, plan: &LoadPlan) -> anyhow::Result<Vec<LoadResult>> {
     let tls = pki.client()?;
     let mut results = Vec::new();
     for (media, suffix) in [(JSON, "json"), (PROTOBUF, "protobuf")] {
-        let load = Load { server, tls: &tls, plan, media };
+        let load = LoadRun { server, tls: &tls, plan, media };
         load.writes(&mut results, suffix).await?;
     }
     Ok(results)
 }
 
-struct Load<'a> {
-    server: &'a Server,
+struct LoadRun<'a> {
+    server: &'a MeasuredServer,
     tls: &'a Arc<ClientConfig>,
-    plan: &'a Plan,
+    plan: &'a LoadPlan,
     media: &'static str,
 }
 
-type Requests = Arc<dyn Fn(usize) -> (Method, String, Bytes) + Send + Sync>;
+type RequestSource = Arc<dyn Fn(usize) -> (Method, String, Bytes) + Send + Sync>;
 
-impl Load<'_> {
-    async fn writes(&self, results: &mut Vec<Measured>, suffix: &str) -> anyhow::Result<()> {
+impl LoadRun<'_> {
+    async fn writes(&self, results: &mut Vec<LoadResult>, suffix: &str) -> anyhow::Result<()> {
         let (objects, media) = (self.plan.objects, self.media);
-        let create: Requests = Arc::new(move |n| (Method::POST, COLLECTION.to_owned(), body(n, 0, media)));
-        let get: Requests = Arc::new(|n| (Method::GET, path(n), Bytes::new()));
-        let update: Requests = Arc::new(move |n| (Method::PUT, path(n), body(n, 1, media)));
-        let list: Requests = Arc::new(|_| (Method::GET, COLLECTION.to_owned(), Bytes::new()));
-        let by_label: Requests =
+        let create: RequestSource = Arc::new(move |n| (Method::POST, COLLECTION.to_owned(), body(n, 0, media)));
+        let get: RequestSource = Arc::new(|n| (Method::GET, path(n), Bytes::new()));
+        let update: RequestSource = Arc::new(move |n| (Method::PUT, path(n), body(n, 1, media)));
+        let list: RequestSource = Arc::new(|_| (Method::GET, COLLECTION.to_owned(), Bytes::new()));
+        let by_label: RequestSource =
             Arc::new(|_| (Method::GET, format!("{COLLECTION}?labelSelector=bench%3Dyes"), Bytes::new()));
-        let delete: Requests = Arc::new(|n| (Method::DELETE, path(n), Bytes::new()));
+        let delete: RequestSource = Arc::new(|n| (Method::DELETE, path(n), Bytes::new()));
         results.push(self.measure(format!("create {suffix}"), objects, 201, &create).await?);
         for (name, count, requests) in [
             ("get", objects, &get),
@@ -115,9 +115,15 @@ impl Load<'_> {
     }
 
     /// `count` requests by all clients, as fast as they are answered.
-    async fn measure(&self, name: String, count: usize, wanted: u16, requests: &Requests) -> anyhow::Result<Measured> {
+    async fn measure(
+        &self,
+        name: String,
+        count: usize,
+        wanted: u16,
+        requests: &RequestSource,
+    ) -> anyhow::Result<LoadResult> {
         let next = Arc::new(AtomicUsize::new(0));
-        let connections = (0..self.plan.clients).map(|_| Client::connect(self.server.port, self.tls));
+        let connections = (0..self.plan.clients).map(|_| BenchClient::connect(self.server.port, self.tls));
         let mut connections = try_join_all(connections).await?;
         if wanted == 200 && requests(0).0 == Method::GET {
             // What is made once is not what an operation costs.
@@ -125,7 +131,7 @@ impl Load<'_> {
             for client in connections.iter_mut().take(2) {
                 let (method, body) = (method.clone(), body.clone());
                 expect(
-                    client.call(Call { method, path: &path, media: self.media, body }).await?.status,
+                    client.call(BenchRequest { method, path: &path, media: self.media, body }).await?.status,
                     wanted,
                     &name,
                 )?;
@@ -144,7 +150,7 @@ impl Load<'_> {
                     }
                     let (method, path, body) = requests(n);
                     let sent = Instant::now();
-                    let answer = client.call(Call { method, path: &path, media, body }).await?;
+                    let answer = client.call(BenchRequest { method, path: &path, media, body }).await?;
                     times.push(sent.elapsed());
                     expect(answer.status, wanted, &name)?;
                     if answer.body.is_empty() {
@@ -160,23 +166,23 @@ impl Load<'_> {
         let took = began.elapsed();
         times.sort_unstable();
         let p99 = times.get(times.len() * 99 / 100).copied().unwrap_or_default();
-        Ok(Measured { name, count, took, cpu: self.server.cpu()? - cpu, p99, resident: self.server.resident()? })
+        Ok(LoadResult { name, count, took, cpu: self.server.cpu()? - cpu, p99, resident: self.server.resident()? })
     }
 
     /// Changes that every watcher hears of; the cost is per event and watcher.
-    async fn watch(&self, name: String) -> anyhow::Result<Measured> {
+    async fn watch(&self, name: String) -> anyhow::Result<LoadResult> {
         let ready = Arc::new(Barrier::new(self.plan.watchers + 1));
         let watched = format!("{COLLECTION}?watch=1&resourceVersion={}", self.revision().await?);
         let watchers = (0..self.plan.watchers).map(|_| {
             let (tls, port, media, path, ready) =
                 (self.tls.clone(), self.server.port, self.media, watched.clone(), ready.clone());
             tokio::spawn(async move {
-                let mut client = Client::connect(port, &tls).await?;
+                let mut client = BenchClient::connect(port, &tls).await?;
                 let (status, mut body) =
-                    client.open(Call { method: Method::GET, path: &path, media, body: Bytes::new() }).await?;
+                    client.open(BenchRequest { method: Method::GET, path: &path, media, body: Bytes::new() }).await?;
                 expect(status, 200, "a watch")?;
                 ready.wait().await;
-                let mut counter = Counter::new(media);
+                let mut counter = LatencyCounter::new(media);
                 while counter.events < CHANGES {
                     let frame = body.frame().await.context("the watch ended early")??;
                     counter.feed(frame.data_ref().map(Bytes::as_ref).unwrap_or_default());
@@ -188,17 +194,17 @@ impl Load<'_> {
         ready.wait().await;
         let (cpu, began) = (self.server.cpu()?, Instant::now());
         let media = self.media;
-        let change: Requests = Arc::new(move |n| (Method::PUT, path(n), body(n, 2, media)));
+        let change: RequestSource = Arc::new(move |n| (Method::PUT, path(n), body(n, 2, media)));
         // Upstream cuts off watchers that a larger burst leaves behind.
-        let plan = Plan { clients: WRITERS.min(self.plan.clients), only: String::new(), ..*self.plan };
-        let writers = Load { plan: &plan, ..*self };
+        let plan = LoadPlan { clients: WRITERS.min(self.plan.clients), only: String::new(), ..*self.plan };
+        let writers = LoadRun { plan: &plan, ..*self };
         writers.measure("a change".to_owned(), CHANGES, 200, &change).await?;
         for watcher in try_join_all(watchers).await? {
             watcher?;
         }
         let took = began.elapsed();
         let count = CHANGES * self.plan.watchers;
-        Ok(Measured {
+        Ok(LoadResult {
             name,
             count,
             took,
@@ -209,7 +215,7 @@ impl Load<'_> {
     }
 
     async fn revision(&self) -> anyhow::Result<String> {
-        let mut client = Client::connect(self.server.port, self.tls).await?;
+        let mut client = BenchClient::connect(self.server.port, self.tls).await?;
         let answer = client.get(&format!("{COLLECTION}?limit=1"), JSON).await?;
         let list: serde_json::Value = serde_json::from_slice(&answer.body)?;
         list["metadata"]["resourceVersion"].as_str().map(str::to_owned).context("a list without a revision")
@@ -217,7 +223,7 @@ impl Load<'_> {
 }
 
 /// Counts events without decoding them: lines of JSON, or frames that begin with their length.
-struct Counter {
+struct LatencyCounter {
     frames: bool,
     events: usize,
     /// Bytes of the current frame that are still to come.
@@ -225,7 +231,7 @@ struct Counter {
     head: Vec<u8>,
 }
 
-impl Counter {
+impl LatencyCounter {
     fn new(media: &str) -> Self {
         Self { frames: media == PROTOBUF, events: 0, left: 0, head: Vec::new() }
     }

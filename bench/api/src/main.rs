@@ -13,14 +13,14 @@ use ferry_bench_api::{pki, servers};
 #[derive(Parser)]
 struct Arguments {
     #[command(flatten)]
-    programs: servers::Programs,
-    /// How many clients send requests at once, each on a connection of its own
+    programs: servers::ServerPrograms,
+    /// Concurrent clients, each on a connection of its own
     #[arg(long, default_value_t = 64)]
     clients: usize,
-    /// How many objects there are
+    /// Number of objects
     #[arg(long, default_value_t = 5000)]
     objects: usize,
-    /// How many watchers there are
+    /// Number of watchers
     #[arg(long, default_value_t = 200)]
     watchers: usize,
     /// Only the loads whose names contain this
@@ -36,8 +36,8 @@ async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     let programs = &arguments.programs;
     let scratch = tempfile::Builder::new().prefix("bench-api-").tempdir_in(&programs.dir)?;
-    let pki = pki::Pki::create(scratch.path())?;
-    let plan = loads::Plan {
+    let pki = pki::BenchPki::create(scratch.path())?;
+    let plan = loads::LoadPlan {
         clients: arguments.clients,
         objects: arguments.objects,
         watchers: arguments.watchers,
@@ -59,8 +59,12 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn measured(server: &servers::Server, pki: &pki::Pki, plan: &loads::Plan) -> anyhow::Result<report::Column> {
+async fn measured(
+    server: &servers::MeasuredServer,
+    pki: &pki::BenchPki,
+    plan: &loads::LoadPlan,
+) -> anyhow::Result<report::ReportColumn> {
     let idle = server.resident()?;
     let results = loads::run(server, pki, plan).await?;
-    Ok(report::Column { idle, results, after: server.resident()? })
+    Ok(report::ReportColumn { idle, results, after: server.resident()? })
 }

@@ -10,17 +10,17 @@ use rustls::{
 };
 
 /// The certificates of a run.
-pub struct Pki {
+pub struct BenchPki {
     /// The authority.
     pub ca: PathBuf,
-    /// What the servers show.
+    /// The serving certificate.
     pub server: (PathBuf, PathBuf),
-    /// What signs service-account tokens, and what checks them.
+    /// The key pair of service account tokens.
     pub tokens: (PathBuf, PathBuf),
     client: (PathBuf, PathBuf),
 }
 
-impl Pki {
+impl BenchPki {
     /// Makes them under a directory.
     pub fn create(dir: &Path) -> anyhow::Result<Self> {
         let ca_key = KeyPair::generate()?;
@@ -52,7 +52,7 @@ impl Pki {
         Ok(Self { ca: file, server, tokens, client })
     }
 
-    /// How the client connects.
+    /// The client's TLS configuration.
     pub fn client(&self) -> anyhow::Result<Arc<ClientConfig>> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(&self.ca).context("the authority")?)?;

@@ -10,9 +10,9 @@ use std::{
 use anyhow::Context;
 
 /// A running program; dropping it kills it.
-pub struct Process(Child);
+pub struct MeasuredProcess(Child);
 
-impl Process {
+impl MeasuredProcess {
     /// Starts a program whose output goes to a file.
     pub fn start(program: &Path, arguments: &[String], log: &Path) -> anyhow::Result<Self> {
         let log = File::create(log).with_context(|| format!("cannot create {}", log.display()))?;
@@ -50,7 +50,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for MeasuredProcess {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.0.kill();

@@ -2,20 +2,20 @@
 
 use serde_json::json;
 
-use crate::loads::Measured;
+use crate::loads::LoadResult;
 
-/// What one server came to.
-pub struct Column {
+/// The results of one server.
+pub struct ReportColumn {
     /// Memory before the load.
     pub idle: u64,
     /// The loads.
-    pub results: Vec<Measured>,
+    pub results: Vec<LoadResult>,
     /// Memory after the load.
     pub after: u64,
 }
 
 /// Prints the table.
-pub fn print(columns: &[(&str, Column)]) {
+pub fn print(columns: &[(&str, ReportColumn)]) {
     let Some(((_, ours), others)) = columns.split_first() else { return };
     let theirs = others.first().map(|(_, column)| column);
     println!(
@@ -36,9 +36,10 @@ pub fn print(columns: &[(&str, Column)]) {
             megabytes(result.resident),
         );
     }
-    for (name, get) in
-        [("idle memory, MB", (|c: &Column| c.idle) as fn(&Column) -> u64), ("memory after, MB", |c| c.after)]
-    {
+    for (name, get) in [
+        ("idle memory, MB", (|c: &ReportColumn| c.idle) as fn(&ReportColumn) -> u64),
+        ("memory after, MB", |c| c.after),
+    ] {
         let (ours, theirs) = (megabytes(get(ours)), theirs.map(|column| megabytes(get(column))));
         println!(
             "{name:<22}{ours:>12.1}{:>12}{:>9}",
@@ -49,7 +50,7 @@ pub fn print(columns: &[(&str, Column)]) {
 }
 
 /// Prints a line of JSON for each load and server: what an operation cost, and how many went through.
-pub fn print_json(columns: &[(&str, Column)]) {
+pub fn print_json(columns: &[(&str, ReportColumn)]) {
     for (server, column) in columns {
         for result in &column.results {
             let (cost, rate) = (cost(result), rate(result));
@@ -58,11 +59,11 @@ pub fn print_json(columns: &[(&str, Column)]) {
     }
 }
 
-fn cost(result: &Measured) -> f64 {
+fn cost(result: &LoadResult) -> f64 {
     result.cpu.as_secs_f64() * 1e6 / result.count as f64
 }
 
-fn rate(result: &Measured) -> f64 {
+fn rate(result: &LoadResult) -> f64 {
     result.count as f64 / result.took.as_secs_f64()
 }
 

@@ -10,11 +10,11 @@ use std::{
 use anyhow::{Context, bail};
 use tokio::time::{Instant, sleep};
 
-use crate::{client::Client, pki::Pki, process::Process};
+use crate::{client::BenchClient, pki::BenchPki, process::MeasuredProcess};
 
 /// The programs that are measured, and where.
 #[derive(clap::Args)]
-pub struct Programs {
+pub struct ServerPrograms {
     /// Ferry's binary
     #[arg(long)]
     pub ferry: PathBuf,
@@ -24,46 +24,46 @@ pub struct Programs {
     /// The etcd for it
     #[arg(long)]
     pub etcd: Option<PathBuf>,
-    /// Where to keep the files while measuring
+    /// Directory of files while measuring
     #[arg(long, default_value = ".")]
     pub dir: PathBuf,
 }
 
-/// How long a server may take to be ready.
+/// Time for a server to become ready.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server that answers, and every process that works for it.
-pub struct Server {
-    /// Where it listens on loopback.
+pub struct MeasuredServer {
+    /// Its port on loopback.
     pub port: u16,
-    processes: Vec<Process>,
+    processes: Vec<MeasuredProcess>,
 }
 
-impl Server {
+impl MeasuredServer {
     /// The CPU time that it has used.
     pub fn cpu(&self) -> anyhow::Result<Duration> {
-        self.processes.iter().map(Process::cpu).sum()
+        self.processes.iter().map(MeasuredProcess::cpu).sum()
     }
 
     /// The memory that it has in use.
     pub fn resident(&self) -> anyhow::Result<u64> {
-        self.processes.iter().map(Process::resident).sum()
+        self.processes.iter().map(MeasuredProcess::resident).sum()
     }
 }
 
 /// Starts Ferry's API server.
-pub async fn ferry(program: &Path, pki: &Pki, dir: &Path) -> anyhow::Result<Server> {
+pub async fn ferry(program: &Path, pki: &BenchPki, dir: &Path) -> anyhow::Result<MeasuredServer> {
     fs::create_dir_all(dir)?;
     let port = free_port()?;
     let mut arguments = common(pki, port, dir);
     arguments.insert(0, "kube-apiserver".into());
     arguments.push(format!("--data-dir={}", dir.join("data").display()));
-    let process = Process::start(program, &arguments, &dir.join("ferry.log"))?;
-    ready(Server { port, processes: vec![process] }, pki).await
+    let process = MeasuredProcess::start(program, &arguments, &dir.join("ferry.log"))?;
+    ready(MeasuredServer { port, processes: vec![process] }, pki).await
 }
 
 /// Starts upstream's API server and its etcd.
-pub async fn upstream(program: &Path, etcd: &Path, pki: &Pki, dir: &Path) -> anyhow::Result<Server> {
+pub async fn upstream(program: &Path, etcd: &Path, pki: &BenchPki, dir: &Path) -> anyhow::Result<MeasuredServer> {
     fs::create_dir_all(dir)?;
     let (clients, peers, port) = (free_port()?, free_port()?, free_port()?);
     let (clients, peers) = (format!("http://127.0.0.1:{clients}"), format!("http://127.0.0.1:{peers}"));
@@ -75,14 +75,14 @@ pub async fn upstream(program: &Path, etcd: &Path, pki: &Pki, dir: &Path) -> any
         format!("--initial-advertise-peer-urls={peers}"),
         format!("--initial-cluster=default={peers}"),
     ];
-    let etcd = Process::start(etcd, &arguments, &dir.join("etcd.log"))?;
+    let etcd = MeasuredProcess::start(etcd, &arguments, &dir.join("etcd.log"))?;
     let mut arguments = common(pki, port, dir);
     arguments.push(format!("--etcd-servers={clients}"));
-    let server = Process::start(program, &arguments, &dir.join("kube-apiserver.log"))?;
-    ready(Server { port, processes: vec![etcd, server] }, pki).await
+    let server = MeasuredProcess::start(program, &arguments, &dir.join("kube-apiserver.log"))?;
+    ready(MeasuredServer { port, processes: vec![etcd, server] }, pki).await
 }
 
-fn common(pki: &Pki, port: u16, dir: &Path) -> Vec<String> {
+fn common(pki: &BenchPki, port: u16, dir: &Path) -> Vec<String> {
     vec![
         format!("--secure-port={port}"),
         "--bind-address=127.0.0.1".into(),
@@ -103,14 +103,14 @@ fn free_port() -> anyhow::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-async fn ready(mut server: Server, pki: &Pki) -> anyhow::Result<Server> {
+async fn ready(mut server: MeasuredServer, pki: &BenchPki) -> anyhow::Result<MeasuredServer> {
     let deadline = Instant::now() + PATIENCE;
     let tls = pki.client()?;
     loop {
-        if server.processes.iter_mut().any(Process::ended) {
+        if server.processes.iter_mut().any(MeasuredProcess::ended) {
             bail!("the server at port {} ended before it was ready; its log is beside its data", server.port);
         }
-        if let Ok(mut client) = Client::connect(server.port, &tls).await
+        if let Ok(mut client) = BenchClient::connect(server.port, &tls).await
             && let Ok(answer) = client.get("/readyz", "*/*").await
             && answer.status == 200
         {

@@ -18,21 +18,21 @@ use kube::{
 /// Put load on a cluster
 #[derive(Parser)]
 struct Arguments {
-    /// How to reach it
+    /// Kubeconfig of the cluster
     #[arg(long)]
     kubeconfig: PathBuf,
     #[command(subcommand)]
-    load: Load,
+    load: ClusterLoad,
 }
 
 #[derive(Subcommand)]
-enum Load {
+enum ClusterLoad {
     /// Start pods of a present image, wait until they are Ready, end them
-    Pods(pods::Pods),
+    Pods(pods::PodLoad),
     /// Start deployments of three, wait until they are available
-    Deployment(pods::Deployments),
+    Deployment(pods::DeploymentLoad),
     /// Schedule pods onto nodes that are only objects
-    Schedule(schedule::Schedule),
+    Schedule(schedule::ScheduleLoad),
 }
 
 #[tokio::main]
@@ -42,8 +42,8 @@ async fn main() -> anyhow::Result<()> {
     let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
     let client = Client::try_from(config)?;
     match arguments.load {
-        Load::Pods(load) => load.run(&client).await,
-        Load::Deployment(load) => load.run(&client).await,
-        Load::Schedule(load) => load.run(&client).await,
+        ClusterLoad::Pods(load) => load.run(&client).await,
+        ClusterLoad::Deployment(load) => load.run(&client).await,
+        ClusterLoad::Schedule(load) => load.run(&client).await,
     }
 }

@@ -14,29 +14,29 @@ use crate::{rows, watch};
 
 /// It ends as soon as it is told to, so that what is measured is the cluster.
 const IMAGE: &str = "registry.k8s.io/pause:3.10.2";
-/// How many requests are under way at once.
+/// Concurrent requests.
 const AT_ONCE: usize = 16;
 
 /// Pods by themselves.
 #[derive(clap::Args)]
-pub struct Pods {
-    /// How many at once
+pub struct PodLoad {
+    /// Number of pods
     #[arg(long)]
     count: usize,
-    /// How often
+    /// Number of runs
     #[arg(long, default_value_t = 5)]
     repeat: usize,
 }
 
 /// Deployments of three.
 #[derive(clap::Args)]
-pub struct Deployments {
-    /// How often
+pub struct DeploymentLoad {
+    /// Number of runs
     #[arg(long, default_value_t = 5)]
     repeat: usize,
 }
 
-impl Pods {
+impl PodLoad {
     pub async fn run(&self, client: &Client) -> anyhow::Result<()> {
         let (mut started, mut ended) = (Vec::new(), Vec::new());
         for _ in 0..self.repeat {
@@ -85,7 +85,7 @@ impl Pods {
     }
 }
 
-impl Deployments {
+impl DeploymentLoad {
     pub async fn run(&self, client: &Client) -> anyhow::Result<()> {
         let mut took = Vec::new();
         for n in 0..self.repeat {

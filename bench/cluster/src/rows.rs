@@ -1,4 +1,4 @@
-//! What is told: a line of JSON per row, with every value that was measured.
+//! The output: a line of JSON per row, with every measured value.
 
 use std::time::Duration;
 

@@ -22,7 +22,7 @@ use serde_json::json;
 
 use crate::{rows, watch};
 
-/// How many requests are under way at once.
+/// Concurrent requests.
 const AT_ONCE: usize = 32;
 /// A lease lasts four times as long.
 const RENEWAL: Duration = Duration::from_secs(10);
@@ -30,9 +30,9 @@ const RENEWAL: Duration = Duration::from_secs(10);
 const PARTS: usize = 5;
 const SELECTOR: &str = "bench=schedule";
 
-/// How much.
+/// The size of the load.
 #[derive(clap::Args)]
-pub struct Schedule {
+pub struct ScheduleLoad {
     /// Nodes that are only objects
     #[arg(long, default_value_t = 1000)]
     nodes: usize,
@@ -44,7 +44,7 @@ pub struct Schedule {
     pause: Option<std::path::PathBuf>,
 }
 
-impl Schedule {
+impl ScheduleLoad {
     pub async fn run(&self, client: &Client) -> anyhow::Result<()> {
         // From the beginning: it may take longer than a lease lasts until all nodes are usable.
         let leases = tokio::spawn(keep_leases(client.clone(), self.nodes));

@@ -11,11 +11,11 @@ use kube::{
 };
 use tokio::time::{Instant, timeout_at};
 
-/// How long anything may take.
+/// Time for any expected event.
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// The objects of a selector as a watch tells them, by name.
-pub struct Seen<K> {
+pub struct ObservedObjects<K> {
     /// Those that are there.
     pub objects: BTreeMap<String, K>,
 }
@@ -25,14 +25,14 @@ pub async fn until<K>(
     api: &Api<K>,
     selector: &str,
     revision: &str,
-    mut done: impl FnMut(&Seen<K>, Option<&K>) -> bool,
+    mut done: impl FnMut(&ObservedObjects<K>, Option<&K>) -> bool,
 ) -> anyhow::Result<()>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
     let parameters = WatchParams::default().labels(selector).timeout(290);
     let (deadline, mut revision) = (Instant::now() + PATIENCE, revision.to_owned());
-    let mut seen = Seen { objects: BTreeMap::new() };
+    let mut seen = ObservedObjects { objects: BTreeMap::new() };
     loop {
         let mut events = pin!(api.watch(&parameters, &revision).await?);
         loop {

@@ -3,20 +3,20 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use ferry_tests::definitions::Modules;
+use ferry_tests::definitions::GoModules;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::side::Side;
+use crate::side::ServerSide;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const CLONED: &str = "certificaterequests.cert-manager.io";
-/// How long all may take to be established.
+/// Time for all CRDs to be established.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The definitions of others.
 pub fn read() -> anyhow::Result<Vec<Value>> {
-    let modules = Modules::fetch().context("the definitions are in Go modules, which cannot be had")?;
+    let modules = GoModules::fetch().context("the definitions are in Go modules, which cannot be had")?;
     let documents = modules.definitions().counted;
     documents.iter().map(|it| Ok(formats::yaml::parse(it.document.text.as_bytes())?.value)).collect()
 }
@@ -35,7 +35,7 @@ pub fn clones(definitions: &[Value], count: usize) -> anyhow::Result<Vec<Value>>
 }
 
 /// Creates definitions one after the other; how long until all of them were established.
-pub async fn establish(side: &mut Side<'_>, definitions: &[Value]) -> anyhow::Result<Duration> {
+pub async fn establish(side: &mut ServerSide<'_>, definitions: &[Value]) -> anyhow::Result<Duration> {
     let start = Instant::now();
     for definition in definitions {
         side.create(DEFINITIONS, definition).await?;
@@ -53,7 +53,7 @@ pub async fn establish(side: &mut Side<'_>, definitions: &[Value]) -> anyhow::Re
 }
 
 /// Reads the document of OpenAPI 2, which must have all kinds; how long that took, and how long it is.
-pub async fn document(side: &mut Side<'_>) -> anyhow::Result<(Duration, usize)> {
+pub async fn document(side: &mut ServerSide<'_>) -> anyhow::Result<(Duration, usize)> {
     let start = Instant::now();
     let answer = side.get("/openapi/v2").await?;
     let took = start.elapsed();

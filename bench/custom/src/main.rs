@@ -9,18 +9,18 @@ mod side;
 
 use anyhow::Context;
 use clap::Parser;
-use ferry_bench_api::{pki::Pki, servers};
-use side::{Row, Side};
+use ferry_bench_api::{pki::BenchPki, servers};
+use side::{ReportRow, ServerSide};
 
 /// Measure custom resources beside upstream
 #[derive(Parser)]
 struct Arguments {
     #[command(flatten)]
-    programs: servers::Programs,
-    /// How many clones of a definition there are, each in a group of its own
+    programs: servers::ServerPrograms,
+    /// Number of clones of a CRD, each in a group of its own
     #[arg(long, default_value_t = 500)]
     clones: usize,
-    /// How many objects are created with rules, and how many without
+    /// Number of objects created with rules, and without
     #[arg(long, default_value_t = 4000)]
     objects: usize,
 }
@@ -31,35 +31,35 @@ async fn main() -> anyhow::Result<()> {
     let programs = &arguments.programs;
     let definitions = definitions::read()?;
     let scratch = tempfile::Builder::new().prefix("bench-custom-").tempdir_in(&programs.dir)?;
-    let pki = Pki::create(scratch.path())?;
+    let pki = BenchPki::create(scratch.path())?;
     let server = servers::ferry(&programs.ferry, &pki, &scratch.path().join("ferry")).await?;
-    let ours = measured(Side::new(server, &pki).await?, &arguments, &definitions).await.context("ferry")?;
+    let ours = measured(ServerSide::new(server, &pki).await?, &arguments, &definitions).await.context("ferry")?;
     let mut theirs = Vec::new();
     if let (Some(upstream), Some(etcd)) = (&programs.upstream, &programs.etcd) {
         let server = servers::upstream(upstream, etcd, &pki, &scratch.path().join("upstream")).await?;
-        theirs = measured(Side::new(server, &pki).await?, &arguments, &definitions).await.context("upstream")?;
+        theirs = measured(ServerSide::new(server, &pki).await?, &arguments, &definitions).await.context("upstream")?;
     }
     side::print(&ours, &theirs);
     Ok(())
 }
 
 async fn measured(
-    mut side: Side<'_>,
+    mut side: ServerSide<'_>,
     arguments: &Arguments,
     definitions: &[serde_json::Value],
-) -> anyhow::Result<Vec<Row>> {
+) -> anyhow::Result<Vec<ReportRow>> {
     side.settled().await?;
     let idle = side.used()?;
-    let mut rows = vec![Row::new("idle: memory", "MB", idle.memory)];
+    let mut rows = vec![ReportRow::new("idle: memory", "MB", idle.memory)];
     let took = definitions::establish(&mut side, definitions).await?;
-    rows.push(Row::new("94 definitions, until established", "s", took.as_secs_f64()));
+    rows.push(ReportRow::new("94 definitions, until established", "s", took.as_secs_f64()));
     rows.extend(side.since(&idle, "94 definitions").await?);
     let clones = definitions::clones(definitions, arguments.clones)?;
     let took = definitions::establish(&mut side, &clones).await?;
-    rows.push(Row::new(&format!("{} clones, until established", clones.len()), "s", took.as_secs_f64()));
+    rows.push(ReportRow::new(&format!("{} clones, until established", clones.len()), "s", took.as_secs_f64()));
     let (took, size) = definitions::document(&mut side).await?;
-    rows.push(Row::new("/openapi/v2 with all, first read", "s", took.as_secs_f64()));
-    rows.push(Row::new("/openapi/v2 with all, size", "MB", size as f64 / 1e6));
+    rows.push(ReportRow::new("/openapi/v2 with all, first read", "s", took.as_secs_f64()));
+    rows.push(ReportRow::new("/openapi/v2 with all, size", "MB", size as f64 / 1e6));
     rows.extend(side.since(&idle, "all definitions and the document").await?);
     rows.extend(rules::measure(&mut side, arguments.objects).await?);
     Ok(rows)

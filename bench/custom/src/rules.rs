@@ -1,4 +1,4 @@
-//! What the rules of a schema cost: the same objects are created with rules and without.
+//! The cost of validation rules: the same objects are created with rules and without.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use crate::{
     definitions::establish,
-    side::{Row, Side, create},
+    side::{ReportRow, ServerSide, create},
 };
 
-/// How many clients create objects at once.
+/// Concurrent clients.
 const CLIENTS: usize = 8;
-/// How many rules a schema has.
+/// Rules per schema.
 const RULES: usize = 50;
 
 /// Rules as projects write them; each is there several times, with another number.
@@ -29,19 +29,19 @@ const KINDS: &[&str] = &[
     "quantity(self.memory).isGreaterThan(quantity('1Mi')) || self.replicas > N",
 ];
 
-/// What creating an object costs with rules and without, and what the rules cost.
-pub async fn measure(side: &mut Side<'_>, objects: usize) -> anyhow::Result<Vec<Row>> {
+/// Measures the cost of creating an object with rules and without.
+pub async fn measure(side: &mut ServerSide<'_>, objects: usize) -> anyhow::Result<Vec<ReportRow>> {
     let plain = costs(side, "plain", json!([]), objects).await?;
     let ruled = costs(side, "ruled", rules(), objects).await?;
     Ok(vec![
-        Row::new("create an object without rules: CPU", "µs", plain),
-        Row::new(&format!("create an object with {RULES} rules: CPU"), "µs", ruled),
-        Row::new(&format!("{RULES} rules of an object: CPU"), "µs", ruled - plain),
+        ReportRow::new("create an object without rules: CPU", "µs", plain),
+        ReportRow::new(&format!("create an object with {RULES} rules: CPU"), "µs", ruled),
+        ReportRow::new(&format!("{RULES} rules of an object: CPU"), "µs", ruled - plain),
     ])
 }
 
 /// Microseconds of CPU for an object of a kind with these rules.
-async fn costs(side: &mut Side<'_>, plural: &str, rules: Value, objects: usize) -> anyhow::Result<f64> {
+async fn costs(side: &mut ServerSide<'_>, plural: &str, rules: Value, objects: usize) -> anyhow::Result<f64> {
     establish(side, &[definition(plural, rules)]).await?;
     // Programs and connections are there before it counts.
     created(side, plural, "warm", CLIENTS * 20).await?;
@@ -51,7 +51,7 @@ async fn costs(side: &mut Side<'_>, plural: &str, rules: Value, objects: usize) 
     Ok((side.used()?.cpu - before) * 1e6 / objects as f64)
 }
 
-async fn created(side: &Side<'_>, plural: &str, prefix: &str, objects: usize) -> anyhow::Result<()> {
+async fn created(side: &ServerSide<'_>, plural: &str, prefix: &str, objects: usize) -> anyhow::Result<()> {
     let (path, next) = (format!("/apis/bench.example.com/v1/namespaces/default/{plural}"), AtomicUsize::new(0));
     let (path, next) = (&path, &next);
     let clients = side.clients(CLIENTS).await?.into_iter().map(async |mut client| {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::bail;
 use bytes::Bytes;
 use ferry_bench_api::{
-    client::{Answer, Call, Client},
-    pki::Pki,
-    servers::{Server, expect},
+    client::{BenchClient, BenchRequest, BenchResponse},
+    pki::BenchPki,
+    servers::{MeasuredServer, expect},
 };
 use futures::future::try_join_all;
 use http::Method;
@@ -17,13 +17,13 @@ use tokio::time::sleep;
 /// A server rests when it uses less than this in [`PAUSE`].
 const RESTS: f64 = 0.06;
 const PAUSE: Duration = Duration::from_secs(3);
-/// How often it may be found at work.
+/// Samples in which the server may be busy.
 const PATIENCE: usize = 100;
 
 const JSON: &str = "application/json";
 
-/// What a server has used so far.
-pub struct Used {
+/// The resource usage of a server so far.
+pub struct ResourceUsage {
     /// Seconds of CPU.
     pub cpu: f64,
     /// Megabytes in memory.
@@ -31,27 +31,27 @@ pub struct Used {
 }
 
 /// A server, and a connection to it.
-pub struct Side<'a> {
-    server: Server,
-    pki: &'a Pki,
-    client: Client,
+pub struct ServerSide<'a> {
+    server: MeasuredServer,
+    pki: &'a BenchPki,
+    client: BenchClient,
 }
 
-impl<'a> Side<'a> {
+impl<'a> ServerSide<'a> {
     /// Connects to a server.
-    pub async fn new(server: Server, pki: &'a Pki) -> anyhow::Result<Self> {
-        let client = Client::connect(server.port, &pki.client()?).await?.uncompressed();
+    pub async fn new(server: MeasuredServer, pki: &'a BenchPki) -> anyhow::Result<Self> {
+        let client = BenchClient::connect(server.port, &pki.client()?).await?.uncompressed();
         Ok(Self { server, pki, client })
     }
 
     /// More connections.
-    pub async fn clients(&self, count: usize) -> anyhow::Result<Vec<Client>> {
+    pub async fn clients(&self, count: usize) -> anyhow::Result<Vec<BenchClient>> {
         let tls = self.pki.client()?;
-        try_join_all((0..count).map(|_| Client::connect(self.server.port, &tls))).await
+        try_join_all((0..count).map(|_| BenchClient::connect(self.server.port, &tls))).await
     }
 
     /// Reads a path.
-    pub async fn get(&mut self, path: &str) -> anyhow::Result<Answer> {
+    pub async fn get(&mut self, path: &str) -> anyhow::Result<BenchResponse> {
         let answer = self.client.get(path, JSON).await?;
         expect(answer.status, 200, path)?;
         Ok(answer)
@@ -62,9 +62,9 @@ impl<'a> Side<'a> {
         create(&mut self.client, path, object.to_string().into()).await
     }
 
-    /// What it has used.
-    pub fn used(&self) -> anyhow::Result<Used> {
-        Ok(Used { cpu: self.server.cpu()?.as_secs_f64(), memory: self.server.resident()? as f64 / 1e6 })
+    /// The usage so far.
+    pub fn used(&self) -> anyhow::Result<ResourceUsage> {
+        Ok(ResourceUsage { cpu: self.server.cpu()?.as_secs_f64(), memory: self.server.resident()? as f64 / 1e6 })
     }
 
     /// Waits until it has done what it does after it answered.
@@ -81,32 +81,32 @@ impl<'a> Side<'a> {
         bail!("the server at port {} does not come to rest", self.server.port)
     }
 
-    /// What it has used since, once it rests.
-    pub async fn since(&self, before: &Used, what: &str) -> anyhow::Result<[Row; 2]> {
+    /// The usage since `before`, once the server is idle.
+    pub async fn since(&self, before: &ResourceUsage, what: &str) -> anyhow::Result<[ReportRow; 2]> {
         self.settled().await?;
         let now = self.used()?;
         Ok([
-            Row::new(&format!("{what}: CPU"), "s", now.cpu - before.cpu),
-            Row::new(&format!("{what}: memory more"), "MB", now.memory - before.memory),
+            ReportRow::new(&format!("{what}: CPU"), "s", now.cpu - before.cpu),
+            ReportRow::new(&format!("{what}: memory more"), "MB", now.memory - before.memory),
         ])
     }
 }
 
 /// Creates an object.
-pub async fn create(client: &mut Client, path: &str, body: Bytes) -> anyhow::Result<()> {
-    let answer = client.call(Call { method: Method::POST, path, media: JSON, body }).await?;
+pub async fn create(client: &mut BenchClient, path: &str, body: Bytes) -> anyhow::Result<()> {
+    let answer = client.call(BenchRequest { method: Method::POST, path, media: JSON, body }).await?;
     if answer.status == 201 { Ok(()) } else { bail!("{path}: {}", String::from_utf8_lossy(&answer.body)) }
 }
 
 /// A figure.
-pub struct Row {
+pub struct ReportRow {
     what: String,
     unit: &'static str,
     /// The figure.
     pub value: f64,
 }
 
-impl Row {
+impl ReportRow {
     /// A figure with its unit.
     pub fn new(what: &str, unit: &'static str, value: f64) -> Self {
         Self { what: what.to_owned(), unit, value }
@@ -114,7 +114,7 @@ impl Row {
 }
 
 /// Prints the figures side by side, and how many times less Ferry takes.
-pub fn print(ours: &[Row], theirs: &[Row]) {
+pub fn print(ours: &[ReportRow], theirs: &[ReportRow]) {
     println!("| what | unit | Ferry | upstream | ratio |\n|---|---|---|---|---|");
     for (at, row) in ours.iter().enumerate() {
         let other = theirs.get(at).map(|other| other.value);

@@ -16,12 +16,12 @@ const ENTRY: usize = 1024;
 const SEGMENT: usize = 16 << 20;
 
 type Outcome = Result<f64, Box<dyn Error>>;
-type Measure = fn(&Path, Duration) -> Outcome;
+type MeasureFn = fn(&Path, Duration) -> Outcome;
 
 /// Measures each candidate in a directory of its own under `dir` and prints entries per second.
 pub fn compare(dir: &Path, lasts: Duration) -> Result<(), Box<dyn Error>> {
     println!("durable batches of {BATCH} entries of {ENTRY} bytes, entries/s:");
-    let candidates: [(&str, Measure); 4] =
+    let candidates: [(&str, MeasureFn); 4] =
         [("redb 4", redb), ("fjall 3", fjall), ("log, appended", appended), ("log, zero-filled segments", segments)];
     for (name, measure) in candidates {
         let dir = tempfile::tempdir_in(dir)?;

@@ -11,7 +11,10 @@ use std::{
 
 use bytes::Bytes;
 use futures::future::join_all;
-use store::{ResourceVersionMatch, WatchCache, CollectionCatalog, EmbeddedStore, Precondition, SelectableFields, EmbeddedOptions, Store, HistoryWindow, WriteRequest};
+use store::{
+    CollectionCatalog, EmbeddedOptions, EmbeddedStore, HistoryWindow, Precondition, ResourceVersionMatch,
+    SelectableFields, Store, WatchCache, WriteRequest,
+};
 
 const DOCUMENT: usize = 1024;
 
@@ -39,7 +42,8 @@ fn document(seed: usize) -> Bytes {
 }
 
 async fn create(store: &dyn Store, key: String, seed: usize) {
-    let write = WriteRequest { key: key.into(), precondition: Precondition::Absent, value: Some(document(seed)), ttl: None };
+    let write =
+        WriteRequest { key: key.into(), precondition: Precondition::Absent, value: Some(document(seed)), ttl: None };
     store.write(write).await.expect("a put of a benchmark");
 }
 
@@ -70,7 +74,10 @@ fn key(number: usize) -> String {
 
 /// The history would count as memory of the records.
 fn without_history() -> EmbeddedOptions {
-    EmbeddedOptions { window: HistoryWindow { keep_for: Duration::ZERO, keep_changes: 0, ..HistoryWindow::default() }, ..EmbeddedOptions::default() }
+    EmbeddedOptions {
+        window: HistoryWindow { keep_for: Duration::ZERO, keep_changes: 0, ..HistoryWindow::default() },
+        ..EmbeddedOptions::default()
+    }
 }
 
 /// Makes a store of many records. What they cost and give is measured by another process, whose memory is nothing else's.
@@ -88,7 +95,7 @@ pub async fn large(dir: &Path, records: usize) -> Outcome<()> {
     if ended.success() { Ok(()) } else { Err("measuring a large store failed".into()) }
 }
 
-/// What a store of so many records costs and gives.
+/// Measures a store with this many records.
 pub async fn open(dir: &Path, records: usize) -> Outcome<()> {
     let before = resident()?;
     let start = Instant::now();
@@ -156,7 +163,7 @@ async fn see(mut watch: store::CacheWatcher, writes: usize) -> usize {
     seen
 }
 
-/// How many seconds of processor time this process has used.
+/// The processor time of this process, in seconds.
 fn processor() -> Outcome<f64> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let fields = stat.rsplit(')').next().ok_or("no name in /proc/self/stat")?;
@@ -164,7 +171,7 @@ fn processor() -> Outcome<f64> {
     Ok(ticks as f64 / 100.0)
 }
 
-/// How many bytes of this process are in memory.
+/// The resident memory of this process, in bytes.
 fn resident() -> Outcome<usize> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;

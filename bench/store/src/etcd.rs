@@ -10,14 +10,14 @@ use std::{
 };
 
 /// An etcd of our own; stopped when dropped.
-pub struct Etcd {
+pub struct EtcdProcess {
     process: Child,
     benchmark: PathBuf,
     endpoint: String,
     _dir: tempfile::TempDir,
 }
 
-impl Etcd {
+impl EtcdProcess {
     /// Starts the program `etcd` with its data under `dir`.
     pub fn start(etcd: &Path, benchmark: &Path, dir: &Path) -> Result<Self, Box<dyn Error>> {
         let dir = tempfile::tempdir_in(dir)?;
@@ -66,7 +66,7 @@ impl Etcd {
     }
 }
 
-impl Drop for Etcd {
+impl Drop for EtcdProcess {
     fn drop(&mut self) {
         // It is ours, and nothing of it is kept.
         let _ = self.process.kill();

@@ -13,7 +13,7 @@ use clap::Parser;
 /// Measure the store
 #[derive(Parser)]
 struct Arguments {
-    /// Where to keep the files while measuring
+    /// Directory of files while measuring
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     /// An etcd to measure in the same run
@@ -22,10 +22,10 @@ struct Arguments {
     /// etcd's own benchmark tool
     #[arg(long)]
     benchmark: Option<PathBuf>,
-    /// How long each load lasts
+    /// Seconds per load
     #[arg(long, default_value_t = 5)]
     seconds: u64,
-    /// How many records the large store has
+    /// Records of the large store
     #[arg(long, default_value_t = 100_000)]
     records: usize,
     /// With how many writers
@@ -54,7 +54,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let ours = embedded::puts(&arguments.dir, writers, lasts).await?;
         let theirs = match (&arguments.etcd, &arguments.benchmark) {
             (Some(etcd), Some(benchmark)) => {
-                let etcd = etcd::Etcd::start(etcd, benchmark, &arguments.dir)?;
+                let etcd = etcd::EtcdProcess::start(etcd, benchmark, &arguments.dir)?;
                 let total = if writers == 1 { 2_000 } else { 30_000 };
                 Some(etcd.puts(writers, total)?)
             }

@@ -1,4 +1,4 @@
-//! What every initializer does: it watches a resource with `includeUninitialized=true`, looks at the objects whose list it
+//! The common part of initializers: it watches a resource with `includeUninitialized=true`, looks at the objects whose list it
 //! is first in, changes or rejects them, and takes its name from the list.
 //!
 //! An initializer is told to the API server by an `InitializerConfiguration`; it needs the right to `initialize` the
@@ -23,13 +23,13 @@ pub struct Initializer {
     pub path: &'static str,
 }
 
-/// Why an object must not be.
+/// The reason for rejecting an object.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Rejected(pub String);
+pub struct RejectedObject(pub String);
 
 impl Initializer {
     /// Looks at objects until the process ends. `act` changes an object, or says why it must not be.
-    pub async fn run(&self, act: impl Fn(&mut Value) -> Result<(), Rejected>) -> anyhow::Result<()> {
+    pub async fn run(&self, act: impl Fn(&mut Value) -> Result<(), RejectedObject>) -> anyhow::Result<()> {
         let client = Client::try_default().await.context("no cluster to work for")?;
         loop {
             if let Err(error) = self.watch(&client, &act).await {
@@ -40,7 +40,11 @@ impl Initializer {
     }
 
     /// Looks at what exists and at what changes, until the watch ends.
-    async fn watch(&self, client: &Client, act: impl Fn(&mut Value) -> Result<(), Rejected>) -> anyhow::Result<()> {
+    async fn watch(
+        &self,
+        client: &Client,
+        act: impl Fn(&mut Value) -> Result<(), RejectedObject>,
+    ) -> anyhow::Result<()> {
         let request = Request::get(format!("{}?watch=true&includeUninitialized=true", self.path)).body(Vec::new())?;
         let events = client.request_events::<Value>(request).await?;
         pin_mut!(events);
@@ -56,7 +60,7 @@ impl Initializer {
         Ok(())
     }
 
-    async fn look(&self, client: &Client, object: Value, act: impl Fn(&mut Value) -> Result<(), Rejected>) {
+    async fn look(&self, client: &Client, object: Value, act: impl Fn(&mut Value) -> Result<(), RejectedObject>) {
         let Some(changed) = self.initialized(object, act) else { return };
         // Somebody else was faster, or the object is gone: then there is another event, or nothing to do.
         if let Err(error) = put(client, self.path, &changed).await {
@@ -65,7 +69,11 @@ impl Initializer {
     }
 
     /// The object as this initializer leaves it; `None`: it is not its turn.
-    pub fn initialized(&self, mut object: Value, act: impl Fn(&mut Value) -> Result<(), Rejected>) -> Option<Value> {
+    pub fn initialized(
+        &self,
+        mut object: Value,
+        act: impl Fn(&mut Value) -> Result<(), RejectedObject>,
+    ) -> Option<Value> {
         let list = &object["metadata"]["initializers"];
         if list["pending"][0]["name"] != self.name || list["result"].is_object() {
             return None;
@@ -74,7 +82,7 @@ impl Initializer {
             Ok(()) => {
                 object["metadata"]["initializers"]["pending"].as_array_mut()?.remove(0);
             }
-            Err(Rejected(why)) => {
+            Err(RejectedObject(why)) => {
                 let result = json!({"status": "Failure", "reason": "Forbidden", "code": 403, "message": why});
                 object["metadata"]["initializers"]["result"] = result;
             }
@@ -83,7 +91,7 @@ impl Initializer {
     }
 }
 
-/// Writes an object back. It names its revision, so nobody's change is lost.
+/// Writes an object back with its resourceVersion, so that concurrent changes are kept.
 async fn put(client: &Client, collection: &str, object: &Value) -> anyhow::Result<()> {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     let (version, resource) = collection.rsplit_once('/').context("a collection has a path")?;
@@ -118,7 +126,7 @@ mod tests {
         assert_eq!(done["marked"], true);
         assert_eq!(ONE.initialized(object(&["two.example.com", "one.example.com"]), mark), None);
         assert_eq!(ONE.initialized(json!({"metadata": {"name": "x"}}), mark), None);
-        let rejected = ONE.initialized(object(&["one.example.com"]), |_| Err(Rejected("no".into()))).unwrap();
+        let rejected = ONE.initialized(object(&["one.example.com"]), |_| Err(RejectedObject("no".into()))).unwrap();
         assert_eq!(rejected["metadata"]["initializers"]["result"]["message"], "no");
         assert_eq!(ONE.initialized(rejected, mark), None, "nothing more to do");
     }

@@ -8,32 +8,32 @@ use std::{
 };
 
 use ferry_tests::{
-    Authority, Host, Output, eventually, machine, run, skip_reason,
-    upstream::{self, Daemon, ETCD},
+    CommandOutput, TestCa, TestHost, eventually, machine, run_command, skip_reason,
+    upstream::{self, ETCD, HostDaemon},
 };
 
 /// The host's own address: a slice must not lead to loopback.
 const ADDRESS: &str = "192.0.2.2";
 
 /// The shipped API server, etcd for the sample server, and what it takes to start that.
-struct World {
+struct AggregationTest {
     // They end before their host.
-    _daemons: Vec<Daemon>,
-    host: Host,
+    _daemons: Vec<HostDaemon>,
+    host: TestHost,
     sample: PathBuf,
 }
 
-impl World {
+impl AggregationTest {
     fn start(sample: PathBuf, etcd: &Path) -> Self {
-        let host = Host::new();
-        let cluster = Authority::new(host.dir(), "ca");
+        let host = TestHost::new();
+        let cluster = TestCa::new(host.dir(), "ca");
         cluster.issue("server", "servers", &["localhost"]);
         cluster.issue("admin", "system:masters", &[]);
         cluster.issue("wardle", "servers", &["api.wardle.svc"]);
-        Authority::new(host.dir(), "front-proxy-ca").issue("front-proxy-client", "proxies", &[]);
+        TestCa::new(host.dir(), "front-proxy-ca").issue("front-proxy-client", "proxies", &[]);
         fs::write(host.file("kubeconfig"), kubeconfig(&host)).expect("written");
-        let etcd = upstream::etcd(&host, etcd);
-        let server = Daemon::start(&host, &machine::built("ferry"), &server_flags(&host));
+        let etcd = upstream::start_etcd(&host, etcd);
+        let server = HostDaemon::start(&host, &machine::built_program("ferry"), &server_flags(&host));
         let world = Self { _daemons: vec![etcd, server], host, sample };
         eventually("the API server is ready", || {
             let told = world.kubectl("get --raw /readyz");
@@ -42,7 +42,7 @@ impl World {
         world
     }
 
-    fn sample(&self) -> Daemon {
+    fn sample(&self) -> HostDaemon {
         let file = |name: &str| self.host.file(name).display().to_string();
         let mut flags = words(&format!("--etcd-servers={ETCD} --secure-port=8443 --bind-address={ADDRESS}"));
         for flag in ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"] {
@@ -50,15 +50,15 @@ impl World {
         }
         flags.push(format!("--tls-cert-file={}", file("wardle.crt")));
         flags.push(format!("--tls-private-key-file={}", file("wardle.key")));
-        Daemon::start(&self.host, &self.sample, &flags)
+        HostDaemon::start(&self.host, &self.sample, &flags)
     }
 
-    fn kubectl(&self, line: &str) -> Output {
-        run(&mut self.prepared(&line.split(' ').collect::<Vec<_>>()), None)
+    fn kubectl(&self, line: &str) -> CommandOutput {
+        run_command(&mut self.prepared(&line.split(' ').collect::<Vec<_>>()), None)
     }
 
-    fn apply(&self, manifest: &str) -> Output {
-        run(&mut self.prepared(&["apply", "-f", "-"]), Some(manifest))
+    fn apply(&self, manifest: &str) -> CommandOutput {
+        run_command(&mut self.prepared(&["apply", "-f", "-"]), Some(manifest))
     }
 
     fn prepared(&self, arguments: &[&str]) -> Command {
@@ -71,7 +71,7 @@ impl World {
     fn until_available(&self, status: &str) {
         for version in ["v1alpha1", "v1beta1"] {
             let line = format!("wait apiservice/{version}.wardle.example.com --for=condition=Available={status}");
-            self.kubectl(&format!("{line} --timeout=90s")).ok();
+            self.kubectl(&format!("{line} --timeout=90s")).expect_success();
         }
     }
 }
@@ -80,7 +80,7 @@ fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-fn server_flags(host: &Host) -> Vec<String> {
+fn server_flags(host: &TestHost) -> Vec<String> {
     let file = |flag: &str, name: &str| format!("--{flag}={}", host.file(name).display());
     let mut flags = words(&format!(
         "kube-apiserver --secure-port=6443 --bind-address=127.0.0.1 --advertise-address={ADDRESS} \
@@ -100,7 +100,7 @@ fn server_flags(host: &Host) -> Vec<String> {
     flags
 }
 
-fn kubeconfig(host: &Host) -> String {
+fn kubeconfig(host: &TestHost) -> String {
     let file = |name: &str| host.file(name).display().to_string();
     format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
@@ -114,7 +114,7 @@ fn kubeconfig(host: &Host) -> String {
 }
 
 /// A service that leads to the sample server, and the API services that lead to the service.
-fn manifest(host: &Host) -> String {
+fn manifest(host: &TestHost) -> String {
     use base64::{Engine, prelude::BASE64_STANDARD};
     let bundle = BASE64_STANDARD.encode(fs::read(host.file("ca.crt")).expect("the authority"));
     let mut text = format!(
@@ -148,30 +148,33 @@ fn the_sample_api_server_behind_an_api_service() {
     if skip_reason().is_some() {
         return;
     }
-    let (Some(sample), Some(etcd)) = (upstream::built("sample-apiserver-1.36"), upstream::built("etcd")) else {
+    let (Some(sample), Some(etcd)) =
+        (upstream::build_program("sample-apiserver-1.36"), upstream::build_program("etcd"))
+    else {
         return;
     };
-    let world = World::start(sample, &etcd);
-    world.apply(&manifest(&world.host)).ok();
-    let away = world.kubectl("get --raw /apis/wardle.example.com/v1beta1").refused();
+    let world = AggregationTest::start(sample, &etcd);
+    world.apply(&manifest(&world.host)).expect_success();
+    let away = world.kubectl("get --raw /apis/wardle.example.com/v1beta1").expect_failure();
     assert!(away.contains("the server is currently unable to handle the request"), "{away}");
     let server = world.sample();
     world.until_available("True");
 
-    let resources = world.kubectl("api-resources --api-group=wardle.example.com -o name").ok();
+    let resources = world.kubectl("api-resources --api-group=wardle.example.com -o name").expect_success();
     assert_eq!(resources, "fischers.wardle.example.com\nflunders.wardle.example.com\n");
-    let explained = world.kubectl("explain flunders.spec").ok();
+    let explained = world.kubectl("explain flunders.spec").expect_success();
     assert!(explained.contains("referenceType") && explained.contains("VERSION:    v1beta1"), "{explained}");
 
     let watched = world.host.file("watched");
     let mut watch = world.prepared(&["get", "flunders", "--watch", "--no-headers", "-o=name"]);
     watch.stdout(fs::File::create(&watched).expect("a file")).stderr(Stdio::null());
-    let watch = Daemon::of(&mut watch);
-    world.apply(&flunder("first")).ok();
-    assert_eq!(world.apply(&flunder("second")).ok(), "flunder.wardle.example.com/second created\n");
+    let watch = HostDaemon::of(&mut watch);
+    world.apply(&flunder("first")).expect_success();
+    assert_eq!(world.apply(&flunder("second")).expect_success(), "flunder.wardle.example.com/second created\n");
     let both = "flunder.wardle.example.com/first\nflunder.wardle.example.com/second\n";
-    assert_eq!(world.kubectl("get flunders -l sample=yes-it-is -o name").ok(), both);
-    let old = world.kubectl("get flunders.v1alpha1.wardle.example.com first -o jsonpath={.apiVersion}").ok();
+    assert_eq!(world.kubectl("get flunders -l sample=yes-it-is -o name").expect_success(), both);
+    let old =
+        world.kubectl("get flunders.v1alpha1.wardle.example.com first -o jsonpath={.apiVersion}").expect_success();
     assert_eq!(old, "wardle.example.com/v1alpha1");
     eventually("a watch tells of both", || {
         let seen = fs::read_to_string(&watched).unwrap_or_default();
@@ -179,17 +182,17 @@ fn the_sample_api_server_behind_an_api_service() {
     });
     drop(watch);
     let changed = world.kubectl("label flunder first more=words --dry-run=server -o jsonpath={.metadata.labels.more}");
-    assert_eq!(changed.ok(), "words");
-    world.kubectl("delete flunder first").ok();
+    assert_eq!(changed.expect_success(), "words");
+    world.kubectl("delete flunder first").expect_success();
 
-    let stranger = world.kubectl("get flunders --as=eve").refused();
+    let stranger = world.kubectl("get flunders --as=eve").expect_failure();
     assert!(
         stranger.contains("User \"eve\" cannot list resource \"flunders\" in API group \"wardle.example.com\""),
         "{stranger}"
     );
 
     drop(server);
-    let unreachable = world.kubectl("get --raw /apis/wardle.example.com/v1beta1/flunders -v=8").refused();
+    let unreachable = world.kubectl("get --raw /apis/wardle.example.com/v1beta1/flunders -v=8").expect_failure();
     assert!(
         unreachable.contains("error trying to reach service: dial tcp 192.0.2.2:8443: connect: connection refused"),
         "{unreachable}"
@@ -197,13 +200,13 @@ fn the_sample_api_server_behind_an_api_service() {
     world.until_available("False");
     let columns = "-o=jsonpath={.status.conditions[0].reason}";
     assert_eq!(
-        world.kubectl(&format!("get apiservice v1beta1.wardle.example.com {columns}")).ok(),
+        world.kubectl(&format!("get apiservice v1beta1.wardle.example.com {columns}")).expect_success(),
         "FailedDiscoveryCheck"
     );
-    world.kubectl("get flunders").refused();
-    world.kubectl("get namespaces").ok();
+    world.kubectl("get flunders").expect_failure();
+    world.kubectl("get namespaces").expect_success();
 
     let _back = world.sample();
     world.until_available("True");
-    assert_eq!(world.kubectl("get flunders -o name").ok(), "flunder.wardle.example.com/second\n");
+    assert_eq!(world.kubectl("get flunders -o name").expect_success(), "flunder.wardle.example.com/second\n");
 }

@@ -1,4 +1,4 @@
-//! Who am I? The real kubectl as an ordinary user, with every kind of credential that it can show.
+//! `kubectl auth whoami` with every kind of credential.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
-use ferry_tests::{ApiServer, Output, eventually, run};
+use ferry_tests::{CommandOutput, TestApiServer, eventually, run_command};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair as CertificateKey};
 use ring::{
     rand::SystemRandom,
@@ -18,13 +18,13 @@ use ring::{
 use serde_json::{Value, json};
 
 /// An OpenID issuer: files that Python's own server serves over TLS.
-struct Issuer {
+struct OidcIssuer {
     child: Child,
     url: String,
     pair: EcdsaKeyPair,
 }
 
-impl Drop for Issuer {
+impl Drop for OidcIssuer {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.child.kill();
@@ -39,7 +39,7 @@ context.load_cert_chain('server.pem')
 server.socket = context.wrap_socket(server.socket, server_side=True)
 server.serve_forever()";
 
-impl Issuer {
+impl OidcIssuer {
     fn start(dir: &Path) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -82,16 +82,16 @@ impl Issuer {
     }
 }
 
-struct World {
-    server: ApiServer,
-    issuer: Issuer,
+struct AuthenticationTest {
+    server: TestApiServer,
+    issuer: OidcIssuer,
     _dir: tempfile::TempDir,
 }
 
-impl World {
+impl AuthenticationTest {
     fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let issuer = Issuer::start(dir.path());
+        let issuer = OidcIssuer::start(dir.path());
         let file = |name: &str, text: String| {
             fs::write(dir.path().join(name), text).unwrap();
             dir.path().join(name).display().to_string()
@@ -117,19 +117,19 @@ impl World {
             format!("--audit-policy-file={}", file("policy.yaml", policy.into())),
             format!("--audit-log-path={}", dir.path().join("audit.log").display()),
         ];
-        let server = ApiServer::start_with(&flags);
+        let server = TestApiServer::start_with(&flags);
         Self { server, issuer, _dir: dir }
     }
 
-    /// Runs kubectl as somebody who has no certificate.
-    fn kubectl(&self, args: &[&str]) -> Output {
+    /// Runs kubectl without a client certificate.
+    fn kubectl(&self, args: &[&str]) -> CommandOutput {
         let mut all = vec!["--kubeconfig", "stranger.kubeconfig"];
         all.extend(args);
-        run(&mut self.server.prepared("kubectl", &all), None)
+        run_command(&mut self.server.prepared("kubectl", &all), None)
     }
 
     fn whoami(&self, args: &[&str]) -> Value {
-        let told = self.kubectl(&[args, &["auth", "whoami", "-o", "json"]].concat()).ok();
+        let told = self.kubectl(&[args, &["auth", "whoami", "-o", "json"]].concat()).expect_success();
         serde_json::from_str::<Value>(&told).unwrap()["status"]["userInfo"].take()
     }
 
@@ -142,8 +142,8 @@ const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 #[test]
 fn every_credential_says_who_i_am() {
-    let world = World::start();
-    let kubectl = |line: &str| world.server.kubectl(line).ok();
+    let world = AuthenticationTest::start();
+    let kubectl = |line: &str| world.server.kubectl(line).expect_success();
 
     let own: Value = serde_json::from_str(&kubectl("auth whoami -o json")).unwrap();
     let info = &own["status"]["userInfo"];
@@ -177,23 +177,23 @@ fn every_credential_says_who_i_am() {
     });
     assert_eq!(joe, want);
 
-    let acting = world.server.kubectl("--as=jane --as-group=devs auth whoami -o json").ok();
+    let acting = world.server.kubectl("--as=jane --as-group=devs auth whoami -o json").expect_success();
     let acting = serde_json::from_str::<Value>(&acting).unwrap()["status"]["userInfo"].take();
     assert_eq!(acting, json!({"username": "jane", "groups": ["devs", "system:authenticated"]}));
 
     // Who is known may ask what they may do, and is told what they may not.
-    let told = world.kubectl(&["--token=t-1", "get", "namespaces"]).refused();
+    let told = world.kubectl(&["--token=t-1", "get", "namespaces"]).expect_failure();
     let want = "Error from server (Forbidden): namespaces is forbidden: User \"ted\" cannot list resource \"namespaces\" in API \
                 group \"\" at the cluster scope";
     assert!(told.contains(want), "{told}");
     // Nobody puts `view` together here: the API server is alone.
     kubectl("create clusterrolebinding devs --clusterrole=system:aggregate-to-view --group=devs");
     for who in ["--token=t-1", &format!("--token={good}")] {
-        assert!(world.kubectl(&[who, "get", "namespaces"]).ok().contains("kube-system"));
-        let list = world.kubectl(&[who, "auth", "can-i", "--list"]).ok();
+        assert!(world.kubectl(&[who, "get", "namespaces"]).expect_success().contains("kube-system"));
+        let list = world.kubectl(&[who, "auth", "can-i", "--list"]).expect_success();
         assert!(list.contains("selfsubjectreviews.authentication.k8s.io") && list.contains("configmaps"), "{list}");
     }
-    let told = world.kubectl(&["--username=pat", "--password=secret", "auth", "can-i", "get", "pods"]).refused();
+    let told = world.kubectl(&["--username=pat", "--password=secret", "auth", "can-i", "get", "pods"]).expect_failure();
     assert!(told.is_empty() || told.contains("no"), "{told}");
 
     let refused = "You must be logged in to the server";
@@ -203,7 +203,7 @@ fn every_credential_says_who_i_am() {
         &[&format!("--token={}", world.issuer.token(&json!({"aud": "other"})))],
         &[&format!("--token={}", world.issuer.token(&json!({"exp": 1})))],
     ] {
-        let told = world.kubectl(&[args, &["get", "namespaces"]].concat()).refused();
+        let told = world.kubectl(&[args, &["get", "namespaces"]].concat()).expect_failure();
         assert!(told.contains(refused), "{args:?}: {told}");
     }
     // A token ends with its account.

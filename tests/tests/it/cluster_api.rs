@@ -4,7 +4,7 @@
 
 mod world;
 
-use self::world::World;
+use self::world::ClusterApiTest;
 use ferry_tests::{eventually, skip_reason, upstream};
 use serde_json::{Value, json};
 
@@ -16,8 +16,8 @@ fn the_manager_of_cluster_api_runs() {
     if skip_reason().is_some() {
         return;
     }
-    let Some(program) = upstream::built("cluster-api") else { return };
-    let world = World::start(program);
+    let Some(program) = upstream::build_program("cluster-api") else { return };
+    let world = ClusterApiTest::start(program);
     without_the_manager(&world, "no webhook answers before it starts");
     let manager = world.manager();
     let first = leader(&world, "");
@@ -38,8 +38,8 @@ fn the_manager_of_cluster_api_runs() {
     remove(&world);
 }
 
-/// Who holds the lease, once it is another than `before`.
-fn leader(world: &World, before: &str) -> String {
+/// The holder of the lease, once it differs from `before`.
+fn leader(world: &ClusterApiTest, before: &str) -> String {
     eventually("the lease has a holder", || {
         let line = "get lease controller-leader-election-capi -n capi-system -o jsonpath={.spec.holderIdentity}";
         let holder = world.cluster.kubectl(line);
@@ -58,8 +58,8 @@ fn boat(kind: &str) -> Value {
     json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": kind, "name": "fleet"})
 }
 
-fn without_the_manager(world: &World, when: &str) {
-    let refused = world.apply(&cluster("early", &boat("BoatCluster"))).refused();
+fn without_the_manager(world: &ClusterApiTest, when: &str) {
+    let refused = world.apply(&cluster("early", &boat("BoatCluster"))).expect_failure();
     let why = "Internal error occurred: failed calling webhook \"default.cluster.cluster.x-k8s.io\": failed to call \
         webhook: Post \"https://capi-webhook-service.capi-system.svc:443/mutate-cluster-x-k8s-io-v1beta2-cluster?timeout=10s\": \
         dial tcp 192.0.2.2:9443: connect: connection refused";
@@ -74,12 +74,12 @@ fn without_the_manager(world: &World, when: &str) {
         "name": "fleet"}),
     );
     newer["apiVersion"] = "cluster.x-k8s.io/v1beta2".into();
-    let refused = world.apply(&newer).refused();
+    let refused = world.apply(&newer).expect_failure();
     assert!(refused.contains(why), "{when}: {refused}");
 }
 
-fn webhooks_refuse(world: &World) {
-    let refused = world.apply(&cluster("bare", &Value::Null)).refused();
+fn webhooks_refuse(world: &ClusterApiTest) {
+    let refused = world.apply(&cluster("bare", &Value::Null)).expect_failure();
     let why = "The Cluster \"bare\" is invalid: spec: Forbidden: one of spec.controlPlaneRef, spec.infrastructureRef or \
         spec.topology must be set";
     assert!(refused.contains(why), "{refused}");
@@ -89,13 +89,13 @@ fn webhooks_refuse(world: &World) {
     let path = "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/clusters";
     let told = world.cluster.kubectl_args(&["create", "--raw", path, "-f", "-", "-v=8"], Some(&text));
     // The log quotes what quotes.
-    let refused = told.refused().replace('\\', "");
+    let refused = told.expect_failure().replace('\\', "");
     let why = "admission webhook \"validation.cluster.cluster.x-k8s.io\" denied the request: Cluster.cluster.x-k8s.io \
         \"bare\" is invalid: spec: Forbidden: one of";
     assert!(refused.contains(why), "{refused}");
 }
 
-fn create_in_the_old_version(world: &World) {
+fn create_in_the_old_version(world: &ClusterApiTest) {
     let _old = world.watch("old", OLD, "{.apiVersion} {.spec.template.spec.nodeDrainTimeout}");
     let _new = world.watch("new", NEW, "{.apiVersion} {.spec.template.spec.deletion.nodeDrainTimeoutSeconds}");
     for (kind, spec) in
@@ -103,22 +103,22 @@ fn create_in_the_old_version(world: &World) {
     {
         let group = "infrastructure.cluster.x-k8s.io/v1beta1";
         let object = json!({"apiVersion": group, "kind": kind, "metadata": {"name": "fleet"}, "spec": spec});
-        world.apply(&object).ok();
+        world.apply(&object).expect_success();
     }
     let told = world.apply(&cluster("fleet", &boat("BoatCluster")));
     assert!(told.stderr.contains("cluster.x-k8s.io/v1beta1 Cluster is deprecated"), "{}", told.stderr);
-    told.ok();
+    told.expect_success();
     let deployment = json!({"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "MachineDeployment",
         "metadata": {"name": "boats"}, "spec": {"clusterName": "fleet", "template": {"spec": {"clusterName": "fleet",
             "version": "1.36.4", "nodeDrainTimeout": "90s", "bootstrap": {"dataSecretName": "boot"},
             "infrastructureRef": boat("BoatMachineTemplate")}}}});
-    world.apply(&deployment).ok();
+    world.apply(&deployment).expect_success();
     world.told("old", "cluster.x-k8s.io/v1beta1 1m30s");
     world.told("new", "cluster.x-k8s.io/v1beta2 90");
 }
 
 /// Each version has its own fields, and both what the webhooks filled in.
-fn read_in_both_versions(world: &World) {
+fn read_in_both_versions(world: &ClusterApiTest) {
     let (old, new) = (world.one(&format!("{OLD} boats")), world.one(&format!("{NEW} boats")));
     let (before, now) = (&old["spec"]["template"]["spec"], &new["spec"]["template"]["spec"]);
     assert_eq!((&before["nodeDrainTimeout"], &before["deletion"]), (&json!("1m30s"), &Value::Null));
@@ -134,26 +134,28 @@ fn read_in_both_versions(world: &World) {
     }
     assert_eq!(new["spec"]["selector"]["matchLabels"]["cluster.x-k8s.io/deployment-name"], "boats");
     let path = "/apis/cluster.x-k8s.io/v1beta1/namespaces/default/clusters?labelSelector=!nothing";
-    let list: Value = serde_json::from_str(&world.cluster.kubectl(&format!("get --raw {path}")).ok()).expect("JSON");
+    let list: Value =
+        serde_json::from_str(&world.cluster.kubectl(&format!("get --raw {path}")).expect_success()).expect("JSON");
     assert_eq!(list["items"][0]["spec"]["infrastructureRef"]["apiVersion"], boat("BoatCluster")["apiVersion"]);
 }
 
-fn write_in_both_versions(world: &World) {
+fn write_in_both_versions(world: &ClusterApiTest) {
     let patch = |resource: &str, patch: &Value| {
         let arguments = ["patch", resource, "boats", "--type=merge", "-p", &patch.to_string()];
         world.cluster.kubectl_args(&arguments, None)
     };
-    patch(NEW, &json!({"spec": {"template": {"spec": {"deletion": {"nodeDrainTimeoutSeconds": 60}}}}})).ok();
+    patch(NEW, &json!({"spec": {"template": {"spec": {"deletion": {"nodeDrainTimeoutSeconds": 60}}}}}))
+        .expect_success();
     assert_eq!(world.one(&format!("{OLD} boats"))["spec"]["template"]["spec"]["nodeDrainTimeout"], "1m0s");
-    patch(OLD, &json!({"spec": {"template": {"spec": {"nodeDrainTimeout": "90s"}}}})).ok();
+    patch(OLD, &json!({"spec": {"template": {"spec": {"nodeDrainTimeout": "90s"}}}})).expect_success();
     let now = world.one(&format!("{NEW} boats"));
     assert_eq!(now["spec"]["template"]["spec"]["deletion"]["nodeDrainTimeoutSeconds"], 90);
-    let refused = patch(OLD, &json!({"spec": {"clusterName": "other"}})).refused();
+    let refused = patch(OLD, &json!({"spec": {"clusterName": "other"}})).expect_failure();
     assert!(refused.contains("spec.clusterName: Forbidden: field is immutable"), "{refused}");
 }
 
-/// A field has one owner, whatever it is called in the version that somebody applies.
-fn owned_in_both_versions(world: &World) {
+/// A field has one manager, whatever its name in the applied version.
+fn owned_in_both_versions(world: &ClusterApiTest) {
     let apply = |version: &str, manager: &str, deletion: Value| {
         let mut spec = json!({"clusterName": "fleet", "bootstrap": {"dataSecretName": "boot"}});
         spec.as_object_mut().expect("a map").extend(deletion.as_object().expect("a map").clone());
@@ -167,32 +169,32 @@ fn owned_in_both_versions(world: &World) {
         let manager = format!("--field-manager={manager}");
         world.cluster.kubectl_args(&["apply", "--server-side", &manager, "-f", "-"], Some(&object.to_string()))
     };
-    apply("v1beta1", "alice", json!({"nodeDrainTimeout": "90s"})).ok();
-    apply("v1beta2", "bob", json!({"deletion": {"nodeDrainTimeoutSeconds": 90}})).ok();
-    let refused = apply("v1beta2", "bob", json!({"deletion": {"nodeDrainTimeoutSeconds": 60}})).refused();
+    apply("v1beta1", "alice", json!({"nodeDrainTimeout": "90s"})).expect_success();
+    apply("v1beta2", "bob", json!({"deletion": {"nodeDrainTimeoutSeconds": 90}})).expect_success();
+    let refused = apply("v1beta2", "bob", json!({"deletion": {"nodeDrainTimeoutSeconds": 60}})).expect_failure();
     let why = "conflict with \"alice\": .spec.template.spec.nodeDrainTimeout";
     assert!(refused.contains(why), "{refused}");
-    world.cluster.kubectl("delete machinedeployment owned").ok();
+    world.cluster.kubectl("delete machinedeployment owned").expect_success();
 }
 
 /// The cluster gets its finalizer and conditions; machines come, each with a clone of the template, and follow the scale.
-fn the_manager_reconciles(world: &World) {
+fn the_manager_reconciles(world: &ClusterApiTest) {
     let provisioned = json!({"status": {"initialization": {"provisioned": true}}}).to_string();
     let arguments = ["patch", "boatcluster", "fleet", "--subresource=status", "--type=merge", "-p", &provisioned];
-    world.cluster.kubectl_args(&arguments, None).ok();
+    world.cluster.kubectl_args(&arguments, None).expect_success();
     let wait = "wait cluster/fleet --timeout=90s --for";
-    world.cluster.kubectl(&format!("{wait}=condition=InfrastructureReady")).ok();
-    world.cluster.kubectl(&format!("{wait}=jsonpath={{.status.phase}}=Provisioned")).ok();
+    world.cluster.kubectl(&format!("{wait}=condition=InfrastructureReady")).expect_success();
+    world.cluster.kubectl(&format!("{wait}=jsonpath={{.status.phase}}=Provisioned")).expect_success();
     let object = world.one("cluster fleet");
     assert_eq!(object["metadata"]["finalizers"], json!(["cluster.cluster.x-k8s.io"]));
     let owner = world.one("boatcluster fleet");
     assert_eq!(owner["metadata"]["ownerReferences"][0]["uid"], object["metadata"]["uid"]);
     until_machines(world, 1);
-    world.cluster.kubectl("scale machinedeployment boats --replicas=3").ok();
+    world.cluster.kubectl("scale machinedeployment boats --replicas=3").expect_success();
     until_machines(world, 3);
 }
 
-fn until_machines(world: &World, count: usize) {
+fn until_machines(world: &ClusterApiTest, count: usize) {
     eventually(&format!("{count} machines"), || {
         let machines = world.cluster.get("boatmachines");
         let sets = world.cluster.get("machinesets -l cluster.x-k8s.io/deployment-name=boats");
@@ -202,34 +204,34 @@ fn until_machines(world: &World, count: usize) {
     });
 }
 
-fn metrics_are_for_those_who_may(world: &World) {
+fn metrics_are_for_those_who_may(world: &ClusterApiTest) {
     let token = format!("--token={}", world.token("capi-manager"));
     let ask = || world.asked("https", 8443, &["/metrics", &token]);
-    let refused = ask().refused();
+    let refused = ask().expect_failure();
     let why = "Authorization denied for user system:serviceaccount:capi-system:capi-manager";
     assert!(refused.contains(why), "{refused}");
-    world.cluster.kubectl("create clusterrole reader --verb=get --non-resource-url=/metrics").ok();
+    world.cluster.kubectl("create clusterrole reader --verb=get --non-resource-url=/metrics").expect_success();
     let to = "--clusterrole=reader --serviceaccount=capi-system:default";
-    world.cluster.kubectl(&format!("create clusterrolebinding reader {to}")).ok();
+    world.cluster.kubectl(&format!("create clusterrolebinding reader {to}")).expect_success();
     let token = format!("--token={}", world.token("default"));
-    let page = world.asked("https", 8443, &["/metrics", &token]).ok();
+    let page = world.asked("https", 8443, &["/metrics", &token]).expect_success();
     assert!(page.contains("controller_runtime_webhook_requests_total{code=\"200\",webhook=\"/convert\"}"), "{page}");
 }
 
-/// What is stored can be read; other versions need the webhook.
-fn without_conversion(world: &World) {
+/// The stored version can be read; other versions need the webhook.
+fn without_conversion(world: &ClusterApiTest) {
     world.one(&format!("{NEW} boats"));
     let why = "Error from server: conversion webhook for cluster.x-k8s.io/v1beta2, Kind=MachineDeployment failed: Post \"https://capi-webhook-service.capi-system.svc:443/convert?timeout=30s\": dial tcp 192.0.2.2:9443: connect: \
         connection refused";
     for line in [format!("get {OLD} boats"), format!("label {OLD} boats a=b"), format!("delete {OLD} boats")] {
-        let refused = world.cluster.kubectl(&line).refused();
+        let refused = world.cluster.kubectl(&line).expect_failure();
         assert!(refused.contains(why), "{refused}");
     }
 }
 
 /// The manager takes down what it made, and then lets the cluster go.
-fn remove(world: &World) {
-    world.cluster.kubectl("delete cluster fleet --timeout=90s").ok();
+fn remove(world: &ClusterApiTest) {
+    world.cluster.kubectl("delete cluster fleet --timeout=90s").expect_success();
     let kinds = "clusters,machinedeployments,machinesets,machines,boatmachines,boatclusters";
-    assert_eq!(world.cluster.kubectl(&format!("get {kinds} -o name")).ok(), "");
+    assert_eq!(world.cluster.kubectl(&format!("get {kinds} -o name")).expect_success(), "");
 }

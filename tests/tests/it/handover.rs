@@ -6,12 +6,12 @@ use std::{
 };
 
 use ferry_tests::{
-    Cluster, Host, Output, eventually, run, skip_reason,
-    upstream::{self, Daemon, ETCD},
+    CommandOutput, TestCluster, TestHost, eventually, run_command, skip_reason,
+    upstream::{self, ETCD, HostDaemon},
 };
 
 /// kube-apiserver with the cluster's own certificates.
-fn kube_apiserver(host: &Host, program: &Path) -> (Daemon, PathBuf) {
+fn kube_apiserver(host: &TestHost, program: &Path) -> (HostDaemon, PathBuf) {
     let pki = host.data_dir().join("pki");
     let flag = |name: &str, file: &str| format!("--{name}={}", pki.join(file).display());
     let mut arguments = vec![
@@ -26,7 +26,7 @@ fn kube_apiserver(host: &Host, program: &Path) -> (Daemon, PathBuf) {
     let fixed = "--secure-port=7443 --bind-address=127.0.0.1 --advertise-address=192.0.2.2 --authorization-mode=RBAC \
                  --service-account-issuer=https://kubernetes.default --service-cluster-ip-range=10.96.0.0/16";
     arguments.extend(fixed.split(' ').map(str::to_owned));
-    let daemon = Daemon::start(host, program, &arguments);
+    let daemon = HostDaemon::start(host, program, &arguments);
     let ours = fs::read_to_string(host.data_dir().join("admin.kubeconfig")).expect("the kubeconfig");
     let kubeconfig = host.file("upstream.kubeconfig");
     fs::write(&kubeconfig, ours.replace(":6443", ":7443")).expect("written");
@@ -37,9 +37,9 @@ fn kube_apiserver(host: &Host, program: &Path) -> (Daemon, PathBuf) {
     (daemon, kubeconfig)
 }
 
-fn kubectl(host: &Host, kubeconfig: &Path, line: &str) -> Output {
+fn kubectl(host: &TestHost, kubeconfig: &Path, line: &str) -> CommandOutput {
     let mut command = host.prepared("kubectl", &["--kubeconfig", kubeconfig.to_str().expect("text")]);
-    run(command.args(line.split(' ')), None)
+    run_command(command.args(line.split(' ')), None)
 }
 
 #[test]
@@ -47,40 +47,44 @@ fn an_etcd_goes_to_ferry_and_back() {
     if skip_reason().is_some() {
         return;
     }
-    let (Some(etcd_program), Some(server_program)) = (upstream::built("etcd"), upstream::built("kube-apiserver"))
+    let (Some(etcd_program), Some(server_program)) =
+        (upstream::build_program("etcd"), upstream::build_program("kube-apiserver"))
     else {
         return;
     };
     // Certificates for both come from a cluster that was there before.
-    let cluster = Cluster::up();
+    let cluster = TestCluster::up();
     let host = &cluster.host;
-    host.ferry(&["down"]).ok();
-    let _etcd = upstream::etcd(host, &etcd_program);
+    host.ferry(&["down"]).expect_success();
+    let _etcd = upstream::start_etcd(host, &etcd_program);
 
     let (server, theirs) = kube_apiserver(host, &server_program);
-    kubectl(host, &theirs, "create namespace n").ok();
-    kubectl(host, &theirs, "create configmap c --from-literal=a=1 -n n").ok();
-    kubectl(host, &theirs, "create deployment web --image=nginx --replicas=2 -n n").ok();
-    kubectl(host, &theirs, "create service clusterip s --tcp=80 -n n").ok();
-    let written = kubectl(host, &theirs, "get configmap,deployment,service,clusterroles -A -o name").ok();
+    kubectl(host, &theirs, "create namespace n").expect_success();
+    kubectl(host, &theirs, "create configmap c --from-literal=a=1 -n n").expect_success();
+    kubectl(host, &theirs, "create deployment web --image=nginx --replicas=2 -n n").expect_success();
+    kubectl(host, &theirs, "create service clusterip s --tcp=80 -n n").expect_success();
+    let written = kubectl(host, &theirs, "get configmap,deployment,service,clusterroles -A -o name").expect_success();
     drop(server);
 
     let kubeconfig = host.file("kubeconfig");
-    host.ferry(&["up", "--etcd-servers", ETCD, "--kubeconfig", kubeconfig.to_str().expect("text")]).ok();
-    let read = cluster.kubectl("get configmap,deployment,service,clusterroles -A -o name").ok();
+    host.ferry(&["up", "--etcd-servers", ETCD, "--kubeconfig", kubeconfig.to_str().expect("text")]).expect_success();
+    let read = cluster.kubectl("get configmap,deployment,service,clusterroles -A -o name").expect_success();
     let missing: Vec<&str> = written.lines().filter(|line| !read.lines().any(|other| other == *line)).collect();
     assert!(missing.is_empty(), "Ferry does not see {missing:?}");
     cluster.load_nginx(&["docker.io/library/nginx:latest"]);
-    cluster.kubectl("wait --for=condition=Available --timeout=90s deployment/web -n n").ok();
-    cluster.kubectl_args(&["patch", "configmap", "c", "-n", "n", "-p", r#"{"data":{"b":"2"}}"#], None).ok();
-    cluster.kubectl("create secret generic k --from-literal=p=q -n n").ok();
-    let pods = cluster.kubectl("get pods -n n -o name").ok();
-    host.ferry(&["down"]).ok();
+    cluster.kubectl("wait --for=condition=Available --timeout=90s deployment/web -n n").expect_success();
+    cluster.kubectl_args(&["patch", "configmap", "c", "-n", "n", "-p", r#"{"data":{"b":"2"}}"#], None).expect_success();
+    cluster.kubectl("create secret generic k --from-literal=p=q -n n").expect_success();
+    let pods = cluster.kubectl("get pods -n n -o name").expect_success();
+    host.ferry(&["down"]).expect_success();
 
     let (_server, theirs) = kube_apiserver(host, &server_program);
-    let data = kubectl(host, &theirs, "get configmap c -n n -o jsonpath={.data}").ok();
+    let data = kubectl(host, &theirs, "get configmap c -n n -o jsonpath={.data}").expect_success();
     assert_eq!(data, r#"{"a":"1","b":"2"}"#);
-    assert_eq!(kubectl(host, &theirs, "get secret k -n n -o jsonpath={.data.p}").ok(), "cQ==");
-    assert_eq!(kubectl(host, &theirs, "get pods -n n -o name").ok(), pods);
-    assert!(kubectl(host, &theirs, "get nodes").ok().contains("Ready"), "what Ferry wrote in every kind is read");
+    assert_eq!(kubectl(host, &theirs, "get secret k -n n -o jsonpath={.data.p}").expect_success(), "cQ==");
+    assert_eq!(kubectl(host, &theirs, "get pods -n n -o name").expect_success(), pods);
+    assert!(
+        kubectl(host, &theirs, "get nodes").expect_success().contains("Ready"),
+        "what Ferry wrote in every kind is read"
+    );
 }

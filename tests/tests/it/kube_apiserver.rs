@@ -7,18 +7,18 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use ferry_tests::{Output, eventually, machine, run};
+use ferry_tests::{CommandOutput, eventually, machine, run_command};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 
 /// An API server with an administrator's kubeconfig, until it is dropped.
-struct ApiServer {
+struct ApiServerProcess {
     child: Child,
     dir: PathBuf,
 }
 
-impl Drop for ApiServer {
+impl Drop for ApiServerProcess {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.child.kill();
@@ -59,7 +59,7 @@ fn kubeconfig(dir: &Path, port: u16) {
     fs::write(dir.join("kubeconfig"), text).expect("written");
 }
 
-impl ApiServer {
+impl ApiServerProcess {
     fn start(dir: &Path, more: &[&str]) -> Self {
         let port = free_port();
         if !dir.join("ca.crt").exists() {
@@ -68,7 +68,7 @@ impl ApiServer {
         kubeconfig(dir, port);
         let program = dir.join("kube-apiserver");
         if !program.exists() {
-            std::os::unix::fs::symlink(machine::built("ferry"), &program).expect("a link");
+            std::os::unix::fs::symlink(machine::built_program("ferry"), &program).expect("a link");
         }
         let path = |name: &str| dir.join(name).display().to_string();
         let mut command = Command::new(program);
@@ -91,13 +91,14 @@ impl ApiServer {
         server
     }
 
-    fn kubectl(&self, line: &str, input: Option<&str>) -> Output {
+    fn kubectl(&self, line: &str, input: Option<&str>) -> CommandOutput {
         let kubeconfig = self.dir.join("kubeconfig");
-        run(Command::new("kubectl").arg("--kubeconfig").arg(kubeconfig).args(line.split(' ')), input)
+        run_command(Command::new("kubectl").arg("--kubeconfig").arg(kubeconfig).args(line.split(' ')), input)
     }
 
     fn signal(&self, name: &str) {
-        run(Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]), None).ok();
+        run_command(Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]), None)
+            .expect_success();
     }
 
     /// Waits for the end; the exit code.
@@ -106,55 +107,60 @@ impl ApiServer {
     }
 }
 
-fn ferry(line: &str) -> Output {
-    run(Command::new(machine::built("ferry")).arg("kube-apiserver").args(line.split(' ')), None)
+fn ferry(line: &str) -> CommandOutput {
+    run_command(Command::new(machine::built_program("ferry")).arg("kube-apiserver").args(line.split(' ')), None)
 }
 
 #[test]
 fn flags_are_upstreams_and_what_cannot_be_done_is_refused_by_name() {
-    let help = ferry("--help").ok();
+    let help = ferry("--help").expect_success();
     for section in ["Generic flags:", "Secure serving flags:", "Admission flags:", "Misc flags:"] {
         assert!(help.contains(section), "{section}");
     }
-    assert!(ferry("--version").ok().starts_with("Kubernetes v1.36"));
-    assert!(ferry("--no-such-flag").refused().contains("unknown flag: --no-such-flag"));
-    assert!(ferry("--cors-allowed-origins=a").refused().contains("--cors-allowed-origins is not supported"));
-    assert!(ferry("--secure-port=x --data-dir=/nowhere").refused().contains("--secure-port"));
-    assert!(ferry("--secure-port=1").refused().contains("--data-dir"));
+    assert!(ferry("--version").expect_success().starts_with("Kubernetes v1.36"));
+    assert!(ferry("--no-such-flag").expect_failure().contains("unknown flag: --no-such-flag"));
+    assert!(ferry("--cors-allowed-origins=a").expect_failure().contains("--cors-allowed-origins is not supported"));
+    assert!(ferry("--secure-port=x --data-dir=/nowhere").expect_failure().contains("--secure-port"));
+    assert!(ferry("--secure-port=1").expect_failure().contains("--data-dir"));
 }
 
 #[test]
 fn objects_outlive_the_process() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut server = ApiServer::start(dir.path(), &["--authorization-mode=Node,RBAC", "--livez-grace-period=5s"]);
+    let mut server =
+        ApiServerProcess::start(dir.path(), &["--authorization-mode=Node,RBAC", "--livez-grace-period=5s"]);
     let log = fs::read_to_string(dir.path().join("log")).expect("a log");
     assert!(log.contains("no effect") && log.contains("livez-grace-period"), "{log}");
-    server.kubectl("create configmap kept --from-literal=a=b", None).ok();
-    server.kubectl("create service nodeport web --tcp=80:80", None).ok();
-    let service = server.kubectl("get service web -o jsonpath={.spec.clusterIP}:{.spec.ports[0].nodePort}", None).ok();
+    server.kubectl("create configmap kept --from-literal=a=b", None).expect_success();
+    server.kubectl("create service nodeport web --tcp=80:80", None).expect_success();
+    let service = server
+        .kubectl("get service web -o jsonpath={.spec.clusterIP}:{.spec.ports[0].nodePort}", None)
+        .expect_success();
     assert!(service.starts_with("10.96."), "{service}");
-    assert!(server.kubectl("get --raw /metrics", None).ok().contains("apiserver_request_total"));
+    assert!(server.kubectl("get --raw /metrics", None).expect_success().contains("apiserver_request_total"));
     server.signal("KILL");
     server.ended();
     drop(server);
-    let server = ApiServer::start(dir.path(), &[]);
-    assert_eq!(server.kubectl("get configmap kept -o jsonpath={.data.a}", None).ok(), "b");
-    let again = server.kubectl("get service web -o jsonpath={.spec.clusterIP}:{.spec.ports[0].nodePort}", None).ok();
+    let server = ApiServerProcess::start(dir.path(), &[]);
+    assert_eq!(server.kubectl("get configmap kept -o jsonpath={.data.a}", None).expect_success(), "b");
+    let again = server
+        .kubectl("get service web -o jsonpath={.spec.clusterIP}:{.spec.ports[0].nodePort}", None)
+        .expect_success();
     assert_eq!(again, service);
     let port = service.rsplit(':').next().expect("a port");
     let taken = format!("create service nodeport other --tcp=80:80 --node-port={port}");
-    assert!(server.kubectl(&taken, None).refused().contains("provided port is already allocated"));
+    assert!(server.kubectl(&taken, None).expect_failure().contains("provided port is already allocated"));
 }
 
 #[test]
 fn it_ends_with_grace() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut server = ApiServer::start(dir.path(), &["--shutdown-delay-duration=3s"]);
+    let mut server = ApiServerProcess::start(dir.path(), &["--shutdown-delay-duration=3s"]);
     let mut watch = Command::new("kubectl");
     watch.arg("--kubeconfig").arg(dir.path().join("kubeconfig")).args(["get", "--raw", "/api/v1/namespaces?watch=1"]);
     let watching = watch.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     eventually("the watch has begun", || {
-        let metrics = server.kubectl("get --raw /metrics", None).ok();
+        let metrics = server.kubectl("get --raw /metrics", None).expect_success();
         let begun = |line: &&str| line.starts_with("apiserver_longrunning_requests") && line.contains("namespaces");
         let line = metrics.lines().find(begun).ok_or("no watch is counted")?;
         if line.ends_with(" 1") { Ok(()) } else { Err(line.to_owned()) }
@@ -164,7 +170,7 @@ fn it_ends_with_grace() {
         let told = server.kubectl("get --raw /readyz", None);
         if told.code != 0 && told.stderr.contains("shutdown") { Ok(()) } else { Err(told.stdout) }
     });
-    assert_eq!(server.kubectl("get --raw /livez", None).ok(), "ok", "it goes on serving for a while");
+    assert_eq!(server.kubectl("get --raw /livez", None).expect_success(), "ok", "it goes on serving for a while");
     assert_eq!(server.ended(), Some(0));
     let ended = watching.wait_with_output().expect("it ends");
     assert!(ended.status.success(), "the watch ends as watches do: {}", String::from_utf8_lossy(&ended.stderr));

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use ferry_tests::{Cluster, machine, run, skip_reason};
+use ferry_tests::{TestCluster, machine, run_command, skip_reason};
 
 /// The lines of the README's shell blocks.
 fn commands() -> Vec<String> {
@@ -32,8 +32,8 @@ fn every_command_works() {
     let commands = commands();
     assert!(commands.len() > 10, "{commands:?}");
     // The first cluster fills the image cache, which the walk cannot do from a network that leads nowhere.
-    let cluster = Cluster::up();
-    cluster.host.ferry(&["down", "--purge"]).ok();
+    let cluster = TestCluster::up();
+    cluster.host.ferry(&["down", "--purge"]).expect_success();
     for line in &commands {
         let words: Vec<&str> = line.split(' ').collect();
         match words.as_slice() {
@@ -45,13 +45,13 @@ fn every_command_works() {
             }
             ["cargo", "xtask", "image", "nginx"] => cluster.load_nginx(&["docker.io/library/nginx:latest"]),
             ["ferry", "up", "--install-runtime"] => {
-                cluster.start().ok();
+                cluster.start().expect_success();
             }
             ["ferry", arguments @ ..] => {
-                cluster.host.ferry(arguments).ok();
+                cluster.host.ferry(arguments).expect_success();
             }
             ["kubectl", arguments @ ..] => {
-                cluster.kubectl_args(arguments, None).ok();
+                cluster.kubectl_args(arguments, None).expect_success();
             }
             _ => panic!("the README has a command that no test knows: {line}"),
         }
@@ -59,20 +59,21 @@ fn every_command_works() {
 }
 
 /// With the debug build, which is there; a reader gets the release build.
-fn walk(cluster: &Cluster) {
+fn walk(cluster: &TestCluster) {
     let data = cluster.host.data_dir();
     let data = data.to_str().expect("text");
-    let mut command =
-        cluster.host.prepared(machine::built("xtask"), &["walk", "--data-dir", data, "--profile", "dev", "--purge"]);
+    let mut command = cluster
+        .host
+        .prepared(machine::built_program("xtask"), &["walk", "--data-dir", data, "--profile", "dev", "--purge"]);
     for name in ["HOME", "CARGO_HOME", "RUSTUP_HOME", "CARGO_TARGET_DIR"] {
         match std::env::var_os(name) {
             Some(value) => command.env(name, value),
             None => command.env_remove(name),
         };
     }
-    let told = run(&mut command, None).ok();
+    let told = run_command(&mut command, None).expect_success();
     assert_eq!(told.matches("200 OK").count(), 3, "three pods answer: {told}");
     assert_eq!(told.matches("Running").count(), 3, "{told}");
     // Nothing of it is left.
-    assert_eq!(run(Command::new("test").args(["-e", data]), None).code, 1);
+    assert_eq!(run_command(Command::new("test").args(["-e", data]), None).code, 1);
 }

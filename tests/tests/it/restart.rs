@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use ferry_tests::{Cluster, eventually, machine, run, skip_reason};
+use ferry_tests::{TestCluster, eventually, machine, run_command, skip_reason};
 use serde_json::Value;
 
 fn containers(pods: &[Value]) -> BTreeSet<String> {
@@ -16,18 +16,19 @@ fn containers(pods: &[Value]) -> BTreeSet<String> {
 }
 
 /// The processes of the containers, by the runtime's own account.
-fn processes(cluster: &Cluster) -> BTreeSet<String> {
+fn processes(cluster: &TestCluster) -> BTreeSet<String> {
     let socket = cluster.host.data_dir().join("containerd/containerd.sock");
     let socket = socket.to_str().expect("text");
-    let tasks = run(Command::new("ctr").args(["-a", socket, "-n", "k8s.io", "tasks", "list"]), None).ok();
+    let tasks =
+        run_command(Command::new("ctr").args(["-a", socket, "-n", "k8s.io", "tasks", "list"]), None).expect_success();
     tasks.lines().skip(1).map(str::to_owned).collect()
 }
 
 /// Sends a signal to the process that the pid file names.
-fn signal_ferry(cluster: &Cluster, signal: &str) -> PathBuf {
+fn signal_ferry(cluster: &TestCluster, signal: &str) -> PathBuf {
     let text = fs::read_to_string(cluster.host.data_dir().join("ferry.pid")).expect("a pid file");
     let pid = text.split_whitespace().next().expect("a pid");
-    run(Command::new("kill").args([signal, pid]), None).ok();
+    run_command(Command::new("kill").args([signal, pid]), None).expect_success();
     Path::new("/proc").join(pid)
 }
 
@@ -42,16 +43,16 @@ fn containers_outlive_ferry() {
     if skip_reason().is_some() {
         return;
     }
-    let cluster = Cluster::up();
-    cluster.kubectl("create deployment nginx --image=nginx --replicas=3").ok();
+    let cluster = TestCluster::up();
+    cluster.kubectl("create deployment nginx --image=nginx --replicas=3").expect_success();
     let before = cluster.running("app=nginx", 3);
     let tasks = processes(&cluster);
     let uids: Vec<Value> = before.iter().map(|pod| pod["metadata"]["uid"].clone()).collect();
 
-    cluster.kubectl("scale deployment nginx --replicas=5").ok();
+    cluster.kubectl("scale deployment nginx --replicas=5").expect_success();
     ended(&signal_ferry(&cluster, "-9"), "SIGKILL");
     assert_eq!(cluster.host.ferry(&["status"]).code, 3, "status says that it does not run");
-    cluster.start().ok();
+    cluster.start().expect_success();
 
     let after = cluster.running("app=nginx", 5);
     assert!(uids.iter().all(|uid| after.iter().any(|pod| pod["metadata"]["uid"] == *uid)), "same objects");
@@ -63,18 +64,18 @@ fn containers_outlive_ferry() {
     end_with_grace(&cluster);
     assert!(tasks.is_subset(&processes(&cluster)), "same processes");
 
-    cluster.kubectl("delete deployment nginx").ok();
+    cluster.kubectl("delete deployment nginx").expect_success();
     cluster.running("app=nginx", 0);
 }
 
 /// SIGTERM in the background, then Ctrl-C in the foreground; a cluster runs again afterwards.
-fn end_with_grace(cluster: &Cluster) {
+fn end_with_grace(cluster: &TestCluster) {
     ended(&signal_ferry(cluster, "-TERM"), "SIGTERM");
     let data = cluster.host.data_dir();
     let arguments = ["up", "--foreground", "--data-dir", data.to_str().expect("text")];
     let output = cluster.host.file("foreground.out");
     let out = fs::File::create(&output).expect("a file");
-    let mut command = cluster.host.prepared(machine::built("ferry"), &arguments);
+    let mut command = cluster.host.prepared(machine::built_program("ferry"), &arguments);
     command.arg("--kubeconfig").arg(cluster.host.file("kubeconfig"));
     let mut foreground = command.stdin(Stdio::null()).stdout(out).stderr(Stdio::null()).spawn().expect("ferry runs");
     eventually("a cluster in the foreground", || {
@@ -83,5 +84,5 @@ fn end_with_grace(cluster: &Cluster) {
     });
     signal_ferry(cluster, "-INT");
     assert!(foreground.wait().expect("it ends").success(), "Ctrl-C is an ordinary end");
-    cluster.start().ok();
+    cluster.start().expect_success();
 }

@@ -4,27 +4,29 @@
 use std::path::{Path, PathBuf};
 
 use ferry_tests::{
-    Cluster, eventually, skip_reason,
-    upstream::{self, Daemon},
+    TestCluster, eventually, skip_reason,
+    upstream::{self, HostDaemon},
 };
 use serde_json::{Value, json};
 
-struct World {
+struct SampleControllerTest {
     // It ends before its cluster.
-    _controller: Daemon,
-    cluster: Cluster,
+    _controller: HostDaemon,
+    cluster: TestCluster,
     examples: PathBuf,
 }
 
-impl World {
+impl SampleControllerTest {
     fn start(program: &Path) -> Self {
-        let examples = upstream::module("sample-controller", "k8s.io/sample-controller").join("artifacts/examples");
-        let cluster = Cluster::up();
+        let examples = upstream::module_dir("sample-controller", "k8s.io/sample-controller").join("artifacts/examples");
+        let cluster = TestCluster::up();
         let definition = examples.join("crd-status-subresource.yaml");
-        cluster.kubectl(&format!("apply -f {}", definition.display())).ok();
-        cluster.kubectl("wait crd/foos.samplecontroller.k8s.io --for=condition=Established --timeout=90s").ok();
+        cluster.kubectl(&format!("apply -f {}", definition.display())).expect_success();
+        cluster
+            .kubectl("wait crd/foos.samplecontroller.k8s.io --for=condition=Established --timeout=90s")
+            .expect_success();
         let flag = format!("--kubeconfig={}", cluster.kubeconfig().display());
-        let controller = Daemon::start(&cluster.host, program, &[flag]);
+        let controller = HostDaemon::start(&cluster.host, program, &[flag]);
         Self { _controller: controller, cluster, examples }
     }
 
@@ -54,8 +56,8 @@ fn the_sample_controller_runs_foos() {
     if skip_reason().is_some() {
         return;
     }
-    let Some(program) = upstream::built("sample-controller") else { return };
-    let world = World::start(&program);
+    let Some(program) = upstream::build_program("sample-controller") else { return };
+    let world = SampleControllerTest::start(&program);
     a_foo_becomes_a_deployment(&world);
     the_deployment_follows(&world);
     a_deleted_deployment_comes_back(&world);
@@ -63,9 +65,9 @@ fn the_sample_controller_runs_foos() {
     a_foo_takes_its_deployment_along(&world);
 }
 
-fn a_foo_becomes_a_deployment(world: &World) {
+fn a_foo_becomes_a_deployment(world: &SampleControllerTest) {
     let cluster = &world.cluster;
-    cluster.kubectl(&format!("apply -f {}", world.examples.join("example-foo.yaml").display())).ok();
+    cluster.kubectl(&format!("apply -f {}", world.examples.join("example-foo.yaml").display())).expect_success();
     cluster.running("controller=example-foo", 1);
     let example = world.one("foo example-foo");
     let owner = json!([{"apiVersion": "samplecontroller.k8s.io/v1alpha1", "kind": "Foo", "name": "example-foo",
@@ -80,25 +82,25 @@ fn a_foo_becomes_a_deployment(world: &World) {
     assert!(written.as_array().is_some_and(|entries| entries.iter().any(by)), "{written}");
 }
 
-fn the_deployment_follows(world: &World) {
+fn the_deployment_follows(world: &SampleControllerTest) {
     let cluster = &world.cluster;
     let scale = |count: u32| {
         let patch = format!("{{\"spec\": {{\"replicas\": {count}}}}}");
         cluster.kubectl_args(&["patch", "foo", "example-foo", "--type=merge", "-p", &patch], None)
     };
-    let refused = scale(11).refused();
+    let refused = scale(11).expect_failure();
     let why = "spec.replicas: Invalid value: 11: spec.replicas in body should be less than or equal to 10";
     assert!(refused.contains(why), "{refused}");
-    scale(3).ok();
+    scale(3).expect_success();
     cluster.running("controller=example-foo", 3);
     world.until_available("example-foo", 3);
     let example = world.one("foo example-foo");
     assert_eq!(example["metadata"]["generation"], 2, "only a change of the spec counts");
 }
 
-fn a_deleted_deployment_comes_back(world: &World) {
+fn a_deleted_deployment_comes_back(world: &SampleControllerTest) {
     let before = world.one("deployment example-foo")["metadata"]["uid"].take();
-    world.cluster.kubectl("delete deployment example-foo").ok();
+    world.cluster.kubectl("delete deployment example-foo").expect_success();
     eventually("another deployment", || {
         let found = world.cluster.kubectl("get deployment example-foo -o jsonpath={.metadata.uid}");
         if found.code == 0 && before != found.stdout { Ok(()) } else { Err(found.stderr) }
@@ -107,24 +109,24 @@ fn a_deleted_deployment_comes_back(world: &World) {
     world.until_available("example-foo", 3);
 }
 
-fn a_name_that_is_taken_is_told(world: &World) {
+fn a_name_that_is_taken_is_told(world: &SampleControllerTest) {
     let cluster = &world.cluster;
-    cluster.kubectl("create deployment taken --image=nginx --replicas=0").ok();
+    cluster.kubectl("create deployment taken --image=nginx --replicas=0").expect_success();
     let late = json!({"apiVersion": "samplecontroller.k8s.io/v1alpha1", "kind": "Foo", "metadata": {"name": "late"},
         "spec": {"deploymentName": "taken"}});
-    cluster.kubectl_args(&["apply", "-f", "-"], Some(&late.to_string())).ok();
+    cluster.kubectl_args(&["apply", "-f", "-"], Some(&late.to_string())).expect_success();
     let event = world.event("late", "ErrResourceExists");
     let told = "Resource \"taken\" already exists and is not managed by Foo";
     assert_eq!((&event["message"], &event["type"]), (&json!(told), &json!("Warning")));
     assert_eq!(world.one("deployment taken")["metadata"]["ownerReferences"], Value::Null);
-    cluster.kubectl("delete foo late").ok();
-    cluster.kubectl("get deployment taken").ok();
+    cluster.kubectl("delete foo late").expect_success();
+    cluster.kubectl("get deployment taken").expect_success();
 }
 
-fn a_foo_takes_its_deployment_along(world: &World) {
-    world.cluster.kubectl("delete foo example-foo").ok();
+fn a_foo_takes_its_deployment_along(world: &SampleControllerTest) {
+    world.cluster.kubectl("delete foo example-foo").expect_success();
     eventually("nothing of the Foo is left", || {
-        let left = world.cluster.kubectl("get deployments,replicasets,pods -o name").ok();
+        let left = world.cluster.kubectl("get deployments,replicasets,pods -o name").expect_success();
         let left: Vec<&str> = left.lines().filter(|name| !name.contains("/taken")).collect();
         if left.is_empty() { Ok(()) } else { Err(left.join(" ")) }
     });

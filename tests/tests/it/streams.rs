@@ -6,7 +6,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use ferry_tests::{Cluster, Output, run, skip_reason};
+use ferry_tests::{CommandOutput, TestCluster, run_command, skip_reason};
 use serde_json::Value;
 
 #[test]
@@ -14,11 +14,11 @@ fn streams_reach_containers() {
     if skip_reason().is_some() {
         return;
     }
-    let cluster = Cluster::up();
-    cluster.kubectl("create deployment nginx --image=nginx").ok();
+    let cluster = TestCluster::up();
+    cluster.kubectl("create deployment nginx --image=nginx").expect_success();
     let pod = cluster.running("app=nginx", 1).remove(0);
     for websocket in [true, false] {
-        let client = Client { cluster: &cluster, pod: &pod, websocket };
+        let client = StreamClient { cluster: &cluster, pod: &pod, websocket };
         client.exec();
         client.terminal();
         client.copy();
@@ -34,13 +34,13 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
 }
 
 /// A kubectl that speaks one of both protocols, and the pod that it speaks to.
-struct Client<'a> {
-    cluster: &'a Cluster,
+struct StreamClient<'a> {
+    cluster: &'a TestCluster,
     pod: &'a Value,
     websocket: bool,
 }
 
-impl Client<'_> {
+impl StreamClient<'_> {
     fn name(&self) -> &str {
         text(self.pod, "/metadata/name")
     }
@@ -53,22 +53,24 @@ impl Client<'_> {
     }
 
     #[track_caller]
-    fn kubectl(&self, args: &[&str], input: Option<&str>) -> Output {
-        run(&mut self.command(args), input)
+    fn kubectl(&self, args: &[&str], input: Option<&str>) -> CommandOutput {
+        run_command(&mut self.command(args), input)
     }
 
     fn exec(&self) {
         let name = self.name();
-        assert!(self.kubectl(&["exec", name, "--", "cat", "/etc/debian_version"], None).ok().starts_with("12."));
+        assert!(
+            self.kubectl(&["exec", name, "--", "cat", "/etc/debian_version"], None).expect_success().starts_with("12.")
+        );
         let long = "a line of the input\n".repeat(20_000);
-        let counted = self.kubectl(&["exec", "-i", name, "--", "wc", "-c"], Some(&long)).ok();
+        let counted = self.kubectl(&["exec", "-i", name, "--", "wc", "-c"], Some(&long)).expect_success();
         assert_eq!(counted.trim(), long.len().to_string(), "all input arrives, and its end");
         let failed = self.kubectl(&["exec", name, "--", "sh", "-c", "echo out; echo err >&2; exit 7"], None);
         assert_eq!((failed.code, failed.stdout.as_str()), (7, "out\n"));
         assert!(failed.stderr.starts_with("err\n"), "{}", failed.stderr);
-        let none = self.kubectl(&["exec", name, "--", "/no/such/program"], None).refused();
+        let none = self.kubectl(&["exec", name, "--", "/no/such/program"], None).expect_failure();
         assert!(none.contains("no such file or directory"), "{none}");
-        let wrong = self.kubectl(&["exec", name, "-c", "other", "--", "true"], None).refused();
+        let wrong = self.kubectl(&["exec", name, "-c", "other", "--", "true"], None).expect_failure();
         assert!(wrong.contains("container other is not valid for pod"), "{wrong}");
     }
 
@@ -85,7 +87,7 @@ impl Client<'_> {
         let mut command = Command::new("script");
         command.args(["-qec", &inside, "/dev/null"]);
         command.envs(kubectl.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        let output = run(&mut command, None);
+        let output = run_command(&mut command, None);
         assert_eq!(output.code, 3, "{}", output.stdout);
         assert!(output.stdout.contains("31 101"), "{}", output.stdout);
     }
@@ -96,13 +98,13 @@ impl Client<'_> {
         fs::write(&from, &bytes).expect("a file");
         let inside = format!("{}:/tmp/blob", self.name());
         let path = |path: &std::path::Path| path.to_str().expect("text").to_owned();
-        self.kubectl(&["cp", &path(&from), &inside], None).ok();
-        self.kubectl(&["cp", &inside, &path(&back)], None).ok();
+        self.kubectl(&["cp", &path(&from), &inside], None).expect_success();
+        self.kubectl(&["cp", &inside, &path(&back)], None).expect_success();
         assert!(fs::read(&back).expect("a copy") == bytes, "what comes back is what was sent");
     }
 
     fn port_forward(&self) {
-        let mut forward = Talker::start(self.command(&["port-forward", self.name(), ":80"]));
+        let mut forward = StreamTalker::start(self.command(&["port-forward", self.name(), ":80"]));
         let line = forward.line(|line| line.starts_with("Forwarding from 127.0.0.1:"));
         let port = line.trim_start_matches("Forwarding from 127.0.0.1:").split(' ').next().expect("a port");
         for _ in 0..3 {
@@ -111,7 +113,7 @@ impl Client<'_> {
     }
 
     fn attach(&self) {
-        let mut attached = Talker::start(self.command(&["attach", self.name()]));
+        let mut attached = StreamTalker::start(self.command(&["attach", self.name()]));
         let path = format!("/attached-{}", self.websocket);
         // Whether it is attached already only shows in what it gets, so the question is repeated.
         let address = text(self.pod, "/status/podIP").to_owned();
@@ -120,41 +122,42 @@ impl Client<'_> {
 }
 
 /// The status line of a request, made in the cluster's network.
-fn get(cluster: &Cluster, address: &str, port: &str, path: &str) -> String {
+fn get(cluster: &TestCluster, address: &str, port: &str, path: &str) -> String {
     let script =
         format!("exec 3<>/dev/tcp/{address}/{port}; printf 'GET {path} HTTP/1.0\\r\\n\\r\\n' >&3; head -1 <&3");
-    cluster.host.command("bash", &["-c", &script]).ok().trim().to_owned()
+    cluster.host.command("bash", &["-c", &script]).expect_success().trim().to_owned()
 }
 
-fn follow_logs(cluster: &Cluster, pod: &Value) {
-    let mut log = Talker::start(cluster.kubectl_command(&["logs", "-f", "--tail=1", text(pod, "/metadata/name")]));
+fn follow_logs(cluster: &TestCluster, pod: &Value) {
+    let mut log =
+        StreamTalker::start(cluster.kubectl_command(&["logs", "-f", "--tail=1", text(pod, "/metadata/name")]));
     log.line(|_| true);
     let status = get(cluster, text(pod, "/status/podIP"), "80", "/followed");
     assert_eq!(status, "HTTP/1.1 404 Not Found");
     log.line(|line| line.contains("GET /followed HTTP/1.0"));
 }
 
-fn proxies(cluster: &Cluster, pod: &Value) {
+fn proxies(cluster: &TestCluster, pod: &Value) {
     let raw = |path: &str| cluster.kubectl_args(&["get", "--raw", path], None);
     let name = text(pod, "/metadata/name");
     let base = format!("/api/v1/namespaces/default/pods/{name}:80/proxy");
-    assert!(raw(&format!("{base}/")).ok().contains("Welcome to nginx!"));
-    assert!(raw(&format!("{base}/missing")).refused().contains("NotFound"));
+    assert!(raw(&format!("{base}/")).expect_success().contains("Welcome to nginx!"));
+    assert!(raw(&format!("{base}/missing")).expect_failure().contains("NotFound"));
     let node = text(pod, "/spec/nodeName");
-    assert_eq!(raw(&format!("/api/v1/nodes/{node}/proxy/healthz")).ok(), "ok");
-    let refused = raw(&format!("/api/v1/namespaces/default/pods/{name}:81/proxy/")).refused();
+    assert_eq!(raw(&format!("/api/v1/nodes/{node}/proxy/healthz")).expect_success(), "ok");
+    let refused = raw(&format!("/api/v1/namespaces/default/pods/{name}:81/proxy/")).expect_failure();
     assert!(refused.contains("connection refused"), "{refused}");
-    let token = cluster.kubectl("create token default --duration=10m").ok();
+    let token = cluster.kubectl("create token default --duration=10m").expect_success();
     assert_eq!(token.trim().split('.').count(), 3, "{token}");
 }
 
 /// A program that goes on until it is dropped, line by line.
-struct Talker {
+struct StreamTalker {
     child: Child,
     lines: std::sync::mpsc::Receiver<String>,
 }
 
-impl Talker {
+impl StreamTalker {
     fn start(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().expect("kubectl starts");
         let (sender, lines) = std::sync::mpsc::channel();
@@ -167,7 +170,7 @@ impl Talker {
     #[track_caller]
     fn line(&mut self, wanted: impl Fn(&str) -> bool) -> String {
         loop {
-            let line = self.lines.recv_timeout(ferry_tests::PATIENCE).expect("a line of output");
+            let line = self.lines.recv_timeout(ferry_tests::EVENTUAL_TIMEOUT).expect("a line of output");
             if wanted(&line) {
                 return line;
             }
@@ -185,7 +188,7 @@ impl Talker {
     }
 }
 
-impl Drop for Talker {
+impl Drop for StreamTalker {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.child.kill();

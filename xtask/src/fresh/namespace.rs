@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use super::rootfs::inside;
+use super::rootfs::path_inside;
 
 /// Runs as PID 1 of the namespace. When it ends, the kernel kills every other process there; before that, a cluster that
 /// the command left running is removed, because links, rules and control groups outlive processes.
@@ -65,7 +65,7 @@ impl BindMount {
 
     /// Makes the mount point.
     fn prepare(&self, root: &Path) -> Result<()> {
-        let to = inside(root, &self.to);
+        let to = path_inside(root, &self.to);
         let folder = if self.from.is_dir() { Some(to.as_path()) } else { to.parent() };
         folder.map_or(Ok(()), fs::create_dir_all).with_context(|| to.display().to_string())?;
         if !to.exists() {
@@ -77,13 +77,13 @@ impl BindMount {
     /// A line of the list that [`INIT`] reads.
     fn line(&self, root: &Path) -> String {
         let options = if self.writable { "rw" } else { "ro" };
-        format!("{options} {} {}\n", self.from.display(), inside(root, &self.to).display())
+        format!("{options} {} {}\n", self.from.display(), path_inside(root, &self.to).display())
     }
 }
 
 /// A root file system with what is mounted into it.
 #[derive(Debug)]
-pub struct Namespace {
+pub struct RootNamespace {
     pub root: PathBuf,
     pub mounts: Vec<BindMount>,
     /// The whole environment of the command.
@@ -92,7 +92,7 @@ pub struct Namespace {
     pub directory: PathBuf,
 }
 
-impl Namespace {
+impl RootNamespace {
     /// Runs the command to its end, and fails if it fails.
     pub fn run(&self, command: &[String]) -> Result<()> {
         for mount in &self.mounts {

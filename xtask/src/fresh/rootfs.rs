@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    cache,
+    cache_dir,
     process::{self, step},
 };
 
@@ -34,7 +34,7 @@ pub fn base_archive() -> Result<PathBuf> {
         let _ = write!(text, "{byte:02x}");
         text
     });
-    let path = cache("fresh")?.join(format!("{SUITE}-{digest}.tar"));
+    let path = cache_dir("fresh")?.join(format!("{SUITE}-{digest}.tar"));
     if !path.exists() {
         step("make the root file system", || make_archive(&path, &sources, &configuration))?;
     }
@@ -54,11 +54,11 @@ fn make_archive(path: &Path, sources: &[PathBuf], configuration: &[PathBuf]) -> 
 }
 
 /// Unpacks the archive and adds what a machine has of its network: resolver, hosts, certificates, Python's package index.
-pub fn unpack(archive: &Path, root: &Path) -> Result<()> {
+pub fn unpack_archive(archive: &Path, root: &Path) -> Result<()> {
     process::run(Command::new("tar").arg("-C").arg(root).arg("-xf").arg(archive))?;
     for file in ["/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf"].map(Path::new) {
         if let Ok(text) = fs::read(file) {
-            let copy = inside(root, file);
+            let copy = path_inside(root, file);
             fs::write(&copy, text).with_context(|| copy.display().to_string())?;
         }
     }
@@ -67,20 +67,20 @@ pub fn unpack(archive: &Path, root: &Path) -> Result<()> {
             let mut copy = Command::new("cp");
             // Links on both sides lead to absolute paths: files are copied, and put in the place of links.
             copy.args(["--recursive", "--dereference", "--remove-destination"]).arg(folder.join("."));
-            process::run(copy.arg(inside(root, folder)))?;
+            process::run(copy.arg(path_inside(root, folder)))?;
         }
     }
     Ok(())
 }
 
 /// The place of an absolute path in the root file system.
-pub fn inside(root: &Path, path: &Path) -> PathBuf {
+pub fn path_inside(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// Files with sources of Debian itself; those of other suppliers have no place in a bare system.
 fn apt_sources() -> Vec<PathBuf> {
-    files(SOURCES)
+    list_files(SOURCES)
         .into_iter()
         .filter(|path| {
             let is_source = path.extension().is_some_and(|extension| extension == "list" || extension == "sources");
@@ -92,11 +92,11 @@ fn apt_sources() -> Vec<PathBuf> {
 /// Files that say how packages are fetched.
 fn apt_configuration() -> Vec<PathBuf> {
     let fetches = |path: &PathBuf| fs::read_to_string(path).is_ok_and(|text| text.contains("Acquire::"));
-    files(CONFIGURATION).into_iter().filter(fetches).collect()
+    list_files(CONFIGURATION).into_iter().filter(fetches).collect()
 }
 
 /// The named files, and the files of the named folders, that exist.
-fn files(paths: &[&str]) -> Vec<PathBuf> {
+fn list_files(paths: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for path in paths.iter().map(PathBuf::from) {
         match fs::read_dir(&path) {

@@ -9,14 +9,14 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
-use super::layout::{self, Image};
+use super::layout::{self, ImageLayout};
 use crate::packages;
 
 /// The namespace that the kubelet's containers and images are in.
 const NAMESPACE: &str = "k8s.io";
 
-pub fn import(dir: &Path, image: &Image, socket: &Path) -> Result<()> {
-    packages::ensure(&[packages::CONTAINERD])?;
+pub fn import(dir: &Path, image: &ImageLayout, socket: &Path) -> Result<()> {
+    packages::ensure_installed(&[packages::CONTAINERD])?;
     let mut ctr = Command::new("ctr")
         .arg("--address")
         .arg(socket)
@@ -34,7 +34,7 @@ pub fn import(dir: &Path, image: &Image, socket: &Path) -> Result<()> {
     archived
 }
 
-fn archive(dir: &Path, image: &Image, output: impl Write) -> Result<()> {
+fn archive(dir: &Path, image: &ImageLayout, output: impl Write) -> Result<()> {
     let mut archive = tar::Builder::new(output);
     add(&mut archive, "oci-layout", &json!({ "imageLayoutVersion": "1.0.0" }).to_string())?;
     add(&mut archive, "index.json", &layout::index(&image.entries).to_string())?;

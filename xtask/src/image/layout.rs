@@ -1,6 +1,6 @@
 //! Writing an image into an OCI image layout: a directory of blobs named by their digests, and an index of names.
 //!
-//! The index is replaced as a whole and last, so that whoever reads the layout meanwhile sees only complete images.
+//! The index is replaced as a whole and last, so that concurrent readers see only complete images.
 
 use std::{
     fs, io,
@@ -11,19 +11,19 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::rootfs::Layer;
+use super::rootfs::RootfsLayer;
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
-/// Where OCI says that a name is; the cluster's mirror looks here.
+/// OCI's annotation of an image's name, which the cluster's mirror reads.
 const REF_NAME: &str = "org.opencontainers.image.ref.name";
-/// Where containerd looks first when it imports.
+/// The annotation that containerd's import reads first.
 const CONTAINERD_NAME: &str = "io.containerd.image.name";
 
 /// An image in a layout.
 #[derive(Debug)]
-pub struct Image {
+pub struct ImageLayout {
     /// Its entries of the index, one for each name.
     pub entries: Vec<Value>,
     /// The hexadecimal digests of its blobs.
@@ -31,7 +31,7 @@ pub struct Image {
 }
 
 /// Adds an image of one layer, under all of `tags`.
-pub fn write(dir: &Path, layer: &Layer, tags: &[String]) -> Result<Image> {
+pub fn write(dir: &Path, layer: &RootfsLayer, tags: &[String]) -> Result<ImageLayout> {
     fs::create_dir_all(dir.join("blobs/sha256")).with_context(|| format!("cannot create {}", dir.display()))?;
     copy_blob(dir, layer)?;
     let config = put_blob(dir, &config(layer)?)?;
@@ -39,7 +39,7 @@ pub fn write(dir: &Path, layer: &Layer, tags: &[String]) -> Result<Image> {
     let entries: Vec<_> = tags.iter().map(|tag| entry(&manifest, tag)).collect();
     replace(&dir.join("oci-layout"), json!({ "imageLayoutVersion": "1.0.0" }).to_string().as_bytes())?;
     add_to_index(&dir.join("index.json"), &entries)?;
-    Ok(Image { entries, blobs: vec![manifest.sha256, config.sha256, layer.sha256.clone()] })
+    Ok(ImageLayout { entries, blobs: vec![manifest.sha256, config.sha256, layer.sha256.clone()] })
 }
 
 /// The index of a layout with these entries.
@@ -47,12 +47,12 @@ pub fn index(entries: &[Value]) -> Value {
     json!({ "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": entries })
 }
 
-struct Blob {
+struct BlobDescriptor {
     sha256: String,
     size: usize,
 }
 
-fn config(layer: &Layer) -> Result<Value> {
+fn config(layer: &RootfsLayer) -> Result<Value> {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
@@ -71,7 +71,7 @@ fn config(layer: &Layer) -> Result<Value> {
     }))
 }
 
-fn manifest(layer: &Layer, config: &Blob) -> Value {
+fn manifest(layer: &RootfsLayer, config: &BlobDescriptor) -> Value {
     json!({
         "schemaVersion": 2,
         "mediaType": MANIFEST,
@@ -80,7 +80,7 @@ fn manifest(layer: &Layer, config: &Blob) -> Value {
     })
 }
 
-fn entry(manifest: &Blob, tag: &str) -> Value {
+fn entry(manifest: &BlobDescriptor, tag: &str) -> Value {
     json!({
         "mediaType": MANIFEST,
         "digest": format!("sha256:{}", manifest.sha256),
@@ -89,14 +89,14 @@ fn entry(manifest: &Blob, tag: &str) -> Value {
     })
 }
 
-fn put_blob(dir: &Path, contents: &Value) -> Result<Blob> {
+fn put_blob(dir: &Path, contents: &Value) -> Result<BlobDescriptor> {
     let bytes = contents.to_string().into_bytes();
     let sha256 = format!("{:x}", Sha256::digest(&bytes));
     replace(&blob_path(dir, &sha256), &bytes)?;
-    Ok(Blob { sha256, size: bytes.len() })
+    Ok(BlobDescriptor { sha256, size: bytes.len() })
 }
 
-fn copy_blob(dir: &Path, layer: &Layer) -> Result<()> {
+fn copy_blob(dir: &Path, layer: &RootfsLayer) -> Result<()> {
     let path = blob_path(dir, &layer.sha256);
     if fs::metadata(&path).is_ok_and(|blob| blob.len() == layer.size) {
         return Ok(());
@@ -139,10 +139,10 @@ pub fn blob_path(dir: &Path, sha256: &str) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn layer(dir: &Path, contents: &str) -> Layer {
+    fn layer(dir: &Path, contents: &str) -> RootfsLayer {
         let path = dir.join(format!("{contents}.tar"));
         fs::write(&path, contents).unwrap();
-        Layer { path, sha256: format!("{:x}", Sha256::digest(contents)), size: contents.len() as u64 }
+        RootfsLayer { path, sha256: format!("{:x}", Sha256::digest(contents)), size: contents.len() as u64 }
     }
 
     fn names(dir: &Path) -> Vec<(String, String)> {
@@ -158,7 +158,7 @@ mod tests {
         let images = dir.path().join("images");
         let old = write(&images, &layer(dir.path(), "old"), &["r.io/a:1".into(), "r.io/b:1".into()]).unwrap();
         let new = write(&images, &layer(dir.path(), "new"), &["r.io/b:1".into()]).unwrap();
-        let digest = |image: &Image| format!("sha256:{}", image.blobs[0]);
+        let digest = |image: &ImageLayout| format!("sha256:{}", image.blobs[0]);
         assert_eq!(names(&images), [("r.io/a:1".into(), digest(&old)), ("r.io/b:1".into(), digest(&new))]);
         for blob in fs::read_dir(images.join("blobs/sha256")).unwrap() {
             let path = blob.unwrap().path();

@@ -9,27 +9,27 @@ use std::{
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
-use crate::{cache, packages, process};
+use crate::{cache_dir, packages, process};
 
 /// Part of the file's name: raise it whenever what is built changes.
 const VERSION: u32 = 1;
 
 /// An uncompressed layer.
 #[derive(Debug)]
-pub struct Layer {
+pub struct RootfsLayer {
     pub path: PathBuf,
     /// In hexadecimal.
     pub sha256: String,
     pub size: u64,
 }
 
-pub fn nginx() -> Result<Layer> {
-    let path = cache("images")?.join(format!("nginx-bookworm-{VERSION}.tar"));
+pub fn nginx() -> Result<RootfsLayer> {
+    let path = cache_dir("images")?.join(format!("nginx-bookworm-{VERSION}.tar"));
     if !path.exists() {
-        packages::ensure(&[packages::MMDEBSTRAP])?;
+        packages::ensure_installed(&[packages::MMDEBSTRAP])?;
         build(&path)?;
     }
-    Layer::of(path)
+    RootfsLayer::of(path)
 }
 
 /// Builds under another name first, so that a file under the final name is always whole.
@@ -53,7 +53,7 @@ fn build(path: &Path) -> Result<()> {
     built
 }
 
-impl Layer {
+impl RootfsLayer {
     fn of(path: PathBuf) -> Result<Self> {
         let mut file = fs::File::open(&path)?;
         let mut hash = Sha256::new();

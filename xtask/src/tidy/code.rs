@@ -1,9 +1,9 @@
 //! Rust text without its comments and literals, so that rules look only at code. Lines keep their numbers.
 
-/// What is left of a file.
-pub struct Code(String);
+/// A file without comments and literals.
+pub struct StrippedCode(String);
 
-impl Code {
+impl StrippedCode {
     pub fn of(text: &str) -> Self {
         let mut code = String::with_capacity(text.len());
         let mut rest = text;
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn comments_and_literals_go_and_code_stays() {
-        let check = |text: &str, expected: &str| assert_eq!(Code::of(text).0, expected, "{text}");
+        let check = |text: &str, expected: &str| assert_eq!(StrippedCode::of(text).0, expected, "{text}");
         check("a // b\nc", "a \nc");
         check("a /* b /* c\n */ d */ e", "a \n e");
         check(r#"a("b\"c", 'd', '\'', 'e')"#, "a(, , , )");

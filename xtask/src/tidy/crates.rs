@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
 
-use super::{Problem, vague};
+use super::{TidyProblem, vague};
 
 /// Each crate and the crates that it may use.
 const MAY_USE: [(&str, &[&str]); 26] = [
@@ -73,18 +73,18 @@ const MAY_USE: [(&str, &[&str]); 26] = [
 ];
 const MAP: &str = "ARCHITECTURE.md";
 
-pub fn check(repository: &Path) -> Result<Vec<Problem>> {
+pub fn check(repository: &Path) -> Result<Vec<TidyProblem>> {
     let map = fs::read_to_string(repository.join(MAP)).ok();
     let mut problems = Vec::new();
     if map.is_none() {
-        problems.push(Problem::new(Path::new(MAP), 0, "it is missing; it says what each crate is for"));
+        problems.push(TidyProblem::new(Path::new(MAP), 0, "it is missing; it says what each crate is for"));
     }
     for name in folders(&repository.join("crates"))? {
         let manifest = Path::new("crates").join(&name).join("Cargo.toml");
         let text = fs::read_to_string(repository.join(&manifest)).with_context(|| manifest.display().to_string())?;
         problems.extend(check_manifest(&manifest, &name, &text));
         if map.as_ref().is_some_and(|map| !names(map, &name)) {
-            problems.push(Problem::new(Path::new(MAP), 0, format!("it does not mention the crate `{name}`")));
+            problems.push(TidyProblem::new(Path::new(MAP), 0, format!("it does not mention the crate `{name}`")));
         }
     }
     Ok(problems)
@@ -107,15 +107,19 @@ fn names(map: &str, name: &str) -> bool {
     map.contains(&format!("`{name}`")) || map.contains(&format!("crates/{name}"))
 }
 
-fn check_manifest(manifest: &Path, name: &str, text: &str) -> Vec<Problem> {
+fn check_manifest(manifest: &Path, name: &str, text: &str) -> Vec<TidyProblem> {
     if super::VAGUE_NAMES.contains(&name) {
-        return vec![Problem::new(manifest, 0, vague(name))];
+        return vec![TidyProblem::new(manifest, 0, vague(name))];
     }
     let Some((_, allowed)) = MAY_USE.iter().find(|(known, _)| *known == name) else {
-        return vec![Problem::new(manifest, 0, format!("the table of xtask's tidy does not know the crate `{name}`"))];
+        return vec![TidyProblem::new(
+            manifest,
+            0,
+            format!("the table of xtask's tidy does not know the crate `{name}`"),
+        )];
     };
     let used = uses(text).into_iter().filter(|(_, used)| !allowed.contains(&used.as_str()));
-    used.map(|(line, used)| Problem::new(manifest, line, format!("`{name}` must not use `{used}`"))).collect()
+    used.map(|(line, used)| TidyProblem::new(manifest, line, format!("`{name}` must not use `{used}`"))).collect()
 }
 
 /// The line and the name of each of our own crates that a manifest depends on.

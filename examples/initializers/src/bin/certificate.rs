@@ -1,7 +1,7 @@
 //! Gives all containers of the pods of one namespace a certificate, from a secret.
 
 use clap::Parser;
-use ferry_example_initializers::{Initializer, Rejected};
+use ferry_example_initializers::{Initializer, RejectedObject};
 use serde_json::{Value, json};
 
 const VOLUME: &str = "certificate";
@@ -15,7 +15,7 @@ struct Arguments {
     /// The secret that holds the certificate
     #[arg(long)]
     secret: String,
-    /// Where containers find it
+    /// Mount path in containers
     #[arg(long, default_value = "/etc/certificate")]
     path: String,
 }
@@ -27,7 +27,7 @@ async fn main() -> anyhow::Result<()> {
     initializer.run(|pod| mount(pod, &arguments)).await
 }
 
-fn mount(pod: &mut Value, arguments: &Arguments) -> Result<(), Rejected> {
+fn mount(pod: &mut Value, arguments: &Arguments) -> Result<(), RejectedObject> {
     if pod["metadata"]["namespace"] != arguments.namespace.as_str() {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! Refuses secrets whose values are shorter than 20 characters.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use ferry_example_initializers::{Initializer, Rejected};
+use ferry_example_initializers::{Initializer, RejectedObject};
 use serde_json::Value;
 
 const SHORTEST: usize = 20;
@@ -12,14 +12,14 @@ async fn main() -> anyhow::Result<()> {
     initializer.run(|secret| check(secret)).await
 }
 
-fn check(secret: &Value) -> Result<(), Rejected> {
+fn check(secret: &Value) -> Result<(), RejectedObject> {
     for (key, value) in secret["data"].as_object().into_iter().flatten() {
         let bytes = BASE64_STANDARD.decode(value.as_str().unwrap_or_default()).unwrap_or_default();
         let length = String::from_utf8_lossy(&bytes).chars().count();
         if length < SHORTEST {
             let name = secret["metadata"]["name"].as_str().unwrap_or_default();
             let why = format!("secret {name:?}: {key} has {length} characters, and must have {SHORTEST} at least");
-            return Err(Rejected(why));
+            return Err(RejectedObject(why));
         }
     }
     Ok(())
@@ -31,7 +31,7 @@ mod tests {
 
     use super::*;
 
-    fn verdict(value: &str) -> Result<(), Rejected> {
+    fn verdict(value: &str) -> Result<(), RejectedObject> {
         check(&json!({"metadata": {"name": "s"}, "data": {"k": BASE64_STANDARD.encode(value)}}))
     }
 
@@ -39,7 +39,7 @@ mod tests {
     fn short_secrets_are_refused() {
         assert_eq!(verdict(&"ä".repeat(20)), Ok(()));
         let why = "secret \"s\": k has 19 characters, and must have 20 at least";
-        assert_eq!(verdict(&"x".repeat(19)), Err(Rejected(why.into())));
+        assert_eq!(verdict(&"x".repeat(19)), Err(RejectedObject(why.into())));
         assert_eq!(check(&json!({"metadata": {"name": "none"}})), Ok(()));
     }
 }

@@ -1,7 +1,7 @@
 //! Gives pods that expose port 80, or whose annotation asks for it, one more container.
 
 use clap::Parser;
-use ferry_example_initializers::{Initializer, Rejected};
+use ferry_example_initializers::{Initializer, RejectedObject};
 use serde_json::{Value, json};
 
 const ANNOTATION: &str = "initializers.example.com/sidecar";
@@ -21,7 +21,7 @@ async fn main() -> anyhow::Result<()> {
     initializer.run(|pod| add(pod, &arguments.image)).await
 }
 
-fn add(pod: &mut Value, image: &str) -> Result<(), Rejected> {
+fn add(pod: &mut Value, image: &str) -> Result<(), RejectedObject> {
     if !wants(pod) {
         return Ok(());
     }

@@ -2,11 +2,11 @@
 
 use std::{path::Path, process::Command};
 
-use ferry_tests::{ApiServer, machine, run};
+use ferry_tests::{TestApiServer, machine, run_command};
 
 use super::has;
 
-/// What the program must have said, in its order.
+/// The checks that the program reports, in order.
 const CHECKS: &[&str] = &[
     "crud",
     "errors",
@@ -30,18 +30,18 @@ fn client_go_with_protobuf_and_streaming_lists() {
         return;
     }
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("go-client");
-    let program = machine::cache("go-client").join("go-client");
+    let program = machine::cache_dir("go-client").join("go-client");
     let mut build = Command::new("go");
     build.args(["build", "-o"]).arg(&program).arg(".").current_dir(&source);
-    let modules = run(Command::new("go").args(["mod", "download"]).current_dir(&source), None);
+    let modules = run_command(Command::new("go").args(["mod", "download"]).current_dir(&source), None);
     if modules.code != 0 {
         return skip::skip_test(format_args!("the modules of client-go cannot be fetched: {}", modules.stderr));
     }
-    run(&mut build, None).ok();
-    let server = ApiServer::start();
+    run_command(&mut build, None).expect_success();
+    let server = TestApiServer::start();
     let kubeconfig = server.kubeconfig();
     let mut command = server.prepared(&program, &[kubeconfig.to_str().expect("text")]);
-    let told = run(command.env("KUBE_FEATURE_WatchListClient", "true"), None);
+    let told = run_command(command.env("KUBE_FEATURE_WatchListClient", "true"), None);
     let done: Vec<&str> = told.stdout.lines().filter_map(|line| line.strip_prefix("ok ")).collect();
     assert_eq!(done, CHECKS, "{}{}", told.stdout, told.stderr);
     assert_eq!(told.code, 0);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ferry_tests::{ApiServer, PATIENCE};
+use ferry_tests::{EVENTUAL_TIMEOUT, TestApiServer};
 use futures::TryStreamExt;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
 use kube::{
@@ -12,7 +12,7 @@ use kube::{
     runtime::{WatchStreamExt, reflector, watcher},
 };
 
-async fn client(server: &ApiServer) -> Client {
+async fn client(server: &TestApiServer) -> Client {
     let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).expect("a kubeconfig");
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.expect("it is usable");
     Client::try_from(config).expect("a client")
@@ -28,7 +28,7 @@ fn map(name: &str, label: &str) -> ConfigMap {
 
 #[tokio::test]
 async fn kube_rs_reads_and_writes_typed_objects() {
-    let server = ApiServer::start();
+    let server = TestApiServer::start();
     let api: Api<ConfigMap> = Api::default_namespaced(client(&server).await);
     let created = api.create(&PostParams::default(), &map("typed", "a")).await.expect("created");
     let mut changed = created.clone();
@@ -51,7 +51,7 @@ async fn kube_rs_reads_and_writes_typed_objects() {
 
 #[tokio::test]
 async fn kube_rs_applies() {
-    let server = ApiServer::start();
+    let server = TestApiServer::start();
     let api: Api<Deployment> = Api::default_namespaced(client(&server).await);
     let applied = |replicas: u32| {
         serde_json::json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {
@@ -74,7 +74,7 @@ async fn kube_rs_applies() {
 /// The reflector's store ends equal to the list, with objects from before and after the watch began.
 #[tokio::test]
 async fn kube_rs_watches_from_a_streaming_list() {
-    let server = ApiServer::start();
+    let server = TestApiServer::start();
     let api: Api<ConfigMap> = Api::default_namespaced(client(&server).await);
     for index in 0..20 {
         api.create(&PostParams::default(), &map(&format!("m-{index}"), "a")).await.expect("created");
@@ -89,7 +89,7 @@ async fn kube_rs_watches_from_a_streaming_list() {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, ready).await.expect("the list ends");
+    tokio::time::timeout(EVENTUAL_TIMEOUT, ready).await.expect("the list ends");
     assert_eq!(store.len(), 20);
     change(&api).await;
     let last = api.create(&PostParams::default(), &map("last", "a")).await.expect("created");
@@ -100,7 +100,7 @@ async fn kube_rs_watches_from_a_streaming_list() {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, caught_up).await.expect("the last change comes");
+    tokio::time::timeout(EVENTUAL_TIMEOUT, caught_up).await.expect("the last change comes");
     let mut listed = api.list(&ListParams::default().labels("set=a")).await.expect("listed").items;
     let mut held: Vec<ConfigMap> = store.state().iter().map(|map| (**map).clone()).collect();
     listed.sort_by_key(ResourceExt::name_any);

@@ -9,8 +9,8 @@ use std::{
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use ferry_tests::{
-    Authority, Cluster, Output, eventually, run,
-    upstream::{self, Daemon},
+    CommandOutput, TestCa, TestCluster, eventually, run_command,
+    upstream::{self, HostDaemon},
 };
 use serde_json::{Value, json};
 
@@ -21,33 +21,36 @@ const LEFT_OUT: [&str; 3] = ["Deployment", "Certificate", "Issuer"];
 /// A provider of infrastructure has kinds of its own; these only stand there.
 const PROVIDED: [&str; 3] = ["BoatCluster", "BoatMachine", "BoatMachineTemplate"];
 
-pub struct World {
-    pub cluster: Cluster,
+pub struct ClusterApiTest {
+    pub cluster: TestCluster,
     program: PathBuf,
 }
 
-impl World {
-    /// A cluster with the manifests of the module, whose webhooks nobody answers yet.
+impl ClusterApiTest {
+    /// A cluster with the manifests of the module, whose webhooks have no endpoint yet.
     pub fn start(program: PathBuf) -> Self {
-        let world = Self { cluster: Cluster::up(), program };
-        let manifests = upstream::module("cluster-api", "sigs.k8s.io/cluster-api").join("core/config/default");
-        let text = world.cluster.kubectl(&format!("kustomize {}", manifests.display())).ok();
+        let world = Self { cluster: TestCluster::up(), program };
+        let manifests = upstream::module_dir("cluster-api", "sigs.k8s.io/cluster-api").join("core/config/default");
+        let text = world.cluster.kubectl(&format!("kustomize {}", manifests.display())).expect_success();
         let left_out = |document: &&str| !LEFT_OUT.iter().any(|kind| document.contains(&format!("\nkind: {kind}\n")));
         let kept: Vec<&str> = text.split("\n---\n").filter(left_out).collect();
-        world.cluster.kubectl_args(&["apply", "--server-side", "-f", "-"], Some(&kept.join("\n---\n"))).ok();
+        world
+            .cluster
+            .kubectl_args(&["apply", "--server-side", "-f", "-"], Some(&kept.join("\n---\n")))
+            .expect_success();
         world.trust_the_webhooks();
-        world.apply(&slice()).ok();
-        PROVIDED.iter().for_each(|kind| drop(world.apply(&provided(kind)).ok()));
-        world.cluster.kubectl("wait crd --all --for=condition=Established --timeout=90s").ok();
+        world.apply(&slice()).expect_success();
+        PROVIDED.iter().for_each(|kind| drop(world.apply(&provided(kind)).expect_success()));
+        world.cluster.kubectl("wait crd --all --for=condition=Established --timeout=90s").expect_success();
         world
     }
 
-    /// What cert-manager does in a cluster: a certificate for the service, and its authority wherever that is called.
+    /// Issues a certificate for the service and sets the CA bundle of its webhooks, as cert-manager does.
     fn trust_the_webhooks(&self) {
         let host = &self.cluster.host;
         let hooks = host.file("hooks");
         fs::create_dir(&hooks).expect("a directory");
-        Authority::new(&hooks, "ca").issue("tls", "servers", &["capi-webhook-service.capi-system.svc"]);
+        TestCa::new(&hooks, "ca").issue("tls", "servers", &["capi-webhook-service.capi-system.svc"]);
         let bundle = json!(BASE64_STANDARD.encode(fs::read(hooks.join("ca.crt")).expect("the authority")));
         let mut objects = self.cluster.get("crd,mutatingwebhookconfigurations,validatingwebhookconfigurations");
         for object in &mut objects {
@@ -59,11 +62,11 @@ impl World {
             }
         }
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
-        self.cluster.kubectl_args(&["replace", "-f", "-"], Some(&list)).ok();
+        self.cluster.kubectl_args(&["replace", "-f", "-"], Some(&list)).expect_success();
     }
 
     /// Starts the manager, and waits until its webhooks answer.
-    pub fn manager(&self) -> Daemon {
+    pub fn manager(&self) -> HostDaemon {
         let host = &self.cluster.host;
         let account = host.file("account");
         fs::create_dir_all(&account).expect("a directory");
@@ -78,7 +81,7 @@ impl World {
             KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT=6443 POD_NAMESPACE=capi-system POD_NAME=manager \
             POD_UID=1 \"$@\"";
         let text = |path: &Path| path.to_str().expect("text").to_owned();
-        let daemon = Daemon::start(
+        let daemon = HostDaemon::start(
             host,
             Path::new("unshare"),
             &[
@@ -97,17 +100,17 @@ impl World {
 
     /// A token of a service account of the manager's namespace.
     pub fn token(&self, account: &str) -> String {
-        self.cluster.kubectl(&format!("create token {account} -n capi-system")).ok().trim().to_owned()
+        self.cluster.kubectl(&format!("create token {account} -n capi-system")).expect_success().trim().to_owned()
     }
 
-    /// What the manager itself answers.
-    pub fn asked(&self, scheme: &str, port: u16, arguments: &[&str]) -> Output {
+    /// A response of the manager itself.
+    pub fn asked(&self, scheme: &str, port: u16, arguments: &[&str]) -> CommandOutput {
         let server = format!("--server={scheme}://{ADDRESS}:{port}");
         let mut command = self.cluster.host.prepared("kubectl", &["--kubeconfig=/dev/null", &server]);
-        run(command.args(["--insecure-skip-tls-verify", "get", "--raw"]).args(arguments), None)
+        run_command(command.args(["--insecure-skip-tls-verify", "get", "--raw"]).args(arguments), None)
     }
 
-    pub fn apply(&self, object: &Value) -> Output {
+    pub fn apply(&self, object: &Value) -> CommandOutput {
         self.cluster.kubectl_args(&["apply", "-f", "-"], Some(&object.to_string()))
     }
 
@@ -116,11 +119,11 @@ impl World {
     }
 
     /// Writes a line for everything that happens to objects; see [`Self::told`].
-    pub fn watch(&self, file: &str, resource: &str, columns: &str) -> Daemon {
+    pub fn watch(&self, file: &str, resource: &str, columns: &str) -> HostDaemon {
         let columns = format!("-o=jsonpath={columns}{{\"\\n\"}}");
         let mut command = self.cluster.kubectl_command(&["get", resource, "--watch", &columns]);
         let lines = fs::File::create(self.cluster.host.file(file)).expect("a file");
-        Daemon::of(command.stdin(Stdio::null()).stdout(lines).stderr(Stdio::null()))
+        HostDaemon::of(command.stdin(Stdio::null()).stdout(lines).stderr(Stdio::null()))
     }
 
     /// Waits until a watch has told a line.
@@ -132,7 +135,7 @@ impl World {
     }
 }
 
-/// Where the manager's service leads.
+/// The endpoint slice of the manager's service.
 fn slice() -> Value {
     json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
         "metadata": {"name": "capi-webhook-service-1", "namespace": "capi-system",

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{kinds::Kind, world::World};
+use super::{kinds::ServedKind, world::DefinitionsTest};
 
 /// Of which kinds everything is explained, and from OpenAPI 2 too: one of each module.
 const WHOLE: &[&str] = &[
@@ -16,7 +16,7 @@ const WHOLE: &[&str] = &[
 ];
 
 /// Explains all kinds. Upstream publishes them later than it establishes them, and nothing of it is recorded.
-pub fn check(world: &World, kinds: &[Kind]) {
+pub fn check(world: &DefinitionsTest, kinds: &[ServedKind]) {
     if world.is_upstream() {
         return;
     }
@@ -31,13 +31,13 @@ pub fn check(world: &World, kinds: &[Kind]) {
     });
 }
 
-fn explained(world: &World, kind: &Kind, more: &[&str]) -> String {
+fn explained(world: &DefinitionsTest, kind: &ServedKind, more: &[&str]) -> String {
     let version = format!("--api-version={}", kind.api_version());
-    world.kubectl(&[&["explain", &kind.plural, &version], more].concat(), None).ok()
+    world.kubectl(&[&["explain", &kind.plural, &version], more].concat(), None).expect_success()
 }
 
-/// What it is called, and its fields with what they mean.
-fn top(kind: &Kind, named: &[(&str, &String)], indent: &str, told: &str) {
+/// Its name, and its fields with their descriptions.
+fn top(kind: &ServedKind, named: &[(&str, &String)], indent: &str, told: &str) {
     for (title, text) in named {
         assert!(told.contains(&format!("{title}{text}\n")), "{title}{text}: {told}");
     }
@@ -51,7 +51,7 @@ fn top(kind: &Kind, named: &[(&str, &String)], indent: &str, told: &str) {
 }
 
 /// Every field at every depth.
-fn whole(kind: &Kind, told: &str) {
+fn whole(kind: &ServedKind, told: &str) {
     check_below(&kind.schema, 1, told);
     assert!(told.lines().count() > 30, "{}: {told}", kind.resource());
 }

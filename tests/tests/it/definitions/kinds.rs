@@ -1,22 +1,22 @@
 //! The kinds that definitions make: one for each version that is served.
 
-use ferry_tests::definitions::Definition;
+use ferry_tests::definitions::CrdSource;
 use serde_json::Value;
 
 /// A kind in a version.
-pub struct Kind {
+pub struct ServedKind {
     pub group: String,
     pub version: String,
     pub kind: String,
     pub plural: String,
     pub namespaced: bool,
-    /// What the definition says of whole objects.
+    /// The schema of whole objects.
     pub schema: Value,
 }
 
-impl Kind {
+impl ServedKind {
     /// The kinds of a definition.
-    pub fn of(definition: &Definition) -> Vec<Self> {
+    pub fn of(definition: &CrdSource) -> Vec<Self> {
         let parsed = formats::yaml::parse(definition.document.text.as_bytes());
         let mut object = parsed.unwrap_or_else(|error| panic!("{}: {error}", definition.name)).value;
         let mut spec = object["spec"].take();
@@ -43,7 +43,7 @@ impl Kind {
         format!("{}/{}", self.group, self.version)
     }
 
-    /// Where its objects of the default namespace are.
+    /// The path of its objects in the default namespace.
     pub fn path(&self) -> String {
         let namespace = if self.namespaced { "/namespaces/default" } else { "" };
         format!("/apis/{}{namespace}/{}", self.api_version(), self.plural)

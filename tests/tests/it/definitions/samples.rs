@@ -1,20 +1,20 @@
 //! Objects of these kinds that the modules have as examples and as data of tests go through create, apply and watch.
 //!
-//! What kube-apiserver 1.36.4 refuses of them, and what it warns of, is recorded beside this file. It tells faults in no
+//! kube-apiserver 1.36.4's errors and warnings for them are recorded beside this file. It reports errors in no
 //! order, so they are compared sorted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ferry_tests::{Output, definitions::Modules};
+use ferry_tests::{CommandOutput, definitions::GoModules};
 use serde_json::{Value, json};
 
-use super::{kinds::Kind, world::World};
+use super::{kinds::ServedKind, world::DefinitionsTest};
 
-/// How many samples of a kind are sent: some have a hundred that are much alike.
+/// Samples per kind: some have a hundred that are much alike.
 const OF_KIND: usize = 12;
 
 /// Sends all samples.
-pub fn check(world: &World, modules: &Modules, kinds: &[Kind]) {
+pub fn check(world: &DefinitionsTest, modules: &GoModules, kinds: &[ServedKind]) {
     let samples = samples(modules, kinds);
     assert!(samples.len() > 200, "{}", samples.len());
     let all: String = samples.iter().map(|(_, sample)| format!("---\n{sample}\n")).collect();
@@ -31,14 +31,14 @@ pub fn check(world: &World, modules: &Modules, kinds: &[Kind]) {
         let own = samples.iter().filter(|(kind, _)| *kind == at).map(|(_, sample)| meta_text(sample, "name"));
         own.filter(|name| accepted.iter().any(|names| names.contains(*name))).map(str::to_owned).collect()
     };
-    let by_kind: Vec<(&Kind, BTreeSet<String>)> =
+    let by_kind: Vec<(&ServedKind, BTreeSet<String>)> =
         kinds.iter().enumerate().map(|(at, kind)| (kind, of_kind(at))).collect();
     let by_kind: Vec<_> = by_kind.into_iter().filter(|(_, names)| !names.is_empty()).collect();
     world.each(&by_kind, |(kind, names)| watched(world, kind, names, &revision));
 }
 
 /// Objects of the kinds, each under a name of its own, with the place of its kind.
-fn samples(modules: &Modules, kinds: &[Kind]) -> Vec<(usize, Value)> {
+fn samples(modules: &GoModules, kinds: &[ServedKind]) -> Vec<(usize, Value)> {
     let documents = modules.documents(true, |name| kinds.iter().any(|kind| kind.kind == name));
     let mut seen = BTreeSet::new();
     let mut out = Vec::new();
@@ -46,8 +46,9 @@ fn samples(modules: &Modules, kinds: &[Kind]) -> Vec<(usize, Value)> {
         // Templates are not YAML.
         let Ok(parsed) = formats::yaml::parse(document.text.as_bytes()) else { continue };
         let mut object = parsed.value;
-        let of =
-            |kind: &Kind| object["apiVersion"] == kind.api_version().as_str() && object["kind"] == kind.kind.as_str();
+        let of = |kind: &ServedKind| {
+            object["apiVersion"] == kind.api_version().as_str() && object["kind"] == kind.kind.as_str()
+        };
         let Some(kind) = kinds.iter().position(of) else { continue };
         // The rest of it is often what a server has said.
         object["metadata"] = json!({});
@@ -59,13 +60,13 @@ fn samples(modules: &Modules, kinds: &[Kind]) -> Vec<(usize, Value)> {
     out
 }
 
-fn revision(world: &World) -> String {
-    let list = world.kubectl(&["get", "--raw", "/api/v1/namespaces"], None).ok();
+fn revision(world: &DefinitionsTest) -> String {
+    let list = world.kubectl(&["get", "--raw", "/api/v1/namespaces"], None).expect_success();
     meta_text(&serde_json::from_str(&list).expect("a list"), "resourceVersion").to_owned()
 }
 
-/// What kubectl complained of, in an order of its own.
-fn said(told: &Output) -> String {
+/// kubectl's errors, sorted.
+fn said(told: &CommandOutput) -> String {
     let mut lines: Vec<String> = told.stderr.lines().map(sorted).collect();
     lines.sort();
     lines.join("\n") + "\n"
@@ -85,14 +86,14 @@ fn sorted(line: &str) -> String {
 }
 
 /// The names of objects that something was done with.
-fn names(told: &Output, done: &str) -> BTreeSet<String> {
+fn names(told: &CommandOutput, done: &str) -> BTreeSet<String> {
     let lines = told.stdout.lines().filter_map(|line| line.strip_suffix(done));
     lines.filter_map(|line| Some(line.rsplit_once('/')?.1.to_owned())).collect()
 }
 
 /// A list has them, and a watch from before they were there shows how they came to be what the list says.
-fn watched(world: &World, kind: &Kind, names: &BTreeSet<String>, revision: &str) {
-    let list = world.kubectl(&["get", "--raw", &kind.path()], None).ok();
+fn watched(world: &DefinitionsTest, kind: &ServedKind, names: &BTreeSet<String>, revision: &str) {
+    let list = world.kubectl(&["get", "--raw", &kind.path()], None).expect_success();
     let list: Value = serde_json::from_str(&list).expect("a list");
     let revision_of =
         |object: &Value| (meta_text(object, "name").to_owned(), meta_text(object, "resourceVersion").to_owned());

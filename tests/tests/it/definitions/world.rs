@@ -9,22 +9,22 @@ use std::{
     thread,
 };
 
-use ferry_tests::{ApiServer, Output, run};
+use ferry_tests::{CommandOutput, TestApiServer, run_command};
 
-/// How many kubectls run at once.
+/// Concurrent kubectl processes.
 const WORKERS: usize = 4;
 
 /// An API server.
-pub struct World {
-    server: ApiServer,
+pub struct DefinitionsTest {
+    server: TestApiServer,
     /// The kubeconfig of another server that is asked instead.
     upstream: Option<PathBuf>,
 }
 
-impl World {
+impl DefinitionsTest {
     pub fn start() -> Self {
         let upstream = env::var_os("FERRY_RECORD_DEFINITIONS").map(PathBuf::from);
-        Self { server: ApiServer::start(), upstream }
+        Self { server: TestApiServer::start(), upstream }
     }
 
     pub fn is_upstream(&self) -> bool {
@@ -39,11 +39,11 @@ impl World {
         command
     }
 
-    pub fn kubectl(&self, arguments: &[&str], input: Option<&str>) -> Output {
-        run(&mut self.prepared(arguments), input)
+    pub fn kubectl(&self, arguments: &[&str], input: Option<&str>) -> CommandOutput {
+        run_command(&mut self.prepared(arguments), input)
     }
 
-    /// Shows what kubectl says, line by line, until it ends or nobody wants more.
+    /// Passes on kubectl's output line by line, until it ends or the callback stops it.
     pub fn stream(&self, arguments: &[&str], mut is_enough: impl FnMut(&str) -> bool) {
         let mut child = self.prepared(arguments).stdout(Stdio::piped()).spawn().expect("kubectl starts");
         let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
