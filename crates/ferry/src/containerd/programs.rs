@@ -25,7 +25,7 @@ pub struct RuntimePrograms {
 impl RuntimePrograms {
     /// All of them, or a refusal that names the missing ones.
     pub fn find() -> anyhow::Result<Self> {
-        match (find_program("containerd"), find_program("ctr"), find_cni_plugins(), Self::missing()) {
+        match (find_runtime_program("containerd"), find_runtime_program("ctr"), find_cni_plugins(), Self::missing()) {
             (Some(containerd), Some(ctr), Some(cni), missing) if missing.is_empty() => {
                 Ok(Self { containerd, ctr, cni })
             }
@@ -39,7 +39,7 @@ impl RuntimePrograms {
     /// The names of what pods cannot run without and is not there.
     pub fn missing() -> Vec<&'static str> {
         let mut missing: Vec<&str> =
-            ["containerd", "ctr", "runc"].into_iter().filter(|name| find_program(name).is_none()).collect();
+            ["containerd", "ctr", "runc"].into_iter().filter(|name| find_runtime_program(name).is_none()).collect();
         if find_cni_plugins().is_none() {
             missing.push("CNI plug-ins");
         }
@@ -48,12 +48,12 @@ impl RuntimePrograms {
 
     /// The same, and what only makes pods reach other machines.
     pub fn missing_with_filters() -> Vec<&'static str> {
-        let filters = find_program("nft").is_none().then_some("nft");
+        let filters = find_runtime_program("nft").is_none().then_some("nft");
         Self::missing().into_iter().chain(filters).collect()
     }
 }
 
-fn find_program(name: &str) -> Option<PathBuf> {
+fn find_runtime_program(name: &str) -> Option<PathBuf> {
     let directories: Vec<&Path> = PATH.split(':').map(Path::new).collect();
     find_program(name, &directories)
 }
