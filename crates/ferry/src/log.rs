@@ -8,7 +8,7 @@ use std::{
 
 use tracing_subscriber::EnvFilter;
 
-/// Starts logging. `verbose` counts the user's `-v`.
+/// Starts logging. `verbose` counts `-v` flags; a filter in `FERRY_LOG` takes precedence.
 pub fn init_logging(verbose: u8) {
     let filter = match verbose {
         0 => "info,kube=warn,kube_client=warn,kube_runtime=warn,h2=warn,hyper=warn,rustls=warn,tower=warn",
@@ -16,7 +16,7 @@ pub fn init_logging(verbose: u8) {
         _ => "trace",
     };
     let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(filter))
+        .with_env_filter(EnvFilter::try_from_env("FERRY_LOG").unwrap_or_else(|_| EnvFilter::new(filter)))
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal());
     // Fails only if there is a log already.

@@ -1,4 +1,4 @@
-//! Tests the resource that `CONTRIBUTING.md` adds as its example; unit tests have it in their tables.
+//! Tests the resource that `docs/add-a-resource.md` adds as its example; unit tests have it in their tables.
 
 use serde_json::json;
 
@@ -9,11 +9,11 @@ use crate::{
     defaults, discovery, openapi, protobuf, table, validate,
 };
 
-const CONTRIBUTING: &str = include_str!("../../../../CONTRIBUTING.md");
+const ADD_A_RESOURCE: &str = include_str!("../../../../docs/add-a-resource.md");
 
 /// Returns the lines of the example that follow a file name, without their indentation.
 pub fn example_lines(file: &str) -> String {
-    let (_, rest) = CONTRIBUTING.split_once(file).expect("the example names its files");
+    let (_, rest) = ADD_A_RESOURCE.split_once(file).expect("the example names its files");
     let block = rest
         .lines()
         .skip_while(|line| !line.starts_with("       "))
@@ -29,7 +29,7 @@ pub fn schema_with_example() -> ApiSchema {
 }
 
 #[test]
-fn resource_from_contributing_is_served_by_tables_alone() {
+fn documented_resource_is_served_by_tables_alone() {
     let boats = super::schema().resource("harbour.example.io", "v1", "boats").expect("boats are served");
     let text =
         json!({"apiVersion": "harbour.example.io/v1", "kind": "Boat", "metadata": {"name": "b", "namespace": "n"},

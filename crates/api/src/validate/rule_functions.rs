@@ -5,7 +5,7 @@ use super::rules::{RuleFunction, RuleFunctionWithArgument};
 /// The joined rule tables.
 const RULE_TABLES: &str = include_str!(concat!(env!("OUT_DIR"), "/rules.txt"));
 
-/// Returns the rule tables; unit tests append the example of `CONTRIBUTING.md`.
+/// Returns the rule tables; unit tests append the example of `docs/add-a-resource.md`.
 pub(super) fn rule_tables() -> &'static str {
     #[cfg(test)]
     let joined =
