@@ -25,15 +25,10 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
     ("reportingComponent", "reportingController"),
 ];
 
-/// Whether a stored object must be converted to be served through `resource`.
-pub fn needs_conversion(resource: &Resource, object: &Value) -> bool {
-    meta::string_at(object, &["apiVersion"]) != resource.api_version()
-}
-
 /// Converts an object to the version of `resource`.
 pub fn convert_to(resource: &Resource, mut object: Value) -> Value {
     if let Some(custom) = &resource.custom_schema {
-        return custom.from_stored(object);
+        return custom.upgrade_stored(object);
     }
     let from = meta::string_at(&object, &["apiVersion"]).to_owned();
     let wanted = resource.api_version();

@@ -284,7 +284,10 @@ mod tests {
             error.to_string(),
             "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string"
         );
-        check("apps/v1.Deployment", json!({"spec": {"replicas": "3"}})).unwrap_err();
+        let error = check("apps/v1.Deployment", json!({"metadata": {"labels": "x"}})).unwrap_err();
+        assert_eq!(error.converter_message(), "cannot restore map from string");
+        let error = check("apps/v1.Deployment", json!({"spec": {"replicas": "3"}})).unwrap_err();
+        assert_eq!(error.converter_message(), "unrecognized type: int32");
         check("core/v1.Secret", json!({"data": {"a": "%"}})).unwrap_err();
     }
 

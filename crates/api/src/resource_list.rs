@@ -28,14 +28,6 @@ pub fn add_resources(to: &mut ResourceList, more: &ResourceList) {
     }
 }
 
-/// Subtracts `less` from `from`, per resource.
-pub fn subtract_resources(from: &mut ResourceList, less: &ResourceList) {
-    for (name, amount) in less {
-        let left = from.get(name).copied().unwrap_or(Quantity::ZERO).minus(*amount);
-        from.insert(name.clone(), left);
-    }
-}
-
 /// Raises each quantity in `to` to that in `other` where it is larger.
 pub fn raise_to_max(to: &mut ResourceList, other: &ResourceList) {
     for (name, amount) in other {
@@ -106,7 +98,6 @@ mod tests {
     fn sums_keep_the_quantity_format() {
         let mut sum = parse_resource_list(Some(&json!({"memory": "1Gi", "pods": "1"})));
         add_resources(&mut sum, &parse_resource_list(Some(&json!({"memory": "1Gi", "cpu": "100m"}))));
-        subtract_resources(&mut sum, &parse_resource_list(Some(&json!({"pods": "1"}))));
-        assert_eq!(encode_resource_list(&sum), json!({"cpu": "100m", "memory": "2Gi", "pods": "0"}));
+        assert_eq!(encode_resource_list(&sum), json!({"cpu": "100m", "memory": "2Gi", "pods": "1"}));
     }
 }

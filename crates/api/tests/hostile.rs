@@ -14,7 +14,7 @@ use ferry_api::{
     apply,
     decode::{self, BodyFormat, FieldValidation},
     json,
-    patch::{self, PatchType},
+    patch::PatchType,
     protobuf,
     schema::{TypeId, schema},
     selector::{FieldSelector, LabelSelector},
@@ -83,7 +83,7 @@ fn read_protobuf(bytes: &[u8], ty: TypeId) {
 }
 
 fn apply_patch(kind: PatchType, bytes: &[u8], ty: TypeId) {
-    let Ok(patch) = patch::parse_patch(bytes) else { return };
+    let Ok(patch) = kind.decode_patch(bytes) else { return };
     let object = generate::random_object(&mut Rng::with_seed(bytes.len() as u64), ty);
     if let Ok(patched) = kind.apply_patch(ty, &object, &patch) {
         let _ = decode::canonicalize(ty, patched);

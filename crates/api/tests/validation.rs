@@ -272,7 +272,7 @@ fn fully_populated_objects_never_panic() {
             validate::validate_create(resource, &decoded);
             validate::validate_update(resource, &decoded, &empty);
             validate::validate_update(resource, &empty, &decoded);
-            validate::validate_subresource_update(resource, "status", &decoded, &empty);
+            validate::validate_subresource_update_at(resource, "status", &decoded, &empty, None);
             let same = validate::validate_update(resource, &decoded, &decoded);
             assert!(same.iter().all(|error| error.message != "field is immutable"), "{}: {same:?}", resource.kind);
         }
@@ -300,9 +300,9 @@ fn arbitrary_values_never_panic() {
             for (new, old) in [(&object, &other), (&other, &object)] {
                 validate::validate_create(resource, new);
                 validate::validate_update(resource, new, old);
-                validate::validate_subresource_update(resource, "status", new, old);
+                validate::validate_subresource_update_at(resource, "status", new, old, None);
                 for part in resource.subresources.iter().map(|part| part.name).chain(["warnings"]) {
-                    validate::validate_subresource_update(resource, part, new, old);
+                    validate::validate_subresource_update_at(resource, part, new, old, None);
                 }
                 validate::collect_warnings(resource, new, Some(old));
             }

@@ -2,7 +2,7 @@
 #![no_main]
 
 use api::{
-    decode::{self, Format, Mode},
+    decode::{self, BodyFormat, FieldValidation},
     schema::schema,
 };
 use libfuzzer_sys::fuzz_target;
@@ -11,7 +11,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((first, body)) = data.split_first() else { return };
     let resources = schema().resources();
     let resource = &resources[usize::from(*first) % resources.len()];
-    for format in [Format::Json, Format::Yaml, Format::Protobuf] {
-        let _ = decode::body(resource, format, body, Mode::Strict);
+    for format in [BodyFormat::Json, BodyFormat::Yaml, BodyFormat::Protobuf] {
+        let _ = decode::decode_body(resource, format, body, FieldValidation::Strict);
     }
 });

@@ -2,7 +2,7 @@
 #![no_main]
 
 use api::{
-    decode::{self, Mode},
+    decode::{self, FieldValidation},
     json,
     schema::schema,
 };
@@ -14,9 +14,9 @@ fuzz_target!(|data: &[u8]| {
     let ty = resources[usize::from(*first) % resources.len()].ty;
     let _ = json::type_meta(text);
     let _ = json::parse(text);
-    let _ = decode::decode_json(ty, text, Mode::Strict);
-    if let Ok((object, _)) = decode::decode_json(ty, text, Mode::Ignore) {
-        let again = decode::canonical(ty, object.clone()).expect("a canonical object is of its type").object;
+    let _ = decode::decode_json(ty, text, FieldValidation::Strict);
+    if let Ok((object, _)) = decode::decode_json(ty, text, FieldValidation::Ignore) {
+        let again = decode::canonicalize(ty, object.clone()).expect("a canonical object is of its type").object;
         assert_eq!(again, object);
     }
 });

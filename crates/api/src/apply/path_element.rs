@@ -78,14 +78,6 @@ impl PathElement {
         }
     }
 
-    /// The name of a field element.
-    pub fn field_name(&self) -> Option<&str> {
-        match self {
-            PathElement::Field(name) => Some(name),
-            _ => None,
-        }
-    }
-
     fn sort_rank(&self) -> u8 {
         match self {
             PathElement::Field(_) => 0,

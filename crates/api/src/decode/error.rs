@@ -57,6 +57,32 @@ pub enum DecodeError {
     MalformedJson(#[from] json::Error),
 }
 
+impl DecodeError {
+    /// The message of upstream's converter from unstructured objects, which the result of a strategic merge patch passes.
+    pub fn converter_message(&self) -> String {
+        let (DecodeError::TypeMismatch { found, wanted, .. } | DecodeError::NotAnObject { found, wanted }) = self
+        else {
+            return self.to_string();
+        };
+        let kind = match found.split_once(' ').unwrap_or((found, "")) {
+            ("object", _) => "map",
+            ("array", _) => "slice",
+            ("number", number) if number.contains(['.', 'e', 'E']) => "float64",
+            ("number", _) => "int64",
+            (other, _) => other,
+        };
+        match (kind, wanted.as_str()) {
+            ("int64", "string") | ("float64", "int32" | "int64") => format!("cannot convert {kind} to {wanted}"),
+            (_, "string" | "bool" | "int32" | "int64" | "float64") => format!("unrecognized type: {wanted}"),
+            (_, list) if list.starts_with("[]") => format!("cannot restore slice from {kind}"),
+            (_, map) if map.starts_with("map[") || map == "v1.ResourceList" => {
+                format!("cannot restore map from {kind}")
+            }
+            _ => format!("cannot restore struct from: {kind}"),
+        }
+    }
+}
+
 /// Builds the error of a value of the wrong type in an object of type `top`.
 pub(super) fn type_mismatch(top: &StructType, place: FieldContext, found: String) -> DecodeError {
     DecodeError::TypeMismatch {

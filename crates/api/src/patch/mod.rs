@@ -52,13 +52,34 @@ impl PatchType {
         }
     }
 
+    /// Decodes a patch, with upstream's errors. Its budget is a quarter of an object's, since applying copies it.
+    pub fn decode_patch(self, bytes: &[u8]) -> Result<Value, PatchError> {
+        let patch = json::parse_within(bytes, &mut Budget::quarter());
+        let patch = patch.map_err(|error| self.malformed(&error.to_string()))?;
+        self.check_json_type(&patch).map(|()| patch)
+    }
+
+    fn malformed(self, error: &str) -> PatchError {
+        let prefix = if self == PatchType::Strategic { "" } else { "error decoding patch: " };
+        PatchError::Malformed(format!("{prefix}{error}"))
+    }
+
+    /// Checks that a JSON patch is a list, and that other patches are objects.
+    fn check_json_type(self, patch: &Value) -> Result<(), PatchError> {
+        let (wanted, fits) = match self {
+            PatchType::Json => ("[]handlers.jsonPatchOp", patch.is_array()),
+            PatchType::Merge | PatchType::Strategic => ("map[string]interface {}", patch.is_object()),
+        };
+        let found = json::kind_of_value(patch);
+        let mismatch = || self.malformed(&format!("json: cannot unmarshal {found} into Go value of type {wanted}"));
+        fits.then_some(()).ok_or_else(mismatch)
+    }
+
     /// Applies the patch to an object of type `ty`.
     pub fn apply_patch(self, ty: TypeId, object: &Value, patch: &Value) -> Result<Value, PatchError> {
+        self.check_json_type(patch)?;
         match self {
             PatchType::Json => json_patch_document::apply_json_patch(object, patch),
-            PatchType::Merge if !patch.is_object() => {
-                Err(PatchError::Malformed("error decoding patch: a merge patch must be an object".to_owned()))
-            }
             PatchType::Merge => {
                 let mut out = object.clone();
                 json_patch::merge(&mut out, patch);
@@ -69,7 +90,18 @@ impl PatchType {
     }
 }
 
-/// Parses a patch. Its budget is a quarter of an object's, since applying copies it.
-pub fn parse_patch(bytes: &[u8]) -> Result<Value, json::Error> {
-    json::parse_within(bytes, &mut Budget::quarter())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn malformed_patches_have_upstreams_errors() {
+        let error = |kind: PatchType, body: &str| kind.decode_patch(body.as_bytes()).unwrap_err().to_string();
+        let key = "invalid character 'b' looking for beginning of object key string";
+        assert_eq!(error(PatchType::Strategic, "{bad"), key);
+        assert_eq!(error(PatchType::Merge, "{bad"), format!("error decoding patch: {key}"));
+        assert_eq!(error(PatchType::Json, "{bad"), format!("error decoding patch: {key}"));
+        let list = "json: cannot unmarshal array into Go value of type map[string]interface {}";
+        assert_eq!(error(PatchType::Strategic, "[]"), list);
+    }
 }

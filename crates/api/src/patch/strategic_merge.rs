@@ -26,7 +26,7 @@ const SET_ELEMENT_ORDER: &str = "$setElementOrder/";
 /// Applies the patch to an object of type `ty`.
 pub fn apply_strategic_merge_patch(ty: TypeId, object: &Value, patch: &Value) -> Result<Value, PatchError> {
     let (Value::Object(object), Value::Object(patch)) = (object, patch) else {
-        return Err(malformed("error decoding patch: a strategic merge patch must be an object"));
+        return Err(malformed("invalid JSON document"));
     };
     merge_maps(Some(ty), object.clone(), patch.clone()).map(Value::Object)
 }

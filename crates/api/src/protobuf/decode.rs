@@ -147,7 +147,8 @@ impl<'b> MessageDecoder<'b> {
             (Int32 | Int64 | Bool | Double, Wire::Bytes(bytes)) => Reader::new(bytes),
             _ => {
                 self.budget.element()?;
-                return Ok(items.push(self.decode_element(field, inner, value)?));
+                items.push(self.decode_element(field, inner, value)?);
+                return Ok(());
             }
         };
         while !packed.at_end() {

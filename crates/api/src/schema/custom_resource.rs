@@ -36,7 +36,7 @@ pub trait CustomResourceSchema: fmt::Debug + Send + Sync + 'static {
     fn has_identical_versions(&self) -> bool;
 
     /// Returns a stored object in this version, pruned and defaulted by the current schema.
-    fn from_stored(&self, object: Value) -> Value;
+    fn upgrade_stored(&self, object: Value) -> Value;
 
     /// Validates an object apart from its metadata.
     fn validate_write(&self, change: ObjectWrite<'_>) -> Vec<FieldError>;

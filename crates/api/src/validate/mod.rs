@@ -1,6 +1,6 @@
 //! Validation: metadata of every object, and the rules of its kind from `schema/rules`.
 //!
-//! [`validate_create`], [`validate_update`] and [`validate_subresource_update`] return all errors with upstream's field paths, types, order and
+//! [`validate_create`], [`validate_update`] and [`validate_subresource_update_at`] return all errors with upstream's field paths, types, order and
 //! wording. They never change the object. Objects are canonical; values may be arbitrary. Functions that the rule
 //! tables call by name are in one file per subject.
 
@@ -123,16 +123,8 @@ pub fn service_addresses(object: &Value, old: Option<&Value>) -> Vec<FieldError>
 
 /// Validates an update through a subresource that takes the whole object: `status`, `resize`, `ephemeralcontainers`,
 /// `approval`, `finalize`. Without rules for it, only metadata is validated.
-pub fn validate_subresource_update(
-    resource: &Resource,
-    subresource: &str,
-    object: &Value,
-    old: &Value,
-) -> Vec<FieldError> {
-    validate_subresource_update_at(resource, subresource, object, old, None)
-}
-
-/// As [`validate_subresource_update`], with the current time: some timestamps must be recent.
+///
+/// With the current time, some timestamps must be recent.
 pub fn validate_subresource_update_at(
     resource: &Resource,
     subresource: &str,
