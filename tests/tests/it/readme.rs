@@ -41,7 +41,7 @@ fn every_command_works() {
             // It runs this very test.
             ["cargo", "xtask", "test"] => {
                 let script = fs::read_to_string(repository().join(".ci/run")).expect(".ci/run");
-                assert!(script.lines().any(|l| l == line), "CI runs `{line}`");
+                assert!(script.lines().any(|l| l.ends_with(line.as_str())), "CI runs `{line}`");
             }
             ["cargo", "xtask", "image", "nginx"] => cluster.load_nginx(&["docker.io/library/nginx:latest"]),
             ["ferry", "up", "--install-runtime"] => {
