@@ -185,4 +185,22 @@ mod tests {
             assert_eq!(index["paths"][path]["serverRelativeURL"], *url);
         }
     }
+
+    #[test]
+    fn resources_are_encoded_in_upstreams_order() {
+        let cache = DocumentCache::new(super::super::enabled_by_default);
+        let document = cache.get(&DocumentName::Resources("apps".into(), "v1".into())).unwrap();
+        let text = String::from_utf8_lossy(&document.bytes);
+        let deployments = concat!(
+            r#"{"name":"deployments","singularName":"deployment","namespaced":true,"kind":"Deployment","verbs":["create","#,
+            r#""delete","deletecollection","get","list","patch","update","watch"],"shortNames":["deploy"],"categories":["all"],"#,
+        );
+        assert!(
+            text.starts_with(r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apps/v1","resources":["#)
+        );
+        assert!(text.contains(deployments) && text.ends_with("]}\n"), "{text}");
+        let document = cache.get(&DocumentName::Aggregated { core: true, version: AggregatedVersion::V2 }).unwrap();
+        let head = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[{"metadata":"#;
+        assert!(document.bytes.starts_with(head.as_bytes()));
+    }
 }
