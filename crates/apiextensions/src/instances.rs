@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::{schema::ResourceRef, status::Status};
 use apiserver_core::{
-    body::RequestBody, document, loopback, loopback::NAME, query::Query, request::ResourceRequest,
+    body::RequestBody, document, loopback, loopback::FIELD_MANAGER, query::Query, request::ResourceRequest,
     storage::ObjectStorage,
 };
 use store::WatchCache;
@@ -74,8 +74,8 @@ async fn emptied(
     let failed =
         |status: Status| ("InstanceDeletionFailed", format!("could not issue all deletes: {}", status.message));
     let target =
-        ResourceRequest { verb: "deletecollection", query: Query::default(), ..loopback::target_of(row.clone()) };
-    let input = RequestBody { content_type: String::new(), user_agent: NAME.into(), body: Default::default() };
+        ResourceRequest { verb: "deletecollection", query: Query::default(), ..loopback::loopback_list_request(row.clone()) };
+    let input = RequestBody { content_type: String::new(), user_agent: FIELD_MANAGER.into(), body: Default::default() };
     storage.write_object(&target, &input).await.map_err(failed)?;
     let gone = time::timeout(PATIENCE, emptiness(&definitions.cache, &document::storage_key(&row, "", ""))).await;
     match gone {

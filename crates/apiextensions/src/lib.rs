@@ -200,7 +200,7 @@ pub fn find_condition<'a>(object: &'a Value, condition: &str) -> Option<&'a Valu
 pub fn set_condition(object: &mut Value, [kind, status, reason, message]: [&str; 4]) {
     let before = find_condition(object, kind);
     let since = before.filter(|before| before["status"] == status).map(|before| before["lastTransitionTime"].clone());
-    let since = since.filter(|since| !since.is_null()).unwrap_or_else(|| apiserver_core::clock::seconds().into());
+    let since = since.filter(|since| !since.is_null()).unwrap_or_else(|| apiserver_core::clock::now_in_seconds().into());
     let condition = serde_json::json!({
         "type": kind, "status": status, "lastTransitionTime": since, "reason": reason, "message": message,
     });

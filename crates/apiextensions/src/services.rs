@@ -39,7 +39,7 @@ impl Services {
         let known = self.known.get_or_insert_default();
         let system = LoopbackClient::new(storage);
         for (name, service) in wanted.iter().filter(|(name, _)| !known.contains(*name)).collect::<Vec<_>>() {
-            match system.create(ObjectKey { resource, namespace: "", name }, service).await {
+            match system.create_object(ObjectKey { resource, namespace: "", name }, service).await {
                 // Somebody registered it by hand.
                 Err(status) if status.reason == "AlreadyExists" => {}
                 created => drop(created?),
@@ -50,7 +50,7 @@ impl Services {
             // What somebody registered by hand, before or since, is theirs.
             match storage.read_object(resource, "", &name).await {
                 Ok((service, _)) if is_managed(&service) => {
-                    system.delete(ObjectKey { resource, namespace: "", name: &name }).await?;
+                    system.delete_object(ObjectKey { resource, namespace: "", name: &name }).await?;
                 }
                 Err(status) if status.reason != "NotFound" => return Err(status),
                 _ => {}

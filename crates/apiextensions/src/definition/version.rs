@@ -72,7 +72,7 @@ impl CustomResourceSchema for Version {
         matches!(self.definition.conversion, Conversion::None)
     }
 
-    fn from_stored(&self, object: Value) -> Value {
+    fn upgrade_stored(&self, object: Value) -> Value {
         let own = self.definition.version_of(meta::string_at(&object, &["apiVersion"])) == Some(self.at);
         let object = self.definition.refreshed(object);
         if own { object } else { self.definition.renamed(object, self.at) }

@@ -75,7 +75,7 @@ fn used(row: &Arc<Resource>, objects: &[Value]) {
         let _ = (
             version.table_cells(object, now),
             validate::validate_create(row, object),
-            version.from_stored(object.clone()),
+            version.upgrade_stored(object.clone()),
         );
     }
     let [object, old] = objects else { return };
